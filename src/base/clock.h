@@ -1,0 +1,10 @@
+/* clock.h - the only place that reads a clock. Everything else takes the time as an argument. */
+#pragma once
+
+#include "base/base.h"
+
+uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC: durations, deadlines */
+uint64_t clock_real_ns(void); /* CLOCK_REALTIME: stamps for people */
+
+/* RFC 3339 UTC with milliseconds: "2026-11-15T22:26:50.123Z". buf needs 32 bytes and is returned. */
+char *clock_rfc3339(uint64_t real_ns, char buf[32]);

@@ -1,0 +1,46 @@
+/* fd.h - descriptors: ownership by scope, whole reads and writes, and passing them between processes. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+static inline void auto_fd_(const int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+#define auto_fd __attribute__((cleanup(auto_fd_)))
+
+static inline int take_fd(int *fd)
+{
+    int n = *fd;
+
+    *fd = -1;
+    return n;
+}
+
+static inline void fd_close(int *fd) /* closes once; -1 is accepted */
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+int fd_write_all(int fd, const void *data, size_t len); /* 0, or -1 with errno; retries EINTR and short writes */
+ssize_t fd_read_full(int fd, void *buf, size_t cap);    /* reads to the end of file or cap; bytes read or -1 */
+
+/* Small files below a directory descriptor (cgroupfs, procfs): no allocation, no stdio. */
+int fd_put_at(int dirfd, const char *name, const char *text);                 /* open, one write, close; -1 + errno */
+ssize_t fd_get_at(int dirfd, const char *name, char *buf, size_t cap);        /* NUL-terminated; length or -1 */
+int fd_get_u64_at(int dirfd, const char *name, uint64_t *ret);                /* leading number of the file; -1 + errno */
+
+int fd_nonblock(int fd, bool on);
+
+/* One SEQPACKET message with up to FD_PASS_MAX descriptors. fd_recv closes whatever does not fit and fails, so a
+ * hostile peer cannot leave descriptors behind. */
+#define FD_PASS_MAX 16
+ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags);
+ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds /* in: room, out: received */, int flags);

@@ -1,0 +1,5 @@
+/* cove - the command. */
+int main(void)
+{
+    return 0;
+}

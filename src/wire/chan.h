@@ -1,0 +1,42 @@
+/* chan.h - frames over a SOCK_SEQPACKET socket inside an ev loop.
+ *
+ * Sending never blocks: what the socket does not take is queued and goes out when it is writable. The queue has a high
+ * mark; chan_full() says it was passed and the owner must stop producing (windows make sure that it can). Receiving
+ * hands each valid frame to on_frame; a packet that is no frame, a descriptor on a channel that expects none, or end of
+ * file calls on_end once, and the channel is dead from then on. Callbacks may call chan_done(). */
+#pragma once
+
+#include "base/fd.h"
+#include "ev/ev.h"
+#include "wire/frame.h"
+
+#define CHAN_HIGH (1024u * 1024u)
+
+struct chan_ops {
+    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. */
+    void (*on_frame)(void *arg, const struct frame *f, int *fds, size_t nfds);
+    void (*on_end)(void *arg, const struct err *why); /* why->id is ERR_LOST at a plain end of file */
+    void (*on_drain)(void *arg);                      /* the queue fell under the high mark again; may be NULL */
+};
+
+struct chan {
+    struct ev *ev;
+    struct ev_io io;
+    const struct chan_ops *ops;
+    void *arg;
+    bool fds_allowed;
+    bool dead;
+    struct chan_packet *head, *tail; /* queued packets */
+    size_t queued;                   /* bytes in them */
+};
+
+/* Takes ownership of fd and makes it non-blocking. */
+int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
+              struct err *err);
+void chan_done(struct chan *c);
+/* fds are duplicated by the kernel; the caller still owns and closes them. Nothing happens on a dead channel. */
+void chan_send(struct chan *c, const struct frame *f);
+void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds);
+bool chan_full(const struct chan *c);
+bool chan_idle(const struct chan *c); /* nothing queued */
+void chan_pause(struct chan *c, bool paused); /* stop or go on reading */

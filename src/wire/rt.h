@@ -1,0 +1,199 @@
+/* rt.h - the messages between the host and cove-runtime, PID 1 of a sandbox.
+ *
+ * Order of a life: host HELLO, runtime HELLO, host CLAIM, runtime CLAIMED, then streams. The host opens even streams
+ * (2, 4, ...), the runtime odd ones. A stream begins with a request (EXEC, READ, ...) and its last word is EXIT, DONE or
+ * ERROR from the runtime, which the host confirms with CLOSE.
+ *
+ * Windows. Each direction of a stream starts with a credit of rt_window(type) bytes of DATA payload, counted over all
+ * its channels together. The receiver returns credit with CREDIT as it consumes. A sender without credit stops reading
+ * its source, so a slow reader slows the program and nothing grows without bound.
+ *
+ * Adoption. The runtime keeps DATA until it is credited and last words until CLOSE. When a host says HELLO again with a
+ * new epoch, the runtime answers HELLO, then RESUME for each live stream, then repeats everything that was not
+ * credited, in order, then goes on. `out` in RESUME is the number of DATA bytes credited so far, `in` the number it has
+ * received; a host that stored more than `out` drops the difference.
+ *
+ * All decoders treat their input as hostile and fail on any byte too few or too many. Encoders write into a caller's
+ * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1 with LIMIT when the content does not fit. */
+#pragma once
+
+#include "base/err.h"
+#include "base/id.h"
+#include "base/pack.h"
+#include "wire/frame.h"
+
+#define RT_PATH_MAX 4096
+#define RT_ARGS_MAX 4096 /* argv plus environment entries */
+
+/* DATA flags */
+#define RT_STDIN 0u
+#define RT_STDOUT 1u
+#define RT_STDERR 2u
+#define RT_CHANNEL 0x03u /* mask: which of them; file streams use 0 */
+#define RT_END 0x80u     /* nothing follows on this channel */
+
+struct rt_hello {
+    uint32_t version;
+    uint64_t epoch; /* chosen by the host, echoed by the runtime; a new one means a new host */
+    uint32_t features;
+};
+
+/* What a path may be used for after CLAIM. The runtime turns them into the rights that the kernel's Landlock knows. */
+enum rt_access { RT_ACCESS_READ = 1, RT_ACCESS_READ_EXEC = 2, RT_ACCESS_READ_WRITE = 3, RT_ACCESS_DEVICE = 4 };
+#define RT_RULES_MAX 64
+
+struct rt_rule {
+    uint8_t access;
+    char path[256];
+};
+
+struct rt_claim {
+    char id[ID_SIZE];
+    uint8_t entropy[32];
+    uint32_t landlock_min; /* refuse the claim when the kernel's Landlock ABI is lower; 0 accepts none at all */
+    struct rt_rule rules[RT_RULES_MAX];
+    uint32_t nrules;
+    const char *const *env; /* encode: "NAME=value"..., NULL-terminated. decode: in *strings, see below */
+};
+
+/* Bits of rt_claimed.walls: set only when the runtime saw it with its own eyes. */
+#define RT_WALL_SECCOMP 0x01u     /* filter mode, of PID 1 itself */
+#define RT_WALL_NO_NEW_PRIVS 0x02u
+#define RT_WALL_CAPS 0x04u        /* effective, permitted, inheritable, bounding, ambient all empty */
+#define RT_WALL_SECUREBITS 0x08u
+#define RT_WALL_UID 0x10u         /* not 0, no supplementary groups */
+#define RT_WALL_LANDLOCK 0x20u
+#define RT_WALL_PID_NS 0x40u      /* it is PID 1 */
+#define RT_WALL_ROOT_RO 0x80u     /* statvfs("/") says read-only */
+#define RT_WALL_NET 0x100u        /* no interface but lo */
+
+struct rt_claimed {
+    uint32_t walls;
+    uint32_t landlock_abi;
+};
+
+#define RT_EXEC_TTY 0x01u   /* a terminal of rows x cols instead of pipes; output arrives on RT_STDOUT */
+#define RT_EXEC_STDIN 0x02u /* the host will send DATA on RT_STDIN and end it; otherwise /dev/null */
+
+struct rt_exec {
+    uint32_t flags;
+    uint16_t rows, cols;
+    const char *cwd;         /* absolute; "" is /workspace */
+    const char *const *argv; /* argv[0] is looked up in PATH of the environment when it holds no slash */
+    const char *const *env;  /* added to, and overriding, the environment of CLAIM */
+};
+
+enum rt_scope { RT_SCOPE_PROCESS, RT_SCOPE_GROUP, RT_SCOPE_TREE };
+
+struct rt_signal {
+    uint32_t signo;
+    uint8_t scope;
+};
+
+struct rt_resize {
+    uint16_t rows, cols;
+};
+
+struct rt_exit {
+    int32_t code;   /* 0-255, or -1 when ended by a signal */
+    int32_t signal; /* 0, or the signal */
+    uint64_t user_us, sys_us; /* of the process and the children it waited for */
+    uint64_t max_rss;         /* bytes, largest single process */
+    uint64_t read_bytes, write_bytes; /* through read and write calls, same processes; RT_UNKNOWN if not readable */
+    uint64_t tasks_started;           /* processes and threads of the whole sandbox while it ran; RT_UNKNOWN */
+};
+#define RT_UNKNOWN UINT64_MAX
+
+struct rt_error {
+    uint32_t id; /* enum err_id */
+    int32_t sys; /* errno */
+    char msg[200];
+};
+
+struct rt_resume {
+    uint8_t request; /* frame type that opened the stream */
+    uint64_t out, in;
+};
+
+/* File kinds in entries: 'f' regular, 'd' directory, 'l' link, 'p' fifo, 's' socket, 'c' 'b' devices. */
+struct rt_entry {
+    char kind;
+    uint32_t mode; /* permission bits */
+    uint64_t size;
+    uint64_t mtime_ns;
+    char name[RT_PATH_MAX]; /* LIST: name in the directory; STAT, READ: the path asked for */
+    char target[RT_PATH_MAX]; /* of a link, else "" */
+};
+
+#define RT_PATH_PARENTS 0x01u   /* WRITE, MKDIR, MOVE: make missing parents */
+#define RT_PATH_EXCL 0x02u      /* WRITE, MKDIR, MOVE: fail with EXISTS instead of replacing or accepting */
+#define RT_PATH_RECURSIVE 0x04u /* REMOVE: a whole tree; missing is an error without RT_PATH_MISSING_OK */
+#define RT_PATH_MISSING_OK 0x08u
+
+struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MARK, CHANGES */
+    char path[RT_PATH_MAX];
+    uint64_t offset, length; /* READ; length of LIST and CHANGES is the greatest number of entries */
+    uint32_t mode;           /* WRITE, MKDIR; 0 is the default (0644, 0755) */
+    uint32_t flags;
+};
+
+struct rt_move {
+    char from[RT_PATH_MAX], to[RT_PATH_MAX];
+    uint32_t flags;
+};
+
+struct rt_done { /* counts; which ones mean something depends on the request */
+    uint64_t bytes, files;
+    uint64_t added, modified, deleted; /* CHANGES */
+    uint8_t truncated;                 /* LIST, CHANGES: there was more than the limit */
+};
+
+enum rt_change_kind { RT_ADDED = 'A', RT_MODIFIED = 'M', RT_DELETED = 'D' };
+struct rt_change { /* DATA of CHANGES: packed one after another, never split over two frames */
+    char kind;     /* enum rt_change_kind */
+    char file;     /* kind of file, as in rt_entry */
+    uint64_t size;
+    char path[RT_PATH_MAX]; /* relative to /workspace */
+};
+
+struct rt_stats { /* payload of DONE for STATS */
+    uint32_t processes; /* in the pid namespace, PID 1 excluded */
+    uint32_t executions;
+    uint64_t workspace_bytes, workspace_bytes_max, workspace_files, workspace_files_max; /* by statvfs */
+    uint64_t tmp_bytes, tmp_bytes_max;
+};
+
+uint32_t rt_window(uint8_t request); /* starting credit of a stream opened by this frame type */
+
+int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);
+int rt_hello_decode(const struct frame *f, struct rt_hello *ret, struct err *err);
+/* Decoded string lists live in one allocation that the caller frees: *strings. */
+int rt_claim_encode(const struct rt_claim *m, uint8_t *out, struct err *err);
+int rt_claim_decode(const struct frame *f, struct rt_claim *ret, void **strings, struct err *err);
+int rt_claimed_encode(const struct rt_claimed *m, uint8_t *out, struct err *err);
+int rt_claimed_decode(const struct frame *f, struct rt_claimed *ret, struct err *err);
+int rt_exec_encode(const struct rt_exec *m, uint8_t *out, struct err *err);
+int rt_exec_decode(const struct frame *f, struct rt_exec *ret, void **strings, struct err *err);
+int rt_signal_encode(const struct rt_signal *m, uint8_t *out, struct err *err);
+int rt_signal_decode(const struct frame *f, struct rt_signal *ret, struct err *err);
+int rt_resize_encode(const struct rt_resize *m, uint8_t *out, struct err *err);
+int rt_resize_decode(const struct frame *f, struct rt_resize *ret, struct err *err);
+int rt_exit_encode(const struct rt_exit *m, uint8_t *out, struct err *err);
+int rt_exit_decode(const struct frame *f, struct rt_exit *ret, struct err *err);
+int rt_error_encode(const struct rt_error *m, uint8_t *out, struct err *err);
+int rt_error_decode(const struct frame *f, struct rt_error *ret, struct err *err);
+int rt_resume_encode(const struct rt_resume *m, uint8_t *out, struct err *err);
+int rt_resume_decode(const struct frame *f, struct rt_resume *ret, struct err *err);
+int rt_path_encode(const struct rt_path *m, uint8_t *out, struct err *err);
+int rt_path_decode(const struct frame *f, struct rt_path *ret, struct err *err);
+int rt_move_encode(const struct rt_move *m, uint8_t *out, struct err *err);
+int rt_move_decode(const struct frame *f, struct rt_move *ret, struct err *err);
+int rt_done_encode(const struct rt_done *m, uint8_t *out, struct err *err);
+int rt_done_decode(const struct frame *f, struct rt_done *ret, struct err *err);
+int rt_stats_encode(const struct rt_stats *m, uint8_t *out, struct err *err);
+int rt_stats_decode(const struct frame *f, struct rt_stats *ret, struct err *err);
+/* Items inside DATA, or the whole payload of DONE for STAT and READ: appended to and taken from a cursor. */
+void rt_entry_pack(struct pack *p, const struct rt_entry *e);
+bool rt_entry_unpack(struct unpack *u, struct rt_entry *ret);
+void rt_change_pack(struct pack *p, const struct rt_change *c);
+bool rt_change_unpack(struct unpack *u, struct rt_change *ret);
