@@ -54,11 +54,11 @@ static inline void auto_free_(void *p)
 #define auto_free __attribute__((cleanup(auto_free_)))
 
 /* DEFINE_AUTO(ratelimit, ratelimit_free) lets a caller write `auto_(ratelimit) rl = NULL;`. */
-#define DEFINE_AUTO(name, free_fn)                   \
+#define DEFINE_AUTO(name, free_fn)                     \
     static inline void auto_##name##_(struct name **p) \
-    {                                                \
-        free_fn(*p);                                 \
-    }                                                \
+    {                                                  \
+        free_fn(*p);                                   \
+    }                                                  \
     struct name
 #define auto_(name) __attribute__((cleanup(auto_##name##_))) struct name *
 

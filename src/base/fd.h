@@ -33,9 +33,9 @@ int fd_write_all(int fd, const void *data, size_t len); /* 0, or -1 with errno; 
 ssize_t fd_read_full(int fd, void *buf, size_t cap);    /* reads to the end of file or cap; bytes read or -1 */
 
 /* Small files below a directory descriptor (cgroupfs, procfs): no allocation, no stdio. */
-int fd_put_at(int dirfd, const char *name, const char *text);                 /* open, one write, close; -1 + errno */
-ssize_t fd_get_at(int dirfd, const char *name, char *buf, size_t cap);        /* NUL-terminated; length or -1 */
-int fd_get_u64_at(int dirfd, const char *name, uint64_t *ret);                /* leading number of the file; -1 + errno */
+int fd_put_at(int dirfd, const char *name, const char *text);          /* open, one write, close; -1 + errno */
+ssize_t fd_get_at(int dirfd, const char *name, char *buf, size_t cap); /* NUL-terminated; length or -1 */
+int fd_get_u64_at(int dirfd, const char *name, uint64_t *ret);         /* leading number of the file; -1 + errno */
 
 int fd_nonblock(int fd, bool on);
 

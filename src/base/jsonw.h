@@ -10,8 +10,8 @@ struct jsonw {
     struct buf *out;
     int indent;
     int depth;
-    bool first;   /* the next value opens its container */
-    bool keyed;   /* a key was written, its value comes next */
+    bool first; /* the next value opens its container */
+    bool keyed; /* a key was written, its value comes next */
 };
 
 void jsonw_init(struct jsonw *w, struct buf *out, int indent);

@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-void *mem_alloc(size_t size);                             /* zeroed */
-void *mem_resize(void *p, size_t count, size_t size);     /* like reallocarray */
+void *mem_alloc(size_t size);                         /* zeroed */
+void *mem_resize(void *p, size_t count, size_t size); /* like reallocarray */
 void *mem_copy(const void *p, size_t size);
 #define mem_new(type) ((type *)mem_alloc(sizeof(type)))
 #define mem_new_array(type, n) ((type *)mem_resize(NULL, (n), sizeof(type)))

@@ -1,8 +1,8 @@
 /* pack.h - cursors over bytes that cross a trust border: little-endian numbers, counted strings.
  *
  * Both sides are sticky: after the first thing that does not fit, every further call does nothing and `bad` stays set,
- * so a codec is a straight list of calls with one check at its end. A string or blob is u32 length + bytes; strings hold
- * no NUL. Nothing here allocates; unpacked strings and blobs point into the input. */
+ * so a codec is a straight list of calls with one check at its end. A string or blob is u32 length + bytes; strings
+ * hold no NUL. Nothing here allocates; unpacked strings and blobs point into the input. */
 #pragma once
 
 #include "base/base.h"

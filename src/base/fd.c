@@ -1,0 +1,175 @@
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+int fd_write_all(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+
+    while (len) {
+        ssize_t n = write(fd, p, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+ssize_t fd_read_full(int fd, void *buf, size_t cap)
+{
+    char *p = buf;
+    size_t got = 0;
+
+    while (got < cap) {
+        ssize_t n = read(fd, p + got, cap - got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (ssize_t)got;
+}
+
+int fd_put_at(int dirfd, const char *name, const char *text)
+{
+    auto_fd int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    size_t len = strlen(text);
+
+    if (fd < 0)
+        return -1;
+    ssize_t n = write(fd, text, len); /* one write: kernel files take a value whole or not at all */
+    if (n >= 0 && (size_t)n != len) {
+        errno = EIO;
+        return -1;
+    }
+    return n < 0 ? -1 : 0;
+}
+
+ssize_t fd_get_at(int dirfd, const char *name, char *buf, size_t cap)
+{
+    auto_fd int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return -1;
+    ssize_t n = fd_read_full(fd, buf, cap - 1);
+    if (n < 0)
+        return -1;
+    buf[n] = '\0';
+    return n;
+}
+
+int fd_get_u64_at(int dirfd, const char *name, uint64_t *ret)
+{
+    char text[64];
+
+    if (fd_get_at(dirfd, name, text, sizeof(text)) < 0)
+        return -1;
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (end == text || errno) {
+        errno = EINVAL;
+        return -1;
+    }
+    *ret = v;
+    return 0;
+}
+
+int fd_nonblock(int fd, bool on)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0)
+        return -1;
+    return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
+};
+
+ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags)
+{
+    union control ctl = { 0 };
+    struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (nfds > FD_PASS_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (nfds) {
+        msg.msg_control = ctl.bytes;
+        msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
+    }
+    ssize_t n;
+    do
+        n = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* Collects the descriptors of one message; those beyond `room` are closed. Returns how many came in all. */
+static size_t collect(struct msghdr *msg, int *fds, size_t room)
+{
+    size_t seen = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (seen < room)
+                fds[seen] = fd;
+            else
+                close(fd);
+            seen++;
+        }
+    }
+    return seen;
+}
+
+ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds, int flags)
+{
+    union control ctl = { 0 };
+    struct iovec iov = { .iov_base = buf, .iov_len = cap };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.bytes, .msg_controllen = sizeof(ctl) };
+    size_t room = nfds ? *nfds : 0;
+    ssize_t n;
+
+    if (nfds)
+        *nfds = 0;
+    do
+        n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    size_t seen = collect(&msg, fds, room);
+    if (seen > room || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        for (size_t i = 0; i < (seen < room ? seen : room); i++)
+            close(fds[i]);
+        errno = EPROTO;
+        return -1;
+    }
+    if (nfds)
+        *nfds = seen;
+    return n;
+}

@@ -1,0 +1,191 @@
+#include "base/jsonw.h"
+
+void jsonw_init(struct jsonw *w, struct buf *out, int indent)
+{
+    *w = (struct jsonw){ .out = out, .indent = indent, .first = true };
+}
+
+static void newline(struct jsonw *w)
+{
+    if (!w->indent)
+        return;
+    buf_add(w->out, "\n", 1);
+    for (int i = 0; i < w->depth * w->indent; i++)
+        buf_add(w->out, " ", 1);
+}
+
+/* What stands before a value or key: nothing after a key, a comma unless it is the first of its container. */
+static void before(struct jsonw *w)
+{
+    if (w->keyed) {
+        w->keyed = false;
+        return;
+    }
+    if (!w->first)
+        buf_add(w->out, ",", 1);
+    if (w->depth)
+        newline(w);
+    w->first = false;
+}
+
+static void open_(struct jsonw *w, char c)
+{
+    before(w);
+    buf_add(w->out, &c, 1);
+    w->depth++;
+    w->first = true;
+}
+
+static void close_(struct jsonw *w, char c)
+{
+    bool empty = w->first;
+
+    w->depth--;
+    if (!empty)
+        newline(w);
+    buf_add(w->out, &c, 1);
+    w->first = false;
+}
+
+void jsonw_object(struct jsonw *w)
+{
+    open_(w, '{');
+}
+
+void jsonw_array(struct jsonw *w)
+{
+    open_(w, '[');
+}
+
+void jsonw_end_object(struct jsonw *w)
+{
+    close_(w, '}');
+}
+
+void jsonw_end_array(struct jsonw *w)
+{
+    close_(w, ']');
+}
+
+/* Length of the valid UTF-8 sequence at s, or 0. Overlong forms, surrogates and values past U+10FFFF are not valid. */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+
+    if (len <= 1)
+        return len;
+    if (len > n || s[0] > 0xf4)
+        return 0;
+    uint32_t c = s[0] & (0xffu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (s[i] & 0x3fu);
+    }
+    return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
+}
+
+static void escaped(struct buf *out, unsigned char c)
+{
+    static const char short_from[] = "\"\\\n\r\t\b\f", short_to[] = "\"\\nrtbf";
+    const char *p = c ? strchr(short_from, c) : NULL;
+
+    if (p)
+        buf_addf(out, "\\%c", short_to[p - short_from]);
+    else
+        buf_addf(out, "\\u%04x", c);
+}
+
+static void quoted(struct buf *out, const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+
+    buf_add(out, "\"", 1);
+    for (size_t i = 0, run = 0; i <= n; i += run) {
+        size_t start = i;
+
+        while (i < n && p[i] >= 0x20 && p[i] < 0x7f && p[i] != '"' && p[i] != '\\')
+            i++;
+        buf_add(out, s + start, i - start);
+        if (i == n)
+            break;
+        run = utf8_len(p + i, n - i);
+        if (run > 1) {
+            buf_add(out, s + i, run);
+        } else if (run == 1) {
+            escaped(out, p[i]);
+        } else {
+            buf_adds(out, "\xef\xbf\xbd");
+            run = 1;
+        }
+    }
+    buf_add(out, "\"", 1);
+}
+
+void jsonw_key(struct jsonw *w, const char *key)
+{
+    before(w);
+    quoted(w->out, key, strlen(key));
+    buf_adds(w->out, w->indent ? ": " : ":");
+    w->keyed = true;
+}
+
+void jsonw_strn(struct jsonw *w, const char *s, size_t n)
+{
+    before(w);
+    quoted(w->out, s, n);
+}
+
+void jsonw_str(struct jsonw *w, const char *s)
+{
+    jsonw_strn(w, s, strlen(s));
+}
+
+void jsonw_u64(struct jsonw *w, uint64_t v)
+{
+    before(w);
+    buf_addf(w->out, "%" PRIu64, v);
+}
+
+void jsonw_i64(struct jsonw *w, int64_t v)
+{
+    before(w);
+    buf_addf(w->out, "%" PRId64, v);
+}
+
+void jsonw_bool(struct jsonw *w, bool v)
+{
+    before(w);
+    buf_adds(w->out, v ? "true" : "false");
+}
+
+void jsonw_null(struct jsonw *w)
+{
+    before(w);
+    buf_adds(w->out, "null");
+}
+
+void jsonw_kstr(struct jsonw *w, const char *key, const char *s)
+{
+    jsonw_key(w, key);
+    jsonw_str(w, s);
+}
+
+void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v)
+{
+    jsonw_key(w, key);
+    jsonw_u64(w, v);
+}
+
+void jsonw_ki64(struct jsonw *w, const char *key, int64_t v)
+{
+    jsonw_key(w, key);
+    jsonw_i64(w, v);
+}
+
+void jsonw_kbool(struct jsonw *w, const char *key, bool v)
+{
+    jsonw_key(w, key);
+    jsonw_bool(w, v);
+}

@@ -1,0 +1,74 @@
+#include "../test.h"
+
+#include "base/jsonw.h"
+
+static void check(const char *in, size_t n, const char *want)
+{
+    auto_buf b = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &b, 0);
+    jsonw_strn(&w, in, n);
+    assert_string_equal(b.data, want);
+}
+
+TEST(strings_are_escaped_and_bad_utf8_is_replaced)
+{
+    check("a\"b\\c\n\x01", 7, "\"a\\\"b\\\\c\\n\\u0001\"");
+    check("\0x", 2, "\"\\u0000x\"");
+    check("\xc3\xa9", 2, "\"\xc3\xa9\"");
+    check("\x7f", 1, "\"\\u007f\"");
+    check("\xff", 1, "\"\xef\xbf\xbd\"");
+    check("\xc0\x80", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* overlong NUL */
+    check("\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""); /* surrogate */
+    check("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* cut in the middle */
+    check("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    check("", 0, "\"\"");
+}
+
+TEST(commas_and_nesting_are_kept)
+{
+    auto_buf b = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &b, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "a", "x");
+    jsonw_key(&w, "b");
+    jsonw_array(&w);
+    jsonw_u64(&w, 1);
+    jsonw_i64(&w, -2);
+    jsonw_null(&w);
+    jsonw_object(&w);
+    jsonw_end_object(&w);
+    jsonw_end_array(&w);
+    jsonw_kbool(&w, "c", true);
+    jsonw_end_object(&w);
+    assert_string_equal(b.data, "{\"a\":\"x\",\"b\":[1,-2,null,{}],\"c\":true}");
+}
+
+TEST(indent_gives_one_member_a_line)
+{
+    auto_buf b = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &b, 2);
+    jsonw_object(&w);
+    jsonw_ku64(&w, "n", 1);
+    jsonw_key(&w, "e");
+    jsonw_array(&w);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    assert_string_equal(b.data, "{\n  \"n\": 1,\n  \"e\": []\n}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(strings_are_escaped_and_bad_utf8_is_replaced),
+        RUN(commas_and_nesting_are_kept),
+        RUN(indent_gives_one_member_a_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
