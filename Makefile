@@ -1,0 +1,63 @@
+# The front door. The work is done by Meson and by the scripts named here; each can be run by itself.
+#
+#   make            build into build/ (gcc)              make check        everything that must hold
+#   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
+#   make demo       three sandboxes, explained           make bench        start-up figures, table and chart
+#   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
+#   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
+#   make clean      remove the build directories         make help         this text
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD ?= build
+SECONDS ?= 60
+SUITES ?=
+
+.DEFAULT_GOAL := build
+.PHONY: build help deps check check-fresh bench soak install uninstall demo clean fuzz prefix
+
+build: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+	@ln -sfn src/main/cove $(BUILD)/cove
+
+$(BUILD)/build.ninja:
+	@CC=$${CC:-gcc} meson setup $(BUILD) --prefix=$(PREFIX)
+
+help:
+	@sed -n 's/^# \{0,1\}//; 3,9p' Makefile
+
+deps:
+	@tools/deps
+
+check: deps
+	@tests/check $(SUITES)
+
+check-fresh:
+	@tests/fresh/run
+
+bench: build
+	@bench/start
+
+soak: build
+	@tests/soak/run.py
+
+demo: build
+	@tools/demo $(BUILD)/src/main/cove
+
+# Changing the prefix makes Meson think again, so it is told only when it changed.
+prefix: $(BUILD)/build.ninja
+	@[ "$$(cat $(BUILD)/.prefix 2>/dev/null)" = "$(PREFIX)" ] || \
+	    { meson configure $(BUILD) -Dprefix=$(PREFIX) && echo "$(PREFIX)" >$(BUILD)/.prefix; }
+
+install: build prefix
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
+	@echo "installed under $(DESTDIR)$(PREFIX)"
+
+uninstall: $(BUILD)/build.ninja prefix
+	@tools/uninstall $(BUILD) "$(DESTDIR)"
+
+fuzz:
+	@tests/fuzz/run.py $(SECONDS)
+
+clean:
+	@rm -rf build build-asan build-fuzz
