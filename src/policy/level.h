@@ -9,9 +9,18 @@ enum level { LEVEL_STANDARD, LEVEL_HIGH, LEVEL_CUSTOM };
 const char *level_name(enum level l);
 bool level_parse(const char *name, enum level *ret);
 
-/* Landlock rules of a level: what may be done below each path inside the sandbox. Same numbers as enum rt_access. */
+/* What may be done below a path. Same numbers as enum rt_access; tests hold the two together. */
+enum file_access {
+    FILE_READ = 1,
+    FILE_READ_EXEC = 2,
+    FILE_READ_WRITE = 3, /* and execute: programs are built and run in /workspace */
+    FILE_DEVICE = 4,     /* read, write and ioctl of device nodes; nothing can be made there */
+    FILE_LIST = 5,       /* list directories; opens no file */
+};
+
+/* Landlock rules of a level. Rights add up along a path, so a rule on "/" reaches everything below it. */
 struct file_rule {
-    uint8_t access; /* 1 read, 2 read and execute, 3 read, write and execute, 4 device */
+    uint8_t access; /* enum file_access */
     const char *path;
     bool optional; /* no error when the path does not exist */
 };

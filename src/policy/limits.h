@@ -1,8 +1,8 @@
 /* limits.h - what a sandbox may use, as one table.
  *
  * A set of limits is an array indexed by enum limit; limits.def holds name, unit, default, range, flag and meaning, and
- * command line, documentation, receipt and server all print from it. 0 means "not limited" only where the table's
- * minimum is 0. */
+ * command line, documentation, receipt and server all print from it. What 0 means is a column of the table: no swap is
+ * a limit of 0 bytes, no CPU clock is "unlimited". */
 #pragma once
 
 #include "base/base.h"
@@ -11,7 +11,7 @@
 enum limit_unit { UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_MILLICPU, UNIT_CPUSET };
 
 enum limit {
-#define LIMIT(id, name, flag, unit, dflt, min, max, action, help) LIMIT_##id,
+#define LIMIT(id, name, flag, unit, dflt, min, max, zero, action, help) LIMIT_##id,
 #include "policy/limits.def"
 #undef LIMIT
     LIMIT_COUNT,
@@ -22,7 +22,8 @@ struct limit_info {
     const char *flag; /* long option without dashes, or NULL */
     enum limit_unit unit;
     uint64_t dflt, min, max;
-    const char *action; /* what happens at the limit, for the receipt and the docs */
+    bool zero_unlimited; /* 0 stands for "not limited"; otherwise 0 is just the number */
+    const char *action;  /* what happens at the limit, for the receipt and the docs */
     const char *help;
 };
 
@@ -30,10 +31,18 @@ struct limits {
     uint64_t v[LIMIT_COUNT];
 };
 
+#define LIMIT_TEXT 192 /* the longest text of limit_print: every third processor of 64 left out */
+#define LIMIT_BIT(id) (1ull << LIMIT_##id)
+
 const struct limit_info *limit_info(enum limit l);
+bool limit_unlimited(enum limit l, uint64_t value);
 void limits_default(struct limits *l);
-/* Text as a person writes it: "256M", "30s", "0.5", "0-1,3". */
+/* Text as a person writes it: "256M", "30s", "0.5", "0-1,3"; "unlimited" where the table allows it. */
 int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err);
-char *limit_print(enum limit l, uint64_t value, char buf[32]);
+/* For people; a size may be rounded to one decimal. Returns buf. */
+char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT]);
+/* Moves limits that nobody chose (bit not in `chosen`) so that they agree with those somebody did: a small memory limit
+ * shrinks /workspace, /tmp and /dev/shm, a long execution lengthens the life of its sandbox. */
+void limits_fit(struct limits *l, uint64_t chosen);
 /* Ranges, and the sums that must fit: what lives in memory (workspace, /tmp, /dev/shm) against the memory limit. */
 int limits_check(const struct limits *l, struct err *err);

@@ -38,8 +38,17 @@ struct rt_hello {
     uint32_t features;
 };
 
-/* What a path may be used for after CLAIM. The runtime turns them into the rights that the kernel's Landlock knows. */
-enum rt_access { RT_ACCESS_READ = 1, RT_ACCESS_READ_EXEC = 2, RT_ACCESS_READ_WRITE = 3, RT_ACCESS_DEVICE = 4 };
+/* What a path may be used for after CLAIM. The runtime turns them into the rights that the kernel's Landlock knows:
+ * LIST is READ_DIR and nothing else (it is given to "/", so that directories can be listed but no file opened); DEVICE
+ * is READ_DIR, READ_FILE, WRITE_FILE and IOCTL_DEV; READ_WRITE is everything but making devices. */
+enum rt_access {
+    RT_ACCESS_READ = 1,
+    RT_ACCESS_READ_EXEC = 2,
+    RT_ACCESS_READ_WRITE = 3, /* and execute */
+    RT_ACCESS_DEVICE = 4,
+    RT_ACCESS_LIST = 5,
+};
+#define RT_ACCESS_OPTIONAL 0x80u /* or-ed in: a path that does not exist is skipped instead of refusing the claim */
 #define RT_RULES_MAX 64
 
 struct rt_rule {

@@ -1,0 +1,223 @@
+/* The table is the module: everything here walks it. Processors are a mask of the first 64, because that is what fits a
+ * limit's 64 bits; a host with more can still be limited in time, only not pinned to its upper processors.
+ *
+ * Invariants:
+ * 1. limits_default() passes limits_check().
+ * 2. limits_fit() only moves what nobody chose, so what a person wrote is either honoured or refused, never changed.
+ * 3. After limits_fit(), a check that still fails names something that a person chose. */
+#include "policy/limits.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+#define NOTHING false
+#define UNLIMITED true
+
+static const struct limit_info infos[LIMIT_COUNT] = {
+#define LIMIT(id, name, flag, unit, dflt, min, max, zero, action, help) \
+    [LIMIT_##id] = { name, flag, UNIT_##unit, dflt, min, max, zero, action, help },
+#include "policy/limits.def"
+#undef LIMIT
+};
+
+/* What is kept in memory-backed file systems and so counts against LIMIT_MEMORY. */
+static const enum limit in_memory[] = { LIMIT_WORKSPACE, LIMIT_TMP, LIMIT_SHM };
+
+const struct limit_info *limit_info(enum limit l)
+{
+    return &infos[l];
+}
+
+bool limit_unlimited(enum limit l, uint64_t value)
+{
+    return value == 0 && infos[l].zero_unlimited;
+}
+
+void limits_default(struct limits *l)
+{
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        l->v[i] = infos[i].dflt;
+}
+
+/* "0-1,3": numbers and ranges, each below 64, in any order. */
+static bool parse_cpuset(const char *p, uint64_t *ret)
+{
+    uint64_t mask = 0;
+
+    do {
+        uint32_t from, to;
+
+        if (!str_eat_u32(&p, 63, &from))
+            return false;
+        to = from;
+        if (str_eat(&p, "-") && (!str_eat_u32(&p, 63, &to) || to < from))
+            return false;
+        for (uint32_t cpu = from; cpu <= to; cpu++)
+            mask |= 1ull << cpu;
+    } while (str_eat(&p, ","));
+    if (*p)
+        return false;
+    *ret = mask;
+    return true;
+}
+
+static char *print_cpuset(uint64_t mask, char buf[LIMIT_TEXT])
+{
+    size_t len = 0;
+
+    buf[0] = '\0';
+    for (unsigned from = 0; from < 64; from++) {
+        unsigned to = from;
+
+        if (!(mask >> from & 1))
+            continue;
+        while (to < 63 && mask >> (to + 1) & 1)
+            to++;
+        len += (size_t)snprintf(buf + len, LIMIT_TEXT - len, to == from ? "%s%u" : "%s%u-%u", len ? "," : "", from, to);
+        from = to;
+    }
+    return buf;
+}
+
+static bool parse_unit(enum limit_unit unit, const char *text, uint64_t *ret)
+{
+    switch (unit) {
+    case UNIT_BYTES:
+        return str_to_bytes(text, ret);
+    case UNIT_COUNT:
+        return str_to_u64(text, UINT64_MAX, ret);
+    case UNIT_MS:
+        return str_to_ms(text, ret);
+    case UNIT_MILLICPU:
+        return str_to_millis(text, ret);
+    case UNIT_CPUSET:
+        return parse_cpuset(text, ret);
+    }
+    return false;
+}
+
+static const char *example(enum limit_unit unit)
+{
+    switch (unit) {
+    case UNIT_BYTES:
+        return "a size such as 256M or 1G";
+    case UNIT_COUNT:
+        return "a whole number";
+    case UNIT_MS:
+        return "a time such as 1500ms, 30s or 5m";
+    case UNIT_MILLICPU:
+        return "a number of processors such as 0.5 or 2";
+    case UNIT_CPUSET:
+        return "a list of processors below 64 such as 0-1,3";
+    }
+    return "a value";
+}
+
+static int check_range(enum limit l, uint64_t value, struct err *err)
+{
+    const struct limit_info *info = &infos[l];
+    char got[LIMIT_TEXT], bound[LIMIT_TEXT];
+
+    if (value >= info->min && value <= info->max)
+        return 0;
+    bool low = value < info->min;
+    return err_set(err, ERR_INVALID, "%s of %s is %s than %s", info->name, limit_print(l, value, got),
+                   low ? "less" : "more", limit_print(l, low ? info->min : info->max, bound));
+}
+
+int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err)
+{
+    const struct limit_info *info = &infos[l];
+    uint64_t value;
+
+    if (info->zero_unlimited && str_eq(text, "unlimited"))
+        value = 0;
+    else if (!parse_unit(info->unit, text, &value))
+        return err_set(err, ERR_INVALID, "%s '%.64s' is not %s", info->name, text, example(info->unit));
+    if (check_range(l, value, err) < 0)
+        return -1;
+    *ret = value;
+    return 0;
+}
+
+char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
+{
+    if (limit_unlimited(l, value)) {
+        (void)str_copy(buf, LIMIT_TEXT, "unlimited");
+        return buf;
+    }
+    switch (infos[l].unit) {
+    case UNIT_BYTES:
+        return str_bytes(value, buf);
+    case UNIT_COUNT:
+        snprintf(buf, LIMIT_TEXT, "%" PRIu64, value);
+        return buf;
+    case UNIT_MS:
+        return str_ms(value, buf);
+    case UNIT_MILLICPU:
+        if (value % 1000 == 0)
+            snprintf(buf, LIMIT_TEXT, "%" PRIu64, value / 1000);
+        else
+            snprintf(buf, LIMIT_TEXT, "%" PRIu64 ".%03u", value / 1000, (unsigned)(value % 1000));
+        return buf;
+    case UNIT_CPUSET:
+        return print_cpuset(value, buf);
+    }
+    buf[0] = '\0';
+    return buf;
+}
+
+/* Divides what the memory limit leaves among the file systems nobody sized, in the proportion of their defaults. A
+ * quarter of the memory stays for the processes themselves, as it does with the defaults. */
+static void fit_memory(struct limits *l, uint64_t chosen)
+{
+    uint64_t room = l->v[LIMIT_MEMORY] - l->v[LIMIT_MEMORY] / 4;
+    uint64_t free_sum = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++) {
+        enum limit m = in_memory[i];
+
+        if (chosen >> m & 1)
+            room -= min_u64(room, l->v[m]);
+        else
+            free_sum += l->v[m];
+    }
+    if (free_sum <= room)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++) {
+        enum limit m = in_memory[i];
+
+        if (chosen >> m & 1)
+            continue;
+        uint64_t share = (uint64_t)((unsigned __int128)l->v[m] * room / free_sum) & ~(uint64_t)4095;
+        l->v[m] = max_u64(share, infos[m].min);
+    }
+}
+
+void limits_fit(struct limits *l, uint64_t chosen)
+{
+    fit_memory(l, chosen);
+    if (l->v[LIMIT_WALL] > l->v[LIMIT_LIFETIME]) {
+        if (!(chosen & LIMIT_BIT(LIFETIME)))
+            l->v[LIMIT_LIFETIME] = l->v[LIMIT_WALL];
+        else if (!(chosen & LIMIT_BIT(WALL)))
+            l->v[LIMIT_WALL] = l->v[LIMIT_LIFETIME];
+    }
+}
+
+int limits_check(const struct limits *l, struct err *err)
+{
+    char have[LIMIT_TEXT], need[LIMIT_TEXT];
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (check_range((enum limit)i, l->v[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++)
+        sum += l->v[in_memory[i]]; /* each is below 2^50 by its range, so the sum cannot wrap */
+    if (sum > l->v[LIMIT_MEMORY])
+        return err_set(err, ERR_INVALID, "/workspace, /tmp and /dev/shm may hold %s together, but memory is only %s",
+                       str_bytes(sum, need), str_bytes(l->v[LIMIT_MEMORY], have));
+    return 0;
+}
