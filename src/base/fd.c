@@ -100,9 +100,15 @@ union control {
 
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags)
 {
-    union control ctl = { 0 };
     struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    return fd_sendv(sock, &iov, 1, fds, nfds, flags);
+}
+
+ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags)
+{
+    union control ctl = { 0 };
+    struct msghdr msg = { .msg_iov = iov, .msg_iovlen = niov };
 
     if (nfds > FD_PASS_MAX) {
         errno = EINVAL;

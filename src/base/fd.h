@@ -5,6 +5,7 @@
 #include "base/err.h"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static inline void auto_fd_(const int *fd)
@@ -43,4 +44,5 @@ int fd_nonblock(int fd, bool on);
  * hostile peer cannot leave descriptors behind. */
 #define FD_PASS_MAX 16
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags);
+ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags); /* gathered */
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds /* in: room, out: received */, int flags);
