@@ -1,9 +1,13 @@
 /* chan.h - frames over a SOCK_SEQPACKET socket inside an ev loop.
  *
  * Sending never blocks: what the socket does not take is queued and goes out when it is writable. The queue has a high
- * mark; chan_full() says it was passed and the owner must stop producing (windows make sure that it can). Receiving
- * hands each valid frame to on_frame; a packet that is no frame, a descriptor on a channel that expects none, or end of
- * file calls on_end once, and the channel is dead from then on. Callbacks may call chan_done(). */
+ * mark; chan_full() says it was passed and the owner must stop producing (windows make sure that it can). A peer that
+ * lets the queue grow to the hard mark all the same does not read its answers, and loses the channel.
+ *
+ * Receiving hands each valid frame to on_frame; a packet that is no frame, a descriptor on a channel that expects none,
+ * or end of file calls on_end once, and the channel is dead from then on. When the other side is gone, what it said
+ * before is still delivered, and on_end comes after it. Sending never calls back: on_end and on_drain come from the
+ * loop. Callbacks may call chan_done(), but not free the memory that holds the channel (ev_defer that). */
 #pragma once
 
 #include "base/fd.h"
@@ -11,9 +15,11 @@
 #include "wire/frame.h"
 
 #define CHAN_HIGH (1024u * 1024u)
+#define CHAN_HARD (8u * CHAN_HIGH)
 
 struct chan_ops {
-    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. */
+    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. The payload is borrowed: it is gone
+     * when the call returns. */
     void (*on_frame)(void *arg, const struct frame *f, int *fds, size_t nfds);
     void (*on_end)(void *arg, const struct err *why); /* why->id is ERR_LOST at a plain end of file */
     void (*on_drain)(void *arg);                      /* the queue fell under the high mark again; may be NULL */
@@ -26,14 +32,18 @@ struct chan {
     void *arg;
     bool fds_allowed;
     bool dead;
+    bool paused;
+    bool was_full;                   /* on_drain is owed */
     struct chan_packet *head, *tail; /* queued packets */
-    size_t queued;                   /* bytes in them */
+    size_t queued;                   /* bytes that they take in memory */
+    struct err broken;               /* id is set when sending failed for good; on_end is to follow */
+    struct ev_defer settle;
 };
 
-/* Takes ownership of fd and makes it non-blocking. */
+/* Takes ownership of fd, also when it fails, and makes it non-blocking. */
 int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
               struct err *err);
-void chan_done(struct chan *c);
+void chan_done(struct chan *c); /* on_end is not called; a zeroed or finished channel is accepted */
 /* fds are duplicated by the kernel; the caller still owns and closes them. Nothing happens on a dead channel. */
 void chan_send(struct chan *c, const struct frame *f);
 void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds);

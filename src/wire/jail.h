@@ -3,7 +3,9 @@
  *
  * Every request uses a fresh stream number of the host's choosing and is answered exactly once on it, by J_OK, DONE,
  * J_CREATED or J_ERROR. J_EVENT comes unasked on stream 0. Limits travel as a plain counted array; policy/limits.def
- * says which index is which, so that the wire knows nothing of policy. */
+ * says which index is which, so that the wire knows nothing of policy. Decoders refuse an id that is not "sb" and 20
+ * base32 characters, an unknown kind, and any byte too few or too many; encoders refuse the same with INVALID, and what
+ * does not fit with LIMIT. */
 #pragma once
 
 #include "base/err.h"

@@ -14,7 +14,8 @@
  * received; a host that stored more than `out` drops the difference.
  *
  * All decoders treat their input as hostile and fail on any byte too few or too many. Encoders write into a caller's
- * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1 with LIMIT when the content does not fit. */
+ * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1: with LIMIT when the content does not fit, with INVALID
+ * when a value is one that the decoder would refuse (ids, ranges, kinds: what the comments at the fields say). */
 #pragma once
 
 #include "base/err.h"
@@ -36,6 +37,10 @@ struct rt_hello {
     uint32_t version;
     uint64_t epoch; /* chosen by the host, echoed by the runtime; a new one means a new host */
     uint32_t features;
+};
+
+struct rt_number { /* CREDIT: bytes consumed. STARTED: pid inside the sandbox */
+    uint32_t value;
 };
 
 /* What a path may be used for after CLAIM. The runtime turns them into the rights that the kernel's Landlock knows:
@@ -87,8 +92,8 @@ struct rt_claimed {
 struct rt_exec {
     uint32_t flags;
     uint16_t rows, cols;
-    const char *cwd;         /* absolute; "" is /workspace */
-    const char *const *argv; /* argv[0] is looked up in PATH of the environment when it holds no slash */
+    const char *cwd;         /* absolute; "" is /workspace; never NULL */
+    const char *const *argv; /* at least one; argv[0] is looked up in PATH of the environment when it holds no slash */
     const char *const *env;  /* added to, and overriding, the environment of CLAIM */
 };
 
@@ -176,6 +181,8 @@ uint32_t rt_window(uint8_t request); /* starting credit of a stream opened by th
 
 int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);
 int rt_hello_decode(const struct frame *f, struct rt_hello *ret, struct err *err);
+int rt_number_encode(const struct rt_number *m, uint8_t *out, struct err *err);
+int rt_number_decode(const struct frame *f, struct rt_number *ret, struct err *err);
 /* Decoded string lists live in one allocation that the caller frees: *strings. */
 int rt_claim_encode(const struct rt_claim *m, uint8_t *out, struct err *err);
 int rt_claim_decode(const struct frame *f, struct rt_claim *ret, void **strings, struct err *err);
@@ -201,7 +208,9 @@ int rt_done_encode(const struct rt_done *m, uint8_t *out, struct err *err);
 int rt_done_decode(const struct frame *f, struct rt_done *ret, struct err *err);
 int rt_stats_encode(const struct rt_stats *m, uint8_t *out, struct err *err);
 int rt_stats_decode(const struct frame *f, struct rt_stats *ret, struct err *err);
-/* Items inside DATA, or the whole payload of DONE for STAT and READ: appended to and taken from a cursor. */
+/* Items inside DATA, or the whole payload of DONE for STAT and READ: appended to and taken from a cursor. An item that
+ * does not fit sets p->bad and leaves p->len as it was, so the caller can send what is there and try again. Unpacking
+ * writes straight to *ret, since items come by the thousand; its content means nothing when the answer is false. */
 void rt_entry_pack(struct pack *p, const struct rt_entry *e);
 bool rt_entry_unpack(struct unpack *u, struct rt_entry *ret);
 void rt_change_pack(struct pack *p, const struct rt_change *c);
