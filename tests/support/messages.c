@@ -1,0 +1,244 @@
+#include "messages.h"
+
+#include "wire/jail.h"
+#include "wire/rt.h"
+
+#define ID_1 "sbabcdefghijklmnopqrst"
+#define ID_2 "sb234567234567234567ab"
+
+static struct frame frame_of(const uint8_t *data, int len)
+{
+    return (struct frame){ .type = FRAME_DATA, .len = (uint32_t)len, .data = data };
+}
+
+/* PLAIN(name, fields...): a message without pointers. Bytes can be compared: the example is static and the decoder's
+ * struct starts zeroed, so the padding of both is zero. */
+#define PLAIN(m, ...)                                                                                                \
+    static const struct m m##_example_value = { __VA_ARGS__ };                                                       \
+    static int m##_example(uint8_t *out, struct err *err)                                                            \
+    {                                                                                                                \
+        return m##_encode(&m##_example_value, out, err);                                                             \
+    }                                                                                                                \
+    static int m##_again(const struct frame *f, uint8_t *out, struct err *err)                                       \
+    {                                                                                                                \
+        static struct m value;                                                                                       \
+                                                                                                                     \
+        if (m##_decode(f, &value, err) < 0)                                                                          \
+            return -1;                                                                                               \
+        int n = m##_encode(&value, out, err);                                                                        \
+        if (n < 0)                                                                                                   \
+            abort();                                                                                                 \
+        return n;                                                                                                    \
+    }                                                                                                                \
+    static bool m##_kept(void)                                                                                       \
+    {                                                                                                                \
+        static uint8_t bytes[FRAME_PAYLOAD_MAX];                                                                     \
+        static struct m value;                                                                                       \
+        int n = m##_example(bytes, NULL);                                                                            \
+        struct frame f = frame_of(bytes, n);                                                                         \
+                                                                                                                     \
+        return n > 0 && m##_decode(&f, &value, NULL) == 0 && memcmp(&value, &m##_example_value, sizeof(value)) == 0; \
+    }                                                                                                                \
+    struct m
+
+PLAIN(rt_hello, .version = WIRE_VERSION, .epoch = 0x1122334455667788, .features = 0x99aabbcc);
+PLAIN(rt_number, .value = 0x01020304);
+PLAIN(rt_resume, .request = FRAME_EXEC, .out = 1, .in = UINT64_MAX);
+PLAIN(rt_error, .id = ERR_MISSING, .sys = -2, .msg = "no such file");
+PLAIN(rt_claimed, .walls = RT_WALL_SECCOMP | RT_WALL_NET, .landlock_abi = 6);
+PLAIN(rt_stats, .processes = 1, .executions = 2, .workspace_bytes = 3, .workspace_bytes_max = 4, .workspace_files = 5,
+      .workspace_files_max = 6, .tmp_bytes = 7, .tmp_bytes_max = 8);
+PLAIN(rt_signal, .signo = 15, .scope = RT_SCOPE_TREE);
+PLAIN(rt_resize, .rows = 24, .cols = 80);
+PLAIN(rt_exit, .code = -1, .signal = 9, .user_us = 1, .sys_us = 2, .max_rss = 3, .read_bytes = 4, .write_bytes = 5,
+      .tasks_started = RT_UNKNOWN);
+PLAIN(rt_path, .path = "/workspace/a", .offset = 1, .length = 2, .mode = 0644, .flags = RT_PATH_PARENTS);
+PLAIN(rt_move, .from = "/workspace/a", .to = "/workspace/b", .flags = RT_PATH_EXCL);
+PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .truncated = 1);
+
+PLAIN(jail_template, .name = "python", .profile = 1);
+PLAIN(jail_create, .id = ID_1, .template = "python", .hostname = "cove", .owner_uid = 1000, .owner_gid = 1001,
+      .limits = { 1, 2, UINT64_MAX }, .nlimits = 3,
+      .mounts = { { JAIL_BIND_RO, 1, "/mnt/a" }, { JAIL_WORKSPACE_COW, 2, "/workspace" } }, .nmounts = 2);
+PLAIN(jail_created, .pid = 1, .host_uid = 1900000000, .walls = JAIL_WALL_USER_NS | JAIL_WALL_UNIQUE_UID, .cpu_fd = 1,
+      .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL }, .nlimits = 3);
+PLAIN(jail_id, .id = ID_1);
+PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
+PLAIN(jail_list, .n = 2, .ids = { ID_1, ID_2 });
+PLAIN(jail_event, .id = ID_2, .kind = JAIL_EVENT_ENDED, .status = 0x8b);
+
+/* Messages with string lists */
+
+static bool same_list(const char *const *a, const char *const *b)
+{
+    for (; *a && *b; a++, b++)
+        if (strcmp(*a, *b) != 0)
+            return false;
+    return !*a && !*b;
+}
+
+#define STRINGS(m)                                                             \
+    static int m##_example(uint8_t *out, struct err *err)                      \
+    {                                                                          \
+        return m##_encode(&m##_example_value, out, err);                       \
+    }                                                                          \
+    static int m##_again(const struct frame *f, uint8_t *out, struct err *err) \
+    {                                                                          \
+        auto_free void *strings = NULL;                                        \
+        struct m value;                                                        \
+                                                                               \
+        if (m##_decode(f, &value, &strings, err) < 0)                          \
+            return -1;                                                         \
+        int n = m##_encode(&value, out, err);                                  \
+        if (n < 0)                                                             \
+            abort();                                                           \
+        return n;                                                              \
+    }                                                                          \
+    struct m
+
+static const char *const example_env[] = { "HOME=/workspace", "EMPTY=", "", NULL };
+static const char *const example_argv[] = { "python3", "-c", "print('hello')", NULL };
+
+static const struct rt_claim rt_claim_example_value = {
+    .id = ID_1,
+    .entropy = { 1, 2, 3, [31] = 255 },
+    .landlock_min = 1,
+    .rules = { { RT_ACCESS_READ_EXEC, "/usr" }, { RT_ACCESS_READ_WRITE | RT_ACCESS_OPTIONAL, "/workspace" } },
+    .nrules = 2,
+    .env = example_env,
+};
+STRINGS(rt_claim);
+
+static bool rt_claim_kept(void)
+{
+    static uint8_t bytes[FRAME_PAYLOAD_MAX];
+    auto_free void *strings = NULL;
+    struct frame f = frame_of(bytes, rt_claim_example(bytes, NULL));
+    const struct rt_claim *want = &rt_claim_example_value;
+    struct rt_claim got;
+
+    if (rt_claim_decode(&f, &got, &strings, NULL) < 0)
+        return false;
+    bool same = same_list(got.env, want->env);
+    got.env = want->env;
+    return same && memcmp(&got, want, sizeof(got)) == 0;
+}
+
+static const struct rt_exec rt_exec_example_value = {
+    .flags = RT_EXEC_TTY | RT_EXEC_STDIN,
+    .rows = 24,
+    .cols = 80,
+    .cwd = "/workspace/src",
+    .argv = example_argv,
+    .env = example_env,
+};
+STRINGS(rt_exec);
+
+static bool rt_exec_kept(void)
+{
+    static uint8_t bytes[FRAME_PAYLOAD_MAX];
+    auto_free void *strings = NULL;
+    struct frame f = frame_of(bytes, rt_exec_example(bytes, NULL));
+    const struct rt_exec *want = &rt_exec_example_value;
+    struct rt_exec got;
+
+    return rt_exec_decode(&f, &got, &strings, NULL) == 0 && got.flags == want->flags && got.rows == want->rows &&
+           got.cols == want->cols && strcmp(got.cwd, want->cwd) == 0 && same_list(got.argv, want->argv) &&
+           same_list(got.env, want->env);
+}
+
+/* Items: one after another in the payload */
+
+#define ITEMS(m)                                                                                                \
+    static int m##_example(uint8_t *out, struct err *err UNUSED)                                                \
+    {                                                                                                           \
+        struct pack p;                                                                                          \
+                                                                                                                \
+        pack_init(&p, out, FRAME_PAYLOAD_MAX);                                                                  \
+        for (size_t i = 0; i < ARRAY_LEN(m##_example_value); i++)                                               \
+            m##_pack(&p, &m##_example_value[i]);                                                                \
+        return p.bad ? -1 : (int)p.len;                                                                         \
+    }                                                                                                           \
+    static int m##_again(const struct frame *f, uint8_t *out, struct err *err)                                  \
+    {                                                                                                           \
+        static struct m value;                                                                                  \
+        struct unpack u;                                                                                        \
+        struct pack p;                                                                                          \
+                                                                                                                \
+        pack_init(&p, out, FRAME_PAYLOAD_MAX);                                                                  \
+        unpack_init(&u, f->data, f->len);                                                                       \
+        do {                                                                                                    \
+            if (!m##_unpack(&u, &value))                                                                        \
+                return err_set(err, ERR_PROTOCOL, "bad item");                                                  \
+            m##_pack(&p, &value);                                                                               \
+            if (p.bad)                                                                                          \
+                abort();                                                                                        \
+        } while (u.pos < u.len);                                                                                \
+        return (int)p.len;                                                                                      \
+    }                                                                                                           \
+    static bool m##_kept(void)                                                                                  \
+    {                                                                                                           \
+        static uint8_t bytes[FRAME_PAYLOAD_MAX];                                                                \
+        struct unpack u;                                                                                        \
+        bool same = true;                                                                                       \
+                                                                                                                \
+        unpack_init(&u, bytes, (size_t)m##_example(bytes, NULL));                                               \
+        for (size_t i = 0; i < ARRAY_LEN(m##_example_value); i++) {                                             \
+            static struct m value;                                                                              \
+                                                                                                                \
+            memset(&value, 0, sizeof(value));                                                                   \
+            same = same && m##_unpack(&u, &value) && memcmp(&value, &m##_example_value[i], sizeof(value)) == 0; \
+        }                                                                                                       \
+        return same && unpack_end(&u);                                                                          \
+    }                                                                                                           \
+    struct m
+
+static const struct rt_entry rt_entry_example_value[] = {
+    { .kind = 'f', .mode = 0644, .size = 1, .mtime_ns = 2, .name = "file" },
+    { .kind = 'l', .mode = 0777, .size = 3, .mtime_ns = 4, .name = "link", .target = "file" },
+};
+ITEMS(rt_entry);
+
+static const struct rt_change rt_change_example_value[] = {
+    { .kind = RT_ADDED, .file = 'f', .size = 1, .path = "a" },
+    { .kind = RT_DELETED, .file = 'd', .size = 2, .path = "b/c" },
+};
+ITEMS(rt_change);
+
+#define ROW(m) #m, .example = m##_example, .again = m##_again, .kept = m##_kept
+
+const struct message messages[] = {
+    { ROW(rt_hello), .types = { FRAME_HELLO } },
+    { ROW(rt_number), .types = { FRAME_CREDIT, FRAME_STARTED } },
+    { ROW(rt_resume), .types = { FRAME_RESUME } },
+    { ROW(rt_claim), .types = { FRAME_CLAIM } },
+    { ROW(rt_claimed), .types = { FRAME_CLAIMED } },
+    { ROW(rt_exec), .types = { FRAME_EXEC } },
+    { ROW(rt_signal), .types = { FRAME_SIGNAL } },
+    { ROW(rt_resize), .types = { FRAME_RESIZE } },
+    { ROW(rt_exit), .types = { FRAME_EXIT } },
+    { ROW(rt_error), .types = { FRAME_ERROR, FRAME_J_ERROR } },
+    { ROW(rt_path), .types = { FRAME_READ, FRAME_WRITE, FRAME_LIST, FRAME_STAT, FRAME_MKDIR, FRAME_REMOVE,
+                               FRAME_TAR_OUT, FRAME_TAR_IN, FRAME_MARK, FRAME_CHANGES } },
+    { ROW(rt_move), .types = { FRAME_MOVE } },
+    { ROW(rt_done), .types = { FRAME_DONE } },
+    { ROW(rt_stats), .types = { FRAME_DONE } },
+    { ROW(rt_entry), .items = true, .types = { FRAME_DATA, FRAME_DONE } },
+    { ROW(rt_change), .items = true, .types = { FRAME_DATA } },
+
+    { ROW(jail_template), .jail = true, .types = { FRAME_J_TEMPLATE } },
+    { ROW(jail_create), .jail = true, .types = { FRAME_J_CREATE } },
+    { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },
+    { ROW(jail_id), .jail = true,
+      .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
+                 FRAME_J_KEEP } },
+    { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
+    { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },
+    { ROW(jail_event), .jail = true, .types = { FRAME_J_EVENT } },
+};
+const size_t nmessages = ARRAY_LEN(messages);
+
+bool message_has_type(const struct message *m, uint8_t type)
+{
+    return type != 0 && memchr(m->types, type, sizeof(m->types));
+}
