@@ -27,5 +27,5 @@ const char *syscall_name(unsigned nr); /* NULL when the table does not know it *
 int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6]);
 unsigned syscall_allowed_count(enum profile p); /* SC_ALLOW and SC_ARGS */
 
-/* Writes the program; returns its length. */
+/* Writes the program for x86-64: a foreign architecture (int 0x80 included) is killed, x32 numbers answer ENOSYS. */
 int filter_build(enum profile p, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err);

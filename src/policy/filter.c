@@ -1,0 +1,221 @@
+/* From the table to BPF, written backwards.
+ *
+ * BPF jumps only forward, and a conditional jump at most 255 instructions. So the program is built from its end to its
+ * beginning: whatever an instruction jumps to exists already, its distance is known, and where it is too far a copy of
+ * the return (or, for a rule, an unconditional jump, which may be long) is put in between. There is no second pass and
+ * nothing to patch. A position is named by its distance from the end of the program, which does not change while
+ * instructions are added in front; 1 is the last instruction.
+ *
+ * From the front, the finished program is: kill a foreign architecture; a binary tree over the numbers; the argument
+ * rules; returns among them. When a filter is installed the kernel runs it for every number it knows, until it either
+ * returns or looks at an argument, to learn which calls are always allowed. The cost of that is the sum of the paths
+ * in the tree. Neighbouring numbers with one action are one leaf, and each node divides the numbers (not the leaves)
+ * below it as evenly as it can, so that a wide range is near the root. Rules cost nothing there, and may be lists.
+ *
+ * x32 numbers need no instruction of their own: with bit 30 set they lie in the last range, of unknown numbers. */
+#include "policy/syscall_table.h"
+
+#include <assert.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+
+#define JUMP_MAX 255u
+#define RETURNS_MAX 16
+
+/* Where the argument's lower half lies; both architectures that may ever be here are little-endian. */
+#define ARG_OFFSET(i) ((uint32_t)(offsetof(struct seccomp_data, args) + 8u * (i)))
+
+struct prog {
+    struct sock_filter *end; /* one past the last instruction */
+    size_t n;
+    bool full;
+    size_t rule[RULE_COUNT]; /* position of a rule's first instruction, 0 before it is written */
+    struct {
+        uint32_t value;
+        size_t at; /* the copy nearest to the front */
+    } returns[RETURNS_MAX];
+    size_t nreturns;
+};
+
+static size_t push(struct prog *p, uint16_t code, uint32_t k, size_t jt, size_t jf)
+{
+    if (p->n == FILTER_MAX) {
+        p->full = true;
+        return p->n;
+    }
+    p->n++;
+    p->end[-(ptrdiff_t)p->n] = (struct sock_filter){ code, (uint8_t)jt, (uint8_t)jf, k };
+    return p->n;
+}
+
+/* A position that a conditional jump can reach and that leads to `to`. One instruction may still come in between. */
+static size_t near_to(struct prog *p, size_t to)
+{
+    if (p->n + 1 - to <= JUMP_MAX)
+        return to;
+    return push(p, BPF_JMP | BPF_JA, (uint32_t)(p->n - to), 0, 0);
+}
+
+static size_t branch(struct prog *p, uint16_t compare, uint32_t k, size_t yes, size_t no)
+{
+    yes = near_to(p, yes);
+    no = near_to(p, no);
+    return push(p, BPF_JMP | BPF_K | compare, k, p->n - yes, p->n - no);
+}
+
+/* A return of this value near the front: an older copy if it can be reached with room to spare, else a new one. */
+static size_t return_at(struct prog *p, uint32_t value)
+{
+    size_t i = 0;
+
+    while (i < p->nreturns && p->returns[i].value != value)
+        i++;
+    if (i < p->nreturns && p->n + 4 - p->returns[i].at <= JUMP_MAX)
+        return p->returns[i].at;
+    assert(i < RETURNS_MAX);
+    if (i == p->nreturns)
+        p->nreturns++;
+    p->returns[i].value = value;
+    p->returns[i].at = push(p, BPF_RET | BPF_K, value, 0, 0);
+    return p->returns[i].at;
+}
+
+static size_t action_at(struct prog *p, int action)
+{
+    if (action < 0) {
+        assert(p->rule[ACTION_RULE(action)]); /* rules lead only to rules further down, which are written first */
+        return p->rule[ACTION_RULE(action)];
+    }
+    return return_at(p, action ? SECCOMP_RET_ERRNO | (uint32_t)action : SECCOMP_RET_ALLOW);
+}
+
+static bool same_load(const struct arg_test *a, const struct arg_test *b)
+{
+    return a->arg == b->arg && a->mask == b->mask;
+}
+
+/* One test: to `yes` when the loaded value lies in the range, else to `no`. */
+static size_t write_test(struct prog *p, const struct arg_test *t, size_t yes, size_t no)
+{
+    if (t->from == t->to)
+        return branch(p, BPF_JEQ, t->from, yes, no);
+    return branch(p, BPF_JGE, t->from, branch(p, BPF_JGT, t->to, no, yes), no);
+}
+
+/* The tests `first` to `last`, of which the last is the ELSE. */
+static size_t write_rule(struct prog *p, const struct arg_test *first, const struct arg_test *last)
+{
+    size_t next = action_at(p, last->then);
+
+    for (const struct arg_test *t = last - 1; t >= first; t--) {
+        next = write_test(p, t, action_at(p, t->then), next);
+        if (t > first && same_load(t, t - 1))
+            continue;
+        if (t->mask != ALL_BITS)
+            push(p, BPF_ALU | BPF_AND | BPF_K, t->mask, 0, 0);
+        next = push(p, BPF_LD | BPF_W | BPF_ABS, ARG_OFFSET(t->arg), 0, 0);
+    }
+    return next;
+}
+
+static void need_rule(bool need[RULE_COUNT], int action)
+{
+    if (action < 0)
+        need[ACTION_RULE(action)] = true;
+}
+
+/* Only the rules that some range leads to, directly or through another rule. */
+static void write_rules(struct prog *p, const struct filter_range *ranges, size_t n)
+{
+    bool need[RULE_COUNT] = { 0 };
+
+    for (size_t i = 0; i < n; i++)
+        need_rule(need, ranges[i].action);
+    for (size_t i = 0; i < arg_test_count; i++) /* rules lead downwards, so one pass in order is enough */
+        if (need[arg_tests[i].rule])
+            need_rule(need, arg_tests[i].then);
+    for (size_t last = arg_test_count; last-- > 0;) {
+        size_t first = last;
+
+        while (first > 0 && arg_tests[first - 1].rule == arg_tests[last].rule)
+            first--;
+        if (need[arg_tests[last].rule])
+            p->rule[arg_tests[last].rule] = write_rule(p, &arg_tests[first], &arg_tests[last]);
+        last = first;
+    }
+}
+
+/* Where to divide ranges[lo..hi): the boundary that leaves the most equal count of numbers on both sides. The last
+ * range reaches to 2^32, but only its first number is worth anything: the kernel tries no others. */
+static size_t middle(const struct filter_range *ranges, size_t lo, size_t hi)
+{
+    uint32_t begin = ranges[lo].from, end = ranges[hi - 1].from + 1;
+    size_t a = lo + 1, b = hi - 1;
+
+    while (a < b) { /* the first boundary at or behind the middle */
+        size_t m = a + (b - a) / 2;
+
+        if (ranges[m].from - begin < end - ranges[m].from)
+            a = m + 1;
+        else
+            b = m;
+    }
+    if (a > lo + 1 &&
+        end - ranges[a - 1].from - (ranges[a - 1].from - begin) < ranges[a].from - begin - (end - ranges[a].from))
+        a--;
+    return a;
+}
+
+static size_t write_tree(struct prog *p, const struct filter_range *ranges, size_t lo, size_t hi)
+{
+    if (hi - lo == 1)
+        return action_at(p, ranges[lo].action);
+
+    size_t mid = middle(ranges, lo, hi);
+    size_t above = write_tree(p, ranges, mid, hi);
+    size_t below = write_tree(p, ranges, lo, mid);
+    return branch(p, BPF_JGE, ranges[mid].from, above, below);
+}
+
+int filter_compile(const struct filter_range *ranges, size_t n, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
+                   struct err *err)
+{
+    struct prog p = { .end = prog + FILTER_MAX };
+
+    write_rules(&p, ranges, n);
+    size_t root = write_tree(&p, ranges, 0, n);
+    if (root != p.n) /* a tree of one leaf */
+        push(&p, BPF_JMP | BPF_JA, (uint32_t)(p.n - root), 0, 0);
+    size_t number = push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+    size_t kill = push(&p, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
+    branch(&p, BPF_JEQ, AUDIT_ARCH_X86_64, number, kill);
+    push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+    if (p.full)
+        return err_set(err, ERR_BUG, "the system call filter does not fit %d instructions", FILTER_MAX);
+
+    memmove(prog, p.end - p.n, p.n * sizeof(*prog));
+    *ret_len = p.n;
+    return 0;
+}
+
+int filter_build(enum profile profile, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err)
+{
+    struct filter_range ranges[FILTER_RANGES_MAX];
+    size_t n = 0;
+    uint32_t next = 0; /* the number behind the last one seen */
+
+    for (size_t i = 0; i <= syscall_row_count; i++) {
+        const struct syscall_row *row = i < syscall_row_count ? &syscall_rows[i] : NULL;
+
+        if ((!row || row->nr > next) && (n == 0 || ranges[n - 1].action != ACTION_ENOSYS))
+            ranges[n++] = (struct filter_range){ next, ACTION_ENOSYS }; /* a gap, or all that follows the table */
+        if (!row)
+            break;
+        if (n == 0 || ranges[n - 1].action != row->action[profile])
+            ranges[n++] = (struct filter_range){ row->nr, row->action[profile] };
+        next = row->nr + 1u;
+        if (n + 2 > FILTER_RANGES_MAX)
+            return err_set(err, ERR_BUG, "the system call table has more than %d ranges", FILTER_RANGES_MAX);
+    }
+    return filter_compile(ranges, n, prog, ret_len, err);
+}

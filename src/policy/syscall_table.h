@@ -1,0 +1,83 @@
+/* syscall_table.h - the tables of syscalls.def and syscall_args.def as data. Only the compiler (filter.c), the
+ * reference evaluator (syscalls.c), their tests and the generator of docs/syscalls.md include it; they share nothing
+ * else. */
+#pragma once
+
+#include "policy/syscalls.h"
+
+#include <errno.h>
+
+#define ALL_BITS 0xffffffffu
+
+enum syscall_group {
+#define GROUP(id, why) GROUP_##id,
+#define SC(nr, name, base, python, node, shell, group)
+#include "policy/syscalls.def"
+#undef GROUP
+#undef SC
+    GROUP_COUNT,
+};
+
+enum arg_rule {
+#define RULE(id, meaning) RULE_##id,
+#define IF(rule, arg, mask, from, to, then)
+#define ELSE(rule, then)
+#include "policy/syscall_args.def"
+#undef RULE
+#undef IF
+#undef ELSE
+    RULE_COUNT,
+};
+
+/* What a cell or a `then` says: 0 allows, a positive number is the errno, a negative one leads to an argument rule. */
+enum action {
+    ACTION_ALLOW = 0,
+    ACTION_EPERM = EPERM,
+    ACTION_ENOSYS = ENOSYS,
+    ACTION_EINVAL = EINVAL,
+    ACTION_ENOTTY = ENOTTY,
+    ACTION_EAFNOSUPPORT = EAFNOSUPPORT,
+    ACTION_ESOCKTNOSUPPORT = ESOCKTNOSUPPORT,
+    ACTION_EPROTONOSUPPORT = EPROTONOSUPPORT,
+#define RULE(id, meaning) ACTION_##id = -1 - RULE_##id,
+#define IF(rule, arg, mask, from, to, then)
+#define ELSE(rule, then)
+#include "policy/syscall_args.def"
+#undef RULE
+#undef IF
+#undef ELSE
+};
+#define ACTION_RULE(action) ((enum arg_rule)(-1 - (action)))
+
+struct syscall_row {
+    uint16_t nr;
+    int16_t action[PROFILE_COUNT]; /* enum action */
+    uint8_t group;
+    const char *name;
+};
+
+struct arg_test { /* holds when from <= (args[arg] & mask) <= to; an ELSE has mask 0 and always holds */
+    uint8_t rule;
+    uint8_t arg;
+    int16_t then; /* enum action */
+    uint32_t mask, from, to;
+};
+
+extern const struct syscall_row syscall_rows[];
+extern const size_t syscall_row_count;
+extern const struct arg_test arg_tests[]; /* the tests of a rule lie together, in order */
+extern const size_t arg_test_count;
+
+const char *syscall_group_name(enum syscall_group g); /* lower case */
+const char *syscall_group_why(enum syscall_group g);
+const char *arg_rule_meaning(enum arg_rule r);
+
+/* What filter_build() makes of the table: each range reaches to the next, the last to the end of all numbers. The first
+ * begins at 0. */
+struct filter_range {
+    uint32_t from;
+    int action; /* enum action */
+};
+#define FILTER_RANGES_MAX 1024
+int filter_compile(const struct filter_range *ranges, size_t n, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
+                   struct err *err);

@@ -1,0 +1,145 @@
+/* The tables as data, and the reference evaluator that walks them line by line, as slowly and as plainly as a person
+ * reading the .def files would. The compiler in filter.c must agree with it on every call; to make that agreement worth
+ * something the two share the tables and not one function. */
+#include "policy/syscall_table.h"
+
+#include "base/str.h"
+
+#include <linux/audit.h>
+
+static const char *const profile_names[PROFILE_COUNT] = {
+    [PROFILE_BASE] = "base",
+    [PROFILE_PYTHON] = "python",
+    [PROFILE_NODE] = "node",
+    [PROFILE_SHELL] = "shell",
+};
+
+const struct syscall_row syscall_rows[] = {
+#define GROUP(id, why)
+#define SC(nr, name, base, python, node, shell, group) \
+    { nr, { ACTION_##base, ACTION_##python, ACTION_##node, ACTION_##shell }, GROUP_##group, #name },
+#include "policy/syscalls.def"
+#undef GROUP
+#undef SC
+};
+const size_t syscall_row_count = ARRAY_LEN(syscall_rows);
+
+const struct arg_test arg_tests[] = {
+#define RULE(id, meaning)
+#define IF(rule, arg, mask, from, to, then) { RULE_##rule, arg, ACTION_##then, mask, from, to },
+#define ELSE(rule, then) { RULE_##rule, 0, ACTION_##then, 0, 0, 0 },
+#include "policy/syscall_args.def"
+#undef RULE
+#undef IF
+#undef ELSE
+};
+const size_t arg_test_count = ARRAY_LEN(arg_tests);
+
+static const struct {
+    const char *name, *why;
+} groups[GROUP_COUNT] = {
+#define GROUP(id, why) [GROUP_##id] = { #id, why },
+#define SC(nr, name, base, python, node, shell, group)
+#include "policy/syscalls.def"
+#undef GROUP
+#undef SC
+};
+
+static const char *const meanings[RULE_COUNT] = {
+#define RULE(id, meaning) [RULE_##id] = meaning,
+#define IF(rule, arg, mask, from, to, then)
+#define ELSE(rule, then)
+#include "policy/syscall_args.def"
+#undef RULE
+#undef IF
+#undef ELSE
+};
+
+const char *profile_name(enum profile p)
+{
+    return profile_names[p];
+}
+
+bool profile_parse(const char *name, enum profile *ret)
+{
+    for (unsigned i = 0; i < PROFILE_COUNT; i++)
+        if (str_eq(name, profile_names[i])) {
+            *ret = (enum profile)i;
+            return true;
+        }
+    return false;
+}
+
+const char *syscall_group_name(enum syscall_group g)
+{
+    return groups[g].name;
+}
+
+const char *syscall_group_why(enum syscall_group g)
+{
+    return groups[g].why;
+}
+
+const char *arg_rule_meaning(enum arg_rule r)
+{
+    return meanings[r];
+}
+
+static const struct syscall_row *find_row(unsigned nr)
+{
+    for (size_t i = 0; i < syscall_row_count; i++)
+        if (syscall_rows[i].nr == nr)
+            return &syscall_rows[i];
+    return NULL;
+}
+
+const char *syscall_name(unsigned nr)
+{
+    const struct syscall_row *row = find_row(nr);
+
+    return row ? row->name : NULL;
+}
+
+enum syscall_rule syscall_rule(enum profile p, unsigned nr)
+{
+    const struct syscall_row *row = find_row(nr);
+
+    if (!row || row->action[p] == ACTION_ENOSYS)
+        return SC_ENOSYS;
+    if (row->action[p] == ACTION_ALLOW)
+        return SC_ALLOW;
+    return row->action[p] < 0 ? SC_ARGS : SC_EPERM;
+}
+
+unsigned syscall_allowed_count(enum profile p)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < syscall_row_count; i++)
+        n += syscall_rows[i].action[p] <= 0;
+    return n;
+}
+
+static int rule_verdict(enum arg_rule rule, const uint64_t args[6])
+{
+    for (size_t i = 0; i < arg_test_count; i++) {
+        const struct arg_test *t = &arg_tests[i];
+        uint32_t v = (uint32_t)args[t->arg] & t->mask;
+
+        if (t->rule != rule || v < t->from || v > t->to)
+            continue;
+        return t->then < 0 ? rule_verdict(ACTION_RULE(t->then), args) : t->then;
+    }
+    return EPERM; /* a rule without ELSE; the tests forbid it */
+}
+
+int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6])
+{
+    if (arch != AUDIT_ARCH_X86_64)
+        return -1;
+    const struct syscall_row *row = find_row(nr);
+    if (!row)
+        return ENOSYS;
+    int action = row->action[p];
+    return action < 0 ? rule_verdict(ACTION_RULE(action), args) : action;
+}
