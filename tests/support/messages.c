@@ -242,3 +242,41 @@ bool message_has_type(const struct message *m, uint8_t type)
 {
     return type != 0 && memchr(m->types, type, sizeof(m->types));
 }
+
+static void attack_decoders(const struct frame *f, bool jail)
+{
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+
+    for (size_t i = 0; i < nmessages; i++) {
+        struct err err = { 0 };
+
+        if (messages[i].jail != jail || !message_has_type(&messages[i], f->type))
+            continue;
+        int n = messages[i].again(f, out, &err);
+        if (n < 0 ? err.id != ERR_PROTOCOL : (uint32_t)n != f->len || memcmp(out, f->data, f->len) != 0)
+            abort();
+    }
+}
+
+static void attack_parser(const uint8_t *packet, size_t n)
+{
+    struct err err = { 0 };
+    uint8_t header[FRAME_HEADER];
+    struct frame f;
+
+    if (frame_parse(packet, n, &f, &err) < 0)
+        return;
+    frame_header(header, &f);
+    if (memcmp(header, packet, FRAME_HEADER) != 0 || f.data != packet + FRAME_HEADER || f.len != n - FRAME_HEADER)
+        abort();
+}
+
+void messages_attack(const uint8_t *packet, size_t n, bool jail)
+{
+    attack_parser(packet, n);
+    if (n < FRAME_HEADER || n > FRAME_MAX)
+        return;
+    /* A mutation seldom keeps the length right; the decoders are tried all the same. */
+    struct frame f = { .type = packet[4], .len = (uint32_t)(n - FRAME_HEADER), .data = packet + FRAME_HEADER };
+    attack_decoders(&f, jail);
+}

@@ -24,3 +24,7 @@ extern const struct message messages[];
 extern const size_t nmessages;
 
 bool message_has_type(const struct message *m, uint8_t type);
+
+/* Hands a hostile packet to frame_parse, and its payload to every decoder that its type selects. The wire has no two
+ * spellings of one message, so whatever is accepted must encode to the same bytes again, or the process aborts. */
+void messages_attack(const uint8_t *packet, size_t n, bool jail);

@@ -1,0 +1,8 @@
+/* Packets as jailer and host read from each other: the frame, then every decoder of jail.h that its type selects. */
+#include "../support/messages.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    messages_attack(data, size, true);
+    return 0;
+}

@@ -1,0 +1,9 @@
+/* Packets as the host reads from a runtime and the runtime from a host: the frame, then every decoder of rt.h that its
+ * type selects. */
+#include "../support/messages.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    messages_attack(data, size, false);
+    return 0;
+}
