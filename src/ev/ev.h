@@ -60,6 +60,6 @@ struct ev_defer {
 void ev_defer(struct ev *ev, struct ev_defer *d, void (*fn)(void *), void *arg); /* once, at the end of this turn */
 void ev_defer_clear(struct ev *ev, struct ev_defer *d);
 
-/* Blocks the signals of `set` in this process and delivers them as calls. One per loop. They stay blocked after ev_free,
- * and across fork and exec: a child that runs a program resets its mask first. */
+/* Blocks the signals of `set` in this process and delivers them as calls. One per loop. They stay blocked after
+ * ev_free, and across fork and exec: a child that runs a program resets its mask first. */
 int ev_signals(struct ev *ev, const sigset_t *set, void (*fn)(void *arg, int signo), void *arg, struct err *err);

@@ -236,7 +236,8 @@ static int receive_one(struct chan *c)
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
     if (n < 0 && errno == EPROTO)
-        err_set(&why, ERR_PROTOCOL, "a packet is too long or carries descriptors it must not");
+        err_set(&why, ERR_PROTOCOL,
+                "a packet is longer than a frame, or carries descriptors that must not or cannot be taken");
     else if (n < 0)
         err_sys(&why, ERR_SYS, "receiving");
     else if (n == 0 && !why.id)

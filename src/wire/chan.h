@@ -18,8 +18,8 @@
 #define CHAN_HARD (8u * CHAN_HIGH)
 
 struct chan_ops {
-    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. The payload is borrowed: it is gone
-     * when the call returns. */
+    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. The payload is borrowed: it is
+     * gone when the call returns. */
     void (*on_frame)(void *arg, const struct frame *f, int *fds, size_t nfds);
     void (*on_end)(void *arg, const struct err *why); /* why->id is ERR_LOST at a plain end of file */
     void (*on_drain)(void *arg);                      /* the queue fell under the high mark again; may be NULL */
@@ -48,5 +48,5 @@ void chan_done(struct chan *c); /* on_end is not called; a zeroed or finished ch
 void chan_send(struct chan *c, const struct frame *f);
 void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds);
 bool chan_full(const struct chan *c);
-bool chan_idle(const struct chan *c); /* nothing queued */
+bool chan_idle(const struct chan *c);         /* nothing queued */
 void chan_pause(struct chan *c, bool paused); /* stop or go on reading */

@@ -51,12 +51,12 @@ enum jail_enforced { JAIL_NONE = 0, JAIL_PARTIAL = 1, JAIL_ENFORCED = 2 };
 /* Descriptors of J_CREATED, in this order: control stream, pidfd of PID 1, and, if `cpu_fd`, a file to pread whose
  * content starts with the CPU time used so far (see cpu_unit). */
 struct jail_created {
-    uint32_t pid;      /* of PID 1 as the jailer's host sees it; 0 when it cannot be known */
+    uint32_t pid; /* of PID 1 as the jailer's host sees it; 0 when it cannot be known */
     uint32_t host_uid;
-    uint32_t walls;    /* JAIL_WALL_* raised for this sandbox */
+    uint32_t walls; /* JAIL_WALL_* raised for this sandbox */
     uint8_t cpu_fd;
-    uint8_t cpu_unit;  /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
-    char cgroup[16];   /* "v1", "v2", "hybrid" or "none" */
+    uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
+    char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */
     uint32_t nlimits;
 };
@@ -68,12 +68,12 @@ struct jail_created {
 #define JAIL_WALL_IPC_NS 0x0010u
 #define JAIL_WALL_UTS_NS 0x0020u
 #define JAIL_WALL_CGROUP_NS 0x0040u
-#define JAIL_WALL_ROOT 0x0080u    /* fresh read-only root */
-#define JAIL_WALL_PROC 0x0100u    /* fresh, masked /proc */
+#define JAIL_WALL_ROOT 0x0080u /* fresh read-only root */
+#define JAIL_WALL_PROC 0x0100u /* fresh, masked /proc */
 #define JAIL_WALL_CAPS 0x0200u
 #define JAIL_WALL_SECCOMP 0x0400u
 #define JAIL_WALL_KEYRING 0x0800u
-#define JAIL_WALL_ROUTES 0x1000u  /* nothing but loopback, everything else prohibited */
+#define JAIL_WALL_ROUTES 0x1000u /* nothing but loopback, everything else prohibited */
 #define JAIL_WALL_UNIQUE_UID 0x2000u
 
 struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP */
@@ -86,7 +86,7 @@ struct jail_stats { /* DONE; JAIL_UNKNOWN where this host cannot say */
     uint64_t oom_kills;
     uint64_t pids, pids_peak;
     uint64_t pids_refused;
-    uint64_t throttled_ns; /* time spent waiting for the CPU quota */
+    uint64_t throttled_ns;      /* time spent waiting for the CPU quota */
     uint64_t io_read, io_write; /* bytes from and to block devices */
 };
 #define JAIL_UNKNOWN UINT64_MAX

@@ -1,8 +1,8 @@
 /* rt.h - the messages between the host and cove-runtime, PID 1 of a sandbox.
  *
  * Order of a life: host HELLO, runtime HELLO, host CLAIM, runtime CLAIMED, then streams. The host opens even streams
- * (2, 4, ...), the runtime odd ones. A stream begins with a request (EXEC, READ, ...) and its last word is EXIT, DONE or
- * ERROR from the runtime, which the host confirms with CLOSE.
+ * (2, 4, ...), the runtime odd ones. A stream begins with a request (EXEC, READ, ...) and its last word is EXIT, DONE
+ * or ERROR from the runtime, which the host confirms with CLOSE.
  *
  * Windows. Each direction of a stream starts with a credit of rt_window(type) bytes of DATA payload, counted over all
  * its channels together. The receiver returns credit with CREDIT as it consumes. A sender without credit stops reading
@@ -14,8 +14,9 @@
  * received; a host that stored more than `out` drops the difference.
  *
  * All decoders treat their input as hostile and fail on any byte too few or too many. Encoders write into a caller's
- * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1: with LIMIT when the content does not fit, with INVALID
- * when a value is one that the decoder would refuse (ids, ranges, kinds: what the comments at the fields say). */
+ * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1: with LIMIT when the content does not fit, with
+ * INVALID when a value is one that the decoder would refuse (ids, ranges, kinds: what the comments at the fields say).
+ */
 #pragma once
 
 #include "base/err.h"
@@ -71,15 +72,15 @@ struct rt_claim {
 };
 
 /* Bits of rt_claimed.walls: set only when the runtime saw it with its own eyes. */
-#define RT_WALL_SECCOMP 0x01u     /* filter mode, of PID 1 itself */
+#define RT_WALL_SECCOMP 0x01u /* filter mode, of PID 1 itself */
 #define RT_WALL_NO_NEW_PRIVS 0x02u
-#define RT_WALL_CAPS 0x04u        /* effective, permitted, inheritable, bounding, ambient all empty */
+#define RT_WALL_CAPS 0x04u /* effective, permitted, inheritable, bounding, ambient all empty */
 #define RT_WALL_SECUREBITS 0x08u
-#define RT_WALL_UID 0x10u         /* not 0, no supplementary groups */
+#define RT_WALL_UID 0x10u /* not 0, no supplementary groups */
 #define RT_WALL_LANDLOCK 0x20u
-#define RT_WALL_PID_NS 0x40u      /* it is PID 1 */
-#define RT_WALL_ROOT_RO 0x80u     /* statvfs("/") says read-only */
-#define RT_WALL_NET 0x100u        /* no interface but lo */
+#define RT_WALL_PID_NS 0x40u  /* it is PID 1 */
+#define RT_WALL_ROOT_RO 0x80u /* statvfs("/") says read-only */
+#define RT_WALL_NET 0x100u    /* no interface but lo */
 
 struct rt_claimed {
     uint32_t walls;
@@ -109,10 +110,10 @@ struct rt_resize {
 };
 
 struct rt_exit {
-    int32_t code;   /* 0-255, or -1 when ended by a signal */
-    int32_t signal; /* 0, or the signal */
-    uint64_t user_us, sys_us; /* of the process and the children it waited for */
-    uint64_t max_rss;         /* bytes, largest single process */
+    int32_t code;                     /* 0-255, or -1 when ended by a signal */
+    int32_t signal;                   /* 0, or the signal */
+    uint64_t user_us, sys_us;         /* of the process and the children it waited for */
+    uint64_t max_rss;                 /* bytes, largest single process */
     uint64_t read_bytes, write_bytes; /* through read and write calls, same processes; RT_UNKNOWN if not readable */
     uint64_t tasks_started;           /* processes and threads of the whole sandbox while it ran; RT_UNKNOWN */
 };
@@ -135,7 +136,7 @@ struct rt_entry {
     uint32_t mode; /* permission bits */
     uint64_t size;
     uint64_t mtime_ns;
-    char name[RT_PATH_MAX]; /* LIST: name in the directory; STAT, READ: the path asked for */
+    char name[RT_PATH_MAX];   /* LIST: name in the directory; STAT, READ: the path asked for */
     char target[RT_PATH_MAX]; /* of a link, else "" */
 };
 
@@ -170,7 +171,7 @@ struct rt_change { /* DATA of CHANGES: packed one after another, never split ove
     char path[RT_PATH_MAX]; /* relative to /workspace */
 };
 
-struct rt_stats { /* payload of DONE for STATS */
+struct rt_stats {       /* payload of DONE for STATS */
     uint32_t processes; /* in the pid namespace, PID 1 excluded */
     uint32_t executions;
     uint64_t workspace_bytes, workspace_bytes_max, workspace_files, workspace_files_max; /* by statvfs */

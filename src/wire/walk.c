@@ -56,7 +56,7 @@ void walk_i32(struct walk *w, int32_t *v)
     uint32_t bits = (uint32_t)*v;
 
     walk_u32(w, &bits);
-    if (w->in)
+    if (!w->out)
         *v = (int32_t)bits;
 }
 
@@ -73,7 +73,7 @@ void walk_char(struct walk *w, char *v)
     uint8_t byte = (uint8_t)*v;
 
     walk_u8(w, &byte);
-    if (w->in)
+    if (!w->out)
         *v = (char)byte;
 }
 
@@ -87,7 +87,7 @@ void walk_raw(struct walk *w, void *data, size_t len)
 
 void walk_str(struct walk *w, char *s, size_t cap, const char *what)
 {
-    if (w->in)
+    if (!w->out)
         unpack_str(w->in, s, cap);
     else if (strnlen(s, cap) == cap)
         refuse(w, what, true);
