@@ -42,7 +42,7 @@ int fd_nonblock(int fd, bool on);
 
 /* One SEQPACKET message with up to FD_PASS_MAX descriptors. fd_recv closes whatever does not fit and fails, so a
  * hostile peer cannot leave descriptors behind. */
-#define FD_PASS_MAX 16
+#define FD_PASS_MAX 32
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags);
 ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags); /* gathered */
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds /* in: room, out: received */, int flags);

@@ -1,0 +1,540 @@
+/* Controllers are found from mountinfo, never guessed: a v1 hierarchy wins where it is mounted (a controller lives in
+ * one hierarchy only), v2 serves the rest. On a hybrid host whose v2 tree has no controller it is still used, because
+ * it counts CPU time, freezes and kills by itself, which spares two v1 hierarchies.
+ *
+ * The leaf of a sandbox is made with fsgid set to the sandbox's group: the kernel gives the new directory that group in
+ * the same step, so a leaf is never without an owner mark, and whoever sweeps can tell from it whether the owner lives.
+ *
+ * Tried and dropped: keeping leaves and giving them to the next sandbox. Resetting peaks and counters costs as much as
+ * a new directory, and a counter that was forgotten would be a lie in somebody's receipt. */
+#include "isolate/cgroup.h"
+
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/str.h"
+#include "isolate/mountinfo.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/fsuid.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+
+#define PERIOD_US 100000u /* of the CPU quota */
+#define PROCS_TEXT (256 * 1024)
+
+static const struct {
+    enum cgroup_job job;
+    const char *v1; /* controller in the options of a v1 mount */
+    const char *v2; /* controller in cgroup.controllers; NULL: v2 does it without one */
+} jobs[] = {
+    { CGROUP_MEMORY, "memory", "memory" }, { CGROUP_PIDS, "pids", "pids" },   { CGROUP_CPU, "cpu", "cpu" },
+    { CGROUP_CPUSET, "cpuset", "cpuset" }, { CGROUP_USAGE, "cpuacct", NULL }, { CGROUP_FREEZE, "freezer", NULL },
+};
+
+/* --- finding --- */
+
+static int add_tree(struct cgroup_forest *f, const char *point, const char *parent, bool v2, struct err *err)
+{
+    auto_free char *path = str_printf("%s/%s", point, parent);
+    struct stat st, known;
+
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_NO_CGROUP, "mkdir %s", path);
+    auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, ERR_NO_CGROUP, "open %s", path);
+    for (size_t i = 0; i < f->ntrees; i++) /* co-mounted controllers show up once for each */
+        if (fstat(f->trees[i], &known) == 0 && known.st_dev == st.st_dev && known.st_ino == st.st_ino)
+            return (int)i;
+    if (f->ntrees == CGROUP_TREES)
+        return err_set(err, ERR_NO_CGROUP, "more than %d cgroup hierarchies", CGROUP_TREES);
+    f->v2[f->ntrees] = v2;
+    f->trees[f->ntrees] = take_fd(&fd);
+    return (int)f->ntrees++;
+}
+
+static bool word_in(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; (p = strstr(p, word)); p += n)
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* Hands the controllers of the v2 root down to our directory and its leaves. What the host keeps to itself stays off.
+ */
+static void delegate(const char *point, int tree, const char *controllers)
+{
+    static const char *const wanted[] = { "memory", "pids", "cpu", "cpuset" };
+    auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        char text[16];
+
+        if (!word_in(controllers, wanted[i]))
+            continue;
+        snprintf(text, sizeof(text), "+%s", wanted[i]);
+        (void)fd_put_at(root, "cgroup.subtree_control", text);
+        (void)fd_put_at(tree, "cgroup.subtree_control", text);
+    }
+}
+
+static int find_v2(struct cgroup_forest *f, const char *point, const char *parent, struct err *err)
+{
+    char controllers[512] = "", enabled[512] = "";
+    int tree = add_tree(f, point, parent, true, err);
+
+    if (tree < 0)
+        return -1;
+    int dir = f->trees[tree];
+    auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root >= 0 && fd_get_at(root, "cgroup.controllers", controllers, sizeof(controllers)) >= 0)
+        delegate(point, dir, controllers);
+    (void)fd_get_at(dir, "cgroup.subtree_control", enabled, sizeof(enabled));
+    f->kill = faccessat(dir, "cgroup.kill", W_OK, 0) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
+        int *job = &f->job[jobs[i].job];
+
+        if (jobs[i].v2 ? *job < 0 && word_in(enabled, jobs[i].v2) : f->kill)
+            *job = tree;
+    }
+    return 0;
+}
+
+int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err)
+{
+    struct mountinfo m;
+    const char *text;
+    bool v1 = false, v2 = false;
+
+    *f = (struct cgroup_forest){ 0 };
+    for (size_t i = 0; i < CGROUP_JOBS; i++)
+        f->job[i] = -1;
+    for (text = mountinfo; mountinfo_next(&text, &m);) {
+        if (!str_eq(m.type, "cgroup"))
+            continue;
+        for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
+            if (f->job[jobs[i].job] >= 0 || !mountinfo_has_option(m.super, jobs[i].v1))
+                continue;
+            int tree = add_tree(f, m.point, parent, false, NULL);
+            f->job[jobs[i].job] = tree;
+            v1 = v1 || tree >= 0;
+        }
+    }
+    for (text = mountinfo; !ignore_v2 && !v2 && mountinfo_next(&text, &m);)
+        if (str_eq(m.type, "cgroup2"))
+            v2 = find_v2(f, m.point, parent, NULL) == 0;
+    if (v2) /* v1 cpuacct and freezer may have been opened for jobs that v2 took over */
+        for (size_t i = 0; i < f->ntrees; i++) {
+            bool used = false;
+
+            for (size_t j = 0; j < CGROUP_JOBS; j++)
+                used = used || f->job[j] == (int)i;
+            if (used)
+                continue;
+            close(f->trees[i]);
+            f->ntrees--;
+            f->trees[i] = f->trees[f->ntrees];
+            f->v2[i] = f->v2[f->ntrees];
+            for (size_t j = 0; j < CGROUP_JOBS; j++)
+                if (f->job[j] == (int)f->ntrees)
+                    f->job[j] = (int)i;
+            i--;
+        }
+    snprintf(f->kind, sizeof(f->kind), "%s", v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none");
+    if (f->job[CGROUP_MEMORY] < 0 || f->job[CGROUP_PIDS] < 0 || f->job[CGROUP_FREEZE] < 0) {
+        err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s",
+                f->job[CGROUP_MEMORY] < 0 ? "memory"
+                : f->job[CGROUP_PIDS] < 0 ? "pids"
+                                          : "freezing");
+        cgroup_forget(f);
+        return -1;
+    }
+    return 0;
+}
+
+void cgroup_forget(struct cgroup_forest *f)
+{
+    for (size_t i = 0; i < f->ntrees; i++)
+        close(f->trees[i]);
+    f->ntrees = 0;
+}
+
+/* --- making --- */
+
+/* A file of the leaf, as a path below the tree's descriptor. */
+struct leaf_path {
+    char s[ID_SIZE + 64];
+};
+
+static struct leaf_path at(const char *id, const char *file)
+{
+    struct leaf_path p;
+
+    snprintf(p.s, sizeof(p.s), "%s/%s", id, file);
+    return p;
+}
+
+static int tree_of(const struct cgroup_forest *f, enum cgroup_job job, bool *v2)
+{
+    if (f->job[job] < 0)
+        return -1;
+    *v2 = f->v2[f->job[job]];
+    return f->trees[f->job[job]];
+}
+
+static int put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
+               const char *v2_file, const char *text)
+{
+    bool v2 = false;
+    int tree = tree_of(f, job, &v2);
+    const char *file = v2 ? v2_file : v1_file;
+
+    if (tree < 0 || !file) {
+        errno = ENOENT;
+        return -1;
+    }
+    return fd_put_at(tree, at(id, file).s, text);
+}
+
+static int get(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
+               const char *v2_file, char *buf, size_t cap)
+{
+    bool v2 = false;
+    int tree = tree_of(f, job, &v2);
+    const char *file = v2 ? v2_file : v1_file;
+
+    if (tree < 0 || !file)
+        return -1;
+    return fd_get_at(tree, at(id, file).s, buf, cap) < 0 ? -1 : 0;
+}
+
+static int limit_memory(const struct cgroup_forest *f, const char *id, const struct limits *lim,
+                        uint8_t enforced[LIMIT_COUNT], struct err *err)
+{
+    char text[32];
+    bool v2 = f->v2[f->job[CGROUP_MEMORY]];
+
+    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_MEMORY]);
+    if (put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0)
+        return err_sys(err, ERR_NO_CGROUP, "memory limit");
+    enforced[LIMIT_MEMORY] = 2;
+    if (v2)
+        (void)put(f, CGROUP_MEMORY, id, NULL, "memory.oom.group", "1");
+    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_SWAP] + (v2 ? 0 : lim->v[LIMIT_MEMORY]));
+    /* Without the file the kernel does not account swap; where there is no swap that is no hole, but we cannot tell. */
+    enforced[LIMIT_SWAP] = put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", text) == 0 ? 2
+                                                                                                                  : 0;
+    return 0;
+}
+
+static int limit_cpu(const struct cgroup_forest *f, const char *id, const struct limits *lim,
+                     uint8_t enforced[LIMIT_COUNT], struct err *err)
+{
+    uint64_t quota = lim->v[LIMIT_CPU] * PERIOD_US / 1000;
+    char text[64];
+
+    if (f->job[CGROUP_CPU] < 0)
+        return 0;
+    if (f->v2[f->job[CGROUP_CPU]])
+        snprintf(text, sizeof(text), "%" PRIu64 " %u", quota, PERIOD_US);
+    else
+        snprintf(text, sizeof(text), "%" PRIu64, quota); /* v1's default period is PERIOD_US already */
+    if (put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", text) < 0)
+        return err_sys(err, ERR_NO_CGROUP, "cpu limit");
+    enforced[LIMIT_CPU] = 2;
+    return 0;
+}
+
+static int limit_cpuset(const struct cgroup_forest *f, const char *id, const struct limits *lim,
+                        uint8_t enforced[LIMIT_COUNT], struct err *err)
+{
+    char list[64 * 3] = "", mems[64] = "";
+    size_t n = 0;
+    bool v2 = false;
+
+    if (!lim->v[LIMIT_CPUSET]) {
+        enforced[LIMIT_CPUSET] = 2; /* nothing was asked for */
+        return 0;
+    }
+    int tree = tree_of(f, CGROUP_CPUSET, &v2);
+    if (tree < 0)
+        return err_set(err, ERR_LIMIT_PARTIAL, "no cpuset controller, so processors cannot be pinned");
+    for (unsigned cpu = 0; cpu < 64; cpu++)
+        if (lim->v[LIMIT_CPUSET] >> cpu & 1)
+            n += (size_t)snprintf(list + n, sizeof(list) - n, n ? ",%u" : "%u", cpu);
+    if (!v2) { /* v1 demands memory nodes as well, and that the parent has both */
+        if (fd_get_at(tree, "../cpuset.mems", mems, sizeof(mems)) < 0 || fd_put_at(tree, "cpuset.mems", mems) < 0)
+            return err_sys(err, ERR_NO_CGROUP, "cpuset.mems");
+        char all[256] = "";
+        if (fd_get_at(tree, "../cpuset.cpus", all, sizeof(all)) < 0 || fd_put_at(tree, "cpuset.cpus", all) < 0)
+            return err_sys(err, ERR_NO_CGROUP, "cpuset.cpus");
+        if (fd_put_at(tree, at(id, "cpuset.mems").s, mems) < 0)
+            return err_sys(err, ERR_NO_CGROUP, "cpuset.mems");
+    }
+    if (fd_put_at(tree, at(id, "cpuset.cpus").s, list) < 0)
+        return err_sys(err, ERR_INVALID, "processors %s", list);
+    enforced[LIMIT_CPUSET] = 2;
+    return 0;
+}
+
+static bool tree_needed(const struct cgroup_forest *f, size_t tree, const struct limits *lim)
+{
+    for (size_t j = 0; j < CGROUP_JOBS; j++)
+        if (f->job[j] == (int)tree && (j != CGROUP_CPUSET || lim->v[LIMIT_CPUSET]))
+            return true;
+    return false;
+}
+
+int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
+                uint8_t enforced[LIMIT_COUNT], struct err *err)
+{
+    char text[32];
+    int bad = 0;
+
+    setfsgid(gid);
+    for (size_t i = 0; i < f->ntrees && !bad; i++)
+        if (tree_needed(f, i, lim) && mkdirat(f->trees[i], id, 0755) < 0)
+            bad = err_sys(err, errno == ENOSPC || errno == ENOMEM ? ERR_DISK_FULL : ERR_NO_CGROUP, "cgroup %s", id);
+    setfsgid(0);
+    if (bad)
+        goto out;
+    bad = limit_memory(f, id, lim, enforced, err);
+    if (bad)
+        goto out;
+    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_PIDS]);
+    if (put(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0) {
+        bad = err_sys(err, ERR_NO_CGROUP, "pids limit");
+        goto out;
+    }
+    enforced[LIMIT_PIDS] = 2;
+    enforced[LIMIT_CPU_TIME] = f->job[CGROUP_USAGE] >= 0 ? 2 : 0;
+    bad = limit_cpu(f, id, lim, enforced, err);
+    if (!bad)
+        bad = limit_cpuset(f, id, lim, enforced, err);
+out:
+    if (bad)
+        (void)cgroup_remove(f, id);
+    return bad;
+}
+
+int cgroup_remove(const struct cgroup_forest *f, const char *id)
+{
+    int bad = 0;
+
+    for (size_t i = 0; i < f->ntrees; i++)
+        if (unlinkat(f->trees[i], id, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            bad = errno;
+    errno = bad;
+    return bad ? -1 : 0;
+}
+
+/* --- entering --- */
+
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, struct cgroup_entry *ret, struct err *err)
+{
+    *ret = (struct cgroup_entry){ .into = -1 };
+    for (size_t i = 0; i < f->ntrees; i++) {
+        int fd = f->v2[i] ? openat(f->trees[i], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                          : openat(f->trees[i], at(id, "cgroup.procs").s, O_WRONLY | O_CLOEXEC);
+
+        if (fd < 0 && errno == ENOENT)
+            continue; /* a tree that this sandbox does not need */
+        if (fd < 0) {
+            cgroup_enter_close(ret);
+            return err_sys(err, ERR_NO_CGROUP, "cgroup of %s", id);
+        }
+        if (f->v2[i])
+            ret->into = fd;
+        else
+            ret->procs[ret->nprocs++] = fd;
+    }
+    return 0;
+}
+
+void cgroup_enter_close(struct cgroup_entry *e)
+{
+    for (size_t i = 0; i < e->nprocs; i++)
+        close(e->procs[i]);
+    e->nprocs = 0;
+    fd_close(&e->into);
+}
+
+/* --- stopping --- */
+
+int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err)
+{
+    bool v2 = f->v2[f->job[CGROUP_FREEZE]];
+
+    if (put(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.freeze",
+            v2 ? (frozen ? "1" : "0") : (frozen ? "FROZEN" : "THAWED")) < 0)
+        return err_sys(err, ERR_SYS, frozen ? "freeze" : "thaw");
+    return 0;
+}
+
+bool cgroup_is_frozen(const struct cgroup_forest *f, const char *id)
+{
+    char text[256];
+
+    if (get(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.events", text, sizeof(text)) < 0)
+        return false;
+    return strstr(text, f->v2[f->job[CGROUP_FREEZE]] ? "frozen 1" : "FROZEN") != NULL;
+}
+
+/* SIGKILL to every process listed. Numbers cannot be reused meanwhile: nothing is born, and what is frozen or dying
+ * keeps its number until it is reaped, which needs PID 1. */
+static int kill_each(const struct cgroup_forest *f, const char *id)
+{
+    static char text[PROCS_TEXT];
+    int n = 0;
+
+    if (get(f, CGROUP_PIDS, id, "cgroup.procs", "cgroup.procs", text, sizeof(text)) < 0)
+        return 0;
+    for (char *p = text; *p; n++) {
+        char *end;
+        long pid = strtol(p, &end, 10);
+
+        if (end == p)
+            break;
+        if (pid > 1)
+            (void)kill((pid_t)pid, SIGKILL);
+        p = *end == '\n' ? end + 1 : end;
+    }
+    return n;
+}
+
+int cgroup_kill(const struct cgroup_forest *f, const char *id)
+{
+    bool v2 = f->v2[f->job[CGROUP_FREEZE]];
+    int n;
+
+    (void)put(f, CGROUP_PIDS, id, "pids.max", "pids.max", "0");
+    if (v2 && f->kill) {
+        (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max",
+                  f->job[CGROUP_CPU] >= 0 && f->v2[f->job[CGROUP_CPU]] ? "max" : "-1");
+        n = kill_each(f, id);
+        (void)put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1");
+        return n;
+    }
+    (void)cgroup_freeze(f, id, true, NULL);
+    n = kill_each(f, id);
+    (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", "-1"); /* a throttled group also dies slowly */
+    (void)cgroup_freeze(f, id, false, NULL);                           /* v1: SIGKILL waits for the thaw */
+    return n;
+}
+
+/* --- reading --- */
+
+/* The number after "key " at the start of a line, or CGROUP_UNKNOWN. */
+static uint64_t value_of(const char *text, const char *key)
+{
+    size_t n = strlen(key);
+
+    for (const char *p = text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+        if (strncmp(p, key, n) == 0 && p[n] == ' ') {
+            const char *s = p + n + 1;
+            uint64_t v;
+
+            return str_eat_u64(&s, UINT64_MAX, &v) ? v : CGROUP_UNKNOWN;
+        }
+    return CGROUP_UNKNOWN;
+}
+
+static uint64_t number(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1,
+                       const char *v2)
+{
+    char text[64];
+    const char *s = text;
+    uint64_t v;
+
+    if (get(f, job, id, v1, v2, text, sizeof(text)) < 0 || !str_eat_u64(&s, UINT64_MAX, &v))
+        return CGROUP_UNKNOWN;
+    return v;
+}
+
+static uint64_t keyed(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *file,
+                      const char *file2, const char *key, uint64_t scale)
+{
+    char text[2048];
+
+    if (get(f, job, id, file, file2, text, sizeof(text)) < 0)
+        return CGROUP_UNKNOWN;
+    uint64_t v = value_of(text, key);
+    return v == CGROUP_UNKNOWN ? v : v * scale;
+}
+
+void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret)
+{
+    bool usage_v2 = f->job[CGROUP_USAGE] >= 0 && f->v2[f->job[CGROUP_USAGE]];
+    bool cpu_v2 = f->job[CGROUP_CPU] >= 0 && f->v2[f->job[CGROUP_CPU]];
+
+    ret->cpu_ns = usage_v2 ? keyed(f, CGROUP_USAGE, id, NULL, "cpu.stat", "usage_usec", 1000)
+                           : number(f, CGROUP_USAGE, id, "cpuacct.usage", NULL);
+    ret->memory = number(f, CGROUP_MEMORY, id, "memory.usage_in_bytes", "memory.current");
+    ret->memory_peak = number(f, CGROUP_MEMORY, id, "memory.max_usage_in_bytes", "memory.peak");
+    ret->oom_kills = keyed(f, CGROUP_MEMORY, id, "memory.oom_control", "memory.events", "oom_kill", 1);
+    ret->pids = number(f, CGROUP_PIDS, id, "pids.current", "pids.current");
+    ret->pids_peak = number(f, CGROUP_PIDS, id, "pids.peak", "pids.peak");
+    ret->pids_refused = keyed(f, CGROUP_PIDS, id, "pids.events", "pids.events", "max", 1);
+    ret->throttled_ns = cpu_v2 ? keyed(f, CGROUP_CPU, id, NULL, "cpu.stat", "throttled_usec", 1000)
+                               : keyed(f, CGROUP_CPU, id, "cpu.stat", NULL, "throttled_time", 1);
+}
+
+int cgroup_usage_fd(const struct cgroup_forest *f, const char *id, bool *v2)
+{
+    int tree = tree_of(f, CGROUP_USAGE, v2);
+
+    if (tree < 0)
+        return -1;
+    return openat(tree, at(id, *v2 ? "cpu.stat" : "cpuacct.usage").s, O_RDONLY | O_CLOEXEC);
+}
+
+int cgroup_oom_fd(const struct cgroup_forest *f, const char *id)
+{
+    bool v2 = false;
+    int tree = tree_of(f, CGROUP_MEMORY, &v2);
+    char text[64];
+
+    if (v2) {
+        char path[64 + ID_SIZE];
+        auto_fd int in = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d/%s/memory.events", tree, id);
+        if (in < 0 || inotify_add_watch(in, path, IN_MODIFY) < 0)
+            return -1;
+        return take_fd(&in);
+    }
+    auto_fd int ev = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    auto_fd int oom = openat(tree, at(id, "memory.oom_control").s, O_RDONLY | O_CLOEXEC);
+    if (ev < 0 || oom < 0)
+        return -1;
+    snprintf(text, sizeof(text), "%d %d", ev, oom);
+    if (fd_put_at(tree, at(id, "cgroup.event_control").s, text) < 0)
+        return -1;
+    return take_fd(&ev);
+}
+
+void cgroup_each(const struct cgroup_forest *f, void (*fn)(void *arg, const char *id, gid_t gid), void *arg)
+{
+    for (size_t i = 0; i < f->ntrees; i++) {
+        int fd = openat(f->trees[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+        struct stat st;
+
+        if (!d) {
+            fd_close(&fd);
+            continue;
+        }
+        for (struct dirent *e; (e = readdir(d));)
+            if (id_valid(e->d_name, "sb") && fstatat(f->trees[i], e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                fn(arg, e->d_name, st.st_gid);
+        closedir(d);
+    }
+}

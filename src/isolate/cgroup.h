@@ -1,0 +1,74 @@
+/* cgroup.h - one leaf per sandbox in every hierarchy that matters, on v1, v2 and hybrid hosts.
+ *
+ * A forest is what the host offers, found once. A leaf is named by the sandbox's id in each of its trees; nothing is
+ * kept open for a leaf, files are opened when they are needed. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "policy/limits.h"
+
+#define CGROUP_TREES 8
+
+enum cgroup_job {
+    CGROUP_MEMORY,
+    CGROUP_PIDS,
+    CGROUP_CPU,
+    CGROUP_CPUSET, /* only used when processors are pinned */
+    CGROUP_USAGE,  /* CPU time: v2 cpu.stat, or v1 cpuacct */
+    CGROUP_FREEZE, /* v2 cgroup.freeze, or v1 freezer */
+    CGROUP_JOBS,
+};
+
+struct cgroup_forest {
+    int trees[CGROUP_TREES]; /* directory "cove" of each hierarchy in use */
+    bool v2[CGROUP_TREES];
+    size_t ntrees;
+    int job[CGROUP_JOBS]; /* index into trees, or -1 */
+    bool kill;            /* v2 has cgroup.kill */
+    char kind[8];         /* "v1", "v2", "hybrid", "none" */
+};
+
+/* `parent` is the name of the directory below each root, normally "cove". `mountinfo` is the text of
+ * /proc/self/mountinfo. ignore_v2 is for tests of the v1 paths on a hybrid host. */
+int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err);
+void cgroup_forget(struct cgroup_forest *f);
+
+/* Makes the leaf with these limits; `gid` becomes the group of its directories, which marks its owner for sweeping.
+ * enforced[] gets 0 none, 1 partial, 2 enforced for the limits that cgroups carry. On failure nothing is left. */
+int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
+                uint8_t enforced[LIMIT_COUNT], struct err *err);
+/* rmdir everywhere. 0, or -1 with errno EBUSY while something still lives in it. */
+int cgroup_remove(const struct cgroup_forest *f, const char *id);
+
+/* What a new process needs to enter: on v1 "cgroup.procs" open for writing, one per tree; on v2 the leaf's directory,
+ * for CLONE_INTO_CGROUP. The caller closes all of them. */
+struct cgroup_entry {
+    int procs[CGROUP_TREES];
+    size_t nprocs;
+    int into; /* -1 without a v2 tree */
+};
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, struct cgroup_entry *ret, struct err *err);
+void cgroup_enter_close(struct cgroup_entry *e);
+
+int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err);
+bool cgroup_is_frozen(const struct cgroup_forest *f, const char *id);
+/* One round of killing: nothing new is born, everything that lives gets SIGKILL, throttling is lifted. Returns how many
+ * processes were seen. Repeat until PID 1 is reaped. */
+int cgroup_kill(const struct cgroup_forest *f, const char *id);
+
+struct cgroup_stats { /* CGROUP_UNKNOWN where the host cannot say */
+    uint64_t cpu_ns, memory, memory_peak, oom_kills, pids, pids_peak, pids_refused, throttled_ns;
+};
+#define CGROUP_UNKNOWN UINT64_MAX
+void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret);
+
+/* A file to pread for CPU time; *v2 says which format. -1 when there is none. */
+int cgroup_usage_fd(const struct cgroup_forest *f, const char *id, bool *v2);
+
+/* An eventfd (v1) or inotify descriptor (v2) that becomes readable when the leaf runs out of memory. -1 when it cannot
+ * be had. */
+int cgroup_oom_fd(const struct cgroup_forest *f, const char *id);
+
+/* Calls fn for each leaf of any tree whose name is a sandbox id, with the group that owns it. */
+void cgroup_each(const struct cgroup_forest *f, void (*fn)(void *arg, const char *id, gid_t gid), void *arg);

@@ -1,0 +1,18 @@
+/* mountinfo.h - reads the text of /proc/PID/mountinfo, one mount after another. Pure: text in, struct out. */
+#pragma once
+
+#include "base/base.h"
+
+struct mountinfo {
+    char root[512];  /* of the mount within its file system */
+    char point[512]; /* where it is mounted */
+    char type[64];
+    char super[512]; /* options of the file system itself: for cgroup v1 they name the controllers */
+};
+
+/* Takes the next mount from *text and moves it on. False at the end. Lines that are malformed or longer than the
+ * fields are skipped: a mount that cannot be read is a mount that cove does not use. */
+bool mountinfo_next(const char **text, struct mountinfo *ret);
+
+/* "memory" in "rw,memory": a whole word of a comma-separated list. */
+bool mountinfo_has_option(const char *options, const char *word);

@@ -1,0 +1,117 @@
+/* Why a spawner: clone3 copies the caller's mount namespace, so the caller should have a handful of mounts; it lives in
+ * the template's root, which is those few. It is also PID 1 of a pid namespace in which all sandboxes of the template
+ * live, so if it dies, by whatever cause, the kernel ends every one of them.
+ *
+ * The user namespace belongs to the template's owner uid, not to root: clone3 is called with that effective uid while
+ * SECBIT_NO_SETUID_FIXUP keeps the capabilities in force. */
+#include "isolate/native.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "isolate/shell.h"
+#include "isolate/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
+int native_prepare(struct native_template *t, enum profile profile, uid_t owner, const char *scratch, int runtime_fd,
+                   struct err *err)
+{
+    t->owner = owner;
+    if (filter_build(profile, t->filter, &t->filter_len, err) < 0)
+        return err_wrap(err, "system call filter");
+    if (root_build(&t->root, scratch, runtime_fd, err) < 0)
+        return err_wrap(err, "template root");
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "secure bits");
+    return 0;
+}
+
+static int write_maps(const struct native_template *t, pid_t pid, uid_t host, struct err *err)
+{
+    static const char *const files[] = { "uid_map", "gid_map" };
+    char path[32], map[96];
+
+    snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", NATIVE_UID_IMAGE, NATIVE_UID, host);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(path, sizeof(path), "%d/%s", pid, files[i]);
+        if (fd_put_at(t->root.proc, path, map) < 0)
+            return err_sys(err, ERR_WALL_MISSING, "%s", files[i]);
+    }
+    return 0;
+}
+
+/* EPERM, ENOSPC and EUSERS are how a host says that it has no (more) namespaces for us. */
+static int clone_failed(struct err *err)
+{
+    bool refused = errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EINVAL;
+
+    if (errno == EAGAIN || errno == ENOMEM)
+        return err_sys(err, ERR_LIMIT, "no room for another process on this host");
+    return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
+}
+
+int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+                 struct err *err)
+{
+    auto_fd int go = eventfd(0, EFD_CLOEXEC);
+    auto_fd int pidfd = -1;
+    struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.into };
+    struct shell shell = { .t = t, .spec = spec, .go = go };
+    uint64_t one = 1;
+
+    if (go < 0)
+        return err_sys(err, ERR_SYS, "eventfd");
+    if (args.cgroup >= 0)
+        args.flags |= CLONE_INTO_CGROUP;
+    if (seteuid(t->owner) < 0)
+        return err_sys(err, ERR_SYS, "seteuid");
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        shell_main(&shell);
+    int saved = errno;
+    if (seteuid(0) < 0)
+        abort(); /* a spawner with the wrong identity must not go on */
+    errno = saved;
+    if (pid < 0)
+        return clone_failed(err);
+    if (write_maps(t, pid, spec->host_uid, err) < 0 || write(go, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
+        (void)sys_pidfd_send_signal(pidfd, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+        return -1;
+    }
+    *ret_pid = pid;
+    *ret_pidfd = take_fd(&pidfd);
+    return 0;
+}
+
+static bool below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+int native_check_target(const char *dst, struct err *err)
+{
+    static const char *const taken[] = { "/proc", "/dev", "/.cove", "/tmp", "/sys" };
+    size_t n = strlen(dst);
+
+    if (n < 2 || dst[0] != '/' || dst[n - 1] == '/' || strstr(dst, "//") || strstr(dst, "/./") || strstr(dst, "/../") ||
+        str_ends(dst, "/.") || str_ends(dst, "/.."))
+        return err_set(err, ERR_BIND_TARGET, "'%s' is not a plain absolute path", dst);
+    if (str_eq(dst, "/workspace") || str_eq(dst, "/mnt"))
+        return err_set(err, ERR_BIND_TARGET, "%s itself cannot be bound over; use a path below it%s", dst,
+                       dst[1] == 'w' ? ", or --workspace" : "");
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++)
+        if (below(dst, taken[i]))
+            return err_set(err, ERR_BIND_TARGET, "%s belongs to the sandbox itself", taken[i]);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* native.h - the native driver: a sandbox made of the kernel's own walls.
+ *
+ * A template is prepared once, by a spawner that lives in a mount and pid namespace of its own: its root and its
+ * filter. Each sandbox is then one clone3. The child raises every wall itself and executes the runtime as its last act,
+ * so a runtime that answers is the proof that no wall is missing. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "isolate/cgroup.h"
+#include "isolate/root.h"
+#include "policy/limits.h"
+#include "policy/syscalls.h"
+
+#define NATIVE_UID 1000u             /* of the user inside */
+#define NATIVE_UID_FIRST 1900000000u /* on the host: one for each sandbox */
+#define NATIVE_UID_COUNT 190000u
+#define NATIVE_UID_IMAGE 1900199999u /* what uid 0 of an image's files is on the host: nobody's */
+#define NATIVE_UID_OWNER 1900200000u /* on the host: owners of the user namespaces, one for each template */
+#define NATIVE_OWNER_COUNT 90000u
+
+#define NATIVE_MOUNTS 12
+
+enum native_mount_kind { NATIVE_BIND, NATIVE_WORKSPACE };
+
+struct native_mount {
+    enum native_mount_kind kind;
+    int fd; /* a detached mount, ready to be attached */
+    char dst[256];
+};
+
+struct native_template {
+    struct root root;
+    struct sock_filter filter[FILTER_MAX];
+    size_t filter_len;
+    uid_t owner; /* of the user namespaces */
+};
+
+struct native_spec {
+    uid_t host_uid; /* and gid: unique on this host */
+    char hostname[64];
+    struct limits limits;
+    struct native_mount mounts[NATIVE_MOUNTS];
+    size_t nmounts;
+    struct cgroup_entry cgroup;
+    int control;                                      /* becomes descriptor 3 of the runtime */
+    void (*fail)(int control, const struct err *err); /* how the child tells what went wrong; must not allocate */
+};
+
+/* Called by the spawner, in its new namespaces. */
+int native_prepare(struct native_template *t, enum profile profile, uid_t owner, const char *scratch, int runtime_fd,
+                   struct err *err);
+/* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
+int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+                 struct err *err);
+/* The path a bind may go to: absolute, plain, and not over what cove itself needs. Pure. */
+int native_check_target(const char *dst, struct err *err);

@@ -1,0 +1,267 @@
+/* The root is one small tmpfs with the system directories bound into it. It is built through descriptors: every name is
+ * resolved below the new root's own descriptor, and what comes from the host is opened there first and attached
+ * afterwards, so a link planted on either side leads nowhere.
+ *
+ * Few mounts, because each sandbox's mount namespace is a copy of them all: devices are nodes made on the root itself,
+ * small files of /etc are written or copied rather than bound.
+ *
+ * Invariants
+ * 1. Everything in the template is read-only and nosuid before the first sandbox is made.
+ * 2. /proc of the template stays unmasked and is covered by each sandbox's own: the kernel lets a user namespace mount
+ *    proc only where one is fully visible already.
+ * 3. Nothing of the host's /etc enters but what the table below names. */
+#include "isolate/root.h"
+
+#include "base/fd.h"
+#include "isolate/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#define COPY_MAX (4u << 20)
+
+/* System directories: bound where they are real, copied where they are links (merged /usr). */
+static const char *const system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
+
+static const char *const empty_dirs[] = { "proc", "dev",       "dev/pts", "dev/shm", "etc", "etc/ssl", "tmp",
+                                          "var",  "workspace", "skills",  "mnt",     "opt", ".cove",   ".cove/empty" };
+
+static const struct {
+    const char *path, *target;
+} links[] = {
+    { "dev/ptmx", "pts/ptmx" },          { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },  { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" }, { "var/tmp", "/tmp" },
+    { "etc/mtab", "/proc/self/mounts" }, { "etc/os-release", "/usr/lib/os-release" },
+};
+
+static const struct {
+    const char *path;
+    unsigned major, minor;
+} devices[] = {
+    { "dev/null", 1, 3 },   { "dev/zero", 1, 5 },    { "dev/full", 1, 7 },
+    { "dev/random", 1, 8 }, { "dev/urandom", 1, 9 }, { "dev/tty", 5, 0 },
+};
+
+static const struct {
+    const char *path, *text;
+} written[] = {
+    { "etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+                    "cove:x:1000:1000:sandbox:/workspace:/bin/bash\n"
+                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+    { "etc/group", "root:x:0:\ntty:x:5:\ncove:x:1000:\nnogroup:x:65534:\n" },
+    { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 cove\n" },
+    { "etc/resolv.conf", "# no resolver: this sandbox has no network\noptions timeout:1 attempts:1\n" },
+    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
+    { "etc/hostname", "cove\n" },
+};
+
+/* What programs need of the host's /etc. Copied when they are small files, bound when they are directories. */
+static const char *const from_host[] = { "etc/ld.so.cache", "etc/ssl/openssl.cnf", "etc/services",  "etc/protocols",
+                                         "etc/mime.types",  "etc/alternatives",    "etc/ssl/certs", "etc/pki" };
+
+/* Covered in each sandbox: they tell of the host or of its neighbours, or steer it. Files that the kernel shows to
+ * nobody but the host's root anyway are covered only where reaching them would be fatal. */
+static const char *const proc_masks[] = {
+    "acpi",        "asound",     "bus",           "cmdline",       "config.gz", "driver",
+    "fs",          "interrupts", "irq",           "kallsyms",      "kcore",     "key-users",
+    "keys",        "kmsg",       "latency_stats", "modules",       "mtrr",      "pressure",
+    "sched_debug", "scsi",       "softirqs",      "sysrq-trigger", "timer_list"
+};
+
+static char content[COPY_MAX]; /* of the file that is being copied */
+
+static int write_file(int root, const char *path, const void *data, size_t len, struct err *err)
+{
+    auto_fd int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+    if (fd < 0 || fd_write_all(fd, data, len) < 0)
+        return err_sys(err, ERR_SYS, "/%s", path);
+    return 0;
+}
+
+/* Attaches a detached tree at `path` of the root, after making it read-only. */
+static int attach_ro(int tree, int root, const char *path, uint64_t more, struct err *err)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | more, .propagation = MS_PRIVATE };
+
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make /%s read-only", path);
+    if (sys_move_mount(tree, "", root, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount /%s", path);
+    return 0;
+}
+
+static int bind_ro(int root, const char *path, bool dir, uint64_t more, struct err *err)
+{
+    char host[128];
+
+    snprintf(host, sizeof(host), "/%s", path);
+    auto_fd int tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+    if (tree < 0)
+        return err_sys(err, ERR_WALL_MISSING, "open %s", host);
+    if (dir ? mkdirat(root, path, 0755) < 0 && errno != EEXIST : write_file(root, path, "", 0, err) < 0)
+        return err_sys(err, ERR_SYS, "/%s", path);
+    return attach_ro(tree, root, path, more, err);
+}
+
+static int system_dir(int root, const char *name, struct err *err)
+{
+    char host[64], target[256];
+    struct stat st;
+
+    snprintf(host, sizeof(host), "/%s", name);
+    if (lstat(host, &st) < 0)
+        return 0;
+    if (S_ISLNK(st.st_mode)) {
+        ssize_t n = readlink(host, target, sizeof(target) - 1);
+
+        if (n < 0)
+            return err_sys(err, ERR_SYS, "%s", host);
+        target[n] = '\0';
+        if (symlinkat(target, root, name) < 0)
+            return err_sys(err, ERR_SYS, "/%s", name);
+        return 0;
+    }
+    return S_ISDIR(st.st_mode) ? bind_ro(root, name, true, MOUNT_ATTR_NODEV, err) : 0;
+}
+
+static int host_etc(int root, const char *path, struct err *err)
+{
+    char host[128];
+    struct stat st;
+
+    snprintf(host, sizeof(host), "/%s", path);
+    auto_fd int fd = open(host, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return 0;
+    if (S_ISDIR(st.st_mode))
+        return bind_ro(root, path, true, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > COPY_MAX)
+        return 0;
+    ssize_t n = fd_read_full(fd, content, (size_t)st.st_size);
+    if (n < 0)
+        return err_sys(err, ERR_SYS, "%s", host);
+    return write_file(root, path, content, (size_t)n, err);
+}
+
+/* The time zone is a link into /usr on most hosts, and a copy on others. */
+static int localtime_file(int root, struct err *err)
+{
+    char target[256];
+    ssize_t n = readlink("/etc/localtime", target, sizeof(target) - 1);
+
+    if (n < 0)
+        return host_etc(root, "etc/localtime", err);
+    target[n] = '\0';
+    if (symlinkat(target, root, "etc/localtime") < 0)
+        return err_sys(err, ERR_SYS, "/etc/localtime");
+    return 0;
+}
+
+static int device_node(int root, const char *path, dev_t dev, struct err *err)
+{
+    if (mknodat(root, path, S_IFCHR | 0666, dev) == 0)
+        return fchmodat(root, path, 0666, 0) < 0 ? err_sys(err, ERR_SYS, "/%s", path) : 0;
+    if (errno != EPERM)
+        return err_sys(err, ERR_SYS, "/%s", path);
+    return bind_ro(root, path, false, 0, err); /* a container that may not make nodes still has its own */
+}
+
+static int tmpfs_root(const char *scratch, int *ret, struct err *err)
+{
+    auto_fd int fs = sys_fsopen("tmpfs");
+
+    if (fs < 0 || sys_fsconfig_str(fs, "size", "8m") < 0 || sys_fsconfig_str(fs, "nr_inodes", "512") < 0 ||
+        sys_fsconfig_str(fs, "mode", "0755") < 0 || sys_fsconfig_create(fs) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "tmpfs for the root");
+    auto_fd int mnt = sys_fsmount(fs, MOUNT_ATTR_NOSUID);
+    if (mnt < 0 || sys_move_mount(mnt, "", AT_FDCWD, scratch, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount the root on %s", scratch);
+    *ret = take_fd(&mnt);
+    return 0;
+}
+
+/* A copy, not a bind: the mount table inside would otherwise name where cove is installed on the host, and replacing
+ * the file there must not change a living template. */
+static int runtime_file(int root, int runtime_fd, struct err *err)
+{
+    ssize_t n = pread(runtime_fd, content, sizeof(content), 0);
+
+    if (n <= 0 || (size_t)n == sizeof(content))
+        return err_set(err, ERR_NO_RUNTIME_FILE, "cove-runtime is empty, unreadable or too large");
+    if (write_file(root, ".cove/runtime", content, (size_t)n, err) < 0)
+        return -1;
+    if (fchmodat(root, ".cove/runtime", 0555, 0) < 0)
+        return err_sys(err, ERR_SYS, "/.cove/runtime");
+    return 0;
+}
+
+static int fill(int root, int runtime_fd, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(empty_dirs); i++)
+        if (mkdirat(root, empty_dirs[i], 0755) < 0)
+            return err_sys(err, ERR_SYS, "/%s", empty_dirs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(system_dirs); i++)
+        if (system_dir(root, system_dirs[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        if (symlinkat(links[i].target, root, links[i].path) < 0)
+            return err_sys(err, ERR_SYS, "/%s", links[i].path);
+    for (size_t i = 0; i < ARRAY_LEN(devices); i++)
+        if (device_node(root, devices[i].path, makedev(devices[i].major, devices[i].minor), err) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(written); i++)
+        if (write_file(root, written[i].path, written[i].text, strlen(written[i].text), err) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(from_host); i++)
+        if (host_etc(root, from_host[i], err) < 0)
+            return -1;
+    if (localtime_file(root, err) < 0)
+        return -1;
+    return runtime_file(root, runtime_fd, err);
+}
+
+/* proc of this pid namespace, and which of its entries must be covered. */
+static int template_proc(struct root *r, struct err *err)
+{
+    struct statfs sf;
+    struct stat st;
+
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount /proc");
+    r->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
+        return err_set(err, ERR_WALL_MISSING, "/proc is not procfs");
+    for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
+        if (fstatat(r->proc, proc_masks[i], &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            r->mask_is_dir[r->nmasks] = S_ISDIR(st.st_mode);
+            r->masks[r->nmasks++] = proc_masks[i];
+        }
+    return 0;
+}
+
+int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *err)
+{
+    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID };
+
+    *r = (struct root){ .fd = -1, .proc = -1 };
+    umask(022);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make mounts private");
+    if (tmpfs_root(scratch, &r->fd, err) < 0 || fill(r->fd, runtime_fd, err) < 0)
+        return -1;
+    if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_sys(err, ERR_WALL_MISSING, "enter the new root");
+    if (template_proc(r, err) < 0)
+        return -1;
+    if (sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
+    return 0;
+}

@@ -1,0 +1,23 @@
+/* root.h - the file system that every sandbox of a template sees: made once, read-only, copied by the kernel.
+ *
+ * The caller lives in a mount and pid namespace of its own. After root_build it stands in the new root and nothing of
+ * the host is reachable by path any more. What belongs to one sandbox alone (proc, tmp, workspace, ...) is mounted by
+ * its child, over mount points that are left ready here. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+#define ROOT_MASKS_MAX 32
+
+struct root {
+    int fd;                            /* "/" of the template */
+    int proc;                          /* procfs of this pid namespace, for writing id maps */
+    const char *masks[ROOT_MASKS_MAX]; /* entries of /proc that exist here and must be covered */
+    bool mask_is_dir[ROOT_MASKS_MAX];
+    size_t nmasks;
+};
+
+/* `scratch` is a directory that the caller owns; it serves as a mount point for a moment. runtime_fd becomes
+ * /.cove/runtime. */
+int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *err);

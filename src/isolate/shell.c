@@ -1,0 +1,319 @@
+/* The order of the walls is the security of the sandbox, so it is one list in shell_main and each step is one function.
+ *
+ * Invariants
+ * 1. Nothing here allocates, logs or touches memory shared with the spawner: between clone and exec only system calls.
+ * 2. A step that fails ends the child. There is no step that may be skipped.
+ * 3. The cgroups come first and the filter last: no instruction is outside the limits, and the filter may forbid what
+ *    the steps before it needed.
+ * 4. Steps that do not need the id maps come before the wait for them, so that the child works while the spawner
+ *    writes. */
+#include "isolate/shell.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "isolate/caps.h"
+#include "isolate/net.h"
+#include "isolate/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define CONTROL_FD 3
+
+static int join_cgroups(const struct shell *s, struct err *err)
+{
+    const struct cgroup_entry *c = &s->spec->cgroup;
+
+    for (size_t i = 0; i < c->nprocs; i++)
+        if (write(c->procs[i], "0", 1) != 1)
+            return err_sys(err, ERR_WALL_MISSING, "join a cgroup");
+    /* Only now: a cgroup namespace made by clone3 would show the host's path of the spawner. */
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "cgroup namespace");
+    return 0;
+}
+
+static int fresh_process(const struct shell *s, struct err *err)
+{
+    sigset_t none;
+
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);
+    if (setsid() < 0)
+        return err_sys(err, ERR_SYS, "session");
+    if (sys_new_keyring() < 0 && errno != ENOSYS)
+        return err_sys(err, ERR_WALL_MISSING, "session keyring");
+    if (sethostname(s->spec->hostname, strlen(s->spec->hostname)) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "host name");
+    return 0;
+}
+
+static int wait_for_maps(const struct shell *s, struct err *err)
+{
+    uint64_t go;
+
+    if (read(s->go, &go, sizeof(go)) != (ssize_t)sizeof(go))
+        return err_sys(err, ERR_SYS, "id maps");
+    return 0;
+}
+
+static int become_user(struct err *err)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 ||
+        setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
+    /* The kernel forgets it at every change of identity. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return err_sys(err, ERR_SYS, "death signal");
+    return 0;
+}
+
+/* --- file systems --- */
+
+static int mount_tmpfs(const char *where, uint64_t bytes, uint64_t inodes, const char *mode, unsigned long flags,
+                       struct err *err)
+{
+    char options[128];
+
+    snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=%s", bytes, inodes, mode);
+    if (mount("tmpfs", where, "tmpfs", MS_NOSUID | MS_NODEV | flags, options) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount %s", where);
+    return 0;
+}
+
+/* Covers one entry of the fresh /proc. The cover is named by path: descriptors of the template belong to the spawner's
+ * mount namespace, and the kernel clones only mounts of one's own. */
+static int mask(int proc, const char *name, bool dir, struct err *err)
+{
+    auto_fd int cover = sys_open_tree(AT_FDCWD, dir ? "/.cove/empty" : "/dev/null", OPEN_TREE_CLONE);
+
+    if (cover < 0 || sys_move_mount(cover, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mask /proc/%s", name);
+    return 0;
+}
+
+static int mount_proc(const struct shell *s, struct err *err)
+{
+    const struct root *r = &s->t->root;
+    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
+
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=invisible") < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount /proc");
+    auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0)
+        return err_sys(err, ERR_WALL_MISSING, "open /proc");
+    /* Ports below 1024 are nothing special in a network of one's own. */
+    (void)fd_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    auto_fd int sys = sys_open_tree(proc, "sys", OPEN_TREE_CLONE);
+    if (sys < 0 || sys_mount_setattr(sys, "", AT_EMPTY_PATH, &ro) < 0 ||
+        sys_move_mount(sys, "", proc, "sys", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make /proc/sys read-only");
+    for (size_t i = 0; i < r->nmasks; i++)
+        if (mask(proc, r->masks[i], r->mask_is_dir[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+static bool has_workspace(const struct native_spec *spec)
+{
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (spec->mounts[i].kind == NATIVE_WORKSPACE)
+            return true;
+    return false;
+}
+
+static int mount_scratch(const struct shell *s, struct err *err)
+{
+    const uint64_t *v = s->spec->limits.v;
+
+    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mount /dev/pts");
+    if (mount_tmpfs("/dev/shm", v[LIMIT_SHM], v[LIMIT_TMP_INODES], "1777", MS_NOEXEC, err) < 0 ||
+        mount_tmpfs("/tmp", v[LIMIT_TMP], v[LIMIT_TMP_INODES], "1777", 0, err) < 0)
+        return -1;
+    if (has_workspace(s->spec))
+        return 0;
+    return mount_tmpfs("/workspace", v[LIMIT_WORKSPACE], v[LIMIT_WORKSPACE_INODES], "0755", 0, err);
+}
+
+/* Makes the missing parts of `path`, which lies below /mnt or /workspace; the last part is a file when file is set. */
+static int make_target(const char *path, bool file, struct err *err)
+{
+    char part[256];
+    auto_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    for (const char *p = strchr(path + 1, '/'); root >= 0; p = strchr(p + 1, '/')) {
+        size_t n = p ? (size_t)(p - path - 1) : strlen(path) - 1;
+
+        memcpy(part, path + 1, n);
+        part[n] = '\0';
+        auto_fd int there = sys_open_beneath(root, part, O_PATH, 0);
+        if (there >= 0) {
+            if (!p)
+                return 0;
+            continue;
+        }
+        char *name = strrchr(part, '/');
+        if (errno != ENOENT || !name)
+            break;
+        *name++ = '\0';
+        auto_fd int parent = sys_open_beneath(root, part, O_PATH | O_DIRECTORY, 0);
+        if (parent < 0)
+            break;
+        if (p || !file) {
+            if (mkdirat(parent, name, 0755) < 0)
+                break;
+        } else {
+            auto_fd int made = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+            if (made < 0)
+                break;
+        }
+        if (!p)
+            return 0;
+    }
+    return err_sys(err, ERR_BIND_TARGET, "%s", path);
+}
+
+static int attach(const struct native_mount *m, const char *dst, struct err *err)
+{
+    auto_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int to = sys_open_beneath(root, dst + 1, O_PATH, 0);
+
+    if (to < 0)
+        return err_sys(err, ERR_BIND_TARGET, "%s", dst);
+    if (sys_move_mount(m->fd, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return err_sys(err, errno == ENOTDIR || errno == EINVAL ? ERR_BIND_TARGET : ERR_WALL_MISSING, "mount %s", dst);
+    return 0;
+}
+
+static int mount_given(const struct shell *s, struct err *err)
+{
+    const struct native_spec *spec = s->spec;
+    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
+    bool mnt = false;
+
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (spec->mounts[i].kind == NATIVE_WORKSPACE && attach(&spec->mounts[i], "/workspace", err) < 0)
+            return -1;
+    for (size_t i = 0; i < spec->nmounts; i++) {
+        const struct native_mount *m = &spec->mounts[i];
+        struct stat st;
+
+        if (m->kind != NATIVE_BIND)
+            continue;
+        if (!mnt && str_starts(m->dst, "/mnt/")) {
+            if (mount_tmpfs("/mnt", 64 * KIB, 256, "0755", 0, err) < 0)
+                return -1;
+            mnt = true;
+        }
+        if (fstat(m->fd, &st) < 0)
+            return err_sys(err, ERR_BIND_SOURCE, "%s", m->dst);
+        if ((str_starts(m->dst, "/mnt/") || str_starts(m->dst, "/workspace/")) &&
+            make_target(m->dst, !S_ISDIR(st.st_mode), err) < 0)
+            return -1;
+        if (attach(m, m->dst, err) < 0)
+            return -1;
+    }
+    if (mnt && sys_mount_setattr(AT_FDCWD, "/mnt", 0, &ro) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make /mnt read-only");
+    return 0;
+}
+
+/* --- the last steps --- */
+
+static int set_rlimits(const struct shell *s, struct err *err)
+{
+    const uint64_t *v = s->spec->limits.v;
+    const struct {
+        __typeof__(RLIMIT_CORE) what;
+        rlim_t soft, hard;
+    } wanted[] = {
+        { RLIMIT_CORE, 0, 0 },
+        { RLIMIT_NOFILE, v[LIMIT_NOFILE], v[LIMIT_NOFILE] },
+        { RLIMIT_FSIZE, v[LIMIT_FSIZE], v[LIMIT_FSIZE] },
+        { RLIMIT_NPROC, v[LIMIT_PIDS] + 16, v[LIMIT_PIDS] + 16 }, /* behind the cgroup, should it ever fail */
+        { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB },
+        { RLIMIT_SIGPENDING, 4096, 4096 },
+        { RLIMIT_MSGQUEUE, 819200, 819200 },
+        { RLIMIT_STACK, 8 * MIB, 64 * MIB },
+        { RLIMIT_NICE, 0, 0 },
+        { RLIMIT_RTPRIO, 0, 0 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        struct rlimit now, next;
+
+        if (getrlimit(wanted[i].what, &now) < 0)
+            return err_sys(err, ERR_SYS, "rlimit");
+        /* The host's own hard limit may be lower, and cannot be raised here. */
+        next.rlim_max = now.rlim_max < wanted[i].hard ? now.rlim_max : wanted[i].hard;
+        next.rlim_cur = next.rlim_max < wanted[i].soft ? next.rlim_max : wanted[i].soft;
+        if (setrlimit(wanted[i].what, &next) < 0)
+            return err_sys(err, ERR_SYS, "rlimit");
+    }
+    return 0;
+}
+
+static int keep_only_control(int control, struct err *err)
+{
+    if (control == CONTROL_FD ? fcntl(CONTROL_FD, F_SETFD, 0) < 0 : dup2(control, CONTROL_FD) < 0)
+        return err_sys(err, ERR_SYS, "control descriptor");
+    if (sys_close_range(CONTROL_FD + 1, ~0u) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "close descriptors");
+    return 0;
+}
+
+static int install_filter(const struct native_template *t, struct err *err)
+{
+    struct sock_fprog prog = { .len = (unsigned short)t->filter_len,
+                               .filter = (struct sock_filter *)(uintptr_t)t->filter };
+
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "system call filter");
+    return 0;
+}
+
+static int start_runtime(struct err *err)
+{
+    char *const argv[] = { (char *)(uintptr_t) "cove-runtime", NULL };
+    char *const envp[] = { NULL };
+
+    execve("/.cove/runtime", argv, envp);
+    return err_sys(err, ERR_SYS, "start the runtime");
+}
+
+NORETURN void shell_main(const struct shell *s)
+{
+    struct err err = { 0 };
+    int control = s->spec->control;
+
+    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || net_loopback_only(&err) < 0 ||
+        wait_for_maps(s, &err) < 0 || become_user(&err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 ||
+        mount_given(s, &err) < 0 || chdir("/") < 0 || set_rlimits(s, &err) < 0)
+        goto failed;
+    if (keep_only_control(control, &err) < 0)
+        goto failed;
+    control = CONTROL_FD;
+    if (caps_drop_all(&err) < 0 || install_filter(s->t, &err) < 0)
+        goto failed;
+    (void)start_runtime(&err);
+failed:
+    if (err.id == ERR_NONE)
+        err_sys(&err, ERR_SYS, "enter the root");
+    s->spec->fail(control, &err);
+    _exit(125);
+}

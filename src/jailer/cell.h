@@ -1,0 +1,48 @@
+/* cell.h - the jailer's record of one sandbox, from request to last trace removed. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "ev/ev.h"
+#include "isolate/cgroup.h"
+#include "jailer/uids.h"
+#include "wire/jail.h"
+
+enum cell_state {
+    CELL_MAKING, /* the spawner was asked */
+    CELL_LIVE,
+    CELL_FROZEN,
+    CELL_ENDING, /* SIGKILL is on its way to everything in it */
+    CELL_DEAD,   /* reaped; its cgroups and uid are still ours */
+    CELL_STATES,
+};
+
+struct jailer;
+struct conn; /* a host's connection, jailer.c */
+struct spawner;
+
+struct cell {
+    struct cell *next;
+    struct jailer *j;
+    char id[ID_SIZE];
+    enum cell_state state;
+    uint64_t token;
+    uid_t uid;
+    struct spawner *spawner;
+    struct conn *owner;       /* NULL when nobody holds it */
+    struct jail_created made; /* what J_CREATED said, repeated at adoption */
+    struct limits limits;
+    int pidfd;
+    int control;     /* kept duplicate of the host's end, for a host that comes back */
+    int runtime_end; /* the runtime's end, until the spawner has it */
+    int oom;
+    struct ev_io oom_io;
+    struct ev_timer timer; /* next round of killing, freezing or removing */
+    struct ev_timer lifetime;
+    int rounds;
+    bool kept;
+    bool destroy;                                                       /* remove it as soon as it is dead */
+    uint32_t create_stream, kill_stream, freeze_stream, destroy_stream; /* whom to answer; 0 is nobody */
+    int status;                                                         /* of PID 1, once dead */
+};

@@ -1,0 +1,201 @@
+/* The files of a caller belong to the caller's uid, the sandbox runs under one that nobody else has. An idmapped mount
+ * joins the two without touching the files: what the owner owns appears inside as the sandbox's own, and what the
+ * sandbox makes belongs to the owner on disk. The map is a user namespace of a process that lives only for a moment.
+ *
+ * A read-only bind falls back to a plain one where the file system knows no idmapping (its files are then read as a
+ * stranger would); a workspace does not, because files of an unknown uid would appear in somebody's directory. */
+#include "jailer/mounts.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "isolate/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define GUARD (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+static int write_map(int proc, const char *file, uint32_t disk, uint32_t host)
+{
+    char map[64];
+
+    snprintf(map, sizeof(map), "%u %u 1\n", disk, host);
+    return fd_put_at(proc, file, map);
+}
+
+/* A user namespace in which `disk` ids stand for `host` ids. */
+static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *err)
+{
+    auto_fd int pidfd = -1;
+    struct sys_clone args = { .flags = CLONE_NEWUSER | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = -1 };
+    char path[32];
+    int bad = -1;
+
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0) {
+        for (;;)
+            pause();
+    }
+    if (pid < 0)
+        return err_sys(err, ERR_NO_NAMESPACES, "user namespace of an id map");
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    auto_fd int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc >= 0 && write_map(proc, "uid_map", uid, host) == 0 && write_map(proc, "gid_map", gid, host) == 0)
+        *ret = bad = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
+    if (bad < 0)
+        err_sys(err, ERR_SYS, "id map");
+    (void)sys_pidfd_send_signal(pidfd, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    return bad < 0 ? -1 : 0;
+}
+
+static int clone_tree(int fd, struct err *err)
+{
+    int tree = sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
+
+    if (tree < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "clone the mount");
+    return tree;
+}
+
+static int set_attr(int tree, uint64_t set, int idmap, struct err *err)
+{
+    struct mount_attr attr = { .attr_set = set, .propagation = MS_PRIVATE };
+
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "guard the mount");
+    if (idmap < 0)
+        return 0;
+    attr = (struct mount_attr){ .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(unsigned)idmap };
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "idmapped mount");
+    return 0;
+}
+
+static int bind_ro(int fd, int idmap, int *ret, struct err *err)
+{
+    auto_fd int tree = clone_tree(fd, err);
+    struct err refused;
+
+    if (tree < 0)
+        return -1;
+    if (set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, idmap, &refused) < 0) {
+        fd_close(&tree);
+        tree = clone_tree(fd, err);
+        if (tree < 0 || set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, -1, err) < 0)
+            return -1;
+    }
+    *ret = take_fd(&tree);
+    return 0;
+}
+
+static int bind_workspace(int fd, int idmap, uint64_t more, int *ret, struct err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
+        return err_set(err, ERR_WORKSPACE_REFUSED, "the workspace is not a directory");
+    auto_fd int tree = clone_tree(fd, err);
+    if (tree < 0 || set_attr(tree, GUARD | more, idmap, err) < 0)
+        return -1;
+    *ret = take_fd(&tree);
+    return 0;
+}
+
+/* An empty tmpfs with `upper` and `work` in it, within the sandbox's disk limits. */
+static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct err *err)
+{
+    static const char *const dirs[] = { "upper", "work" };
+    char size[32], inodes[32];
+    auto_fd int fs = sys_fsopen("tmpfs");
+
+    snprintf(size, sizeof(size), "%" PRIu64, lim->v[LIMIT_WORKSPACE]);
+    snprintf(inodes, sizeof(inodes), "%" PRIu64, lim->v[LIMIT_WORKSPACE_INODES] + 8); /* overlay keeps a few itself */
+    if (fs < 0 || sys_fsconfig_str(fs, "size", size) < 0 || sys_fsconfig_str(fs, "nr_inodes", inodes) < 0 ||
+        sys_fsconfig_str(fs, "mode", "0700") < 0 || sys_fsconfig_create(fs) < 0)
+        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
+    auto_fd int mnt = sys_fsmount(fs, GUARD);
+    if (mnt < 0)
+        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (mkdirat(mnt, dirs[i], 0755) < 0 || fchownat(mnt, dirs[i], host, host, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(err, ERR_SYS, "layer of the workspace");
+    *ret = take_fd(&mnt);
+    return 0;
+}
+
+/* An overlay whose lower layer is the caller's directory and whose upper lives and dies with the sandbox. */
+static int bind_cow(int fd, int idmap, uid_t host, const struct limits *lim, int *ret, struct err *err)
+{
+    auto_fd int lower = -1, scratch = -1;
+
+    if (bind_workspace(fd, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0 || scratch_layer(host, lim, &scratch, err) < 0)
+        return -1;
+    auto_fd int upper = openat(scratch, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int work = openat(scratch, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int fs = sys_fsopen("overlay");
+    if (upper < 0 || work < 0 || fs < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
+    if (sys_fsconfig_fd(fs, "lowerdir+", lower) < 0 || sys_fsconfig_fd(fs, "upperdir", upper) < 0 ||
+        sys_fsconfig_fd(fs, "workdir", work) < 0 || sys_fsconfig_str(fs, "redirect_dir", "on") < 0 ||
+        sys_fsconfig_create(fs) < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace (needs Linux 6.13)");
+    auto_fd int mnt = sys_fsmount(fs, GUARD);
+    if (mnt < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
+    /* When the kernel could not prepare `work` it mounts read-only and says so only in its log. */
+    auto_fd int probe = openat(mnt, ".cove-probe", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (probe < 0 || unlinkat(mnt, ".cove-probe", 0) < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace is not writable");
+    *ret = take_fd(&mnt);
+    return 0;
+}
+
+int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, uid_t host_uid,
+                   const struct limits *limits, struct native_mount *ret, struct err *err)
+{
+    auto_fd int idmap = -1;
+    bool workspace = false;
+    size_t i = 0;
+
+    if (req->nmounts && make_idmap(req->owner_uid, req->owner_gid, host_uid, &idmap, err) < 0)
+        return -1;
+    for (i = 0; i < req->nmounts; i++) {
+        const struct jail_mount *m = &req->mounts[i];
+        int bad = -1;
+
+        ret[i] = (struct native_mount){ .kind = NATIVE_WORKSPACE, .fd = -1 };
+        if (m->fd >= nfds) {
+            err_set(err, ERR_INVALID, "mount %zu names a descriptor that did not come", i);
+        } else if (m->kind == JAIL_BIND_RO) {
+            ret[i].kind = NATIVE_BIND;
+            if (native_check_target(m->dst, err) == 0 && str_copy(ret[i].dst, sizeof(ret[i].dst), m->dst))
+                bad = bind_ro(fds[m->fd], idmap, &ret[i].fd, err);
+        } else if (workspace) {
+            err_set(err, ERR_INVALID, "more than one workspace");
+        } else if (m->kind == JAIL_WORKSPACE) {
+            bad = bind_workspace(fds[m->fd], idmap, 0, &ret[i].fd, err);
+        } else if (m->kind == JAIL_WORKSPACE_COW) {
+            bad = bind_cow(fds[m->fd], idmap, host_uid, limits, &ret[i].fd, err);
+        } else {
+            err_set(err, ERR_INVALID, "mount %zu is of an unknown kind", i);
+        }
+        workspace = workspace || m->kind != JAIL_BIND_RO;
+        if (bad < 0) {
+            mounts_close(ret, i);
+            return err_wrap(err, "%s", m->kind == JAIL_BIND_RO ? m->dst : "/workspace");
+        }
+    }
+    return 0;
+}
+
+void mounts_close(struct native_mount *m, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fd_close(&m[i].fd);
+}

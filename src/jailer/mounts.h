@@ -1,0 +1,12 @@
+/* mounts.h - turns the directories and files that a caller lends to a sandbox into detached mounts. */
+#pragma once
+
+#include "base/err.h"
+#include "isolate/native.h"
+#include "wire/jail.h"
+
+/* fds are the descriptors that came with the request. On success ret[0..nmounts) hold detached mounts that the caller
+ * closes with mounts_close. */
+int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, uid_t host_uid,
+                   const struct limits *limits, struct native_mount *ret, struct err *err);
+void mounts_close(struct native_mount *m, size_t n);

@@ -1,0 +1,301 @@
+/* Jailer and spawner are one program and trust each other, so their messages are plain structs. A spawner that could
+ * not build its root stays and answers every request with that reason: the one who asked for a sandbox should hear it.
+ */
+#include "jailer/spawner.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "isolate/sys.h"
+#include "wire/frame.h"
+#include "wire/rt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+struct order { /* to the spawner; descriptors: control, cgroup entries, mounts */
+    uint64_t token;
+    struct native_spec spec;
+};
+
+enum note_kind { NOTE_SPAWNED, NOTE_FAILED, NOTE_ENDED };
+struct note { /* from the spawner; NOTE_SPAWNED carries a pidfd */
+    enum note_kind kind;
+    uint64_t token;
+    int status;
+    struct err err;
+};
+
+struct spawner {
+    struct ev *ev;
+    struct ev_io io;
+    const struct spawner_ops *ops;
+    void *arg;
+    char name[64];
+    pid_t pid;
+};
+
+/* --- inside the spawner --- */
+
+struct brood { /* pid here -> token there */
+    struct {
+        pid_t pid;
+        uint64_t token;
+    } * each;
+    size_t n, cap;
+};
+
+static void brood_add(struct brood *b, pid_t pid, uint64_t token)
+{
+    if (b->n == b->cap) {
+        b->cap = b->cap ? b->cap * 2 : 64;
+        b->each = mem_resize(b->each, b->cap, sizeof(*b->each));
+    }
+    b->each[b->n].pid = pid;
+    b->each[b->n++].token = token;
+}
+
+static bool brood_take(struct brood *b, pid_t pid, uint64_t *token)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->each[i].pid == pid) {
+            *token = b->each[i].token;
+            b->each[i] = b->each[--b->n];
+            return true;
+        }
+    return false;
+}
+
+/* The child of native_spawn tells its failure on the control stream, as a frame that the engine waits for anyway. */
+static void tell_failure(int control, const struct err *err)
+{
+    uint8_t packet[FRAME_HEADER + 512];
+    struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
+    struct err ignored;
+
+    (void)snprintf(e.msg, sizeof(e.msg), "%s", err->msg);
+    int len = rt_error_encode(&e, packet + FRAME_HEADER, &ignored);
+    if (len < 0)
+        return;
+    frame_header(packet, &(struct frame){ .type = FRAME_ERROR, .len = (uint32_t)len });
+    (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
+}
+
+static void tell(int sock, const struct note *n, int fd)
+{
+    /* A full socket means the jailer is far behind; waiting here slows only this template. */
+    (void)fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0);
+}
+
+/* Puts the received descriptors where the spec had them. */
+static bool place(struct native_spec *spec, int *fds, size_t nfds)
+{
+    size_t want = 1 + spec->cgroup.nprocs + (spec->cgroup.into >= 0 ? 1u : 0u) + spec->nmounts;
+    size_t i = 0;
+
+    if (spec->cgroup.nprocs > CGROUP_TREES || spec->nmounts > NATIVE_MOUNTS || nfds != want)
+        return false;
+    spec->control = fds[i++];
+    for (size_t j = 0; j < spec->cgroup.nprocs; j++)
+        spec->cgroup.procs[j] = fds[i++];
+    if (spec->cgroup.into >= 0)
+        spec->cgroup.into = fds[i++];
+    for (size_t j = 0; j < spec->nmounts; j++)
+        spec->mounts[j].fd = fds[i++];
+    return true;
+}
+
+static void carry_out(int sock, const struct native_template *t, const struct err *broken, struct brood *brood,
+                      struct order *o, int *fds, size_t nfds)
+{
+    struct note note = { .kind = NOTE_FAILED, .token = o->token };
+    auto_fd int pidfd = -1;
+    pid_t pid;
+
+    o->spec.fail = tell_failure;
+    if (broken->id != ERR_NONE)
+        note.err = *broken;
+    else if (!place(&o->spec, fds, nfds))
+        err_set(&note.err, ERR_BUG, "spawner got %zu descriptors", nfds);
+    else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
+        note.kind = NOTE_SPAWNED;
+        brood_add(brood, pid, o->token);
+    }
+    tell(sock, &note, pidfd);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+static void reap(int sock, struct brood *brood)
+{
+    struct note note = { .kind = NOTE_ENDED };
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &note.status, WNOHANG)) > 0)
+        if (brood_take(brood, pid, &note.token))
+            tell(sock, &note, -1);
+}
+
+static NORETURN void spawner_main(int sock, const struct spawner_settings *settings)
+{
+    static struct native_template t;
+    static struct order order;
+    struct err broken = { 0 };
+    struct brood brood = { 0 };
+    sigset_t chld;
+
+    prctl(PR_SET_NAME, "cove-spawner");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigfillset(&chld);
+    sigprocmask(SIG_SETMASK, &chld, NULL);
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    int kids = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (kids < 0)
+        _exit(125);
+    /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
+    if (native_prepare(&t, settings->profile, settings->owner, settings->scratch, settings->runtime_fd, &broken) == 0) {
+        int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        for (int i = 0; i <= 2; i++)
+            if (dup2(nul, i) < 0)
+                err_sys(&broken, ERR_SYS, "/dev/null");
+        close(nul);
+    }
+    for (;;) {
+        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = kids, .events = POLLIN } };
+        int fds[FD_PASS_MAX];
+        size_t nfds = FD_PASS_MAX;
+
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            _exit(125);
+        if (p[1].revents) {
+            struct signalfd_siginfo si[16];
+
+            while (read(kids, si, sizeof(si)) > 0)
+                ;
+            reap(sock, &brood);
+        }
+        if (!p[0].revents)
+            continue;
+        ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
+        if (n != (ssize_t)sizeof(order))
+            _exit(n == 0 ? 0 : 125); /* the jailer is gone */
+        carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
+    }
+}
+
+/* Only what the spawner needs survives, at fixed places; the rest of the jailer's descriptors is none of its business.
+ */
+static NORETURN void child_main(int sock, struct spawner_settings settings)
+{
+    int keep[] = { sock, settings.runtime_fd, settings.uids_fd };
+    int first = STDERR_FILENO + 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(keep); i++) /* first out of the way, then in place */
+        keep[i] = fcntl(keep[i], F_DUPFD_CLOEXEC, 32);
+    for (size_t i = 0; i < ARRAY_LEN(keep); i++)
+        if (keep[i] < 0 || dup3(keep[i], first + (int)i, O_CLOEXEC) < 0)
+            _exit(125);
+    (void)sys_close_range((unsigned)(first + (int)ARRAY_LEN(keep)), ~0u);
+    settings.runtime_fd = first + 1;
+    spawner_main(first, &settings);
+}
+
+/* --- the jailer's side --- */
+
+static void on_note(void *arg, uint32_t events UNUSED)
+{
+    struct spawner *s = arg;
+
+    for (int turn = 0; turn < 64 && s->io.on; turn++) {
+        struct note n;
+        int fd = -1;
+        size_t nfds = 1;
+        ssize_t got = fd_recv(s->io.fd, &n, sizeof(n), &fd, &nfds, MSG_DONTWAIT);
+
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got != (ssize_t)sizeof(n)) {
+            ev_io_del(s->ev, &s->io);
+            s->ops->on_lost(s->arg, s);
+            return;
+        }
+        if (n.kind == NOTE_ENDED) {
+            s->ops->on_ended(s->arg, n.token, n.status);
+            continue;
+        }
+        s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == NOTE_FAILED ? &n.err : NULL);
+    }
+}
+
+int spawner_new(struct ev *ev, const struct spawner_settings *settings, const struct spawner_ops *ops, void *arg,
+                struct spawner **ret, struct err *err)
+{
+    int sv[2];
+    struct sys_clone args = { .flags = CLONE_NEWPID | CLONE_NEWNS, .cgroup = -1 };
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    auto_fd int near = sv[0], far = sv[1];
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        child_main(far, *settings);
+    if (pid < 0)
+        return err_sys(err, errno == EPERM ? ERR_NO_NAMESPACES : ERR_SYS, "start the spawner");
+    struct spawner *s = mem_new(struct spawner);
+    s->ev = ev;
+    s->ops = ops;
+    s->arg = arg;
+    s->pid = pid;
+    (void)snprintf(s->name, sizeof(s->name), "%s", settings->name);
+    if (ev_io_add(ev, &s->io, near, EPOLLIN, on_note, s, err) < 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        free(s);
+        return -1;
+    }
+    (void)take_fd(&near);
+    *ret = s;
+    return 0;
+}
+
+void spawner_free(struct spawner *s)
+{
+    if (!s)
+        return;
+    ev_io_del(s->ev, &s->io);
+    close(s->io.fd);
+    kill(s->pid, SIGKILL);
+    waitpid(s->pid, NULL, 0); /* returns when its whole pid namespace is gone */
+    free(s);
+}
+
+const char *spawner_name(const struct spawner *s)
+{
+    return s->name;
+}
+
+int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
+{
+    static struct order o;
+    int fds[FD_PASS_MAX];
+    size_t n = 0;
+
+    o = (struct order){ .token = token, .spec = *spec };
+    fds[n++] = spec->control;
+    for (size_t i = 0; i < spec->cgroup.nprocs; i++)
+        fds[n++] = spec->cgroup.procs[i];
+    if (spec->cgroup.into >= 0)
+        fds[n++] = spec->cgroup.into;
+    for (size_t i = 0; i < spec->nmounts; i++)
+        fds[n++] = spec->mounts[i].fd;
+    if (fd_send(s->io.fd, &o, sizeof(o), fds, n, MSG_DONTWAIT) < 0)
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* spawner.h - one process per template: it lives in the template's root and makes its sandboxes.
+ *
+ * It is PID 1 of a pid namespace of its own. All sandboxes of the template live below it, so when it dies, for whatever
+ * reason, the kernel ends them; and it dies with the jailer. The jailer talks to it over a socket and never waits. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "ev/ev.h"
+#include "isolate/native.h"
+
+struct spawner;
+
+struct spawner_ops {
+    /* pidfd is -1 and err set when it failed; otherwise the callee owns pidfd. pid is the jailer's number for it. */
+    void (*on_spawned)(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err);
+    void (*on_ended)(void *arg, uint64_t token, int status); /* reaped: nothing of it runs any more */
+    void (*on_lost)(void *arg, struct spawner *s);           /* the spawner died, and with it all it made */
+};
+
+struct spawner_settings {
+    const char *name;
+    enum profile profile;
+    uid_t owner;         /* of the user namespaces */
+    const char *scratch; /* a directory to mount the root on, in a namespace of its own */
+    int runtime_fd;
+    int uids_fd; /* held, so that locks outlive the jailer for as long as sandboxes do */
+};
+
+int spawner_new(struct ev *ev, const struct spawner_settings *settings, const struct spawner_ops *ops, void *arg,
+                struct spawner **ret, struct err *err);
+void spawner_free(struct spawner *s); /* ends it and everything it made */
+DEFINE_AUTO(spawner, spawner_free);
+const char *spawner_name(const struct spawner *s);
+/* Descriptors in spec are duplicated by the kernel; the caller still owns them. */
+int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);

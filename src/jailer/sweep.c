@@ -1,0 +1,110 @@
+/* A jailer that is killed takes its processes with it but leaves directories. Whoever starts next removes them. The
+ * owner of a leaf is told by the leaf itself: its group is the sandbox's uid, and that uid is locked while its jailer
+ * or spawner lives. There is no list on disk that could be wrong. */
+#include "jailer/sweep.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "isolate/native.h"
+#include "jailer/jailer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define MOUNTINFO_MAX (4u << 20)
+
+/* Reads all of /proc/self/mountinfo; the caller frees. */
+static char *read_mountinfo(void)
+{
+    size_t cap = 16 * 1024;
+    auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    char *text = mem_alloc(cap);
+    ssize_t n = 0;
+    size_t len = 0;
+
+    while (fd >= 0 && cap < MOUNTINFO_MAX && (n = fd_read_full(fd, text + len, cap - len - 1)) > 0) {
+        len += (size_t)n;
+        if (len + 1 < cap)
+            break;
+        cap *= 2;
+        text = mem_resize(text, cap, 1);
+    }
+    text[len] = '\0';
+    return text;
+}
+
+/* The directory must be ours alone: its files are locks that others must not hold. */
+static int open_state(const char *path, int *ret, struct err *err)
+{
+    struct stat st;
+
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%s", path);
+    auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, ERR_SYS, "%s", path);
+    if (st.st_uid != geteuid() || (st.st_mode & 022))
+        return err_set(err, ERR_DENIED, "%s belongs to somebody else or is writable by others", path);
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+int sweep_open(const char *state_dir, int *ret_dir, struct cgroup_forest *forest, struct uids *uids, struct err *err)
+{
+    auto_free char *mountinfo = NULL;
+
+    if (geteuid() != 0)
+        return err_set(err, ERR_NO_NAMESPACES, "the native driver is started by root in this version");
+    if (open_state(state_dir, ret_dir, err) < 0)
+        return -1;
+    mountinfo = read_mountinfo();
+    if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
+        return -1;
+    return uids_open(uids, *ret_dir, err);
+}
+
+struct sweeping {
+    const struct cgroup_forest *forest;
+    const struct uids *uids;
+    int found;
+};
+
+static void sweep_leaf(void *arg, const char *id, gid_t gid)
+{
+    struct sweeping *s = arg;
+
+    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
+        return;
+    s->found++;
+    for (int i = 0; i < 200; i++) { /* the dead may still be dying: up to a second */
+        if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
+            return;
+        (void)cgroup_kill(s->forest, id);
+        nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
+    }
+}
+
+int sweep(const struct cgroup_forest *forest, const struct uids *uids)
+{
+    struct sweeping s = { .forest = forest, .uids = uids };
+
+    cgroup_each(forest, sweep_leaf, &s);
+    return s.found;
+}
+
+int jailer_sweep(const char *state_dir, struct err *err)
+{
+    struct cgroup_forest forest;
+    struct uids uids = { .fd = -1 };
+    auto_fd int dir = -1;
+
+    if (sweep_open(state_dir, &dir, &forest, &uids, err) < 0)
+        return -1;
+    int n = sweep(&forest, &uids);
+    cgroup_forget(&forest);
+    uids_done(&uids);
+    return n;
+}

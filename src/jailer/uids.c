@@ -1,0 +1,104 @@
+/* Searching starts at a random place and goes round, so that a uid comes back as late as possible: between a kill -9 of
+ * the jailer and the kernel's last breath for its sandboxes the lock is free already. */
+#include "jailer/uids.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "isolate/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/random.h>
+
+#define SLOTS (NATIVE_UID_COUNT + NATIVE_OWNER_COUNT) /* owners follow the sandboxes */
+
+static struct flock byte_at(uint32_t slot, short type)
+{
+    return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1 };
+}
+
+static bool mine(const struct uids *u, uint32_t slot)
+{
+    return u->mine[slot / 8] >> (slot % 8) & 1;
+}
+
+int uids_open(struct uids *u, int state_dir, struct err *err)
+{
+    auto_fd int fd = openat(state_dir, "uids", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "open the uid locks");
+    if (getrandom(&u->next, sizeof(u->next), 0) != (ssize_t)sizeof(u->next))
+        return err_sys(err, ERR_SYS, "getrandom");
+    u->mine = mem_alloc((SLOTS + 7) / 8);
+    u->fd = take_fd(&fd);
+    return 0;
+}
+
+void uids_done(struct uids *u)
+{
+    free(u->mine);
+    u->mine = NULL;
+    fd_close(&u->fd);
+}
+
+/* A free slot of [first, first + count). */
+static int take_slot(struct uids *u, uint32_t first, uint32_t count, uint32_t *ret, struct err *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t slot = first + (u->next++ % count);
+        struct flock lock = byte_at(slot, F_WRLCK);
+
+        if (mine(u, slot))
+            continue;
+        if (fcntl(u->fd, F_OFD_SETLK, &lock) == 0) {
+            u->mine[slot / 8] = (uint8_t)(u->mine[slot / 8] | 1u << (slot % 8));
+            *ret = slot;
+            return 0;
+        }
+        if (errno != EAGAIN && errno != EACCES)
+            return err_sys(err, ERR_SYS, "lock a uid");
+    }
+    return err_set(err, ERR_LIMIT, "all %u uids of this host's sandboxes are in use", count);
+}
+
+int uids_take(struct uids *u, uid_t *ret, struct err *err)
+{
+    uint32_t slot;
+
+    if (take_slot(u, 0, NATIVE_UID_COUNT, &slot, err) < 0)
+        return -1;
+    *ret = NATIVE_UID_FIRST + slot;
+    return 0;
+}
+
+int uids_take_owner(struct uids *u, uid_t *ret, struct err *err)
+{
+    uint32_t slot;
+
+    if (take_slot(u, NATIVE_UID_COUNT, NATIVE_OWNER_COUNT, &slot, err) < 0)
+        return -1;
+    *ret = NATIVE_UID_OWNER + (slot - NATIVE_UID_COUNT);
+    return 0;
+}
+
+void uids_give(struct uids *u, uid_t uid)
+{
+    uint32_t slot = uid - NATIVE_UID_FIRST;
+    struct flock lock = byte_at(slot, F_UNLCK);
+
+    if (slot >= NATIVE_UID_COUNT || !mine(u, slot))
+        return;
+    (void)fcntl(u->fd, F_OFD_SETLK, &lock);
+    u->mine[slot / 8] = (uint8_t)(u->mine[slot / 8] & ~(1u << (slot % 8)));
+}
+
+bool uids_in_use(const struct uids *u, uid_t uid)
+{
+    uint32_t slot = uid - NATIVE_UID_FIRST;
+    struct flock lock = byte_at(slot, F_WRLCK);
+
+    if (slot >= NATIVE_UID_COUNT)
+        return false;
+    return mine(u, slot) || fcntl(u->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+}
