@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "isolate/cgtext.h"
 #include "isolate/mountinfo.h"
 
 #include <dirent.h>
@@ -58,16 +59,6 @@ static int add_tree(struct cgroup_forest *f, const char *point, const char *pare
     return (int)f->ntrees++;
 }
 
-static bool word_in(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *p = list; (p = strstr(p, word)); p += n)
-        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n' || p[n] == '\0'))
-            return true;
-    return false;
-}
-
 /* Hands the controllers of the v2 root down to our directory and its leaves. What the host keeps to itself stays off.
  */
 static void delegate(const char *point, int tree, const char *controllers)
@@ -78,7 +69,7 @@ static void delegate(const char *point, int tree, const char *controllers)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         char text[16];
 
-        if (!word_in(controllers, wanted[i]))
+        if (!cgtext_has_word(controllers, wanted[i]))
             continue;
         snprintf(text, sizeof(text), "+%s", wanted[i]);
         (void)fd_put_at(root, "cgroup.subtree_control", text);
@@ -102,7 +93,7 @@ static int find_v2(struct cgroup_forest *f, const char *point, const char *paren
     for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
         int *job = &f->job[jobs[i].job];
 
-        if (jobs[i].v2 ? *job < 0 && word_in(enabled, jobs[i].v2) : f->kill)
+        if (jobs[i].v2 ? *job < 0 && cgtext_has_word(enabled, jobs[i].v2) : f->kill)
             *job = tree;
     }
     return 0;
@@ -432,31 +423,12 @@ int cgroup_kill(const struct cgroup_forest *f, const char *id)
 
 /* --- reading --- */
 
-/* The number after "key " at the start of a line, or CGROUP_UNKNOWN. */
-static uint64_t value_of(const char *text, const char *key)
-{
-    size_t n = strlen(key);
-
-    for (const char *p = text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
-        if (strncmp(p, key, n) == 0 && p[n] == ' ') {
-            const char *s = p + n + 1;
-            uint64_t v;
-
-            return str_eat_u64(&s, UINT64_MAX, &v) ? v : CGROUP_UNKNOWN;
-        }
-    return CGROUP_UNKNOWN;
-}
-
 static uint64_t number(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1,
                        const char *v2)
 {
     char text[64];
-    const char *s = text;
-    uint64_t v;
 
-    if (get(f, job, id, v1, v2, text, sizeof(text)) < 0 || !str_eat_u64(&s, UINT64_MAX, &v))
-        return CGROUP_UNKNOWN;
-    return v;
+    return get(f, job, id, v1, v2, text, sizeof(text)) < 0 ? CGROUP_UNKNOWN : cgtext_number(text);
 }
 
 static uint64_t keyed(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *file,
@@ -466,7 +438,7 @@ static uint64_t keyed(const struct cgroup_forest *f, enum cgroup_job job, const 
 
     if (get(f, job, id, file, file2, text, sizeof(text)) < 0)
         return CGROUP_UNKNOWN;
-    uint64_t v = value_of(text, key);
+    uint64_t v = cgtext_value(text, key);
     return v == CGROUP_UNKNOWN ? v : v * scale;
 }
 

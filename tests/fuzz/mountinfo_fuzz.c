@@ -1,0 +1,23 @@
+/* The kernel writes mountinfo, but anybody who may mount chooses the names in it. Every field that comes out must be a
+ * non-empty string within its bounds, and the reader must come to an end. */
+#include "base/mem.h"
+#include "isolate/mountinfo.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    auto_free char *text = mem_alloc(size + 1);
+    struct mountinfo m;
+    size_t lines = 0;
+
+    if (size)
+        memcpy(text, data, size);
+    for (const char *p = text; mountinfo_next(&p, &m); lines++) {
+        if (lines > size || p < text || p > text + size)
+            abort();
+        if (!*m.root || strnlen(m.root, sizeof(m.root)) == sizeof(m.root) || !*m.point ||
+            strnlen(m.point, sizeof(m.point)) == sizeof(m.point) || !*m.type || !*m.super)
+            abort();
+        (void)mountinfo_has_option(m.super, "memory");
+    }
+    return 0;
+}
