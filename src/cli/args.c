@@ -1,0 +1,152 @@
+#include "cli/args.h"
+
+#include "cli/suggest.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+/* Words that people bring along from neighbouring tools, and what they are called here. */
+static const struct {
+    const char *theirs, *ours;
+} foreign[] = {
+    { "volume", "bind-ro SRC:DST' or '--workspace DIR" },
+    { "mount", "bind-ro SRC:DST' or '--workspace DIR" },
+    { "ro-bind", "bind-ro SRC:DST" },
+    { "bind", "bind-ro SRC:DST" },
+    { "network", "net" },
+    { "setenv", "env" },
+    { "workdir", "cwd" },
+    { "chdir", "cwd" },
+    { "ulimit", "pids" },
+    { "pids-limit", "pids" },
+    { "mem", "memory" },
+    { "stdin", "interactive" },
+    { "time", "timeout" },
+    { "lang", "runtime" },
+    { "language", "runtime" },
+    { "verbose", "receipt" },
+};
+
+static int unknown_flag(const struct cli_verb *v, const char *name, struct err *err)
+{
+    struct suggest s;
+
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        if (v->id == VERB_RUN && str_eq(foreign[i].theirs, name))
+            return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'; did you mean '--%s'?", v->name, name,
+                           foreign[i].ours);
+    suggest_init(&s, name);
+    for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
+        suggest_offer(&s, o->name);
+    if (s.best)
+        return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'; did you mean '--%s'?", v->name, name, s.best);
+    return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'", v->name, name);
+}
+
+static void add(struct args *a, const struct cli_option *o, const char *value)
+{
+    a->items[a->n++] = (struct arg){ o, value };
+}
+
+static int parse_long(const struct cli_verb *v, struct args *a, char **argv, int argc, int *i, struct err *err)
+{
+    const char *word = argv[*i] + 2;
+    const char *eq = strchr(word, '=');
+    size_t len = eq ? (size_t)(eq - word) : strlen(word);
+    const struct cli_option *o = cli_option_find(v, word, len);
+
+    if (!o) {
+        auto_free char *name = str_dup_n(word, min_size(len, 60));
+        return unknown_flag(v, name, err);
+    }
+    if (eq && !o->arg)
+        return err_set(err, ERR_USAGE, "flag '--%s' takes no value", o->name);
+    if (!o->arg || (cli_arg_optional(o) && !eq)) {
+        add(a, o, NULL);
+        return 0;
+    }
+    if (eq) {
+        add(a, o, eq + 1);
+        return 0;
+    }
+    if (*i + 1 >= argc)
+        return err_set(err, ERR_USAGE, "flag '--%s' needs a value: --%s %s", o->name, o->name, o->arg);
+    add(a, o, argv[++*i]);
+    return 0;
+}
+
+/* A cluster of letters: "-it", "-c CODE", "-cCODE". */
+static int parse_letters(const struct cli_verb *v, struct args *a, char **argv, int argc, int *i, struct err *err)
+{
+    for (const char *p = argv[*i] + 1; *p; p++) {
+        const struct cli_option *o = cli_option_letter(v, *p);
+
+        if (!o && (unsigned char)*p > ' ' && (unsigned char)*p < 0x7f)
+            return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'", v->name, *p);
+        if (!o)
+            return err_set(err, ERR_USAGE, "'cove %s' has no such flag; flags are plain letters", v->name);
+        if (!o->arg) {
+            add(a, o, NULL);
+            continue;
+        }
+        if (p[1]) {
+            add(a, o, p + 1);
+            return 0;
+        }
+        if (*i + 1 >= argc)
+            return err_set(err, ERR_USAGE, "flag '-%c' needs a value: -%c %s", *p, *p, o->arg);
+        add(a, o, argv[++*i]);
+        return 0;
+    }
+    return 0;
+}
+
+int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret, struct err *err)
+{
+    struct args a = { 0 };
+    size_t words = 0;
+    int i = 1, rc = 0;
+
+    for (int k = 1; k < argc; k++) /* a word of letters may hold as many flags as it has letters */
+        words += argv[k][0] == '-' && argv[k][1] != '-' ? strlen(argv[k]) : 1;
+    a.items = mem_new_array(struct arg, words + 1);
+    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
+        if (str_eq(argv[i], "--")) {
+            a.dashes = true;
+            i++;
+            break;
+        }
+        rc = argv[i][1] == '-' ? parse_long(v, &a, argv, argc, &i, err) : parse_letters(v, &a, argv, argc, &i, err);
+        if (rc < 0) {
+            args_done(&a);
+            return -1;
+        }
+    }
+    a.rest = argv + i;
+    a.nrest = argc - i;
+    *ret = a;
+    return 0;
+}
+
+void args_done(struct args *a)
+{
+    free(a->items);
+    a->items = NULL;
+    a->n = 0;
+}
+
+const struct arg *args_find(const struct args *a, int id)
+{
+    for (size_t i = a->n; i > 0; i--)
+        if (a->items[i - 1].opt->id == id)
+            return &a->items[i - 1];
+    return NULL;
+}
+
+bool args_mentions(int argc, char **argv, const char *flag)
+{
+    for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++)
+        if (str_eq(argv[i], flag))
+            return true;
+    return false;
+}

@@ -1,0 +1,28 @@
+/* args.h - a command line taken apart by the table of options. Pure: nothing here opens, prints or exits. */
+#pragma once
+
+#include "cli/table.h"
+
+#include "base/err.h"
+
+struct arg {
+    const struct cli_option *opt;
+    const char *value; /* NULL when the flag has none; points into argv */
+};
+
+struct args {
+    struct arg *items; /* in the order given */
+    size_t n;
+    char **rest; /* what is left: points into argv, NULL-terminated like it */
+    int nrest;
+    bool dashes; /* the rest was opened with "--" */
+};
+
+/* argv[0] is the verb. Flags come first: the first word that is none ends them, and so does "--". */
+int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret, struct err *err);
+void args_done(struct args *a);
+
+const struct arg *args_find(const struct args *a, int id); /* the last one given, or NULL */
+/* Whether a flag without argument stands among the words before "--", also in a line that does not parse: an error has
+ * to be printed in the form that was asked for. */
+bool args_mentions(int argc, char **argv, const char *flag);

@@ -1,0 +1,17 @@
+/* help.h - what the table of verbs and options looks like to people: on a terminal, in a manual, in a shell, on a page.
+ * Each function appends to `out`. */
+#pragma once
+
+#include "cli/table.h"
+
+#include "base/buf.h"
+
+void help_overview(struct buf *out, const char *version);
+void help_verb(struct buf *out, const struct cli_verb *v);
+
+void help_man(struct buf *out, const struct cli_verb *v); /* mdoc source; NULL is cove(1) itself */
+void help_markdown(struct buf *out);                      /* docs/cli.md */
+void help_errors_markdown(struct buf *out);               /* docs/errors.md */
+
+/* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
+void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);

@@ -1,0 +1,194 @@
+/* All options stand in one array with the verb as a column; a verb's options are found by walking it. Limits come from
+ * policy/limits.def by the preprocessor, so a limit that gets a flag there has it here, in the help and in the manual
+ * without another line; limits without a flag are rows without a name, and the walk skips them. */
+#include "cli/table.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+#define ARG_BYTES "SIZE"
+#define ARG_COUNT "N"
+#define ARG_MS "TIME"
+#define ARG_MILLICPU "CPUS"
+#define ARG_CPUSET "LIST"
+
+static const struct cli_option options[] = {
+#define OPT(verb, id, name, letter, arg, dflt, group, complete, help) \
+    { VERB_##verb, OPT_##id, name, letter, arg, dflt, GROUP_##group, COMPLETE_##complete, help },
+#include "cli/options.def"
+#undef OPT
+#define LIMIT(id, name, flag, unit, dflt, min, max, zero, action, help) \
+    { VERB_RUN, OPT_LIMIT + LIMIT_##id, flag, 0, ARG_##unit, NULL, GROUP_LIMITS, COMPLETE_NONE, help },
+#include "policy/limits.def"
+#undef LIMIT
+};
+
+/* clang-format off */
+#define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
+#define EXAMPLES(...) ((const struct cli_example[]){ __VA_ARGS__, { NULL, NULL } })
+
+static const struct cli_verb verbs[] = {
+    { VERB_RUN, "run", "run a program in a fresh sandbox that is gone afterwards",
+      LIST("run [FLAGS] [--] PROGRAM [ARGUMENT...]",
+           "run [FLAGS] SCRIPT [ARGUMENT...]",
+           "run [FLAGS] --runtime NAME (-c CODE | -) [ARGUMENT...]"),
+      LIST("Runs one program behind walls: its own namespaces, a read-only view of the system, no network, no privileges, a short list of system calls, and limits on memory, processors, processes, files and time. A wall that this host cannot raise is an error; cove never runs code with less than it says.",
+           "After -- stands a program that exists inside the sandbox (the host's /usr, /bin and /lib are there, read-only). Without --, a name that is a file of yours is taken as a script: its ending (.py .js .mjs .cjs .sh .bash) or its #! line says what runs it, and the sandbox sees that one file at /mnt/script. A script below --workspace is run in its place there, next to its neighbours. Flags of cove come before the program; all that follows belongs to the program.",
+           "The program starts in /workspace, which is empty unless --workspace says otherwise, with none of your environment variables. Its output streams as it comes. Piped input is passed on; a terminal only with -i or -t. Ctrl-C reaches the program; if it does not end, press it again. A reader that is slow slows the program down."),
+      EXAMPLES({ "cove run -- ls -l /", "look around in a sandbox" },
+               { "cove run --runtime python -c 'print(1)'", "run a line of Python" },
+               { "cove run script.py a b", "run a script with arguments" },
+               { "echo 'console.log(1)' | cove run --runtime node -", "run a program that comes through a pipe" },
+               { "cove run --workspace .:cow -- make", "try something on your files; they stay as they are" },
+               { "cove run --memory 64M --timeout 2s -- ./prog", "with tighter limits" },
+               { "cove run --json --runtime python -c 'print(1)'", "one JSON object, for programs" },
+               { "cove run -t -- bash", "a shell to try the walls from inside" },
+               { "cove run --dry-run -- true", "what would be enforced" }),
+      true },
+    { VERB_ENTER, "enter", "run a shell or a command in a kept sandbox",
+      LIST("enter [FLAGS] ID [--] [COMMAND [ARGUMENT...]]"),
+      LIST("Thaws a sandbox that `cove run --keep` left behind, runs the command in it (bash or sh when none is given), and freezes it again. The walls and limits are those it was made with. Without the whole ID, its beginning is enough if only one kept sandbox begins so."),
+      EXAMPLES({ "cove enter sbq7", "a shell in the kept sandbox whose name begins so" },
+               { "cove enter sbq7 -- ls -l /workspace", "one command" }),
+      true },
+    { VERB_LS, "ls", "list kept sandboxes",
+      LIST("ls [FLAGS]"),
+      LIST("Lists the sandboxes that `cove run --keep` left behind, and how long ago."),
+      EXAMPLES({ "cove ls", "one line for each" }),
+      false },
+    { VERB_RM, "rm", "end kept sandboxes",
+      LIST("rm [FLAGS] ID...", "rm --all"),
+      LIST("Ends every process of a kept sandbox and removes every trace of it: mounts, control groups, directories. The beginning of an ID is enough if only one kept sandbox begins so."),
+      EXAMPLES({ "cove rm sbq7", "end one" }, { "cove rm --all", "end all of them" }),
+      false },
+    { VERB_RUNTIMES, "runtimes", "list the language runtimes found on this host",
+      LIST("runtimes [FLAGS]"),
+      LIST("Lists the runtimes that --runtime and scripts can use, with the program that each one starts. Runtimes are found in /usr/local/bin, /usr/bin and /bin, because these are the directories that a sandbox sees; one that is a link to another place is named with the reason why it cannot be used."),
+      EXAMPLES({ "cove runtimes", "one line for each" }),
+      false },
+    { VERB_ERRORS, "errors", "explain an error code",
+      LIST("errors [FLAGS] [CODE]"),
+      LIST("Every error that cove reports carries a code that does not change between versions. This prints what the code means, what to do, and the exit status that goes with it; without a CODE, all of them."),
+      EXAMPLES({ "cove errors program_not_found", "explain one code" }),
+      false },
+    { VERB_COMPLETION, "completion", "print a completion script for a shell",
+      LIST("completion bash|zsh|fish"),
+      LIST("Prints a script that teaches the shell the verbs and flags of this version of cove."),
+      EXAMPLES({ "cove completion bash > /etc/bash_completion.d/cove", "for bash" },
+               { "cove completion zsh > /usr/local/share/zsh/site-functions/_cove", "for zsh" },
+               { "cove completion fish > ~/.config/fish/completions/cove.fish", "for fish" }),
+      false },
+    { VERB_HELP, "help", "show help for cove or for one verb",
+      LIST("help [VERB]"), LIST("Shows the list of verbs, or all there is to know about one."),
+      EXAMPLES({ "cove help run", "all about run" }), false },
+    { VERB_VERSION, "version", "print the version",
+      LIST("version", "--version"), LIST("Prints the version of cove."),
+      EXAMPLES({ "cove version", "which cove is this" }), false },
+};
+
+static const struct cli_exit exits[] = {
+    { "0-122", "the program's own status; the ranges below have a meaning of their own" },
+    { "123", "the memory limit ended the program" },
+    { "124", "a clock ended the program: --timeout, --cpu-time or --lifetime" },
+    { "125", "cove itself refused or failed; the message has a code, a cause and a fix" },
+    { "126", "the program exists but cannot be executed" },
+    { "127", "the program or its runtime was not found" },
+    { "128+N", "signal N ended the program" },
+    { "2", "the command line is wrong" },
+    { NULL, NULL },
+};
+
+static const char *const group_titles[GROUP_COUNT] = {
+    [GROUP_PROGRAM] = "What to run",      [GROUP_FILES] = "Files",
+    [GROUP_WALLS] = "Walls",              [GROUP_LIMITS] = "Limits",
+    [GROUP_STREAMS] = "Terminal and input", [GROUP_RESULT] = "Result",
+    [GROUP_LIFE] = "Other",
+};
+/* clang-format on */
+
+const struct cli_verb *cli_verbs(size_t *count)
+{
+    *count = ARRAY_LEN(verbs);
+    return verbs;
+}
+
+const struct cli_verb *cli_verb_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (str_eq(verbs[i].name, name))
+            return &verbs[i];
+    return NULL;
+}
+
+const struct cli_option *cli_option_next(const struct cli_verb *v, const struct cli_option *prev)
+{
+    for (const struct cli_option *o = prev ? prev + 1 : options; o < options + ARRAY_LEN(options); o++)
+        if (o->verb == v->id && o->name)
+            return o;
+    return NULL;
+}
+
+const struct cli_option *cli_option_find(const struct cli_verb *v, const char *name, size_t len)
+{
+    for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
+        if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+            return o;
+    return NULL;
+}
+
+const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter)
+{
+    for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
+        if (o->letter && o->letter == letter)
+            return o;
+    return NULL;
+}
+
+const char *cli_group_title(enum opt_group g)
+{
+    return group_titles[g];
+}
+
+bool cli_arg_optional(const struct cli_option *o)
+{
+    return o->arg && o->arg[0] == '[';
+}
+
+const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT])
+{
+    if (o->id < OPT_LIMIT)
+        return o->dflt;
+    enum limit l = (enum limit)(o->id - OPT_LIMIT);
+    limit_print(l, limit_info(l)->dflt, buf);
+    const char *more = l == LIMIT_WALL       ? ", with --tty 1h"
+                       : l == LIMIT_LIFETIME ? ", or as long as the run needs"
+                       : l == LIMIT_OUTPUT   ? " with --json, else unlimited"
+                                             : "";
+    snprintf(buf + strlen(buf), LIMIT_TEXT - strlen(buf), "%s", more);
+    return buf;
+}
+
+const struct cli_exit *cli_exits(void)
+{
+    return exits;
+}
+
+const char *const *cli_choices(enum opt_complete c)
+{
+    static const char *const runtimes[] = { "python", "node", "bash", "sh", NULL };
+    static const char *const levels[] = { "standard", "high", NULL };
+    static const char *const nets[] = { "none", NULL };
+    static const char *const none[] = { NULL };
+
+    switch (c) {
+    case COMPLETE_RUNTIME:
+        return runtimes;
+    case COMPLETE_LEVEL:
+        return levels;
+    case COMPLETE_NET:
+        return nets;
+    default:
+        return none;
+    }
+}

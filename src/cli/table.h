@@ -1,0 +1,115 @@
+/* table.h - the verbs of `cove` and their options, as data. Parsing, help, manual pages, completion and documentation
+ * read it and nothing else, so they cannot disagree. */
+#pragma once
+
+#include "base/base.h"
+#include "policy/limits.h"
+
+enum opt_id {
+    OPT_NONE,
+    OPT_RUNTIME,
+    OPT_CODE,
+    OPT_CWD,
+    OPT_ENV,
+    OPT_WORKSPACE,
+    OPT_BIND_RO,
+    OPT_SKILLS,
+    OPT_LEVEL,
+    OPT_NET,
+    OPT_TTY,
+    OPT_INTERACTIVE,
+    OPT_JSON,
+    OPT_RECEIPT,
+    OPT_QUIET,
+    OPT_DRY_RUN,
+    OPT_KEEP,
+    OPT_STATE_DIR,
+    OPT_HELP,
+    OPT_TIMEOUT,
+    OPT_ALL,
+    OPT_LIMIT, /* + enum limit */
+};
+
+enum opt_group {
+    GROUP_PROGRAM,
+    GROUP_FILES,
+    GROUP_WALLS,
+    GROUP_LIMITS,
+    GROUP_STREAMS,
+    GROUP_RESULT,
+    GROUP_LIFE,
+    GROUP_COUNT
+};
+
+/* What a shell offers when it completes the argument. */
+enum opt_complete {
+    COMPLETE_NONE,
+    COMPLETE_FILE,
+    COMPLETE_DIR,
+    COMPLETE_RUNTIME,
+    COMPLETE_LEVEL,
+    COMPLETE_NET,
+    COMPLETE_ENV,
+};
+
+enum verb_id {
+    VERB_RUN,
+    VERB_ENTER,
+    VERB_LS,
+    VERB_RM,
+    VERB_RUNTIMES,
+    VERB_ERRORS,
+    VERB_COMPLETION,
+    VERB_HELP,
+    VERB_VERSION,
+};
+
+struct cli_option {
+    enum verb_id verb;
+    int id;           /* enum opt_id, or OPT_LIMIT + enum limit */
+    const char *name; /* without dashes */
+    char letter;      /* 0 when there is none */
+    const char *arg;  /* NULL: takes none; "[...]": optional, after '=' only */
+    const char *dflt; /* as text, or NULL; limits print theirs from their own table */
+    enum opt_group group;
+    enum opt_complete complete;
+    const char *help;
+};
+
+struct cli_example {
+    const char *command;
+    const char *says;
+};
+
+struct cli_verb {
+    enum verb_id id;
+    const char *name;
+    const char *brief;                  /* one line, for lists */
+    const char *const *synopsis;        /* without "cove"; NULL-terminated */
+    const char *const *text;            /* paragraphs; NULL-terminated */
+    const struct cli_example *examples; /* ends with a NULL command */
+    bool exit_codes;                    /* its exit status is that of `cove run` */
+};
+
+const struct cli_verb *cli_verbs(size_t *count);
+const struct cli_verb *cli_verb_find(const char *name); /* NULL when there is none */
+
+/* The options of a verb one after another: NULL starts, NULL ends. */
+const struct cli_option *cli_option_next(const struct cli_verb *v, const struct cli_option *prev);
+const struct cli_option *cli_option_find(const struct cli_verb *v, const char *name, size_t len);
+const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter);
+
+const char *cli_group_title(enum opt_group g);
+bool cli_arg_optional(const struct cli_option *o);
+/* The default as a person reads it, or NULL. */
+const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT]);
+
+/* Exit codes of run and enter, in the order in which they are explained; ends with a NULL meaning. */
+struct cli_exit {
+    const char *code;
+    const char *means;
+};
+const struct cli_exit *cli_exits(void);
+
+/* The values that --level, --net and --runtime may have, for completion; NULL-terminated. */
+const char *const *cli_choices(enum opt_complete c);
