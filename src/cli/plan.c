@@ -1,0 +1,205 @@
+/* The walls are those of the level: a sandbox has all of them or is not made, so the plan can name them without asking
+ * the host. Limits are different, a host may be unable to enforce one: the receipt of a real run says which were. */
+#include "cli/plan.h"
+
+#include "base/jsonw.h"
+#include "base/str.h"
+#include "policy/level.h"
+#include "policy/syscalls.h"
+
+static const struct {
+    const char *name, *says;
+} walls[] = {
+    { "user namespace", "the program's user is nobody on the host" },
+    { "mount namespace", "a root of its own; the system read-only" },
+    { "pid namespace", "it sees its own processes only" },
+    { "network namespace", "loopback, and every other route prohibited" },
+    { "ipc namespace", "no shared memory or queues of the host" },
+    { "uts namespace", "the host's name does not show" },
+    { "cgroup namespace", "control groups, their limits and no way to change them" },
+    { "capabilities", "none, and no way to gain one (no_new_privs)" },
+    { "seccomp", "an allow list of system calls" },
+    { "landlock", "files: rules by path, behind the read-only root" },
+    { "proc", "fresh, with what tells about the host masked" },
+    { "keyring", "a session keyring of its own" },
+};
+
+static const char *access_name(uint8_t access)
+{
+    switch (access) {
+    case FILE_READ:
+        return "read";
+    case FILE_READ_EXEC:
+        return "read and execute";
+    case FILE_READ_WRITE:
+        return "read, write and execute";
+    case FILE_DEVICE:
+        return "devices";
+    case FILE_LIST:
+        return "list";
+    default:
+        return "?";
+    }
+}
+
+static const char *stdin_text(const struct request *r, const struct program *p)
+{
+    return r->tty ? "terminal" : r->interactive || p->reads_stdin ? "passed on" : "passed on unless it is a terminal";
+}
+
+/* Words of a shell command: quoted when they need it, so that the line can be pasted. */
+static void shell_word(struct buf *out, const char *s)
+{
+    if (*s && s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@+%")] == '\0') {
+        buf_adds(out, s);
+        return;
+    }
+    buf_adds(out, "'");
+    for (; *s; s++) {
+        if (*s == '\'')
+            buf_adds(out, "'\\''");
+        else
+            buf_add(out, s, 1);
+    }
+    buf_adds(out, "'");
+}
+
+static void print_program(const struct request *r, const struct program *p, struct buf *out)
+{
+    buf_adds(out, "Program\n  command     ");
+    for (size_t i = 0; i < p->argc; i++) {
+        buf_adds(out, i ? " " : "");
+        shell_word(out, p->argv[i]);
+    }
+    buf_addf(out, "\n  directory   %s\n  input       %s\n", r->cwd, stdin_text(r, p));
+    buf_addf(out, "  profile     %s (%u system calls allowed)\n", profile_name(p->profile),
+             syscall_allowed_count(p->profile));
+}
+
+static void print_limits(const struct request *r, struct buf *out)
+{
+    buf_adds(out, "Limits\n");
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit_info *info = limit_info((enum limit)i);
+        char text[LIMIT_TEXT];
+        bool open = i == LIMIT_OUTPUT && !r->output_capped;
+
+        buf_addf(out, "  %s%-*s %-10s %s\n", info->flag ? "--" : "", info->flag ? 20 : 22,
+                 info->flag ? info->flag : info->name,
+                 open ? "unlimited" : limit_print((enum limit)i, r->limits.v[i], text), info->action);
+    }
+}
+
+static void print_mounts(const struct request *r, const struct program *p, struct buf *out)
+{
+    char size[32];
+
+    buf_adds(out, "Files\n");
+    if (r->workspace)
+        buf_addf(out, "  %-14s %s (%s)\n", "/workspace", r->workspace,
+                 r->cow ? "copy on write: it stays as it is" : "read and write");
+    else
+        buf_addf(out, "  %-14s fresh, %s in memory\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size));
+    buf_addf(out, "  %-14s fresh, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
+    for (size_t i = 0; i < r->nbinds; i++)
+        buf_addf(out, "  %-14s %s (read-only)\n", r->binds[i].dst, r->binds[i].src);
+    if (p->script_fd >= 0)
+        buf_addf(out, "  %-14s your script (read-only)\n", p->script_dst);
+    buf_adds(out, "  rules by path, enforced by Landlock:\n");
+
+    size_t n;
+    const struct file_rule *rules = level_file_rules(r->level, &n);
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, "    %-12s %s%s\n", rules[i].path, access_name(rules[i].access),
+                 rules[i].optional ? ", if it exists" : "");
+}
+
+void plan_print(const struct request *r, const struct program *p, struct buf *out)
+{
+    const char *const *env = level_environment(r->level);
+
+    buf_adds(out, "Dry run: nothing was started.\n\n");
+    print_program(r, p, out);
+    buf_addf(out, "Walls (level %s; one that cannot be raised is an error)\n", level_name(r->level));
+    for (size_t i = 0; i < ARRAY_LEN(walls); i++)
+        buf_addf(out, "  %-18s %s\n", walls[i].name, walls[i].says);
+    print_limits(r, out);
+    print_mounts(r, p, out);
+    buf_adds(out, "Environment\n");
+    for (size_t i = 0; env[i]; i++)
+        buf_addf(out, "  %s\n", env[i]);
+    for (size_t i = 0; i < r->nenv; i++)
+        buf_addf(out, "  %s\n", r->env[i]);
+}
+
+static void json_mount(struct jsonw *w, const char *dst, const char *kind, const char *src)
+{
+    jsonw_object(w);
+    jsonw_kstr(w, "path", dst);
+    jsonw_kstr(w, "kind", kind);
+    if (src)
+        jsonw_kstr(w, "source", src);
+    jsonw_end_object(w);
+}
+
+static void json_lists(const struct request *r, const struct program *p, struct jsonw *w)
+{
+    const char *const *env = level_environment(r->level);
+
+    jsonw_key(w, "walls");
+    jsonw_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(walls); i++)
+        jsonw_str(w, walls[i].name);
+    jsonw_end_array(w);
+    jsonw_key(w, "mounts");
+    jsonw_array(w);
+    json_mount(w, "/workspace", !r->workspace ? "memory" : r->cow ? "copy_on_write" : "read_write", r->workspace);
+    json_mount(w, "/tmp", "memory", NULL);
+    for (size_t i = 0; i < r->nbinds; i++)
+        json_mount(w, r->binds[i].dst, "read_only", r->binds[i].src);
+    if (p->script_fd >= 0)
+        json_mount(w, p->script_dst, "read_only", r->words[0]);
+    jsonw_end_array(w);
+    jsonw_key(w, "env");
+    jsonw_array(w);
+    for (size_t i = 0; env[i]; i++)
+        jsonw_str(w, env[i]);
+    for (size_t i = 0; i < r->nenv; i++)
+        jsonw_str(w, r->env[i]);
+    jsonw_end_array(w);
+}
+
+void plan_json(const struct request *r, const struct program *p, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    jsonw_object(&w);
+    jsonw_kbool(&w, "dryRun", true);
+    jsonw_kstr(&w, "level", level_name(r->level));
+    jsonw_kstr(&w, "profile", profile_name(p->profile));
+    jsonw_ku64(&w, "systemCallsAllowed", syscall_allowed_count(p->profile));
+    jsonw_kstr(&w, "net", "none");
+    jsonw_key(&w, "argv");
+    jsonw_array(&w);
+    for (size_t i = 0; i < p->argc; i++)
+        jsonw_str(&w, p->argv[i]);
+    jsonw_end_array(&w);
+    jsonw_kstr(&w, "cwd", r->cwd);
+    jsonw_kbool(&w, "tty", r->tty);
+    jsonw_key(&w, "limits");
+    jsonw_object(&w);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        bool none = limit_unlimited((enum limit)i, r->limits.v[i]) || (i == LIMIT_OUTPUT && !r->output_capped);
+
+        jsonw_key(&w, limit_info((enum limit)i)->name);
+        if (none)
+            jsonw_null(&w);
+        else
+            jsonw_u64(&w, r->limits.v[i]);
+    }
+    jsonw_end_object(&w);
+    json_lists(r, p, &w);
+    jsonw_end_object(&w);
+    buf_adds(out, "\n");
+}

@@ -1,0 +1,279 @@
+#include "cli/request.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <ctype.h>
+
+#define ENV_MAX 512             /* variables */
+#define ENV_TEXT_MAX (32 * KIB) /* bytes of one */
+#define PATH_TEXT_MAX 4000
+#define DST_MAX 250
+#define SLACK_MS 60000u /* lifetime past the execution's own clock: time to build up and to take down */
+#define TTY_WALL_MS 3600000u
+
+int request_env(const char *text, char **ret, struct err *err)
+{
+    size_t name = strcspn(text, "=");
+
+    if (name == 0 || (!isalpha((unsigned char)text[0]) && text[0] != '_'))
+        return err_set(err, ERR_INVALID, "--env %.60s: a variable's name begins with a letter or '_'", text);
+    for (size_t i = 0; i < name; i++)
+        if (!isalnum((unsigned char)text[i]) && text[i] != '_')
+            return err_set(err, ERR_INVALID, "--env %.60s: a variable's name holds letters, digits and '_' only", text);
+    if (strlen(text) > ENV_TEXT_MAX)
+        return err_set(err, ERR_INVALID, "--env %.*s: the value is longer than 32K", (int)min_size(name, 60), text);
+    if (text[name] == '=') {
+        *ret = str_dup(text);
+        return 0;
+    }
+    const char *value = getenv(text);
+    if (!value)
+        return err_set(err, ERR_INVALID, "--env %.60s: it is not set here; write %.60s=VALUE, or export it first", text,
+                       text);
+    if (strlen(value) > ENV_TEXT_MAX)
+        return err_set(err, ERR_INVALID, "--env %.60s: its value is longer than 32K", text);
+    *ret = str_printf("%s=%s", text, value);
+    return 0;
+}
+
+int request_cwd(const char *text, char **ret, struct err *err)
+{
+    if (!*text || strlen(text) > PATH_TEXT_MAX)
+        return err_set(err, ERR_INVALID, "--cwd: the path is empty or too long");
+    *ret = text[0] == '/' ? str_dup(text) : str_printf("/workspace/%s", text);
+    return 0;
+}
+
+static bool plain_path(const char *p)
+{
+    if (p[0] != '/')
+        return false;
+    for (const char *s = p; *s; s++) {
+        if ((unsigned char)*s < ' ' || *s == 0x7f)
+            return false;
+        if (s[0] == '/' && (s[1] == '/' || (s[1] == '.' && (s[2] == '/' || !s[2]))))
+            return false;
+        if (s[0] == '/' && s[1] == '.' && s[2] == '.' && (s[3] == '/' || !s[3]))
+            return false;
+    }
+    return true;
+}
+
+static int add_bind(struct request *r, const char *src, size_t len, const char *dst, const char *flag, struct err *err)
+{
+    size_t n = strlen(dst);
+
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
+    if (len == 0 || len > PATH_TEXT_MAX)
+        return err_set(err, ERR_INVALID, "--%s: the source is empty or too long", flag);
+    auto_free char *to = str_dup_n(dst, n);
+    if (n > DST_MAX || !plain_path(to))
+        return err_set(err, ERR_BIND_TARGET, "--%s: '%.100s' is not a plain absolute path", flag, dst);
+    if (r->nbinds == REQUEST_BINDS_MAX)
+        return err_set(err, ERR_INVALID, "--%s: at most %d binds fit into one sandbox", flag, REQUEST_BINDS_MAX);
+    r->binds[r->nbinds].src = str_dup_n(src, len);
+    r->binds[r->nbinds++].dst = take_ptr(&to);
+    return 0;
+}
+
+static int read_bind(struct request *r, const char *text, struct err *err)
+{
+    const char *colon = strrchr(text, ':');
+
+    if (!colon || colon[1] != '/')
+        return err_set(err, ERR_INVALID, "--bind-ro %.80s: write SRC:DST, for example --bind-ro %.60s:/mnt/data", text,
+                       text);
+    return add_bind(r, text, (size_t)(colon - text), colon + 1, "bind-ro", err);
+}
+
+static int read_workspace(struct request *r, const char *text, struct err *err)
+{
+    size_t len = strlen(text);
+
+    r->cow = str_ends(text, ":cow");
+    if (r->cow)
+        len -= strlen(":cow");
+    if (len == 0 || len > PATH_TEXT_MAX)
+        return err_set(err, ERR_INVALID, "--workspace: the directory is empty or too long");
+    free(r->workspace);
+    r->workspace = str_dup_n(text, len);
+    return 0;
+}
+
+static int read_level(struct request *r, const char *text, struct err *err)
+{
+    if (!level_parse(text, &r->level))
+        return err_set(err, ERR_INVALID, "--level %.40s: the levels are standard, high and custom", text);
+    if (r->level == LEVEL_HIGH)
+        return err_set(
+            err, ERR_LEVEL_UNAVAILABLE,
+            "--level high: it needs a second kernel (gVisor or a microVM) behind the sandbox, and this version "
+            "has no driver for one");
+    if (r->level == LEVEL_CUSTOM)
+        return err_set(err, ERR_LEVEL_UNAVAILABLE,
+                       "--level custom: policies of your own need a policy file, which this version cannot read yet");
+    return 0;
+}
+
+static int read_net(const char *text, struct err *err)
+{
+    if (str_eq(text, "none"))
+        return 0;
+    return err_set(err, ERR_NOT_SUPPORTED_YET,
+                   "--net %.40s: a sandbox of this version has loopback and no way out; use --net none", text);
+}
+
+static bool chose(const struct request *r, enum limit l)
+{
+    return r->chosen >> l & 1;
+}
+
+static int read_limit(struct request *r, const struct arg *a, struct err *err)
+{
+    enum limit l = (enum limit)(a->opt->id - OPT_LIMIT);
+
+    if (limit_parse(l, a->value, &r->limits.v[l], err) < 0)
+        return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
+    if (l == LIMIT_OUTPUT && r->limits.v[l] == 0)
+        return err_set(err, ERR_INVALID, "--max-output 0: to see nothing, send the output to /dev/null");
+    r->chosen |= 1ull << l;
+    return 0;
+}
+
+static int read_env(struct request *r, const char *text, struct err *err)
+{
+    char *pair;
+
+    if (r->nenv == ENV_MAX)
+        return err_set(err, ERR_INVALID, "--env: more than %d variables", ENV_MAX);
+    if (request_env(text, &pair, err) < 0)
+        return -1;
+    r->env = mem_resize(r->env, r->nenv + 2, sizeof(char *));
+    r->env[r->nenv++] = pair;
+    r->env[r->nenv] = NULL;
+    return 0;
+}
+
+static int read_option(struct request *r, const struct arg *a, struct err *err)
+{
+    if (a->opt->id >= OPT_LIMIT)
+        return read_limit(r, a, err);
+    switch ((enum opt_id)a->opt->id) {
+    case OPT_RUNTIME:
+        r->runtime = a->value;
+        return 0;
+    case OPT_CODE:
+        r->code = a->value;
+        return 0;
+    case OPT_CWD:
+        free(r->cwd);
+        r->cwd = NULL;
+        return request_cwd(a->value, &r->cwd, err);
+    case OPT_ENV:
+        return read_env(r, a->value, err);
+    case OPT_WORKSPACE:
+        return read_workspace(r, a->value, err);
+    case OPT_BIND_RO:
+        return read_bind(r, a->value, err);
+    case OPT_SKILLS:
+        r->skills = a->value;
+        return 0;
+    case OPT_LEVEL:
+        return read_level(r, a->value, err);
+    case OPT_NET:
+        return read_net(a->value, err);
+    case OPT_TTY:
+        r->tty = true;
+        return 0;
+    case OPT_INTERACTIVE:
+        r->interactive = true;
+        return 0;
+    case OPT_JSON:
+        r->json = true;
+        return 0;
+    case OPT_RECEIPT:
+        r->receipt = true;
+        r->receipt_file = a->value;
+        return 0;
+    case OPT_QUIET:
+        r->quiet = true;
+        return 0;
+    case OPT_DRY_RUN:
+        r->dry_run = true;
+        return 0;
+    case OPT_KEEP:
+        r->keep = true;
+        return 0;
+    case OPT_STATE_DIR:
+        r->state_dir = a->value;
+        return 0;
+    default:
+        return err_set(err, ERR_BUG, "the flag --%s is in the table and nowhere else", a->opt->name);
+    }
+}
+
+/* What was not said follows from what was. */
+static void complete_limits(struct request *r)
+{
+    uint64_t *v = r->limits.v;
+
+    if (r->tty && !chose(r, LIMIT_WALL))
+        v[LIMIT_WALL] = TTY_WALL_MS;
+    if (!chose(r, LIMIT_LIFETIME)) /* a kept sandbox waits for a person */
+        v[LIMIT_LIFETIME] = r->keep ? limit_info(LIMIT_LIFETIME)->max
+                                    : max_u64(v[LIMIT_LIFETIME],
+                                              min_u64(v[LIMIT_WALL] + SLACK_MS, limit_info(LIMIT_LIFETIME)->max));
+    r->output_capped = r->json || chose(r, LIMIT_OUTPUT);
+    if (!r->output_capped) /* what streams is not kept, so nothing has to be bounded */
+        v[LIMIT_OUTPUT] = limit_info(LIMIT_OUTPUT)->max;
+    limits_fit(&r->limits, r->chosen);
+}
+
+static int check_together(const struct request *r, struct err *err)
+{
+    if (r->code && !r->runtime)
+        return err_set(err, ERR_USAGE, "-c needs to know the language: add --runtime python, node, bash or sh");
+    if (r->tty && r->json)
+        return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
+    if (r->state_dir && r->state_dir[0] != '/')
+        return err_set(err, ERR_INVALID, "--state-dir %.80s: write an absolute path", r->state_dir);
+    return limits_check(&r->limits, err);
+}
+
+int request_build(const struct args *a, struct request *ret, struct err *err)
+{
+    struct request r = { .level = LEVEL_STANDARD, .words = a->rest, .nwords = a->nrest, .dashes = a->dashes };
+
+    limits_default(&r.limits);
+    for (size_t i = 0; i < a->n; i++)
+        if (read_option(&r, &a->items[i], err) < 0)
+            goto fail;
+    if (!r.cwd)
+        r.cwd = str_dup("/workspace");
+    complete_limits(&r);
+    if (r.skills && add_bind(&r, r.skills, strlen(r.skills), "/skills", "skills", err) < 0)
+        goto fail;
+    if (check_together(&r, err) < 0)
+        goto fail;
+    *ret = r;
+    return 0;
+fail:
+    request_done(&r);
+    return -1;
+}
+
+void request_done(struct request *r)
+{
+    for (size_t i = 0; i < r->nenv; i++)
+        free(r->env[i]);
+    free(r->env);
+    for (size_t i = 0; i < r->nbinds; i++) {
+        free(r->binds[i].src);
+        free(r->binds[i].dst);
+    }
+    free(r->workspace);
+    free(r->cwd);
+    *r = (struct request){ 0 };
+}

@@ -1,0 +1,103 @@
+#include "cli/runtimes.h"
+
+#include "base/str.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* clang-format off */
+#define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static const struct runtime all[] = {
+    { "python", "python3", LIST(".py"), PROFILE_PYTHON, "-c", false, LIST("-"), "python3" },
+    { "node", "node", LIST(".js", ".mjs", ".cjs"), PROFILE_NODE, "-e", false, LIST("-"), "nodejs" },
+    { "bash", "bash", LIST(".bash"), PROFILE_SHELL, "-c", true, LIST("-s", "--"), "bash" },
+    { "sh", "sh", LIST(".sh"), PROFILE_SHELL, "-c", true, LIST("-s", "--"), "dash" },
+};
+
+const char *const runtime_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin", NULL };
+/* clang-format on */
+
+const struct runtime *runtimes_all(size_t *count)
+{
+    *count = ARRAY_LEN(all);
+    return all;
+}
+
+const struct runtime *runtime_by_name(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (str_eq(name, all[i].name) || str_eq(name, all[i].program))
+            return &all[i];
+    return NULL;
+}
+
+const struct runtime *runtime_by_ending(const char *path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        for (size_t k = 0; all[i].endings[k]; k++)
+            if (str_ends(path, all[i].endings[k]))
+                return &all[i];
+    return NULL;
+}
+
+static bool version_tail(const char *s)
+{
+    return s[strspn(s, "0123456789.")] == '\0';
+}
+
+const struct runtime *runtime_by_program(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    const char *base = slash ? slash + 1 : program;
+
+    if (str_eq(base, "nodejs"))
+        base = "node";
+    if (str_eq(base, "dash"))
+        base = "sh";
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (str_starts(base, all[i].name) && version_tail(base + strlen(all[i].name)))
+            return &all[i];
+    return NULL;
+}
+
+enum profile runtime_profile(const char *program)
+{
+    const struct runtime *rt = runtime_by_program(program);
+
+    return rt ? rt->profile : PROFILE_BASE;
+}
+
+bool runtime_path_shared(const char *real)
+{
+    static const char *const shared[] = { "/usr/",   "/bin/",    "/sbin/", "/lib/", "/lib32/",
+                                          "/lib64/", "/libx32/", "/opt/",  NULL };
+
+    for (size_t i = 0; shared[i]; i++)
+        if (str_starts(real, shared[i]))
+            return true;
+    return false;
+}
+
+int runtime_find(const struct runtime *rt, const char *const *dirs, char *path, size_t cap, struct err *err)
+{
+    char real[PATH_MAX], outside[PATH_MAX] = "";
+
+    for (size_t i = 0; dirs[i]; i++) {
+        int n = snprintf(path, cap, "%s/%s", dirs[i], rt->program);
+
+        if (n < 0 || (size_t)n >= cap || access(path, X_OK) < 0)
+            continue;
+        if (realpath(path, real) && runtime_path_shared(real))
+            return 0;
+        if (!outside[0])
+            snprintf(outside, sizeof(outside), "%.100s leads to %.100s", path, real);
+    }
+    if (outside[0])
+        return err_set(err, ERR_RUNTIME_MISSING,
+                       "runtime %s: %.180s, which no sandbox sees (only /usr, /bin, /lib and /opt)", rt->name, outside);
+    return err_set(err, ERR_RUNTIME_MISSING,
+                   "runtime %s: no %s in /usr/local/bin, /usr/bin or /bin; apt-get install %s", rt->name, rt->program,
+                   rt->install);
+}

@@ -1,0 +1,32 @@
+/* runtimes.h - language runtimes: what they are called, where a host keeps them, and how each one takes its program. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "policy/syscalls.h"
+
+struct runtime {
+    const char *name;           /* "python" */
+    const char *program;        /* "python3" */
+    const char *const *endings; /* of scripts, with the dot; NULL-terminated */
+    enum profile profile;
+    const char *code_flag;          /* before a text to run: "-c" */
+    bool code_zero;                 /* the text is followed by $0 */
+    const char *const *stdin_words; /* that make it read its program from standard input; NULL-terminated */
+    const char *install;            /* the Debian package */
+};
+
+const struct runtime *runtimes_all(size_t *count);
+const struct runtime *runtime_by_name(const char *name);       /* NULL when there is none */
+const struct runtime *runtime_by_ending(const char *path);     /* by the end of the file's name; NULL */
+const struct runtime *runtime_by_program(const char *program); /* "/usr/bin/python3.11" is python; NULL */
+enum profile runtime_profile(const char *program);             /* of any program: base when it is no runtime */
+
+/* Directories that a sandbox shares with the host, in the order in which they are searched. */
+extern const char *const runtime_dirs[]; /* NULL-terminated */
+
+/* Finds the program in `dirs`. A link that leads out of what a sandbox sees is refused by name, because inside it would
+ * be a missing file. */
+int runtime_find(const struct runtime *rt, const char *const *dirs, char *path, size_t cap, struct err *err);
+/* Whether a path of the host, links resolved, is in the part of the system that a sandbox sees. */
+bool runtime_path_shared(const char *real);

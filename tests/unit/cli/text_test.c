@@ -1,0 +1,58 @@
+#include "../test.h"
+
+#include "cli/text.h"
+
+TEST(utf8_is_accepted_only_when_well_formed)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+        bool valid;
+    } cases[] = {
+        { "", 0, true },
+        { "plain\n", 6, true },
+        { "\0", 1, true },
+        { "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 9, true },
+        { "\xf4\x8f\xbf\xbf", 4, true },
+        { "\xff", 1, false },
+        { "\x80", 1, false }, /* begins in the middle */
+        { "\xc3", 1, false }, /* ends in the middle */
+        { "\xe2\x82", 2, false },
+        { "\xc0\xaf", 2, false }, /* overlong */
+        { "\xe0\x80\x80", 3, false },
+        { "\xf0\x80\x80\x80", 4, false },
+        { "\xed\xa0\x80", 3, false },     /* surrogate */
+        { "\xf4\x90\x80\x80", 4, false }, /* past U+10FFFF */
+        { "\xe2\x28\xa1", 3, false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (text_utf8(cases[i].bytes, cases[i].len) != cases[i].valid)
+            fail_msg("case %zu", i);
+}
+
+TEST(base64_pads_to_four)
+{
+    static const struct {
+        const char *bytes, *coded;
+    } cases[] = {
+        { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "\xff\xfe\xfd\xfc", "//79/A==" }
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        auto_buf out = { 0 };
+
+        text_base64(&out, cases[i].bytes, strlen(cases[i].bytes));
+        assert_string_equal(out.data, cases[i].coded);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(utf8_is_accepted_only_when_well_formed),
+        RUN(base64_pads_to_four),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
