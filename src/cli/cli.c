@@ -1,0 +1,133 @@
+/* Finds the verb and hands over. A verb that is not in the table may be a program of its own beside cove
+ * (libexec/cove/cove-VERB): those link libraries that would cost every `cove run` its start-up time. */
+#include "cli/cli.h"
+
+#include "cli/args.h"
+#include "cli/help.h"
+#include "cli/report.h"
+#include "cli/suggest.h"
+#include "cli/verbs.h"
+
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be written to as if it were
+ * standard output. */
+static void fill_standard_fds(void)
+{
+    struct pollfd p[3] = { { .fd = 0 }, { .fd = 1 }, { .fd = 2 } };
+
+    if (poll(p, 3, 0) <= 0)
+        return;
+    for (int i = 0; i < 3; i++)
+        if (p[i].revents & POLLNVAL && open("/dev/null", i == 0 ? O_RDONLY : O_WRONLY) < 0)
+            _exit(125);
+}
+
+static void try_external(const char *libexec, const char *verb, char **argv)
+{
+    char path[PATH_MAX];
+
+    if (!libexec || !*libexec || strspn(verb, "abcdefghijklmnopqrstuvwxyz-") != strlen(verb))
+        return;
+    int n = snprintf(path, sizeof(path), "%s/cove-%s", libexec, verb);
+    if (n > 0 && (size_t)n < sizeof(path))
+        execv(path, argv);
+}
+
+static int unknown_verb(const char *word, bool json)
+{
+    size_t n;
+    const struct cli_verb *v = cli_verbs(&n);
+    struct suggest s;
+    struct err err = { 0 };
+
+    suggest_init(&s, word);
+    for (size_t i = 0; i < n; i++)
+        suggest_offer(&s, v[i].name);
+    if (s.best)
+        err_set(&err, ERR_USAGE, "there is no verb '%.60s'; did you mean '%s'?", word, s.best);
+    else
+        err_set(&err, ERR_USAGE,
+                "there is no verb '%.60s'; 'cove help' lists them, and 'cove run -- %.60s' runs a program", word, word);
+    return report_error(&err, json);
+}
+
+static int dispatch(const struct cli_verb *v, const struct args *a, const struct cli_settings *settings)
+{
+    switch (v->id) {
+    case VERB_RUN:
+        return verb_run(a, settings);
+    case VERB_ENTER:
+        return verb_enter(a, settings);
+    case VERB_LS:
+        return verb_ls(a, settings);
+    case VERB_RM:
+        return verb_rm(a, settings);
+    case VERB_RUNTIMES:
+        return verb_runtimes(a);
+    case VERB_ERRORS:
+        return verb_errors(a);
+    case VERB_COMPLETION:
+        return verb_completion(a);
+    case VERB_HELP:
+        return verb_help(a, settings->version);
+    case VERB_VERSION:
+        return verb_version(settings->version);
+    }
+    return 125;
+}
+
+static int overview(const struct cli_settings *settings, bool asked)
+{
+    auto_buf out = { 0 };
+
+    help_overview(&out, settings->version);
+    if (asked)
+        return report_text(&out);
+    (void)!write(STDERR_FILENO, out.data, out.len);
+    return err_info(ERR_USAGE)->exit;
+}
+
+int cli_main(int argc, char **argv, const struct cli_settings *settings)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+    bool json = args_mentions(argc, argv, "--json");
+    struct args a = { 0 };
+    struct err err = { 0 };
+
+    fill_standard_fds();
+    if (!word || str_eq(word, "--help") || str_eq(word, "-h"))
+        return overview(settings, word != NULL);
+    if (str_eq(word, "--version") || str_eq(word, "-V"))
+        return verb_version(settings->version);
+    if (str_eq(word, "__man") || str_eq(word, "__docs"))
+        return verb_papers(argc - 1, argv + 1);
+    if (word[0] == '-') {
+        err_set(&err, ERR_USAGE, "the verb comes first: cove VERB [FLAGS], for example 'cove run %.60s ...'", word);
+        return report_error(&err, json);
+    }
+    const struct cli_verb *v = cli_verb_find(word);
+    if (!v) {
+        try_external(settings->libexec, word, argv + 1);
+        return unknown_verb(word, json);
+    }
+    if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
+        return report_error(&err, json);
+    int rc;
+    if (args_find(&a, OPT_HELP)) {
+        auto_buf out = { 0 };
+
+        help_verb(&out, v);
+        rc = report_text(&out);
+    } else {
+        rc = dispatch(v, &a, settings);
+    }
+    args_done(&a);
+    return rc;
+}

@@ -1,0 +1,25 @@
+/* cli.h - the `cove` command: one table of verbs, one of options, and what each verb does.
+ *
+ * This room never raises a wall and never forks: the program in src/main hands it functions for that, so that the
+ * command line can be tested without privilege and the privileged code stays out of its reach. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+struct cli_settings {
+    const char *version;
+    /* Starts a jailer and returns the socket to it. */
+    int (*start_jailer)(const char *state_dir, int *ret_sock, struct err *err);
+    /* The socket of the jailer that holds a kept sandbox. */
+    int (*connect_kept)(const char *state_dir, const char *id, int *ret_sock, struct err *err);
+    /* Calls `each` for every kept sandbox, with the time since which it is kept. */
+    int (*list_kept)(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
+                     struct err *err);
+    /* Where `cove-VERB` programs are installed; verbs that this program does not know are looked for there. NULL or ""
+     * when there is no such place. */
+    const char *libexec;
+};
+
+/* Returns the exit status of the process. */
+int cli_main(int argc, char **argv, const struct cli_settings *settings);
