@@ -116,6 +116,43 @@ TEST(moved_and_cleared_timers_keep_the_heap_in_order)
     assert_string_equal(seen, "tcdfgijlmoprsa");
 }
 
+static uint64_t last_at;
+static size_t fired;
+
+static void on_ordered(void *arg)
+{
+    const struct ev_timer *t = arg;
+
+    assert_true(t->at >= last_at);
+    last_at = t->at;
+    fired++;
+}
+
+TEST(thousands_of_moves_and_clears_lose_no_timer_and_break_no_order)
+{
+    static struct ev_timer t[500];
+    uint64_t x = 88172645463325252ull; /* xorshift: the same moves every time */
+    size_t set = 0;
+
+    for (int i = 0; i < 20000; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        struct ev_timer *one = &t[x % ARRAY_LEN(t)];
+        if (x >> 60 < 5)
+            ev_timer_clear(loop, one);
+        else
+            ev_timer_set(loop, one, 1 + (x >> 20) % 1000, on_ordered, one);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        set += t[i].slot != 0;
+    last_at = fired = 0;
+    ev_turn(loop, 0);
+    assert_true(set > 0);
+    assert_int_equal(fired, set);
+    ev_run(loop); /* nothing is left */
+}
+
 TEST(a_timer_never_fires_early_and_the_loop_sleeps_until_it)
 {
     struct ev_timer t = { 0 };
@@ -405,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_EV(timers_fire_in_the_order_of_their_times_whatever_the_order_of_setting),
         RUN_EV(moved_and_cleared_timers_keep_the_heap_in_order),
+        RUN_EV(thousands_of_moves_and_clears_lose_no_timer_and_break_no_order),
         RUN_EV(a_timer_never_fires_early_and_the_loop_sleeps_until_it),
         RUN_EV(a_time_far_ahead_does_not_wrap_into_a_busy_loop),
         RUN_EV(a_timer_that_rearms_itself_at_once_does_not_starve_descriptors),
