@@ -239,7 +239,7 @@ static int set_rlimits(const struct shell *s, struct err *err)
 {
     const uint64_t *v = s->spec->limits.v;
     const struct {
-        __typeof__(RLIMIT_CORE) what;
+        int what;
         rlim_t soft, hard;
     } wanted[] = {
         { RLIMIT_CORE, 0, 0 },
@@ -257,12 +257,12 @@ static int set_rlimits(const struct shell *s, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         struct rlimit now, next;
 
-        if (getrlimit(wanted[i].what, &now) < 0)
+        if (sys_prlimit(wanted[i].what, NULL, &now) < 0)
             return err_sys(err, ERR_SYS, "rlimit");
         /* The host's own hard limit may be lower, and cannot be raised here. */
         next.rlim_max = now.rlim_max < wanted[i].hard ? now.rlim_max : wanted[i].hard;
         next.rlim_cur = next.rlim_max < wanted[i].soft ? next.rlim_max : wanted[i].soft;
-        if (setrlimit(wanted[i].what, &next) < 0)
+        if (sys_prlimit(wanted[i].what, &next, NULL) < 0)
             return err_sys(err, ERR_SYS, "rlimit");
     }
     return 0;

@@ -112,9 +112,9 @@ int sys_new_keyring(void)
     return (int)syscall(SYS_keyctl, JOIN_SESSION_KEYRING, NULL);
 }
 
-int sys_execveat(int fd, char *const argv[], char *const envp[])
+int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now)
 {
-    return (int)syscall(SYS_execveat, fd, "", argv, envp, AT_EMPTY_PATH);
+    return (int)syscall(SYS_prlimit64, 0, what, next, now);
 }
 
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode)

@@ -8,6 +8,7 @@
 
 #include <linux/mount.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 struct sys_clone {
     uint64_t flags;
@@ -40,7 +41,8 @@ int sys_pidfd_send_signal(int pidfd, int signo);
 int sys_pidfd_open(pid_t pid);
 int sys_close_range(unsigned first, unsigned last);
 int sys_new_keyring(void); /* joins a fresh session keyring */
-int sys_execveat(int fd, char *const argv[], char *const envp[]);
+/* Of the calling process. libc types the first argument differently from one to the next. */
+int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
 
 /* Opens beneath dirfd without following any link and without leaving it. */
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
