@@ -1,5 +1,9 @@
 /* cove-runtime - PID 1 of a sandbox. Its one socket is descriptor 3. */
+#include "runtime/runtime.h"
+
+#define CONTROL_FD 3
+
 int main(void)
 {
-    return 0;
+    return runtime_serve(CONTROL_FD);
 }

@@ -11,7 +11,11 @@
  * Adoption. The runtime keeps DATA until it is credited and last words until CLOSE. When a host says HELLO again with a
  * new epoch, the runtime answers HELLO, then RESUME for each live stream, then repeats everything that was not
  * credited, in order, then goes on. `out` in RESUME is the number of DATA bytes credited so far, `in` the number it has
- * received; a host that stored more than `out` drops the difference.
+ * received; a host that stored more than `out` drops the difference. CLAIMED (when it was said before) follows HELLO
+ * again, STARTED follows its RESUME, the end of a channel may be said twice. A resumed stream starts with no credit for
+ * the host to send; a CREDIT for all that is free follows its repeated DATA.
+ *
+ * CLOSE before the last word gives a request up: a program is killed with its tree, an unfinished file is removed.
  *
  * All decoders treat their input as hostile and fail on any byte too few or too many. Encoders write into a caller's
  * buffer of FRAME_PAYLOAD_MAX bytes and return the length, or -1: with LIMIT when the content does not fit, with

@@ -1,0 +1,55 @@
+/* The walls are measured before Landlock goes up, because afterwards a rule may hide the files that tell. Nothing of
+ * the claim is kept when any part of it fails, so the host may try again or give up; user code cannot start before. */
+#include "runtime/claim.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "runtime/env.h"
+#include "runtime/landlock.h"
+#include "runtime/walls.h"
+
+#include <fcntl.h>
+
+/* Fresh bytes from the host for a kernel that may have been copied with the sandbox; the kernel mixes them in and
+ * trusts them no further. Without the device nothing is lost. */
+static void stir(const uint8_t entropy[32])
+{
+    auto_fd int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        fd_write_all(fd, entropy, 32);
+}
+
+static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, struct err *err)
+{
+    walls->walls = walls_measure();
+    walls->landlock_abi = (uint32_t)landlock_abi();
+    if (walls->landlock_abi < claim->landlock_min)
+        return err_set(err, ERR_NO_LANDLOCK, "Landlock ABI is %u, %u is demanded", walls->landlock_abi,
+                       claim->landlock_min);
+    stir(claim->entropy);
+    if (walls->landlock_abi == 0)
+        return 0;
+    if (landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, err) < 0)
+        return -1;
+    walls->walls |= RT_WALL_LANDLOCK;
+    return 0;
+}
+
+int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
+{
+    auto_free struct rt_claim *claim = mem_new(struct rt_claim);
+    auto_free void *strings = NULL;
+    struct rt_claimed walls = { 0 };
+
+    if (rt->claimed)
+        return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
+    if (rt_claim_decode(f, claim, &strings, err) < 0 || env_check(claim->env, err) < 0 ||
+        raise_walls(claim, &walls, err) < 0)
+        return -1;
+    rt->env = claim->env;
+    rt->env_strings = take_ptr(&strings);
+    rt->walls = walls;
+    rt->claimed = true;
+    return 0;
+}

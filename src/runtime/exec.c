@@ -1,0 +1,512 @@
+/* Output is read only while the stream has room, so a slow host slows the program and nothing piles up here; input is
+ * written as the program takes it, and credit goes back at that pace.
+ *
+ * Invariants:
+ * 1. A pipe is read once a turn and for one frame at most, so a flood shares the loop with everybody else.
+ * 2. EXIT is said once, after STARTED and after all DATA.
+ * 3. `pid` is signalled only while it is not reaped: afterwards the number may belong to somebody else. */
+#include "runtime/exec.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "runtime/env.h"
+#include "runtime/spawn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+
+#define REAP_SLICE 256
+#define CTRL_D 4
+
+struct outlet { /* one direction out of the program */
+    struct exec *x;
+    struct ev_io io;
+    int fd;
+    uint8_t channel;
+    size_t owed; /* bytes that lay in the pipe when the main process ended */
+};
+
+struct exec {
+    struct runtime *rt;
+    struct stream *s;
+    struct exec *next;
+    pid_t pid;
+    bool tty;
+    bool started; /* exec worked, and the host knows */
+    bool reaped;
+    struct ev_io verdict;
+    int verdict_fd;
+
+    struct outlet out[2];
+
+    struct ev_io in;
+    int in_fd;
+    struct buf in_buf;
+    bool in_ended;   /* the host has sent its last byte */
+    uint8_t in_last; /* last byte given to a terminal */
+
+    struct ev_timer grace;
+    uint64_t ended_at;
+    uint64_t first_pid; /* last process number before it started; RT_UNKNOWN */
+    struct rt_exit exit;
+};
+
+static bool outlets_open(const struct exec *x)
+{
+    return x->out[0].fd >= 0 || x->out[1].fd >= 0;
+}
+
+static void outlet_close(struct outlet *o)
+{
+    if (o->fd < 0)
+        return;
+    ev_io_del(o->x->rt->ev, &o->io);
+    fd_close(&o->fd);
+    stream_end(o->x->s, o->channel);
+}
+
+static void input_close(struct exec *x)
+{
+    ev_io_del(x->rt->ev, &x->in);
+    fd_close(&x->in_fd);
+    stream_consumed(x->s, x->in_buf.len); /* nobody will read it, and the host must not wait for that */
+    buf_done(&x->in_buf);
+}
+
+/* The end */
+
+static void finish(struct exec *x)
+{
+    struct rt_exit *e = &x->exit;
+    uint64_t last;
+
+    outlet_close(&x->out[0]);
+    outlet_close(&x->out[1]);
+    input_close(x);
+    ev_timer_clear(x->rt->ev, &x->grace);
+    e->tasks_started = RT_UNKNOWN;
+    if (x->first_pid != RT_UNKNOWN && procs_last_pid(&x->rt->procs, &last) && last > x->first_pid)
+        e->tasks_started = last - x->first_pid; /* when the numbers wrapped around, nobody knows */
+    int n = rt_exit_encode(e, stream_scratch(), NULL);
+    assert(n >= 0);
+    stream_last(x->s, FRAME_EXIT, stream_scratch(), (size_t)n);
+}
+
+static void on_grace(void *arg);
+
+static void listen_on(struct exec *x)
+{
+    ev_timer_set(x->rt->ev, &x->grace, ev_now(x->rt->ev) + EXEC_GRACE_MS * NS_PER_MS, on_grace, x);
+}
+
+static bool owes(const struct exec *x)
+{
+    return (x->out[0].fd >= 0 && x->out[0].owed > 0) || (x->out[1].fd >= 0 && x->out[1].owed > 0);
+}
+
+static bool outlet_read(struct outlet *o);
+
+/* Silence counts only if nothing is there to be read: what waits for the host's credit is not silent. */
+static void on_grace(void *arg)
+{
+    struct exec *x = arg;
+
+    if (stream_room(x->s) > 0) {
+        bool heard = outlet_read(&x->out[0]);
+
+        heard = outlet_read(&x->out[1]) || heard;
+        if (!heard || !outlets_open(x)) {
+            finish(x);
+            return;
+        }
+    }
+    listen_on(x);
+}
+
+static void check_end(struct exec *x)
+{
+    if (!x->reaped || !x->started || x->s->over)
+        return;
+    uint64_t linger = x->ended_at + EXEC_LINGER_MS * NS_PER_MS;
+    if (!outlets_open(x) || (!owes(x) && ev_now(x->rt->ev) >= linger))
+        finish(x);
+    else
+        listen_on(x);
+}
+
+/* Output */
+
+static void outlet_listen(struct outlet *o)
+{
+    if (o->fd >= 0 && o->x->started)
+        ev_io_set(o->x->rt->ev, &o->io, stream_room(o->x->s) > 0 ? EPOLLIN : 0);
+}
+
+/* One frame's worth. False when nothing was there. */
+static bool outlet_read(struct outlet *o)
+{
+    struct exec *x = o->x;
+    size_t room = o->fd < 0 ? 0 : stream_room(x->s);
+
+    if (room == 0)
+        return false;
+    ssize_t n = read(o->fd, stream_scratch(), room);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n > 0) {
+        stream_send(x->s, o->channel, stream_scratch(), (size_t)n);
+        o->owed -= min_size(o->owed, (size_t)n);
+    } else {
+        outlet_close(o); /* a terminal says EIO when the last process has closed it */
+    }
+    return true;
+}
+
+static void on_output(void *arg, uint32_t events UNUSED)
+{
+    struct outlet *o = arg;
+    struct exec *x = o->x;
+
+    if (x->s->over)
+        return;
+    bool heard = outlet_read(o);
+    outlet_listen(o);
+    if (heard)
+        check_end(x);
+}
+
+static void exec_room(struct stream *s)
+{
+    struct exec *x = s->obj;
+
+    outlet_listen(&x->out[0]);
+    outlet_listen(&x->out[1]);
+}
+
+/* Input */
+
+static void on_input_ready(void *arg, uint32_t events);
+
+/* On a terminal the end of input is what a person types for it: once after a full line, else twice. */
+static void type_end(struct exec *x)
+{
+    struct termios t;
+    char end[2] = { CTRL_D, CTRL_D };
+
+    if (tcgetattr(x->in_fd, &t) == 0)
+        end[0] = end[1] = (char)t.c_cc[VEOF];
+    ssize_t n = write(x->in_fd, end, x->in_last == '\n' || x->in_last == 0 ? 1 : 2);
+    (void)n; /* a terminal that takes nothing more has a reader that looks at nothing */
+}
+
+static void input_push(struct exec *x)
+{
+    size_t done = 0;
+
+    if (x->in_fd < 0)
+        return;
+    while (done < x->in_buf.len) {
+        ssize_t n = write(x->in_fd, x->in_buf.data + done, x->in_buf.len - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN) { /* EPIPE: the program closed its input, which is its right */
+            input_close(x);
+            return;
+        }
+        if (n <= 0)
+            break;
+        x->in_last = (uint8_t)x->in_buf.data[done + (size_t)n - 1];
+        done += (size_t)n;
+    }
+    if (done == x->in_buf.len)
+        buf_done(&x->in_buf); /* an idle pipe holds no memory */
+    else
+        buf_drop(&x->in_buf, done);
+    stream_consumed(x->s, done);
+    if (x->in_buf.len == 0 && x->in_ended) {
+        if (x->tty)
+            type_end(x);
+        input_close(x);
+        return;
+    }
+    ev_io_set(x->rt->ev, &x->in, x->in_buf.len > 0 ? EPOLLOUT : 0);
+}
+
+static void on_input_ready(void *arg, uint32_t events)
+{
+    struct exec *x = arg;
+
+    if (x->s->over)
+        return;
+    if (events & EPOLLERR && !x->tty)
+        input_close(x);
+    else
+        input_push(x);
+}
+
+static void exec_data(struct stream *s, const struct frame *f)
+{
+    struct exec *x = s->obj;
+
+    if ((f->flags & RT_CHANNEL) != RT_STDIN || x->in_ended || x->in_fd < 0) {
+        stream_consumed(s, f->len);
+        return;
+    }
+    buf_add(&x->in_buf, f->data, f->len);
+    x->in_ended = f->flags & RT_END;
+    input_push(x);
+}
+
+/* Signals and size */
+
+static bool alone(const struct runtime *rt, const struct exec *x)
+{
+    for (const struct exec *e = rt->execs; e; e = e->next)
+        if (e != x && !e->s->over)
+            return false;
+    return true;
+}
+
+static void kill_tree(struct exec *x)
+{
+    if (getpid() == 1 && alone(x->rt, x))
+        kill(-1, SIGKILL); /* everybody but PID 1, also those who left session and parents behind */
+    else
+        procs_signal_tree(x->pid, SIGKILL);
+}
+
+static void signal_group(struct exec *x, int signo)
+{
+    pid_t group = x->pid, front;
+
+    if (x->tty && x->out[0].fd >= 0 && ioctl(x->out[0].fd, TIOCGPGRP, &front) == 0 && front > 1)
+        group = front; /* as a terminal would: to whoever is in front */
+    kill(-group, signo);
+}
+
+static void exec_signal(struct exec *x, const struct rt_signal *m)
+{
+    if (m->signo == 0 || m->signo >= NSIG)
+        return;
+    if (m->scope == RT_SCOPE_TREE) {
+        if (m->signo == SIGKILL)
+            kill_tree(x);
+        else
+            procs_signal_tree(x->pid, (int)m->signo);
+    } else if (!x->reaped) {
+        if (m->scope == RT_SCOPE_GROUP)
+            signal_group(x, (int)m->signo);
+        else
+            kill(x->pid, (int)m->signo);
+    }
+}
+
+static void exec_other(struct stream *s, const struct frame *f)
+{
+    struct exec *x = s->obj;
+    struct rt_signal sig;
+    struct rt_resize size;
+
+    if (f->type == FRAME_SIGNAL && rt_signal_decode(f, &sig, NULL) == 0) {
+        exec_signal(x, &sig);
+    } else if (f->type == FRAME_RESIZE && rt_resize_decode(f, &size, NULL) == 0 && x->tty && x->out[0].fd >= 0) {
+        struct winsize w = { .ws_row = size.rows, .ws_col = size.cols };
+
+        ioctl(x->out[0].fd, TIOCSWINSZ, &w);
+    }
+}
+
+/* The beginning */
+
+static void say_started(struct exec *x)
+{
+    struct rt_number m = { .value = (uint32_t)x->pid };
+    uint8_t out[16];
+    int n = rt_number_encode(&m, out, NULL);
+
+    assert(n >= 0);
+    stream_frame(x->s, FRAME_STARTED, 0, out, (size_t)n);
+}
+
+static void on_verdict(void *arg, uint32_t events UNUSED)
+{
+    struct exec *x = arg;
+    struct err err = { 0 };
+
+    if (x->s->over)
+        return;
+    int verdict = spawn_verdict(x->verdict_fd, &err);
+    if (verdict == 0)
+        return;
+    ev_io_del(x->rt->ev, &x->verdict);
+    fd_close(&x->verdict_fd);
+    if (verdict < 0) {
+        stream_fail(x->s, &err);
+        return;
+    }
+    x->started = true;
+    say_started(x);
+    exec_room(x->s);
+    check_end(x);
+}
+
+static void exec_resume(struct stream *s)
+{
+    struct exec *x = s->obj;
+
+    if (x->started)
+        say_started(x);
+}
+
+static void exec_release(struct stream *s)
+{
+    struct exec *x = s->obj;
+    struct ev *ev = x->rt->ev;
+    struct exec **at = &x->rt->execs;
+
+    while (*at != x)
+        at = &(*at)->next;
+    *at = x->next;
+    if (!x->reaped) /* the host lost interest before the end */
+        kill_tree(x);
+    outlet_close(&x->out[0]);
+    outlet_close(&x->out[1]);
+    input_close(x);
+    ev_io_del(ev, &x->verdict);
+    fd_close(&x->verdict_fd);
+    ev_timer_clear(ev, &x->grace);
+    free(x);
+}
+
+static const struct stream_ops exec_ops = {
+    .on_data = exec_data,
+    .on_other = exec_other,
+    .on_room = exec_room,
+    .resume = exec_resume,
+    .release = exec_release,
+};
+
+static int watch(struct exec *x, struct err *err)
+{
+    struct ev *ev = x->rt->ev;
+
+    for (int i = 0; i < 2; i++)
+        if (x->out[i].fd >= 0 && ev_io_add(ev, &x->out[i].io, x->out[i].fd, 0, on_output, &x->out[i], err) < 0)
+            return -1;
+    if (x->in_fd >= 0 && ev_io_add(ev, &x->in, x->in_fd, 0, on_input_ready, x, err) < 0)
+        return -1;
+    return ev_io_add(ev, &x->verdict, x->verdict_fd, EPOLLIN, on_verdict, x, err);
+}
+
+static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req, struct err *err)
+{
+    uint64_t first_pid = RT_UNKNOWN;
+    struct spawned sp;
+
+    if (env_check(req->env, err) < 0)
+        return -1;
+    auto_free const char **env = env_merge(rt->env, req->env);
+    if (!procs_last_pid(&rt->procs, &first_pid))
+        first_pid = RT_UNKNOWN;
+    if (spawn_start(&rt->paths, req, env, &sp, err) < 0)
+        return -1;
+
+    struct exec *x = mem_new(struct exec);
+    *x = (struct exec){
+        .rt = rt,
+        .s = s,
+        .next = rt->execs,
+        .pid = sp.pid,
+        .tty = req->flags & RT_EXEC_TTY,
+        .verdict_fd = sp.verdict,
+        .out = { { .x = x, .fd = sp.out, .channel = RT_STDOUT }, { .x = x, .fd = sp.err, .channel = RT_STDERR } },
+        .in_fd = sp.in,
+        .first_pid = first_pid,
+    };
+    rt->execs = x;
+    s->obj = x;
+    s->ops = &exec_ops;
+    return watch(x, err);
+}
+
+int exec_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+{
+    auto_free void *strings = NULL;
+    struct rt_exec req;
+
+    if (rt_exec_decode(f, &req, &strings, err) < 0)
+        return -1;
+    return start(rt, s, &req, err);
+}
+
+uint32_t exec_count(const struct runtime *rt)
+{
+    uint32_t n = 0;
+
+    for (const struct exec *x = rt->execs; x; x = x->next)
+        n += !x->s->over;
+    return n;
+}
+
+/* Reaping */
+
+static uint64_t microseconds(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
+}
+
+static void reap_main(struct exec *x)
+{
+    struct procs_io before = { 0 }, after = { 0 };
+    struct rt_exit *e = &x->exit;
+    struct rusage ru = { 0 };
+    int status = 0;
+    bool counted = procs_io(&x->rt->procs, &before);
+
+    if (wait4(x->pid, &status, WNOHANG, &ru) != x->pid)
+        return;
+    e->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    e->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    e->user_us = microseconds(ru.ru_utime);
+    e->sys_us = microseconds(ru.ru_stime);
+    e->max_rss = (uint64_t)ru.ru_maxrss * KIB;
+    e->read_bytes = e->write_bytes = RT_UNKNOWN;
+    if (counted && procs_io(&x->rt->procs, &after)) {
+        e->read_bytes = after.rchar - before.rchar - before.cost;
+        e->write_bytes = after.wchar - before.wchar;
+    }
+    x->reaped = true;
+    x->ended_at = ev_now(x->rt->ev);
+    for (int i = 0; i < 2; i++) {
+        int pending = 0;
+
+        if (x->out[i].fd >= 0 && ioctl(x->out[i].fd, FIONREAD, &pending) == 0 && pending > 0)
+            x->out[i].owed = (size_t)pending;
+    }
+    check_end(x);
+}
+
+bool exec_reap(struct runtime *rt)
+{
+    for (int i = 0; i < REAP_SLICE; i++) {
+        siginfo_t si = { 0 };
+        struct exec *x = rt->execs;
+
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0)
+            return false;
+        while (x && (x->pid != si.si_pid || x->reaped))
+            x = x->next;
+        if (x)
+            reap_main(x);
+        else
+            waitpid(si.si_pid, NULL, WNOHANG);
+    }
+    return true;
+}

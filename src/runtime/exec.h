@@ -1,0 +1,16 @@
+/* exec.h - executions: EXEC, its DATA, SIGNAL and RESIZE, and the end of its processes.
+ *
+ * An execution ends when its main process ends. What the pipes hold at that moment is delivered; if children that
+ * outlive it keep the pipes open, they are listened to until they have been silent for EXEC_GRACE_MS, and for
+ * EXEC_LINGER_MS at the longest, and then their output goes nowhere. */
+#pragma once
+
+#include "runtime/runtime.h"
+
+#define EXEC_GRACE_MS 50u
+#define EXEC_LINGER_MS 1000u
+
+int exec_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err);
+/* SIGCHLD: reaps a bounded number of processes, whoever they are. True: there may be more. */
+bool exec_reap(struct runtime *rt);
+uint32_t exec_count(const struct runtime *rt);

@@ -1,0 +1,16 @@
+/* landlock.h - the last wall: which paths the sandbox may use, whatever owner and mode say.
+ *
+ * The masks are pure, so that every ABI can be tested on any kernel; the rest talks to the running one. */
+#pragma once
+
+#include "base/err.h"
+#include "wire/rt.h"
+
+/* Every right that an ABI knows, none for 0. Unknown newer ABIs are used as the newest we know. */
+uint64_t landlock_handled(int abi);
+/* The rights that a rule of this access gives. Files take fewer: the kernel refuses directory rights on them. */
+uint64_t landlock_rights(int abi, enum rt_access access, bool is_dir);
+
+int landlock_abi(void); /* of the running kernel; 0 when it has none */
+/* Restricts this process and all it will start. Needs no_new_privs. */
+int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, struct err *err);

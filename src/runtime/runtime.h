@@ -1,0 +1,42 @@
+/* runtime.h - PID 1 of a sandbox: one socket, one loop, many streams.
+ *
+ * This is the object that requests share. Each kind of request is a module with an `open` function, listed in the table
+ * of control.c; it gets a fresh stream and either answers at once or hangs its own object on the stream. */
+#pragma once
+
+#include "ev/ev.h"
+#include "runtime/path.h"
+#include "runtime/procs.h"
+#include "runtime/stream.h"
+#include "wire/chan.h"
+
+struct exec;
+struct mark;
+
+struct runtime {
+    struct ev *ev;
+    struct chan chan;
+    struct streams streams;
+    struct paths paths;
+    struct procs procs;
+
+    bool greeted;
+    bool claimed;
+    uint64_t epoch;
+    struct rt_claimed walls; /* as told with CLAIMED */
+    const char *const *env;  /* of the claim; in env_strings */
+    void *env_strings;
+
+    struct exec *execs; /* whose main process was not reaped or whose output still flows */
+    struct mark *mark;  /* /workspace as MARK saw it; NULL before */
+    struct ev_defer reap;
+    int status;
+};
+
+static inline struct runtime *runtime_of(struct stream *s)
+{
+    return container_of(s->all, struct runtime, streams);
+}
+
+/* Serves the control socket until its other side is gone. Returns the exit status of the process. */
+int runtime_serve(int control_fd);

@@ -1,0 +1,265 @@
+/* A plain fork, not vfork: between the two, the parent of a vfork sleeps until the child has exec'd, and any process of
+ * the sandbox may stop that child in the meantime, which would stop PID 1. The runtime is small, so its page tables are
+ * cheap to copy. The child says what went wrong through a pipe that a successful exec closes; the host hears STARTED
+ * only then.
+ *
+ * Until exec the child is still the runtime: not dumpable, so nobody in the sandbox can look into it; and it holds
+ * nothing but 0, 1, 2 and that pipe. */
+#include "runtime/spawn.h"
+
+#include "base/fd.h"
+#include "runtime/env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <termios.h>
+
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER 0x5441
+#endif
+#define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
+#define VERDICT_FD 3
+#define WORKSPACE "/workspace"
+
+struct child_end { /* what becomes 0, 1 and 2 of the child */
+    int in, out, err;
+};
+
+static NORETURN void refuse(const struct err *why)
+{
+    ssize_t n = write(VERDICT_FD, why, sizeof(*why)); /* less than PIPE_BUF: all or nothing */
+
+    _exit(n < 0 ? 126 : 127);
+}
+
+/* "#!/no/such/thing" fails with ENOENT although the script is there: say which of the two is missing. */
+static bool missing_interpreter(const char *path, char *name, size_t cap)
+{
+    char line[256];
+    auto_fd int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+
+    if (n <= 0 && access(path, F_OK) < 0)
+        return false;
+    snprintf(name, cap, "its loader");
+    if (n < 3 || line[0] != '#' || line[1] != '!')
+        return true;
+    line[n] = '\0';
+    char *p = line + 2 + strspn(line + 2, " \t");
+    p[strcspn(p, " \t\r\n")] = '\0';
+    snprintf(name, cap, "'%.100s'", p);
+    return true;
+}
+
+static void explain(struct err *err, const char *path, int sys)
+{
+    char interp[128];
+
+    errno = sys;
+    if (sys == ENOENT && missing_interpreter(path, interp, sizeof(interp)))
+        err_set(err, ERR_PROGRAM_DENIED, "%.100s cannot run: %s does not exist in the sandbox", path, interp);
+    else if (sys == ENOENT || sys == ENOTDIR)
+        err_set(err, ERR_PROGRAM_MISSING, "%.160s does not exist in the sandbox", path);
+    else if (sys == ENOEXEC)
+        err_set(err, ERR_PROGRAM_DENIED, "%.160s is neither a program nor a script with a #! line", path);
+    else if (sys == E2BIG)
+        err_set(err, ERR_LIMIT, "arguments and environment are too long for %.160s", path);
+    else if (sys == ENOMEM || sys == EAGAIN)
+        err_sys(err, ERR_LIMIT, "%.160s", path);
+    else
+        err_sys(err, ERR_PROGRAM_DENIED, "%.160s", path);
+    err->sys = sys;
+}
+
+/* As execvp: EACCES goes on looking and is remembered, what does not exist goes on, anything else is final. A file that
+ * exists but lacks its interpreter is final too, because that is what the caller meant. */
+static void search(const char *name, const char *const *argv, const char *const *env, struct err *err)
+{
+    const char *dirs = env_get(env, "PATH");
+    char path[RT_PATH_MAX];
+    bool denied = false;
+
+    if (!dirs)
+        dirs = PATH_DEFAULT;
+    for (const char *p = dirs; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+        size_t len = strcspn(p, ":");
+        int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)len, p, len ? "/" : "", name);
+
+        if (n < 0 || (size_t)n >= sizeof(path))
+            continue;
+        execve(path, (char *const *)argv, (char *const *)env);
+        int sys = errno;
+        if (sys == EACCES && access(path, F_OK) == 0) {
+            denied = true;
+            explain(err, path, sys);
+        } else if ((sys != ENOENT && sys != ENOTDIR && sys != EACCES) || (sys == ENOENT && access(path, F_OK) == 0)) {
+            explain(err, path, sys);
+            return;
+        }
+    }
+    if (!denied)
+        err_set(err, ERR_PROGRAM_MISSING, "program '%.100s' was not found in %.100s", name, dirs);
+}
+
+static NORETURN void become(const struct rt_exec *req, const char *const *env, const struct child_end *end, int cwd,
+                            int verdict)
+{
+    /* exec resets handlers by itself; only what is ignored would be inherited */
+    static const int may_be_ignored[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD,
+                                          SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ, SIGUSR1, SIGUSR2 };
+    struct sigaction dfl = { .sa_handler = SIG_DFL };
+    struct err err = { 0 };
+    sigset_t none;
+    char where[RT_PATH_MAX];
+
+    /* All of these may be any number, so first move them out of the way of 0-3. */
+    int in = fcntl(end->in, F_DUPFD, 8), out = fcntl(end->out, F_DUPFD, 8), er = fcntl(end->err, F_DUPFD, 8);
+    int dir = fcntl(cwd, F_DUPFD, 8), word = fcntl(verdict, F_DUPFD, 8);
+    if (in < 0 || out < 0 || er < 0 || dir < 0 || word < 0 || dup3(word, VERDICT_FD, O_CLOEXEC) < 0 ||
+        dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(er, 2) < 0)
+        _exit(126);
+    if (fchdir(dir) < 0 || !getcwd(where, sizeof(where)) || where[0] != '/') {
+        err_sys(&err, ERR_INVALID, "directory %.160s", req->cwd);
+        refuse(&err);
+    }
+    if (syscall(SYS_close_range, VERDICT_FD + 1, ~0u, 0u) < 0) {
+        err_sys(&err, ERR_SYS, "closing descriptors");
+        refuse(&err);
+    }
+    setsid();
+    if (req->flags & RT_EXEC_TTY && ioctl(0, TIOCSCTTY, 0) < 0) {
+        err_sys(&err, ERR_SYS, "taking the terminal");
+        refuse(&err);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(may_be_ignored); i++)
+        sigaction(may_be_ignored[i], &dfl, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);
+
+    const char *name = req->argv[0];
+    if (strchr(name, '/')) {
+        execve(name, (char *const *)req->argv, (char *const *)env);
+        explain(&err, name, errno);
+    } else {
+        search(name, req->argv, env, &err);
+    }
+    refuse(&err);
+}
+
+static int open_pipe(int *ours, int *theirs, bool we_write, struct err *err)
+{
+    int p[2];
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno == EMFILE || errno == ENFILE ? ERR_LIMIT : ERR_SYS, "pipe");
+    *ours = p[we_write ? 1 : 0];
+    *theirs = p[we_write ? 0 : 1];
+    return fd_nonblock(*ours, true) < 0 ? err_sys(err, ERR_SYS, "pipe") : 0;
+}
+
+static int open_terminal(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+{
+    struct winsize size = { .ws_row = req->rows, .ws_col = req->cols };
+    int unlock = 0;
+
+    sp->out = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (sp->out < 0) /* the multiplexer inside devpts may be closed where the host's is open */
+        sp->out = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (sp->out < 0)
+        return err_sys(err, errno == ENOSPC || errno == EMFILE ? ERR_LIMIT : ERR_SYS, "opening a terminal");
+    if (ioctl(sp->out, TIOCSPTLCK, &unlock) < 0 || ioctl(sp->out, TIOCSWINSZ, &size) < 0)
+        return err_sys(err, ERR_SYS, "preparing the terminal");
+    end->in = ioctl(sp->out, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (end->in < 0)
+        return err_sys(err, ERR_SYS, "opening the terminal's other side");
+    end->out = end->err = end->in;
+    if (req->flags & RT_EXEC_STDIN && (sp->in = fcntl(sp->out, F_DUPFD_CLOEXEC, 0)) < 0)
+        return err_sys(err, ERR_LIMIT, "terminal");
+    return 0;
+}
+
+static int open_pipes(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+{
+    if (!(req->flags & RT_EXEC_STDIN)) {
+        end->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (end->in < 0)
+            return err_sys(err, ERR_SYS, "/dev/null");
+    } else if (open_pipe(&sp->in, &end->in, true, err) < 0) {
+        return -1;
+    }
+    if (open_pipe(&sp->out, &end->out, false, err) < 0)
+        return -1;
+    return open_pipe(&sp->err, &end->err, false, err);
+}
+
+static void close_child_end(struct child_end *end)
+{
+    if (end->out == end->in)
+        end->out = end->err = -1;
+    fd_close(&end->in);
+    fd_close(&end->out);
+    fd_close(&end->err);
+}
+
+static void close_ours(struct spawned *sp)
+{
+    fd_close(&sp->in);
+    fd_close(&sp->out);
+    fd_close(&sp->err);
+    fd_close(&sp->verdict);
+}
+
+int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, struct spawned *ret,
+                struct err *err)
+{
+    struct spawned sp = { .in = -1, .out = -1, .err = -1, .verdict = -1 };
+    struct child_end end = { -1, -1, -1 };
+    auto_fd int cwd = -1, word = -1;
+
+    if (!req->argv[0] || req->argv[0][0] == '\0')
+        return err_set(err, ERR_INVALID, "no program was named");
+    cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
+    if (cwd < 0)
+        return err_wrap(err, "working directory");
+    if ((req->flags & RT_EXEC_TTY ? open_terminal(req, &sp, &end, err) : open_pipes(req, &sp, &end, err)) < 0 ||
+        open_pipe(&sp.verdict, &word, false, err) < 0)
+        goto failed;
+    sp.pid = fork();
+    if (sp.pid == 0)
+        become(req, env, &end, cwd, word);
+    if (sp.pid < 0) {
+        if (errno == EAGAIN)
+            err_sys(err, ERR_PIDS_LIMIT, "starting '%.100s'", req->argv[0]);
+        else
+            err_sys(err, ERR_LIMIT, "starting '%.100s'", req->argv[0]);
+        goto failed;
+    }
+    close_child_end(&end);
+    *ret = sp;
+    return 0;
+
+failed:
+    close_child_end(&end);
+    close_ours(&sp);
+    return -1;
+}
+
+int spawn_verdict(int verdict, struct err *err)
+{
+    struct err why;
+    ssize_t n = read(verdict, &why, sizeof(why));
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n == 0)
+        return 1;
+    if (n != sizeof(why))
+        return err_set(err, ERR_BUG, "the child's word was cut short");
+    *err = why;
+    return -1;
+}
