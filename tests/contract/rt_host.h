@@ -1,0 +1,66 @@
+/* rt_host.h - a host for tests: starts the real cove-runtime and speaks its protocol, one blocking call at a time.
+ *
+ * The runtime runs as PID 1 of a pid namespace with a /proc of its own, as user 1000 of a user namespace, when this
+ * machine lets us make them; otherwise as a plain child, and host->isolated says so. */
+#pragma once
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "wire/rt.h"
+
+#define HOST_STREAMS 1100
+
+struct got {            /* what was heard on one stream */
+    struct buf data[3]; /* by channel */
+    uint8_t ended;      /* channels with RT_END, one bit each */
+    uint64_t bytes;     /* over all channels */
+    uint64_t credit;    /* returned by the runtime for what we sent */
+    uint64_t uncredited;
+    bool hold;    /* do not credit what arrives */
+    bool discard; /* count, do not store */
+    bool started;
+    bool resumed;
+    struct rt_resume resume;
+    uint64_t skip; /* bytes to drop after a resume: stored before, but never credited */
+    uint8_t last;  /* type of the last word, 0 before */
+    struct rt_exit exit;
+    struct rt_error error;
+    uint8_t done[8192];
+    size_t done_len;
+    uint32_t pid;
+};
+
+struct host {
+    int fd;      /* control socket */
+    int keep;    /* a duplicate, as a jailer holds it */
+    pid_t child; /* our direct child */
+    pid_t pid;   /* of the runtime, as we see it */
+    bool isolated;
+    uint64_t epoch;
+    uint32_t next;
+    struct rt_claimed claimed;
+    bool was_claimed;
+    uint32_t hellos;
+    struct rt_error error; /* heard on stream 0 */
+    struct got *streams[HOST_STREAMS];
+};
+
+struct host *host_start(void);  /* not greeted */
+struct host *host_ready(void);  /* greeted and claimed, everything allowed */
+void host_stop(struct host *h); /* closes the socket, waits for the end */
+void host_hello(struct host *h, uint64_t epoch);
+void host_claim(struct host *h, const struct rt_claim *claim); /* waits for the answer, which may be an error */
+
+void host_send(struct host *h, uint8_t type, uint8_t flags, uint32_t stream, const void *data, size_t len);
+bool host_turn(struct host *h, int timeout_ms);                                    /* one frame; false when none came */
+uint32_t host_open(struct host *h, uint8_t type, const void *payload, size_t len); /* a fresh stream */
+struct got *host_got(struct host *h, uint32_t stream);
+void host_wait(struct host *h, uint32_t stream);  /* until its last word; fails the test after 20 s */
+void host_close(struct host *h, uint32_t stream); /* CLOSE, and forget what was heard */
+void host_credit(struct host *h, uint32_t stream, uint64_t n);
+
+uint32_t host_exec(struct host *h, const struct rt_exec *req);
+uint32_t host_sh(struct host *h, const char *script); /* sh -c, cwd / */
+uint32_t host_path(struct host *h, uint8_t type, const char *path, uint32_t flags);
+void host_data(struct host *h, uint32_t stream, const void *data, size_t len, bool end); /* paced by credit */
+void host_signal(struct host *h, uint32_t stream, int signo, enum rt_scope scope);
