@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 /* One channel under test; its other end is a plain socket in the test's hand. */
 static struct ev *loop;
@@ -411,6 +412,28 @@ TEST(queued_descriptors_are_closed_with_the_channel)
     assert_int_equal(open_fds(), before - 1);
 }
 
+TEST(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_being_left_out)
+{
+    struct frame f = { .type = FRAME_J_CREATED };
+    const int fds[2] = { STDERR_FILENO, STDERR_FILENO };
+    struct rlimit limit, tight;
+
+    fill_socket();
+    int lowest = dup(STDERR_FILENO);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    tight = (struct rlimit){ .rlim_cur = (rlim_t)lowest + 1,
+                             .rlim_max = limit.rlim_max }; /* one will do, two will not */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    chan_send_fds(&chan, &f, fds, 2);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    turns(1);
+    assert_int_equal(got.ends, 1);
+    assert_int_equal(got.why.id, ERR_SYS);
+    assert_int_equal(got.why.sys, EMFILE);
+    assert_int_equal(fcntl(lowest, F_GETFD), -1); /* the first duplicate is not left behind */
+}
+
 TEST(a_callback_may_finish_the_channel)
 {
     got.done_after = 1;
@@ -478,6 +501,7 @@ int main(void)
         RUN_CHAN(descriptors_with_a_packet_that_is_no_frame_are_closed),
         RUN_CHAN(descriptors_pass_where_allowed_and_while_queued_belong_to_the_channel),
         RUN_CHAN(queued_descriptors_are_closed_with_the_channel),
+        RUN_CHAN(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_being_left_out),
         RUN_CHAN(a_callback_may_finish_the_channel),
         RUN_CHAN(a_zeroed_channel_can_be_finished_and_closes_nothing),
         RUN_CHAN(a_flood_of_packets_leaves_room_for_other_sources_in_each_turn),
