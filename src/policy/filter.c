@@ -198,24 +198,31 @@ int filter_compile(const struct filter_range *ranges, size_t n, struct sock_filt
     return 0;
 }
 
+/* Appends a range, or lets the last one go on when it has the same action. Returns the new count. */
+static size_t add_range(struct filter_range *ranges, size_t n, uint32_t from, int action)
+{
+    if (n > 0 && ranges[n - 1].action == action)
+        return n;
+    ranges[n] = (struct filter_range){ from, action };
+    return n + 1;
+}
+
 int filter_build(enum profile profile, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err)
 {
-    struct filter_range ranges[FILTER_RANGES_MAX];
-    size_t n = 0;
+    struct filter_range ranges[FILTER_RANGES_MAX] = { 0 };
     uint32_t next = 0; /* the number behind the last one seen */
+    size_t n = 0;
 
-    for (size_t i = 0; i <= syscall_row_count; i++) {
-        const struct syscall_row *row = i < syscall_row_count ? &syscall_rows[i] : NULL;
+    for (size_t i = 0; i < syscall_row_count; i++) {
+        const struct syscall_row *row = &syscall_rows[i];
 
-        if ((!row || row->nr > next) && (n == 0 || ranges[n - 1].action != ACTION_ENOSYS))
-            ranges[n++] = (struct filter_range){ next, ACTION_ENOSYS }; /* a gap, or all that follows the table */
-        if (!row)
-            break;
-        if (n == 0 || ranges[n - 1].action != row->action[profile])
-            ranges[n++] = (struct filter_range){ row->nr, row->action[profile] };
-        next = row->nr + 1u;
-        if (n + 2 > FILTER_RANGES_MAX)
+        if (n + 3 > FILTER_RANGES_MAX)
             return err_set(err, ERR_BUG, "the system call table has more than %d ranges", FILTER_RANGES_MAX);
+        if (row->nr > next)
+            n = add_range(ranges, n, next, ACTION_ENOSYS); /* a gap in the table */
+        n = add_range(ranges, n, row->nr, row->action[profile]);
+        next = row->nr + 1u;
     }
+    n = add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */
     return filter_compile(ranges, n, prog, ret_len, err);
 }
