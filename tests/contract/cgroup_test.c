@@ -1,0 +1,291 @@
+/* The cgroup room against the real kernel, once with everything the host has and once as if it had no v2: the paths of
+ * a plain v1 host are the ones that a hybrid machine would never try by itself. */
+#include "../unit/test.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "isolate/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define OWNER_GID 1900000042u
+
+struct world {
+    struct cgroup_forest forest;
+    char id[ID_SIZE];
+    uint8_t enforced[LIMIT_COUNT];
+};
+
+static bool find(struct cgroup_forest *f, bool ignore_v2)
+{
+    static char text[1 << 20];
+    auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    struct err err = { 0 };
+    ssize_t n = fd_read_full(fd, text, sizeof(text) - 1);
+
+    assert_true(n > 0);
+    text[n] = '\0';
+    if (cgroup_find(f, text, "cove-test", ignore_v2, &err) == 0)
+        return true;
+    print_message("# %s\n", err.msg);
+    return false;
+}
+
+/* Both worlds where both exist. A host with neither, or without root, cannot run this at all. */
+static void each_world(void (*fn)(struct world *w))
+{
+    int ran = 0;
+
+    for (int ignore_v2 = 0; ignore_v2 <= 1; ignore_v2++) {
+        struct world w = { 0 };
+        struct limits lim;
+        struct err err = { 0 };
+
+        if (geteuid() != 0 || !find(&w.forest, ignore_v2))
+            continue;
+        ran++;
+        limits_default(&lim);
+        lim.v[LIMIT_MEMORY] = 32 * MIB;
+        lim.v[LIMIT_PIDS] = 20;
+        id_new("sb", w.id);
+        if (cgroup_make(&w.forest, w.id, OWNER_GID, &lim, w.enforced, &err) < 0)
+            fail_msg("%s", err.msg);
+        fn(&w);
+        for (int i = 0; i < 200 && cgroup_remove(&w.forest, w.id) < 0; i++)
+            nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+        assert_int_equal(cgroup_remove(&w.forest, w.id), 0);
+        cgroup_forget(&w.forest);
+    }
+    if (!ran)
+        skip();
+}
+
+/* A child that has joined the leaf and then does `work`. */
+static pid_t child_in(struct world *w, void (*work)(void))
+{
+    struct cgroup_entry e;
+    struct err err = { 0 };
+
+    if (cgroup_enter_open(&w->forest, w->id, &e, &err) < 0)
+        fail_msg("%s", err.msg);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (size_t i = 0; i < e.nprocs; i++)
+            if (write(e.procs[i], "0", 1) != 1)
+                _exit(99);
+        if (e.into >= 0 && fd_put_at(e.into, "cgroup.procs", "0") < 0)
+            _exit(98);
+        work();
+        _exit(0);
+    }
+    cgroup_enter_close(&e);
+    return pid;
+}
+
+static void wait_until_inside(struct world *w, uint64_t n)
+{
+    struct cgroup_stats s;
+
+    for (int i = 0; i < 1000; i++) {
+        cgroup_read(&w->forest, w->id, &s);
+        if (s.pids >= n)
+            return;
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    fail_msg("only %" PRIu64 " processes came", s.pids);
+}
+
+static void sleep_on(void)
+{
+    for (;;)
+        pause();
+}
+
+static void limits_are_there(struct world *w)
+{
+    assert_int_equal(w->enforced[LIMIT_MEMORY], 2);
+    assert_int_equal(w->enforced[LIMIT_PIDS], 2);
+    assert_int_equal(w->enforced[LIMIT_CPU], 2);
+    assert_int_equal(w->enforced[LIMIT_CPU_TIME], 2);
+}
+
+TEST(the_leaf_carries_memory_pids_and_cpu)
+{
+    each_world(limits_are_there);
+}
+
+static void seen(void *arg, const char *id, gid_t gid)
+{
+    struct world *w = arg;
+
+    if (strcmp(id, w->id) == 0) {
+        assert_int_equal(gid, OWNER_GID);
+        w->enforced[0] = 77;
+    }
+}
+
+static void owner_is_marked(struct world *w)
+{
+    cgroup_each(&w->forest, seen, w);
+    assert_int_equal(w->enforced[0], 77);
+}
+
+TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
+{
+    each_world(owner_is_marked);
+}
+
+static void fork_until_refused(void)
+{
+    for (int i = 0; i < 100; i++)
+        if (fork() == 0)
+            sleep_on();
+    sleep_on();
+}
+
+static void pids_hold_and_kill_ends_all(struct world *w)
+{
+    struct cgroup_stats s;
+    pid_t pid = child_in(w, fork_until_refused);
+    int status, rounds = 0;
+
+    wait_until_inside(w, 20);
+    cgroup_read(&w->forest, w->id, &s);
+    assert_int_equal(s.pids, 20);
+    assert_true(s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0);
+    do {
+        (void)cgroup_kill(&w->forest, w->id);
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+        cgroup_read(&w->forest, w->id, &s);
+    } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+TEST(the_pids_limit_holds_and_killing_ends_every_process)
+{
+    each_world(pids_hold_and_kill_ends_all);
+}
+
+static volatile unsigned *ticks; /* shared with the child */
+
+static void tick_on(void)
+{
+    for (;; ++*ticks)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+static void frozen_stands_still_and_still_dies(struct world *w)
+{
+    struct err err = { 0 };
+    int status;
+
+    ticks = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = child_in(w, tick_on);
+    while (*ticks < 3)
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    assert_int_equal(cgroup_freeze(&w->forest, w->id, true, &err), 0);
+    for (int i = 0; i < 1000 && !cgroup_is_frozen(&w->forest, w->id); i++)
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    assert_true(cgroup_is_frozen(&w->forest, w->id));
+    unsigned then = *ticks;
+    nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+    assert_int_equal(*ticks, then);
+    (void)cgroup_kill(&w->forest, w->id);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    munmap((void *)(uintptr_t)ticks, 4096);
+}
+
+TEST(a_frozen_leaf_stands_still_and_can_be_killed)
+{
+    each_world(frozen_stands_still_and_still_dies);
+}
+
+static void eat(void)
+{
+    for (;;) {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (p == MAP_FAILED)
+            _exit(1);
+        memset(p, 1, 1 << 20);
+    }
+}
+
+static void memory_is_bounded_and_told(struct world *w)
+{
+    auto_fd int bell = cgroup_oom_fd(&w->forest, w->id);
+    struct cgroup_stats s;
+    int status;
+
+    assert_true(bell >= 0);
+    pid_t pid = child_in(w, eat);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    struct pollfd p = { .fd = bell, .events = POLLIN };
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    cgroup_read(&w->forest, w->id, &s);
+    assert_true(s.oom_kills != CGROUP_UNKNOWN && s.oom_kills >= 1);
+    assert_true(s.memory_peak <= 32 * MIB);
+}
+
+TEST(memory_past_the_limit_kills_and_rings)
+{
+    each_world(memory_is_bounded_and_told);
+}
+
+static void burn(void)
+{
+    struct timespec t;
+
+    do
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    while (t.tv_sec == 0 && t.tv_nsec < 60000000);
+}
+
+static void cpu_time_is_counted(struct world *w)
+{
+    struct cgroup_stats s;
+    bool v2;
+    char text[128];
+    pid_t pid = child_in(w, burn);
+
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    cgroup_read(&w->forest, w->id, &s);
+    assert_true(s.cpu_ns >= 50 * NS_PER_MS && s.cpu_ns < 2000 * NS_PER_MS);
+    auto_fd int fd = cgroup_usage_fd(&w->forest, w->id, &v2);
+    assert_true(fd >= 0);
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_int_equal(strncmp(text, "usage_usec ", 11) == 0, v2);
+}
+
+TEST(cpu_time_of_the_dead_is_still_counted)
+{
+    each_world(cpu_time_is_counted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(the_leaf_carries_memory_pids_and_cpu),
+        RUN(the_group_of_a_leaf_names_its_owner_from_its_first_moment),
+        RUN(the_pids_limit_holds_and_killing_ends_every_process),
+        RUN(a_frozen_leaf_stands_still_and_can_be_killed),
+        RUN(memory_past_the_limit_kills_and_rings),
+        RUN(cpu_time_of_the_dead_is_still_counted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
