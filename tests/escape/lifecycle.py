@@ -1,0 +1,122 @@
+"""lifecycle.py - what happens to a sandbox when its makers die or the kernel refuses them something."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import host as h
+from host import COVE, INSIDE, Escaped, Skip, Traces, until
+
+ROUNDS = int(os.environ.get("COVE_KILL_ROUNDS", "200"))
+
+
+def kill_round(victim, nonce, delay):
+    """Starts a sandbox, kills one of its makers after a while, and says who is left two seconds later."""
+    process = subprocess.Popen([COVE, "run", "--timeout", "60s", "--", "sh", "-c", f"sleep 60.{nonce} & sleep 60.{nonce}"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(delay)
+    people = h.descendants(process.pid)
+    target = process.pid
+    if victim == "jailer":
+        jailers = [pid for pid in people if h.comm(pid) == "cove-jailer"]
+        if not jailers:
+            # Killed before the jailer was born, which is a point of a run as well.
+            process.kill()
+            process.wait()
+            return False
+        target = jailers[0]
+    try:
+        os.kill(target, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    if victim == "cove":
+        process.wait()
+    else:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise Escaped("cove did not notice that its jailer is gone") from None
+        if process.returncode == 0:
+            raise Escaped("cove answered 0 after its jailer was killed")
+    marker = f"60.{nonce}"
+    if not until(lambda: not h.alive(people) and not h.processes(marker), 2):
+        left = [(pid, h.comm(pid)) for pid in h.alive(people) + h.processes(marker)]
+        raise Escaped(f"two seconds after SIGKILL of {victim} at {delay * 1000:.1f} ms: {left[:6]}")
+    return True
+
+
+def kill_rounds(victim):
+    chance = random.Random(f"{victim} {os.getpid()}")
+    nonce = f"{os.getpid()}{'1' if victim == 'cove' else '2'}"
+    traces = Traces()
+    hit = 0
+    for _ in range(ROUNDS):
+        # Most of the interesting points lie in the first milliseconds.
+        hit += kill_round(victim, nonce, chance.choice((chance.uniform(0, 0.012), chance.uniform(0, 0.05))))
+    done = subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          timeout=60)
+    if done.returncode != 0:
+        raise Escaped(f"the next start failed: {done.stderr}")
+    traces.must_be_gone(5)
+    return hit
+
+
+def lc02(host):
+    """SIGKILL at random points of a run."""
+    cove, jailer = kill_rounds("cove"), kill_rounds("jailer")
+    return (f"cove killed {cove} times, the jailer {jailer} times: no process two seconds later, "
+            "no cgroup, mount or file after the next start")
+
+
+# System calls of the set-up, and how often each is tried to fail.
+SETUP = {
+    "clone3": 3, "clone": 3, "unshare": 3, "setns": 3, "mount": 12, "umount2": 4, "pivot_root": 2, "open_tree": 12, "move_mount": 12,
+    "fsopen": 6, "fsconfig": 12, "fsmount": 6, "mount_setattr": 12, "mkdirat": 12, "mkdir": 12, "symlinkat": 6, "symlink": 6, "chdir": 3,
+    "fchdir": 3, "sethostname": 2, "setresuid": 3, "setresgid": 3, "setgroups": 2, "prctl": 12, "capset": 2, "seccomp": 3, "keyctl": 2,
+    "landlock_create_ruleset": 3, "landlock_add_rule": 6, "landlock_restrict_self": 2, "prlimit64": 8, "setrlimit": 8, "close_range": 3,
+    "socketpair": 3, "sendmsg": 4, "recvmsg": 4, "setsid": 2, "dup3": 4, "dup2": 4, "execveat": 2, "openat2": 8, "pipe2": 3,
+    "ioctl": 4, "sendto": 4, "socket": 3, "bind": 2, "fchmodat": 2, "fchownat": 2, "epoll_create1": 2, "timerfd_create": 2,
+    "signalfd4": 2, "memfd_create": 2, "pidfd_open": 2, "write": 10,
+}
+# What a process must find when it runs at all; each is a wall of its own.
+WALLS = ["NS01", "NS04", "NS08", "NS10", "NS12", "NS17", "PR01", "PR04", "PR08", "PR11", "PR14", "SC01", "SC04", "SC35", "CP01", "CP02",
+         "CP03", "CP04", "CP05", "CP06", "CP07", "CP09", "FS01", "FS03", "FS04", "FS08", "FS14", "FS15", "LK01", "LK03", "LK10", "NT09",
+         "NT12", "PR18"]
+
+
+def lc03(host):
+    """Each system call of the set-up fails in turn: either nothing starts, or it starts with every wall."""
+    if not shutil.which("strace"):
+        raise Skip("strace is not installed")
+    kit = host.kit()
+    refused = ran = 0
+    traces = Traces()
+    deadline = time.monotonic() + float(os.environ.get("COVE_INJECT_SECONDS", "90"))
+    plan = [(call, n, error) for call, times in SETUP.items() for n in range(1, times + 1)
+            for error in (("ENOMEM",) if n > 2 else ("ENOMEM", "EPERM"))]
+    random.Random(7).shuffle(plan)
+    for call, n, error in plan:
+        if time.monotonic() > deadline:
+            break
+        out = os.path.join(host.dir, "lc03")
+        with open(out, "wb") as f:
+            done = subprocess.run(
+                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={n}", COVE, "run",
+                 "--timeout", "20s", f"--bind-ro={kit}:{INSIDE}", "--", f"{INSIDE}/escape-probe", *WALLS],
+                stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.DEVNULL, check=False, timeout=90, cwd=host.dir)
+        with open(out, encoding="utf-8", errors="replace") as f:
+            said = f.read()
+        open_walls = [line for line in said.splitlines() if " ESCAPED " in line]
+        if open_walls:
+            raise Escaped(f"{call} number {n} failed with {error}, and code ran without a wall: {open_walls[:3]}")
+        ran += " HELD " in said
+        refused += done.returncode == 125
+    if not until(lambda: not h.processes("escape-probe"), 3):
+        raise Escaped(f"processes are left: {h.processes('escape-probe')[:5]}")
+    subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
+    traces.must_be_gone(5)
+    return f"{ran + refused} faults: {refused} refused the start, {ran} did not matter and every wall was up"

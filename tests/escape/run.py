@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""run.py [CASE|FAMILY...] - attacks a real sandbox with every case of the catalogue, and prints TAP.
+
+    tests/escape/run.py                    all
+    tests/escape/run.py RS LC02            a part
+    tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, to show that it can tell
+
+Cases that code inside can judge are functions of escape-probe and run together in one sandbox; those that need small
+limits, a second sandbox or a look at the host are in cases.py and lifecycle.py. Every id of the catalogue is run or listed
+in omitted.txt.
+"""
+import os
+import re
+import subprocess
+import sys
+
+import cases
+import host
+import lifecycle
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FAMILIES = {"NS": 24, "PR": 20, "SC": 38, "CP": 18, "FS": 28, "LK": 16, "NT": 17, "EG": 15, "RS": 26, "LC": 12, "BK": 9}
+CATALOGUE = [f"{family}{n:02}" for family, count in FAMILIES.items() for n in range(1, count + 1)]
+TABLE = ["TABLE-sweep", "TABLE-arguments"]
+# Found by the probe itself, in one sandbox with default limits.
+PROBED = ([f"NS{n:02}" for n in range(1, 21)] + [f"PR{n:02}" for n in range(1, 21)] + [f"SC{n:02}" for n in range(1, 39)] +
+          [f"CP{n:02}" for n in range(1, 18)] + [f"FS{n:02}" for n in range(1, 19)] + ["FS22", "FS27"] +
+          [f"LK{n:02}" for n in range(1, 12)] + ["LK15"] + [f"NT{n:02}" for n in range(1, 15)])
+WEAK_MINIMUM = 15
+
+
+class Tap:
+    def __init__(self):
+        self.number = self.failed = 0
+
+    def line(self, name, verdict, why):
+        self.number += 1
+        why = " ".join(why.split())
+        if verdict == "SKIP":
+            print(f"ok {self.number} - {name} # SKIP {why}")
+        else:
+            print(f"{'ok' if verdict == 'HELD' else 'not ok'} {self.number} - {name}: {why.replace('#', '')}")
+        self.failed += verdict not in ("HELD", "SKIP")
+        sys.stdout.flush()
+
+
+def omitted():
+    """{id: reason}"""
+    found = {}
+    with open(os.path.join(HERE, "omitted.txt"), encoding="utf-8") as f:
+        for line in f:
+            if line.strip() and not line.startswith("#"):
+                ids, reason = line.strip().split(" ", 1)
+                first, _, last = ids.partition("-")
+                for n in range(int(first[2:]), int((last or first)[2:]) + 1):
+                    found[f"{first[:2]}{n:02}"] = reason
+    return found
+
+
+def host_cases():
+    """{id: function} of what is judged from outside"""
+    found = {}
+    for module in (cases, lifecycle):
+        for name in dir(module):
+            match = re.fullmatch(r"([a-z]{2})(\d\d)(_\w+)?", name)
+            if match:
+                found[name.upper() if not match.group(3) else match.group(1).upper() + match.group(2)] = getattr(module, name)
+    return found
+
+
+def check_complete(tap, outside, left_out):
+    run = set(PROBED) - set(left_out) | set(outside)
+    for case in PROBED:
+        if case in left_out:
+            continue
+    missing = [c for c in CATALOGUE if c not in run and c not in left_out]
+    twice = [c for c in left_out if c in outside]
+    unknown = [c for c in list(left_out) + sorted(run) if c not in CATALOGUE]
+    wrong = missing + twice + unknown
+    tap.line("every case of the catalogue is run, or omitted with a reason", "BROKEN" if wrong else "HELD",
+             f"missing {missing}, both {twice}, unknown {unknown}" if wrong else
+             f"{len(run)} run, {len(left_out)} omitted of {len(CATALOGUE)}")
+
+
+def selected(case, words):
+    return not words or any(case == w or case.startswith(w) for w in words)
+
+
+def run_probed(tap, here, words, left_out):
+    wanted = [c for c in PROBED if selected(c, words) and c not in left_out]
+    if not wanted:
+        return
+    kit = here.kit(fuzz_seconds=3)
+    done = here.probe(*wanted, kit=kit, timeout=200)
+    for case in wanted:
+        verdict, why = done.outcomes.get(case, ("BROKEN", f"no verdict; {done}"))
+        tap.line(case, verdict, why)
+    tap.line("the probe came to its end", "HELD" if done.ended and done.code == 0 else "BROKEN", str(done)[:160]
+             if not done.ended else "and left with status 0")
+    with open(os.path.join(kit, "readonly"), encoding="utf-8") as f:
+        same = f.read() == "this text must never change\n" * 200
+    with open(here.host_file, encoding="utf-8") as f:
+        same = same and f.read() == here.secret
+    tap.line("the files planted on the host are as they were", "HELD" if same else "ESCAPED", "")
+
+
+def run_table(tap, here, words):
+    for profile in ("base", "python", "node", "shell"):
+        for case in TABLE:
+            if selected(case, words):
+                run_host_case(tap, f"{case} {profile}", lambda h, c=case, p=profile: cases.table(h, c, p), here)
+
+
+def run_host_case(tap, name, function, here):
+    try:
+        tap.line(name, "HELD", function(here) or "held")
+    except host.Escaped as why:
+        tap.line(name, "ESCAPED", str(why))
+    except host.Skip as why:
+        tap.line(name, "SKIP", str(why))
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
+        tap.line(name, "BROKEN", f"{type(why).__name__}: {why}")
+
+
+def run_weak(tap, here):
+    """The probe must be able to say ESCAPED: a plain bubblewrap leaves many cases open."""
+    never = {"SC34", "NS24"}  # random calls belong behind all walls or nowhere
+    wanted = [c for c in PROBED if c not in never and c != "PR19"]
+    done = subprocess.run(
+        ["bwrap", "--unshare-all", "--uid", "65534", "--gid", "65534", "--new-session", "--die-with-parent", "--clearenv",
+         "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink",
+         "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(), host.INSIDE,
+         f"{host.INSIDE}/escape-probe", *wanted],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, text=True, errors="replace", check=False)
+    outcomes = host.Run(done.returncode, done.stdout, "", {}, 0, 0).outcomes
+    open_cases = [c for c, (verdict, _) in outcomes.items() if verdict == "ESCAPED"]
+    held = len(open_cases) >= WEAK_MINIMUM and len(outcomes) > 100
+    tap.line(f"the probe tells: at least {WEAK_MINIMUM} cases are open in a plain bubblewrap", "HELD" if held else "BROKEN",
+             f"{len(open_cases)} of {len(outcomes)}: {' '.join(open_cases)}" if outcomes else done.stdout[-300:])
+
+
+def main():
+    words = sys.argv[1:]
+    host.ignore_limits()
+    tap, here = Tap(), host.Host()
+    try:
+        if words[:2] == ["--runner", "bwrap"]:
+            run_weak(tap, here)
+        else:
+            left_out, outside = omitted(), host_cases()
+            check_complete(tap, outside, left_out)
+            run_probed(tap, here, words, left_out)
+            run_table(tap, here, words)
+            for case in CATALOGUE:
+                if case in outside and selected(case, words):
+                    run_host_case(tap, case, outside[case], here)
+            if not words:
+                run_weak(tap, here)
+    finally:
+        here.close()
+    print(f"1..{tap.number}")
+    return 1 if tap.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
