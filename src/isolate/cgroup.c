@@ -93,7 +93,7 @@ static int find_v2(struct cgroup_forest *f, const char *point, const char *paren
     for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
         int *job = &f->job[jobs[i].job];
 
-        if (jobs[i].v2 ? *job < 0 && cgtext_has_word(enabled, jobs[i].v2) : f->kill)
+        if (jobs[i].v2 ? *job < 0 && cgtext_has_word(enabled, jobs[i].v2) : *job < 0 || f->kill)
             *job = tree;
     }
     return 0;

@@ -1,0 +1,510 @@
+/* The jailer as a host sees it: real requests over its socket, real sandboxes behind it. What it must never do is trust
+ * a field, answer twice, or leave something behind. */
+#include "../unit/test.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "jailer/jailer.h"
+#include "policy/limits.h"
+#include "policy/syscalls.h"
+#include "wire/jail.h"
+#include "wire/rt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static char state_dir[64];
+
+struct host {
+    int sock;
+    pid_t jailer;
+    uint32_t stream;
+};
+
+struct reply {
+    uint8_t bytes[FRAME_MAX];
+    struct frame f;
+    int fds[FD_PASS_MAX];
+    size_t nfds;
+};
+
+static void host_start(struct host *h)
+{
+    struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
+                                 .state_dir = state_dir };
+    struct err err = { 0 };
+
+    assert_true(s.runtime_fd >= 0);
+    h->stream = 0;
+    if (jailer_fork(&s, &h->sock, &h->jailer, &err) < 0)
+        fail_msg("%s", err.msg);
+    close(s.runtime_fd);
+}
+
+/* Closes the connection; the jailer must end by itself, having removed everything. */
+static void host_stop(struct host *h)
+{
+    int status;
+
+    close(h->sock);
+    assert_int_equal(waitpid(h->jailer, &status, 0), h->jailer);
+    assert_int_equal(status, 0);
+}
+
+static void send_frame(struct host *h, uint8_t type, const uint8_t *payload, int len, const int *fds, size_t nfds)
+{
+    static uint8_t packet[FRAME_MAX];
+
+    assert_true(len >= 0);
+    h->stream += 2;
+    frame_header(packet, &(struct frame){ .type = type, .stream = h->stream, .len = (uint32_t)len });
+    if (len)
+        memcpy(packet + FRAME_HEADER, payload, (size_t)len);
+    assert_int_equal(fd_send(h->sock, packet, FRAME_HEADER + (size_t)len, fds, nfds, 0), (int)FRAME_HEADER + len);
+}
+
+static void receive(struct host *h, struct reply *r)
+{
+    struct pollfd p = { .fd = h->sock, .events = POLLIN };
+    struct err err;
+
+    r->nfds = FD_PASS_MAX;
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    ssize_t n = fd_recv(h->sock, r->bytes, sizeof(r->bytes), r->fds, &r->nfds, 0);
+    assert_true(n > 0);
+    assert_int_equal(frame_parse(r->bytes, (size_t)n, &r->f, &err), 0);
+}
+
+static void drop_fds(struct reply *r)
+{
+    for (size_t i = 0; i < r->nfds; i++)
+        close(r->fds[i]);
+}
+
+/* The answer to the last request; events are passed over. */
+static void answer_of(struct host *h, struct reply *r)
+{
+    do
+        receive(h, r);
+    while (r->f.type == FRAME_J_EVENT);
+    assert_int_equal(r->f.stream, h->stream);
+}
+
+static void expect(struct host *h, uint8_t type)
+{
+    struct reply r;
+    struct rt_error e = { 0 };
+
+    answer_of(h, &r);
+    if (r.f.type == FRAME_J_ERROR)
+        (void)rt_error_decode(&r.f, &e, NULL);
+    if (r.f.type != type)
+        fail_msg("%s instead of %s: %s", frame_name(r.f.type), frame_name(type), e.msg);
+    drop_fds(&r);
+}
+
+static void expect_error(struct host *h, enum err_id id)
+{
+    struct reply r;
+    struct rt_error e;
+
+    answer_of(h, &r);
+    assert_int_equal(r.f.type, FRAME_J_ERROR);
+    assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+    if (e.id != (uint32_t)id)
+        fail_msg("error %u (%s) instead of %d", e.id, e.msg, id);
+}
+
+static void ask_template(struct host *h, const char *name)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_template t = { .profile = PROFILE_BASE };
+
+    assert_true(str_copy(t.name, sizeof(t.name), name));
+    send_frame(h, FRAME_J_TEMPLATE, out, jail_template_encode(&t, out, NULL), NULL, 0);
+}
+
+static struct jail_create a_request(void)
+{
+    struct jail_create c = { .template = "t", .hostname = "cove", .nlimits = LIMIT_COUNT };
+    struct limits l;
+
+    id_new("sb", c.id);
+    limits_default(&l);
+    memcpy(c.limits, l.v, sizeof(l.v));
+    return c;
+}
+
+static void ask_create(struct host *h, const struct jail_create *c, const int *fds, size_t nfds)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+
+    send_frame(h, FRAME_J_CREATE, out, jail_create_encode(c, out, NULL), fds, nfds);
+}
+
+/* The encoder refuses to write nonsense; a hostile host does not ask it. */
+static void ask_create_spoilt(struct host *h, const struct jail_create *c, const char *good, const char *bad,
+                              const int *fds, size_t nfds)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    int len = jail_create_encode(c, out, NULL);
+
+    assert_true(len > 0);
+    assert_int_equal(strlen(good), strlen(bad));
+    uint8_t *at = memmem(out, (size_t)len, good, strlen(good));
+    assert_non_null(at);
+    memcpy(at, bad, strlen(bad));
+    send_frame(h, FRAME_J_CREATE, out, len, fds, nfds);
+}
+
+static void ask(struct host *h, uint8_t type, const char *id)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_id m;
+
+    assert_true(str_copy(m.id, sizeof(m.id), id));
+    send_frame(h, type, out, jail_id_encode(&m, out, NULL), NULL, 0);
+}
+
+static void greet(int control)
+{
+    uint8_t packet[FRAME_MAX];
+    struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 7 };
+    int len = rt_hello_encode(&hello, packet + FRAME_HEADER, NULL);
+    struct pollfd p = { .fd = control, .events = POLLIN };
+
+    frame_header(packet, &(struct frame){ .type = FRAME_HELLO, .len = (uint32_t)len });
+    assert_true(fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0) > 0);
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_true(recv(control, packet, sizeof(packet), 0) > 0);
+    assert_int_equal(packet[4], FRAME_HELLO);
+}
+
+/* A template and one living sandbox, whose runtime has answered. */
+static void one_sandbox(struct host *h, char id[ID_SIZE], struct reply *r)
+{
+    struct jail_create c = a_request();
+
+    host_start(h);
+    ask_template(h, "t");
+    expect(h, FRAME_J_OK);
+    ask_create(h, &c, NULL, 0);
+    answer_of(h, r);
+    assert_int_equal(r->f.type, FRAME_J_CREATED);
+    assert_in_range(r->nfds, 2, 3);
+    memcpy(id, c.id, ID_SIZE);
+    greet(r->fds[0]);
+}
+
+static int leaves(const char *id)
+{
+    DIR *d = opendir("/sys/fs/cgroup");
+    char path[512];
+    int n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cove/%s", e->d_name, id);
+        n += stat(path, &st) == 0;
+    }
+    if (d)
+        closedir(d);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/cove/%s", id);
+    struct stat st;
+    return n + (stat(path, &st) == 0);
+}
+
+static bool readable_within(int fd, int ms)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    return poll(&p, 1, ms) == 1;
+}
+
+TEST(destroying_answers_with_counters_and_removes_every_leaf)
+{
+    struct host h;
+    struct reply r, d;
+    struct jail_stats s;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    assert_true(leaves(id) > 0);
+    ask(&h, FRAME_J_DESTROY, id);
+    answer_of(&h, &d);
+    assert_int_equal(d.f.type, FRAME_DONE);
+    assert_int_equal(jail_stats_decode(&d.f, &s, NULL), 0);
+    assert_true(s.cpu_ns > 0 && s.cpu_ns != JAIL_UNKNOWN && s.pids == 0);
+    assert_true(readable_within(r.fds[1], 0)); /* the pidfd: dead before the answer */
+    drop_fds(&r);
+    ask(&h, FRAME_J_STATS, id);
+    expect_error(&h, ERR_MISSING);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_host_that_goes_away_takes_its_sandboxes_along)
+{
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    host_stop(&h);
+    assert_true(readable_within(r.fds[1], 5000));
+    drop_fds(&r);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
+{
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    kill(h.jailer, SIGKILL);
+    assert_true(readable_within(r.fds[1], 5000));
+    drop_fds(&r);
+    close(h.sock);
+    waitpid(h.jailer, NULL, 0);
+    assert_true(leaves(id) > 0);
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    assert_int_equal(leaves(id), 0);
+    host_stop(&h);
+}
+
+TEST(the_next_jailer_leaves_the_living_alone)
+{
+    struct host h, other;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    host_start(&other);
+    ask_template(&other, "t");
+    expect(&other, FRAME_J_OK);
+    assert_true(leaves(id) > 0);
+    assert_false(readable_within(r.fds[1], 0));
+    host_stop(&other);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(fields_are_checked_again)
+{
+    struct host h;
+    struct jail_create c;
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    ask_template(&h, "t");
+    expect_error(&h, ERR_EXISTS);
+    ask_template(&h, "../t");
+    expect_error(&h, ERR_INVALID);
+
+    c = a_request();
+    strcpy(c.template, "nope");
+    ask_create(&h, &c, NULL, 0);
+    expect_error(&h, ERR_MISSING);
+    c = a_request();
+    ask_create_spoilt(&h, &c, c.id, "sb../../../../../../..", NULL, 0);
+    expect_error(&h, ERR_PROTOCOL);
+    c = a_request();
+    strcpy(c.hostname, "a b");
+    ask_create(&h, &c, NULL, 0);
+    expect_error(&h, ERR_INVALID);
+    c = a_request();
+    c.limits[LIMIT_MEMORY] = 0;
+    ask_create(&h, &c, NULL, 0);
+    expect_error(&h, ERR_INVALID);
+    c = a_request();
+    c.nlimits--;
+    ask_create(&h, &c, NULL, 0);
+    expect_error(&h, ERR_VERSION);
+    host_stop(&h);
+}
+
+TEST(mounts_are_checked_again)
+{
+    struct host h;
+    struct jail_create c;
+    int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int file = open("/etc/passwd", O_PATH | O_CLOEXEC);
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    c = a_request();
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 3, .dst = "/mnt/x" };
+    ask_create(&h, &c, &dir, 1); /* names a descriptor that did not come */
+    expect_error(&h, ERR_INVALID);
+    c = a_request();
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 0, .dst = "/proc/x" };
+    ask_create(&h, &c, &dir, 1);
+    expect_error(&h, ERR_BIND_TARGET);
+    c = a_request();
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
+    ask_create(&h, &c, &file, 1); /* a file is no workspace */
+    expect_error(&h, ERR_WORKSPACE_REFUSED);
+    c = a_request();
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 0, .dst = "/mnt/x" };
+    ask_create_spoilt(&h, &c, "/mnt/x", "/mnt\n/", &dir, 1);
+    expect_error(&h, ERR_BIND_TARGET);
+    close(dir);
+    close(file);
+    host_stop(&h);
+}
+
+TEST(requests_are_legal_only_in_their_states)
+{
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_THAW, id);
+    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_THAW, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_KILL, id); /* a frozen sandbox still dies */
+    expect(&h, FRAME_J_OK);
+    assert_true(readable_within(r.fds[1], 0));
+    ask(&h, FRAME_J_THAW, id);
+    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_DESTROY, id);
+    expect(&h, FRAME_DONE);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(frames_of_the_runtime_are_no_requests)
+{
+    struct host h;
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_id m = { .id = "sbaaaaaaaaaaaaaaaaaaaa" };
+
+    host_start(&h);
+    send_frame(&h, FRAME_EXEC, out, jail_id_encode(&m, out, NULL), NULL, 0);
+    expect_error(&h, ERR_MISSING);
+    host_stop(&h);
+}
+
+TEST(the_end_of_a_sandbox_is_told_unasked)
+{
+    struct host h;
+    struct reply r, e;
+    struct jail_event ev;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    close(r.fds[0]);
+    ask(&h, FRAME_J_KILL, id);
+    receive(&h, &e);
+    assert_int_equal(e.f.type, FRAME_J_EVENT);
+    assert_int_equal(jail_event_decode(&e.f, &ev, NULL), 0);
+    assert_string_equal(ev.id, id);
+    assert_int_equal(ev.kind, JAIL_EVENT_ENDED);
+    assert_true(WIFSIGNALED(ev.status) && WTERMSIG(ev.status) == SIGKILL);
+    expect(&h, FRAME_J_OK);
+    close(r.fds[1]);
+    if (r.nfds > 2)
+        close(r.fds[2]);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
+{
+    struct host h, next = { 0 };
+    struct reply r, a;
+    struct err err = { 0 };
+    char id[ID_SIZE];
+    int status;
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_KEEP, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect(&h, FRAME_J_OK);
+    close(h.sock);
+    assert_false(readable_within(r.fds[1], 200));
+    drop_fds(&r);
+    if (jailer_connect_kept(state_dir, id, &next.sock, &err) < 0)
+        fail_msg("%s", err.msg);
+    ask(&next, FRAME_J_ADOPT, id);
+    answer_of(&next, &a);
+    assert_int_equal(a.f.type, FRAME_J_CREATED);
+    ask(&next, FRAME_J_THAW, id);
+    expect(&next, FRAME_J_OK);
+    greet(a.fds[0]);
+    ask(&next, FRAME_J_DESTROY, id);
+    expect(&next, FRAME_DONE);
+    drop_fds(&a);
+    close(next.sock);
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer); /* the last one gone, the jailer ends */
+    assert_int_equal(status, 0);
+    assert_int_equal(leaves(id), 0);
+    assert_int_equal(jailer_connect_kept(state_dir, id, &next.sock, &err), -1);
+    assert_int_equal(err.id, ERR_MISSING);
+}
+
+static int set_up(void **state UNUSED)
+{
+    strcpy(state_dir, "/run/cove-test-XXXXXX");
+    return mkdtemp(state_dir) ? 0 : -1;
+}
+
+static int tear_down(void **state UNUSED)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/uids", state_dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/kept", state_dir);
+    rmdir(path);
+    return rmdir(state_dir); /* fails when a socket or anything else was left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(destroying_answers_with_counters_and_removes_every_leaf),
+        RUN(a_host_that_goes_away_takes_its_sandboxes_along),
+        RUN(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps),
+        RUN(the_next_jailer_leaves_the_living_alone),
+        RUN(fields_are_checked_again),
+        RUN(mounts_are_checked_again),
+        RUN(requests_are_legal_only_in_their_states),
+        RUN(frames_of_the_runtime_are_no_requests),
+        RUN(the_end_of_a_sandbox_is_told_unasked),
+        RUN(a_kept_sandbox_outlives_its_host_and_can_be_adopted),
+    };
+
+    if (geteuid() != 0) {
+        printf("1..0 # SKIP the native driver is started by root\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
