@@ -18,7 +18,7 @@
 struct ev;
 
 int ev_new(struct ev **ret, struct err *err);
-void ev_free(struct ev *ev);
+void ev_free(struct ev *ev); /* calls nothing, not even what is deferred */
 DEFINE_AUTO(ev, ev_free);
 
 void ev_run(struct ev *ev); /* until ev_stop, or until nothing is left to wait for; signals are something to wait for */
