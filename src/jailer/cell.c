@@ -1,0 +1,198 @@
+/* The life of a sandbox in the jailer, as steps that the loop takes when they are due: killing goes on until PID 1 was
+ * reaped, freezing until everything stands still, removing until the cgroups are empty.
+ *
+ * A sandbox whose PID 1 is alone in it is killed by its pidfd. Otherwise everything in its cgroup is killed one by one:
+ * PID 1 of a fork bomb is one of a thousand runnable processes and may take seconds to get its turn to die. */
+#include "jailer/inside.h"
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "isolate/sys.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#define KILL_AGAIN_NS (100 * NS_PER_MS)
+#define STEP_NS (1 * NS_PER_MS)
+#define REMOVE_ROUNDS 2000 /* of STEP_NS: then the leak is reported */
+
+void jailer_maybe_stop(struct jailer *j)
+{
+    if (!j->conns && !j->cells)
+        ev_stop(j->ev);
+}
+
+static void close_fds(struct jailer *j, struct cell *cell)
+{
+    ev_io_del(j->ev, &cell->oom_io);
+    fd_close(&cell->oom);
+    fd_close(&cell->pidfd);
+    fd_close(&cell->control);
+    fd_close(&cell->runtime_end);
+}
+
+/* The last step: everything the cell owned goes back. */
+void cell_remove(struct cell *cell)
+{
+    struct jailer *j = cell->j;
+    struct cell **p = &j->cells;
+
+    while (*p != cell)
+        p = &(*p)->next;
+    *p = cell->next;
+    j->ncells--;
+    ev_timer_clear(j->ev, &cell->timer);
+    ev_timer_clear(j->ev, &cell->lifetime);
+    close_fds(j, cell);
+    uids_give(&j->uids, cell->uid);
+    if (cell->kept)
+        kept_remove(j->kept, cell->id);
+    free(cell);
+    jailer_maybe_stop(j);
+}
+
+static void remove_step(void *arg)
+{
+    struct cell *cell = arg;
+    struct jailer *j = cell->j;
+
+    ev_io_del(j->ev, &cell->oom_io); /* removing the cgroup would ring it */
+    if (cell->rounds == 0 && cell->destroy_stream && cell->owner)
+        reply_stats(cell->owner, cell->destroy_stream, cell);
+    if (cgroup_remove(&j->forest, cell->id) < 0 && errno == EBUSY && cell->rounds++ < REMOVE_ROUNDS) {
+        ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, remove_step, cell);
+        return;
+    }
+    if (cell->rounds >= REMOVE_ROUNDS)
+        log_error("sandbox %s: its cgroup could not be removed", cell->id);
+    cell_remove(cell);
+}
+
+static void kill_step(void *arg)
+{
+    struct cell *cell = arg;
+    struct jailer *j = cell->j;
+    struct cgroup_stats s;
+
+    /* Alone in there, PID 1 needs no ceremony. */
+    if (cell->rounds++ == 0 && cell->state != CELL_FROZEN) {
+        cgroup_read(&j->forest, cell->id, &s);
+        if (s.pids <= 1 && sys_pidfd_send_signal(cell->pidfd, SIGKILL) == 0)
+            goto again;
+    }
+    (void)cgroup_kill(&j->forest, cell->id);
+    (void)sys_pidfd_send_signal(cell->pidfd, SIGKILL);
+again:
+    cell->state = CELL_ENDING;
+    ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + KILL_AGAIN_NS, kill_step, cell);
+}
+
+void cell_kill(struct cell *cell)
+{
+    if (cell->state == CELL_ENDING)
+        return;
+    cell->rounds = 0;
+    kill_step(cell);
+}
+
+/* Ends the cell and, when it is dead, removes it. */
+void cell_destroy(struct cell *cell)
+{
+    cell->destroy = true;
+    if (cell->state == CELL_DEAD) {
+        cell->rounds = 0;
+        remove_step(cell);
+    } else if (cell->state == CELL_LIVE || cell->state == CELL_FROZEN) {
+        cell_kill(cell);
+    } /* MAKING: when the spawner answers. ENDING: when it is reaped. */
+}
+
+void cell_died(struct cell *cell, int status)
+{
+    struct jailer *j = cell->j;
+
+    cell->state = CELL_DEAD;
+    cell->status = status;
+    cell->rounds = 0;
+    ev_timer_clear(j->ev, &cell->timer);
+    reply_event(cell, JAIL_EVENT_ENDED);
+    reply_ok(cell->owner, cell->kill_stream);
+    cell->kill_stream = 0;
+    if (cell->freeze_stream) {
+        struct err err;
+
+        err_set(&err, ERR_LOST, "the sandbox ended");
+        reply_error(cell->owner, cell->freeze_stream, &err);
+        cell->freeze_stream = 0;
+    }
+    if (cell->destroy || !cell->owner)
+        cell_destroy(cell);
+}
+
+static void on_oom(void *arg, uint32_t events UNUSED)
+{
+    struct cell *cell = arg;
+    char drain[4096];
+
+    while (read(cell->oom, drain, sizeof(drain)) > 0)
+        ;
+    if (cell->made.cgroup[1] == '2') { /* v2 tells of every change of memory.events */
+        struct cgroup_stats s;
+
+        cgroup_read(&cell->j->forest, cell->id, &s);
+        if (s.oom_kills == 0 || s.oom_kills == CGROUP_UNKNOWN)
+            return;
+    }
+    reply_event(cell, JAIL_EVENT_OOM);
+}
+
+void cell_watch_memory(struct cell *cell)
+{
+    struct jailer *j = cell->j;
+
+    cell->oom = cgroup_oom_fd(&j->forest, cell->id);
+    if (cell->oom >= 0)
+        (void)ev_io_add(j->ev, &cell->oom_io, cell->oom, EPOLLIN, on_oom, cell, NULL);
+}
+
+static void on_lifetime(void *arg)
+{
+    cell_destroy(arg);
+}
+
+/* Freezing is not at once: a task in the middle of a system call stops when it comes back. */
+static void freeze_step(void *arg)
+{
+    struct cell *cell = arg;
+    struct jailer *j = cell->j;
+
+    if (!cgroup_is_frozen(&j->forest, cell->id) && cell->rounds++ < REMOVE_ROUNDS) {
+        ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, freeze_step, cell);
+        return;
+    }
+    cell->state = CELL_FROZEN;
+    reply_ok(cell->owner, cell->freeze_stream);
+    cell->freeze_stream = 0;
+}
+
+int cell_freeze(struct cell *cell, uint32_t stream, struct err *err)
+{
+    if (cgroup_freeze(&cell->j->forest, cell->id, true, err) < 0)
+        return -1;
+    cell->freeze_stream = stream;
+    cell->rounds = 0;
+    freeze_step(cell);
+    return 0;
+}
+
+int cell_keep(struct cell *cell, struct err *err)
+{
+    struct jailer *j = cell->j;
+
+    if (!cell->kept && kept_add(j->kept, cell->id, err) < 0)
+        return -1;
+    cell->kept = true;
+    /* Nobody may be there to run this clock from now on. */
+    ev_timer_set(j->ev, &cell->lifetime, ev_now(j->ev) + cell->limits.v[LIMIT_LIFETIME] * NS_PER_MS, on_lifetime, cell);
+    return 0;
+}

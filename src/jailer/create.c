@@ -1,0 +1,234 @@
+/* From a host's request to a sandbox: every field is checked again, whoever sent it, then uid, cgroups, streams and
+ * mounts are made and the spawner of the template is asked. What fails on the way goes back in the reverse order. */
+#include "jailer/inside.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "isolate/sys.h"
+#include "jailer/mounts.h"
+
+#include <signal.h>
+
+static struct cell *by_token(struct jailer *j, uint64_t token)
+{
+    for (struct cell *c = j->cells; c; c = c->next)
+        if (c->token == token)
+            return c;
+    return NULL;
+}
+static void on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err)
+{
+    struct jailer *j = arg;
+    struct cell *cell = by_token(j, token);
+
+    if (!cell) { /* cannot happen while cells wait for this answer; do not leak it if it does */
+        if (pidfd >= 0)
+            (void)sys_pidfd_send_signal(pidfd, SIGKILL);
+        fd_close(&pidfd);
+        return;
+    }
+    fd_close(&cell->runtime_end);
+    if (err) {
+        reply_error(cell->owner, cell->create_stream, err);
+        cell->create_stream = 0;
+        cell->owner = NULL;
+        cell->state = CELL_DEAD;
+        cell_destroy(cell);
+        return;
+    }
+    cell->pidfd = pidfd;
+    cell->made.pid = (uint32_t)pid;
+    cell->state = CELL_LIVE;
+    if (cell->destroy || !cell->owner) {
+        cell_destroy(cell);
+        return;
+    }
+    reply_created(cell, cell->create_stream);
+    cell->create_stream = 0;
+    cell_watch_memory(cell);
+}
+
+static void on_spawn_ended(void *arg, uint64_t token, int status)
+{
+    struct cell *cell = by_token(arg, token);
+
+    if (cell)
+        cell_died(cell, status);
+}
+
+static void on_spawner_lost(void *arg, struct spawner *s)
+{
+    struct jailer *j = arg;
+
+    for (struct cell *c = j->cells, *next; c; c = next) {
+        next = c->next;
+        if (c->spawner != s || c->state == CELL_DEAD)
+            continue;
+        if (c->create_stream) {
+            struct err err;
+
+            err_set(&err, ERR_LOST, "the spawner of this template died");
+            reply_error(c->owner, c->create_stream, &err);
+            c->create_stream = 0;
+            c->destroy = true;
+        }
+        cell_died(c, SIGKILL);
+    }
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (j->spawners[i] == s)
+            j->spawners[i] = j->spawners[--j->nspawners];
+    spawner_free(s);
+}
+
+static const struct spawner_ops spawner_ops = { on_spawned, on_spawn_ended, on_spawner_lost };
+
+static bool name_ok(const char *s)
+{
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '-' || *s == '.'))
+            return false;
+    return true;
+}
+
+static struct spawner *find_template(struct jailer *j, const char *name)
+{
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (str_eq(spawner_name(j->spawners[i]), name))
+            return j->spawners[i];
+    return NULL;
+}
+
+int create_template(struct conn *c, const struct frame *f, struct err *err)
+{
+    struct jailer *j = c->j;
+    struct jail_template m;
+    uid_t owner;
+
+    if (jail_template_decode(f, &m, err) < 0)
+        return -1;
+    if (!name_ok(m.name) || m.profile >= PROFILE_COUNT)
+        return err_set(err, ERR_INVALID, "template '%s' has a bad name or profile", m.name);
+    if (find_template(j, m.name))
+        return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
+    if (j->nspawners == TEMPLATES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
+    if (uids_take_owner(&j->uids, &owner, err) < 0)
+        return -1;
+    struct spawner_settings s = { .name = m.name,
+                                  .profile = (enum profile)m.profile,
+                                  .owner = owner,
+                                  .scratch = j->settings->state_dir,
+                                  .runtime_fd = j->settings->runtime_fd,
+                                  .uids_fd = j->uids.fd };
+    if (spawner_new(j->ev, &s, &spawner_ops, j, &j->spawners[j->nspawners], err) < 0)
+        return -1;
+    j->nspawners++;
+    reply_ok(c, f->stream);
+    return 0;
+}
+
+/* Checks a request again, field by field. */
+static int check_create(struct jailer *j, const struct jail_create *m, struct limits *lim, struct err *err)
+{
+    if (!id_valid(m->id, "sb"))
+        return err_set(err, ERR_INVALID, "'%s' is no sandbox id", m->id);
+    if (!name_ok(m->hostname))
+        return err_set(err, ERR_INVALID, "host name '%s' has letters that host names cannot have", m->hostname);
+    for (struct cell *c = j->cells; c; c = c->next)
+        if (str_eq(c->id, m->id))
+            return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
+    if (j->ncells >= CELLS_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d sandboxes", CELLS_MAX);
+    if (m->nlimits != LIMIT_COUNT)
+        return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
+    memcpy(lim->v, m->limits, sizeof(lim->v));
+    return limits_check(lim, err);
+}
+
+/* What the spawner's child will enforce by itself. */
+static void enforced_by_mounts(const struct jail_create *m, uint8_t enforced[LIMIT_COUNT])
+{
+    static const enum limit always[] = { LIMIT_NOFILE, LIMIT_FSIZE,      LIMIT_WORKSPACE, LIMIT_WORKSPACE_INODES,
+                                         LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM };
+
+    for (size_t i = 0; i < ARRAY_LEN(always); i++)
+        enforced[always[i]] = JAIL_ENFORCED;
+    for (size_t i = 0; i < m->nmounts; i++)
+        if (m->mounts[i].kind == JAIL_WORKSPACE) /* somebody's own directory: the disk it lies on is the limit */
+            enforced[LIMIT_WORKSPACE] = enforced[LIMIT_WORKSPACE_INODES] = JAIL_NONE;
+}
+
+#define ALL_WALLS                                                                                                    \
+    (JAIL_WALL_USER_NS | JAIL_WALL_MOUNT_NS | JAIL_WALL_PID_NS | JAIL_WALL_NET_NS | JAIL_WALL_IPC_NS |               \
+     JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
+     JAIL_WALL_KEYRING | JAIL_WALL_ROUTES | JAIL_WALL_UNIQUE_UID)
+
+/* From the checked request to an order for the spawner. On failure the cell is left for cell_remove. */
+static int cell_start(struct jailer *j, struct cell *cell, const struct jail_create *m, const int *fds, size_t nfds,
+                      struct err *err)
+{
+    static struct native_spec spec;
+    uint8_t enforced[LIMIT_COUNT] = { 0 };
+    int sv[2];
+
+    if (uids_take(&j->uids, &cell->uid, err) < 0 ||
+        cgroup_make(&j->forest, cell->id, cell->uid, &cell->limits, enforced, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "control stream");
+    cell->control = sv[0];
+    cell->runtime_end = sv[1];
+    spec = (struct native_spec){
+        .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_end, .nmounts = m->nmounts
+    };
+    (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
+    if (mounts_prepare(m, fds, nfds, cell->uid, &cell->limits, spec.mounts, err) < 0)
+        return -1;
+    int bad = cgroup_enter_open(&j->forest, cell->id, &spec.cgroup, err);
+    if (!bad) {
+        bad = spawner_make(cell->spawner, cell->token, &spec, err);
+        cgroup_enter_close(&spec.cgroup);
+    }
+    mounts_close(spec.mounts, spec.nmounts);
+    if (bad)
+        return -1;
+    enforced_by_mounts(m, enforced);
+    cell->made = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
+    memcpy(cell->made.enforced, enforced, sizeof(enforced));
+    (void)str_copy(cell->made.cgroup, sizeof(cell->made.cgroup), j->forest.kind);
+    return 0;
+}
+
+int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nfds, struct err *err)
+{
+    struct jailer *j = c->j;
+    static struct jail_create m;
+    struct limits lim;
+
+    if (jail_create_decode(f, &m, err) < 0 || check_create(j, &m, &lim, err) < 0)
+        return -1;
+    struct spawner *s = find_template(j, m.template);
+    if (!s)
+        return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
+    struct cell *cell = mem_new(struct cell);
+    cell->j = j;
+    memcpy(cell->id, m.id, sizeof(cell->id));
+    cell->token = ++j->last_token;
+    cell->spawner = s;
+    cell->limits = lim;
+    cell->pidfd = cell->control = cell->runtime_end = cell->oom = -1;
+    cell->next = j->cells;
+    j->cells = cell;
+    j->ncells++;
+    if (cell_start(j, cell, &m, fds, nfds, err) < 0) {
+        (void)cgroup_remove(&j->forest, cell->id);
+        cell_remove(cell);
+        return -1;
+    }
+    cell->owner = c;
+    cell->create_stream = f->stream;
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* inside.h - what the files of the jailer share, and nobody else sees. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "ev/ev.h"
+#include "isolate/cgroup.h"
+#include "jailer/cell.h"
+#include "jailer/jailer.h"
+#include "jailer/kept.h"
+#include "jailer/spawner.h"
+#include "jailer/uids.h"
+#include "wire/chan.h"
+
+#define TEMPLATES_MAX 64
+#define CELLS_MAX 16384
+
+struct conn { /* a host */
+    struct conn *next;
+    struct jailer *j;
+    struct chan chan;
+    struct ev_defer free_later;
+};
+
+struct jailer {
+    struct ev *ev;
+    const struct jailer_settings *settings;
+    int state_dir;
+    struct cgroup_forest forest;
+    struct uids uids;
+    struct spawner *spawners[TEMPLATES_MAX];
+    size_t nspawners;
+    struct cell *cells;
+    size_t ncells;
+    struct conn *conns;
+    struct kept *kept;
+    uint64_t last_token;
+};
+
+/* reply.c: nothing is sent when there is no connection or no stream to answer on. */
+void reply(struct conn *c, uint32_t stream, uint8_t type, const void *data, int len);
+void reply_ok(struct conn *c, uint32_t stream);
+void reply_error(struct conn *c, uint32_t stream, const struct err *err);
+void reply_stats(struct conn *c, uint32_t stream, const struct cell *cell);
+void reply_created(struct cell *cell, uint32_t stream); /* with the descriptors that make the sandbox the owner's */
+void reply_event(const struct cell *cell, enum jail_event_kind kind);
+
+/* cell.c */
+void cell_watch_memory(struct cell *cell);
+void cell_kill(struct cell *cell);                                    /* every process; cell_died follows */
+void cell_died(struct cell *cell, int status);                        /* PID 1 was reaped */
+void cell_destroy(struct cell *cell);                                 /* end it, then remove every trace */
+void cell_remove(struct cell *cell);                                  /* the last step: what the cell owned goes back */
+int cell_freeze(struct cell *cell, uint32_t stream, struct err *err); /* answers when all stand still */
+int cell_keep(struct cell *cell, struct err *err); /* let it outlive its host, but not its lifetime */
+void jailer_maybe_stop(struct jailer *j);
+
+/* create.c */
+int create_template(struct conn *c, const struct frame *f, struct err *err);
+int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nfds, struct err *err);

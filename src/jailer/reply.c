@@ -1,0 +1,86 @@
+/* Answers are small and built on the stack; what a host is too slow to take waits in its channel, which has a bound. */
+#include "jailer/inside.h"
+
+#include "base/fd.h"
+#include "wire/rt.h"
+
+#include <stdio.h>
+
+void reply(struct conn *c, uint32_t stream, uint8_t type, const void *data, int len)
+{
+    if (!c || !stream || len < 0)
+        return;
+    chan_send(&c->chan, &(struct frame){ .type = type, .stream = stream, .len = (uint32_t)len, .data = data });
+}
+
+void reply_ok(struct conn *c, uint32_t stream)
+{
+    reply(c, stream, FRAME_J_OK, NULL, 0);
+}
+
+void reply_error(struct conn *c, uint32_t stream, const struct err *err)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
+    struct err ignored;
+
+    (void)snprintf(e.msg, sizeof(e.msg), "%s", err->msg);
+    reply(c, stream, FRAME_J_ERROR, out, rt_error_encode(&e, out, &ignored));
+}
+
+void reply_stats(struct conn *c, uint32_t stream, const struct cell *cell)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct cgroup_stats s;
+    struct err ignored;
+
+    cgroup_read(&c->j->forest, cell->id, &s);
+    struct jail_stats m = {
+        .cpu_ns = s.cpu_ns,
+        .memory = s.memory,
+        .memory_peak = s.memory_peak,
+        .oom_kills = s.oom_kills,
+        .pids = s.pids,
+        .pids_peak = s.pids_peak,
+        .pids_refused = s.pids_refused,
+        .throttled_ns = s.throttled_ns,
+        .io_read = JAIL_UNKNOWN,
+        .io_write = JAIL_UNKNOWN,
+    };
+    reply(c, stream, FRAME_DONE, out, jail_stats_encode(&m, out, &ignored));
+}
+
+void reply_event(const struct cell *cell, enum jail_event_kind kind)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_event e = { .kind = (uint8_t)kind, .status = cell->status };
+    struct err ignored;
+
+    if (!cell->owner)
+        return;
+    memcpy(e.id, cell->id, sizeof(e.id));
+    int len = jail_event_encode(&e, out, &ignored);
+    if (len >= 0)
+        chan_send(&cell->owner->chan, &(struct frame){ .type = FRAME_J_EVENT, .len = (uint32_t)len, .data = out });
+}
+
+/* J_CREATED with the descriptors that make the sandbox the host's. */
+void reply_created(struct cell *cell, uint32_t stream)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    bool v2 = false;
+    auto_fd int usage = cgroup_usage_fd(&cell->j->forest, cell->id, &v2);
+    int fds[3] = { cell->control, cell->pidfd, usage };
+    struct err err;
+
+    cell->made.cpu_fd = usage >= 0;
+    cell->made.cpu_unit = v2;
+    int len = jail_created_encode(&cell->made, out, &err);
+    if (len < 0) {
+        reply_error(cell->owner, stream, &err);
+        return;
+    }
+    chan_send_fds(&cell->owner->chan,
+                  &(struct frame){ .type = FRAME_J_CREATED, .stream = stream, .len = (uint32_t)len, .data = out }, fds,
+                  usage >= 0 ? 3 : 2);
+}
