@@ -442,6 +442,11 @@ static uint64_t keyed(const struct cgroup_forest *f, enum cgroup_job job, const 
     return v == CGROUP_UNKNOWN ? v : v * scale;
 }
 
+uint64_t cgroup_pids(const struct cgroup_forest *f, const char *id)
+{
+    return number(f, CGROUP_PIDS, id, "pids.current", "pids.current");
+}
+
 void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret)
 {
     bool usage_v2 = f->job[CGROUP_USAGE] >= 0 && f->v2[f->job[CGROUP_USAGE]];
@@ -452,7 +457,7 @@ void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_st
     ret->memory = number(f, CGROUP_MEMORY, id, "memory.usage_in_bytes", "memory.current");
     ret->memory_peak = number(f, CGROUP_MEMORY, id, "memory.max_usage_in_bytes", "memory.peak");
     ret->oom_kills = keyed(f, CGROUP_MEMORY, id, "memory.oom_control", "memory.events", "oom_kill", 1);
-    ret->pids = number(f, CGROUP_PIDS, id, "pids.current", "pids.current");
+    ret->pids = cgroup_pids(f, id);
     ret->pids_peak = number(f, CGROUP_PIDS, id, "pids.peak", "pids.peak");
     ret->pids_refused = keyed(f, CGROUP_PIDS, id, "pids.events", "pids.events", "max", 1);
     ret->throttled_ns = cpu_v2 ? keyed(f, CGROUP_CPU, id, NULL, "cpu.stat", "throttled_usec", 1000)

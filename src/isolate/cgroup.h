@@ -63,6 +63,8 @@ struct cgroup_stats { /* CGROUP_UNKNOWN where the host cannot say */
 #define CGROUP_UNKNOWN UINT64_MAX
 void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret);
 
+uint64_t cgroup_pids(const struct cgroup_forest *f, const char *id); /* processes in it now */
+
 /* A file to pread for CPU time; *v2 says which format. -1 when there is none. */
 int cgroup_usage_fd(const struct cgroup_forest *f, const char *id, bool *v2);
 

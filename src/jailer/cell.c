@@ -57,14 +57,17 @@ static void remove_step(void *arg)
     struct jailer *j = cell->j;
 
     ev_io_del(j->ev, &cell->oom_io); /* removing the cgroup would ring it */
-    if (cell->rounds == 0 && cell->destroy_stream && cell->owner)
-        reply_stats(cell->owner, cell->destroy_stream, cell);
-    if (cgroup_remove(&j->forest, cell->id) < 0 && errno == EBUSY && cell->rounds++ < REMOVE_ROUNDS) {
-        ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, remove_step, cell);
-        return;
-    }
-    if (cell->rounds >= REMOVE_ROUNDS)
+    if (cell->rounds == 0 && cell->destroy_stream)
+        cgroup_read(&j->forest, cell->id, &cell->last);
+    if (cgroup_remove(&j->forest, cell->id) < 0) {
+        if (cell->rounds++ < REMOVE_ROUNDS) {
+            ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, remove_step, cell);
+            return;
+        }
         log_error("sandbox %s: its cgroup could not be removed", cell->id);
+        cell->uid = 0; /* whatever still lives there has it */
+    }
+    reply_stats(cell->owner, cell->destroy_stream, &cell->last);
     cell_remove(cell);
 }
 
@@ -72,17 +75,11 @@ static void kill_step(void *arg)
 {
     struct cell *cell = arg;
     struct jailer *j = cell->j;
-    struct cgroup_stats s;
+    bool alone = cell->rounds++ == 0 && cell->state != CELL_FROZEN && cgroup_pids(&j->forest, cell->id) <= 1;
 
-    /* Alone in there, PID 1 needs no ceremony. */
-    if (cell->rounds++ == 0 && cell->state != CELL_FROZEN) {
-        cgroup_read(&j->forest, cell->id, &s);
-        if (s.pids <= 1 && sys_pidfd_send_signal(cell->pidfd, SIGKILL) == 0)
-            goto again;
-    }
-    (void)cgroup_kill(&j->forest, cell->id);
+    if (!alone)
+        (void)cgroup_kill(&j->forest, cell->id);
     (void)sys_pidfd_send_signal(cell->pidfd, SIGKILL);
-again:
     cell->state = CELL_ENDING;
     ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + KILL_AGAIN_NS, kill_step, cell);
 }

@@ -45,4 +45,5 @@ struct cell {
     bool destroy;                                                       /* remove it as soon as it is dead */
     uint32_t create_stream, kill_stream, freeze_stream, destroy_stream; /* whom to answer; 0 is nobody */
     int status;                                                         /* of PID 1, once dead */
+    struct cgroup_stats last;                                           /* read when nothing ran any more */
 };

@@ -41,7 +41,7 @@ struct jailer {
 void reply(struct conn *c, uint32_t stream, uint8_t type, const void *data, int len);
 void reply_ok(struct conn *c, uint32_t stream);
 void reply_error(struct conn *c, uint32_t stream, const struct err *err);
-void reply_stats(struct conn *c, uint32_t stream, const struct cell *cell);
+void reply_stats(struct conn *c, uint32_t stream, const struct cgroup_stats *s);
 void reply_created(struct cell *cell, uint32_t stream); /* with the descriptors that make the sandbox the owner's */
 void reply_event(const struct cell *cell, enum jail_event_kind kind);
 

@@ -50,7 +50,10 @@ static int do_thaw(struct conn *c, struct cell *cell, uint32_t stream, struct er
 
 static int do_stats(struct conn *c, struct cell *cell, uint32_t stream, struct err *err UNUSED)
 {
-    reply_stats(c, stream, cell);
+    struct cgroup_stats s;
+
+    cgroup_read(&c->j->forest, cell->id, &s);
+    reply_stats(c, stream, &s);
     return 0;
 }
 

@@ -28,22 +28,19 @@ void reply_error(struct conn *c, uint32_t stream, const struct err *err)
     reply(c, stream, FRAME_J_ERROR, out, rt_error_encode(&e, out, &ignored));
 }
 
-void reply_stats(struct conn *c, uint32_t stream, const struct cell *cell)
+void reply_stats(struct conn *c, uint32_t stream, const struct cgroup_stats *s)
 {
     uint8_t out[FRAME_PAYLOAD_MAX];
-    struct cgroup_stats s;
     struct err ignored;
-
-    cgroup_read(&c->j->forest, cell->id, &s);
     struct jail_stats m = {
-        .cpu_ns = s.cpu_ns,
-        .memory = s.memory,
-        .memory_peak = s.memory_peak,
-        .oom_kills = s.oom_kills,
-        .pids = s.pids,
-        .pids_peak = s.pids_peak,
-        .pids_refused = s.pids_refused,
-        .throttled_ns = s.throttled_ns,
+        .cpu_ns = s->cpu_ns,
+        .memory = s->memory,
+        .memory_peak = s->memory_peak,
+        .oom_kills = s->oom_kills,
+        .pids = s->pids,
+        .pids_peak = s->pids_peak,
+        .pids_refused = s->pids_refused,
+        .throttled_ns = s->throttled_ns,
         .io_read = JAIL_UNKNOWN,
         .io_write = JAIL_UNKNOWN,
     };
