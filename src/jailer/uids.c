@@ -22,9 +22,9 @@ static bool mine(const struct uids *u, uint32_t slot)
     return u->mine[slot / 8] >> (slot % 8) & 1;
 }
 
-int uids_open(struct uids *u, int state_dir, struct err *err)
+int uids_open(struct uids *u, int lock_dir, struct err *err)
 {
-    auto_fd int fd = openat(state_dir, "uids", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    auto_fd int fd = openat(lock_dir, "uids", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
     if (fd < 0)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "open the uid locks");

@@ -480,8 +480,6 @@ static int tear_down(void **state UNUSED)
 {
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/uids", state_dir);
-    unlink(path);
     snprintf(path, sizeof(path), "%s/kept", state_dir);
     rmdir(path);
     return rmdir(state_dir); /* fails when a socket or anything else was left */
