@@ -52,6 +52,7 @@ struct receipt {
     uint32_t host_walls;   /* JAIL_WALL_*: raised from outside */
     uint32_t inside_walls; /* RT_WALL_*: seen from inside */
     uint32_t landlock_abi;
+    const char *inside_why; /* NULL when this side saw CLAIMED itself */
     struct limits limits;
     uint8_t enforced[LIMIT_COUNT]; /* 0 none, 1 partial, 2 enforced */
     struct receipt_change *changes;
@@ -62,6 +63,6 @@ struct receipt {
 };
 
 int receipt_exit_code(const struct receipt *r); /* of `cove run`: the program's own, 124, 123, 128+n, 125 */
-void receipt_json(const struct receipt *r, struct jsonw *w); /* one object */
+void receipt_json(const struct receipt *r, struct jsonw *w);  /* one object */
 void receipt_print(const struct receipt *r, struct buf *out); /* for a person, a few lines */
 void receipt_done(struct receipt *r);

@@ -1,0 +1,422 @@
+/* A receipt in JSON is flat where a reader looks first (why, how long, how much) and nested where there is a list. A
+ * figure that is not known is not there: its name stands in "absent" with the reason, so that a zero is always a
+ * measured zero. Times are in microseconds, because a whole execution may take less than a millisecond. */
+#include "engine/receipt.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/walls.h"
+
+#include <signal.h>
+
+static const char *const names[] = {
+    [ENDED_EXIT] = "exit",     [ENDED_SIGNAL] = "signal", [ENDED_LIFETIME] = "lifetime",
+    [ENDED_IDLE] = "idle",     [ENDED_WALL] = "wall",     [ENDED_CPU] = "cpu",
+    [ENDED_MEMORY] = "memory", [ENDED_KILLED] = "killed", [ENDED_LOST] = "lost",
+};
+
+const char *ended_by_name(enum ended_by e)
+{
+    return (unsigned)e < ARRAY_LEN(names) ? names[e] : "lost";
+}
+
+int receipt_exit_code(const struct receipt *r)
+{
+    switch (r->ended_by) {
+    case ENDED_EXIT:
+        return r->exit_code >= 0 ? r->exit_code : 125;
+    case ENDED_SIGNAL:
+        return 128 + r->signal;
+    case ENDED_LIFETIME:
+    case ENDED_IDLE:
+    case ENDED_WALL:
+    case ENDED_CPU:
+        return 124;
+    case ENDED_MEMORY:
+        return 123;
+    case ENDED_KILLED:
+        return 128 + SIGKILL;
+    case ENDED_LOST:
+        break;
+    }
+    return 125;
+}
+
+/* --- JSON --- */
+
+struct named_figure {
+    const char *name;
+    struct figure figure;
+};
+
+#define FIGURES 10
+
+static void figures(const struct receipt *r, struct named_figure out[FIGURES])
+{
+    const struct named_figure all[FIGURES] = {
+        { "wallUs", { r->wall_ns.v / NS_PER_US, r->wall_ns.why } },
+        { "cpuUs", { r->cpu_ns.v / NS_PER_US, r->cpu_ns.why } },
+        { "memoryPeakBytes", r->memory_peak },
+        { "readBytes", r->read_bytes },
+        { "writtenBytes", r->write_bytes },
+        { "tasksStarted", r->tasks_started },
+        { "pidsPeak", r->pids_peak },
+        { "pidsRefused", r->pids_refused },
+        { "oomKills", r->oom_kills },
+        { "throttledUs", { r->throttled_ns.v / NS_PER_US, r->throttled_ns.why } },
+    };
+
+    memcpy(out, all, sizeof(all));
+}
+
+static void json_walls(const char *key, const struct wall *walls, size_t n, uint32_t found, struct jsonw *w)
+{
+    jsonw_key(w, key);
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++)
+        if (found & walls[i].bit)
+            jsonw_str(w, walls[i].name);
+    jsonw_end_array(w);
+}
+
+static void json_all_walls(const struct receipt *r, struct jsonw *w)
+{
+    size_t n;
+    const struct wall *walls = walls_outside(&n);
+
+    jsonw_key(w, "walls");
+    jsonw_object(w);
+    json_walls("outside", walls, n, r->host_walls, w);
+    if (!r->inside_why) {
+        walls = walls_inside(&n);
+        json_walls("inside", walls, n, r->inside_walls, w);
+        jsonw_ku64(w, "landlockAbi", r->landlock_abi);
+    }
+    jsonw_end_object(w);
+}
+
+static const char *enforced_name(uint8_t e)
+{
+    return e == 2 ? "enforced" : e == 1 ? "partial" : "none";
+}
+
+/* A limit that is not set limits nothing and is left out. */
+static bool limit_set(const struct receipt *r, enum limit l)
+{
+    return !limit_unlimited(l, r->limits.v[l]);
+}
+
+static void json_limits(const struct receipt *r, struct jsonw *w)
+{
+    char text[LIMIT_TEXT];
+
+    jsonw_key(w, "limits");
+    jsonw_object(w);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit_info *info = limit_info((enum limit)i);
+
+        if (!limit_set(r, (enum limit)i))
+            continue;
+        jsonw_key(w, info->name);
+        jsonw_object(w);
+        if (info->unit == UNIT_CPUSET)
+            jsonw_kstr(w, "value", limit_print((enum limit)i, r->limits.v[i], text));
+        else
+            jsonw_ku64(w, "value", r->limits.v[i]);
+        jsonw_kstr(w, "state", enforced_name(r->enforced[i]));
+        jsonw_end_object(w);
+    }
+    jsonw_end_object(w);
+}
+
+static const char *change_name(char kind)
+{
+    return kind == 'A' ? "added" : kind == 'D' ? "deleted" : "modified";
+}
+
+static const char *file_name(char file)
+{
+    switch (file) {
+    case 'f':
+        return "file";
+    case 'd':
+        return "directory";
+    case 'l':
+        return "link";
+    case 'p':
+        return "fifo";
+    case 's':
+        return "socket";
+    default:
+        return "other";
+    }
+}
+
+static void json_changes(const struct receipt *r, struct jsonw *w)
+{
+    jsonw_key(w, "changes");
+    jsonw_object(w);
+    jsonw_ku64(w, "added", r->added);
+    jsonw_ku64(w, "modified", r->modified);
+    jsonw_ku64(w, "deleted", r->deleted);
+    jsonw_kbool(w, "truncated", r->changes_truncated);
+    jsonw_key(w, "files");
+    jsonw_array(w);
+    for (size_t i = 0; i < r->nchanges; i++) {
+        const struct receipt_change *c = &r->changes[i];
+
+        jsonw_object(w);
+        jsonw_kstr(w, "path", c->path);
+        jsonw_kstr(w, "change", change_name(c->kind));
+        jsonw_kstr(w, "kind", file_name(c->file));
+        if (c->kind != 'D')
+            jsonw_ku64(w, "sizeBytes", c->size);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+    jsonw_end_object(w);
+}
+
+static void json_absent(const struct receipt *r, const struct named_figure f[FIGURES], struct jsonw *w)
+{
+    jsonw_key(w, "absent");
+    jsonw_object(w);
+    for (size_t i = 0; i < FIGURES; i++)
+        if (f[i].figure.why)
+            jsonw_kstr(w, f[i].name, f[i].figure.why);
+    if (r->changes_why)
+        jsonw_kstr(w, "changes", r->changes_why);
+    if (r->inside_why)
+        jsonw_kstr(w, "wallsInside", r->inside_why);
+    jsonw_end_object(w);
+}
+
+static void json_end(const struct receipt *r, struct jsonw *w)
+{
+    jsonw_kstr(w, "endedBy", ended_by_name(r->ended_by));
+    jsonw_key(w, "exitCode");
+    if (r->exit_code >= 0)
+        jsonw_i64(w, r->exit_code);
+    else
+        jsonw_null(w);
+    jsonw_key(w, "signal");
+    if (r->signal)
+        jsonw_i64(w, r->signal);
+    else
+        jsonw_null(w);
+}
+
+void receipt_json(const struct receipt *r, struct jsonw *w)
+{
+    struct named_figure f[FIGURES];
+    char stamp[32];
+
+    figures(r, f);
+    jsonw_object(w);
+    jsonw_kstr(w, "sandbox", r->sandbox);
+    jsonw_kstr(w, "execution", r->execution);
+    jsonw_kbool(w, "final", r->final);
+    json_end(r, w);
+    if (r->started_real_ns)
+        jsonw_kstr(w, "startedAt", clock_rfc3339(r->started_real_ns, stamp));
+    for (size_t i = 0; i < FIGURES; i++)
+        if (!f[i].figure.why)
+            jsonw_ku64(w, f[i].name, f[i].figure.v);
+    jsonw_ku64(w, "stdoutBytes", r->stdout_bytes);
+    jsonw_ku64(w, "stderrBytes", r->stderr_bytes);
+    jsonw_ku64(w, "droppedBytes", r->dropped_bytes);
+    jsonw_kstr(w, "level", level_name(r->level));
+    jsonw_kstr(w, "profile", r->profile);
+    jsonw_kstr(w, "driver", r->driver);
+    jsonw_kstr(w, "cgroup", r->cgroup);
+    json_all_walls(r, w);
+    json_limits(r, w);
+    if (!r->changes_why)
+        json_changes(r, w);
+    json_absent(r, f, w);
+    jsonw_end_object(w);
+}
+
+/* --- for a person --- */
+
+/* Names of files come from the sandbox: nothing in them may move a cursor or end a line. */
+static void add_safe(struct buf *out, const char *s)
+{
+    for (; *s; s++) {
+        char c = (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s;
+
+        buf_add(out, &c, 1);
+    }
+}
+
+static void print_time(struct buf *out, uint64_t ns)
+{
+    char text[32];
+
+    if (ns < 10 * NS_PER_MS)
+        buf_addf(out, "%u.%02u ms", (unsigned)(ns / NS_PER_MS), (unsigned)(ns % NS_PER_MS / (NS_PER_MS / 100)));
+    else
+        buf_adds(out, str_ms(ns / NS_PER_MS, text));
+}
+
+static void print_limit(const struct receipt *r, enum limit l, struct buf *out)
+{
+    char text[LIMIT_TEXT];
+
+    buf_addf(out, " (limit %s)", limit_print(l, r->limits.v[l], text));
+}
+
+static void print_end(const struct receipt *r, struct buf *out)
+{
+    static const char *const said[] = {
+        [ENDED_LIFETIME] = "the sandbox's lifetime was over",
+        [ENDED_IDLE] = "the sandbox was idle for too long",
+        [ENDED_WALL] = "its time on the wall was over",
+        [ENDED_CPU] = "its CPU time was spent",
+        [ENDED_MEMORY] = "the sandbox ran out of memory",
+        [ENDED_KILLED] = "it was killed on request",
+        [ENDED_LOST] = "the sandbox was lost",
+    };
+    static const int limits[] = {
+        [ENDED_LIFETIME] = LIMIT_LIFETIME + 1, [ENDED_IDLE] = LIMIT_IDLE + 1,     [ENDED_WALL] = LIMIT_WALL + 1,
+        [ENDED_CPU] = LIMIT_CPU_TIME + 1,      [ENDED_MEMORY] = LIMIT_MEMORY + 1, [ENDED_LOST] = 0
+    };
+
+    buf_addf(out, "ended    %s: ", ended_by_name(r->ended_by));
+    if (r->ended_by == ENDED_EXIT)
+        buf_addf(out, "exit code %d", r->exit_code);
+    else if (r->ended_by == ENDED_SIGNAL)
+        buf_addf(out, "signal %d (%s)", r->signal, strsignal(r->signal));
+    else
+        buf_adds(out, said[r->ended_by]);
+    if (limits[r->ended_by])
+        print_limit(r, (enum limit)(limits[r->ended_by] - 1), out);
+    buf_adds(out, "\n");
+}
+
+static void print_used(const struct receipt *r, struct buf *out)
+{
+    const struct {
+        const char *name;
+        const struct figure *f;
+        enum { TIME, BYTES, COUNT } unit;
+        bool quiet; /* not worth a word when it is zero */
+    } used[] = {
+        { "wall", &r->wall_ns, TIME, false },
+        { "cpu", &r->cpu_ns, TIME, false },
+        { "memory peak", &r->memory_peak, BYTES, false },
+        { "read", &r->read_bytes, BYTES, false },
+        { "written", &r->write_bytes, BYTES, false },
+        { "tasks", &r->tasks_started, COUNT, false },
+        { "throttled", &r->throttled_ns, TIME, true },
+        { "pids refused", &r->pids_refused, COUNT, true },
+        { "oom kills", &r->oom_kills, COUNT, true },
+    };
+    const char *comma = "used     ";
+    char text[32];
+
+    for (size_t i = 0; i < ARRAY_LEN(used); i++) {
+        if (used[i].f->why || (used[i].quiet && used[i].f->v == 0))
+            continue;
+        buf_addf(out, "%s%s ", comma, used[i].name);
+        if (used[i].unit == TIME)
+            print_time(out, used[i].f->v);
+        else if (used[i].unit == BYTES)
+            buf_adds(out, str_bytes(used[i].f->v, text));
+        else
+            buf_addf(out, "%" PRIu64, used[i].f->v);
+        comma = ", ";
+    }
+    buf_adds(out, comma[0] == ',' ? "\n" : "");
+}
+
+static void print_output(const struct receipt *r, struct buf *out)
+{
+    char a[32], b[32];
+
+    buf_addf(out, "output   %s on standard output, %s on standard error", str_bytes(r->stdout_bytes, a),
+             str_bytes(r->stderr_bytes, b));
+    if (r->dropped_bytes) {
+        buf_addf(out, "; %s past the cap were dropped", str_bytes(r->dropped_bytes, a));
+        print_limit(r, LIMIT_OUTPUT, out);
+    }
+    buf_adds(out, "\n");
+}
+
+#define SHOWN_CHANGES 5
+
+static void print_changes(const struct receipt *r, struct buf *out)
+{
+    if (r->changes_why)
+        return;
+    buf_addf(out, "changed  %" PRIu64 " added, %" PRIu64 " modified, %" PRIu64 " deleted", r->added, r->modified,
+             r->deleted);
+    for (size_t i = 0; i < r->nchanges && i < SHOWN_CHANGES; i++) {
+        buf_adds(out, i == 0 ? ": " : ", ");
+        add_safe(out, r->changes[i].path);
+    }
+    if (r->nchanges > SHOWN_CHANGES || (r->changes_truncated && r->nchanges > 0))
+        buf_adds(out, ", ...");
+    buf_adds(out, "\n");
+}
+
+static unsigned bits(uint32_t v)
+{
+    return (unsigned)__builtin_popcount(v);
+}
+
+static void print_walls(const struct receipt *r, struct buf *out)
+{
+    const char *comma = "; not fully enforced: ";
+
+    buf_addf(out, "walls    level %s, driver %s, %u raised outside", level_name(r->level), r->driver,
+             bits(r->host_walls));
+    if (!r->inside_why)
+        buf_addf(out, ", %u seen inside, Landlock ABI %u", bits(r->inside_walls), r->landlock_abi);
+    buf_addf(out, ", cgroup %s", r->cgroup);
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        if (limit_set(r, (enum limit)i) && r->enforced[i] != 2) {
+            buf_addf(out, "%s%s (%s)", comma, limit_info((enum limit)i)->name, enforced_name(r->enforced[i]));
+            comma = ", ";
+        }
+    buf_adds(out, "\n");
+}
+
+static void print_absent(const struct receipt *r, struct buf *out)
+{
+    struct named_figure f[FIGURES];
+    const char *last = NULL;
+
+    figures(r, f);
+    for (size_t i = 0; i < FIGURES; i++) {
+        if (!f[i].figure.why)
+            continue;
+        if (last && str_eq(last, f[i].figure.why)) {
+            buf_addf(out, ", %s", f[i].name);
+        } else {
+            buf_addf(out, "%sunknown  %s: %s", last ? "\n" : "", f[i].figure.why, f[i].name);
+            last = f[i].figure.why;
+        }
+    }
+    buf_adds(out, last ? "\n" : "");
+}
+
+void receipt_print(const struct receipt *r, struct buf *out)
+{
+    buf_addf(out, "sandbox  %s, execution %s%s\n", r->sandbox, r->execution, r->final ? "" : " (sums still to come)");
+    print_end(r, out);
+    print_used(r, out);
+    print_output(r, out);
+    print_changes(r, out);
+    print_walls(r, out);
+    print_absent(r, out);
+}
+
+void receipt_done(struct receipt *r)
+{
+    for (size_t i = 0; i < r->nchanges; i++)
+        free(r->changes[i].path);
+    free(take_ptr(&r->changes));
+    r->nchanges = 0;
+}

@@ -1,0 +1,76 @@
+/* Every wall is looked at twice where it can be: the jailer says what it raised, the first process inside says what it
+ * sees. Neither word replaces the other. Every level that exists demands all of them, so the tables are the demand. */
+#include "engine/walls.h"
+
+#include "wire/jail.h"
+#include "wire/rt.h"
+
+static const struct wall outside[] = {
+    { JAIL_WALL_USER_NS, "user_namespace", "a user namespace of its own" },
+    { JAIL_WALL_MOUNT_NS, "mount_namespace", "a mount namespace of its own" },
+    { JAIL_WALL_PID_NS, "pid_namespace", "a pid namespace of its own" },
+    { JAIL_WALL_NET_NS, "network_namespace", "a network namespace of its own" },
+    { JAIL_WALL_IPC_NS, "ipc_namespace", "an IPC namespace of its own" },
+    { JAIL_WALL_UTS_NS, "uts_namespace", "a UTS namespace of its own" },
+    { JAIL_WALL_CGROUP_NS, "cgroup_namespace", "a cgroup namespace of its own" },
+    { JAIL_WALL_ROOT, "read_only_root", "a fresh read-only root" },
+    { JAIL_WALL_PROC, "masked_proc", "a fresh /proc with its sensitive files masked" },
+    { JAIL_WALL_CAPS, "no_capabilities", "the loss of every capability" },
+    { JAIL_WALL_SECCOMP, "seccomp", "the system call filter" },
+    { JAIL_WALL_KEYRING, "own_keyring", "a session keyring of its own" },
+    { JAIL_WALL_ROUTES, "no_routes", "a network with nothing but loopback" },
+    { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that nobody else has" },
+};
+
+static const struct wall inside[] = {
+    { RT_WALL_SECCOMP, "seccomp", "the system call filter" },
+    { RT_WALL_NO_NEW_PRIVS, "no_new_privileges", "no_new_privs" },
+    { RT_WALL_CAPS, "no_capabilities", "the loss of every capability" },
+    { RT_WALL_SECUREBITS, "secure_bits", "locked securebits" },
+    { RT_WALL_UID, "plain_user", "a user that is not root and has no further groups" },
+    { RT_WALL_LANDLOCK, "landlock", "the Landlock file rules" },
+    { RT_WALL_PID_NS, "pid_namespace", "a pid namespace of its own" },
+    { RT_WALL_ROOT_RO, "read_only_root", "a read-only root" },
+    { RT_WALL_NET, "no_interfaces", "a network with no interface but loopback" },
+};
+
+const struct wall *walls_outside(size_t *count)
+{
+    *count = ARRAY_LEN(outside);
+    return outside;
+}
+
+const struct wall *walls_inside(size_t *count)
+{
+    *count = ARRAY_LEN(inside);
+    return inside;
+}
+
+static int check(const struct wall *walls, size_t n, uint32_t found, const char *who, enum level l, struct err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(found & walls[i].bit))
+            return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s", level_name(l),
+                           walls[i].name, walls[i].what, who);
+    return 0;
+}
+
+int walls_check_outside(enum level l, uint32_t found, struct err *err)
+{
+    return check(outside, ARRAY_LEN(outside), found, "it could not be raised on this host", l, err);
+}
+
+int walls_check_inside(enum level l, uint32_t found, uint32_t landlock_abi, struct err *err)
+{
+    if (check(inside, ARRAY_LEN(inside), found, "it was not seen from inside the sandbox", l, err) < 0)
+        return -1;
+    if (landlock_abi < walls_landlock_min(l))
+        return err_set(err, ERR_WALL_MISSING, "level %s needs the wall landlock at ABI %u, and the kernel has %u",
+                       level_name(l), walls_landlock_min(l), landlock_abi);
+    return 0;
+}
+
+uint32_t walls_landlock_min(enum level l UNUSED)
+{
+    return 1;
+}
