@@ -35,7 +35,7 @@ DEFINE_AUTO(engine, engine_free);
 enum box_mount_kind { BOX_BIND_RO, BOX_WORKSPACE, BOX_WORKSPACE_COW };
 struct box_mount {
     enum box_mount_kind kind;
-    int fd; /* borrowed for the call */
+    int fd;          /* borrowed for the call */
     const char *dst; /* BOX_BIND_RO only */
 };
 
@@ -43,7 +43,7 @@ struct box_spec {
     enum level level;
     enum profile profile;
     struct limits limits;
-    const char *hostname; /* NULL is "cove" */
+    const char *hostname;   /* NULL is "cove" */
     const char *const *env; /* added to the level's own environment; NULL-terminated or NULL */
     const struct box_mount *mounts;
     size_t nmounts;
@@ -80,7 +80,7 @@ struct exec_spec {
     const char *cwd;        /* NULL is /workspace */
     bool tty;
     uint16_t rows, cols;
-    bool stdin_open; /* exec_write will be used; otherwise /dev/null */
+    bool stdin_open;          /* exec_write will be used; otherwise /dev/null */
     uint64_t wall_ms, cpu_ms; /* clocks of this execution; 0 is none */
     uint64_t output_max;      /* bytes handed to on_output; the rest is counted and dropped; 0 is no cap */
     bool changes;             /* find out what it changed under /workspace */
@@ -107,5 +107,5 @@ size_t exec_write(struct exec *x, const void *data, size_t len); /* to its stand
 void exec_write_end(struct exec *x);
 void exec_signal(struct exec *x, int signo); /* to its process group, as a terminal would */
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
-void exec_kill(struct exec *x); /* the whole tree; on_exit follows with endedBy killed */
+void exec_kill(struct exec *x);                           /* the whole tree; on_exit follows with endedBy killed */
 const struct receipt *exec_receipt(const struct exec *x); /* final after box_destroy answered */

@@ -1,0 +1,334 @@
+/* From a spec to a box that is ready: the template, J_CREATE, HELLO, CLAIM.
+ *
+ * Both messages are encoded when the box is made, so nothing of the caller's spec has to be copied and every mistake in
+ * it is found before anything exists. CLAIM follows HELLO without waiting for its echo: the runtime reads them in order
+ * and refuses a claim from a version it does not speak, so waiting would only cost a round trip.
+ *
+ * Invariants:
+ * 1. The walls are checked twice, at J_CREATED and at CLAIMED; a box with a wall too few never becomes ready.
+ * 2. Memory that held the claim (environment, entropy) is wiped before it is released. */
+#include "engine/inside.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/walls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+static int random_bytes(void *out, size_t len, struct err *err)
+{
+    uint8_t *p = out;
+
+    for (size_t done = 0; done < len;) {
+        ssize_t n = getrandom(p + done, len - done, 0);
+
+        if (n < 0 && errno != EINTR)
+            return err_sys(err, ERR_SYS, "getrandom");
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* --- J_CREATE --- */
+
+static int add_mount(struct jail_create *m, const struct box_mount *bm, struct err *err)
+{
+    static const uint8_t kinds[] = {
+        [BOX_BIND_RO] = JAIL_BIND_RO, [BOX_WORKSPACE] = JAIL_WORKSPACE, [BOX_WORKSPACE_COW] = JAIL_WORKSPACE_COW
+    };
+    struct jail_mount *jm = &m->mounts[m->nmounts];
+
+    if ((size_t)bm->kind >= ARRAY_LEN(kinds) || bm->fd < 0)
+        return err_set(err, ERR_BUG, "mount %u is not one", m->nmounts);
+    jm->kind = kinds[bm->kind];
+    jm->fd = (uint8_t)m->nmounts;
+    if (bm->kind == BOX_BIND_RO && (!bm->dst || bm->dst[0] != '/' || !str_copy(jm->dst, sizeof(jm->dst), bm->dst)))
+        return err_set(err, ERR_BIND_TARGET, "bind target '%s' is not an absolute path of at most %d bytes",
+                       bm->dst ? bm->dst : "", JAIL_DST_MAX - 1);
+    m->nmounts++;
+    return 0;
+}
+
+static int prepare_create(struct box *b, const struct box_spec *spec, struct err *err)
+{
+    struct jail_create m = { .owner_uid = spec->owner_uid, .owner_gid = spec->owner_gid, .nlimits = LIMIT_COUNT };
+    PAYLOAD(payload);
+
+    _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit travels");
+    memcpy(m.id, b->id, sizeof(m.id));
+    snprintf(m.template, sizeof(m.template), "native-%s", profile_name(spec->profile));
+    if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
+        return err_set(err, ERR_INVALID, "a host name has at most %d bytes", JAIL_NAME_MAX - 1);
+    memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
+    if (spec->nmounts > JAIL_MOUNTS_MAX)
+        return err_set(err, ERR_LIMIT, "%zu mounts, and a sandbox takes %d", spec->nmounts, JAIL_MOUNTS_MAX);
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (add_mount(&m, &spec->mounts[i], err) < 0)
+            return -1;
+    int len = jail_create_encode(&m, payload, err);
+    if (len < 0)
+        return -1;
+    b->create = mem_copy(payload, (size_t)len);
+    b->create_len = (uint32_t)len;
+    for (size_t i = 0; i < spec->nmounts; i++) {
+        int fd = fcntl(spec->mounts[i].fd, F_DUPFD_CLOEXEC, 0);
+
+        if (fd < 0)
+            return err_sys(err, ERR_SYS, "descriptor of mount %zu", i);
+        b->create_fds[b->ncreate_fds++] = fd;
+    }
+    return 0;
+}
+
+/* --- CLAIM --- */
+
+static int add_rule(struct rt_claim *m, uint8_t access, const char *path, struct err *err)
+{
+    struct rt_rule *r = &m->rules[m->nrules];
+
+    if (m->nrules == RT_RULES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d file rules", RT_RULES_MAX);
+    r->access = access;
+    if (!str_copy(r->path, sizeof(r->path), path))
+        return err_set(err, ERR_INVALID, "the path '%s' is too long for a file rule", path);
+    m->nrules++;
+    return 0;
+}
+
+static int add_rules(struct rt_claim *m, const struct box_spec *spec, struct err *err)
+{
+    size_t n;
+    const struct file_rule *rules = level_file_rules(spec->level, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (add_rule(m, rules[i].access, rules[i].path, err) < 0)
+            return -1;
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (spec->mounts[i].kind == BOX_BIND_RO && add_rule(m, RT_ACCESS_READ_EXEC, spec->mounts[i].dst, err) < 0)
+            return -1;
+    return 0;
+}
+
+static size_t count(const char *const *list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+/* The level's environment with the spec's on top: a name that both have appears once, as the spec says it. */
+static const char **merge_env(const char *const *base, const char *const *over)
+{
+    const char **out = mem_new_array(const char *, count(base) + count(over) + 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < count(base); i++) {
+        size_t name = strcspn(base[i], "=") + 1;
+        bool replaced = false;
+
+        for (size_t j = 0; j < count(over) && !replaced; j++)
+            replaced = strncmp(base[i], over[j], name) == 0;
+        if (!replaced)
+            out[n++] = base[i];
+    }
+    for (size_t j = 0; j < count(over); j++)
+        out[n++] = over[j];
+    out[n] = NULL;
+    return out;
+}
+
+static int prepare_claim(struct box *b, const struct box_spec *spec, struct err *err)
+{
+    struct rt_claim m = { .landlock_min = walls_landlock_min(spec->level) };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    for (size_t i = 0; i < count(spec->env); i++)
+        if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))
+            return err_set(err, ERR_INVALID, "environment entry '%.60s' is not NAME=value", spec->env[i]);
+    if (random_bytes(m.entropy, sizeof(m.entropy), err) < 0 || add_rules(&m, spec, err) < 0)
+        return -1;
+    auto_free const char **env = merge_env(level_environment(spec->level), spec->env);
+    m.env = env;
+    int len = rt_claim_encode(&m, payload, err);
+    if (len >= 0) {
+        b->claim = mem_copy(payload, (size_t)len);
+        b->claim_len = (uint32_t)len;
+    } else {
+        err_wrap(err, "environment and file rules of the sandbox");
+    }
+    explicit_bzero(&m, sizeof(m));
+    explicit_bzero(payload, sizeof(payload));
+    return len < 0 ? -1 : 0;
+}
+
+int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err)
+{
+    if (random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
+        return -1;
+    if (b->adopted)
+        return 0;
+    return prepare_create(b, spec, err) < 0 ? -1 : prepare_claim(b, spec, err);
+}
+
+static void drop_create(struct box *b)
+{
+    free(take_ptr(&b->create));
+    while (b->ncreate_fds > 0)
+        fd_close(&b->create_fds[--b->ncreate_fds]);
+}
+
+void claim_drop(struct box *b)
+{
+    drop_create(b);
+    if (b->claim)
+        explicit_bzero(b->claim, b->claim_len);
+    free(take_ptr(&b->claim));
+}
+
+/* --- the steps --- */
+
+void claim_create(struct box *b)
+{
+    struct ask *a;
+
+    b->state = BOX_CREATING;
+    if (b->adopted) {
+        engine_ask_id(b->e, FRAME_J_ADOPT, b->id, claim_created, b);
+        return;
+    }
+    a = engine_ask(b->e, FRAME_J_CREATE, b->create, b->create_len, b->create_fds, b->ncreate_fds, claim_created, b);
+    memcpy(a->id, b->id, sizeof(a->id));
+    drop_create(b);
+}
+
+static void send_hello(struct box *b)
+{
+    struct rt_hello hello = { .version = WIRE_VERSION, .epoch = b->epoch };
+    PAYLOAD(payload);
+    int len = rt_hello_encode(&hello, payload, NULL);
+    struct frame f = { .type = FRAME_HELLO, .len = len > 0 ? (uint32_t)len : 0, .data = payload };
+    struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
+
+    chan_send(&b->chan, &f);
+    if (!b->adopted)
+        chan_send(&b->chan, &claim);
+    claim_drop(b);
+}
+
+static int take_created(struct box *b, const struct answer *a, struct err *err)
+{
+    struct jail_created *m = &b->outside;
+
+    if (jail_created_decode(a->f, m, err) < 0)
+        return -1;
+    if (a->nfds != (m->cpu_fd ? 3u : 2u) || m->cpu_unit > 1 || m->nlimits > LIMIT_COUNT)
+        return err_set(err, ERR_PROTOCOL, "J_CREATED with %zu descriptors", a->nfds);
+    b->pidfd = take_fd(&a->fds[1]);
+    if (m->cpu_fd)
+        b->cpu_fd = take_fd(&a->fds[2]);
+    /* These are kept by this side, whatever the host can do. */
+    m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
+    m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
+    m->enforced[LIMIT_CPU_TIME] = b->cpu_fd >= 0 ? JAIL_ENFORCED : JAIL_NONE;
+    if (walls_check_outside(b->level, m->walls, err) < 0)
+        return -1;
+    return box_wire(b, take_fd(&a->fds[0]), err);
+}
+
+void claim_created(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct box *b = ask->owner;
+    struct err why = { 0 };
+
+    if (b->state != BOX_CREATING) { /* it came too late */
+        if (!err && !b->adopted)
+            engine_ask_id(b->e, FRAME_J_DESTROY, b->id, NULL, NULL);
+        return;
+    }
+    if (err) {
+        box_fail(b, err);
+        return;
+    }
+    b->state = BOX_HELLO; /* from here on there is something to destroy */
+    if (b->destroy_wanted)
+        box_destroy_now(b);
+    else if (take_created(b, a, &why) < 0)
+        box_fail(b, &why);
+    else
+        send_hello(b);
+}
+
+static void on_hello(struct box *b, const struct frame *f)
+{
+    struct rt_hello m;
+    struct err err = { 0 };
+
+    if (b->state != BOX_HELLO) {
+        box_violate(b, "a second HELLO");
+    } else if (rt_hello_decode(f, &m, &err) < 0) {
+        box_violate(b, "HELLO: %s", err.msg);
+    } else if (m.version != WIRE_VERSION) {
+        err_set(&err, ERR_VERSION, "cove-runtime speaks version %u of the wire, this cove version %u", m.version,
+                WIRE_VERSION);
+        box_fail(b, &err);
+    } else if (m.epoch != b->epoch) {
+        box_violate(b, "HELLO that does not echo the epoch");
+    } else if (b->adopted) {
+        box_ready(b);
+    } else {
+        b->state = BOX_CLAIMING;
+    }
+}
+
+static void on_claimed(struct box *b, const struct frame *f)
+{
+    struct err err = { 0 };
+
+    if (b->state != BOX_CLAIMING)
+        box_violate(b, "CLAIMED without a claim");
+    else if (rt_claimed_decode(f, &b->inside, &err) < 0)
+        box_violate(b, "CLAIMED: %s", err.msg);
+    else if (walls_check_inside(b->level, b->inside.walls, b->inside.landlock_abi, &err) < 0)
+        box_fail(b, &err);
+    else
+        box_ready(b);
+}
+
+static void on_refused(struct box *b, const struct frame *f)
+{
+    struct rt_error m;
+    struct err err = { 0 };
+
+    if (b->state != BOX_HELLO && b->state != BOX_CLAIMING) {
+        box_violate(b, "an ERROR about nothing");
+    } else if (rt_error_decode(f, &m, &err) < 0) {
+        box_violate(b, "ERROR: %s", err.msg);
+    } else {
+        engine_error(&m, &err);
+        err_wrap(&err, "the sandbox refused its claim");
+        box_fail(b, &err);
+    }
+}
+
+void claim_frame(struct box *b, const struct frame *f)
+{
+    switch (f->type) {
+    case FRAME_HELLO:
+        on_hello(b, f);
+        break;
+    case FRAME_CLAIMED:
+        on_claimed(b, f);
+        break;
+    case FRAME_ERROR:
+        on_refused(b, f);
+        break;
+    default:
+        box_violate(b, "a %s frame on stream 0", frame_name(f->type));
+    }
+}

@@ -1,0 +1,321 @@
+/* The end of an execution, told truthfully: its receipt from the first line to the final sums.
+ *
+ * SETTLING exists for two questions that can only be put after the end. Was it the memory? A program whose child was
+ * killed for memory exits as it likes, so every exit but 0 is checked against the kernel's own count. And what changed
+ * under /workspace?
+ *
+ * Invariants:
+ * 1. ended_by is written once, by exec_decide().
+ * 2. on_exit or on_failed, exactly one of them, exactly once; none after exec_free.
+ * 3. A figure is known or carries its reason; counters of the whole sandbox are an execution's own only when it was the
+ *    only one the sandbox ever ran. */
+#include "engine/inside.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <signal.h>
+
+#define STEP_NS (10 * NS_PER_S) /* for counters and CHANGES together */
+#define CHANGES_MAX 1000u
+
+/* --- the receipt --- */
+
+static struct figure known(uint64_t v)
+{
+    return (struct figure){ .v = v };
+}
+
+static struct figure absent(const char *why)
+{
+    return (struct figure){ .why = why };
+}
+
+static struct figure counted(uint64_t v, uint64_t unknown, const char *why)
+{
+    return v == unknown ? absent(why) : known(v);
+}
+
+void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *spec)
+{
+    static const char later[] = "counted until the sandbox is destroyed";
+    static const char unstarted[] = "the program was never started";
+    struct receipt *r = &x->receipt;
+
+    memcpy(r->sandbox, b->id, sizeof(r->sandbox));
+    id_new("ex", r->execution);
+    r->exit_code = -1;
+    r->level = b->level;
+    r->limits = b->limits;
+    r->limits.v[LIMIT_WALL] = spec->wall_ms;
+    r->limits.v[LIMIT_CPU_TIME] = spec->cpu_ms;
+    r->limits.v[LIMIT_OUTPUT] = spec->output_max;
+    str_copy(r->profile, sizeof(r->profile), profile_name(b->profile));
+    str_copy(r->driver, sizeof(r->driver), "native");
+    str_copy(r->cgroup, sizeof(r->cgroup), b->outside.cgroup);
+    memcpy(r->enforced, b->outside.enforced, sizeof(r->enforced));
+    r->host_walls = b->outside.walls;
+    r->inside_walls = b->inside.walls;
+    r->landlock_abi = b->inside.landlock_abi;
+    if (b->adopted)
+        r->inside_why = "seen by an earlier host, when the sandbox was claimed";
+    r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = absent(unstarted);
+    r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(later);
+    if (!spec->changes)
+        r->changes_why = "not asked for";
+}
+
+/* The clocks' view at the end; what EXIT says is filled in where it arrives. */
+static void measure(struct exec *x)
+{
+    struct receipt *r = &x->receipt;
+    uint64_t cpu = cpu_read(x->box->cpu_fd, x->box->outside.cpu_unit);
+
+    if (x->started_ns == 0)
+        return;
+    r->wall_ns = known(ev_now(x->ev) - x->started_ns);
+    if (x->shared)
+        r->cpu_ns = absent("other executions ran in the sandbox at the same time");
+    else if (cpu == CPU_UNKNOWN || x->cpu_base == CPU_UNKNOWN || cpu < x->cpu_base)
+        r->cpu_ns = absent("this host has no CPU counter for the sandbox");
+    else
+        r->cpu_ns = known(cpu - x->cpu_base);
+}
+
+static void fill_counters(struct receipt *r, const struct jail_stats *st, bool alone)
+{
+    static const char shared[] = "counted for the whole sandbox, in which other executions ran";
+    static const char unknown[] = "this host's cgroups do not count it";
+
+    if (!alone) {
+        r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(shared);
+        return;
+    }
+    r->memory_peak = counted(st->memory_peak, JAIL_UNKNOWN, unknown);
+    r->pids_peak = counted(st->pids_peak, JAIL_UNKNOWN, unknown);
+    r->pids_refused = counted(st->pids_refused, JAIL_UNKNOWN, unknown);
+    r->oom_kills = counted(st->oom_kills, JAIL_UNKNOWN, unknown);
+    r->throttled_ns = counted(st->throttled_ns, JAIL_UNKNOWN, unknown);
+}
+
+void exec_complete(struct exec *x, const struct jail_stats *st, bool alone)
+{
+    struct receipt *r = &x->receipt;
+
+    if (!st) {
+        r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(
+            "the jailer could not count it");
+        return;
+    }
+    fill_counters(r, st, alone);
+    if (alone && st->cpu_ns != JAIL_UNKNOWN && x->cpu_base != CPU_UNKNOWN && x->started_ns != 0 &&
+        st->cpu_ns >= x->cpu_base)
+        r->cpu_ns = known(st->cpu_ns - x->cpu_base);
+    r->final = true;
+}
+
+void exec_decide(struct exec *x, enum ended_by cause)
+{
+    if (x->decided || x->state == EXEC_OVER)
+        return;
+    x->decided = true;
+    x->receipt.ended_by = cause;
+}
+
+static void decide_by_exit(struct exec *x)
+{
+    exec_decide(x, x->receipt.signal ? ENDED_SIGNAL : ENDED_EXIT);
+}
+
+/* --- over --- */
+
+static void over(struct exec *x)
+{
+    struct box *b = x->box;
+
+    x->state = EXEC_OVER;
+    exec_set_timer(x, CLOCKS_NEVER);
+    exec_drop_stream(x);
+    free(take_ptr(&x->request));
+    if (b->e)
+        engine_forget(b->e, x);
+    if (!x->ops) {
+        exec_release(x);
+    }
+    box_exec_over(b);
+}
+
+void exec_finish(struct exec *x)
+{
+    const struct exec_ops *ops = x->ops;
+
+    over(x);
+    if (ops && ops->on_exit)
+        ops->on_exit(x->arg, &x->receipt);
+}
+
+void exec_fail(struct exec *x, const struct err *err)
+{
+    const struct exec_ops *ops = x->ops;
+
+    over(x);
+    if (ops && ops->on_failed)
+        ops->on_failed(x->arg, err);
+}
+
+void exec_gone(struct exec *x, const struct err *why, bool memory)
+{
+    struct receipt *r = &x->receipt;
+    bool running = x->state == EXEC_STARTING || x->state == EXEC_RUNNING;
+
+    if (x->state == EXEC_OVER)
+        return;
+    if (!x->decided && (x->state == EXEC_MARKING || (x->state == EXEC_STARTING && !memory))) {
+        exec_fail(x, why);
+        return;
+    }
+    if (running) {
+        measure(x);
+        r->read_bytes = r->write_bytes = r->tasks_started = absent("the sandbox ended before it could be asked");
+        exec_decide(x, memory ? ENDED_MEMORY : ENDED_LOST);
+        if (r->ended_by != ENDED_LOST)
+            r->signal = SIGKILL;
+    } else if (memory) {
+        exec_decide(x, ENDED_MEMORY);
+    }
+    if (x->exited)
+        decide_by_exit(x);
+    if (!r->changes_why)
+        r->changes_why = "the sandbox ended before its files could be compared";
+    exec_finish(x);
+}
+
+/* --- settling --- */
+
+static bool on_changes_data(struct exec *x, const struct frame *f)
+{
+    struct receipt *r = &x->receipt;
+    struct unpack u;
+    struct rt_change c;
+
+    unpack_init(&u, f->data, f->len);
+    while (u.pos < u.len) {
+        if (!rt_change_unpack(&u, &c) || r->nchanges == CHANGES_MAX)
+            return false;
+        if (c.kind != RT_ADDED && c.kind != RT_MODIFIED && c.kind != RT_DELETED)
+            return false;
+        if (!r->changes)
+            r->changes = mem_new_array(struct receipt_change, CHANGES_MAX);
+        r->changes[r->nchanges++] = (struct receipt_change){
+            .kind = c.kind, .file = c.file, .size = c.size, .path = str_dup(c.path)
+        };
+    }
+    stream_consumed(x->stream, f->len);
+    return true;
+}
+
+static bool on_changes_frame(void *arg, const struct frame *f)
+{
+    struct exec *x = arg;
+    struct receipt *r = &x->receipt;
+    struct rt_done m;
+
+    if (f->type == FRAME_DATA)
+        return on_changes_data(x, f);
+    x->stream = NULL;
+    if (f->type == FRAME_DONE) {
+        if (rt_done_decode(f, &m, NULL) < 0)
+            return false;
+        r->added = m.added;
+        r->modified = m.modified;
+        r->deleted = m.deleted;
+        r->changes_truncated = m.truncated;
+    } else if (f->type == FRAME_ERROR) {
+        r->changes_why = "the sandbox could not compare its files";
+    } else {
+        return false;
+    }
+    exec_finish(x);
+    return true;
+}
+
+void exec_stream_gone(void *arg, const struct err *why UNUSED)
+{
+    struct exec *x = arg;
+
+    x->stream = NULL;
+}
+
+static const struct stream_ops changes_ops = { .on_frame = on_changes_frame, .on_gone = exec_stream_gone };
+
+struct stream *exec_open_path(struct exec *x, uint8_t type, const struct stream_ops *ops)
+{
+    struct rt_path m = { .path = "/workspace", .length = CHANGES_MAX };
+    PAYLOAD(payload);
+    int len = rt_path_encode(&m, payload, NULL);
+
+    return stream_open(x->box, type, payload, len > 0 ? (uint32_t)len : 0, ops, x);
+}
+
+static void settle_changes(struct exec *x)
+{
+    decide_by_exit(x);
+    if (x->receipt.changes_why || !x->ops)
+        exec_finish(x);
+    else
+        x->stream = exec_open_path(x, FRAME_CHANGES, &changes_ops);
+}
+
+static void on_settle_stats(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct exec *x = ask->owner;
+    struct box *b = x->box;
+    struct jail_stats st;
+
+    if (x->state != EXEC_SETTLING || x->stream)
+        return;
+    if (!err && jail_stats_decode(a->f, &st, NULL) == 0) {
+        if (st.oom_kills != JAIL_UNKNOWN && st.oom_kills > b->oom_seen) {
+            b->oom_seen = st.oom_kills;
+            exec_decide(x, ENDED_MEMORY);
+        }
+        fill_counters(&x->receipt, &st, b->launched == 1);
+    }
+    settle_changes(x);
+}
+
+static void settle(struct exec *x)
+{
+    const struct receipt *r = &x->receipt;
+    bool by_itself = !x->decided && (r->exit_code != 0 || r->signal != 0);
+
+    x->state = EXEC_SETTLING;
+    exec_set_timer(x, ev_now(x->ev) + STEP_NS);
+    if (x->ops && (by_itself || (x->decided && r->ended_by == ENDED_MEMORY)))
+        engine_ask_id(x->box->e, FRAME_J_STATS, x->box->id, on_settle_stats, x);
+    else
+        settle_changes(x);
+}
+
+void settle_exit(struct exec *x, const struct rt_exit *m)
+{
+    static const char unreadable[] = "not readable inside the sandbox";
+    struct receipt *r = &x->receipt;
+
+    x->exited = true;
+    measure(x);
+    r->exit_code = m->code;
+    r->signal = m->signal;
+    r->read_bytes = counted(m->read_bytes, RT_UNKNOWN, unreadable);
+    r->write_bytes = counted(m->write_bytes, RT_UNKNOWN, unreadable);
+    r->tasks_started = counted(m->tasks_started, RT_UNKNOWN, unreadable);
+    settle(x);
+}
+
+void settle_late(struct exec *x)
+{
+    decide_by_exit(x);
+    if (!x->receipt.changes_why)
+        x->receipt.changes_why = "comparing the files took too long";
+    exec_finish(x);
+}
