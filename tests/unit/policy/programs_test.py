@@ -176,7 +176,7 @@ def missing(programs):
 
 def run(underfilter, profile, command):
     """(output, everything it said on the side)"""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch: # daemons of a tool may still write
         env = {"PATH": os.environ["PATH"], "HOME": scratch, "LANG": "C.UTF-8", "TMPDIR": scratch}
         try:
             done = subprocess.run([underfilter, profile, "sh", "-c", command], cwd=scratch, env=env, text=True,

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""run.py - many short sandboxes, and a count of everything that could be left of them. Prints TAP with a table.
+
+    tests/soak/run.py                  10,000 runs of `cove run`, and as many through one jailer
+    SOAK_RUNS=300 tests/soak/run.py    a short one
+
+What is counted before and after: processes, cgroups, mounts, network namespaces, files of the state directory, and the
+kernel's own objects behind them where it shows them. What one jailer does with many sandboxes is driven by engine-bench,
+which reports the jailer's memory.
+"""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
+BENCH = os.path.join(ROOT, "build/tests/tools/engine-bench")
+RUNS = int(os.environ.get("SOAK_RUNS", "10000"))
+WORKERS = os.cpu_count() or 2
+STATE = "/run/cove"
+# Kernel objects that a forgotten sandbox would hold. The kernel frees them late and in batches, so some slack is right.
+SLABS = ("net_namespace", "mnt_cache", "pid_namespace", "user_namespace", "uts_namespace")
+SLAB_SLACK = 64
+
+
+def links(kind):
+    found = set()
+    for path in glob.glob(f"/proc/[0-9]*/ns/{kind}"):
+        try:
+            found.add(os.readlink(path))
+        except OSError:
+            pass
+    return len(found)
+
+
+def named(word):
+    found = 0
+    for path in glob.glob("/proc/[0-9]*/comm"):
+        try:
+            with open(path, encoding="utf-8") as f:
+                found += f.read().startswith(word)
+        except OSError:
+            pass
+    return found
+
+
+def slabs():
+    try:
+        with open("/proc/slabinfo", encoding="utf-8") as f:
+            return {line.split()[0]: int(line.split()[1]) for line in f if line.split()[0] in SLABS}
+    except OSError:
+        return {}
+
+
+def count():
+    facts = {
+        "processes of cove": named("cove"),
+        "cgroups of cove": sum(len(glob.glob(p)) for p in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/",
+                                                           "/sys/fs/cgroup/*/*/cove/*/")),
+        "mounts": sum(1 for _ in open("/proc/self/mountinfo", encoding="utf-8")),
+        "network namespaces": links("net"),
+        "mount namespaces": links("mnt"),
+        "pid namespaces": links("pid"),
+        "files in " + STATE: sum(len(dirs) + len(files) for _, dirs, files in os.walk(STATE)),
+    }
+    return facts, slabs()
+
+
+def many_runs(failures):
+    left = [RUNS]
+    lock = threading.Lock()
+
+    def worker():
+        while True:
+            with lock:
+                if left[0] == 0 or len(failures) > 5:
+                    return
+                left[0] -= 1
+            done = subprocess.run([COVE, "run", "--quiet", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=60, check=False)
+            if done.returncode != 0:
+                with lock:
+                    failures.append(f"status {done.returncode}: {done.stderr.strip()[-200:]}")
+
+    threads = [threading.Thread(target=worker) for _ in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def settled(before):
+    """What is there after the runs, once the kernel had a moment to put things away."""
+    for _ in range(50):
+        after, kernel = count()
+        if all(after[k] <= before[k] for k in before):
+            break
+        time.sleep(0.1)
+    return after, kernel
+
+
+def one_jailer():
+    """(verdict, text) of engine-bench, which makes RUNS sandboxes through one jailer."""
+    if not os.path.exists(BENCH):
+        return "skip", "engine-bench is not built"
+    done = subprocess.run([BENCH, "--runs", str(RUNS), "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=1800, check=False, env=dict(os.environ, COVE_LIBEXEC=os.path.dirname(COVE)))
+    if done.returncode != 0:
+        return "fail", f"engine-bench ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+    facts = json.loads(done.stdout)
+    before, after = facts["jailerRssFirstBytes"], facts["jailerRssLastBytes"]
+    flat = after - before <= 256 * 1024
+    return "pass" if flat else "fail", (f"{RUNS} sandboxes through one jailer: its memory went from {before // 1024} KiB "
+                                        f"to {after // 1024} KiB")
+
+
+def main():
+    results = []
+    subprocess.run([COVE, "run", "--quiet", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    before, kernel_before = settled({k: 0 for k in count()[0]})
+    failures = []
+    began = time.monotonic()
+    many_runs(failures)
+    seconds = time.monotonic() - began
+    results.append((f"{RUNS} runs ended with status 0, {RUNS / seconds:.0f} a second", not failures, "; ".join(failures[:3])))
+    after, kernel_after = settled(before)
+    print(f"# {'counted':<28} {'before':>10} {'after':>10}")
+    for name in before:
+        print(f"# {name:<28} {before[name]:>10} {after[name]:>10}")
+        results.append((f"{name}: none left", after[name] <= before[name], f"{before[name]} before, {after[name]} after"))
+    for name in kernel_before:
+        print(f"# {'kernel: ' + name:<28} {kernel_before[name]:>10} {kernel_after[name]:>10}")
+        grown = kernel_after[name] - kernel_before[name]
+        results.append((f"kernel's {name}: does not grow with the runs", grown < max(SLAB_SLACK, RUNS // 20), f"{grown} more"))
+    verdict, text = one_jailer()
+    print(f"1..{len(results) + 1}")
+    for number, (name, good, why) in enumerate(results, 1):
+        print(f"{'ok' if good else 'not ok'} {number} - {name}" + ("" if good else f"\n# {why}"))
+    number = len(results) + 1
+    if verdict == "skip":
+        print(f"ok {number} - one jailer # SKIP {text}")
+    else:
+        print(f"{'ok' if verdict == 'pass' else 'not ok'} {number} - {re.sub('[#]', '', text)}")
+    return 0 if verdict != "fail" and all(good for _, good, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
