@@ -219,5 +219,17 @@ int main(void)
            "kernel\n"
            "uses no more of these; no rule looks at memory behind a pointer.\n\n");
     print_rules();
+    printf(
+        "\n## What this list does not close\n\n"
+        "- Files of the system are shared read-only with the host and with other sandboxes, as inodes. Locks on them\n"
+        "  (`flock`, `fcntl`) and `inotify` watches cross that border: two sandboxes that agree on it can signal to "
+        "each\n"
+        "  other, and one can see that somebody opened `/usr/bin/git`. Databases, package managers and development\n"
+        "  servers need both calls, so they stay. Leases need the ownership of the file, which a sandbox never has "
+        "there.\n"
+        "- A bug in an allowed call is a bug in the shared kernel; that is what a second kernel is for.\n"
+        "- Paths are memory, which another thread can change after a filter looked: files are the business of mounts "
+        "and\n"
+        "  Landlock, not of this list.\n");
     return 0;
 }

@@ -265,6 +265,13 @@ TEST(arguments_decide_as_the_catalogue_asks)
         { "socket", 0x1ffffffff, 1, 0, EAFNOSUPPORT },
         { "socketpair", 1, 1, 0, 0 },
         { "socketpair", 30, 1, 0, EAFNOSUPPORT },
+        { "setsockopt", 3, 1, 2, 0 },
+        { "setsockopt", 3, 1, 26, EPERM },
+        { "setsockopt", 3, 1, 50, EPERM },
+        { "setsockopt", 3, 6, 1, 0 },
+        { "setsockopt", 3, 6, 31, EPERM }, /* kernel TLS */
+        { "setsockopt", 3, 17, 100, EPERM },
+        { "setsockopt", 3, 41, 26, 0 },
         { "ioctl", 0, 0x5401, 0, 0 },
         { "ioctl", 0, 0x5412, 0, EPERM },
         { "ioctl", 0, 0xffffffff00005412, 0, EPERM }, /* the kernel drops the upper half */
