@@ -103,9 +103,12 @@ static int add_rules(struct rt_claim *m, const struct box_spec *spec, struct err
     size_t n;
     const struct file_rule *rules = level_file_rules(spec->level, &n);
 
-    for (size_t i = 0; i < n; i++)
-        if (add_rule(m, rules[i].access, rules[i].path, err) < 0)
+    for (size_t i = 0; i < n; i++) {
+        unsigned access = rules[i].access | (rules[i].optional ? RT_ACCESS_OPTIONAL : 0);
+
+        if (add_rule(m, (uint8_t)access, rules[i].path, err) < 0)
             return -1;
+    }
     for (size_t i = 0; i < spec->nmounts; i++)
         if (spec->mounts[i].kind == BOX_BIND_RO && add_rule(m, RT_ACCESS_READ_EXEC, spec->mounts[i].dst, err) < 0)
             return -1;
