@@ -158,6 +158,11 @@ void cgroup_forget(struct cgroup_forest *f)
     f->ntrees = 0;
 }
 
+int cgroup_lock_file(const struct cgroup_forest *f)
+{
+    return openat(f->trees[f->job[CGROUP_PIDS]], "cgroup.procs", O_RDWR | O_CLOEXEC);
+}
+
 /* --- making --- */
 
 /* A file of the leaf, as a path below the tree's descriptor. */

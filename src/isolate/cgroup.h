@@ -34,6 +34,9 @@ struct cgroup_forest {
 int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err);
 void cgroup_forget(struct cgroup_forest *f);
 
+/* A file that everybody who uses this tree can lock bytes of; its content does not matter. */
+int cgroup_lock_file(const struct cgroup_forest *f);
+
 /* Makes the leaf with these limits; `gid` becomes the group of its directories, which marks its owner for sweeping.
  * enforced[] gets 0 none, 1 partial, 2 enforced for the limits that cgroups carry. On failure nothing is left. */
 int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,

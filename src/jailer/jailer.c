@@ -237,9 +237,11 @@ static int refuse_all(int sock, const struct err *why)
         (void)snprintf(e.msg, sizeof(e.msg), "%s", why->msg);
         f = (struct frame){ .type = FRAME_J_ERROR, .stream = f.stream };
         int len = rt_error_encode(&e, packet + FRAME_HEADER, NULL);
+        if (len < 0)
+            return 125;
         f.len = (uint32_t)len;
         frame_header(packet, &f);
-        if (len < 0 || fd_send(sock, packet, FRAME_HEADER + f.len, NULL, 0, 0) < 0)
+        if (fd_send(sock, packet, FRAME_HEADER + f.len, NULL, 0, 0) < 0)
             return 125;
     }
 }

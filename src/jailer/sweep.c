@@ -16,10 +16,6 @@
 
 #define MOUNTINFO_MAX (4u << 20)
 
-/* Uids and cgroups are the host's, so their locks are too, wherever a caller keeps the rest of its state: with locks of
- * its own, one jailer would take the sandboxes of another for dead and sweep them away. */
-#define LOCK_DIR "/run/cove"
-
 /* Reads all of /proc/self/mountinfo; the caller frees. */
 static char *read_mountinfo(void)
 {
@@ -59,15 +55,20 @@ static int open_state(const char *path, int *ret, struct err *err)
 int sweep_open(const char *state_dir, int *ret_dir, struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = NULL;
-    auto_fd int locks = -1;
 
     if (geteuid() != 0)
         return err_set(err, ERR_NO_NAMESPACES, "the native driver is started by root in this version");
-    if (open_state(state_dir, ret_dir, err) < 0 || open_state(LOCK_DIR, &locks, err) < 0)
+    if (open_state(state_dir, ret_dir, err) < 0)
         return -1;
     mountinfo = read_mountinfo();
     if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
         return -1;
+    int locks = cgroup_lock_file(forest);
+    if (locks < 0) {
+        err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
+        cgroup_forget(forest);
+        return -1;
+    }
     return uids_open(uids, locks, err);
 }
 

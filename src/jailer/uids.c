@@ -22,16 +22,15 @@ static bool mine(const struct uids *u, uint32_t slot)
     return u->mine[slot / 8] >> (slot % 8) & 1;
 }
 
-int uids_open(struct uids *u, int lock_dir, struct err *err)
+int uids_open(struct uids *u, int file, struct err *err)
 {
-    auto_fd int fd = openat(lock_dir, "uids", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-    if (fd < 0)
-        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "open the uid locks");
-    if (getrandom(&u->next, sizeof(u->next), 0) != (ssize_t)sizeof(u->next))
+    u->fd = file;
+    u->mine = NULL;
+    if (getrandom(&u->next, sizeof(u->next), 0) != (ssize_t)sizeof(u->next)) {
+        uids_done(u);
         return err_sys(err, ERR_SYS, "getrandom");
+    }
     u->mine = mem_alloc((SLOTS + 7) / 8);
-    u->fd = take_fd(&fd);
     return 0;
 }
 

@@ -14,7 +14,7 @@ struct uids {
     uint8_t *mine; /* bit set: taken by this process, whose own locks do not stop it */
 };
 
-int uids_open(struct uids *u, int lock_dir, struct err *err);
+int uids_open(struct uids *u, int file, struct err *err); /* takes the file, open for writing, also when it fails */
 void uids_done(struct uids *u);
 int uids_take(struct uids *u, uid_t *ret, struct err *err); /* for a sandbox */
 void uids_give(struct uids *u, uid_t uid);

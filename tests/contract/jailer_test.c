@@ -301,6 +301,28 @@ TEST(the_next_jailer_leaves_the_living_alone)
     host_stop(&h);
 }
 
+TEST(a_jailer_with_another_state_directory_sees_the_living_too)
+{
+    struct host h, other;
+    struct reply r;
+    char id[ID_SIZE], first[sizeof(state_dir)], second[] = "/run/cove-test-XXXXXX";
+
+    one_sandbox(&h, id, &r);
+    memcpy(first, state_dir, sizeof(first));
+    assert_non_null(mkdtemp(second));
+    assert_true(str_copy(state_dir, sizeof(state_dir), second));
+    host_start(&other);
+    ask_template(&other, "t");
+    expect(&other, FRAME_J_OK);
+    assert_true(leaves(id) > 0);
+    assert_false(readable_within(r.fds[1], 0));
+    host_stop(&other);
+    assert_int_equal(rmdir(second), 0);
+    memcpy(state_dir, first, sizeof(first));
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 TEST(fields_are_checked_again)
 {
     struct host h;
@@ -492,6 +514,7 @@ int main(void)
         RUN(a_host_that_goes_away_takes_its_sandboxes_along),
         RUN(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps),
         RUN(the_next_jailer_leaves_the_living_alone),
+        RUN(a_jailer_with_another_state_directory_sees_the_living_too),
         RUN(fields_are_checked_again),
         RUN(mounts_are_checked_again),
         RUN(requests_are_legal_only_in_their_states),

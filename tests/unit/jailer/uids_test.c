@@ -21,6 +21,11 @@ static int scratch(void)
     return fd;
 }
 
+static int lock_file(int dir)
+{
+    return openat(dir, "uids", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
 static void clean(int dir)
 {
     char path[64], link[64];
@@ -41,8 +46,8 @@ TEST(two_jailers_never_get_the_same_uid)
     struct err err;
     uid_t ua, ub;
 
-    assert_int_equal(uids_open(&a, dir, &err), 0);
-    assert_int_equal(uids_open(&b, dir, &err), 0);
+    assert_int_equal(uids_open(&a, lock_file(dir), &err), 0);
+    assert_int_equal(uids_open(&b, lock_file(dir), &err), 0);
     a.next = b.next = 7; /* both begin at the same place */
     for (int i = 0; i < 50; i++) {
         assert_int_equal(uids_take(&a, &ua, &err), 0);
@@ -66,7 +71,7 @@ TEST(one_jailer_never_hands_out_a_uid_twice)
     struct err err;
     uid_t first, second;
 
-    assert_int_equal(uids_open(&u, dir, &err), 0);
+    assert_int_equal(uids_open(&u, lock_file(dir), &err), 0);
     assert_int_equal(uids_take(&u, &first, &err), 0);
     u.next--; /* its own lock would let it in again */
     assert_int_equal(uids_take(&u, &second, &err), 0);
@@ -87,13 +92,13 @@ TEST(a_lock_ends_with_the_last_process_that_holds_the_file)
         struct uids mine = { .fd = -1 };
         uid_t uid = 0;
 
-        if (uids_open(&mine, dir, &err) == 0 && uids_take(&mine, &uid, &err) == 0)
+        if (uids_open(&mine, lock_file(dir), &err) == 0 && uids_take(&mine, &uid, &err) == 0)
             (void)!write(ready[1], &uid, sizeof(uid));
         pause();
     }
     uid_t theirs = 0;
     assert_int_equal(read(ready[0], &theirs, sizeof(theirs)), sizeof(theirs));
-    assert_int_equal(uids_open(&u, dir, &err), 0);
+    assert_int_equal(uids_open(&u, lock_file(dir), &err), 0);
     assert_true(uids_in_use(&u, theirs));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
