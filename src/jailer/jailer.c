@@ -86,7 +86,7 @@ static int do_keep(struct conn *c, struct cell *cell, uint32_t stream, struct er
 static int do_list(struct conn *c, const struct frame *f, struct err *err)
 {
     static struct jail_list m;
-    uint8_t out[FRAME_PAYLOAD_MAX];
+    static uint8_t out[FRAME_PAYLOAD_MAX];
 
     m.n = 0;
     for (struct cell *cell = c->j->cells; cell && m.n < JAIL_LIST_MAX; cell = cell->next)

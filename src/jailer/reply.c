@@ -1,10 +1,13 @@
-/* Answers are small and built on the stack; what a host is too slow to take waits in its channel, which has a bound. */
+/* Answers are built in one buffer, since there is one thread and sending copies; what a host is too slow to take waits
+ * in its channel, which has a bound. */
 #include "jailer/inside.h"
 
 #include "base/fd.h"
 #include "wire/rt.h"
 
 #include <stdio.h>
+
+static uint8_t out[FRAME_PAYLOAD_MAX];
 
 void reply(struct conn *c, uint32_t stream, uint8_t type, const void *data, int len)
 {
@@ -20,7 +23,6 @@ void reply_ok(struct conn *c, uint32_t stream)
 
 void reply_error(struct conn *c, uint32_t stream, const struct err *err)
 {
-    uint8_t out[FRAME_PAYLOAD_MAX];
     struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
     struct err ignored;
 
@@ -30,7 +32,6 @@ void reply_error(struct conn *c, uint32_t stream, const struct err *err)
 
 void reply_stats(struct conn *c, uint32_t stream, const struct cgroup_stats *s)
 {
-    uint8_t out[FRAME_PAYLOAD_MAX];
     struct err ignored;
     struct jail_stats m = {
         .cpu_ns = s->cpu_ns,
@@ -49,7 +50,6 @@ void reply_stats(struct conn *c, uint32_t stream, const struct cgroup_stats *s)
 
 void reply_event(const struct cell *cell, enum jail_event_kind kind)
 {
-    uint8_t out[FRAME_PAYLOAD_MAX];
     struct jail_event e = { .kind = (uint8_t)kind, .status = cell->status };
     struct err ignored;
 
@@ -64,7 +64,6 @@ void reply_event(const struct cell *cell, enum jail_event_kind kind)
 /* J_CREATED with the descriptors that make the sandbox the host's. */
 void reply_created(struct cell *cell, uint32_t stream)
 {
-    uint8_t out[FRAME_PAYLOAD_MAX];
     bool v2 = false;
     auto_fd int usage = cgroup_usage_fd(&cell->j->forest, cell->id, &v2);
     int fds[3] = { cell->control, cell->pidfd, usage };
