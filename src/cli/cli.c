@@ -33,7 +33,7 @@ static void try_external(const char *libexec, const char *verb, char **argv)
 {
     char path[PATH_MAX];
 
-    if (!libexec || !*libexec || strspn(verb, "abcdefghijklmnopqrstuvwxyz-") != strlen(verb))
+    if (!*libexec || strspn(verb, "abcdefghijklmnopqrstuvwxyz-") != strlen(verb))
         return;
     int n = snprintf(path, sizeof(path), "%s/cove-%s", libexec, verb);
     if (n > 0 && (size_t)n < sizeof(path))
@@ -114,7 +114,7 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     }
     const struct cli_verb *v = cli_verb_find(word);
     if (!v) {
-        try_external(settings->libexec, word, argv + 1);
+        try_external(settings->find_libexec(), word, argv + 1);
         return unknown_verb(word, json);
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)

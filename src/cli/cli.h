@@ -16,9 +16,9 @@ struct cli_settings {
     /* Calls `each` for every kept sandbox, with the time since which it is kept. */
     int (*list_kept)(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
                      struct err *err);
-    /* Where `cove-VERB` programs are installed; verbs that this program does not know are looked for there. NULL or ""
-     * when there is no such place. */
-    const char *libexec;
+    /* Where `cove-VERB` programs are installed: verbs that this program does not know are looked for there. "" when
+     * there is no such place. */
+    const char *(*find_libexec)(void);
 };
 
 /* Returns the exit status of the process. */

@@ -105,6 +105,10 @@ static int open_mounts(struct run *r, struct err *err)
             return -1;
         r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, q->binds[i].dst };
     }
+    if (r->prog.script_fd >= 0 && !q->workspace && fstat(r->prog.script_fd, &st) == 0) {
+        r->owner_uid = st.st_uid; /* so that a script which only its owner may read can be read inside */
+        r->owner_gid = st.st_gid;
+    }
     if (r->prog.script_fd >= 0)
         r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, take_fd(&r->prog.script_fd), r->prog.script_dst };
     return 0;
@@ -306,7 +310,8 @@ static void explain_end(const struct run *r, const struct receipt *rc)
         break;
     }
     if (rc->dropped_bytes)
-        report_note("%s of output past the limit were dropped (--max-output)", str_bytes(rc->dropped_bytes, text));
+        report_note("%s%s of output past the limit were dropped (--max-output)", str_bytes(rc->dropped_bytes, text),
+                    rc->dropped_bytes < KIB ? " bytes" : "");
 }
 
 /* Walls refuse, limits report: what this host cannot enforce is said once, in one line. */

@@ -1,5 +1,105 @@
-/* cove - the command. */
-int main(void)
+/* cove - the command. Finds the parts that were installed with it, and hands the command line the functions that need
+ * the jailer. */
+#include "base/err.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "cli/cli.h"
+#include "jailer/jailer.h"
+
+#include "cove_version.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static char libexec[PATH_MAX];
+
+/* Where cove-runtime and cove-VERB are: said by COVE_LIBEXEC, or in ../libexec/cove of an installation, or beside cove
+ * in a build directory. */
+static int open_runtime(struct err *err)
 {
+    static const char *const places[] = { "/../libexec/cove", "" };
+    const char *said = getenv("COVE_LIBEXEC");
+    char exe[PATH_MAX], path[PATH_MAX + 16];
+
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n < 0 ? 0 : n] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; i < (said ? 1 : ARRAY_LEN(places)); i++) {
+        int len = said ? snprintf(libexec, sizeof(libexec), "%s", said)
+                       : snprintf(libexec, sizeof(libexec), "%s%s", exe, places[i]);
+
+        if (len < 0 || (size_t)len >= sizeof(libexec))
+            continue;
+        snprintf(path, sizeof(path), "%s/cove-runtime", libexec);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+    }
+    if (said)
+        return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.120s, which COVE_LIBEXEC names", said);
+    return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.80s/../libexec/cove, nor beside cove", exe);
+}
+
+static int start_jailer(const char *state_dir, int *ret_sock, struct err *err)
+{
+    auto_fd int runtime_fd = open_runtime(err);
+    struct jailer_settings settings = { .runtime_fd = runtime_fd, .state_dir = state_dir };
+    pid_t pid;
+
+    if (runtime_fd < 0)
+        return -1;
+    return jailer_fork(&settings, ret_sock, &pid, err);
+}
+
+/* A door whose jailer died is removed by the attempt to go through it. */
+static int list_kept(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
+                     struct err *err)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/kept", state_dir);
+    DIR *dir = opendir(path);
+    if (!dir && errno == ENOENT)
+        return 0;
+    if (!dir)
+        return err_sys(err, errno == EACCES ? ERR_DENIED : ERR_SYS, "%.120s", path);
+    while ((entry = readdir(dir))) {
+        auto_fd int sock = -1;
+
+        if (!id_valid(entry->d_name, "sb") || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (jailer_connect_kept(state_dir, entry->d_name, &sock, NULL) == 0)
+            each(arg, entry->d_name, (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec);
+    }
+    closedir(dir);
     return 0;
+}
+
+/* Verbs that are programs of their own are looked for only when there is no other verb of that name. */
+static const char *find_libexec(void)
+{
+    auto_fd int fd = open_runtime(NULL);
+
+    return fd < 0 ? "" : libexec;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_settings settings = {
+        .version = COVE_VERSION,
+        .start_jailer = start_jailer,
+        .connect_kept = jailer_connect_kept,
+        .list_kept = list_kept,
+        .find_libexec = find_libexec,
+    };
+
+    return cli_main(argc, argv, &settings);
 }
