@@ -39,7 +39,8 @@ static bool kernel_refuses(unsigned nr, int err)
 {
     static const long eperm[] = { SYS_setpgid,    SYS_setsid,   SYS_setpriority, SYS_tkill,
                                   SYS_ioprio_set, SYS_fchownat, SYS_setrlimit };
-    static const long enosys[] = { SYS_futex /* an unknown operation */ };
+    static const long enosys[] = { SYS_futex /* an unknown operation */,
+                                   453 /* map_shadow_stack, on a processor without them */ };
 
     for (size_t i = 0; err == EPERM && i < COUNT(eperm); i++)
         if (eperm[i] == (long)nr)
