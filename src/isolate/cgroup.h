@@ -44,7 +44,7 @@ int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const 
 /* rmdir everywhere. 0, or -1 with errno EBUSY while something still lives in it. */
 int cgroup_remove(const struct cgroup_forest *f, const char *id);
 
-/* What a new process needs to enter: on v1 "cgroup.procs" open for writing, one per tree; on v2 the leaf's directory,
+/* What a new process needs to enter: on v1 "tasks" open for writing, one per tree; on v2 the leaf's directory,
  * for CLONE_INTO_CGROUP. The caller closes all of them. */
 struct cgroup_entry {
     int procs[CGROUP_TREES];
