@@ -1,6 +1,6 @@
 /* One sandbox as a state machine over two connections: questions to the jailer, and the control stream to PID 1.
  *
- *     TEMPLATE -> CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
+ *     CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
  *            any of them -> DESTROYING -> GONE
  *
  * Whoever starts an end (a clock, a protocol error, a dead PID 1, the caller) only says so; the end itself is one path:
@@ -159,14 +159,6 @@ void box_violate(struct box *b, const char *fmt, ...)
 
 /* --- ready --- */
 
-void box_template(struct box *b, const struct err *err)
-{
-    if (err)
-        box_fail(b, err);
-    else
-        claim_create(b);
-}
-
 void box_ready(struct box *b)
 {
     b->state = BOX_READY;
@@ -322,7 +314,7 @@ void box_fail(struct box *b, const struct err *err)
     b->why = *err;
     b->failed = true;
     unwire(b);
-    if (b->state <= BOX_CREATING || b->adopted)
+    if (b->state == BOX_CREATING || b->adopted)
         box_gone(b); /* nothing is there, or it is not ours to remove */
     else
         box_destroy_now(b);
@@ -374,8 +366,7 @@ static void no_answer(struct box *b)
 
 static void not_ready_in_time(struct box *b)
 {
-    static const char *const waits_for[] = { [BOX_TEMPLATE] = "the jailer to make its template",
-                                             [BOX_CREATING] = "the jailer to make it",
+    static const char *const waits_for[] = { [BOX_CREATING] = "the jailer to make it",
                                              [BOX_HELLO] = "its first word",
                                              [BOX_CLAIMING] = "it to take its claim" };
     struct err err;
@@ -391,9 +382,7 @@ static void on_timer(void *arg)
     enum ended_by cause;
 
     engine_enter();
-    if (b->state == BOX_TEMPLATE && b->destroy_wanted) {
-        box_gone(b);
-    } else if (b->state < BOX_READY) {
+    if (b->state < BOX_READY) {
         not_ready_in_time(b);
     } else if (b->state == BOX_READY) {
         if (life_check(&b->life, ev_now(b->ev), &cause))
@@ -493,9 +482,7 @@ void box_destroy(struct box *b, box_done_fn *done, void *arg)
     b->destroy_wanted = true;
     b->done = done ? done : nothing_to_tell;
     b->done_arg = arg;
-    if (b->state == BOX_TEMPLATE)
-        set_timer(b, 0);
-    else if (b->state != BOX_CREATING && b->state != BOX_DESTROYING)
+    if (b->state != BOX_CREATING && b->state != BOX_DESTROYING)
         box_destroy_now(b);
 }
 
@@ -536,15 +523,13 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         memcpy(b->id, id, sizeof(b->id));
     else
         id_new("sb", b->id);
-    if (claim_prepare(b, spec, err) < 0) {
+    if (claim_start(b, spec, err) < 0) {
         claim_drop(b);
         free(b);
         return -1;
     }
     engine_add(e, b);
     set_timer(b, ev_now(b->ev) + SETUP_NS);
-    if (b->adopted || engine_template(e, b->profile))
-        claim_create(b);
     *ret = b;
     return 0;
 }

@@ -1,8 +1,9 @@
-/* From a spec to a box that is ready: the template, J_CREATE, HELLO, CLAIM.
+/* From a spec to a box that is ready: J_CREATE, HELLO, CLAIM.
  *
- * Both messages are encoded when the box is made, so nothing of the caller's spec has to be copied and every mistake in
- * it is found before anything exists. CLAIM follows HELLO without waiting for its echo: the runtime reads them in order
- * and refuses a claim from a version it does not speak, so waiting would only cost a round trip.
+ * Both J_CREATE and CLAIM are encoded when the box is made, so nothing of the caller's spec has to be copied and every
+ * mistake in it is found before anything exists. CLAIM follows HELLO without waiting for its echo: the runtime reads
+ * them in order and refuses a claim from a version it does not speak, so waiting would only cost a round trip. A
+ * runtime that was claimed by an earlier host answers HELLO and says CLAIMED once more.
  *
  * Invariants:
  * 1. The walls are checked twice, at J_CREATED and at CLAIMED; a box with a wall too few never becomes ready.
@@ -14,8 +15,6 @@
 #include "engine/walls.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/random.h>
 
 static int random_bytes(void *out, size_t len, struct err *err)
@@ -52,14 +51,13 @@ static int add_mount(struct jail_create *m, const struct box_mount *bm, struct e
     return 0;
 }
 
-static int prepare_create(struct box *b, const struct box_spec *spec, struct err *err)
+static int encode_create(const struct box *b, const struct box_spec *spec, uint8_t *out, struct err *err)
 {
     struct jail_create m = { .owner_uid = spec->owner_uid, .owner_gid = spec->owner_gid, .nlimits = LIMIT_COUNT };
-    PAYLOAD(payload);
 
     _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit travels");
     memcpy(m.id, b->id, sizeof(m.id));
-    snprintf(m.template, sizeof(m.template), "native-%s", profile_name(spec->profile));
+    engine_template_name(spec->profile, m.template);
     if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
         return err_set(err, ERR_INVALID, "a host name has at most %d bytes", JAIL_NAME_MAX - 1);
     memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
@@ -68,19 +66,7 @@ static int prepare_create(struct box *b, const struct box_spec *spec, struct err
     for (size_t i = 0; i < spec->nmounts; i++)
         if (add_mount(&m, &spec->mounts[i], err) < 0)
             return -1;
-    int len = jail_create_encode(&m, payload, err);
-    if (len < 0)
-        return -1;
-    b->create = mem_copy(payload, (size_t)len);
-    b->create_len = (uint32_t)len;
-    for (size_t i = 0; i < spec->nmounts; i++) {
-        int fd = fcntl(spec->mounts[i].fd, F_DUPFD_CLOEXEC, 0);
-
-        if (fd < 0)
-            return err_sys(err, ERR_SYS, "descriptor of mount %zu", i);
-        b->create_fds[b->ncreate_fds++] = fd;
-    }
-    return 0;
+    return jail_create_encode(&m, out, err);
 }
 
 /* --- CLAIM --- */
@@ -170,25 +156,8 @@ static int prepare_claim(struct box *b, const struct box_spec *spec, struct err 
     return len < 0 ? -1 : 0;
 }
 
-int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err)
-{
-    if (random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
-        return -1;
-    if (b->adopted)
-        return 0;
-    return prepare_create(b, spec, err) < 0 ? -1 : prepare_claim(b, spec, err);
-}
-
-static void drop_create(struct box *b)
-{
-    free(take_ptr(&b->create));
-    while (b->ncreate_fds > 0)
-        fd_close(&b->create_fds[--b->ncreate_fds]);
-}
-
 void claim_drop(struct box *b)
 {
-    drop_create(b);
     if (b->claim)
         explicit_bzero(b->claim, b->claim_len);
     free(take_ptr(&b->claim));
@@ -196,18 +165,34 @@ void claim_drop(struct box *b)
 
 /* --- the steps --- */
 
-void claim_create(struct box *b)
-{
-    struct ask *a;
+static void on_created(struct ask *ask, const struct answer *a, const struct err *err);
 
-    b->state = BOX_CREATING;
-    if (b->adopted) {
-        engine_ask_id(b->e, FRAME_J_ADOPT, b->id, claim_created, b);
-        return;
-    }
-    a = engine_ask(b->e, FRAME_J_CREATE, b->create, b->create_len, b->create_fds, b->ncreate_fds, claim_created, b);
+static void create(struct box *b, const struct box_spec *spec, const uint8_t *payload, uint32_t len)
+{
+    int fds[JAIL_MOUNTS_MAX];
+
+    for (size_t i = 0; i < spec->nmounts; i++)
+        fds[i] = spec->mounts[i].fd;
+    engine_template(b->e, b->profile);
+    struct ask *a = engine_ask(b->e, FRAME_J_CREATE, payload, len, fds, spec->nmounts, on_created, b);
     memcpy(a->id, b->id, sizeof(a->id));
-    drop_create(b);
+}
+
+int claim_start(struct box *b, const struct box_spec *spec, struct err *err)
+{
+    PAYLOAD(payload);
+
+    if (random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
+        return -1;
+    if (b->adopted) {
+        engine_ask_id(b->e, FRAME_J_ADOPT, b->id, on_created, b);
+        return 0;
+    }
+    int len = encode_create(b, spec, payload, err);
+    if (len < 0 || prepare_claim(b, spec, err) < 0)
+        return -1;
+    create(b, spec, payload, (uint32_t)len);
+    return 0;
 }
 
 static void send_hello(struct box *b)
@@ -244,7 +229,7 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
     return box_wire(b, take_fd(&a->fds[0]), err);
 }
 
-void claim_created(struct ask *ask, const struct answer *a, const struct err *err)
+static void on_created(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
     struct err why = { 0 };
@@ -282,8 +267,6 @@ static void on_hello(struct box *b, const struct frame *f)
         box_fail(b, &err);
     } else if (m.epoch != b->epoch) {
         box_violate(b, "HELLO that does not echo the epoch");
-    } else if (b->adopted) {
-        box_ready(b);
     } else {
         b->state = BOX_CLAIMING;
     }

@@ -8,7 +8,7 @@
  * 1. A sandbox that the jailer made for a question nobody waits for any more is destroyed at once.
  * 2. Descriptors that came with an answer are closed here unless the callee took them.
  * 3. on_lost is called once, after every box has been told and has drained what its sandbox still said.
- * 4. A template is asked for once; a failure is told to all boxes that waited, and the next box tries again. */
+ * 4. A template is asked for once; its failure is told to all boxes behind it, and the next box tries again. */
 #include "engine/inside.h"
 
 #include "base/mem.h"
@@ -276,34 +276,42 @@ static struct box *waiting_box(struct engine *e, enum profile p)
 {
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         for (struct box *b = e->boxes[i]; b; b = b->next)
-            if (b->state == BOX_TEMPLATE && b->profile == p)
+            if (b->state == BOX_CREATING && b->profile == p && !b->adopted)
                 return b;
     return NULL;
 }
 
+/* The boxes behind a template that failed learn its reason and not that there is no such template. One that exists
+ * already was made for an earlier host. */
 static void on_template(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
 {
     struct engine *e = ask->owner;
     enum profile p = (enum profile)ask->tag;
 
-    e->templates[p] = err ? TEMPLATE_NONE : TEMPLATE_READY;
+    if (!err || err->id == ERR_EXISTS)
+        return;
+    e->templates[p] = false;
     for (struct box *b; (b = waiting_box(e, p));)
-        box_template(b, err);
+        box_fail(b, err);
 }
 
-bool engine_template(struct engine *e, enum profile p)
+void engine_template_name(enum profile p, char ret[JAIL_NAME_MAX])
+{
+    snprintf(ret, JAIL_NAME_MAX, "native-%s", profile_name(p));
+}
+
+void engine_template(struct engine *e, enum profile p)
 {
     struct jail_template m = { .profile = (uint8_t)p };
     PAYLOAD(payload);
 
-    if (e->templates[p] != TEMPLATE_NONE)
-        return e->templates[p] == TEMPLATE_READY;
-    e->templates[p] = TEMPLATE_ASKED;
-    snprintf(m.name, sizeof(m.name), "native-%s", profile_name(p));
+    if (e->templates[p])
+        return;
+    e->templates[p] = true;
+    engine_template_name(p, m.name);
     int len = jail_template_encode(&m, payload, NULL);
     struct ask *a = engine_ask(e, FRAME_J_TEMPLATE, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, on_template, e);
     a->tag = (uint32_t)p;
-    return false;
 }
 
 /* --- boxes --- */

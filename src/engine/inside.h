@@ -41,8 +41,6 @@ struct ask {
     void *done_arg;
 };
 
-enum template_state { TEMPLATE_NONE, TEMPLATE_ASKED, TEMPLATE_READY };
-
 #define ASK_BUCKETS 64u
 #define BOX_BUCKETS 256u
 
@@ -56,7 +54,7 @@ struct engine {
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
-    enum template_state templates[PROFILE_COUNT];
+    bool templates[PROFILE_COUNT]; /* asked for, and not refused */
     struct ask *asks[ASK_BUCKETS];
     struct box *boxes[BOX_BUCKETS];
     struct ev_defer defer;
@@ -68,8 +66,10 @@ struct ask *engine_ask(struct engine *e, uint8_t type, const uint8_t *data, uint
                        ask_fn *fn, void *owner);
 struct ask *engine_ask_id(struct engine *e, uint8_t type, const char *id, ask_fn *fn, void *owner);
 void engine_forget(struct engine *e, const void *owner);
-/* Makes sure that the template exists. True when it does; otherwise box_template() will be called. */
-bool engine_template(struct engine *e, enum profile p);
+/* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
+ * and a template that fails fails the boxes that were asked for meanwhile. */
+void engine_template(struct engine *e, enum profile p);
+void engine_template_name(enum profile p, char ret[JAIL_NAME_MAX]);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -117,7 +117,6 @@ void streams_gone(struct box *b, const struct err *why);
 /* --- box.c, claim.c: one sandbox --- */
 
 enum box_state {
-    BOX_TEMPLATE, /* waits for its template */
     BOX_CREATING, /* J_CREATE or J_ADOPT is out */
     BOX_HELLO,    /* HELLO is out, and CLAIM behind it */
     BOX_CLAIMING, /* HELLO came back */
@@ -140,10 +139,6 @@ struct box {
     enum profile profile;
     struct limits limits;
 
-    uint8_t *create; /* J_CREATE and its descriptors, while the template is made */
-    uint32_t create_len;
-    int create_fds[JAIL_MOUNTS_MAX];
-    size_t ncreate_fds;
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
@@ -181,14 +176,11 @@ struct box {
 };
 
 /* claim.c: from a spec to a box that is ready */
-int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err);
-void claim_create(struct box *b); /* the template is there */
-void claim_created(struct ask *ask, const struct answer *a, const struct err *err);
+int claim_start(struct box *b, const struct box_spec *spec, struct err *err);
 void claim_frame(struct box *b, const struct frame *f); /* a frame on stream 0 */
 void claim_drop(struct box *b);                         /* whatever preparation is still held */
 
 /* box.c */
-void box_template(struct box *b, const struct err *err); /* err is NULL when the template is ready */
 int box_wire(struct box *b, int control_fd, struct err *err);
 void box_ready(struct box *b);
 void box_fail(struct box *b, const struct err *err);                     /* before it was ready */

@@ -88,11 +88,9 @@ static void json_all_walls(const struct receipt *r, struct jsonw *w)
     jsonw_key(w, "walls");
     jsonw_object(w);
     json_walls("outside", walls, n, r->host_walls, w);
-    if (!r->inside_why) {
-        walls = walls_inside(&n);
-        json_walls("inside", walls, n, r->inside_walls, w);
-        jsonw_ku64(w, "landlockAbi", r->landlock_abi);
-    }
+    walls = walls_inside(&n);
+    json_walls("inside", walls, n, r->inside_walls, w);
+    jsonw_ku64(w, "landlockAbi", r->landlock_abi);
     jsonw_end_object(w);
 }
 
@@ -187,8 +185,6 @@ static void json_absent(const struct receipt *r, const struct named_figure f[FIG
             jsonw_kstr(w, f[i].name, f[i].figure.why);
     if (r->changes_why)
         jsonw_kstr(w, "changes", r->changes_why);
-    if (r->inside_why)
-        jsonw_kstr(w, "wallsInside", r->inside_why);
     jsonw_end_object(w);
 }
 
@@ -370,11 +366,8 @@ static void print_walls(const struct receipt *r, struct buf *out)
 {
     const char *comma = "; not fully enforced: ";
 
-    buf_addf(out, "walls    level %s, driver %s, %u raised outside", level_name(r->level), r->driver,
-             bits(r->host_walls));
-    if (!r->inside_why)
-        buf_addf(out, ", %u seen inside, Landlock ABI %u", bits(r->inside_walls), r->landlock_abi);
-    buf_addf(out, ", cgroup %s", r->cgroup);
+    buf_addf(out, "walls    level %s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
+             level_name(r->level), r->driver, bits(r->host_walls), bits(r->inside_walls), r->landlock_abi, r->cgroup);
     for (int i = 0; i < LIMIT_COUNT; i++)
         if (limit_set(r, (enum limit)i) && r->enforced[i] != 2) {
             buf_addf(out, "%s%s (%s)", comma, limit_info((enum limit)i)->name, enforced_name(r->enforced[i]));

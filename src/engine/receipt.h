@@ -52,7 +52,6 @@ struct receipt {
     uint32_t host_walls;   /* JAIL_WALL_*: raised from outside */
     uint32_t inside_walls; /* RT_WALL_*: seen from inside */
     uint32_t landlock_abi;
-    const char *inside_why; /* NULL when this side saw CLAIMED itself */
     struct limits limits;
     uint8_t enforced[LIMIT_COUNT]; /* 0 none, 1 partial, 2 enforced */
     struct receipt_change *changes;

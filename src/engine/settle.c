@@ -57,8 +57,6 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     r->host_walls = b->outside.walls;
     r->inside_walls = b->inside.walls;
     r->landlock_abi = b->inside.landlock_abi;
-    if (b->adopted)
-        r->inside_why = "seen by an earlier host, when the sandbox was claimed";
     r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = absent(unstarted);
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(later);
     if (!spec->changes)

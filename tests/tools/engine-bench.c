@@ -1,0 +1,371 @@
+/* engine-bench - the engine driven directly by a resident program, to be measured and to be run hard.
+ *
+ *     engine-bench [--count N | --seconds S] [--workers W] [--depth D] [--quiet] -- PROGRAM ARG...
+ *     engine-bench --step -- PROGRAM ARG...      one run for each line on standard input, answered by a line
+ *     engine-bench --idle N                      N ready sandboxes until standard input ends
+ *
+ * A run is a whole life: create, execute, exit, destroyed. Each prints its microseconds on a line; the last line is
+ * "per second: R". Workers are processes, each with a jailer of its own; depth is how many lives a worker leads at
+ * once. A run that does not exit with 0 ends everything, because a failed start would look like a good figure. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/receipt.h"
+#include "jailer/jailer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define WORKERS_MAX 64u
+#define DEPTH_MAX 1024u
+#define SAMPLES_MAX 1000000u
+
+struct options {
+    uint64_t count, seconds, idle;
+    uint32_t workers, depth;
+    bool step, quiet;
+    const char *state_dir;
+    const char *const *argv;
+};
+
+struct bench {
+    struct options o;
+    struct ev *ev;
+    struct engine *engine;
+    pid_t jailer;
+    uint64_t begun, finished, ready;
+    uint64_t end_ns;
+    uint64_t *samples;
+    struct ev_io input;
+};
+
+struct run {
+    struct bench *b;
+    struct box *box;
+    struct exec *exec;
+    uint64_t start_ns;
+    struct ev_defer defer;
+};
+
+static NORETURN void die(const char *what, const struct err *err)
+{
+    fprintf(stderr, "engine-bench: %s%s%s\n", what, err ? ": " : "", err ? err->msg : "");
+    exit(1);
+}
+
+static void begin_run(struct bench *b);
+
+static bool more(const struct bench *b)
+{
+    if (b->o.step || b->o.idle)
+        return false;
+    if (b->o.seconds)
+        return clock_mono_ns() < b->end_ns;
+    return b->begun < b->o.count;
+}
+
+static void free_run(void *arg)
+{
+    struct run *r = arg;
+
+    exec_free(r->exec);
+    box_free(r->box);
+    free(r);
+}
+
+static void on_destroyed(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+    struct bench *b = r->b;
+
+    if (err)
+        die("destroy", err);
+    if (b->samples && b->finished < SAMPLES_MAX)
+        b->samples[b->finished] = clock_mono_ns() - r->start_ns;
+    b->finished++;
+    ev_defer(b->ev, &r->defer, free_run, r);
+    if (b->o.step) {
+        printf("%" PRIu64 "\n", (clock_mono_ns() - r->start_ns) / 1000);
+        fflush(stdout);
+    }
+    if (more(b))
+        begin_run(b);
+    else if (b->finished == b->begun && !b->o.step)
+        ev_stop(b->ev);
+}
+
+static void on_exit_(void *arg, const struct receipt *receipt)
+{
+    struct run *r = arg;
+
+    if (receipt_exit_code(receipt) != 0) {
+        fprintf(stderr, "engine-bench: ended by %s, exit code %d, signal %d\n", ended_by_name(receipt->ended_by),
+                receipt->exit_code, receipt->signal);
+        exit(1);
+    }
+    box_destroy(r->box, on_destroyed, r);
+}
+
+static void on_output(void *arg UNUSED, int channel, const void *data, size_t len)
+{
+    if (channel == 2)
+        (void)!write(2, data, len);
+}
+
+static void on_exec_failed(void *arg UNUSED, const struct err *err)
+{
+    die("exec", err);
+}
+
+static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
+
+static void on_ready(void *arg)
+{
+    struct run *r = arg;
+    struct exec_spec spec = { .argv = r->b->o.argv, .wall_ms = 30000, .output_max = 8 * MIB };
+    struct err err = { 0 };
+
+    if (r->b->o.idle) {
+        if (++r->b->ready == r->b->o.idle) {
+            printf("ready\n");
+            fflush(stdout);
+        }
+    } else if (box_exec(r->box, &spec, &exec_ops, r, &r->exec, &err) < 0) {
+        die("exec", &err);
+    }
+}
+
+static void on_failed(void *arg UNUSED, const struct err *err)
+{
+    die("sandbox", err);
+}
+
+static void on_ended(void *arg UNUSED, const struct err *why)
+{
+    die("the sandbox ended", why);
+}
+
+static void on_lost(void *arg UNUSED, const struct err *why)
+{
+    die("the jailer is gone", why);
+}
+
+static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+static const struct engine_ops engine_ops = { .on_lost = on_lost };
+
+static void begin_run(struct bench *b)
+{
+    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_BASE };
+    struct run *r = mem_new(struct run);
+    struct err err = { 0 };
+
+    limits_default(&spec.limits);
+    r->b = b;
+    r->start_ns = clock_mono_ns();
+    b->begun++;
+    if (box_new(b->engine, &spec, &box_ops, r, &r->box, &err) < 0)
+        die("sandbox", &err);
+}
+
+/* --- one worker --- */
+
+static int open_runtime(void)
+{
+    const char *path = getenv("COVE_RUNTIME");
+    char self[4096];
+    auto_free char *beside = NULL;
+
+    if (!path) {
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        self[n > 0 ? n : 0] = '\0';
+        *(strrchr(self, '/') ? strrchr(self, '/') : self) = '\0';
+        beside = str_printf("%s/../../src/main/cove-runtime", self);
+        path = beside;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        fprintf(stderr, "engine-bench: %s: ", path);
+        perror(NULL);
+        exit(1);
+    }
+    return fd;
+}
+
+static void start_engine(struct bench *b)
+{
+    struct jailer_settings settings = { .runtime_fd = open_runtime(), .state_dir = b->o.state_dir };
+    struct err err = { 0 };
+    int sock;
+
+    if (jailer_fork(&settings, &sock, &b->jailer, &err) < 0)
+        die("jailer", &err);
+    close(settings.runtime_fd);
+    if (ev_new(&b->ev, &err) < 0 || engine_new(b->ev, sock, &engine_ops, b, &b->engine, &err) < 0)
+        die("engine", &err);
+}
+
+static void stop_engine(struct bench *b)
+{
+    ev_turn(b->ev, 0);
+    engine_free(b->engine);
+    ev_free(b->ev);
+    waitpid(b->jailer, NULL, 0);
+}
+
+static void work(struct bench *b)
+{
+    start_engine(b);
+    b->end_ns = clock_mono_ns() + b->o.seconds * NS_PER_S;
+    for (uint32_t i = 0; i < b->o.depth && (i == 0 || more(b)); i++)
+        begin_run(b);
+    ev_run(b->ev);
+    stop_engine(b);
+}
+
+/* --- step and idle --- */
+
+static void on_input(void *arg, uint32_t events UNUSED)
+{
+    struct bench *b = arg;
+    char c[64];
+    ssize_t n = read(0, c, sizeof(c));
+
+    if (n <= 0) {
+        ev_io_del(b->ev, &b->input);
+        ev_stop(b->ev);
+        return;
+    }
+    for (ssize_t i = 0; i < n; i++)
+        if (c[i] == '\n' && b->o.step)
+            begin_run(b);
+}
+
+static void serve(struct bench *b)
+{
+    struct err err = { 0 };
+
+    start_engine(b);
+    if (ev_io_add(b->ev, &b->input, 0, EPOLLIN, on_input, b, &err) < 0)
+        die("standard input", &err);
+    for (uint64_t i = 0; i < b->o.idle; i++)
+        begin_run(b);
+    ev_run(b->ev);
+    stop_engine(b);
+}
+
+/* --- many workers --- */
+
+struct shared {
+    uint64_t finished;
+    uint64_t ns;
+    uint64_t samples[SAMPLES_MAX];
+};
+
+static struct shared *share(size_t n)
+{
+    void *p = mmap(NULL, n * sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        die("mmap", NULL);
+    return p;
+}
+
+static int run_workers(const struct options *o)
+{
+    struct shared *all = share(o->workers);
+    pid_t pids[WORKERS_MAX];
+    double rate = 0;
+
+    for (uint32_t i = 0; i < o->workers; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            struct bench b = { .o = *o, .samples = all[i].samples };
+            uint64_t start = clock_mono_ns();
+
+            b.o.count = o->count / o->workers + (i < o->count % o->workers);
+            work(&b);
+            all[i].finished = b.finished;
+            all[i].ns = clock_mono_ns() - start;
+            _exit(0);
+        }
+    }
+    for (uint32_t i = 0; i < o->workers; i++) {
+        int status = 1;
+
+        if (pids[i] < 0 || waitpid(pids[i], &status, 0) < 0 || status != 0)
+            return 1;
+        for (uint64_t n = 0; n < all[i].finished && n < SAMPLES_MAX && !o->quiet; n++)
+            printf("%" PRIu64 "\n", all[i].samples[n] / 1000);
+        rate += (double)all[i].finished * 1e9 / (double)all[i].ns;
+    }
+    printf("per second: %.1f\n", rate);
+    return 0;
+}
+
+/* --- the command line --- */
+
+static uint64_t number(const char *name, const char *text, uint64_t max)
+{
+    uint64_t v;
+
+    if (!text || !str_to_u64(text, max, &v) || v == 0) {
+        fprintf(stderr, "engine-bench: %s wants a number from 1 to %" PRIu64 "\n", name, max);
+        exit(2);
+    }
+    return v;
+}
+
+static void parse(int argc, char **argv, struct options *o)
+{
+    static const char *const dflt[] = { "true", NULL };
+
+    *o = (struct options){ .count = 100, .workers = 1, .depth = 1, .state_dir = "/run/cove", .argv = dflt };
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+
+        if (str_eq(a, "--")) {
+            if (next)
+                o->argv = (const char *const *)&argv[i + 1];
+            return;
+        }
+        if (str_eq(a, "--step"))
+            o->step = true;
+        else if (str_eq(a, "--quiet"))
+            o->quiet = true;
+        else if (str_eq(a, "--count"))
+            o->count = number(a, next, SAMPLES_MAX), i++;
+        else if (str_eq(a, "--seconds"))
+            o->seconds = number(a, next, 3600), i++;
+        else if (str_eq(a, "--workers"))
+            o->workers = (uint32_t)number(a, next, WORKERS_MAX), i++;
+        else if (str_eq(a, "--depth"))
+            o->depth = (uint32_t)number(a, next, DEPTH_MAX), i++;
+        else if (str_eq(a, "--idle"))
+            o->idle = number(a, next, DEPTH_MAX), i++;
+        else if (str_eq(a, "--state-dir") && next)
+            o->state_dir = next, i++;
+        else {
+            fprintf(stderr, "engine-bench: what is %s?\n", a);
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+
+    signal(SIGPIPE, SIG_IGN);
+    parse(argc, argv, &o);
+    if (!o.step && !o.idle)
+        return run_workers(&o);
+    struct bench b = { .o = o };
+    serve(&b);
+    return 0;
+}
