@@ -20,6 +20,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -63,8 +64,8 @@ static const struct {
 };
 
 /* What programs need of the host's /etc. Copied when they are small files, bound when they are directories. */
-static const char *const from_host[] = { "etc/ld.so.cache", "etc/ssl/openssl.cnf", "etc/services",  "etc/protocols",
-                                         "etc/mime.types",  "etc/alternatives",    "etc/ssl/certs", "etc/pki" };
+static const char *const from_host[] = { "etc/ld.so.cache",  "etc/ssl/openssl.cnf", "etc/services", "etc/protocols",
+                                         "etc/alternatives", "etc/ssl/certs",       "etc/pki" };
 
 /* Covered in each sandbox: they tell of the host or of its neighbours, or steer it. Files that the kernel shows to
  * nobody but the host's root anyway are covered only where reaching them would be fatal. */
@@ -75,14 +76,29 @@ static const char *const proc_masks[] = {
     "sched_debug", "scsi",       "softirqs",      "sysrq-trigger", "timer_list"
 };
 
-static char content[COPY_MAX]; /* of the file that is being copied */
-
 static int write_file(int root, const char *path, const void *data, size_t len, struct err *err)
 {
     auto_fd int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 
     if (fd < 0 || fd_write_all(fd, data, len) < 0)
         return err_sys(err, ERR_SYS, "/%s", path);
+    return 0;
+}
+
+/* Copies the `size` bytes of an open file within the kernel. */
+static int copy_file(int root, const char *path, int from, off_t size, mode_t mode, struct err *err)
+{
+    auto_fd int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    off_t at = 0;
+
+    if (fd < 0)
+        return err_sys(err, ERR_SYS, "/%s", path);
+    while (at < size) {
+        ssize_t n = sendfile(fd, from, &at, (size_t)(size - at));
+
+        if (n <= 0)
+            return err_sys(err, ERR_SYS, "copy /%s", path);
+    }
     return 0;
 }
 
@@ -145,10 +161,7 @@ static int host_etc(int root, const char *path, struct err *err)
         return bind_ro(root, path, true, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > COPY_MAX)
         return 0;
-    ssize_t n = fd_read_full(fd, content, (size_t)st.st_size);
-    if (n < 0)
-        return err_sys(err, ERR_SYS, "%s", host);
-    return write_file(root, path, content, (size_t)n, err);
+    return copy_file(root, path, fd, st.st_size, 0644, err);
 }
 
 /* The time zone is a link into /usr on most hosts, and a copy on others. */
@@ -192,15 +205,11 @@ static int tmpfs_root(const char *scratch, int *ret, struct err *err)
  * the file there must not change a living template. */
 static int runtime_file(int root, int runtime_fd, struct err *err)
 {
-    ssize_t n = pread(runtime_fd, content, sizeof(content), 0);
+    struct stat st;
 
-    if (n <= 0 || (size_t)n == sizeof(content))
+    if (fstat(runtime_fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || (uint64_t)st.st_size > COPY_MAX)
         return err_set(err, ERR_NO_RUNTIME_FILE, "cove-runtime is empty, unreadable or too large");
-    if (write_file(root, ".cove/runtime", content, (size_t)n, err) < 0)
-        return -1;
-    if (fchmodat(root, ".cove/runtime", 0555, 0) < 0)
-        return err_sys(err, ERR_SYS, "/.cove/runtime");
-    return 0;
+    return copy_file(root, ".cove/runtime", runtime_fd, st.st_size, 0555, err);
 }
 
 static int fill(int root, int runtime_fd, struct err *err)
