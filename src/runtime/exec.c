@@ -173,7 +173,7 @@ static void on_output(void *arg, uint32_t events UNUSED)
     struct outlet *o = arg;
     struct exec *x = o->x;
 
-    if (x->s->over)
+    if (x->s->over || !x->started) /* a hang-up needs no interest, and may come before the host knows of the start */
         return;
     bool heard = outlet_read(o);
     outlet_listen(o);
