@@ -178,7 +178,12 @@ static void on_session_end(void *arg)
     box_freeze(v->box, on_refrozen, v);
 }
 
-static void on_thawed(void *arg, const struct err *err)
+/* A sandbox that is not frozen (its last visitor was killed) cannot be thawed, and need not be. */
+static void on_thawed(void *arg UNUSED, const struct err *err UNUSED)
+{
+}
+
+static void on_adopted(void *arg)
 {
     struct visit *v = arg;
     struct exec_spec exec = {
@@ -194,25 +199,11 @@ static void on_thawed(void *arg, const struct err *err)
     struct session_spec spec = { &exec, v->input, v->tty && v->terminal, false, v->quiet };
     struct err why = { 0 };
 
-    if (err) {
-        visit_fail(v, err);
-        return;
-    }
     if (spec.raw)
         term_size(STDIN_FILENO, &exec.rows, &exec.cols);
     v->begun = true;
     if (session_start(&v->session, v->ev, v->box, &spec, on_session_end, v, &why) < 0)
         visit_fail(v, &why);
-}
-
-static void on_adopted(void *arg)
-{
-    struct visit *v = arg;
-
-    if (v->remove)
-        box_destroy(v->box, on_left, v);
-    else
-        box_thaw(v->box, on_thawed, v);
 }
 
 static void on_box_ended(void *arg, const struct err *why)
@@ -256,6 +247,10 @@ static int visit_run(struct visit *v, const struct cli_settings *settings, const
     if (engine_new(v->ev, sock, &engine_ops, v, &v->engine, err) < 0 || session_signals(v->ev, on_signal, v, err) < 0 ||
         box_adopt(v->engine, id, &spec, &box_ops, v, &v->box, err) < 0)
         return -1;
+    if (v->remove) /* asked for before it answers: nobody in there needs to wake up for this */
+        box_destroy(v->box, on_left, v);
+    else
+        box_thaw(v->box, on_thawed, v);
     ev_run(v->ev);
     if (v->failed) {
         *err = v->why;
