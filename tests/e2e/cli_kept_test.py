@@ -1,0 +1,82 @@
+"""Kept sandboxes: run --keep, enter, ls, rm."""
+import subprocess
+
+from cove import Case, run, start
+
+
+class Kept(Case):
+    def setUp(self):
+        super().setUp()
+        self.flag = ("--state-dir", self.dir)
+        self.addCleanup(run, "rm", "--all", *self.flag)
+
+    def keep(self, script="echo kept > note"):
+        done = run("run", "--keep", "--json", *self.flag, "--", "sh", "-c", script)
+        self.assertCode(done, 0)
+        self.assertTrue(done.json["kept"])
+        return done.json["sandbox"]
+
+    def test_a_kept_sandbox_says_how_to_get_back_and_is_listed(self):
+        done = run("run", "--keep", *self.flag, "--", "true")
+        listed = run("ls", *self.flag).out
+        sandbox = listed.split()[0]
+        self.assertIn(f"cove enter {sandbox}", done.err)
+        self.assertIn(f"cove rm {sandbox}", done.err)
+        self.assertEqual([s["id"] for s in run("ls", "--json", *self.flag).json["sandboxes"]], [sandbox])
+
+    def test_enter_finds_everything_as_it_was_left_more_than_once(self):
+        sandbox = self.keep()
+        for _ in range(3):
+            self.assertEqual(run("enter", *self.flag, sandbox, "--", "cat", "note").out, "kept\n")
+        self.assertCode(run("enter", *self.flag, sandbox, "--", "sh", "-c", "echo more >> note; exit 6"), 6)
+        self.assertEqual(run("enter", *self.flag, sandbox[:6], "cat", "note").out, "kept\nmore\n")
+
+    def test_its_processes_stand_still_until_someone_enters(self):
+        sandbox = self.keep("(while :; do echo x >> ticks; sleep 0.02; done) >/dev/null 2>&1 & sleep 0.2")
+        count = ("enter", *self.flag, sandbox, "--", "sh", "-c", "wc -l < ticks")
+        first = int(run(*count).out)
+        second = int(run(*count).out)
+        self.assertGreater(first, 0)
+        self.assertLess(second - first, 60, "it ran on while it was kept")
+
+    def test_enter_without_a_command_is_a_shell(self):
+        sandbox = self.keep()
+        self.assertIn("kept", run("enter", *self.flag, sandbox, stdin="cat note; exit 5\n").out)
+
+    def test_enter_passes_input_variables_and_directory(self):
+        sandbox = self.keep()
+        done = run("enter", *self.flag, "-e", "A=b", "--cwd", "/tmp", sandbox, "--", "sh", "-c", "cat; echo $A; pwd", stdin="in\n")
+        self.assertEqual((done.code, done.out), (0, "in\nb\n/tmp\n"), done)
+
+    def test_a_command_in_it_has_a_clock(self):
+        self.assertCode(run("enter", *self.flag, "--timeout", "300ms", self.keep(), "--", "sleep", "9"), 124)
+
+    def test_a_missing_program_in_it_leaves_it_kept(self):
+        sandbox = self.keep()
+        self.assertErrorCode(run("enter", *self.flag, sandbox, "--", "no-such-program"), 127, "program_not_found")
+        self.assertEqual(run("enter", *self.flag, sandbox, "--", "cat", "note").out, "kept\n")
+
+    def test_two_cannot_be_in_it_at_once(self):
+        sandbox = self.keep()
+        first = start("enter", *self.flag, sandbox, "--", "sh", "-c", "echo up; cat", stdin=subprocess.PIPE)
+        self.assertEqual(first.stdout.readline(), b"up\n")
+        self.assertErrorCode(run("enter", *self.flag, sandbox, "--", "true"), 125, "service_unavailable")
+        first.communicate(b"", timeout=20)
+        self.assertCode(run("enter", *self.flag, sandbox, "--", "true"), 0)
+
+    def test_rm_ends_it_and_prints_its_name(self):
+        one, two = self.keep(), self.keep()
+        done = run("rm", *self.flag, one)
+        self.assertEqual((done.code, done.out), (0, one + "\n"), done)
+        self.assertEqual(run("ls", *self.flag).out.split()[0], two)
+        self.assertEqual(run("rm", *self.flag, "--all").out, two + "\n")
+        self.assertEqual(run("ls", *self.flag).out, "")
+
+    def test_names_that_fit_none_or_several_are_refused(self):
+        self.assertErrorCode(run("enter", *self.flag, "sbnone"), 125, "not_found")
+        self.assertErrorCode(run("rm", *self.flag, "sbnone"), 125, "not_found")
+        self.keep()
+        self.keep()
+        self.assertErrorCode(run("rm", *self.flag, "sb"), 2, "invalid_request")
+        self.assertErrorCode(run("rm", *self.flag), 2, "bad_usage")
+        self.assertErrorCode(run("enter", *self.flag), 2, "bad_usage")

@@ -1,0 +1,338 @@
+"""`cove run`: programs, scripts, streams, files and what its end looks like."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+
+from cove import COVE, Case, run, start
+
+
+class Programs(Case):
+    def test_a_program_streams_its_output_and_its_status_becomes_ours(self):
+        done = run("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+        self.assertEqual((done.code, done.out, done.err), (7, "out\n", "err\n"), done)
+
+    def test_a_program_that_is_not_there_ends_with_127(self):
+        self.assertErrorCode(run("run", "--", "no-such-program"), 127, "program_not_found")
+
+    def test_a_file_that_cannot_be_executed_ends_with_126(self):
+        self.assertErrorCode(run("run", "--", "/etc/passwd"), 126, "program_not_executable")
+
+    def test_a_signal_ends_with_128_and_its_number(self):
+        self.assertCode(run("run", "--", "sh", "-c", "kill -SEGV $$"), 128 + signal.SIGSEGV)
+
+    def test_code_runs_in_each_runtime_that_was_found(self):
+        code = {"python": "import sys; print(6*7, sys.argv[1:])", "node": "console.log(6*7, process.argv.slice(1))",
+                "bash": "echo $((6*7)) $1", "sh": "echo $((6*7)) $1"}
+        for runtime in run("runtimes", "--json").json["runtimes"]:
+            if runtime["available"]:
+                with self.subTest(runtime["name"]):
+                    done = run("run", "--runtime", runtime["name"], "-c", code[runtime["name"]], "arg")
+                    self.assertCode(done, 0)
+                    self.assertTrue(done.out.startswith("42 "), done)
+                    self.assertIn("arg", done.out, done)
+
+    def test_a_program_may_come_through_standard_input(self):
+        self.assertEqual(run("run", "--runtime", "python", "-", "a", stdin="import sys; print(sys.argv)").out, "['-', 'a']\n")
+        self.assertEqual(run("run", "--runtime", "sh", "-", "a", stdin="echo got $1").out, "got a\n")
+
+    def test_a_script_runs_under_its_runtime_with_its_arguments(self):
+        script = self.file("hello.py", "import sys; print(sys.argv)")
+        self.assertEqual(run("run", script, "a", "--json").out, "['/mnt/script/hello.py', 'a', '--json']\n")
+
+    def test_a_script_that_only_its_owner_may_read_runs(self):
+        self.assertEqual(run("run", self.file("secret.sh", "echo ok", 0o600)).out, "ok\n")
+
+    def test_the_first_line_of_a_script_is_honoured(self):
+        self.assertEqual(run("run", self.file("tool", "#!/usr/bin/env python3\nprint(1)")).out, "1\n")
+
+    def test_a_script_below_the_workspace_sees_its_neighbours(self):
+        self.file("helper.py", "x = 5")
+        script = self.file("main.py", "import helper; print(helper.x)")
+        self.assertEqual(run("run", "-w", self.dir, script).out, "5\n")
+
+    def test_a_program_of_the_caller_is_shown_and_run(self):
+        program = os.path.join(self.dir, "mine")
+        with open("/bin/true", "rb") as source, open(program, "wb") as copy:
+            copy.write(source.read())
+        os.chmod(program, 0o755)
+        self.assertCode(run("run", program), 0)
+
+
+class Environment(Case):
+    def test_nothing_of_the_callers_environment_goes_in_unless_it_is_named(self):
+        env = {"COVE_TEST_A": "1", "COVE_TEST_B": "two words"}
+        done = run("run", "--env", "COVE_TEST_B", "-e", "C=x=y", "--", "env", env=env)
+        lines = done.out.splitlines()
+        self.assertIn("COVE_TEST_B=two words", lines)
+        self.assertIn("C=x=y", lines)
+        self.assertNotIn("COVE_TEST_A", done.out)
+
+    def test_dangerous_variables_reach_the_program_and_nothing_else(self):
+        done = run("run", "-e", "LD_PRELOAD=/nonexistent.so", "-e", "PYTHONPATH=/x", "-e", "IFS=:", "--", "env")
+        self.assertCode(done, 0)
+        self.assertIn("LD_PRELOAD=/nonexistent.so\n", done.out)
+
+    def test_cwd_is_used_and_a_missing_one_is_an_error(self):
+        self.assertEqual(run("run", "--cwd", "/tmp", "--", "pwd").out, "/tmp\n")
+        self.assertCode(run("run", "--cwd", "/no/such", "--", "pwd"), 125)
+        self.assertCode(run("run", "--cwd", "../../no", "--", "pwd"), 125)
+
+
+class Streams(Case):
+    def test_piped_input_is_passed_on_without_being_asked(self):
+        self.assertEqual(run("run", "--", "cat", stdin="x\n").out, "x\n")
+
+    def test_input_from_a_file_is_passed_on(self):
+        path = self.file("in", "from a file\n")
+        with open(path, "rb") as f:
+            process = start("run", "--", "cat", stdin=f)
+            self.assertEqual(process.communicate(timeout=30)[0], b"from a file\n")
+
+    def test_closed_standard_streams_do_no_harm(self):
+        path = os.path.join(self.dir, "out")
+        done = subprocess.run(["sh", "-c", f'"{COVE}" run -- sh -c "cat; echo ok" <&- >"{path}" 2>&-'], timeout=30)
+        self.assertEqual(done.returncode, 0)
+        with open(path) as f:
+            self.assertEqual(f.read(), "ok\n")
+
+    def test_much_data_goes_through_unchanged(self):
+        data = os.urandom(1 << 20) * 20
+        done = run("run", "--", "cat", stdin=data, timeout=120)
+        self.assertTrue(done.bytes_out == data, f"{len(done.bytes_out)} of {len(data)} bytes, status {done.code}")
+
+    def test_a_reader_that_goes_away_ends_the_run_as_sigpipe_would(self):
+        process = start("run", "--", "yes", stdin=subprocess.DEVNULL)
+        process.stdout.readline()
+        process.stdout.close()
+        self.assertEqual(process.wait(20), 128 + signal.SIGPIPE)
+        self.assertEqual(process.stderr.read(), b"")
+        process.stderr.close()
+
+    def test_a_slow_reader_slows_the_program_and_costs_no_memory(self):
+        process = start("run", "--", "sh", "-c", "yes | head -c 300000000; echo done >&2", stdin=subprocess.DEVNULL)
+        time.sleep(1.5)
+        self.assertIsNone(process.poll())
+        with open(f"/proc/{process.pid}/status") as f:
+            status = dict(line.split(":", 1) for line in f if ":" in line)
+        self.assertLess(int(status["VmHWM"].split()[0]), 8 * 1024, "kB of memory while the reader sleeps")
+        process.kill()
+        process.communicate(timeout=20)
+
+    def test_a_clock_runs_out_even_while_the_reader_sleeps(self):
+        process = start("run", "--timeout", "500ms", "--", "yes", stdin=subprocess.DEVNULL)
+        time.sleep(1.5)
+        out, err = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 124, err)
+        self.assertIn(b"--timeout", err)
+        self.assertGreater(len(out), 1000)
+
+    def test_a_full_disk_is_reported_with_its_code(self):
+        with open("/dev/full", "wb") as full:
+            process = start("run", "--", "echo", "x", stdout=full, stdin=subprocess.DEVNULL)
+            self.assertIn(b"disk_full", process.communicate(timeout=20)[1])
+        self.assertEqual(process.returncode, 125)
+
+    def test_a_limit_on_output_drops_and_counts(self):
+        done = run("run", "--max-output", "10", "--", "sh", "-c", "printf 0123456789abcdef")
+        self.assertEqual((done.code, done.out), (0, "0123456789"), done)
+        self.assertIn("6 bytes of output", done.err)
+
+
+class Limits(Case):
+    def test_each_clock_and_the_memory_limit_end_with_their_status_and_say_which(self):
+        busy = "while :; do :; done"
+        cases = [
+            (("--timeout", "300ms"), ("sleep", "20"), 124, "--timeout"),
+            (("--cpu-time", "300ms"), ("sh", "-c", busy), 124, "--cpu-time"),
+            (("--lifetime", "700ms", "--timeout", "600ms"), ("sleep", "20"), 124, "--timeout"),
+            (("--memory", "32M"), ("python3", "-c", "x = bytearray(200 << 20)"), 123, "--memory"),
+        ]
+        for flags, program, code, word in cases:
+            with self.subTest(word):
+                done = run("run", *flags, "--", *program)
+                self.assertCode(done, code)
+                self.assertIn(word, done.err)
+
+    def test_quiet_says_nothing_of_it(self):
+        self.assertEqual(run("run", "-q", "--timeout", "200ms", "--", "sleep", "9").err, "")
+
+    def test_processes_past_the_limit_are_refused(self):
+        done = run("run", "--pids", "8", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; echo no")
+        self.assertNotEqual(done.code, 0, done)
+
+
+class Files(Case):
+    def test_a_workspace_is_read_and_written_as_its_owner(self):
+        os.chmod(self.dir, 0o700)
+        self.file("in", "old")
+        self.assertCode(run("run", "-w", self.dir, "--", "sh", "-c", "cat in; echo new > out; rm in"), 0)
+        self.assertEqual(os.listdir(self.dir), ["out"])
+        self.assertEqual(os.stat(os.path.join(self.dir, "out")).st_uid, os.getuid())
+
+    def test_a_copy_on_write_workspace_leaves_the_directory_as_it_was(self):
+        self.file("in", "old")
+        done = run("run", "-w", self.dir + ":cow", "--", "sh", "-c", "echo more >> in; echo x > y; cat in")
+        self.assertEqual((done.code, done.out), (0, "oldmore\n"), done)
+        self.assertEqual(os.listdir(self.dir), ["in"])
+        with open(os.path.join(self.dir, "in")) as f:
+            self.assertEqual(f.read(), "old")
+
+    def test_binds_and_skills_are_seen_and_cannot_be_written(self):
+        self.file("data/x", "seen")
+        done = run("run", "--bind-ro", f"{self.dir}/data:/mnt/data", "--skills", f"{self.dir}/data", "--", "sh", "-c",
+                   "cat /mnt/data/x /skills/x; echo > /mnt/data/y; echo > /skills/y")
+        self.assertTrue(done.out.startswith("seenseen"), done)
+        self.assertNotEqual(done.code, 0)
+        self.assertEqual(os.listdir(f"{self.dir}/data"), ["x"])
+
+    def test_what_cannot_be_bound_is_refused_before_anything_starts(self):
+        fifo = os.path.join(self.dir, "fifo")
+        os.mkfifo(fifo)
+        file = self.file("f")
+        for flags, code in [(("--bind-ro", "/no/such:/mnt/x"), "bind_source_unreadable"),
+                            (("--bind-ro", f"{fifo}:/mnt/x"), "bind_source_unreadable"),
+                            (("--bind-ro", f"{self.dir}:/proc/x"), "bind_target_refused"),
+                            (("--bind-ro", f"{self.dir}:/mnt/../x"), "bind_target_refused"),
+                            (("--workspace", file), "workspace_refused"),
+                            (("--workspace", "/no/such"), "bind_source_unreadable"),
+                            (("--skills", file), "workspace_refused")]:
+            with self.subTest(flags):
+                self.assertErrorCode(run("run", *flags, "--", "true"), 125, code)
+
+
+class Json(Case):
+    def test_a_run_is_one_object_with_output_status_and_receipt(self):
+        done = run("run", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+        self.assertCode(done, 3)
+        answer = done.json
+        self.assertEqual((answer["stdout"], answer["stderr"], answer["exitCode"], answer["signal"], answer["endedBy"]),
+                         ("out\n", "err\n", 3, None, "exit"))
+        self.assertEqual((answer["truncated"], answer["kept"]), (False, False))
+        self.assertEqual(answer["receipt"]["sandbox"], answer["sandbox"])
+        self.assertTrue(answer["receipt"]["final"])
+        self.assertEqual(done.err, "")
+
+    def test_output_that_is_not_text_comes_as_base64(self):
+        answer = run("run", "--json", "--", "sh", "-c", r"printf '\377\000'; echo fine >&2").json
+        self.assertEqual((answer["stdoutBase64"], answer["stderr"]), ("/wA=", "fine\n"))
+        self.assertNotIn("stdout", answer)
+
+    def test_output_is_capped_and_says_so(self):
+        answer = run("run", "--json", "--", "sh", "-c", "yes | head -c 20000000").json
+        self.assertEqual((len(answer["stdout"]), answer["truncated"]), (8 << 20, True))
+
+    def test_a_clock_is_named_and_partial_output_is_kept(self):
+        done = run("run", "--json", "--timeout", "500ms", "--", "sh", "-c", "echo partial; sleep 9")
+        self.assertCode(done, 124)
+        self.assertEqual((done.json["stdout"], done.json["endedBy"], done.json["exitCode"]), ("partial\n", "wall", None))
+
+    def test_errors_are_objects_too(self):
+        for words, status, code in [(("--", "no-such-program"), 127, "program_not_found"),
+                                    (("--nope", "x"), 2, "bad_usage"),
+                                    (("--memory", "lots", "x"), 2, "invalid_request"),
+                                    (("--level", "high", "x"), 125, "level_unavailable"),
+                                    (("--net", "host", "x"), 125, "not_supported"),
+                                    (("--bind-ro", "/no/such:/mnt/x", "x"), 125, "bind_source_unreadable"),
+                                    (("--runtime", "cobol", "-"), 127, "runtime_not_found")]:
+            with self.subTest(words):
+                done = run("run", "--json", *words)
+                self.assertCode(done, status)
+                self.assertEqual(done.json["error"]["code"], code)
+                self.assertEqual(set(done.json["error"]), {"code", "message", "cause", "fix"})
+                self.assertEqual(done.err, "")
+
+
+class Receipt(Case):
+    def test_a_receipt_goes_to_standard_error_or_to_a_file(self):
+        self.assertIn("wall", run("run", "--receipt", "--", "true").err)
+        path = os.path.join(self.dir, "receipt.json")
+        done = run("run", f"--receipt={path}", "--", "sh", "-c", "exit 4")
+        self.assertEqual((done.code, done.err), (4, ""), done)
+        with open(path) as f:
+            self.assertEqual(json.load(f)["exitCode"], 4)
+
+    def test_a_place_that_cannot_be_written_is_known_before_the_run(self):
+        marker = os.path.join(self.dir, "ran")
+        done = run("run", "--receipt=/no/such/dir/r", "-w", self.dir, "--", "touch", "ran")
+        self.assertErrorCode(done, 2, "invalid_request")
+        self.assertFalse(os.path.exists(marker))
+
+    def test_an_old_receipt_stays_when_the_run_is_refused(self):
+        path = self.file("receipt", "old")
+        run("run", f"--receipt={path}", "--", "no-such-program")
+        with open(path) as f:
+            self.assertEqual(f.read(), "old")
+
+
+class Signals(Case):
+    def running(self, *program):
+        process = start("run", "--", *program, stdin=subprocess.DEVNULL)
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def test_signals_reach_the_program(self):
+        for sig in ("INT", "TERM", "HUP", "QUIT"):
+            with self.subTest(sig):
+                process = self.running("sh", "-c", f"trap 'echo got; exit 5' {sig}; echo up; while :; do sleep 0.05; done")
+                process.send_signal(getattr(signal, "SIG" + sig))
+                self.assertEqual(process.wait(20), 5)
+
+    def test_a_program_that_does_not_care_ends_with_the_signal(self):
+        process = self.running("sh", "-c", "echo up; sleep 20")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+
+    def test_a_second_ctrl_c_ends_a_program_that_ignores_the_first(self):
+        process = self.running("sh", "-c", "trap '' INT; echo up; while :; do sleep 0.05; done")
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.3)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 137)
+
+    def test_what_the_caller_ignores_stays_ignored(self):
+        process = subprocess.Popen([COVE, "run", "--", "sh", "-c", "echo up; sleep 1; echo end"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(process.communicate(timeout=20)[0], b"end\n")
+        self.assertEqual(process.returncode, 0)
+
+    def test_killing_cove_leaves_no_process(self):
+        process = self.running("sh", "-c", "echo up; exec sleep 54321")
+        process.kill()
+        process.wait(20)
+        deadline = time.monotonic() + 10
+        while subprocess.run(["pgrep", "-f", "sleep 54321"], stdout=subprocess.DEVNULL).returncode == 0:
+            self.assertLess(time.monotonic(), deadline, "sleep 54321 still lives")
+            time.sleep(0.05)
+
+
+class Refusals(Case):
+    def test_level_high_and_networks_are_refused_with_the_reason(self):
+        done = run("run", "--level", "high", "--", "true")
+        self.assertErrorCode(done, 125, "level_unavailable")
+        self.assertIn("second kernel", done.err)
+        done = run("run", "--net", "bridge", "--", "true")
+        self.assertErrorCode(done, 125, "not_supported")
+        self.assertIn("--net none", done.err)
+
+    def test_a_missing_runtime_program_is_named(self):
+        self.assertErrorCode(run("run", "--", "true", env={"COVE_LIBEXEC": self.dir}), 125, "runtime_program_missing")
+
+    def test_without_room_for_descriptors_a_run_fails_with_a_code_and_leaves_nothing(self):
+        process = start("run", "--", "true", stdin=subprocess.DEVNULL,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)))
+        err = process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 125, err)
+        self.assertIn(b"code:", err)
+
+    def test_nothing_to_run_is_a_usage_error(self):
+        for words in ([], ["--"], ["-"], ["-c", "1"]):
+            with self.subTest(words):
+                self.assertErrorCode(run("run", *words), 2, "bad_usage")

@@ -1,0 +1,121 @@
+"""What cove says of itself: help, manual, completion, pages, and the dry run."""
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+from cove import COVE, ROOT, Case, run
+
+VERBS = ["run", "enter", "ls", "rm", "runtimes", "errors", "completion", "help", "version"]
+
+
+class Help(Case):
+    def test_every_verb_has_help_with_usage_examples_and_flags(self):
+        for verb in VERBS:
+            with self.subTest(verb):
+                done = run(verb, "--help")
+                self.assertCode(done, 0)
+                self.assertEqual(done.out, run("help", verb).out)
+                for word in ("Usage: cove", "Examples:", "--help"):
+                    self.assertIn(word, done.out)
+
+    def test_cove_alone_shows_the_verbs_and_is_a_usage_error(self):
+        done = run()
+        self.assertEqual((done.code, done.out), (2, ""))
+        for verb in VERBS:
+            self.assertIn(f"  {verb}", done.err)
+        self.assertEqual(run("--help").out, done.err)
+
+    def test_the_version_is_that_of_the_tree(self):
+        with open(os.path.join(ROOT, "VERSION")) as f:
+            self.assertEqual(run("--version").out, f"cove {f.read().strip()}\n")
+
+    def test_mistakes_get_the_nearest_word(self):
+        for words, hint in [(("rnu",), "'run'"), (("run", "--memroy", "1"), "'--memory'"), (("errors", "timeuot"), "'timeout'")]:
+            with self.subTest(words):
+                self.assertIn(f"did you mean {hint}?", run(*words).err)
+
+    def test_every_error_code_is_explained(self):
+        codes = [e["code"] for e in run("errors", "--json").json["errors"]]
+        self.assertGreater(len(codes), 20)
+        for code in codes:
+            self.assertTrue(run("errors", code).out.startswith(f"{code}\n  cause: "), code)
+        self.assertCode(run("errors", "no_such_code_at_all"), 125)
+
+    def test_a_closed_reader_is_no_error(self):
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", f'"{COVE}" help run | head -1 >/dev/null'], timeout=20)
+        self.assertIn(done.returncode, (0, 141))
+
+
+class Manual(Case):
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
+    def test_the_pages_are_clean_mdoc(self):
+        for verb in ["", *VERBS]:
+            with self.subTest(verb):
+                page = run("__man", *([verb] if verb else [])).out
+                lint = subprocess.run(["mandoc", "-Tlint", "-Wstyle"], input=page, capture_output=True, text=True).stdout
+                real = [line for line in lint.splitlines() if "referenced manual not found" not in line]
+                self.assertEqual(real, [])
+
+
+class Completion(Case):
+    def test_bash_completes_verbs_flags_and_values(self):
+        script = run("completion", "bash").out
+        def complete(*words):
+            probe = (script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _cove; echo \"${{COMPREPLY[@]}}\"")
+            return subprocess.run(["bash", "-c", probe], capture_output=True, text=True).stdout.split()
+        self.assertEqual(complete("cove", "comp"), ["completion"])
+        self.assertEqual(complete("cove", "run", "--mem"), ["--memory"])
+        self.assertEqual(complete("cove", "run", "--runtime", "p"), ["python"])
+        self.assertEqual(complete("cove", "run", "--level", "''"), ["standard", "high"])
+
+    def test_the_scripts_are_valid_where_the_shell_is_installed(self):
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                with self.subTest(shell):
+                    done = subprocess.run([shell, "-n"], input=run("completion", shell).out, capture_output=True, text=True)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_an_unknown_shell_is_a_usage_error(self):
+        self.assertErrorCode(run("completion", "tcsh"), 2, "bad_usage")
+
+
+class Pages(Case):
+    def test_the_pages_in_docs_are_those_that_cove_writes(self):
+        for name in ("cli", "errors"):
+            with open(os.path.join(ROOT, "docs", name + ".md"), encoding="utf-8") as f:
+                self.assertEqual(f.read(), run("__docs", name).out, f"run: cove __docs {name} > docs/{name}.md")
+
+    def test_every_error_code_in_the_papers_exists(self):
+        codes = {e["code"] for e in run("errors", "--json").json["errors"]}
+        with open(os.path.join(ROOT, "docs", "run.md"), encoding="utf-8") as f:
+            for code in re.findall(r"code:\s+([a-z_]+)", f.read()):
+                self.assertIn(code, codes)
+
+
+class DryRun(Case):
+    def test_it_prints_what_would_be_enforced_and_starts_nothing(self):
+        done = run("run", "--dry-run", "--memory", "64M", "-e", "A=1", "-w", self.dir, "--", "touch", "x")
+        self.assertCode(done, 0)
+        for word in ("touch x", "seccomp", "landlock", "--memory               64M", "A=1", self.dir, "/workspace"):
+            self.assertIn(word, done.out)
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_it_is_an_object_with_json(self):
+        plan = run("run", "--dry-run", "--json", "--memory", "64M", "--runtime", "python", "-c", "print(1)").json
+        self.assertEqual(plan["limits"]["memoryBytes"], 64 << 20)
+        self.assertEqual(plan["argv"][1:], ["-c", "print(1)"])
+        self.assertEqual((plan["profile"], plan["level"], plan["net"]), ("python", "standard", "none"))
+        self.assertIn("seccomp", plan["walls"])
+
+    def test_it_needs_no_privilege(self):
+        done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=-all",
+                               COVE, "run", "--dry-run", "--", "true"], capture_output=True, text=True)
+        if "Permission denied" in done.stderr and "setpriv" in done.stderr:
+            self.skipTest("the build directory is not open to other users")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_it_refuses_what_a_run_would_refuse(self):
+        self.assertErrorCode(run("run", "--dry-run", "--level", "high", "--", "true"), 125, "level_unavailable")
+        self.assertErrorCode(run("run", "--dry-run", "no-such-script.py"), 127, "program_not_found")
