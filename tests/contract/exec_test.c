@@ -573,6 +573,22 @@ TEST(two_hundred_programs_leave_no_descriptor_and_no_zombie)
     host_stop(h);
 }
 
+/* rt_host holds every stream to it; a program that is over before its start was told is the hard case. */
+TEST(the_start_is_told_before_the_end_of_output_of_a_program_that_is_over_at_once)
+{
+    struct host *h = host_ready();
+    const char *argv[] = { "true", NULL };
+
+    for (int i = 0; i < 500; i++) {
+        uint32_t s = host_exec(h, &(struct rt_exec){ .cwd = "/", .argv = argv, .env = no_env });
+
+        host_wait(h, s);
+        assert_true(host_got(h, s)->started);
+        host_close(h, s);
+    }
+    host_stop(h);
+}
+
 TEST(thousands_of_orphans_are_reaped)
 {
     struct host *h = host_ready();
@@ -646,6 +662,7 @@ int main(void)
         RUN(use_is_accounted_for_the_main_process_and_the_children_it_waited_for),
         RUN(many_programs_at_once_keep_their_output_apart),
         RUN(two_hundred_programs_leave_no_descriptor_and_no_zombie),
+        RUN(the_start_is_told_before_the_end_of_output_of_a_program_that_is_over_at_once),
         RUN(thousands_of_orphans_are_reaped),
         RUN(pid_one_survives_what_its_children_do_to_it),
         RUN(an_idle_runtime_does_not_wake_up_and_is_small),

@@ -190,6 +190,7 @@ static void take_stream(struct host *h, const struct frame *f)
         break;
     case FRAME_STARTED:
         assert_int_equal(rt_number_decode(f, &m, NULL), 0);
+        assert_true(g->resumed || (g->bytes == 0 && g->ended == 0)); /* nothing is heard before the start */
         g->started = true;
         g->pid = m.value;
         break;
