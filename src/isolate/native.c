@@ -21,16 +21,20 @@
 
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
-int native_prepare(struct native_template *t, enum profile profile, uid_t owner, const char *scratch, int runtime_fd,
-                   struct err *err)
+int native_prepare(struct native_template *t, const char *scratch, int runtime_fd, struct err *err)
 {
-    t->owner = owner;
-    if (filter_build(profile, t->filter, &t->filter_len, err) < 0)
-        return err_wrap(err, "system call filter");
     if (root_build(&t->root, scratch, runtime_fd, err) < 0)
         return err_wrap(err, "template root");
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return err_sys(err, ERR_WALL_MISSING, "secure bits");
+    return 0;
+}
+
+int native_choose(struct native_template *t, enum profile profile, uid_t owner, struct err *err)
+{
+    t->owner = owner;
+    if (filter_build(profile, t->filter, &t->filter_len, err) < 0)
+        return err_wrap(err, "system call filter");
     return 0;
 }
 
@@ -67,6 +71,8 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
     struct shell shell = { .t = t, .spec = spec, .go = go };
     uint64_t one = 1;
 
+    if (!t->filter_len)
+        return err_set(err, ERR_BUG, "a template without a filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");
     if (args.cgroup >= 0)

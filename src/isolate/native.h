@@ -32,8 +32,8 @@ struct native_mount {
 struct native_template {
     struct root root;
     struct sock_filter filter[FILTER_MAX];
-    size_t filter_len;
-    uid_t owner; /* of the user namespaces */
+    size_t filter_len; /* 0 until native_choose */
+    uid_t owner;       /* of the user namespaces */
 };
 
 struct native_spec {
@@ -47,9 +47,10 @@ struct native_spec {
     void (*fail)(int control, const struct err *err); /* how the child tells what went wrong; must not allocate */
 };
 
-/* Called by the spawner, in its new namespaces. */
-int native_prepare(struct native_template *t, enum profile profile, uid_t owner, const char *scratch, int runtime_fd,
-                   struct err *err);
+/* Called by the spawner, in its new namespaces: the root, which is the same for every template. */
+int native_prepare(struct native_template *t, const char *scratch, int runtime_fd, struct err *err);
+/* What makes it a certain template. */
+int native_choose(struct native_template *t, enum profile profile, uid_t owner, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

@@ -78,10 +78,12 @@ static void on_spawner_lost(void *arg, struct spawner *s)
     for (size_t i = 0; i < j->nspawners; i++)
         if (j->spawners[i] == s)
             j->spawners[i] = j->spawners[--j->nspawners];
+    if (j->spare == s)
+        j->spare = NULL;
     spawner_free(s);
 }
 
-static const struct spawner_ops spawner_ops = { on_spawned, on_spawn_ended, on_spawner_lost };
+const struct spawner_ops create_spawner_ops = { on_spawned, on_spawn_ended, on_spawner_lost };
 
 static bool name_ok(const char *s)
 {
@@ -117,15 +119,12 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
     if (uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
-    struct spawner_settings s = { .name = m.name,
-                                  .profile = (enum profile)m.profile,
-                                  .owner = owner,
-                                  .scratch = j->settings->state_dir,
-                                  .runtime_fd = j->settings->runtime_fd,
-                                  .uids_fd = j->uids.fd };
-    if (spawner_new(j->ev, &s, &spawner_ops, j, &j->spawners[j->nspawners], err) < 0)
+    if (!j->spare &&
+        spawner_new(j->ev, j->settings->state_dir, j->settings->runtime_fd, &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
-    j->nspawners++;
+    if (spawner_choose(j->spare, m.name, (enum profile)m.profile, owner, j->uids.fd, err) < 0)
+        return -1;
+    j->spawners[j->nspawners++] = take_ptr(&j->spare);
     reply_ok(c, f->stream);
     return 0;
 }

@@ -30,6 +30,7 @@ struct jailer {
     struct uids uids;
     struct spawner *spawners[TEMPLATES_MAX];
     size_t nspawners;
+    struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
     size_t ncells;
     struct conn *conns;
@@ -56,5 +57,6 @@ int cell_keep(struct cell *cell, struct err *err); /* let it outlive its host, b
 void jailer_maybe_stop(struct jailer *j);
 
 /* create.c */
+extern const struct spawner_ops create_spawner_ops;
 int create_template(struct conn *c, const struct frame *f, struct err *err);
 int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nfds, struct err *err);

@@ -209,13 +209,16 @@ static void on_visitor(void *arg, int sock)
 }
 /* --- the process --- */
 
+/* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
     j->settings = settings;
-    if (sweep_open(settings->state_dir, &j->state_dir, &j->forest, &j->uids, err) < 0)
+    if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
+        spawner_new(j->ev, settings->state_dir, settings->runtime_fd, &create_spawner_ops, j, &j->spare, err) < 0 ||
+        sweep_open(&j->forest, &j->uids, err) < 0)
         return -1;
     (void)sweep(&j->forest, &j->uids);
-    return ev_new(&j->ev, err);
+    return kept_new(j->ev, settings->state_dir, on_visitor, j, &j->kept, err);
 }
 
 /* Says on every request why there is no jailer, until the host goes away. */
@@ -252,13 +255,14 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
     struct err err = { 0 };
 
     log_setup("cove-jailer", settings->keep_log ? LOG_INFO : LOG_ERROR);
-    if (jailer_start(&j, settings, &err) < 0 || kept_new(j.ev, settings->state_dir, on_visitor, &j, &j.kept, &err) < 0)
+    if (jailer_start(&j, settings, &err) < 0)
         return refuse_all(sock, &err);
     if (conn_add(&j, sock, &err) < 0)
         return 125;
     ev_run(j.ev);
     for (size_t i = 0; i < j.nspawners; i++)
         spawner_free(j.spawners[i]);
+    spawner_free(j.spare);
     kept_free(j.kept);
     ev_free(j.ev);
     cgroup_forget(&j.forest);

@@ -18,8 +18,12 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-struct order { /* to the spawner; descriptors: control, cgroup entries, mounts */
-    uint64_t token;
+enum order_kind { ORDER_CHOOSE, ORDER_MAKE };
+struct order { /* to the spawner; descriptors: uid locks, or control, cgroup entries and mounts */
+    enum order_kind kind;
+    enum profile profile; /* ORDER_CHOOSE */
+    uid_t owner;
+    uint64_t token; /* ORDER_MAKE */
     struct native_spec spec;
 };
 
@@ -131,6 +135,13 @@ static void carry_out(int sock, const struct native_template *t, const struct er
         close(fds[i]);
 }
 
+/* The descriptor stays open on purpose: its locks live as long as we do. */
+static void choose(struct native_template *t, struct err *broken, const struct order *o)
+{
+    if (broken->id == ERR_NONE)
+        (void)native_choose(t, o->profile, o->owner, broken);
+}
+
 static void reap(int sock, struct brood *brood)
 {
     struct note note = { .kind = NOTE_ENDED };
@@ -141,7 +152,7 @@ static void reap(int sock, struct brood *brood)
             tell(sock, &note, -1);
 }
 
-static NORETURN void spawner_main(int sock, const struct spawner_settings *settings)
+static NORETURN void spawner_main(int sock, int runtime_fd, const char *scratch)
 {
     static struct native_template t;
     static struct order order;
@@ -159,7 +170,7 @@ static NORETURN void spawner_main(int sock, const struct spawner_settings *setti
     if (kids < 0)
         _exit(125);
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
-    if (native_prepare(&t, settings->profile, settings->owner, settings->scratch, settings->runtime_fd, &broken) == 0) {
+    if (native_prepare(&t, scratch, runtime_fd, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         for (int i = 0; i <= 2; i++)
@@ -186,15 +197,18 @@ static NORETURN void spawner_main(int sock, const struct spawner_settings *setti
         ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
         if (n != (ssize_t)sizeof(order))
             _exit(n == 0 ? 0 : 125); /* the jailer is gone */
-        carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
+        if (order.kind == ORDER_CHOOSE)
+            choose(&t, &broken, &order);
+        else
+            carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
     }
 }
 
 /* Only what the spawner needs survives, at fixed places; the rest of the jailer's descriptors is none of its business.
  */
-static NORETURN void child_main(int sock, struct spawner_settings settings)
+static NORETURN void child_main(int sock, int runtime_fd, const char *scratch)
 {
-    int keep[] = { sock, settings.runtime_fd, settings.uids_fd };
+    int keep[] = { sock, runtime_fd };
     int first = STDERR_FILENO + 1;
 
     for (size_t i = 0; i < ARRAY_LEN(keep); i++) /* first out of the way, then in place */
@@ -203,8 +217,7 @@ static NORETURN void child_main(int sock, struct spawner_settings settings)
         if (keep[i] < 0 || dup3(keep[i], first + (int)i, O_CLOEXEC) < 0)
             _exit(125);
     (void)sys_close_range((unsigned)(first + (int)ARRAY_LEN(keep)), ~0u);
-    settings.runtime_fd = first + 1;
-    spawner_main(first, &settings);
+    spawner_main(first, first + 1, scratch);
 }
 
 /* --- the jailer's side --- */
@@ -234,7 +247,7 @@ static void on_note(void *arg, uint32_t events UNUSED)
     }
 }
 
-int spawner_new(struct ev *ev, const struct spawner_settings *settings, const struct spawner_ops *ops, void *arg,
+int spawner_new(struct ev *ev, const char *scratch, int runtime_fd, const struct spawner_ops *ops, void *arg,
                 struct spawner **ret, struct err *err)
 {
     int sv[2];
@@ -245,7 +258,7 @@ int spawner_new(struct ev *ev, const struct spawner_settings *settings, const st
     auto_fd int near = sv[0], far = sv[1];
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        child_main(far, *settings);
+        child_main(far, runtime_fd, scratch);
     if (pid < 0)
         return err_sys(err, errno == EPERM ? ERR_NO_NAMESPACES : ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);
@@ -253,7 +266,6 @@ int spawner_new(struct ev *ev, const struct spawner_settings *settings, const st
     s->ops = ops;
     s->arg = arg;
     s->pid = pid;
-    (void)snprintf(s->name, sizeof(s->name), "%s", settings->name);
     if (ev_io_add(ev, &s->io, near, EPOLLIN, on_note, s, err) < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
@@ -281,13 +293,29 @@ const char *spawner_name(const struct spawner *s)
     return s->name;
 }
 
+static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
+{
+    if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
+    return 0;
+}
+
+int spawner_choose(struct spawner *s, const char *name, enum profile profile, uid_t owner, int uids_fd, struct err *err)
+{
+    static struct order o;
+
+    (void)snprintf(s->name, sizeof(s->name), "%s", name);
+    o = (struct order){ .kind = ORDER_CHOOSE, .profile = profile, .owner = owner };
+    return send_order(s, &o, &uids_fd, 1, err);
+}
+
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
 {
     static struct order o;
     int fds[FD_PASS_MAX];
     size_t n = 0;
 
-    o = (struct order){ .token = token, .spec = *spec };
+    o = (struct order){ .kind = ORDER_MAKE, .token = token, .spec = *spec };
     fds[n++] = spec->control;
     for (size_t i = 0; i < spec->cgroup.nprocs; i++)
         fds[n++] = spec->cgroup.procs[i];
@@ -295,7 +323,5 @@ int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *sp
         fds[n++] = spec->cgroup.into;
     for (size_t i = 0; i < spec->nmounts; i++)
         fds[n++] = spec->mounts[i].fd;
-    if (fd_send(s->io.fd, &o, sizeof(o), fds, n, MSG_DONTWAIT) < 0)
-        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
-    return 0;
+    return send_order(s, &o, fds, n, err);
 }

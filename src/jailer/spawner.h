@@ -18,17 +18,14 @@ struct spawner_ops {
     void (*on_lost)(void *arg, struct spawner *s);           /* the spawner died, and with it all it made */
 };
 
-struct spawner_settings {
-    const char *name;
-    enum profile profile;
-    uid_t owner;         /* of the user namespaces */
-    const char *scratch; /* a directory to mount the root on, in a namespace of its own */
-    int runtime_fd;
-    int uids_fd; /* held, so that locks outlive the jailer for as long as sandboxes do */
-};
-
-int spawner_new(struct ev *ev, const struct spawner_settings *settings, const struct spawner_ops *ops, void *arg,
+/* Starts a process that builds the root at once: it is the longest part and the same for every template, so a jailer
+ * may begin it before anybody has asked. scratch is a directory to mount the root on, in a namespace of its own. */
+int spawner_new(struct ev *ev, const char *scratch, int runtime_fd, const struct spawner_ops *ops, void *arg,
                 struct spawner **ret, struct err *err);
+/* Makes it the spawner of a certain template, before the first spawner_make. `owner` owns the user namespaces. uids_fd
+ * is held there as well, so that uid locks outlive the jailer for as long as sandboxes do. */
+int spawner_choose(struct spawner *s, const char *name, enum profile profile, uid_t owner, int uids_fd,
+                   struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 const char *spawner_name(const struct spawner *s);

@@ -37,10 +37,12 @@ static char *read_mountinfo(void)
 }
 
 /* The directory must be ours alone: its files are locks that others must not hold. */
-static int open_state(const char *path, int *ret, struct err *err)
+int sweep_open_state(const char *path, int *ret, struct err *err)
 {
     struct stat st;
 
+    if (geteuid() != 0)
+        return err_set(err, ERR_NO_NAMESPACES, "the native driver is started by root in this version");
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%s", path);
     auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -52,14 +54,10 @@ static int open_state(const char *path, int *ret, struct err *err)
     return 0;
 }
 
-int sweep_open(const char *state_dir, int *ret_dir, struct cgroup_forest *forest, struct uids *uids, struct err *err)
+int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = NULL;
 
-    if (geteuid() != 0)
-        return err_set(err, ERR_NO_NAMESPACES, "the native driver is started by root in this version");
-    if (open_state(state_dir, ret_dir, err) < 0)
-        return -1;
     mountinfo = read_mountinfo();
     if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
         return -1;
@@ -107,7 +105,7 @@ int jailer_sweep(const char *state_dir, struct err *err)
     struct uids uids = { .fd = -1 };
     auto_fd int dir = -1;
 
-    if (sweep_open(state_dir, &dir, &forest, &uids, err) < 0)
+    if (sweep_open_state(state_dir, &dir, err) < 0 || sweep_open(&forest, &uids, err) < 0)
         return -1;
     int n = sweep(&forest, &uids);
     cgroup_forget(&forest);
