@@ -1,0 +1,504 @@
+/* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. Needs root.
+ */
+#include "../unit/test.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/receipt.h"
+#include "jailer/jailer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+static char state_dir[64];
+
+struct world {
+    struct ev *ev;
+    struct engine *engine;
+    struct box *box;
+    struct exec *exec;
+    pid_t jailer;
+    const struct exec_spec *spec; /* started as soon as the box is ready */
+    const char *input;            /* written to it, then the end */
+    int ready, failed, ended, lost, done, exited, exec_failed, started;
+    int kill_after_bytes; /* of output */
+    int order, exit_order, ended_order;
+    bool done_ok;
+    struct err err;
+    struct buf out, errout;
+};
+
+static void on_lost(void *arg, const struct err *why)
+{
+    struct world *w = arg;
+
+    w->lost++;
+    w->err = *why;
+}
+
+static void on_started(void *arg)
+{
+    struct world *w = arg;
+
+    w->started++;
+    if (!w->input)
+        return;
+    assert_int_equal(exec_write(w->exec, w->input, strlen(w->input)), strlen(w->input));
+    exec_write_end(w->exec);
+}
+
+static void on_output(void *arg, int channel, const void *data, size_t len)
+{
+    struct world *w = arg;
+
+    buf_add(channel == 1 ? &w->out : &w->errout, data, len);
+    if (w->kill_after_bytes && w->out.len >= (size_t)w->kill_after_bytes)
+        kill(w->jailer, SIGKILL);
+}
+
+static void on_exit_(void *arg, const struct receipt *r)
+{
+    struct world *w = arg;
+
+    assert_ptr_equal(r, exec_receipt(w->exec));
+    w->exited++;
+    w->exit_order = ++w->order;
+}
+
+static void on_exec_failed(void *arg, const struct err *err)
+{
+    struct world *w = arg;
+
+    w->exec_failed++;
+    w->err = *err;
+}
+
+static const struct exec_ops exec_ops = {
+    .on_started = on_started, .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed
+};
+
+static void on_ready(void *arg)
+{
+    struct world *w = arg;
+    struct err err = { 0 };
+
+    w->ready++;
+    if (w->spec && box_exec(w->box, w->spec, &exec_ops, w, &w->exec, &err) < 0)
+        fail_msg("box_exec: %s", err.msg);
+}
+
+static void on_failed(void *arg, const struct err *err)
+{
+    struct world *w = arg;
+
+    w->failed++;
+    w->err = *err;
+}
+
+static void on_ended(void *arg, const struct err *why)
+{
+    struct world *w = arg;
+
+    w->ended++;
+    w->ended_order = ++w->order;
+    w->err = *why;
+}
+
+static void on_done(void *arg, const struct err *err)
+{
+    struct world *w = arg;
+
+    w->done++;
+    w->done_ok = !err;
+    if (err)
+        w->err = *err;
+}
+
+static const struct engine_ops engine_ops = { .on_lost = on_lost };
+static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+
+static void open_world(struct world *w)
+{
+    struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
+                                 .state_dir = state_dir };
+    struct err err = { 0 };
+    int sock;
+
+    *w = (struct world){ 0 };
+    assert_true(s.runtime_fd >= 0);
+    assert_int_equal(jailer_fork(&s, &sock, &w->jailer, &err), 0);
+    close(s.runtime_fd);
+    assert_int_equal(ev_new(&w->ev, &err), 0);
+    assert_int_equal(engine_new(w->ev, sock, &engine_ops, w, &w->engine, &err), 0);
+}
+
+static void turn_until(struct world *w, const int *what, uint64_t seconds)
+{
+    uint64_t end = clock_mono_ns() + seconds * NS_PER_S;
+
+    while (*what == 0 && !w->failed && !w->exec_failed && clock_mono_ns() < end)
+        ev_turn(w->ev, 100);
+    if (*what == 0)
+        fail_msg("waited in vain; last error: %s", w->err.msg);
+}
+
+static struct box_spec plain_spec(void)
+{
+    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
+
+    limits_default(&spec.limits);
+    return spec;
+}
+
+static void begin(struct world *w, const struct box_spec *box, const struct exec_spec *spec)
+{
+    struct err err = { 0 };
+
+    open_world(w);
+    w->spec = spec;
+    if (box_new(w->engine, box, &box_ops, w, &w->box, &err) < 0)
+        fail_msg("box_new: %s", err.msg);
+}
+
+static void run(struct world *w, const struct exec_spec *spec)
+{
+    struct box_spec box = plain_spec();
+
+    begin(w, &box, spec);
+    turn_until(w, &w->exited, 30);
+}
+
+static void destroy(struct world *w)
+{
+    box_destroy(w->box, on_done, w);
+    turn_until(w, &w->done, 30);
+    if (!w->done_ok)
+        fail_msg("destroy: %s", w->err.msg);
+}
+
+static void close_world(struct world *w)
+{
+    exec_free(w->exec);
+    box_free(w->box);
+    engine_free(w->engine);
+    ev_turn(w->ev, 0);
+    ev_free(w->ev);
+    assert_int_equal(waitpid(w->jailer, NULL, 0), w->jailer);
+    buf_done(&w->out);
+    buf_done(&w->errout);
+}
+
+#define SH(script)               \
+    (const char *const[])        \
+    {                            \
+        "sh", "-c", script, NULL \
+    }
+#define PY(script)                    \
+    (const char *const[])             \
+    {                                 \
+        "python3", "-c", script, NULL \
+    }
+
+static void expect_end(const struct world *w, enum ended_by by)
+{
+    const struct receipt *r = exec_receipt(w->exec);
+
+    if (r->ended_by != by)
+        fail_msg("ended by %s (code %d, signal %d) and not %s; stderr: %s", ended_by_name(r->ended_by), r->exit_code,
+                 r->signal, ended_by_name(by), w->errout.data ? w->errout.data : "");
+}
+
+/* --- */
+
+TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = SH("echo out; echo err >&2; exit 3"), .wall_ms = 10000 };
+
+    run(&w, &spec);
+    expect_end(&w, ENDED_EXIT);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_int_equal(r->exit_code, 3);
+    assert_string_equal(w.out.data, "out\n");
+    assert_string_equal(w.errout.data, "err\n");
+    destroy(&w);
+    assert_true(r->final);
+    assert_null(r->wall_ns.why);
+    assert_true(r->wall_ns.v > 0);
+    assert_null(r->cpu_ns.why);
+    assert_true(r->cpu_ns.v > 0 && r->cpu_ns.v < 5 * NS_PER_S);
+    assert_true(r->memory_peak.why || r->memory_peak.v > 4096);
+    assert_true(r->tasks_started.why || r->tasks_started.v >= 1);
+    close_world(&w);
+}
+
+TEST(input_reaches_the_program_and_its_end_too)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    struct exec_spec spec = { .argv = SH("tr a-z A-Z"), .stdin_open = true, .wall_ms = 10000 };
+
+    begin(&w, &box, &spec);
+    w.input = "hello\n";
+    turn_until(&w, &w.exited, 30);
+    expect_end(&w, ENDED_EXIT);
+    assert_string_equal(w.out.data, "HELLO\n");
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(a_program_that_does_not_exist_is_named)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    const char *const argv[] = { "no-such-program", NULL };
+    struct exec_spec spec = { .argv = argv };
+
+    begin(&w, &box, &spec);
+    for (int i = 0; i < 300 && !w.exec_failed; i++)
+        ev_turn(w.ev, 100);
+    assert_int_equal(w.exec_failed, 1);
+    assert_int_equal(w.err.id, ERR_PROGRAM_MISSING);
+    assert_non_null(strstr(w.err.msg, "no-such-program"));
+    w.exec_failed = 0;
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = PY("import os,signal,sys,time\n"
+                   "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                   "if os.fork() == 0:\n"
+                   "    os.setsid()\n"
+                   "    if os.fork() == 0:\n"
+                   "        time.sleep(1000)\n"
+                   "    os._exit(0)\n"
+                   "print('partial', flush=True)\n"
+                   "time.sleep(1000)\n"),
+        .wall_ms = 1500,
+    };
+
+    run(&w, &spec);
+    expect_end(&w, ENDED_WALL);
+    assert_string_equal(w.out.data, "partial\n");
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_true(r->wall_ns.v >= 1500 * NS_PER_MS);
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(cpu_time_is_counted_over_the_whole_tree)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = SH("for i in 1 2 3 4; do (while :; do :; done) & done; wait"),
+        .cpu_ms = 300,
+        .wall_ms = 20000,
+    };
+
+    run(&w, &spec);
+    expect_end(&w, ENDED_CPU);
+    destroy(&w);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_null(r->cpu_ns.why);
+    assert_true(r->cpu_ns.v >= 300 * NS_PER_MS);
+    if (r->cpu_ns.v > 700 * NS_PER_MS)
+        fail_msg("%" PRIu64 " ms were used", r->cpu_ns.v / 1000000);
+    close_world(&w);
+}
+
+TEST(memory_ends_the_execution_whoever_was_killed)
+{
+    static const char *const scripts[] = {
+        "x = bytearray(400 << 20)\n",
+        /* a child is the one that is killed, and its parent hides it behind a code of its own */
+        "import os,sys\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    x = bytearray(400 << 20)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+        "sys.exit(7)\n",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
+        struct world w;
+        struct box_spec box = plain_spec();
+        struct exec_spec spec = { .argv = PY(scripts[i]), .wall_ms = 20000 };
+
+        box.limits.v[LIMIT_MEMORY] = 64 * MIB;
+        limits_fit(&box.limits, LIMIT_BIT(MEMORY));
+        begin(&w, &box, &spec);
+        turn_until(&w, &w.exited, 30);
+        expect_end(&w, ENDED_MEMORY);
+        destroy(&w);
+        const struct receipt *r = exec_receipt(w.exec);
+        /* whether the kernel's kill or ours came first is open; that the limit was reached is not */
+        assert_true(r->memory_peak.why || r->memory_peak.v >= 48 * MIB);
+        close_world(&w);
+    }
+}
+
+TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    struct exec_spec spec = { .argv = PY("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"),
+                              .wall_ms = 1000 };
+
+    box.limits.v[LIMIT_PIDS] = 64;
+    begin(&w, &box, &spec);
+    turn_until(&w, &w.exited, 60);
+    expect_end(&w, ENDED_WALL);
+    destroy(&w);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_true(r->pids_refused.why || r->pids_refused.v > 0);
+    close_world(&w);
+}
+
+TEST(output_past_the_cap_is_dropped_with_a_count_and_never_blocks)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = SH("head -c 3000000 /dev/zero; echo end >&2"),
+                              .output_max = 1000000,
+                              .wall_ms = 20000 };
+
+    run(&w, &spec);
+    expect_end(&w, ENDED_EXIT);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_int_equal(r->stdout_bytes, 3000000);
+    assert_int_equal(r->stderr_bytes, 4);
+    assert_int_equal(w.out.len + w.errout.len, 1000000);
+    assert_int_equal(r->dropped_bytes, 2000004);
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    struct exec_spec spec = { .argv = SH("echo before; sleep 1000") };
+
+    begin(&w, &box, &spec);
+    w.kill_after_bytes = 7;
+    turn_until(&w, &w.lost, 30);
+    assert_int_equal(w.exited, 1);
+    expect_end(&w, ENDED_LOST);
+    assert_string_equal(w.out.data, "before\n");
+    assert_int_equal(w.ended, 1);
+    assert_true(w.exit_order < w.ended_order);
+    close_world(&w);
+}
+
+TEST(lifetime_ends_execution_and_sandbox)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    struct exec_spec spec = { .argv = SH("sleep 1000") };
+
+    box.limits.v[LIMIT_LIFETIME] = 1000;
+    box.limits.v[LIMIT_WALL] = 1000;
+    begin(&w, &box, &spec);
+    turn_until(&w, &w.ended, 30);
+    expect_end(&w, ENDED_LIFETIME);
+    assert_int_equal(w.err.id, ERR_TIMEOUT);
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(frozen_time_is_not_wall_time)
+{
+    struct world w;
+    struct box_spec box = plain_spec();
+    struct exec_spec spec = { .argv = SH("sleep 0.3; echo done"), .wall_ms = 2000 };
+
+    begin(&w, &box, &spec);
+    turn_until(&w, &w.started, 30);
+    box_freeze(w.box, on_done, &w);
+    turn_until(&w, &w.done, 10);
+    assert_true(w.done_ok);
+    uint64_t end = clock_mono_ns() + 2500 * NS_PER_MS;
+    while (clock_mono_ns() < end)
+        ev_turn(w.ev, 100);
+    assert_int_equal(w.exited, 0);
+    w.done = 0;
+    box_thaw(w.box, on_done, &w);
+    turn_until(&w, &w.exited, 10);
+    expect_end(&w, ENDED_EXIT);
+    assert_string_equal(w.out.data, "done\n");
+    w.done = 0;
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
+{
+    struct world w[8];
+    struct exec_spec spec = { .argv = SH("echo $$"), .wall_ms = 20000 };
+    struct box_spec box = plain_spec();
+    struct err err = { 0 };
+
+    open_world(&w[0]);
+    for (size_t i = 0; i < ARRAY_LEN(w); i++) {
+        if (i > 0)
+            w[i] = (struct world){ .ev = w[0].ev, .engine = w[0].engine };
+        w[i].spec = &spec;
+        assert_int_equal(box_new(w[0].engine, &box, &box_ops, &w[i], &w[i].box, &err), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(w); i++) {
+        turn_until(&w[i], &w[i].exited, 30);
+        expect_end(&w[i], ENDED_EXIT);
+        assert_true(w[i].out.len > 0);
+        destroy(&w[i]);
+    }
+    for (size_t i = ARRAY_LEN(w) - 1; i > 0; i--) {
+        exec_free(w[i].exec);
+        box_free(w[i].box);
+        buf_done(&w[i].out);
+        buf_done(&w[i].errout);
+    }
+    close_world(&w[0]);
+}
+
+static int make_state_dir(void **state UNUSED)
+{
+    str_copy(state_dir, sizeof(state_dir), "/run/cove-test-XXXXXX");
+    return mkdtemp(state_dir) ? 0 : -1;
+}
+
+static int remove_state_dir(void **state UNUSED)
+{
+    auto_free char *kept = str_printf("%s/kept", state_dir);
+
+    rmdir(kept);
+    return rmdir(state_dir); /* fails when anything was left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(a_program_runs_and_its_receipt_is_complete_after_destroy),
+        RUN(input_reaches_the_program_and_its_end_too),
+        RUN(a_program_that_does_not_exist_is_named),
+        RUN(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too),
+        RUN(cpu_time_is_counted_over_the_whole_tree),
+        RUN(memory_ends_the_execution_whoever_was_killed),
+        RUN(a_fork_bomb_ends_by_its_clock_and_is_gone),
+        RUN(output_past_the_cap_is_dropped_with_a_count_and_never_blocks),
+        RUN(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process),
+        RUN(lifetime_ends_execution_and_sandbox),
+        RUN(frozen_time_is_not_wall_time),
+        RUN(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side),
+    };
+
+    return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);
+}
