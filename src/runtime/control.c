@@ -6,8 +6,12 @@
 #include "runtime/runtime.h"
 
 #include "base/fd.h"
+#include "runtime/archive.h"
 #include "runtime/claim.h"
 #include "runtime/exec.h"
+#include "runtime/mark.h"
+#include "runtime/remove.h"
+#include "runtime/stats.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,9 +21,13 @@
 
 static const struct {
     uint8_t type;
-    int (*open)(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err);
+    request_open *open;
 } requests[] = {
-    { FRAME_EXEC, exec_open },
+    { FRAME_EXEC, exec_open },       { FRAME_STATS, stats_open },     { FRAME_READ, read_open },
+    { FRAME_WRITE, write_open },     { FRAME_LIST, list_open },       { FRAME_STAT, stat_open },
+    { FRAME_MKDIR, mkdir_open },     { FRAME_MOVE, move_open },       { FRAME_REMOVE, remove_open },
+    { FRAME_TAR_IN, tar_in_open },   { FRAME_TAR_OUT, tar_out_open }, { FRAME_MARK, mark_open },
+    { FRAME_CHANGES, changes_open },
 };
 
 static void say(struct runtime *rt, uint32_t stream, uint8_t type, const void *data, int len)
@@ -58,11 +66,8 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
     rt->greeted = true;
     rt->epoch = m.epoch;
     say(rt, 0, FRAME_HELLO, stream_scratch(), rt_hello_encode(&answer, stream_scratch(), NULL));
-    if (!taken_over)
-        return 0;
-    if (rt->claimed)
-        say_claimed(rt);
-    streams_resume(&rt->streams);
+    if (taken_over)
+        streams_resume(&rt->streams);
     return 0;
 }
 
@@ -98,6 +103,7 @@ static int request(struct runtime *rt, const struct frame *f, struct err *err)
     struct err why = { 0 };
     if (requests[i].open(rt, s, f, &why) < 0)
         stream_fail(s, &why);
+    stream_settle(s);
     return 0;
 }
 

@@ -78,11 +78,10 @@ int path_check(const char *path, struct err *err)
     return 0;
 }
 
-static int resolve(int dirfd, const char *path, int flags, mode_t mode, uint64_t how)
+static int resolve(int dirfd, const char *path, int flags, uint64_t how)
 {
     struct open_how oh = {
         .flags = (unsigned)(flags | O_CLOEXEC),
-        .mode = flags & O_CREAT ? mode & 07777u : 0u,
         .resolve = how | RESOLVE_NO_MAGICLINKS,
     };
     long fd = -1;
@@ -99,13 +98,13 @@ int path_open(const struct paths *p, const char *path, int flags, struct err *er
 {
     if (path_check(path, err) < 0)
         return -1;
-    int fd = resolve(p->root, path, flags, 0, RESOLVE_IN_ROOT);
+    int fd = resolve(p->root, path, flags, RESOLVE_IN_ROOT);
     return fd < 0 ? path_fail(err, "opening", path) : fd;
 }
 
-int path_beneath(int dirfd, const char *path, int flags, mode_t mode)
+int path_beneath(int dirfd, const char *path, int flags, bool one_mount)
 {
-    return resolve(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    return resolve(dirfd, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | (one_mount ? RESOLVE_NO_XDEV : 0));
 }
 
 /* Splits "/a/b//c/" into "/a/b" and "c", in place. */
@@ -136,12 +135,12 @@ static int make_dirs(const struct paths *p, char *dir)
         *end = '\0';
         while (name > dir && name[-1] != '/')
             name--;
-        auto_fd int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, 0, RESOLVE_IN_ROOT);
+        auto_fd int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
         if (fd < 0 && errno == ENOENT) {
             char first = *name;
 
             *name = '\0';
-            auto_fd int parent = resolve(p->root, dir, O_PATH | O_DIRECTORY, 0, RESOLVE_IN_ROOT);
+            auto_fd int parent = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
             *name = first;
             if (parent < 0 || (mkdirat(parent, name, 0755) < 0 && errno != EEXIST))
                 return -1;
@@ -163,11 +162,11 @@ int path_parent(const struct paths *p, const char *path, bool make, char leaf[PA
     memcpy(dir, path, strlen(path) + 1);
     if (split(dir, path, leaf, err) < 0)
         return -1;
-    int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, 0, RESOLVE_IN_ROOT);
+    int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
     if (fd < 0 && errno == ENOENT && make) {
         if (make_dirs(p, dir) < 0)
             return path_fail(err, "making the directories of", path);
-        fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, 0, RESOLVE_IN_ROOT);
+        fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
     }
     return fd < 0 ? path_fail(err, "opening the directory of", path) : fd;
 }

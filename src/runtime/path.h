@@ -23,8 +23,9 @@ int path_open(const struct paths *p, const char *path, int flags, struct err *er
 /* The directory that holds the last component, whose name is copied to leaf. Fails on paths that end in nothing to name
  * ("/", "/a/.."). With `make`, missing directories on the way are made. */
 int path_parent(const struct paths *p, const char *path, bool make, char leaf[PATH_NAME_SIZE], struct err *err);
-/* Below any directory, for archives: no link of any kind is followed, nothing leaves `dirfd`. -1 with errno. */
-int path_beneath(int dirfd, const char *path, int flags, mode_t mode);
+/* Below any directory, for archives and walks: no link of any kind is followed, nothing leaves `dirfd`; with
+ * `one_mount`, no mount is crossed either. -1 with errno. */
+int path_beneath(int dirfd, const char *path, int flags, bool one_mount);
 
 /* Sets the error that fits errno: "what path: reason". Returns -1. */
 int path_fail(struct err *err, const char *what, const char *path);

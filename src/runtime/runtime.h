@@ -29,6 +29,7 @@ struct runtime {
 
     struct exec *execs; /* whose main process was not reaped or whose output still flows */
     struct mark *mark;  /* /workspace as MARK saw it; NULL before */
+    bool looking;       /* a MARK or CHANGES is under way; they share the mark */
     struct ev_defer reap;
     int status;
 };

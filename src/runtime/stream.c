@@ -3,7 +3,8 @@
  *
  * Invariants:
  * 1. A stream's kept bytes never exceed its window, because nobody may send more than stream_room says.
- * 2. No object is released inside one of its own callbacks: release happens in the tick or on the host's CLOSE.
+ * 2. No object is released inside one of its own callbacks, but before the next frame is looked at where that is
+ *    possible: whoever asks again after a last word finds the request's traces gone.
  * 3. While a stream is repeating, room is 0 and everything else it wants to say waits, so the order stays; repeating
  *    goes on only as the channel takes it.
  * 4. The end of a channel is said with an empty frame, and said again after a RESUME; it carries no bytes, so saying it
@@ -70,6 +71,12 @@ static void release(struct stream *s)
     if (ops && ops->release)
         ops->release(s);
     s->obj = NULL;
+}
+
+void stream_settle(struct stream *s)
+{
+    if (s->over && s->ops)
+        release(s);
 }
 
 static void unlink_stream(struct stream *s)
@@ -213,6 +220,7 @@ void stream_data(struct stream *s, const struct frame *f)
     }
     s->received += f->len;
     s->ops->on_data(s, f);
+    stream_settle(s);
 }
 
 void stream_last(struct stream *s, uint8_t type, const void *data, size_t len)
@@ -284,13 +292,12 @@ static void on_tick(void *arg)
     for (struct stream *s = all->first; s; s = s->next) {
         if (s->repeating)
             repeat(s);
-        if (s->over && s->ops) {
-            release(s);
-        } else if (s->ready && s->ops && s->ops->step) {
+        if (s->ready && !s->over && s->ops && s->ops->step) {
             s->ready = false;
             s->ready = s->ops->step(s) || s->ready;
         }
-        again = again || (s->ops && (s->over || (s->ready && s->ops->step)));
+        stream_settle(s);
+        again = again || (s->ops && s->ready && s->ops->step);
     }
     if (again)
         ev_defer(all->ev, &all->tick, on_tick, all);

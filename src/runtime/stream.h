@@ -61,7 +61,8 @@ void streams_drained(struct streams *all); /* the channel takes frames again */
 
 struct stream *stream_open(struct streams *all, uint32_t id, uint8_t request); /* the caller checked the id is free */
 struct stream *stream_find(const struct streams *all, uint32_t id);
-void stream_close(struct stream *s); /* CLOSE: forget it, and stop whatever it was doing */
+void stream_settle(struct stream *s); /* releases the object if the last word was said; not from its own callbacks */
+void stream_close(struct stream *s);  /* CLOSE: forget it, and stop whatever it was doing */
 void stream_credit(struct stream *s, const struct frame *f);
 void stream_data(struct stream *s, const struct frame *f);
 

@@ -177,6 +177,7 @@ static void rt_done_walk(struct walk *w, struct rt_done *m)
     walk_u64(w, &m->added);
     walk_u64(w, &m->modified);
     walk_u64(w, &m->deleted);
+    walk_u64(w, &m->skipped);
     walk_u8(w, &m->truncated);
     walk_check(w, m->truncated <= 1, "truncated");
 }

@@ -11,9 +11,9 @@
  * Adoption. The runtime keeps DATA until it is credited and last words until CLOSE. When a host says HELLO again with a
  * new epoch, the runtime answers HELLO, then RESUME for each live stream, then repeats everything that was not
  * credited, in order, then goes on. `out` in RESUME is the number of DATA bytes credited so far, `in` the number it has
- * received; a host that stored more than `out` drops the difference. CLAIMED (when it was said before) follows HELLO
- * again, STARTED follows its RESUME, the end of a channel may be said twice. A resumed stream starts with no credit for
- * the host to send; a CREDIT for all that is free follows its repeated DATA.
+ * received; a host that stored more than `out` drops the difference. STARTED is said again after its RESUME, and the
+ * end of a channel may be. A resumed stream starts with no credit for the host to send; a CREDIT for all that is free
+ * follows its repeated DATA.
  *
  * CLOSE before the last word gives a request up: a program is killed with its tree, an unfinished file is removed.
  *
@@ -164,7 +164,8 @@ struct rt_move {
 struct rt_done { /* counts; which ones mean something depends on the request */
     uint64_t bytes, files;
     uint64_t added, modified, deleted; /* CHANGES */
-    uint8_t truncated;                 /* LIST, CHANGES: there was more than the limit */
+    uint64_t skipped;                  /* TAR_OUT: sockets, pipes and devices, and names too long to say */
+    uint8_t truncated;                 /* LIST, MARK, CHANGES: there was more than the limit */
 };
 
 enum rt_change_kind { RT_ADDED = 'A', RT_MODIFIED = 'M', RT_DELETED = 'D' };

@@ -1,0 +1,95 @@
+/* A file is read in slices as the host takes them. How much is decided when it is opened: a file that grows meanwhile
+ * does not keep the reader for ever, one that shrinks ends early, and the bytes that arrive are the truth. Only regular
+ * files: anything else could block, or never end. The pseudo-files of /proc are refused too, because a link in the
+ * workspace could name PID 1's own. */
+#include "runtime/files.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/vfs.h>
+
+#define PROC_MAGIC 0x9fa0
+
+struct reading {
+    int fd;
+    uint64_t at, end;
+    struct rt_entry entry;
+};
+
+static void finish(struct stream *s, struct reading *r)
+{
+    struct pack p;
+
+    stream_end(s, 0);
+    pack_init(&p, stream_scratch(), FRAME_PAYLOAD_MAX);
+    rt_entry_pack(&p, &r->entry);
+    stream_last(s, FRAME_DONE, stream_scratch(), p.len);
+}
+
+static bool read_step(struct stream *s)
+{
+    struct reading *r = s->obj;
+    size_t room = (size_t)min_u64(stream_room(s), r->end - r->at);
+    struct err err;
+
+    if (r->at == r->end) {
+        finish(s, r);
+        return false;
+    }
+    if (room == 0)
+        return false; /* a credit wakes us */
+    ssize_t n = pread(r->fd, stream_scratch(), room, (off_t)r->at);
+    if (n < 0) {
+        path_fail(&err, "reading", r->entry.name);
+        stream_fail(s, &err);
+        return false;
+    }
+    if (n == 0)
+        r->end = r->at;
+    r->at += (uint64_t)n;
+    if (n > 0)
+        stream_send(s, 0, stream_scratch(), (size_t)n);
+    return true;
+}
+
+static void read_release(struct stream *s)
+{
+    struct reading *r = s->obj;
+
+    fd_close(&r->fd);
+    free(r);
+}
+
+static const struct stream_ops read_ops = { .step = read_step, .release = read_release };
+
+int read_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+{
+    struct rt_path m;
+    struct statfs fs;
+    struct stat st;
+
+    if (rt_path_decode(f, &m, err) < 0)
+        return -1;
+    auto_fd int fd = path_open(&rt->paths, m.path, O_RDONLY | O_NONBLOCK | O_NOCTTY, err);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+        return path_fail(err, "looking at", m.path);
+    if (!S_ISREG(st.st_mode) || fs.f_type == PROC_MAGIC)
+        return err_set(err, ERR_INVALID, "%.160s is not a regular file", m.path);
+
+    struct reading *r = mem_new(struct reading);
+    uint64_t size = (uint64_t)st.st_size;
+    r->at = min_u64(m.offset, size);
+    r->end = m.length && m.length < size - r->at ? r->at + m.length : size;
+    entry_fill(&r->entry, &st, fd, "");
+    memcpy(r->entry.name, m.path, sizeof(r->entry.name));
+    r->fd = take_fd(&fd);
+    s->obj = r;
+    s->ops = &read_ops;
+    stream_wake(s);
+    return 0;
+}

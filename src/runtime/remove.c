@@ -1,0 +1,233 @@
+/* A tree is removed from the inside out with one open directory and, for each level above it, its device and inode: so
+ * neither stack, descriptors nor path lengths limit how deep an attacker may have dug. Past a modest depth, what is
+ * deeper still is first moved up to the top of the tree: Landlock looks at every directory above the one in question
+ * each time, so that ten thousand levels would otherwise take half a minute. A directory is first tried with
+ * rmdir; only when that says it is not empty do we go down into it. Coming up again by "..", we look whether that is
+ * the directory we came from; a tree that was moved under our feet ends the request instead of leading it elsewhere.
+ * After coming up the directory is read from its start: what was there before is gone, so nothing is read twice for
+ * long.
+ *
+ * Directories without permission are given it first; they are ours, and about to go. */
+#include "runtime/remove.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#define SLICE 100
+#define DEPTH_MAX 1000000u
+#define DEPTH_LIFT 64u
+
+struct level {
+    dev_t dev;
+    ino_t ino;
+};
+
+struct removal {
+    int parent; /* directory that holds the whole tree */
+    char leaf[PATH_NAME_SIZE];
+    int top;              /* the tree itself */
+    DIR *dir;             /* where we are; NULL before the first step */
+    struct level *levels; /* of the directories above `dir`, the tree's top first */
+    size_t depth, cap;
+    uint64_t removed;
+};
+
+static int open_dir(int at, const char *name)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
+        fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd;
+}
+
+static int enter(struct removal *r, int fd)
+{
+    struct stat st;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+        fchmod(fd, 0700);
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return -1;
+    }
+    if (r->dir)
+        closedir(r->dir);
+    r->dir = dir;
+    return 0;
+}
+
+static int go_down(struct removal *r, const char *name)
+{
+    struct stat st;
+
+    if (fstat(dirfd(r->dir), &st) < 0)
+        return -1;
+    int fd = open_dir(dirfd(r->dir), name);
+    if (fd < 0)
+        return -1;
+    if (r->depth == DEPTH_MAX) {
+        close(fd);
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (r->depth == r->cap) {
+        r->cap = r->cap ? 2 * r->cap : 16;
+        r->levels = mem_resize(r->levels, r->cap, sizeof(*r->levels));
+    }
+    r->levels[r->depth++] = (struct level){ st.st_dev, st.st_ino };
+    return enter(r, fd);
+}
+
+static int go_up(struct removal *r)
+{
+    struct stat st;
+    int fd = openat(dirfd(r->dir), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return -1;
+    const struct level *l = &r->levels[--r->depth];
+    if (fstat(fd, &st) < 0 || st.st_dev != l->dev || st.st_ino != l->ino) {
+        close(fd);
+        errno = EBUSY;
+        return -1;
+    }
+    return enter(r, fd);
+}
+
+/* 1: removed. 0: a directory that is not empty. -1: with errno. */
+static int remove_name(int at, const char *name, bool is_dir)
+{
+    if (!is_dir) {
+        if (unlinkat(at, name, 0) == 0)
+            return 1;
+        if (errno != EISDIR)
+            return -1;
+    }
+    if (unlinkat(at, name, AT_REMOVEDIR) == 0)
+        return 1;
+    return errno == ENOTEMPTY || errno == EEXIST ? 0 : -1;
+}
+
+/* Moves a directory up to the top, where it is found again when we come back there. A kernel whose Landlock knows no
+ * moves between directories refuses; then we go down after all. */
+static bool lift(struct removal *r, const char *name)
+{
+    char temp[PATH_NAME_SIZE];
+
+    if (r->depth < DEPTH_LIFT)
+        return false;
+    path_temp_name(temp);
+    if (renameat(dirfd(r->dir), name, r->top, temp) == 0)
+        return true;
+    return errno == EACCES && fchmodat(dirfd(r->dir), name, 0700, 0) == 0 &&
+           renameat(dirfd(r->dir), name, r->top, temp) == 0;
+}
+
+/* One entry of the current directory. 1: go on. 0: the tree is gone. -1: with errno. */
+static int advance(struct removal *r)
+{
+    errno = 0;
+    struct dirent *d = readdir(r->dir);
+
+    if (!d && errno)
+        return -1;
+    if (d) {
+        const char *n = d->d_name;
+
+        if (n[0] == '.' && (n[1] == '\0' || (n[1] == '.' && n[2] == '\0')))
+            return 1;
+        int done = remove_name(dirfd(r->dir), n, d->d_type == DT_DIR);
+        if (done < 0 && errno != ENOENT)
+            return -1;
+        r->removed += done > 0;
+        return done == 0 && !lift(r, n) && go_down(r, n) < 0 ? -1 : 1;
+    }
+    if (r->depth > 0)
+        return go_up(r) < 0 ? -1 : 1;
+    int done = remove_name(r->parent, r->leaf, true);
+    if (done < 0)
+        return -1;
+    if (done == 0) { /* somebody keeps filling it */
+        rewinddir(r->dir);
+        return 1;
+    }
+    r->removed++;
+    return 0;
+}
+
+static bool remove_step(struct stream *s)
+{
+    struct removal *r = s->obj;
+    int more = 1;
+
+    for (int i = 0; more > 0 && i < SLICE; i++)
+        more = advance(r);
+    if (more < 0) {
+        struct err err;
+
+        path_fail(&err, "removing what is below", r->leaf);
+        stream_fail(s, &err);
+    } else if (more == 0) {
+        stream_done(s, &(struct rt_done){ .files = r->removed });
+    }
+    return more > 0;
+}
+
+static void remove_release(struct stream *s)
+{
+    struct removal *r = s->obj;
+
+    if (r->dir)
+        closedir(r->dir);
+    fd_close(&r->top);
+    fd_close(&r->parent);
+    free(r->levels);
+    free(r);
+}
+
+static const struct stream_ops remove_ops = { .step = remove_step, .release = remove_release };
+
+static int begin(struct removal *r, struct stream *s, const struct rt_path *m, struct err *err)
+{
+    int done = remove_name(r->parent, r->leaf, false);
+
+    if (done == 0 && m->flags & RT_PATH_RECURSIVE) {
+        r->top = open_dir(r->parent, r->leaf);
+        if (r->top < 0 || enter(r, fcntl(r->top, F_DUPFD_CLOEXEC, 0)) < 0)
+            return path_fail(err, "removing", m->path);
+        stream_wake(s);
+        return 0;
+    }
+    if (done <= 0 && !(errno == ENOENT && m->flags & RT_PATH_MISSING_OK))
+        return path_fail(err, "removing", m->path);
+    stream_done(s, &(struct rt_done){ .files = done > 0 ? 1 : 0 });
+    return 0;
+}
+
+int remove_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+{
+    struct rt_path m;
+
+    if (rt_path_decode(f, &m, err) < 0)
+        return -1;
+    struct removal *r = mem_new(struct removal);
+    r->top = -1;
+    s->obj = r;
+    s->ops = &remove_ops;
+    r->parent = path_parent(&rt->paths, m.path, false, r->leaf, err);
+    if (r->parent >= 0)
+        return begin(r, s, &m, err);
+    if (err->id != ERR_MISSING || !(m.flags & RT_PATH_MISSING_OK))
+        return -1;
+    stream_done(s, &(struct rt_done){ 0 }); /* no directory to look in: the name does not exist there either */
+    return 0;
+}

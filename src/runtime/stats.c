@@ -1,0 +1,35 @@
+#include "runtime/stats.h"
+
+#include "runtime/exec.h"
+
+#include <assert.h>
+#include <sys/statvfs.h>
+
+static void usage(const char *path, uint64_t *used, uint64_t *max, uint64_t *files, uint64_t *files_max)
+{
+    struct statvfs v;
+
+    if (statvfs(path, &v) < 0)
+        return; /* zero of zero: the place does not exist */
+    *max = (uint64_t)v.f_blocks * v.f_frsize;
+    *used = (uint64_t)(v.f_blocks - v.f_bfree) * v.f_frsize;
+    *files_max = v.f_files;
+    *files = v.f_files - v.f_ffree;
+}
+
+int stats_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+{
+    struct rt_stats m = { 0 };
+    uint64_t tmp_files, tmp_files_max;
+
+    if (f->len != 0)
+        return err_set(err, ERR_PROTOCOL, "STATS has no payload");
+    m.processes = procs_count();
+    m.executions = exec_count(rt);
+    usage("/workspace", &m.workspace_bytes, &m.workspace_bytes_max, &m.workspace_files, &m.workspace_files_max);
+    usage("/tmp", &m.tmp_bytes, &m.tmp_bytes_max, &tmp_files, &tmp_files_max);
+    int n = rt_stats_encode(&m, stream_scratch(), NULL);
+    assert(n >= 0);
+    stream_last(s, FRAME_DONE, stream_scratch(), (size_t)n);
+    return 0;
+}
