@@ -324,9 +324,9 @@ uint32_t host_open(struct host *h, uint8_t type, const void *payload, size_t len
 {
     uint32_t stream = h->next;
 
-    h->next += 2;
-    if (h->next / 2 >= HOST_STREAMS)
-        h->next = 2;
+    while (h->streams[stream / 2]) /* in use */
+        stream = stream / 2 + 1 < HOST_STREAMS ? stream + 2 : 2;
+    h->next = stream / 2 + 1 < HOST_STREAMS ? stream + 2 : 2;
     host_got(h, stream)->credit = rt_window(type);
     host_send(h, type, 0, stream, payload, len);
     return stream;

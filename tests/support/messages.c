@@ -54,7 +54,7 @@ PLAIN(rt_exit, .code = -1, .signal = 9, .user_us = 1, .sys_us = 2, .max_rss = 3,
       .tasks_started = RT_UNKNOWN);
 PLAIN(rt_path, .path = "/workspace/a", .offset = 1, .length = 2, .mode = 0644, .flags = RT_PATH_PARENTS);
 PLAIN(rt_move, .from = "/workspace/a", .to = "/workspace/b", .flags = RT_PATH_EXCL);
-PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .truncated = 1);
+PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .skipped = 6, .truncated = 1);
 
 PLAIN(jail_template, .name = "python", .profile = 1);
 PLAIN(jail_create, .id = ID_1, .template = "python", .hostname = "cove", .owner_uid = 1000, .owner_gid = 1001,
