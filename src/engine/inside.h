@@ -101,11 +101,14 @@ struct stream {
     uint8_t ended;                /* channels on which the runtime said RT_END, as bits */
     const struct stream_ops *ops; /* NULL: abandoned, everything is swallowed */
     void *arg;
+    bool cancelled; /* the runtime was told to forget it; gone when the stream `fence` ended */
+    uint32_t fence;
 };
 
 struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
                            void *arg);
-void stream_abandon(struct stream *s);
+void stream_abandon(struct stream *s); /* swallow the rest of it */
+void stream_cancel(struct stream *s);  /* make the runtime give it up */
 void stream_send(struct stream *s, uint8_t type, uint8_t flags, const uint8_t *data, uint32_t len);
 size_t stream_write(struct stream *s, uint8_t channel, const void *data, size_t len); /* bytes that fit now */
 void stream_consumed(struct stream *s, size_t n);

@@ -7,8 +7,10 @@
  * Credit goes back in halves of a window. The sender always has the other half, so it never waits for us, and a
  * program that prints little costs no CREDIT at all.
  *
- * An abandoned stream stays until its last word, because the runtime cannot be told to forget it earlier: what it still
- * says is credited and thrown away. */
+ * A stream can be left in two ways. Abandoned, it goes on to its last word, and what it says is credited and thrown
+ * away. Cancelled, the runtime is told to forget it; frames that were on their way then still arrive, and no last word
+ * says when they end. So a cancelled stream is followed by a STATS request: the runtime answers in order, and after
+ * that answer nothing of the stream can come. */
 #include "engine/inside.h"
 
 #include "base/mem.h"
@@ -83,6 +85,43 @@ void stream_abandon(struct stream *s)
         stream_consumed(s, unseen);
 }
 
+/* --- cancelling --- */
+
+static bool on_fence_frame(void *arg UNUSED, const struct frame *f)
+{
+    return f->type == FRAME_DONE || f->type == FRAME_ERROR;
+}
+
+static void on_fence_gone(void *arg UNUSED, const struct err *why UNUSED)
+{
+}
+
+static const struct stream_ops fence_ops = { .on_frame = on_fence_frame, .on_gone = on_fence_gone };
+
+void stream_cancel(struct stream *s)
+{
+    s->ops = NULL;
+    stream_send(s, FRAME_CLOSE, 0, NULL, 0);
+    s->cancelled = true;
+    s->fence = stream_open(s->box, FRAME_STATS, NULL, 0, &fence_ops, NULL)->id;
+}
+
+static void drop_fenced(struct box *b, uint32_t fence)
+{
+    for (struct stream **p = &b->streams; *p;) {
+        struct stream *s = *p;
+
+        if (s->cancelled && s->fence == fence) {
+            *p = s->next;
+            free(s);
+        } else {
+            p = &s->next;
+        }
+    }
+}
+
+/* --- writing --- */
+
 size_t stream_write(struct stream *s, uint8_t channel, const void *data, size_t len)
 {
     const uint8_t *p = data;
@@ -133,6 +172,8 @@ static void on_data(struct stream *s, const struct frame *f)
     s->room -= f->len;
     if (f->flags & RT_END)
         s->ended |= bit;
+    if (s->cancelled)
+        return;
     if (!s->ops)
         stream_consumed(s, f->len);
     else if (!s->ops->on_frame(s->arg, f))
@@ -144,7 +185,9 @@ static void on_last_word(struct box *b, struct stream **p, const struct frame *f
     struct stream *s = *p;
 
     *p = s->next;
-    stream_send(s, FRAME_CLOSE, 0, NULL, 0);
+    if (!s->cancelled)
+        stream_send(s, FRAME_CLOSE, 0, NULL, 0);
+    drop_fenced(b, s->id);
     if (s->ops && !s->ops->on_frame(s->arg, f))
         box_violate(b, "a %s frame that cannot be right", frame_name(f->type));
     free(s);
