@@ -99,10 +99,10 @@ static const char *enforced_name(uint8_t e)
     return e == 2 ? "enforced" : e == 1 ? "partial" : "none";
 }
 
-/* A limit that is not set limits nothing and is left out. */
+/* A limit that is not set limits nothing and is left out. An execution without a cap on its output has 0 there. */
 static bool limit_set(const struct receipt *r, enum limit l)
 {
-    return !limit_unlimited(l, r->limits.v[l]);
+    return !limit_unlimited(l, r->limits.v[l]) && (l != LIMIT_OUTPUT || r->limits.v[l] != 0);
 }
 
 static void json_limits(const struct receipt *r, struct jsonw *w)

@@ -124,6 +124,16 @@ TEST(json_says_how_well_each_limit_is_kept)
     expect_json(&r, with, without);
 }
 
+TEST(json_leaves_out_limits_that_limit_nothing)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"swapBytes\":{\"value\":0", NULL }; /* none of it at all: that is a limit */
+    const char *const without[] = { "\"outputBytes\"", "\"cpuTimeMs\"", "\"cpuSet\"", NULL };
+
+    r.limits.v[LIMIT_OUTPUT] = 0;
+    expect_json(&r, with, without);
+}
+
 TEST(changes_are_listed_and_hostile_names_stay_names)
 {
     struct receipt r = plain();
@@ -183,6 +193,7 @@ int main(void)
         RUN(json_has_measured_figures_with_their_units),
         RUN(json_gives_a_reason_instead_of_a_figure_that_is_not_known),
         RUN(json_says_how_well_each_limit_is_kept),
+        RUN(json_leaves_out_limits_that_limit_nothing),
         RUN(changes_are_listed_and_hostile_names_stay_names),
         RUN(print_names_the_clock_and_its_limit),
         RUN(print_groups_what_is_unknown_by_its_reason),
