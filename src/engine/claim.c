@@ -223,8 +223,9 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
     /* These are kept by this side, whatever the host can do. */
     m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
     m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
-    m->enforced[LIMIT_CPU_TIME] = b->cpu_fd >= 0 ? JAIL_ENFORCED : JAIL_NONE;
-    if (walls_check_outside(b->level, m->walls, err) < 0)
+    if (b->cpu_fd >= 0)
+        m->enforced[LIMIT_CPU_TIME] = JAIL_ENFORCED;
+    if (walls_check_outside(b->level, m->walls & JAIL_ROOTLESS, m->walls, err) < 0)
         return -1;
     return box_wire(b, take_fd(&a->fds[0]), err);
 }
@@ -280,7 +281,8 @@ static void on_claimed(struct box *b, const struct frame *f)
         box_violate(b, "CLAIMED without a claim");
     else if (rt_claimed_decode(f, &b->inside, &err) < 0)
         box_violate(b, "CLAIMED: %s", err.msg);
-    else if (walls_check_inside(b->level, b->inside.walls, b->inside.landlock_abi, &err) < 0)
+    else if (walls_check_inside(b->level, b->outside.walls & JAIL_ROOTLESS, b->inside.walls, b->inside.landlock_abi,
+                                &err) < 0)
         box_fail(b, &err);
     else
         box_ready(b);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/walls.h"
+#include "wire/jail.h"
 
 #include <signal.h>
 
@@ -91,6 +92,7 @@ static void json_all_walls(const struct receipt *r, struct jsonw *w)
     walls = walls_inside(&n);
     json_walls("inside", walls, n, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
+    jsonw_kbool(w, "rootless", r->host_walls & JAIL_ROOTLESS);
     jsonw_end_object(w);
 }
 
@@ -367,7 +369,10 @@ static void print_walls(const struct receipt *r, struct buf *out)
     const char *comma = "; not fully enforced: ";
 
     buf_addf(out, "walls    level %s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
-             level_name(r->level), r->driver, bits(r->host_walls), bits(r->inside_walls), r->landlock_abi, r->cgroup);
+             level_name(r->level), r->driver, bits(r->host_walls & ~JAIL_ROOTLESS), bits(r->inside_walls),
+             r->landlock_abi, r->cgroup);
+    if (r->host_walls & JAIL_ROOTLESS)
+        buf_adds(out, ", rootless");
     for (int i = 0; i < LIMIT_COUNT; i++)
         if (limit_set(r, (enum limit)i) && r->enforced[i] != 2) {
             buf_addf(out, "%s%s (%s)", comma, limit_info((enum limit)i)->name, enforced_name(r->enforced[i]));

@@ -19,7 +19,7 @@ static const struct wall outside[] = {
     { JAIL_WALL_SECCOMP, "seccomp", "the system call filter" },
     { JAIL_WALL_KEYRING, "own_keyring", "a session keyring of its own" },
     { JAIL_WALL_ROUTES, "no_routes", "a network with nothing but loopback" },
-    { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that nobody else has" },
+    { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that nobody else has", .needs_root = true },
 };
 
 static const struct wall inside[] = {
@@ -27,7 +27,8 @@ static const struct wall inside[] = {
     { RT_WALL_NO_NEW_PRIVS, "no_new_privileges", "no_new_privs" },
     { RT_WALL_CAPS, "no_capabilities", "the loss of every capability" },
     { RT_WALL_SECUREBITS, "secure_bits", "locked securebits" },
-    { RT_WALL_UID, "plain_user", "a user that is not root and has no further groups" },
+    { RT_WALL_UID, "plain_user", "a user that is not root" },
+    { RT_WALL_GROUPS, "no_groups", "no groups but its own", .needs_root = true },
     { RT_WALL_LANDLOCK, "landlock", "the Landlock file rules" },
     { RT_WALL_PID_NS, "pid_namespace", "a pid namespace of its own" },
     { RT_WALL_ROOT_RO, "read_only_root", "a read-only root" },
@@ -46,23 +47,24 @@ const struct wall *walls_inside(size_t *count)
     return inside;
 }
 
-static int check(const struct wall *walls, size_t n, uint32_t found, const char *who, enum level l, struct err *err)
+static int check(const struct wall *walls, size_t n, bool rootless, uint32_t found, const char *who, enum level l,
+                 struct err *err)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(found & walls[i].bit))
+        if (!(found & walls[i].bit) && !(rootless && walls[i].needs_root))
             return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s", level_name(l),
                            walls[i].name, walls[i].what, who);
     return 0;
 }
 
-int walls_check_outside(enum level l, uint32_t found, struct err *err)
+int walls_check_outside(enum level l, bool rootless, uint32_t found, struct err *err)
 {
-    return check(outside, ARRAY_LEN(outside), found, "it could not be raised on this host", l, err);
+    return check(outside, ARRAY_LEN(outside), rootless, found, "it could not be raised on this host", l, err);
 }
 
-int walls_check_inside(enum level l, uint32_t found, uint32_t landlock_abi, struct err *err)
+int walls_check_inside(enum level l, bool rootless, uint32_t found, uint32_t landlock_abi, struct err *err)
 {
-    if (check(inside, ARRAY_LEN(inside), found, "it was not seen from inside the sandbox", l, err) < 0)
+    if (check(inside, ARRAY_LEN(inside), rootless, found, "it was not seen from inside the sandbox", l, err) < 0)
         return -1;
     if (landlock_abi < walls_landlock_min(l))
         return err_set(err, ERR_WALL_MISSING, "level %s needs the wall landlock at ABI %u, and the kernel has %u",

@@ -151,6 +151,13 @@ int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *pare
     return 0;
 }
 
+void cgroup_none(struct cgroup_forest *f)
+{
+    *f = (struct cgroup_forest){ .kind = "none" };
+    for (size_t i = 0; i < CGROUP_JOBS; i++)
+        f->job[i] = -1;
+}
+
 void cgroup_forget(struct cgroup_forest *f)
 {
     for (size_t i = 0; i < f->ntrees; i++)
@@ -160,6 +167,10 @@ void cgroup_forget(struct cgroup_forest *f)
 
 int cgroup_lock_file(const struct cgroup_forest *f)
 {
+    if (f->job[CGROUP_PIDS] < 0) {
+        errno = ENOENT;
+        return -1;
+    }
     return openat(f->trees[f->job[CGROUP_PIDS]], "cgroup.procs", O_RDWR | O_CLOEXEC);
 }
 
@@ -295,6 +306,8 @@ int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const 
     char text[32];
     int bad = 0;
 
+    if (!f->ntrees)
+        return 0;
     setfsgid(gid);
     for (size_t i = 0; i < f->ntrees && !bad; i++)
         if (tree_needed(f, i, lim) && mkdirat(f->trees[i], id, 0755) < 0)
@@ -370,8 +383,9 @@ void cgroup_enter_close(struct cgroup_entry *e)
 
 int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err)
 {
+    if (f->job[CGROUP_FREEZE] < 0)
+        return err_set(err, ERR_NO_CGROUP, "freezing needs a cgroup, and this sandbox has none");
     bool v2 = f->v2[f->job[CGROUP_FREEZE]];
-
     if (put(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.freeze",
             v2 ? (frozen ? "1" : "0") : (frozen ? "FROZEN" : "THAWED")) < 0)
         return err_sys(err, ERR_SYS, frozen ? "freeze" : "thaw");
@@ -411,9 +425,11 @@ static int kill_each(const struct cgroup_forest *f, const char *id)
 
 int cgroup_kill(const struct cgroup_forest *f, const char *id)
 {
-    bool v2 = f->v2[f->job[CGROUP_FREEZE]];
     int n;
 
+    if (f->job[CGROUP_FREEZE] < 0)
+        return 0;
+    bool v2 = f->v2[f->job[CGROUP_FREEZE]];
     (void)put(f, CGROUP_PIDS, id, "pids.max", "pids.max", "0");
     if (v2 && f->kill) {
         (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max",

@@ -21,8 +21,9 @@
 
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
-int native_prepare(struct native_template *t, const char *scratch, int runtime_fd, struct err *err)
+int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err)
 {
+    t->rootless = rootless;
     if (root_build(&t->root, scratch, runtime_fd, err) < 0)
         return err_wrap(err, "template root");
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
@@ -43,7 +44,10 @@ static int write_maps(const struct native_template *t, pid_t pid, uid_t host, st
     static const char *const files[] = { "uid_map", "gid_map" };
     char path[32], map[96];
 
-    snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", NATIVE_UID_IMAGE, NATIVE_UID, host);
+    if (t->rootless) /* the spawner is root of a user namespace in which 0 is the caller */
+        snprintf(map, sizeof(map), "%u 0 1\n", NATIVE_UID);
+    else
+        snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", NATIVE_UID_IMAGE, NATIVE_UID, host);
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         snprintf(path, sizeof(path), "%d/%s", pid, files[i]);
         if (fd_put_at(t->root.proc, path, map) < 0)

@@ -33,6 +33,7 @@ struct native_template {
     struct root root;
     struct sock_filter filter[FILTER_MAX];
     size_t filter_len; /* 0 until native_choose */
+    bool rootless;     /* the only id there is on the host is the caller's own */
     uid_t owner;       /* of the user namespaces */
 };
 
@@ -48,7 +49,7 @@ struct native_spec {
 };
 
 /* Called by the spawner, in its new namespaces: the root, which is the same for every template. */
-int native_prepare(struct native_template *t, const char *scratch, int runtime_fd, struct err *err);
+int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err);
 /* What makes it a certain template. */
 int native_choose(struct native_template *t, enum profile profile, uid_t owner, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */

@@ -7,8 +7,8 @@
  *
  * Invariants
  * 1. Everything in the template is read-only and nosuid before the first sandbox is made.
- * 2. /proc of the template stays unmasked and is covered by each sandbox's own: the kernel lets a user namespace mount
- *    proc only where one is fully visible already.
+ * 2. /proc of the template is mounted while the host's is in sight, stays unmasked, and is covered by each sandbox's
+ * own: the kernel lets a user namespace mount proc only where one is fully visible already.
  * 3. Nothing of the host's /etc enters but what the table below names. */
 #include "isolate/root.h"
 
@@ -243,9 +243,17 @@ static int template_proc(struct root *r, struct err *err)
     struct statfs sf;
     struct stat st;
 
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+    auto_fd int fs = sys_fsopen("proc");
+    auto_fd int mnt = fs < 0 || sys_fsconfig_create(fs) < 0
+                          ? -1
+                          : sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (mnt < 0 && errno == EPERM)
+        return err_set(err, ERR_WALL_MISSING,
+                       "mount /proc: the kernel allows it only where the host's own /proc is not covered; in a "
+                       "container, start it with --security-opt systempaths=unconfined");
+    if (mnt < 0 || sys_move_mount(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
-    r->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r->proc = openat(r->fd, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
         return err_set(err, ERR_WALL_MISSING, "/proc is not procfs");
     for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
@@ -264,12 +272,10 @@ int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *
     umask(022);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make mounts private");
-    if (tmpfs_root(scratch, &r->fd, err) < 0 || fill(r->fd, runtime_fd, err) < 0)
+    if (tmpfs_root(scratch, &r->fd, err) < 0 || fill(r->fd, runtime_fd, err) < 0 || template_proc(r, err) < 0)
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return err_sys(err, ERR_WALL_MISSING, "enter the new root");
-    if (template_proc(r, err) < 0)
-        return -1;
     if (sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
     return 0;

@@ -70,10 +70,12 @@ static int wait_for_maps(const struct shell *s, struct err *err)
     return 0;
 }
 
-static int become_user(struct err *err)
+static int become_user(const struct shell *s, struct err *err)
 {
-    if (setgroups(0, NULL) < 0 || setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 ||
-        setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
+    /* Without root the kernel lets nobody drop groups, lest a file that denies a group be opened by leaving it. */
+    if (!s->t->rootless && setgroups(0, NULL) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "drop supplementary groups");
+    if (setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 || setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
         return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
     /* The kernel forgets it at every change of identity. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
@@ -238,6 +240,8 @@ static int mount_given(const struct shell *s, struct err *err)
 static int set_rlimits(const struct shell *s, struct err *err)
 {
     const uint64_t *v = s->spec->limits.v;
+    bool bare = s->spec->cgroup.nprocs == 0 && s->spec->cgroup.into < 0;
+    rlim_t cpu_s = (v[LIMIT_CPU_TIME] + 999) / 1000;
     const struct {
         int what;
         rlim_t soft, hard;
@@ -245,13 +249,17 @@ static int set_rlimits(const struct shell *s, struct err *err)
         { RLIMIT_CORE, 0, 0 },
         { RLIMIT_NOFILE, v[LIMIT_NOFILE], v[LIMIT_NOFILE] },
         { RLIMIT_FSIZE, v[LIMIT_FSIZE], v[LIMIT_FSIZE] },
-        { RLIMIT_NPROC, v[LIMIT_PIDS] + 16, v[LIMIT_PIDS] + 16 }, /* behind the cgroup, should it ever fail */
+        /* Behind the cgroup, should it ever fail; in front where there is none. PID 1 counts. */
+        { RLIMIT_NPROC, v[LIMIT_PIDS] + (bare ? 0 : 16), v[LIMIT_PIDS] + (bare ? 0 : 16) },
         { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB },
         { RLIMIT_SIGPENDING, 4096, 4096 },
         { RLIMIT_MSGQUEUE, 819200, 819200 },
         { RLIMIT_STACK, 8 * MIB, 64 * MIB },
         { RLIMIT_NICE, 0, 0 },
         { RLIMIT_RTPRIO, 0, 0 },
+        /* For hosts that give us no cgroups: each process by itself, which is less than the sandbox asks for. */
+        { RLIMIT_DATA, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY },
+        { RLIMIT_CPU, bare && cpu_s ? cpu_s : RLIM_INFINITY, bare && cpu_s ? cpu_s + 1 : RLIM_INFINITY },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
@@ -302,8 +310,8 @@ NORETURN void shell_main(const struct shell *s)
     int control = s->spec->control;
 
     if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || net_loopback_only(&err) < 0 ||
-        wait_for_maps(s, &err) < 0 || become_user(&err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 ||
-        mount_given(s, &err) < 0 || chdir("/") < 0 || set_rlimits(s, &err) < 0)
+        wait_for_maps(s, &err) < 0 || become_user(s, &err) < 0 || mount_proc(s, &err) < 0 ||
+        mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 || chdir("/") < 0 || set_rlimits(s, &err) < 0)
         goto failed;
     if (keep_only_control(control, &err) < 0)
         goto failed;

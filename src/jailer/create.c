@@ -107,7 +107,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jailer *j = c->j;
     struct jail_template m;
-    uid_t owner;
+    uid_t owner = 0;
 
     if (jail_template_decode(f, &m, err) < 0)
         return -1;
@@ -117,10 +117,10 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
     if (j->nspawners == TEMPLATES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
-    if (uids_take_owner(&j->uids, &owner, err) < 0)
+    if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
-    if (!j->spare &&
-        spawner_new(j->ev, j->settings->state_dir, j->settings->runtime_fd, &create_spawner_ops, j, &j->spare, err) < 0)
+    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd,
+                                 &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
     if (spawner_choose(j->spare, m.name, (enum profile)m.profile, owner, j->uids.fd, err) < 0)
         return -1;
@@ -160,6 +160,13 @@ static void enforced_by_mounts(const struct jail_create *m, uint8_t enforced[LIM
             enforced[LIMIT_WORKSPACE] = enforced[LIMIT_WORKSPACE_INODES] = JAIL_NONE;
 }
 
+/* Without cgroups: one process at a time is held, not all of them together. */
+static void enforced_by_rlimits(uint8_t enforced[LIMIT_COUNT])
+{
+    enforced[LIMIT_MEMORY] = enforced[LIMIT_PIDS] = enforced[LIMIT_CPU_TIME] = JAIL_PARTIAL;
+    enforced[LIMIT_CPUSET] = enforced[LIMIT_CPU] = enforced[LIMIT_SWAP] = JAIL_NONE;
+}
+
 #define ALL_WALLS                                                                                                    \
     (JAIL_WALL_USER_NS | JAIL_WALL_MOUNT_NS | JAIL_WALL_PID_NS | JAIL_WALL_NET_NS | JAIL_WALL_IPC_NS |               \
      JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
@@ -173,7 +180,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     uint8_t enforced[LIMIT_COUNT] = { 0 };
     int sv[2];
 
-    if (uids_take(&j->uids, &cell->uid, err) < 0 ||
+    if ((!j->rootless && uids_take(&j->uids, &cell->uid, err) < 0) ||
         cgroup_make(&j->forest, cell->id, cell->uid, &cell->limits, enforced, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
@@ -184,7 +191,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
         .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_end, .nmounts = m->nmounts
     };
     (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
-    if (mounts_prepare(m, fds, nfds, cell->uid, &cell->limits, spec.mounts, err) < 0)
+    if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
         return -1;
     int bad = cgroup_enter_open(&j->forest, cell->id, &spec.cgroup, err);
     if (!bad) {
@@ -195,7 +202,11 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     if (bad)
         return -1;
     enforced_by_mounts(m, enforced);
+    if (!j->forest.ntrees)
+        enforced_by_rlimits(enforced);
     cell->made = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
+    if (j->rootless)
+        cell->made.walls = (cell->made.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
     memcpy(cell->made.enforced, enforced, sizeof(enforced));
     (void)str_copy(cell->made.cgroup, sizeof(cell->made.cgroup), j->forest.kind);
     return 0;

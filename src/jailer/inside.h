@@ -26,6 +26,7 @@ struct jailer {
     struct ev *ev;
     const struct jailer_settings *settings;
     int state_dir;
+    bool rootless; /* root only in a user namespace of its own, in which 0 is the caller */
     struct cgroup_forest forest;
     struct uids uids;
     struct spawner *spawners[TEMPLATES_MAX];

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "isolate/rootless.h"
 #include "jailer/sweep.h"
 #include "wire/rt.h"
 
@@ -213,9 +214,13 @@ static void on_visitor(void *arg, int sock)
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
     j->settings = settings;
+    j->rootless = geteuid() != 0;
+    if (j->rootless && rootless_enter(err) < 0)
+        return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
-        spawner_new(j->ev, settings->state_dir, settings->runtime_fd, &create_spawner_ops, j, &j->spare, err) < 0 ||
-        sweep_open(&j->forest, &j->uids, err) < 0)
+        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, &create_spawner_ops, j, &j->spare,
+                    err) < 0 ||
+        sweep_open(j->rootless, &j->forest, &j->uids, err) < 0)
         return -1;
     (void)sweep(&j->forest, &j->uids);
     return kept_new(j->ev, settings->state_dir, on_visitor, j, &j->kept, err);

@@ -54,9 +54,33 @@ static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *er
     return bad < 0 ? -1 : 0;
 }
 
-static int clone_tree(int fd, struct err *err)
+/* A rootless jailer lives in a mount namespace of its own and the kernel clones only mounts of that one, so the
+ * lender's descriptor is looked up again by its name. Both are the same user's, and the same inode must come out. */
+static int find_again(int fd, struct err *err)
 {
-    int tree = sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
+    char link[32], path[4096];
+    struct stat lent, found;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "name of the source");
+    path[n] = '\0';
+    auto_fd int again = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (again < 0 || fstat(again, &found) < 0 || fstat(fd, &lent) < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "%.120s", path);
+    if (found.st_dev != lent.st_dev || found.st_ino != lent.st_ino)
+        return err_set(err, ERR_BIND_SOURCE, "%.120s changed while it was being bound", path);
+    return take_fd(&again);
+}
+
+static int clone_tree(int lent, bool rootless, struct err *err)
+{
+    auto_fd int again = rootless ? find_again(lent, err) : -1;
+
+    if (rootless && again < 0)
+        return -1;
+    int tree = sys_open_tree(rootless ? again : lent, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
 
     if (tree < 0)
         return err_sys(err, ERR_BIND_SOURCE, "clone the mount");
@@ -77,16 +101,16 @@ static int set_attr(int tree, uint64_t set, int idmap, struct err *err)
     return 0;
 }
 
-static int bind_ro(int fd, int idmap, int *ret, struct err *err)
+static int bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
 {
-    auto_fd int tree = clone_tree(fd, err);
+    auto_fd int tree = clone_tree(fd, rootless, err);
     struct err refused;
 
     if (tree < 0)
         return -1;
     if (set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, idmap, &refused) < 0) {
         fd_close(&tree);
-        tree = clone_tree(fd, err);
+        tree = clone_tree(fd, rootless, err);
         if (tree < 0 || set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, -1, err) < 0)
             return -1;
     }
@@ -94,13 +118,13 @@ static int bind_ro(int fd, int idmap, int *ret, struct err *err)
     return 0;
 }
 
-static int bind_workspace(int fd, int idmap, uint64_t more, int *ret, struct err *err)
+static int bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *ret, struct err *err)
 {
     struct stat st;
 
     if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_WORKSPACE_REFUSED, "the workspace is not a directory");
-    auto_fd int tree = clone_tree(fd, err);
+    auto_fd int tree = clone_tree(fd, rootless, err);
     if (tree < 0 || set_attr(tree, GUARD | more, idmap, err) < 0)
         return -1;
     *ret = take_fd(&tree);
@@ -130,11 +154,12 @@ static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct 
 }
 
 /* An overlay whose lower layer is the caller's directory and whose upper lives and dies with the sandbox. */
-static int bind_cow(int fd, int idmap, uid_t host, const struct limits *lim, int *ret, struct err *err)
+static int bind_cow(int fd, bool rootless, int idmap, uid_t host, const struct limits *lim, int *ret, struct err *err)
 {
     auto_fd int lower = -1, scratch = -1;
 
-    if (bind_workspace(fd, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0 || scratch_layer(host, lim, &scratch, err) < 0)
+    if (bind_workspace(fd, rootless, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0 ||
+        scratch_layer(host, lim, &scratch, err) < 0)
         return -1;
     auto_fd int upper = openat(scratch, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
     auto_fd int work = openat(scratch, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -142,7 +167,8 @@ static int bind_cow(int fd, int idmap, uid_t host, const struct limits *lim, int
     if (upper < 0 || work < 0 || fs < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
     if (sys_fsconfig_fd(fs, "lowerdir+", lower) < 0 || sys_fsconfig_fd(fs, "upperdir", upper) < 0 ||
-        sys_fsconfig_fd(fs, "workdir", work) < 0 || sys_fsconfig_str(fs, "redirect_dir", "on") < 0 ||
+        sys_fsconfig_fd(fs, "workdir", work) < 0 ||
+        (rootless ? sys_fsconfig_flag(fs, "userxattr") : sys_fsconfig_str(fs, "redirect_dir", "on")) < 0 ||
         sys_fsconfig_create(fs) < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace (needs Linux 6.13)");
     auto_fd int mnt = sys_fsmount(fs, GUARD);
@@ -156,14 +182,14 @@ static int bind_cow(int fd, int idmap, uid_t host, const struct limits *lim, int
     return 0;
 }
 
-int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, uid_t host_uid,
+int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, bool rootless, uid_t host_uid,
                    const struct limits *limits, struct native_mount *ret, struct err *err)
 {
     auto_fd int idmap = -1;
     bool workspace = false;
     size_t i = 0;
 
-    if (req->nmounts && make_idmap(req->owner_uid, req->owner_gid, host_uid, &idmap, err) < 0)
+    if (req->nmounts && !rootless && make_idmap(req->owner_uid, req->owner_gid, host_uid, &idmap, err) < 0)
         return -1;
     for (i = 0; i < req->nmounts; i++) {
         const struct jail_mount *m = &req->mounts[i];
@@ -175,13 +201,13 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, u
         } else if (m->kind == JAIL_BIND_RO) {
             ret[i].kind = NATIVE_BIND;
             if (native_check_target(m->dst, err) == 0 && str_copy(ret[i].dst, sizeof(ret[i].dst), m->dst))
-                bad = bind_ro(fds[m->fd], idmap, &ret[i].fd, err);
+                bad = bind_ro(fds[m->fd], rootless, idmap, &ret[i].fd, err);
         } else if (workspace) {
             err_set(err, ERR_INVALID, "more than one workspace");
         } else if (m->kind == JAIL_WORKSPACE) {
-            bad = bind_workspace(fds[m->fd], idmap, 0, &ret[i].fd, err);
+            bad = bind_workspace(fds[m->fd], rootless, idmap, 0, &ret[i].fd, err);
         } else if (m->kind == JAIL_WORKSPACE_COW) {
-            bad = bind_cow(fds[m->fd], idmap, host_uid, limits, &ret[i].fd, err);
+            bad = bind_cow(fds[m->fd], rootless, idmap, host_uid, limits, &ret[i].fd, err);
         } else {
             err_set(err, ERR_INVALID, "mount %zu is of an unknown kind", i);
         }

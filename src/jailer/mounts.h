@@ -7,6 +7,6 @@
 
 /* fds are the descriptors that came with the request. On success ret[0..nmounts) hold detached mounts that the caller
  * closes with mounts_close. */
-int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, uid_t host_uid,
+int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, bool rootless, uid_t host_uid,
                    const struct limits *limits, struct native_mount *ret, struct err *err);
 void mounts_close(struct native_mount *m, size_t n);

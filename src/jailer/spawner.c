@@ -152,7 +152,7 @@ static void reap(int sock, struct brood *brood)
             tell(sock, &note, -1);
 }
 
-static NORETURN void spawner_main(int sock, int runtime_fd, const char *scratch)
+static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, const char *scratch)
 {
     static struct native_template t;
     static struct order order;
@@ -170,7 +170,7 @@ static NORETURN void spawner_main(int sock, int runtime_fd, const char *scratch)
     if (kids < 0)
         _exit(125);
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
-    if (native_prepare(&t, scratch, runtime_fd, &broken) == 0) {
+    if (native_prepare(&t, rootless, scratch, runtime_fd, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         for (int i = 0; i <= 2; i++)
@@ -206,7 +206,7 @@ static NORETURN void spawner_main(int sock, int runtime_fd, const char *scratch)
 
 /* Only what the spawner needs survives, at fixed places; the rest of the jailer's descriptors is none of its business.
  */
-static NORETURN void child_main(int sock, int runtime_fd, const char *scratch)
+static NORETURN void child_main(int sock, bool rootless, int runtime_fd, const char *scratch)
 {
     int keep[] = { sock, runtime_fd };
     int first = STDERR_FILENO + 1;
@@ -217,7 +217,7 @@ static NORETURN void child_main(int sock, int runtime_fd, const char *scratch)
         if (keep[i] < 0 || dup3(keep[i], first + (int)i, O_CLOEXEC) < 0)
             _exit(125);
     (void)sys_close_range((unsigned)(first + (int)ARRAY_LEN(keep)), ~0u);
-    spawner_main(first, first + 1, scratch);
+    spawner_main(first, rootless, first + 1, scratch);
 }
 
 /* --- the jailer's side --- */
@@ -247,8 +247,8 @@ static void on_note(void *arg, uint32_t events UNUSED)
     }
 }
 
-int spawner_new(struct ev *ev, const char *scratch, int runtime_fd, const struct spawner_ops *ops, void *arg,
-                struct spawner **ret, struct err *err)
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, const struct spawner_ops *ops,
+                void *arg, struct spawner **ret, struct err *err)
 {
     int sv[2];
     struct sys_clone args = { .flags = CLONE_NEWPID | CLONE_NEWNS, .cgroup = -1 };
@@ -258,7 +258,7 @@ int spawner_new(struct ev *ev, const char *scratch, int runtime_fd, const struct
     auto_fd int near = sv[0], far = sv[1];
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        child_main(far, runtime_fd, scratch);
+        child_main(far, rootless, runtime_fd, scratch);
     if (pid < 0)
         return err_sys(err, errno == EPERM ? ERR_NO_NAMESPACES : ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);
@@ -306,7 +306,7 @@ int spawner_choose(struct spawner *s, const char *name, enum profile profile, ui
 
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     o = (struct order){ .kind = ORDER_CHOOSE, .profile = profile, .owner = owner };
-    return send_order(s, &o, &uids_fd, 1, err);
+    return send_order(s, &o, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)

@@ -41,8 +41,6 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
 {
     struct stat st;
 
-    if (geteuid() != 0)
-        return err_set(err, ERR_NO_NAMESPACES, "the native driver is started by root in this version");
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%s", path);
     auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -54,10 +52,14 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
     return 0;
 }
 
-int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
+int sweep_open(bool rootless, struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = NULL;
 
+    if (rootless) { /* no second uid to lock, and no cgroup that a plain user may write */
+        cgroup_none(forest);
+        return 0;
+    }
     mountinfo = read_mountinfo();
     if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
         return -1;
@@ -105,7 +107,7 @@ int jailer_sweep(const char *state_dir, struct err *err)
     struct uids uids = { .fd = -1 };
     auto_fd int dir = -1;
 
-    if (sweep_open_state(state_dir, &dir, err) < 0 || sweep_open(&forest, &uids, err) < 0)
+    if (sweep_open_state(state_dir, &dir, err) < 0 || sweep_open(geteuid() != 0, &forest, &uids, err) < 0)
         return -1;
     int n = sweep(&forest, &uids);
     cgroup_forget(&forest);

@@ -49,7 +49,7 @@ static bool plain_user(void)
 
     if (getresuid(&r, &e, &s) < 0 || getresgid(&rg, &eg, &sg) < 0)
         return false;
-    return r != 0 && e != 0 && s != 0 && rg != 0 && eg != 0 && sg != 0 && getgroups(0, NULL) == 0;
+    return r != 0 && e != 0 && s != 0 && rg != 0 && eg != 0 && sg != 0;
 }
 
 bool walls_only_loopback(const char *net_dev)
@@ -107,6 +107,8 @@ uint32_t walls_measure(void)
         walls |= RT_WALL_SECUREBITS;
     if (plain_user())
         walls |= RT_WALL_UID;
+    if (getgroups(0, NULL) == 0)
+        walls |= RT_WALL_GROUPS;
     if (getpid() == 1)
         walls |= RT_WALL_PID_NS;
     if (root_read_only())

@@ -75,6 +75,7 @@ struct jail_created {
 #define JAIL_WALL_KEYRING 0x0800u
 #define JAIL_WALL_ROUTES 0x1000u /* nothing but loopback, everything else prohibited */
 #define JAIL_WALL_UNIQUE_UID 0x2000u
+#define JAIL_ROOTLESS 0x80000000u /* no wall: made by a plain user, so JAIL_WALL_UNIQUE_UID cannot be had */
 
 struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP */
     char id[ID_SIZE];

@@ -80,10 +80,11 @@ struct rt_claim {
 #define RT_WALL_NO_NEW_PRIVS 0x02u
 #define RT_WALL_CAPS 0x04u /* effective, permitted, inheritable, bounding, ambient all empty */
 #define RT_WALL_SECUREBITS 0x08u
-#define RT_WALL_UID 0x10u /* not 0, no supplementary groups */
+#define RT_WALL_UID 0x10u /* not 0 */
 #define RT_WALL_LANDLOCK 0x20u
 #define RT_WALL_PID_NS 0x40u  /* it is PID 1 */
 #define RT_WALL_ROOT_RO 0x80u /* statvfs("/") says read-only */
+#define RT_WALL_GROUPS 0x200u /* no supplementary groups */
 #define RT_WALL_NET 0x100u    /* no interface but lo */
 
 struct rt_claimed {

@@ -204,6 +204,27 @@ TEST(every_wall_not_seen_inside_is_a_refusal_that_names_it)
     }
 }
 
+TEST(a_plain_user_is_not_asked_for_walls_of_other_users_ids)
+{
+    struct fake k;
+    struct box_spec spec = plain_spec();
+    struct rt_hello hello;
+
+    scene_engine(&k);
+    scene_asked(&k, &spec);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    jailer_ok(&k);
+    jailer_takes(&k, FRAME_J_CREATE);
+    jailer_created(&k, (ALL_OUTSIDE & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS);
+    runtime_takes(&k, FRAME_HELLO);
+    assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
+    runtime_takes(&k, FRAME_CLAIM);
+    runtime_hello(&k, WIRE_VERSION, hello.epoch);
+    runtime_claimed(&k, ALL_INSIDE & ~RT_WALL_GROUPS, 3);
+    assert_int_equal(k.ready, 1);
+    scene_end(&k);
+}
+
 TEST(landlock_below_the_needed_abi_is_a_refusal)
 {
     struct fake k;
@@ -734,6 +755,7 @@ int main(void)
         RUN(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top),
         RUN(every_missing_wall_is_a_refusal_that_names_it),
         RUN(every_wall_not_seen_inside_is_a_refusal_that_names_it),
+        RUN(a_plain_user_is_not_asked_for_walls_of_other_users_ids),
         RUN(landlock_below_the_needed_abi_is_a_refusal),
         RUN(a_bad_spec_is_refused_before_anything_is_asked),
         RUN(a_create_that_fails_reports_the_jailer_s_reason),

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define ALL_OUTSIDE 0x3fffu
-#define ALL_INSIDE 0x1ffu
+#define ALL_INSIDE 0x3ffu
 
 struct fake {
     struct ev *ev;

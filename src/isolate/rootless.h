@@ -1,0 +1,19 @@
+/* rootless.h - root without being root: a user namespace in which the caller is uid 0. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+/* Moves the calling process into a user and a mount namespace of its own, where it holds every capability and uid 0
+ * stands for the caller. When the host forbids it, the message says which setting does. */
+int rootless_enter(struct err *err);
+
+/* Why a plain user cannot make a user namespace here. Pure: the files are given as text, NULL when they do not exist.
+ */
+struct rootless_clues {
+    const char *max_user_namespaces;       /* /proc/sys/user/max_user_namespaces */
+    const char *unprivileged_userns_clone; /* Debian's own switch */
+    const char *apparmor_restrict;         /* Ubuntu's: kernel.apparmor_restrict_unprivileged_userns */
+    bool container;                        /* in Docker, Podman or a pod */
+};
+void rootless_explain(const struct rootless_clues *clues, int error, struct err *err);
