@@ -194,6 +194,38 @@ static void print_rules(void)
     }
 }
 
+static void print_grants(void)
+{
+    for (unsigned g = 0; g < GRANT_COUNT; g++) {
+        printf("**%s**: %s.\n\n", grant_name((enum grant)g), grant_why((enum grant)g));
+        for (size_t i = 0; i < grant_row_count; i++) {
+            if (grant_rows[i].grant != g)
+                continue;
+            printf("- `%s` ", grant_rows[i].name);
+            if (grant_rows[i].action == ACTION_ALLOW) {
+                printf("is allowed\n");
+            } else {
+                printf("follows [");
+                print_lower(rule_name(ACTION_RULE(grant_rows[i].action)));
+                printf("](#");
+                print_lower(rule_name(ACTION_RULE(grant_rows[i].action)));
+                printf(")\n");
+            }
+        }
+        printf("\n");
+    }
+}
+
+static void print_needed(void)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < syscall_row_count; i++)
+        if (syscall_needed(syscall_rows[i].nr))
+            printf("%s`%s`", n++ ? ", " : "", syscall_rows[i].name);
+    printf(".\n\n");
+}
+
 int main(void)
 {
     printf(
@@ -214,6 +246,14 @@ int main(void)
     print_groups(false);
     printf("## Where the profiles differ\n\n");
     print_differences();
+    printf("## What a policy may open\n\n"
+           "A policy names a grant; calls cannot be opened one by one.\n\n");
+    print_grants();
+    printf(
+        "## What a policy may close\n\n"
+        "`syscalls.deny` of a policy closes calls by name; they answer EPERM. The runtime and the start of any program "
+        "stand on\nthese, which cannot be denied: ");
+    print_needed();
     printf("## Calls that are allowed by their arguments\n\n"
            "The lines of a table are tried from the top. Only the lower 32 bits of an argument are compared, as the "
            "kernel\n"

@@ -514,7 +514,8 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
     b->ops = ops;
     b->arg = arg;
     b->level = spec->level;
-    b->profile = spec->profile;
+    b->filter = (struct filter_spec){ .profile = spec->profile, .grants = spec->grants };
+    memcpy(b->filter.deny, spec->deny, sizeof(b->filter.deny));
     b->limits = spec->limits;
     b->pidfd = b->cpu_fd = -1;
     b->status = -1;

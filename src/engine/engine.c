@@ -272,12 +272,25 @@ static const struct chan_ops chan_ops = { .on_frame = on_frame, .on_end = on_end
 
 /* --- templates --- */
 
-static struct box *waiting_box(struct engine *e, enum profile p)
+static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
+{
+    return a->profile == b->profile && a->grants == b->grants && memcmp(a->deny, b->deny, sizeof(a->deny)) == 0;
+}
+
+static struct box *waiting_box(struct engine *e, const struct filter_spec *filter)
 {
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         for (struct box *b = e->boxes[i]; b; b = b->next)
-            if (b->state == BOX_CREATING && b->profile == p && !b->adopted)
+            if (b->state == BOX_CREATING && !b->adopted && same_filter(&b->filter, filter))
                 return b;
+    return NULL;
+}
+
+static struct filter_spec *find_template(struct engine *e, const struct filter_spec *filter)
+{
+    for (size_t i = 0; i < e->ntemplates; i++)
+        if (same_filter(&e->templates[i], filter))
+            return &e->templates[i];
     return NULL;
 }
 
@@ -286,32 +299,51 @@ static struct box *waiting_box(struct engine *e, enum profile p)
 static void on_template(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
 {
     struct engine *e = ask->owner;
-    enum profile p = (enum profile)ask->tag;
+    struct filter_spec filter = ask->filter;
 
     if (!err || err->id == ERR_EXISTS)
         return;
-    e->templates[p] = false;
-    for (struct box *b; (b = waiting_box(e, p));)
+    struct filter_spec *t = find_template(e, &filter);
+    if (t)
+        *t = e->templates[--e->ntemplates];
+    for (struct box *b; (b = waiting_box(e, &filter));)
         box_fail(b, err);
 }
 
-void engine_template_name(enum profile p, char ret[JAIL_NAME_MAX])
+/* Equal filters have equal names. Unequal ones could share a name only by a collision of 64 bits, and then the jailer
+ * refuses the second: it compares the filters themselves. */
+void engine_template_name(const struct filter_spec *filter, char ret[JAIL_NAME_MAX])
 {
-    snprintf(ret, JAIL_NAME_MAX, "native-%s", profile_name(p));
+    uint64_t h = 14695981039346656037ull;
+    bool plain = filter->grants == 0;
+
+    for (size_t i = 0; i < FILTER_DENY_WORDS; i++) {
+        plain = plain && filter->deny[i] == 0;
+        for (unsigned shift = 0; shift < 64; shift += 8)
+            h = (h ^ (filter->deny[i] >> shift & 0xff)) * 1099511628211ull;
+    }
+    if (plain)
+        snprintf(ret, JAIL_NAME_MAX, "native-%s", profile_name(filter->profile));
+    else
+        snprintf(ret, JAIL_NAME_MAX, "native-%s-%" PRIx32 "-%016" PRIx64, profile_name(filter->profile), filter->grants,
+                 h);
 }
 
-void engine_template(struct engine *e, enum profile p)
+void engine_template(struct engine *e, const struct filter_spec *filter)
 {
-    struct jail_template m = { .profile = (uint8_t)p };
+    struct jail_template m = { .profile = (uint8_t)filter->profile, .grants = filter->grants };
     PAYLOAD(payload);
 
-    if (e->templates[p])
+    if (find_template(e, filter))
         return;
-    e->templates[p] = true;
-    engine_template_name(p, m.name);
+    e->templates = mem_resize(e->templates, e->ntemplates + 1, sizeof(*e->templates));
+    e->templates[e->ntemplates++] = *filter;
+    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    memcpy(m.deny, filter->deny, sizeof(m.deny));
+    engine_template_name(filter, m.name);
     int len = jail_template_encode(&m, payload, NULL);
     struct ask *a = engine_ask(e, FRAME_J_TEMPLATE, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, on_template, e);
-    a->tag = (uint32_t)p;
+    a->filter = *filter;
 }
 
 /* --- boxes --- */
@@ -384,5 +416,7 @@ void engine_free(struct engine *e)
         free(a);
     ev_timer_clear(e->ev, &e->lost_timer);
     chan_done(&e->chan);
+    free(take_ptr(&e->templates));
+    e->ntemplates = 0;
     engine_release(e->ev, &e->defer, e);
 }

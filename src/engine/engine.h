@@ -42,6 +42,8 @@ struct box_mount {
 struct box_spec {
     enum level level;
     enum profile profile;
+    uint32_t grants;                  /* GRANT_BIT: opened beyond the profile */
+    uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: closed below it */
     struct limits limits;
     const char *hostname;   /* NULL is "cove" */
     const char *const *env; /* added to the level's own environment; NULL-terminated or NULL */

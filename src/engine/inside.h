@@ -33,11 +33,11 @@ struct ask {
     struct ask *next;
     uint32_t stream;
     uint8_t type;
-    char id[ID_SIZE];  /* the sandbox it is about, or "" */
-    ask_fn *fn;        /* NULL: nobody waits for the answer any more */
-    void *owner;       /* box, exec or engine */
-    uint32_t tag;      /* the asker's own note */
-    box_done_fn *done; /* for questions that a caller of ours waits for */
+    char id[ID_SIZE];          /* the sandbox it is about, or "" */
+    ask_fn *fn;                /* NULL: nobody waits for the answer any more */
+    void *owner;               /* box, exec or engine */
+    struct filter_spec filter; /* J_TEMPLATE: what was asked for */
+    box_done_fn *done;         /* for questions that a caller of ours waits for */
     void *done_arg;
 };
 
@@ -54,7 +54,8 @@ struct engine {
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
-    bool templates[PROFILE_COUNT]; /* asked for, and not refused */
+    struct filter_spec *templates; /* asked for, and not refused */
+    size_t ntemplates;
     struct ask *asks[ASK_BUCKETS];
     struct box *boxes[BOX_BUCKETS];
     struct ev_defer defer;
@@ -68,8 +69,8 @@ struct ask *engine_ask_id(struct engine *e, uint8_t type, const char *id, ask_fn
 void engine_forget(struct engine *e, const void *owner);
 /* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
  * and a template that fails fails the boxes that were asked for meanwhile. */
-void engine_template(struct engine *e, enum profile p);
-void engine_template_name(enum profile p, char ret[JAIL_NAME_MAX]);
+void engine_template(struct engine *e, const struct filter_spec *filter);
+void engine_template_name(const struct filter_spec *filter, char ret[JAIL_NAME_MAX]);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -139,7 +140,7 @@ struct box {
     void *arg;
     char id[ID_SIZE];
     enum level level;
-    enum profile profile;
+    struct filter_spec filter;
     struct limits limits;
 
     uint8_t *claim; /* CLAIM, until it is sent */

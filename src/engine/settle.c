@@ -50,7 +50,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     r->limits.v[LIMIT_WALL] = spec->wall_ms;
     r->limits.v[LIMIT_CPU_TIME] = spec->cpu_ms;
     r->limits.v[LIMIT_OUTPUT] = spec->output_max;
-    str_copy(r->profile, sizeof(r->profile), profile_name(b->profile));
+    str_copy(r->profile, sizeof(r->profile), profile_name(b->filter.profile));
     str_copy(r->driver, sizeof(r->driver), "native");
     str_copy(r->cgroup, sizeof(r->cgroup), b->outside.cgroup);
     memcpy(r->enforced, b->outside.enforced, sizeof(r->enforced));

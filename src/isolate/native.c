@@ -31,10 +31,10 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
     return 0;
 }
 
-int native_choose(struct native_template *t, enum profile profile, uid_t owner, struct err *err)
+int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err)
 {
     t->owner = owner;
-    if (filter_build(profile, t->filter, &t->filter_len, err) < 0)
+    if (filter_build(filter, t->filter, &t->filter_len, err) < 0)
         return err_wrap(err, "system call filter");
     return 0;
 }

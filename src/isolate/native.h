@@ -51,7 +51,7 @@ struct native_spec {
 /* Called by the spawner, in its new namespaces: the root, which is the same for every template. */
 int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err);
 /* What makes it a certain template. */
-int native_choose(struct native_template *t, enum profile profile, uid_t owner, struct err *err);
+int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

@@ -103,17 +103,41 @@ static struct spawner *find_template(struct jailer *j, const char *name)
     return NULL;
 }
 
+/* Names of calls that no policy may deny are checked where policies are read; a filter that denies one only ends its
+ * own sandbox. */
+static int read_filter(const struct jail_template *m, struct filter_spec *ret, struct err *err)
+{
+    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    if (m->profile >= PROFILE_COUNT || m->grants & ~GRANTS_ALL)
+        return err_set(err, ERR_INVALID, "template '%s' has a bad profile or grant", m->name);
+    *ret = (struct filter_spec){ .profile = (enum profile)m->profile, .grants = m->grants };
+    memcpy(ret->deny, m->deny, sizeof(ret->deny));
+    return 0;
+}
+
+static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
+{
+    return a->profile == b->profile && a->grants == b->grants && memcmp(a->deny, b->deny, sizeof(a->deny)) == 0;
+}
+
 int create_template(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jailer *j = c->j;
     struct jail_template m;
+    struct filter_spec filter;
+    struct spawner *known;
     uid_t owner = 0;
 
     if (jail_template_decode(f, &m, err) < 0)
         return -1;
-    if (!name_ok(m.name) || m.profile >= PROFILE_COUNT)
-        return err_set(err, ERR_INVALID, "template '%s' has a bad name or profile", m.name);
-    if (find_template(j, m.name))
+    if (!name_ok(m.name))
+        return err_set(err, ERR_INVALID, "template '%s' has a bad name", m.name);
+    if (read_filter(&m, &filter, err) < 0)
+        return -1;
+    known = find_template(j, m.name);
+    if (known && !same_filter(spawner_filter(known), &filter)) /* EXISTS would let the host go on with the wrong one */
+        return err_set(err, ERR_INVALID, "template '%s' exists with another filter", m.name);
+    if (known)
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
     if (j->nspawners == TEMPLATES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
@@ -122,7 +146,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
     if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd,
                                  &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
-    if (spawner_choose(j->spare, m.name, (enum profile)m.profile, owner, j->uids.fd, err) < 0)
+    if (spawner_choose(j->spare, m.name, &filter, owner, j->uids.fd, err) < 0)
         return -1;
     j->spawners[j->nspawners++] = take_ptr(&j->spare);
     reply_ok(c, f->stream);

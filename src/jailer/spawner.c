@@ -21,7 +21,7 @@
 enum order_kind { ORDER_CHOOSE, ORDER_MAKE };
 struct order { /* to the spawner; descriptors: uid locks, or control, cgroup entries and mounts */
     enum order_kind kind;
-    enum profile profile; /* ORDER_CHOOSE */
+    struct filter_spec filter; /* ORDER_CHOOSE */
     uid_t owner;
     uint64_t token; /* ORDER_MAKE */
     struct native_spec spec;
@@ -41,6 +41,7 @@ struct spawner {
     const struct spawner_ops *ops;
     void *arg;
     char name[64];
+    struct filter_spec filter;
     pid_t pid;
 };
 
@@ -139,7 +140,7 @@ static void carry_out(int sock, const struct native_template *t, const struct er
 static void choose(struct native_template *t, struct err *broken, const struct order *o)
 {
     if (broken->id == ERR_NONE)
-        (void)native_choose(t, o->profile, o->owner, broken);
+        (void)native_choose(t, &o->filter, o->owner, broken);
 }
 
 static void reap(int sock, struct brood *brood)
@@ -293,6 +294,11 @@ const char *spawner_name(const struct spawner *s)
     return s->name;
 }
 
+const struct filter_spec *spawner_filter(const struct spawner *s)
+{
+    return &s->filter;
+}
+
 static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
 {
     if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
@@ -300,12 +306,14 @@ static int send_order(struct spawner *s, const struct order *o, const int *fds, 
     return 0;
 }
 
-int spawner_choose(struct spawner *s, const char *name, enum profile profile, uid_t owner, int uids_fd, struct err *err)
+int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
+                   struct err *err)
 {
     static struct order o;
 
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
-    o = (struct order){ .kind = ORDER_CHOOSE, .profile = profile, .owner = owner };
+    o = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner };
+    s->filter = *filter;
     return send_order(s, &o, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 

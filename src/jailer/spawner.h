@@ -24,10 +24,11 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_f
                 void *arg, struct spawner **ret, struct err *err);
 /* Makes it the spawner of a certain template, before the first spawner_make. `owner` owns the user namespaces. uids_fd
  * is held there as well, so that uid locks outlive the jailer for as long as sandboxes do. */
-int spawner_choose(struct spawner *s, const char *name, enum profile profile, uid_t owner, int uids_fd,
+int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
                    struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 const char *spawner_name(const struct spawner *s);
+const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
 /* Descriptors in spec are duplicated by the kernel; the caller still owns them. */
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);

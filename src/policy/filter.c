@@ -207,7 +207,21 @@ static size_t add_range(struct filter_range *ranges, size_t n, uint32_t from, in
     return n + 1;
 }
 
-int filter_build(enum profile profile, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err)
+/* What the spec makes of a row. */
+static int choose_action(const struct filter_spec *s, const struct syscall_row *row)
+{
+    const struct grant_row *g = grant_rows;
+    int action = row->action[s->profile];
+
+    for (; g < grant_rows + grant_row_count; g++)
+        if (g->nr == row->nr && s->grants >> g->grant & 1)
+            action = g->action;
+    if (action <= 0 && s->deny[row->nr >> 6] & 1ull << (row->nr & 63))
+        return ACTION_EPERM;
+    return action;
+}
+
+int filter_build(const struct filter_spec *s, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err)
 {
     struct filter_range ranges[FILTER_RANGES_MAX] = { 0 };
     uint32_t next = 0; /* the number behind the last one seen */
@@ -216,11 +230,13 @@ int filter_build(enum profile profile, struct sock_filter prog[FILTER_MAX], size
     for (size_t i = 0; i < syscall_row_count; i++) {
         const struct syscall_row *row = &syscall_rows[i];
 
+        if (row->nr >= 64 * FILTER_DENY_WORDS)
+            return err_set(err, ERR_BUG, "system call %u is beyond the numbers that can be denied", row->nr);
         if (n + 3 > FILTER_RANGES_MAX)
             return err_set(err, ERR_BUG, "the system call table has more than %d ranges", FILTER_RANGES_MAX);
         if (row->nr > next)
             n = add_range(ranges, n, next, ACTION_ENOSYS); /* a gap in the table */
-        n = add_range(ranges, n, row->nr, row->action[profile]);
+        n = add_range(ranges, n, row->nr, choose_action(s, row));
         next = row->nr + 1u;
     }
     n = add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */

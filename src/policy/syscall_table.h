@@ -63,6 +63,15 @@ struct arg_test { /* holds when from <= (args[arg] & mask) <= to; an ELSE has ma
     uint32_t mask, from, to;
 };
 
+struct grant_row { /* with the grant, the call has this action in every profile */
+    uint8_t grant;
+    uint16_t nr;
+    int16_t action; /* enum action */
+    const char *name;
+};
+
+extern const struct grant_row grant_rows[];
+extern const size_t grant_row_count;
 extern const struct syscall_row syscall_rows[];
 extern const size_t syscall_row_count;
 extern const struct arg_test arg_tests[]; /* the tests of a rule lie together, in order */

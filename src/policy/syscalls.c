@@ -35,6 +35,31 @@ const struct arg_test arg_tests[] = {
 };
 const size_t arg_test_count = ARRAY_LEN(arg_tests);
 
+const struct grant_row grant_rows[] = {
+#define GRANT(id, name, why)
+#define GRANTED(grant, nr, name, action) { GRANT_##grant, nr, ACTION_##action, #name },
+#include "policy/grants.def"
+#undef GRANT
+#undef GRANTED
+};
+const size_t grant_row_count = ARRAY_LEN(grant_rows);
+
+static const struct {
+    const char *name, *why;
+} grants[GRANT_COUNT] = {
+#define GRANT(id, name, why) [GRANT_##id] = { name, why },
+#define GRANTED(grant, nr, name, action)
+#include "policy/grants.def"
+#undef GRANT
+#undef GRANTED
+};
+
+static const char *const needed[] = {
+#define NEEDED(name) #name,
+#include "policy/needed.def"
+#undef NEEDED
+};
+
 static const struct {
     const char *name, *why;
 } groups[GROUP_COUNT] = {
@@ -70,6 +95,26 @@ bool profile_parse(const char *name, enum profile *ret)
     return false;
 }
 
+const char *grant_name(enum grant g)
+{
+    return grants[g].name;
+}
+
+const char *grant_why(enum grant g)
+{
+    return grants[g].why;
+}
+
+bool grant_parse(const char *name, enum grant *ret)
+{
+    for (unsigned i = 0; i < GRANT_COUNT; i++)
+        if (str_eq(name, grants[i].name)) {
+            *ret = (enum grant)i;
+            return true;
+        }
+    return false;
+}
+
 const char *syscall_group_name(enum syscall_group g)
 {
     return groups[g].name;
@@ -98,6 +143,24 @@ const char *syscall_name(unsigned nr)
     const struct syscall_row *row = find_row(nr);
 
     return row ? row->name : NULL;
+}
+
+int syscall_number(const char *name)
+{
+    for (size_t i = 0; i < syscall_row_count; i++)
+        if (str_eq(syscall_rows[i].name, name))
+            return syscall_rows[i].nr;
+    return -1;
+}
+
+bool syscall_needed(unsigned nr)
+{
+    const char *name = syscall_name(nr);
+
+    for (size_t i = 0; name && i < ARRAY_LEN(needed); i++)
+        if (str_eq(needed[i], name))
+            return true;
+    return false;
 }
 
 enum syscall_rule syscall_rule(enum profile p, unsigned nr)
@@ -133,13 +196,41 @@ static int rule_verdict(enum arg_rule rule, const uint64_t args[6])
     return EPERM; /* a rule without ELSE; the tests forbid it */
 }
 
-int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6])
+/* Denied beats granted, granted beats the table; what the table refuses anyway keeps its own answer. */
+static int row_action(const struct filter_spec *s, const struct syscall_row *row)
+{
+    int action = row->action[s->profile];
+
+    for (size_t i = 0; i < grant_row_count; i++)
+        if (grant_rows[i].nr == row->nr && s->grants & 1u << grant_rows[i].grant)
+            action = grant_rows[i].action;
+    bool denied = row->nr < 64 * FILTER_DENY_WORDS && s->deny[row->nr / 64] >> row->nr % 64 & 1;
+    return denied && action <= 0 ? ACTION_EPERM : action;
+}
+
+int filter_verdict(const struct filter_spec *s, uint32_t arch, unsigned nr, const uint64_t args[6])
 {
     if (arch != AUDIT_ARCH_X86_64)
         return -1;
     const struct syscall_row *row = find_row(nr);
     if (!row)
         return ENOSYS;
-    int action = row->action[p];
+    int action = row_action(s, row);
     return action < 0 ? rule_verdict(ACTION_RULE(action), args) : action;
+}
+
+int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6])
+{
+    const struct filter_spec plain = { .profile = p };
+
+    return filter_verdict(&plain, arch, nr, args);
+}
+
+unsigned filter_allowed_count(const struct filter_spec *s)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < syscall_row_count; i++)
+        n += row_action(s, &syscall_rows[i]) <= 0;
+    return n;
 }

@@ -15,10 +15,34 @@ enum profile { PROFILE_BASE, PROFILE_PYTHON, PROFILE_NODE, PROFILE_SHELL, PROFIL
 
 enum syscall_rule { SC_ALLOW, SC_EPERM, SC_ENOSYS, SC_ARGS /* allowed when its arguments pass */ };
 
+/* What a policy may open beyond its profile; grants.def says which calls that is. */
+enum grant {
+#define GRANT(id, name, why) GRANT_##id,
+#define GRANTED(grant, nr, name, action)
+#include "policy/grants.def"
+#undef GRANT
+#undef GRANTED
+    GRANT_COUNT,
+};
+#define GRANT_BIT(id) (1u << GRANT_##id)
+#define GRANTS_ALL ((1u << GRANT_COUNT) - 1)
+
 #define FILTER_MAX 2048
+#define FILTER_DENY_WORDS 8 /* 512 numbers: more than the table has */
+
+/* One filter: a profile, what is granted on top of it, and what is denied from it. A call that is both is denied. */
+struct filter_spec {
+    enum profile profile;
+    uint32_t grants;                  /* GRANT_BIT */
+    uint64_t deny[FILTER_DENY_WORDS]; /* bit per number; answers EPERM */
+};
 
 const char *profile_name(enum profile p);
 bool profile_parse(const char *name, enum profile *ret);
+
+const char *grant_name(enum grant g);
+const char *grant_why(enum grant g);
+bool grant_parse(const char *name, enum grant *ret);
 
 /* What the table says of a number; numbers it does not know are SC_ENOSYS. */
 enum syscall_rule syscall_rule(enum profile p, unsigned nr);
@@ -26,6 +50,12 @@ const char *syscall_name(unsigned nr); /* NULL when the table does not know it *
 /* The verdict for a whole call, as a slow reference evaluator: 0 allowed, else the errno; -1 is "kill". */
 int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6]);
 unsigned syscall_allowed_count(enum profile p); /* SC_ALLOW and SC_ARGS */
+int syscall_number(const char *name);           /* -1 when the table does not know it */
+bool syscall_needed(unsigned nr);               /* no policy can deny it */
+
+/* The same for a whole filter. */
+int filter_verdict(const struct filter_spec *s, uint32_t arch, unsigned nr, const uint64_t args[6]);
+unsigned filter_allowed_count(const struct filter_spec *s);
 
 /* Writes the program for x86-64: a foreign architecture (int 0x80 included) is killed, x32 numbers answer ENOSYS. */
-int filter_build(enum profile p, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err);
+int filter_build(const struct filter_spec *s, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err);

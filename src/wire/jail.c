@@ -14,6 +14,9 @@ static void jail_template_walk(struct walk *w, struct jail_template *m)
 {
     walk_str(w, m->name, sizeof(m->name), "name");
     walk_u8(w, &m->profile);
+    walk_u32(w, &m->grants);
+    for (size_t i = 0; i < JAIL_DENY_WORDS; i++)
+        walk_u64(w, &m->deny[i]);
 }
 WALK_CODEC(jail_template);
 

@@ -17,10 +17,13 @@
 #define JAIL_MOUNTS_MAX 12
 #define JAIL_DST_MAX 256
 #define JAIL_NAME_MAX 64
+#define JAIL_DENY_WORDS 8
 
 struct jail_template {
     char name[JAIL_NAME_MAX];
-    uint8_t profile; /* enum profile of policy/syscalls.h */
+    uint8_t profile;                /* enum profile of policy/syscalls.h */
+    uint32_t grants;                /* bit per enum grant there */
+    uint64_t deny[JAIL_DENY_WORDS]; /* bit per system call */
 };
 
 enum jail_mount_kind {

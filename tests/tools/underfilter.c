@@ -77,14 +77,14 @@ int main(int argc, char **argv)
     static struct sock_filter prog[FILTER_MAX];
     bool timing = argc == 3 && str_eq(argv[1], "--time");
     struct err err = { 0 };
-    enum profile p;
+    struct filter_spec spec = { 0 };
     size_t len;
 
-    if (argc < 3 || !profile_parse(argv[timing ? 2 : 1], &p)) {
+    if (argc < 3 || !profile_parse(argv[timing ? 2 : 1], &spec.profile)) {
         fprintf(stderr, "usage: underfilter [--time] base|python|node|shell [COMMAND...]\n");
         return 2;
     }
-    if (filter_build(p, prog, &len, &err) < 0) {
+    if (filter_build(&spec, prog, &len, &err) < 0) {
         fprintf(stderr, "underfilter: %s\n", err.msg);
         return 125;
     }

@@ -43,6 +43,37 @@ TEST(a_template_is_asked_for_once_per_profile)
     scene_end(&k);
 }
 
+TEST(a_template_with_grants_or_denials_is_another_template)
+{
+    struct fake k;
+    struct box_spec spec = plain_spec();
+    struct jail_template plain, granted, denied;
+    struct box *second, *third;
+
+    scene_engine(&k);
+    scene_asked(&k, &spec);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    assert_int_equal(jail_template_decode(&got.f, &plain, NULL), 0);
+    jailer_takes(&k, FRAME_J_CREATE);
+    spec.grants = GRANT_BIT(DEBUG);
+    assert_int_equal(box_new(k.engine, &spec, &fake_box_ops, &k, &second, NULL), 0);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    assert_int_equal(jail_template_decode(&got.f, &granted, NULL), 0);
+    assert_int_equal(granted.grants, GRANT_BIT(DEBUG));
+    assert_string_not_equal(granted.name, plain.name);
+    jailer_takes(&k, FRAME_J_CREATE);
+    spec.deny[0] = 1ull << 41;
+    assert_int_equal(box_new(k.engine, &spec, &fake_box_ops, &k, &third, NULL), 0);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    assert_int_equal(jail_template_decode(&got.f, &denied, NULL), 0);
+    assert_int_equal(denied.deny[0], 1ull << 41);
+    assert_string_not_equal(denied.name, granted.name);
+    jailer_takes(&k, FRAME_J_CREATE);
+    box_free(second);
+    box_free(third);
+    scene_end(&k);
+}
+
 TEST(a_template_that_fails_fails_its_boxes_and_is_tried_again)
 {
     struct fake k;
@@ -749,6 +780,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(ready_comes_after_both_sides_showed_every_wall),
         RUN(a_template_is_asked_for_once_per_profile),
+        RUN(a_template_with_grants_or_denials_is_another_template),
         RUN(a_template_that_fails_fails_its_boxes_and_is_tried_again),
         RUN(a_template_made_for_an_earlier_host_is_used),
         RUN(create_carries_limits_mounts_and_descriptors),

@@ -20,13 +20,20 @@ static struct sock_filter prog[FILTER_MAX];
 static size_t prog_len;
 static uint8_t seen[FILTER_MAX];
 
-static void build(enum profile p)
+static void build_spec(const struct filter_spec *s)
 {
     struct err err = { 0 };
 
-    if (filter_build(p, prog, &prog_len, &err) < 0)
+    if (filter_build(s, prog, &prog_len, &err) < 0)
         fail_msg("%s", err.msg);
     assert_true(prog_len > 0 && prog_len <= FILTER_MAX);
+}
+
+static void build(enum profile p)
+{
+    const struct filter_spec s = { .profile = p };
+
+    build_spec(&s);
 }
 
 /* What the program answers, in the words of syscall_verdict(). */
@@ -41,17 +48,18 @@ static int verdict_of(uint32_t value)
     return (int)(value & SECCOMP_RET_DATA);
 }
 
-static void compare(enum profile p, uint32_t arch, uint32_t nr, const uint64_t args[6])
+static void compare(const struct filter_spec *s, uint32_t arch, uint32_t nr, const uint64_t args[6])
 {
     struct seccomp_data data = { .nr = (int)nr, .arch = arch };
 
     memcpy(data.args, args, sizeof(data.args));
     int got = verdict_of(bpf_run(prog, prog_len, &data, seen, NULL));
-    int want = syscall_verdict(p, arch, nr, args);
+    int want = filter_verdict(s, arch, nr, args);
     if (got != want)
-        fail_msg("profile %s, arch %#x, call %u (%s), args %#" PRIx64 " %#" PRIx64 " %#" PRIx64 ": filter %d, table %d",
-                 profile_name(p), arch, nr, syscall_name(nr) ? syscall_name(nr) : "unknown", args[0], args[1], args[2],
-                 got, want);
+        fail_msg("profile %s, grants %#x, arch %#x, call %u (%s), args %#" PRIx64 " %#" PRIx64 " %#" PRIx64
+                 ": filter %d, table %d",
+                 profile_name(s->profile), s->grants, arch, nr, syscall_name(nr) ? syscall_name(nr) : "unknown",
+                 args[0], args[1], args[2], got, want);
 }
 
 /* Every value at, just below and just above an edge of some test, alone and with each neighbour argument at its edges.
@@ -89,7 +97,7 @@ static void collect_edges(int action, unsigned depth)
     }
 }
 
-static void compare_edges(enum profile p, uint32_t nr, int action)
+static void compare_edges(const struct filter_spec *s, uint32_t nr, int action)
 {
     static const uint64_t always[] = { 0, 1, 2, 3, 5, 6, 10, 16, 17, 0x80000000, 0xffffffff, 0x100000000, UINT64_MAX };
 
@@ -103,13 +111,13 @@ static void compare_edges(enum profile p, uint32_t nr, int action)
             for (size_t l = 0; l < nedges[2]; l++) {
                 uint64_t args[6] = { edges[0][i], edges[1][k], edges[2][l], 0, 0, 0 };
 
-                compare(p, AUDIT_ARCH_X86_64, nr, args);
+                compare(s, AUDIT_ARCH_X86_64, nr, args);
                 args[0] |= 0xabcdull << 32; /* the kernel drops the upper half, and so must the filter */
-                compare(p, AUDIT_ARCH_X86_64, nr, args);
+                compare(s, AUDIT_ARCH_X86_64, nr, args);
             }
 }
 
-static void compare_all(enum profile p)
+static void compare_all(const struct filter_spec *s)
 {
     static const uint32_t archs[] = { AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64, AUDIT_ARCH_ARM, 0, 0xffffffff };
     static const uint32_t odd[] = { 0x3fffffff,       0x40000000, 0x40000000 + 1, 0x40000000 + 56,
@@ -117,19 +125,21 @@ static void compare_all(enum profile p)
     const uint64_t none[6] = { 0 }, all[6] = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
 
     memset(seen, 0, sizeof(seen));
-    build(p);
+    build_spec(s);
     for (uint32_t nr = 0; nr < 1024; nr++) {
-        compare(p, AUDIT_ARCH_X86_64, nr, none);
-        compare(p, AUDIT_ARCH_X86_64, nr, all);
+        compare(s, AUDIT_ARCH_X86_64, nr, none);
+        compare(s, AUDIT_ARCH_X86_64, nr, all);
         for (size_t i = 0; i < ARRAY_LEN(archs); i++)
-            compare(p, archs[i], nr, none);
-        compare(p, AUDIT_ARCH_X86_64, nr | 0x40000000, none);
+            compare(s, archs[i], nr, none);
+        compare(s, AUDIT_ARCH_X86_64, nr | 0x40000000, none);
     }
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
-        compare(p, AUDIT_ARCH_X86_64, odd[i], none);
+        compare(s, AUDIT_ARCH_X86_64, odd[i], none);
     for (size_t i = 0; i < syscall_row_count; i++)
-        if (syscall_rows[i].action[p] < 0)
-            compare_edges(p, syscall_rows[i].nr, syscall_rows[i].action[p]);
+        if (syscall_rows[i].action[s->profile] < 0)
+            compare_edges(s, syscall_rows[i].nr, syscall_rows[i].action[s->profile]);
+    for (size_t i = 0; s->grants && i < grant_row_count; i++)
+        compare_edges(s, grant_rows[i].nr, grant_rows[i].action);
 }
 
 static void assert_all_seen(void)
@@ -146,9 +156,30 @@ static void assert_all_seen(void)
 TEST(filter_agrees_with_the_table_on_every_call_and_has_no_dead_branch)
 {
     for (unsigned p = 0; p < PROFILE_COUNT; p++) {
-        compare_all((enum profile)p);
+        const struct filter_spec s = { .profile = (enum profile)p };
+
+        compare_all(&s);
         assert_all_seen();
     }
+}
+
+TEST(filter_agrees_with_the_table_when_calls_are_granted_and_denied)
+{
+    struct filter_spec s = { .profile = PROFILE_PYTHON, .grants = GRANTS_ALL };
+
+    compare_all(&s);
+    s.deny[101 / 64] |= 1ull << 101 % 64; /* granted and denied: denied */
+    s.deny[41 / 64] |= 1ull << 41 % 64;   /* socket, which has a rule */
+    s.deny[165 / 64] |= 1ull << 165 % 64; /* mount, which is refused anyway */
+    compare_all(&s);
+    memset(s.deny, 0xff, sizeof(s.deny));
+    compare_all(&s);
+    assert_int_equal(filter_allowed_count(&s), 0);
+    s = (struct filter_spec){ .profile = PROFILE_NODE };
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if (!syscall_needed(nr))
+            s.deny[nr / 64] |= 1ull << nr % 64;
+    compare_all(&s);
 }
 
 TEST(a_filter_is_the_same_each_time)
@@ -394,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(filter_agrees_with_the_table_on_every_call_and_has_no_dead_branch),
+        RUN(filter_agrees_with_the_table_when_calls_are_granted_and_denied),
         RUN(a_filter_is_the_same_each_time),
         RUN(the_mean_path_over_all_numbers_stays_short),
         RUN(a_table_too_large_for_short_jumps_still_compiles_right),

@@ -325,9 +325,72 @@ TEST(arguments_decide_as_the_catalogue_asks)
         }
 }
 
+static int granted(const struct filter_spec *s, const char *name, uint64_t a0)
+{
+    const uint64_t args[6] = { a0 };
+
+    return filter_verdict(s, AUDIT_ARCH_X86_64, (unsigned)syscall_number(name), args);
+}
+
+TEST(the_grant_debug_opens_tracing_and_nothing_else)
+{
+    const struct filter_spec debug = { .profile = PROFILE_BASE, .grants = GRANT_BIT(DEBUG) };
+    static const char *const opened[] = { "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd" };
+    const struct filter_spec plain = { .profile = PROFILE_BASE };
+
+    for (size_t i = 0; i < ARRAY_LEN(opened); i++) {
+        assert_int_equal(granted(&plain, opened[i], 0), EPERM);
+        assert_int_equal(granted(&debug, opened[i], 0), 0);
+    }
+    assert_int_equal(filter_allowed_count(&debug), syscall_allowed_count(PROFILE_BASE) + ARRAY_LEN(opened));
+    assert_int_equal(granted(&debug, "personality", 0x0040000), 0);
+    assert_int_equal(granted(&debug, "personality", 0x0040001), EPERM);
+    assert_int_equal(granted(&debug, "prctl", 0x59616d61), 0);
+    assert_int_equal(granted(&debug, "prctl", 35), EPERM);
+    assert_int_equal(granted(&debug, "perf_event_open", 0), EPERM);
+}
+
+TEST(grants_name_calls_by_the_numbers_of_the_table)
+{
+    for (size_t i = 0; i < grant_row_count; i++)
+        assert_int_equal(syscall_number(grant_rows[i].name), grant_rows[i].nr);
+    for (unsigned g = 0; g < GRANT_COUNT; g++) {
+        enum grant back;
+
+        assert_true(grant_parse(grant_name((enum grant)g), &back) && back == (enum grant)g);
+    }
+}
+
+TEST(a_denied_call_answers_eperm_even_when_it_is_granted)
+{
+    struct filter_spec s = { .profile = PROFILE_BASE, .grants = GRANT_BIT(DEBUG) };
+
+    s.deny[101 / 64] = 1ull << 101 % 64;
+    assert_int_equal(granted(&s, "ptrace", 0), EPERM);
+    assert_int_equal(granted(&s, "kcmp", 0), 0);
+}
+
+TEST(every_needed_call_is_one_that_the_table_allows)
+{
+#define NEEDED(name)                                                         \
+    do {                                                                     \
+        int nr = syscall_number(#name);                                      \
+        if (nr < 0 || !syscall_needed((unsigned)nr))                         \
+            fail_msg("%s is needed, but the table does not know it", #name); \
+    } while (0);
+#include "policy/needed.def"
+#undef NEEDED
+    assert_false(syscall_needed(101));
+    assert_false(syscall_needed(511));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(the_grant_debug_opens_tracing_and_nothing_else),
+        RUN(grants_name_calls_by_the_numbers_of_the_table),
+        RUN(a_denied_call_answers_eperm_even_when_it_is_granted),
+        RUN(every_needed_call_is_one_that_the_table_allows),
         RUN(rows_are_sorted_and_named_once),
         RUN(no_profile_allows_more_than_250_calls),
         RUN(no_profile_allows_what_base_does_not),
