@@ -4,8 +4,11 @@
  *
  * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
  * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
- * mask. The sandbox is destroyed before we end: when `cove run` returns, nothing of it is left, and the figures of the
- * receipt are final. */
+ * mask.
+ *
+ * The result is there when the program has ended, and the jailer needs a millisecond more to remove every trace. We
+ * wait for that only where a caller could tell the difference: when a receipt wants its final figures, and when the
+ * sandbox holds a directory of the caller, which nothing may touch after we returned. */
 #include "cli/verbs.h"
 
 #include "cli/plan.h"
@@ -191,8 +194,10 @@ static void on_end(void *arg)
         fail(r, &r->session.why);
     if (r->req.keep && !r->session.failed)
         box_freeze(r->box, on_frozen, r);
-    else
+    else if (r->req.json || r->req.receipt || r->req.workspace)
         box_destroy(r->box, on_destroyed, r);
+    else
+        ev_stop(r->ev); /* run_done lets go of the sandbox, and its jailer destroys it */
 }
 
 static void on_ready(void *arg)

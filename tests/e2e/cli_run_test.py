@@ -336,3 +336,20 @@ class Refusals(Case):
         for words in ([], ["--"], ["-"], ["-c", "1"]):
             with self.subTest(words):
                 self.assertErrorCode(run("run", *words), 2, "bad_usage")
+
+
+class Afterwards(Case):
+    def test_nothing_touches_the_workspace_after_the_run_returned(self):
+        log = os.path.join(self.dir, "log")
+        for _ in range(5):
+            run("run", "-w", self.dir, "--", "sh", "-c", "(while :; do echo x >> log; done) & sleep 0.1")
+            size = os.path.getsize(log)
+            time.sleep(0.05)
+            self.assertEqual(os.path.getsize(log), size)
+
+    def test_a_process_left_in_the_background_is_gone_soon_after(self):
+        self.assertCode(run("run", "--", "sh", "-c", "setsid sleep 65432 & exit 0"), 0)
+        deadline = time.monotonic() + 5
+        while subprocess.run(["pgrep", "-f", "sleep 65432"], stdout=subprocess.DEVNULL).returncode == 0:
+            self.assertLess(time.monotonic(), deadline, "sleep 65432 still lives")
+            time.sleep(0.02)
