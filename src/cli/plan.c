@@ -1,6 +1,9 @@
 /* The walls are those of the level: a sandbox has all of them or is not made, so the plan can name them without asking
- * the host. Limits are different, a host may be unable to enforce one: the receipt of a real run says which were. */
+ * the host. Limits are different, a host may be unable to enforce one: the receipt of a real run says which were. What
+ * the host shows of the means for both is listed at the end. */
 #include "cli/plan.h"
+
+#include "cli/host.h"
 
 #include "base/jsonw.h"
 #include "base/str.h"
@@ -116,6 +119,33 @@ static void print_mounts(const struct request *r, const struct program *p, struc
                  rules[i].optional ? ", if it exists" : "");
 }
 
+static void print_host(struct buf *out)
+{
+    struct host_fact facts[HOST_FACTS_MAX];
+    size_t n = host_facts(facts);
+
+    buf_adds(out, "This host\n");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, "  %-18s %s%s\n", facts[i].name, facts[i].good ? "" : "MISSING: ", facts[i].says);
+}
+
+static void json_host(struct jsonw *w)
+{
+    struct host_fact facts[HOST_FACTS_MAX];
+    size_t n = host_facts(facts);
+
+    jsonw_key(w, "host");
+    jsonw_object(w);
+    for (size_t i = 0; i < n; i++) {
+        jsonw_key(w, facts[i].name);
+        jsonw_object(w);
+        jsonw_kbool(w, "available", facts[i].good);
+        jsonw_kstr(w, "detail", facts[i].says);
+        jsonw_end_object(w);
+    }
+    jsonw_end_object(w);
+}
+
 void plan_print(const struct request *r, const struct program *p, struct buf *out)
 {
     const char *const *env = level_environment(r->level);
@@ -132,6 +162,7 @@ void plan_print(const struct request *r, const struct program *p, struct buf *ou
         buf_addf(out, "  %s\n", env[i]);
     for (size_t i = 0; i < r->nenv; i++)
         buf_addf(out, "  %s\n", r->env[i]);
+    print_host(out);
 }
 
 static void json_mount(struct jsonw *w, const char *dst, const char *kind, const char *src)
@@ -202,6 +233,7 @@ void plan_json(const struct request *r, const struct program *p, struct buf *out
     }
     jsonw_end_object(&w);
     json_lists(r, p, &w);
+    json_host(&w);
     jsonw_end_object(&w);
     buf_adds(out, "\n");
 }

@@ -303,6 +303,25 @@ class Signals(Case):
         self.assertEqual(process.communicate(timeout=20)[0], b"end\n")
         self.assertEqual(process.returncode, 0)
 
+    def test_ctrl_z_stops_the_program_too_and_it_goes_on_afterwards(self):
+        def state():
+            with open(f"/proc/{process.pid}/stat") as f:
+                return f.read().rsplit(")", 1)[1].split()[0]
+
+        process = start("run", "--", "sh", "-c", "echo up; sleep 0.2; i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.02; done",
+                        stdin=subprocess.DEVNULL)
+        process.stdout.readline()
+        process.send_signal(signal.SIGTSTP)
+        deadline = time.monotonic() + 10
+        while state() != "T":
+            self.assertLess(time.monotonic(), deadline, "it did not stop")
+            time.sleep(0.01)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGCONT)
+        out = process.communicate(timeout=20)[0]
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(out.split(), [str(i).encode() for i in range(60)])
+
     def test_killing_cove_leaves_no_process(self):
         process = self.running("sh", "-c", "echo up; exec sleep 54321")
         process.kill()

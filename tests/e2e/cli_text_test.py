@@ -109,12 +109,19 @@ class DryRun(Case):
         self.assertEqual((plan["profile"], plan["level"], plan["net"]), ("python", "standard", "none"))
         self.assertIn("seccomp", plan["walls"])
 
+    def test_it_shows_what_the_host_has_and_what_is_missing(self):
+        host = run("run", "--dry-run", "--json", "--", "true").json["host"]
+        self.assertEqual(set(host), {"privilege", "kernel", "userNamespaces", "seccomp", "landlock", "cgroups"})
+        self.assertTrue(host["seccomp"]["available"])
+        self.assertIn(os.uname().release, host["kernel"]["detail"])
+
     def test_it_needs_no_privilege(self):
         done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=-all",
                                COVE, "run", "--dry-run", "--", "true"], capture_output=True, text=True)
         if "Permission denied" in done.stderr and "setpriv" in done.stderr:
             self.skipTest("the build directory is not open to other users")
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("privilege          MISSING: not root", done.stdout)
 
     def test_it_refuses_what_a_run_would_refuse(self):
         self.assertErrorCode(run("run", "--dry-run", "--level", "high", "--", "true"), 125, "level_unavailable")

@@ -1,0 +1,111 @@
+/* Only looks: nothing is made, mounted or switched on, so the answer is what the host claims. The walls themselves are
+ * proved by every run, which has all of them or is refused. */
+#include "cli/host.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define CGROUP2_MAGIC 0x63677270
+#define LANDLOCK_CREATE_RULESET_ 444
+#define LANDLOCK_VERSION_FLAG 1u
+
+static void PRINTF_LIKE(4, 5) fact(struct host_fact *f, const char *name, bool good, const char *fmt, ...)
+{
+    va_list ap;
+
+    f->name = name;
+    f->good = good;
+    va_start(ap, fmt);
+    vsnprintf(f->says, sizeof(f->says), fmt, ap);
+    va_end(ap);
+}
+
+static void kernel(struct host_fact *f)
+{
+    struct utsname u;
+    const char *p = u.release;
+    uint32_t major = 0, minor = 0;
+
+    uname(&u);
+    bool good = str_eat_u32(&p, 1000, &major) && str_eat(&p, ".") && str_eat_u32(&p, 1000, &minor) &&
+                (major > 5 || (major == 5 && minor >= 13));
+    fact(f, "kernel", good, "%.60s%s", u.release, good ? "" : " (5.13 or newer is needed)");
+}
+
+static void user_namespaces(struct host_fact *f)
+{
+    uint64_t n = 0;
+    bool known = fd_get_u64_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &n) == 0;
+
+    fact(f, "userNamespaces", known && n > 0,
+         !known ? "not in this kernel"
+         : n    ? "allowed"
+                : "switched off (user.max_user_namespaces is 0)");
+}
+
+static void landlock(struct host_fact *f)
+{
+    long abi = syscall(LANDLOCK_CREATE_RULESET_, NULL, 0, LANDLOCK_VERSION_FLAG);
+
+    if (abi > 0)
+        fact(f, "landlock", true, "ABI %ld", abi);
+    else
+        fact(f, "landlock", false,
+             errno == EOPNOTSUPP ? "switched off (boot with lsm=landlock,...)" : "not in this kernel");
+}
+
+static void seccomp(struct host_fact *f)
+{
+    char actions[256] = "";
+    bool good = fd_get_at(AT_FDCWD, "/proc/sys/kernel/seccomp/actions_avail", actions, sizeof(actions)) > 0 &&
+                strstr(actions, "errno");
+
+    fact(f, "seccomp", good, good ? "filters" : "no filters in this kernel");
+}
+
+/* v2 alone mounts it at the root of the tree; v1 and hybrid hosts have one directory for each controller there. */
+static void cgroups(struct host_fact *f)
+{
+    static const char *const wanted[] = { "memory", "pids", "cpu" };
+    char list[512] = "", missing[64] = "";
+    struct statfs fs;
+    bool unified = statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
+
+    if (unified)
+        (void)fd_get_at(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", list, sizeof(list));
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        char path[64];
+
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", wanted[i]);
+        if (unified ? strstr(list, wanted[i]) != NULL : access(path, F_OK) == 0)
+            continue;
+        snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s", wanted[i]);
+    }
+    if (missing[0])
+        fact(f, "cgroups", false, "%s without%s", unified ? "v2" : "v1", missing);
+    else
+        fact(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
+}
+
+size_t host_facts(struct host_fact facts[HOST_FACTS_MAX])
+{
+    size_t n = 0;
+    bool root = geteuid() == 0;
+
+    fact(&facts[n++], "privilege", root, root ? "root" : "not root, which this version needs");
+    kernel(&facts[n++]);
+    user_namespaces(&facts[n++]);
+    seccomp(&facts[n++]);
+    landlock(&facts[n++]);
+    cgroups(&facts[n++]);
+    return n;
+}

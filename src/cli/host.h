@@ -1,0 +1,15 @@
+/* host.h - what this host has of the things a sandbox is made of, as far as can be seen without privilege. */
+#pragma once
+
+#include "base/base.h"
+
+#define HOST_FACTS_MAX 8
+
+struct host_fact {
+    const char *name; /* as in JSON: "landlock" */
+    bool good;        /* false: a run would be refused, or not limited */
+    char says[96];
+};
+
+/* Returns how many there are. */
+size_t host_facts(struct host_fact facts[HOST_FACTS_MAX]);
