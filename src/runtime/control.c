@@ -66,8 +66,11 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
     rt->greeted = true;
     rt->epoch = m.epoch;
     say(rt, 0, FRAME_HELLO, stream_scratch(), rt_hello_encode(&answer, stream_scratch(), NULL));
-    if (taken_over)
-        streams_resume(&rt->streams);
+    if (!taken_over)
+        return 0;
+    if (rt->claimed) /* the new host checks the walls as the first one did */
+        say_claimed(rt);
+    streams_resume(&rt->streams);
     return 0;
 }
 
