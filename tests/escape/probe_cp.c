@@ -133,16 +133,51 @@ static void cp10(struct outcome *o)
     held(o, "%d set-id programs, inert behind nosuid and no_new_privs", found);
 }
 
+/* Whatever the way, no file gets a set-id bit: in a directory that was lent to the sandbox it would be one of the
+ * directory's owner, on a mount that is not nosuid. */
+static void cp11_way(struct outcome *o, const char *way, long rc, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
+        escaped(o, "%s made a file of mode %o", way, st.st_mode & 07777);
+    if (rc >= 0 && rc < 1000)
+        close((int)rc);
+    unlink(path);
+}
+
 static void cp11(struct outcome *o)
 {
     static const char *const places[] = { "/tmp", "/workspace", "/dev/shm" };
+    const char *f = "/workspace/.cp11";
+    struct {
+        uint64_t flags, mode, resolve;
+    } how = { O_CREAT | O_WRONLY, 04755, 0 };
 
     for (size_t i = 0; i < COUNT(places); i++) {
         struct statvfs vfs;
         if (statvfs(places[i], &vfs) == 0 && !(vfs.f_flag & ST_NOSUID))
             escaped(o, "%s is mounted without nosuid", places[i]);
     }
-    held(o, "scratch is nosuid");
+    umask(0);
+    cp11_way(o, "open", syscall(SYS_open, f, O_CREAT | O_WRONLY, 04755), f);
+    cp11_way(o, "creat", syscall(SYS_creat, f, 02755), f);
+    cp11_way(o, "openat", syscall(SYS_openat, AT_FDCWD, f, O_CREAT | O_WRONLY, 06755), f);
+    cp11_way(o, "openat2", syscall(437, AT_FDCWD, f, &how, sizeof how), f);
+    cp11_way(o, "mknod", syscall(SYS_mknod, f, S_IFREG | 04755, 0), f);
+    cp11_way(o, "mknodat", syscall(SYS_mknodat, AT_FDCWD, f, S_IFREG | 02755, 0), f);
+    int fd = open(f, O_CREAT | O_RDWR, 0755);
+    if (fd < 0)
+        escaped(o, "an ordinary file could not be made: %s", strerror(errno));
+    syscall(SYS_chmod, f, 04755);
+    syscall(SYS_fchmod, fd, 04755);
+    syscall(SYS_fchmodat, AT_FDCWD, f, 04755);
+    syscall(452 /* fchmodat2 */, AT_FDCWD, f, 02755, 0);
+    cp11_way(o, "chmod", fd, f);
+    fd = open("/workspace", O_TMPFILE | O_RDWR, 04755);
+    if (fd >= 0)
+        escaped(o, "O_TMPFILE took a set-id mode");
+    held(o, "scratch is nosuid, and no call makes a set-id file");
 }
 
 static void cp12(struct outcome *o)

@@ -65,8 +65,8 @@ static void compare(const struct filter_spec *s, uint32_t arch, uint32_t nr, con
 /* Every value at, just below and just above an edge of some test, alone and with each neighbour argument at its edges.
  */
 #define EDGES_MAX 1024
-static uint64_t edges[3][EDGES_MAX];
-static size_t nedges[3];
+static uint64_t edges[4][EDGES_MAX];
+static size_t nedges[4];
 
 static void add_edge(unsigned arg, uint64_t v)
 {
@@ -84,7 +84,7 @@ static void collect_edges(int action, unsigned depth)
 
         if (t->rule != ACTION_RULE(action))
             continue;
-        assert_true(t->arg < 3 && depth < 4);
+        assert_true(t->arg < ARRAY_LEN(edges) && depth < 4);
         for (int d = -1; d <= 1; d++) {
             add_edge(t->arg, (uint32_t)(t->from + (uint32_t)d));
             add_edge(t->arg, (uint32_t)(t->to + (uint32_t)d));
@@ -105,16 +105,18 @@ static void compare_edges(const struct filter_spec *s, uint32_t nr, int action)
     for (unsigned a = 0; a < 3; a++)
         for (size_t i = 0; i < ARRAY_LEN(always); i++)
             add_edge(a, always[i]);
+    add_edge(3, 0); /* few rules look at the fourth */
     collect_edges(action, 0);
     for (size_t i = 0; i < nedges[0]; i++)
         for (size_t k = 0; k < nedges[1]; k++)
-            for (size_t l = 0; l < nedges[2]; l++) {
-                uint64_t args[6] = { edges[0][i], edges[1][k], edges[2][l], 0, 0, 0 };
+            for (size_t l = 0; l < nedges[2]; l++)
+                for (size_t m = 0; m < nedges[3]; m++) {
+                    uint64_t args[6] = { edges[0][i], edges[1][k], edges[2][l], edges[3][m], 0, 0 };
 
-                compare(s, AUDIT_ARCH_X86_64, nr, args);
-                args[0] |= 0xabcdull << 32; /* the kernel drops the upper half, and so must the filter */
-                compare(s, AUDIT_ARCH_X86_64, nr, args);
-            }
+                    compare(s, AUDIT_ARCH_X86_64, nr, args);
+                    args[0] |= 0xabcdull << 32; /* the kernel drops the upper half, and so must the filter */
+                    compare(s, AUDIT_ARCH_X86_64, nr, args);
+                }
 }
 
 static void compare_all(const struct filter_spec *s)

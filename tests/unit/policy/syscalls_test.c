@@ -304,6 +304,22 @@ TEST(arguments_decide_as_the_catalogue_asks)
         { "mknod", 0, 0x61b6, 0, EPERM }, /* FS10 */
         { "mknodat", 0, 0, 0xc1b6, 0 },
         { "mknodat", 0, 0, 0x61b6, EPERM },
+        { "mknod", 0, 0x89ed, 0, EPERM }, /* CP11: a set-id file in a directory that was lent */
+        { "mknodat", 0, 0, 0x85ed, EPERM },
+        { "chmod", 0, 01777, 0, 0 },
+        { "chmod", 0, 04755, 0, EPERM },
+        { "chmod", 0, 02755, 0, EPERM },
+        { "chmod", 0, 1ull << 32 | 04755, 0, EPERM },
+        { "fchmod", 0, 0755, 0, 0 },
+        { "fchmod", 0, 06755, 0, EPERM },
+        { "fchmodat", 0, 0, 04755, EPERM },
+        { "fchmodat2", 0, 0, 04755, EPERM },
+        { "creat", 0, 04755, 0, EPERM },
+        { "open", 0, 0x40 | 2, 0644, 0 },
+        { "open", 0, 0x40 | 2, 04755, EPERM },
+        { "open", 0, 0x410000 | 2, 02755, EPERM }, /* O_TMPFILE */
+        { "open", 0, 0, 04755, 0 },                /* the kernel does not look at it */
+        { "openat", 0, 0, 0x40 | 2, 0 },
         { "seccomp", 1, 0, 0, 0 },
         { "seccomp", 1, 1, 0, 0 },
         { "seccomp", 1, 8, 0, EPERM }, /* SC36 */
