@@ -329,7 +329,10 @@ TEST(a_new_host_hears_last_words_again_until_it_confirms)
     assert_int_equal(g->resume.out, 0);
     assert_string_equal(text(g, 1), "x\n");
     host_close(h, s);
+    h->was_claimed = false;
     host_hello(h, 3);
+    assert_true(host_turn(h, 5000));
+    assert_true(h->was_claimed); /* the walls, for the new host to check; and nothing else */
     assert_false(host_turn(h, 200));
     host_stop(h);
 }
