@@ -92,7 +92,9 @@ static void on_frame(void *arg, const struct frame *f, int *fds UNUSED, size_t n
     struct box *b = arg;
 
     engine_enter();
-    if (f->type == FRAME_RESUME && b->state != BOX_HELLO)
+    if (b->adopted && b->state == BOX_HELLO)
+        claim_greeting(b, f);
+    else if (f->type == FRAME_RESUME)
         stream_resumed(b, f);
     else if (f->stream == 0)
         claim_frame(b, f);

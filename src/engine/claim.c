@@ -304,6 +304,15 @@ static void on_refused(struct box *b, const struct frame *f)
     }
 }
 
+/* What was meant for the host before us may still lie in the socket. It ends where our own HELLO comes back. */
+void claim_greeting(struct box *b, const struct frame *f)
+{
+    struct rt_hello m;
+
+    if (f->type == FRAME_HELLO && f->stream == 0 && rt_hello_decode(f, &m, NULL) == 0 && m.epoch == b->epoch)
+        on_hello(b, f);
+}
+
 void claim_frame(struct box *b, const struct frame *f)
 {
     switch (f->type) {

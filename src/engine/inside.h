@@ -181,8 +181,9 @@ struct box {
 
 /* claim.c: from a spec to a box that is ready */
 int claim_start(struct box *b, const struct box_spec *spec, struct err *err);
-void claim_frame(struct box *b, const struct frame *f); /* a frame on stream 0 */
-void claim_drop(struct box *b);                         /* whatever preparation is still held */
+void claim_frame(struct box *b, const struct frame *f);    /* a frame on stream 0 */
+void claim_greeting(struct box *b, const struct frame *f); /* the first frames of an adopted runtime */
+void claim_drop(struct box *b);                            /* whatever preparation is still held */
 
 /* box.c */
 int box_wire(struct box *b, int control_fd, struct err *err);

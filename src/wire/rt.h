@@ -11,10 +11,10 @@
  * Adoption. The runtime keeps DATA until it is credited and last words until CLOSE. When a host says HELLO again with a
  * new epoch, the runtime answers HELLO, then RESUME for each live stream, then repeats everything that was not
  * credited, in order, then goes on. `out` in RESUME is the number of DATA bytes credited so far, `in` the number it has
- * received; a host that stored more than `out` drops the difference. CLAIMED (when it was said before) follows HELLO
- * again, because the new host checks the walls too; STARTED is said again after its RESUME, and the end of a channel may
- * be. A resumed stream starts with no credit for the host to send; a CREDIT for all that is free follows its repeated
- * DATA.
+ * received; a host that stored more than `out` drops the difference. CLAIMED, if it was said before, follows HELLO once
+ * more; STARTED is said again after its RESUME, and the end of a channel may be. What lay unread in the socket before
+ * that HELLO was meant for the host before and is ignored. A resumed stream starts with no credit for the host to
+ * send; a CREDIT for all that is free follows its repeated DATA.
  *
  * CLOSE before the last word gives a request up: a program is killed with its tree, an unfinished file is removed.
  *

@@ -744,6 +744,8 @@ TEST(an_adopted_box_says_hello_only_and_swallows_old_streams)
     runtime_takes(&k, FRAME_HELLO);
     assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
     silent(&k, k.runtime);
+    runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, "for the host before", 19);
+    runtime_hello(&k, WIRE_VERSION, hello.epoch + 1);
     runtime_hello(&k, WIRE_VERSION, hello.epoch);
     runtime_claimed(&k, ALL_INSIDE, 3); /* the runtime says again what it saw when it was claimed */
     assert_int_equal(k.ready, 1);
