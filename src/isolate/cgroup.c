@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/cgtext.h"
 #include "isolate/mountinfo.h"
@@ -197,10 +198,20 @@ static int tree_of(const struct cgroup_forest *f, enum cgroup_job job, bool *v2)
     return f->trees[f->job[job]];
 }
 
+/* For proving that a limit which is not set is missed. */
+static bool forgotten(enum cgroup_job job)
+{
+    return (job == CGROUP_MEMORY && mutated("memory")) || (job == CGROUP_PIDS && mutated("pids")) ||
+           (job == CGROUP_CPU && mutated("cpu"));
+}
+
 static int put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
                const char *v2_file, const char *text)
 {
     bool v2 = false;
+
+    if (forgotten(job))
+        return 0;
     int tree = tree_of(f, job, &v2);
     const char *file = v2 ? v2_file : v1_file;
 

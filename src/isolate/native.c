@@ -7,6 +7,7 @@
 #include "isolate/native.h"
 
 #include "base/fd.h"
+#include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/shell.h"
 #include "isolate/sys.h"
@@ -81,6 +82,12 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
         return err_sys(err, ERR_SYS, "eventfd");
     if (args.cgroup >= 0)
         args.flags |= CLONE_INTO_CGROUP;
+    if (mutated("network"))
+        args.flags &= ~(uint64_t)CLONE_NEWNET;
+    if (mutated("ipc"))
+        args.flags &= ~(uint64_t)CLONE_NEWIPC;
+    if (mutated("uts"))
+        args.flags &= ~(uint64_t)CLONE_NEWUTS;
     if (seteuid(t->owner) < 0)
         return err_sys(err, ERR_SYS, "seteuid");
     pid_t pid = sys_clone3(&args);

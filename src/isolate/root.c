@@ -13,6 +13,7 @@
 #include "isolate/root.h"
 
 #include "base/fd.h"
+#include "base/mutate.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -107,6 +108,8 @@ static int attach_ro(int tree, int root, const char *path, uint64_t more, struct
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | more, .propagation = MS_PRIVATE };
 
+    if (mutated("system"))
+        attr.attr_set &= ~(uint64_t)MOUNT_ATTR_RDONLY;
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make /%s read-only", path);
     if (sys_move_mount(tree, "", root, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -276,7 +279,7 @@ int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return err_sys(err, ERR_WALL_MISSING, "enter the new root");
-    if (sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
+    if (!mutated("root") && sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "isolate/shell.h"
 
 #include "base/fd.h"
+#include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/caps.h"
 #include "isolate/net.h"
@@ -33,11 +34,11 @@ static int join_cgroups(const struct shell *s, struct err *err)
 {
     const struct cgroup_entry *c = &s->spec->cgroup;
 
-    for (size_t i = 0; i < c->nprocs; i++)
+    for (size_t i = 0; i < c->nprocs && !mutated("cgroup"); i++)
         if (write(c->procs[i], "0", 1) != 1)
             return err_sys(err, ERR_WALL_MISSING, "join a cgroup");
     /* Only now: a cgroup namespace made by clone3 would show the host's path of the spawner. */
-    if (unshare(CLONE_NEWCGROUP) < 0)
+    if (!mutated("cgroup-namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, ERR_WALL_MISSING, "cgroup namespace");
     return 0;
 }
@@ -54,11 +55,16 @@ static int fresh_process(const struct shell *s, struct err *err)
     umask(022);
     if (setsid() < 0)
         return err_sys(err, ERR_SYS, "session");
-    if (sys_new_keyring() < 0 && errno != ENOSYS)
+    if (!mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
         return err_sys(err, ERR_WALL_MISSING, "session keyring");
     if (sethostname(s->spec->hostname, strlen(s->spec->hostname)) < 0)
         return err_sys(err, ERR_WALL_MISSING, "host name");
     return 0;
+}
+
+static int routes(struct err *err)
+{
+    return mutated("routes") ? 0 : net_loopback_only(err);
 }
 
 static int wait_for_maps(const struct shell *s, struct err *err)
@@ -73,7 +79,7 @@ static int wait_for_maps(const struct shell *s, struct err *err)
 static int become_user(const struct shell *s, struct err *err)
 {
     /* Without root the kernel lets nobody drop groups, lest a file that denies a group be opened by leaving it. */
-    if (!s->t->rootless && setgroups(0, NULL) < 0)
+    if (!s->t->rootless && !mutated("groups") && setgroups(0, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "drop supplementary groups");
     if (setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 || setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
         return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
@@ -91,7 +97,9 @@ static int mount_tmpfs(const char *where, uint64_t bytes, uint64_t inodes, const
     char options[128];
 
     snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=%s", bytes, inodes, mode);
-    if (mount("tmpfs", where, "tmpfs", MS_NOSUID | MS_NODEV | flags, options) < 0)
+    if (mutated("disk"))
+        snprintf(options, sizeof(options), "mode=%s", mode);
+    if (mount("tmpfs", where, "tmpfs", (mutated("nosuid") ? 0 : MS_NOSUID | MS_NODEV) | flags, options) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount %s", where);
     return 0;
 }
@@ -112,7 +120,10 @@ static int mount_proc(const struct shell *s, struct err *err)
     const struct root *r = &s->t->root;
     struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=invisible") < 0)
+    if (mutated("proc"))
+        return 0;
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              mutated("hidepid") ? NULL : "hidepid=invisible") < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
     auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
@@ -120,10 +131,12 @@ static int mount_proc(const struct shell *s, struct err *err)
     /* Ports below 1024 are nothing special in a network of one's own. */
     (void)fd_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     auto_fd int sys = sys_open_tree(proc, "sys", OPEN_TREE_CLONE);
+    if (mutated("proc-sys"))
+        ro.attr_set = MOUNT_ATTR_NOSUID;
     if (sys < 0 || sys_mount_setattr(sys, "", AT_EMPTY_PATH, &ro) < 0 ||
         sys_move_mount(sys, "", proc, "sys", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make /proc/sys read-only");
-    for (size_t i = 0; i < r->nmasks; i++)
+    for (size_t i = 0; i < r->nmasks && !mutated("masks"); i++)
         if (mask(proc, r->masks[i], r->mask_is_dir[i], err) < 0)
             return -1;
     return 0;
@@ -262,7 +275,7 @@ static int set_rlimits(const struct shell *s, struct err *err)
         { RLIMIT_CPU, bare && cpu_s ? cpu_s : RLIM_INFINITY, bare && cpu_s ? cpu_s + 1 : RLIM_INFINITY },
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(wanted) && !mutated("rlimits"); i++) {
         struct rlimit now, next;
 
         if (sys_prlimit(wanted[i].what, NULL, &now) < 0)
@@ -280,7 +293,7 @@ static int keep_only_control(int control, struct err *err)
 {
     if (control == CONTROL_FD ? fcntl(CONTROL_FD, F_SETFD, 0) < 0 : dup2(control, CONTROL_FD) < 0)
         return err_sys(err, ERR_SYS, "control descriptor");
-    if (sys_close_range(CONTROL_FD + 1, ~0u) < 0)
+    if (!mutated("descriptors") && sys_close_range(CONTROL_FD + 1, ~0u) < 0)
         return err_sys(err, ERR_WALL_MISSING, "close descriptors");
     return 0;
 }
@@ -290,6 +303,8 @@ static int install_filter(const struct native_template *t, struct err *err)
     struct sock_fprog prog = { .len = (unsigned short)t->filter_len,
                                .filter = (struct sock_filter *)(uintptr_t)t->filter };
 
+    if (mutated("seccomp"))
+        return 0;
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
         return err_sys(err, ERR_WALL_MISSING, "system call filter");
     return 0;
@@ -298,9 +313,8 @@ static int install_filter(const struct native_template *t, struct err *err)
 static int start_runtime(struct err *err)
 {
     char *const argv[] = { (char *)(uintptr_t) "cove-runtime", NULL };
-    char *const envp[] = { NULL };
 
-    execve("/.cove/runtime", argv, envp);
+    execve("/.cove/runtime", argv, mutated_environment());
     return err_sys(err, ERR_SYS, "start the runtime");
 }
 
@@ -309,9 +323,9 @@ NORETURN void shell_main(const struct shell *s)
     struct err err = { 0 };
     int control = s->spec->control;
 
-    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || net_loopback_only(&err) < 0 ||
-        wait_for_maps(s, &err) < 0 || become_user(s, &err) < 0 || mount_proc(s, &err) < 0 ||
-        mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 || chdir("/") < 0 || set_rlimits(s, &err) < 0)
+    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || routes(&err) < 0 || wait_for_maps(s, &err) < 0 ||
+        become_user(s, &err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 ||
+        chdir("/") < 0 || set_rlimits(s, &err) < 0)
         goto failed;
     if (keep_only_control(control, &err) < 0)
         goto failed;

@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/mutate.h"
 #include "isolate/native.h"
 
 #include <errno.h>
@@ -46,11 +47,13 @@ static int take_slot(struct uids *u, uint32_t first, uint32_t count, uint32_t *r
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = first + (u->next++ % count);
-        struct flock lock = byte_at(slot, F_WRLCK);
 
-        if (mine(u, slot))
+        if (mutated("unique-uid"))
+            slot = first;
+        else if (mine(u, slot))
             continue;
-        if (fcntl(u->fd, F_OFD_SETLK, &lock) == 0) {
+        struct flock lock = byte_at(slot, F_WRLCK);
+        if (mutated("unique-uid") || fcntl(u->fd, F_OFD_SETLK, &lock) == 0) {
             u->mine[slot / 8] = (uint8_t)(u->mine[slot / 8] | 1u << (slot % 8));
             *ret = slot;
             return 0;

@@ -5,6 +5,7 @@
  * it the sandbox: whoever might come back to it holds a duplicate of that socket. */
 #include "runtime/runtime.h"
 
+#include "base/mutate.h"
 #include "base/fd.h"
 #include "runtime/archive.h"
 #include "runtime/claim.h"
@@ -209,7 +210,7 @@ int runtime_serve(int control_fd)
     struct err err = { 0 };
 
     procs_init(&rt.procs);
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
+    if ((!mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
     if (prepare(&rt, control_fd, &err) < 0)
         return 1;
