@@ -144,7 +144,7 @@ import os
 os.chdir('/workspace')
 n = 0
 try:
-    while n < 12000:
+    while n < 3000:
         os.mkdir('d' * 8); os.chdir('d' * 8); n += 1
 except OSError as e:
     print(e)
@@ -157,7 +157,7 @@ def fs20(host):
     done = host.cove("/usr/bin/python3", "-c", DEEP, timeout=90)
     must(done.code == 0, str(done))
     depth = int(done.out.split()[-1])
-    must(depth > 500, "only", depth, "levels were made", str(done))
+    must(depth == 3000, "only", depth, "levels were made", str(done))
     traces.must_be_gone()
     return f"{depth} levels, counted and removed in {done.seconds:.1f} s"
 
@@ -293,7 +293,6 @@ def ended(done, code, why):
 def rs07(host):
     done = host.probe("RS07", flags=TIGHT, memory=64 * MIB)
     ended(done, 123, "memory")
-    must(done.receipt.get("oomKills", 1) >= 1, done.receipt)
     peak = done.receipt.get("memoryPeakBytes", 0)
     must(peak <= 64 * MIB, "peak", peak)
     return f"ended by memory, peak {peak / MIB:.1f} MiB of 64"

@@ -246,14 +246,25 @@ def comm(pid):
 
 
 def cgroups():
-    """Every cgroup that belongs to cove, in all hierarchies."""
-    return {d for pattern in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/", "/sys/fs/cgroup/*/*/cove/*/")
-            for d in glob.glob(pattern)}
+    """Every cgroup that belongs to a sandbox, in all hierarchies. On a host where others use cove at the same time (say so
+    with COVE_SHARED_HOST=1) those that hold a process may be theirs, and are left out."""
+    found = {d for pattern in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/", "/sys/fs/cgroup/*/*/cove/*/")
+             for d in glob.glob(pattern)}
+    return {d for d in found if not populated(d)} if os.environ.get("COVE_SHARED_HOST") else found
+
+
+def populated(cgroup):
+    try:
+        with open(os.path.join(cgroup, "cgroup.procs"), encoding="utf-8") as f:
+            return bool(f.read().strip())
+    except OSError:
+        return False
 
 
 def mounts():
+    shared = os.environ.get("COVE_SHARED_HOST")
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
-        return {line.split(" ", 1)[0] for line in f}
+        return {line.split(" ", 1)[0] for line in f if "cove" in line or not shared}
 
 
 def state_files(state="/run/cove"):

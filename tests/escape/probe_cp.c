@@ -204,7 +204,10 @@ static void cp14(struct outcome *o)
 {
     struct rlimit lim, up;
 
-    getrlimit(RLIMIT_NOFILE, &lim);
+    if (getrlimit(RLIMIT_NOFILE, &lim) < 0) {
+        skipped(o, "getrlimit: %s", strerror(errno));
+        return;
+    }
     if (lim.rlim_max == RLIM_INFINITY) {
         escaped(o, "the descriptor limit is infinite");
         return;
