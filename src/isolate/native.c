@@ -99,7 +99,10 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
     errno = saved;
     if (pid < 0)
         return clone_failed(err);
-    if (write_maps(t, pid, spec->host_uid, err) < 0 || write(go, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
+    int done = write_maps(t, pid, spec->host_uid, err);
+    if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
+        done = err_sys(err, ERR_SYS, "let the sandbox go on");
+    if (done < 0) {
         (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         (void)waitpid(pid, NULL, 0);
         return -1;
