@@ -2,8 +2,10 @@
  * joins the two without touching the files: what the owner owns appears inside as the sandbox's own, and what the
  * sandbox makes belongs to the owner on disk. The map is a user namespace of a process that lives only for a moment.
  *
- * A read-only bind falls back to a plain one where the file system knows no idmapping (its files are then read as a
- * stranger would); a workspace does not, because files of an unknown uid would appear in somebody's directory. */
+ * A map holds for one mount, and what is lent may have others below it. A workspace is lent with all of them mapped, or
+ * not at all: through an unmapped one files of an unknown uid would appear in somebody's directory. A read-only bind is
+ * lent with all of them mapped, else without those below it, else unmapped, its files read as a stranger would. What
+ * the kernel itself tells and is steered by (/proc, /sys and their kin) is never lent; "/" would bring them along. */
 #include "jailer/mounts.h"
 
 #include "base/fd.h"
@@ -12,10 +14,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #define GUARD (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -36,8 +41,11 @@ static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *er
     char path[32];
     int bad = -1;
 
+    pid_t jailer = getpid();
     pid_t pid = sys_clone3(&args);
-    if (pid == 0) {
+    if (pid == 0) { /* it holds all our descriptors, locks among them, so it must not outlive us */
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != jailer)
+            _exit(125);
         for (;;)
             pause();
     }
@@ -74,14 +82,38 @@ static int find_again(int fd, struct err *err)
     return take_fd(&again);
 }
 
-static int clone_tree(int lent, bool rootless, struct err *err)
+static bool is_root(const struct stat *st)
+{
+    struct stat root;
+
+    return stat("/", &root) == 0 && root.st_dev == st->st_dev && root.st_ino == st->st_ino;
+}
+
+static int check_source(int fd, bool whole_system, struct err *err)
+{
+    static const long kernels[] = { PROC_SUPER_MAGIC, SYSFS_MAGIC,       CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+                                    DEBUGFS_MAGIC,    TRACEFS_MAGIC,     SECURITYFS_MAGIC,   BPF_FS_MAGIC,
+                                    NSFS_MAGIC,       DEVPTS_SUPER_MAGIC };
+    struct statfs fs;
+    struct stat st;
+
+    if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "look at the source");
+    for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
+        if ((long)fs.f_type == kernels[i])
+            return err_set(err, ERR_BIND_SOURCE, "it lies in a file system of the kernel, which is never lent");
+    if (!whole_system && is_root(&st))
+        return err_set(err, ERR_BIND_SOURCE, "it is the root of the host; name a directory below it");
+    return 0;
+}
+
+static int clone_tree(int lent, bool rootless, bool all, struct err *err)
 {
     auto_fd int again = rootless ? find_again(lent, err) : -1;
 
     if (rootless && again < 0)
         return -1;
-    int tree = sys_open_tree(rootless ? again : lent, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE);
-
+    int tree = sys_open_tree(rootless ? again : lent, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | (all ? AT_RECURSIVE : 0u));
     if (tree < 0)
         return err_sys(err, ERR_BIND_SOURCE, "clone the mount");
     return tree;
@@ -96,26 +128,35 @@ static int set_attr(int tree, uint64_t set, int idmap, struct err *err)
     if (idmap < 0)
         return 0;
     attr = (struct mount_attr){ .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(unsigned)idmap };
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "idmapped mount");
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "idmapped mount, of this file system and all mounted below it");
     return 0;
 }
 
-static int bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
+static int bind_tree(int fd, bool rootless, bool all, uint64_t set, int idmap, int *ret, struct err *err)
 {
-    auto_fd int tree = clone_tree(fd, rootless, err);
-    struct err refused;
+    auto_fd int tree = clone_tree(fd, rootless, all, err);
 
-    if (tree < 0)
+    if (tree < 0 || set_attr(tree, set, idmap, err) < 0)
         return -1;
-    if (set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, idmap, &refused) < 0) {
-        fd_close(&tree);
-        tree = clone_tree(fd, rootless, err);
-        if (tree < 0 || set_attr(tree, GUARD | MOUNT_ATTR_RDONLY, -1, err) < 0)
-            return -1;
-    }
     *ret = take_fd(&tree);
     return 0;
+}
+
+/* A plain user's clone must hold all that is mounted below: the kernel shows nobody what a mount of others covers. */
+static int bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
+{
+    const uint64_t set = GUARD | MOUNT_ATTR_RDONLY;
+
+    if (check_source(fd, !rootless, err) < 0)
+        return -1;
+    if (bind_tree(fd, rootless, true, set, idmap, ret, err) == 0)
+        return 0;
+    if (rootless)
+        return -1;
+    return bind_tree(fd, rootless, false, set, idmap, ret, err) == 0
+               ? 0
+               : bind_tree(fd, rootless, false, set, -1, ret, err);
 }
 
 static int bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *ret, struct err *err)
@@ -124,11 +165,9 @@ static int bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *
 
     if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_WORKSPACE_REFUSED, "the workspace is not a directory");
-    auto_fd int tree = clone_tree(fd, rootless, err);
-    if (tree < 0 || set_attr(tree, GUARD | more, idmap, err) < 0)
+    if (check_source(fd, false, err) < 0)
         return -1;
-    *ret = take_fd(&tree);
-    return 0;
+    return bind_tree(fd, rootless, true, GUARD | more, idmap, ret, err);
 }
 
 /* An empty tmpfs with `upper` and `work` in it, within the sandbox's disk limits. */

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -388,9 +389,56 @@ TEST(mounts_are_checked_again)
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 0, .dst = "/mnt/x" };
     ask_create_spoilt(&h, &c, "/mnt/x", "/mnt\n/", &dir, 1);
     expect_error(&h, ERR_BIND_TARGET);
+    c = a_request();
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
+    ask_create(&h, &c, &dir, 1); /* the whole host */
+    expect_error(&h, ERR_BIND_SOURCE);
     close(dir);
     close(file);
     host_stop(&h);
+}
+
+static void ask_mount(struct host *h, uint8_t kind, const char *path)
+{
+    struct jail_create c = a_request();
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    c.nmounts = 1;
+    c.mounts[0] = (struct jail_mount){ .kind = kind, .fd = 0 };
+    if (kind == JAIL_BIND_RO)
+        strcpy(c.mounts[0].dst, "/mnt/x");
+    ask_create(h, &c, &fd, 1);
+    close(fd);
+}
+
+TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
+{
+    char dir[] = "/run/cove-test-XXXXXX";
+    struct host h;
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    ask_mount(&h, JAIL_BIND_RO, "/proc");
+    expect_error(&h, ERR_BIND_SOURCE);
+    ask_mount(&h, JAIL_WORKSPACE, "/sys");
+    expect_error(&h, ERR_BIND_SOURCE);
+
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(mount("tmpfs", dir, "tmpfs", 0, NULL), 0);
+    auto_free char *below = str_printf("%s/proc", dir);
+    assert_int_equal(mkdir(below, 0755), 0);
+    ask_mount(&h, JAIL_WORKSPACE, dir);
+    expect(&h, FRAME_J_CREATED);
+    assert_int_equal(mount("proc", below, "proc", 0, NULL), 0);
+    ask_mount(&h, JAIL_WORKSPACE, dir);
+    expect_error(&h, ERR_WORKSPACE_REFUSED);
+    assert_int_equal(umount2(below, MNT_DETACH), 0);
+    assert_int_equal(umount2(dir, MNT_DETACH), 0);
+    host_stop(&h);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 TEST(requests_are_legal_only_in_their_states)
@@ -517,6 +565,7 @@ int main(void)
         RUN(a_jailer_with_another_state_directory_sees_the_living_too),
         RUN(fields_are_checked_again),
         RUN(mounts_are_checked_again),
+        RUN(what_the_kernel_tells_is_never_lent_also_not_from_below),
         RUN(requests_are_legal_only_in_their_states),
         RUN(frames_of_the_runtime_are_no_requests),
         RUN(the_end_of_a_sandbox_is_told_unasked),
