@@ -29,6 +29,29 @@ static void PRINTF_LIKE(4, 5) fact(struct host_fact *f, const char *name, bool g
     va_end(ap);
 }
 
+/* A plain user needs a user namespace of their own, which some distributions forbid by a switch. */
+static void privilege(struct host_fact *f)
+{
+    static const struct {
+        const char *path, *name;
+        uint64_t forbids;
+    } switches[] = {
+        { "/proc/sys/kernel/unprivileged_userns_clone", "kernel.unprivileged_userns_clone=1", 0 },
+        { "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns=0",
+          1 },
+    };
+    uint64_t v;
+
+    if (geteuid() == 0) {
+        fact(f, "privilege", true, "root");
+        return;
+    }
+    fact(f, "privilege", true, "a plain user");
+    for (size_t i = 0; i < ARRAY_LEN(switches); i++)
+        if (fd_get_u64_at(AT_FDCWD, switches[i].path, &v) == 0 && v == switches[i].forbids)
+            fact(f, "privilege", false, "a plain user; needs sysctl %s", switches[i].name);
+}
+
 static void kernel(struct host_fact *f)
 {
     struct utsname u;
@@ -92,6 +115,8 @@ static void cgroups(struct host_fact *f)
     }
     if (missing[0])
         fact(f, "cgroups", false, "%s without%s", unified ? "v2" : "v1", missing);
+    else if (geteuid() != 0)
+        fact(f, "cgroups", false, "%s, for root; a plain user's limits are partial", unified ? "v2" : "v1 or hybrid");
     else
         fact(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
 }
@@ -99,9 +124,8 @@ static void cgroups(struct host_fact *f)
 size_t host_facts(struct host_fact facts[HOST_FACTS_MAX])
 {
     size_t n = 0;
-    bool root = geteuid() == 0;
 
-    fact(&facts[n++], "privilege", root, root ? "root" : "not root, which this version needs");
+    privilege(&facts[n++]);
     kernel(&facts[n++]);
     user_namespaces(&facts[n++]);
     seccomp(&facts[n++]);

@@ -325,10 +325,10 @@ static void explain_limits(const struct run *r, const struct receipt *rc)
     auto_buf names = { 0 };
 
     for (int i = 0; i < LIMIT_COUNT; i++) {
-        bool asked = r->req.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_PIDS;
+        bool asked = r->req.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
 
         if (asked && rc->enforced[i] < 2 && !limit_unlimited((enum limit)i, r->req.limits.v[i]))
-            buf_addf(&names, "%s%s (%s)", names.len ? ", " : "", limit_info((enum limit)i)->name,
+            buf_addf(&names, "%s--%s (%s)", names.len ? ", " : "", limit_info((enum limit)i)->flag,
                      rc->enforced[i] ? "in part" : "not at all");
     }
     if (names.len)

@@ -2,6 +2,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -283,7 +284,7 @@ class Signals(Case):
                 self.assertEqual(process.wait(20), 5)
 
     def test_a_program_that_does_not_care_ends_with_the_signal(self):
-        process = self.running("sh", "-c", "echo up; sleep 20")
+        process = self.running("sh", "-c", "echo up; exec sleep 20")  # dash loses a signal that comes while it forks
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(20), 130)
 
@@ -372,3 +373,49 @@ class Afterwards(Case):
         while subprocess.run(["pgrep", "-f", "sleep 65432"], stdout=subprocess.DEVNULL).returncode == 0:
             self.assertLess(time.monotonic(), deadline, "sleep 65432 still lives")
             time.sleep(0.02)
+
+
+class PlainUser(Case):
+    """The same as a user without any privilege, who sees a copy of cove that anybody may read."""
+
+    USER = 65534
+
+    def setUp(self):
+        super().setUp()
+        if os.getuid() != 0 or not shutil.which("setpriv"):
+            self.skipTest("needs root and setpriv to become somebody else")
+        os.chmod(self.dir, 0o755)
+        for name in ("cove", "cove-runtime"):
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        self.home = os.path.join(self.dir, "home")
+        os.mkdir(self.home)
+        os.chown(self.home, self.USER, self.USER)
+
+    def plain(self, *args):
+        done = subprocess.run(
+            ["setpriv", "--reuid", str(self.USER), "--regid", str(self.USER), "--clear-groups", "--bounding-set=-all",
+             os.path.join(self.dir, "cove"), *args], capture_output=True, text=True, timeout=60, cwd=self.home,
+            stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "COVE_STATE_DIR": os.path.join(self.home, "state")})
+        if "no_namespaces" in done.stderr:
+            self.skipTest(done.stderr.splitlines()[0])
+        return done
+
+    def test_a_program_runs_and_what_is_not_enforced_is_said_in_one_line(self):
+        done = self.plain("run", "--", "id", "-u")
+        self.assertEqual((done.returncode, done.stdout), (0, "1000\n"), done.stderr)
+        self.assertLessEqual(len(done.stderr.splitlines()), 1)
+        if done.stderr:
+            self.assertIn("does not fully enforce: --memory", done.stderr)
+        self.assertEqual(self.plain("run", "-q", "--", "true").stderr, "")
+
+    def test_their_workspace_is_theirs(self):
+        with open(os.path.join(self.home, "s.py"), "w") as f:
+            f.write("print(open('note', 'w').write('x'))")
+        os.chmod(os.path.join(self.home, "s.py"), 0o600)
+        os.chown(os.path.join(self.home, "s.py"), self.USER, self.USER)
+        done = self.plain("run", "-q", "-w", self.home, "s.py")
+        self.assertEqual((done.returncode, done.stdout), (0, "1\n"), done.stderr)
+        self.assertEqual(os.stat(os.path.join(self.home, "note")).st_uid, self.USER)
+
+    def test_clocks_hold_without_privilege(self):
+        self.assertEqual(self.plain("run", "-q", "--timeout", "300ms", "--", "sleep", "20").returncode, 124)
