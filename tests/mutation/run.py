@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""run.py [WALL...] - leaves out one wall after another and demands that something notices. Prints TAP.
+
+A wall is noticed when a case of tests/escape fails without it, when cove itself refuses to start, or when a look at the
+wall from inside, which must succeed with all walls up, fails. Each look is made with all walls up first: a check that
+fails anyway proves nothing. Walls that stand behind another one and cannot be seen from inside are listed with the reason.
+
+Needs a build with -Dmutate=true, which it makes in build-mutate.
+"""
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, "build-mutate")
+COVE = os.path.join(BUILD, "src/main/cove")
+INSTALLED = os.path.join(ROOT, "build/src/main/cove")
+
+PROHIBITED = """import socket, sys
+s = socket.socket()
+s.settimeout(3)
+try:
+    s.connect(("192.0.2.1", 80))
+except PermissionError:
+    sys.exit(0)
+except OSError:
+    pass
+sys.exit(1)
+"""
+MOUNT_RO = "awk -v at={} '$5 == at && $6 ~ /(^|,)ro(,|$)/ {{ found = 1 }} END {{ exit !found }}' /proc/self/mountinfo"
+
+
+def shell(text):
+    return ["sh", "-c", text]
+
+
+def throttled(wall):
+    """A twentieth of a processor for a second and a half. A case with half a processor is noticed only on a quiet host."""
+    done = run([COVE, "run", "--json", "--cpus", "0.05", "--timeout", "1500ms", "--", "sh", "-c", "while :; do :; done"], wall,
+               timeout=60)
+    used = json.loads(done.stdout)["receipt"]["cpuUs"]
+    return used < 250000, f"{used} microseconds of CPU time"
+
+
+# wall: cases of tests/escape that must fail without it, or a command that succeeds inside only while it stands
+WALLS = {
+    "cgroup": ["RS01"],
+    "memory": ["RS07"],
+    "pids": ["RS01"],
+    "cpu": throttled,
+    "disk": ["RS03"],
+    "rlimits": ["CP16"],
+    "cgroup-namespace": ["PR18"],
+    "network": ["NT03"],
+    "ipc": ["LK06"],
+    "uts": ["SC23"],
+    "unique-uid": ["CP18"],
+    "routes": ("python3", "-c", PROHIBITED),
+    "groups": ["CP09"],
+    "proc": ["PR08"],
+    "masks": ["PR17"],
+    "hidepid": shell("test ! -e /proc/1"),
+    "proc-sys": shell(MOUNT_RO.format("/proc/sys")),
+    "root": ["FS01"],
+    "system": shell(MOUNT_RO.format("/usr")),
+    "nosuid": ["FS14"],
+    "securebits": ["CP01"],
+    "bounding": ["CP03"],
+    "no-new-privs": ["CP05"],
+    "seccomp": ["CP06"],
+    "landlock": shell("! cat /.cove/runtime >/dev/null 2>&1"),
+    "dumpable": shell("kill -0 1; test ! -r /proc/1/environ && test ! -e /proc/1/fd"),
+}
+BEHIND = {
+    "keyring": "keyctl, add_key and request_key are refused by the filter and /proc/keys is masked",
+    "descriptors": "every descriptor of jailer and spawner is close-on-exec already",
+}
+
+
+def run(command, wall, **options):
+    env = {**os.environ, "COVE": COVE, "COVE_MUTATE": wall, "COVE_PROBE": os.path.join(BUILD, "tests/escape/escape-probe")}
+    # Some groups to lose: a caller without any would not miss the wall.
+    return subprocess.run(["setpriv", "--groups", "4,5", *command], env=env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **options)
+
+
+def holds(wall, what):
+    """(all is well, what was seen)"""
+    if callable(what):
+        return what(wall)
+    if isinstance(what, list) and what[0] != "sh":
+        done = run([sys.executable, os.path.join(ROOT, "tests/escape/run.py"), *what], wall, timeout=300)
+        failed = [line for line in done.stdout.splitlines() if line.startswith("not ok")]
+        return done.returncode == 0, failed[0][:150] if failed else done.stdout[-150:]
+    done = run([COVE, "run", "--", *what], wall, timeout=60)
+    return done.returncode == 0, done.stdout.strip()[:150] or f"status {done.returncode}"
+
+
+def build():
+    if not os.path.exists(os.path.join(BUILD, "build.ninja")):
+        subprocess.run(["meson", "setup", BUILD, ROOT, "-Dmutate=true"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", BUILD, "src/main/cove", "src/main/cove-runtime", "tests/escape/escape-probe"], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def main():
+    wanted = sys.argv[1:] or list(WALLS) + list(BEHIND)
+    number = failed = 0
+    build()
+    lines = []
+    with open(INSTALLED, "rb") as f:
+        clean = b"COVE_MUTATE" not in f.read()
+    lines.append((clean, "an ordinary build cannot leave out a wall", ""))
+    for wall in wanted:
+        if wall in BEHIND:
+            lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
+        else:
+            good, seen = holds("none", WALLS[wall])
+            if not good:
+                lines.append((False, f"with all walls up, the look at {wall}", seen))
+            else:
+                bad, seen = holds(wall, WALLS[wall])
+                lines.append((not bad, f"without {wall}, something notices", seen))
+        for good, name, seen in lines:
+            number += 1
+            seen = " ".join(seen.split()).replace("#", "")
+            skip = f" # SKIP {seen}" if good is None else ""
+            print(f"{'not ok' if good is False else 'ok'} {number} - {name}{skip or ': ' + seen}", flush=True)
+            failed += good is False
+        lines = []
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
