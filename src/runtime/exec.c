@@ -3,7 +3,8 @@
  *
  * Invariants:
  * 1. A pipe is read once a turn and for one frame at most, so a flood shares the loop with everybody else.
- * 2. EXIT is said once, after STARTED and after all DATA.
+ * 2. EXIT is said once, after STARTED and after all DATA. The end of a single channel is said only when the program
+ *    lives on without it: nearly always EXIT follows at once, and says it too.
  * 3. `pid` is signalled only while it is not reaped: afterwards the number may belong to somebody else. */
 #include "runtime/exec.h"
 
@@ -23,6 +24,7 @@
 
 #define REAP_SLICE 256
 #define CTRL_D 4
+#define END_DELAY_MS 10u
 
 struct outlet { /* one direction out of the program */
     struct exec *x;
@@ -51,7 +53,7 @@ struct exec {
     bool in_ended;   /* the host has sent its last byte */
     uint8_t in_last; /* last byte given to a terminal */
 
-    struct ev_timer grace;
+    struct ev_timer grace; /* before the end: a channel's end is to be said. After it: silence */
     uint64_t ended_at;
     uint64_t first_pid; /* last process number before it started; RT_UNKNOWN */
     struct rt_exit exit;
@@ -68,7 +70,15 @@ static void outlet_close(struct outlet *o)
         return;
     ev_io_del(o->x->rt->ev, &o->io);
     fd_close(&o->fd);
-    stream_end(o->x->s, o->channel);
+}
+
+static void on_lives_on(void *arg)
+{
+    struct exec *x = arg;
+
+    for (int i = 0; i < 2; i++)
+        if (x->out[i].fd < 0)
+            stream_end(x->s, x->out[i].channel);
 }
 
 static void input_close(struct exec *x)
@@ -164,6 +174,8 @@ static bool outlet_read(struct outlet *o)
         o->owed -= min_size(o->owed, (size_t)n);
     } else {
         outlet_close(o); /* a terminal says EIO when the last process has closed it */
+        if (!x->reaped)
+            ev_timer_set(x->rt->ev, &x->grace, ev_now(x->rt->ev) + END_DELAY_MS * NS_PER_MS, on_lives_on, x);
     }
     return true;
 }

@@ -84,6 +84,7 @@ bool keep_drop(struct keep *k, size_t n)
 {
     if (n > k->len)
         return false;
+    k->at_run = k->at_pos = 0;
     k->len -= n;
     if (k->cap)
         k->head = (k->head + n) % k->cap;
@@ -106,19 +107,15 @@ bool keep_drop(struct keep *k, size_t n)
     return true;
 }
 
-bool keep_crowded(const struct keep *k)
+/* Reading goes forward through many thousand runs, so the place is remembered. */
+size_t keep_read(struct keep *k, size_t pos, uint8_t *channel, uint8_t *out, size_t max)
 {
-    return k->nruns >= KEEP_RUNS_MAX;
-}
+    if (pos < k->at_pos)
+        k->at_run = k->at_pos = 0;
+    for (; k->at_run < k->nruns; k->at_run++) {
+        uint32_t run = k->runs[k->runs_head + k->at_run];
+        size_t end = k->at_pos + (run >> 2);
 
-size_t keep_read(const struct keep *k, size_t pos, uint8_t *channel, uint8_t *out, size_t max)
-{
-    size_t end = 0; /* of the run looked at */
-
-    for (size_t i = 0; i < k->nruns; i++) {
-        uint32_t run = k->runs[k->runs_head + i];
-
-        end += run >> 2;
         if (pos < end) {
             size_t n = min_size(max, end - pos);
 
@@ -126,6 +123,7 @@ size_t keep_read(const struct keep *k, size_t pos, uint8_t *channel, uint8_t *ou
             *channel = run & 3;
             return n;
         }
+        k->at_pos = end;
     }
     return 0;
 }

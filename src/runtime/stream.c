@@ -132,7 +132,7 @@ size_t stream_room(const struct stream *s)
 {
     size_t window = rt_window(s->request);
 
-    if (s->over || s->repeating || s->kept.len >= window || keep_crowded(&s->kept) || chan_full(s->all->chan))
+    if (s->over || s->repeating || s->kept.len >= window || chan_full(s->all->chan))
         return 0;
     return min_size(window - s->kept.len, FRAME_PAYLOAD_MAX);
 }
@@ -279,8 +279,9 @@ static void repeat(struct stream *s)
         put(s, s->last_type, 0, s->last_word, s->last_len);
         return;
     }
-    if (s->ops && s->ops->on_data)
-        send_credit(s, rt_window(s->request) - (s->received - s->consumed));
+    uint64_t free_bytes = rt_window(s->request) - (s->received - s->consumed);
+    if (s->ops && s->ops->on_data && free_bytes > 0)
+        send_credit(s, free_bytes);
     room_again(s);
 }
 

@@ -37,7 +37,7 @@
 #define RT_STDOUT 1u
 #define RT_STDERR 2u
 #define RT_CHANNEL 0x03u /* mask: which of them; file streams use 0 */
-#define RT_END 0x80u     /* nothing follows on this channel */
+#define RT_END 0x80u     /* nothing follows on this channel; EXIT and ERROR say so of all channels */
 
 struct rt_hello {
     uint32_t version;
