@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 
 int fd_write_all(int fd, const void *data, size_t len)
 {
@@ -91,6 +92,19 @@ int fd_nonblock(int fd, bool on)
     if (flags < 0)
         return -1;
     return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+int fd_keep_only(int *fds, size_t n)
+{
+    int first = STDERR_FILENO + 1;
+
+    for (size_t i = 0; i < n; i++) /* first out of the way, then in place */
+        if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, first + (int)n)) < 0)
+            return -1;
+    for (size_t i = 0; i < n; i++)
+        if ((fds[i] = dup3(fds[i], first + (int)i, O_CLOEXEC)) < 0)
+            return -1;
+    return (int)syscall(SYS_close_range, (unsigned)first + (unsigned)n, ~0u, 0u);
 }
 
 union control {

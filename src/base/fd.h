@@ -40,6 +40,10 @@ int fd_get_u64_at(int dirfd, const char *name, uint64_t *ret);         /* leadin
 
 int fd_nonblock(int fd, bool on);
 
+/* For a process that was just forked: of all descriptors above standard error only these remain, close-on-exec and
+ * under new numbers, which are written back. -1 + errno, and then anything may be closed. */
+int fd_keep_only(int *fds, size_t n);
+
 /* One SEQPACKET message with up to FD_PASS_MAX descriptors. fd_recv closes whatever does not fit and fails, so a
  * hostile peer cannot leave descriptors behind. */
 #define FD_PASS_MAX 32

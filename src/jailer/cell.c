@@ -15,6 +15,7 @@
 #define KILL_AGAIN_NS (100 * NS_PER_MS)
 #define STEP_NS (1 * NS_PER_MS)
 #define REMOVE_ROUNDS 2000 /* of STEP_NS: then the leak is reported */
+#define FREEZE_ROUNDS 2000 /* of STEP_NS: then it runs on, and whoever asked hears so */
 
 void jailer_maybe_stop(struct jailer *j)
 {
@@ -163,17 +164,28 @@ static void freeze_step(void *arg)
     struct cell *cell = arg;
     struct jailer *j = cell->j;
 
-    if (!cgroup_is_frozen(&j->forest, cell->id) && cell->rounds++ < REMOVE_ROUNDS) {
+    bool frozen = cgroup_is_frozen(&j->forest, cell->id);
+    struct err err;
+
+    if (!frozen && cell->rounds++ < FREEZE_ROUNDS) {
         ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, freeze_step, cell);
         return;
     }
-    cell->state = CELL_FROZEN;
-    reply_ok(cell->owner, cell->freeze_stream);
+    if (frozen) {
+        cell->state = CELL_FROZEN;
+        reply_ok(cell->owner, cell->freeze_stream);
+    } else {
+        (void)cgroup_freeze(&j->forest, cell->id, false, NULL);
+        err_set(&err, ERR_TIMEOUT, "something in sandbox %s would not stand still", cell->id);
+        reply_error(cell->owner, cell->freeze_stream, &err);
+    }
     cell->freeze_stream = 0;
 }
 
 int cell_freeze(struct cell *cell, uint32_t stream, struct err *err)
 {
+    if (cell->freeze_stream)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being frozen already", cell->id);
     if (cgroup_freeze(&cell->j->forest, cell->id, true, err) < 0)
         return -1;
     cell->freeze_stream = stream;

@@ -32,7 +32,6 @@ static void on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const st
     if (err) {
         reply_error(cell->owner, cell->create_stream, err);
         cell->create_stream = 0;
-        cell->owner = NULL;
         cell->state = CELL_DEAD;
         cell_destroy(cell);
         return;
@@ -73,6 +72,8 @@ static void on_spawner_lost(void *arg, struct spawner *s)
             c->create_stream = 0;
             c->destroy = true;
         }
+        /* The kernel ends them all with the spawner, but a v1 freezer holds even the dying, and spawner_free waits. */
+        cgroup_kill(&j->forest, c->id);
         cell_died(c, SIGKILL);
     }
     for (size_t i = 0; i < j->nspawners; i++)
@@ -163,8 +164,8 @@ static int check_create(struct jailer *j, const struct jail_create *m, struct li
     for (struct cell *c = j->cells; c; c = c->next)
         if (str_eq(c->id, m->id))
             return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
-    if (j->ncells >= CELLS_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d sandboxes", CELLS_MAX);
+    if (j->ncells >= j->cells_max)
+        return err_set(err, ERR_LIMIT, "more than %zu sandboxes, which the limit of open files allows", j->cells_max);
     if (m->nlimits != LIMIT_COUNT)
         return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
     memcpy(lim->v, m->limits, sizeof(lim->v));

@@ -14,6 +14,8 @@
 
 #define TEMPLATES_MAX 64
 #define CELLS_MAX 16384
+#define CELL_FDS 4     /* that a cell holds for its life: pidfd, control, oom, and one in flight */
+#define OTHER_FDS 128u /* hosts, spawners, cgroup trees, and what a request needs for a moment */
 
 struct conn { /* a host */
     struct conn *next;
@@ -33,7 +35,7 @@ struct jailer {
     size_t nspawners;
     struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
-    size_t ncells;
+    size_t ncells, cells_max;
     struct conn *conns;
     struct kept *kept;
     uint64_t last_token;

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "isolate/rootless.h"
+#include "isolate/sys.h"
 #include "jailer/sweep.h"
 #include "wire/rt.h"
 
@@ -24,12 +25,14 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
-static int do_kill(struct conn *c, struct cell *cell, uint32_t stream, struct err *err UNUSED)
+static int do_kill(struct conn *c, struct cell *cell, uint32_t stream, struct err *err)
 {
     if (cell->state == CELL_DEAD) {
         reply_ok(c, stream);
         return 0;
     }
+    if (cell->kill_stream)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being killed already", cell->id);
     cell->kill_stream = stream;
     cell_kill(cell);
     return 0;
@@ -210,10 +213,25 @@ static void on_visitor(void *arg, int sock)
 }
 /* --- the process --- */
 
+/* Running out of descriptors in the middle of a message would cost a whole connection, so it must not happen: take all
+ * the host allows, and as many sandboxes as fit. */
+static size_t room_for_cells(void)
+{
+    struct rlimit l;
+
+    if (sys_prlimit(RLIMIT_NOFILE, NULL, &l) < 0)
+        return 0;
+    l.rlim_cur = l.rlim_max;
+    if (sys_prlimit(RLIMIT_NOFILE, &l, NULL) < 0 || l.rlim_cur <= OTHER_FDS)
+        return 0;
+    return (size_t)min_u64((l.rlim_cur - OTHER_FDS) / CELL_FDS, CELLS_MAX);
+}
+
 /* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
     j->settings = settings;
+    j->cells_max = room_for_cells();
     j->rootless = geteuid() != 0;
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
@@ -292,8 +310,13 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
     for (int i = 0; i <= (settings->keep_log ? 1 : 2); i++)
         if (nul < 0 || dup2(nul, i) < 0)
             _exit(125);
-    close(nul);
-    _exit(jailer_serve(sock, settings));
+    /* Nor is anything else of it: a kept sandbox would hold its files, locks and directory for as long as it lives. */
+    struct jailer_settings own = *settings;
+    int keep[] = { sock, own.runtime_fd };
+    if (fd_keep_only(keep, ARRAY_LEN(keep)) < 0 || chdir("/") < 0)
+        _exit(125);
+    own.runtime_fd = keep[1];
+    _exit(jailer_serve(keep[0], &own));
 }
 
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err)

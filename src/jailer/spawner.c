@@ -205,20 +205,14 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, const
     }
 }
 
-/* Only what the spawner needs survives, at fixed places; the rest of the jailer's descriptors is none of its business.
- */
+/* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
 static NORETURN void child_main(int sock, bool rootless, int runtime_fd, const char *scratch)
 {
     int keep[] = { sock, runtime_fd };
-    int first = STDERR_FILENO + 1;
 
-    for (size_t i = 0; i < ARRAY_LEN(keep); i++) /* first out of the way, then in place */
-        keep[i] = fcntl(keep[i], F_DUPFD_CLOEXEC, 32);
-    for (size_t i = 0; i < ARRAY_LEN(keep); i++)
-        if (keep[i] < 0 || dup3(keep[i], first + (int)i, O_CLOEXEC) < 0)
-            _exit(125);
-    (void)sys_close_range((unsigned)(first + (int)ARRAY_LEN(keep)), ~0u);
-    spawner_main(first, rootless, first + 1, scratch);
+    if (fd_keep_only(keep, ARRAY_LEN(keep)) < 0)
+        _exit(125);
+    spawner_main(keep[0], rootless, keep[1], scratch);
 }
 
 /* --- the jailer's side --- */

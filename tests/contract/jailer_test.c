@@ -555,6 +555,85 @@ static int tear_down(void **state UNUSED)
     return rmdir(state_dir); /* fails when a socket or anything else was left */
 }
 
+TEST(a_jailer_holds_no_file_of_its_host)
+{
+    struct host h;
+    int p[2];
+
+    assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+    host_start(&h);
+    close(p[1]);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    assert_true(readable_within(p[0], 5000)); /* the end of file, while jailer and spawner live */
+    close(p[0]);
+    host_stop(&h);
+}
+
+/* Two questions sent before the answer to the first: each stream hears something, the later one a refusal. */
+static void ask_twice(struct host *h, uint8_t type, const char *id)
+{
+    struct reply r;
+    bool heard[2] = { false, false };
+
+    ask(h, type, id);
+    ask(h, type, id);
+    for (int i = 0; i < 2; i++) {
+        do
+            receive(h, &r);
+        while (r.f.type == FRAME_J_EVENT);
+        assert_in_range(r.f.stream, h->stream - 2, h->stream);
+        assert_false(heard[(h->stream - r.f.stream) / 2]);
+        heard[(h->stream - r.f.stream) / 2] = true;
+    }
+}
+
+TEST(a_question_asked_twice_is_answered_twice)
+{
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask_twice(&h, FRAME_J_FREEZE, id);
+    ask_twice(&h, FRAME_J_KILL, id);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+static pid_t child_of(pid_t pid)
+{
+    char path[64], text[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+    assert_true(fd_get_at(AT_FDCWD, path, text, sizeof(text)) > 0);
+    return (pid_t)atoi(text);
+}
+
+TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect(&h, FRAME_J_OK);
+    assert_int_equal(kill(child_of(h.jailer), SIGKILL), 0);
+    assert_true(readable_within(r.fds[1], 5000));
+    drop_fds(&r);
+    ask(&h, FRAME_J_DESTROY, id);
+    expect(&h, FRAME_DONE);
+    assert_int_equal(leaves(id), 0);
+    ask_template(&h, "t"); /* the name is free again */
+    expect(&h, FRAME_J_OK);
+    c = a_request();
+    ask_create(&h, &c, NULL, 0);
+    expect(&h, FRAME_J_CREATED);
+    host_stop(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -570,6 +649,9 @@ int main(void)
         RUN(frames_of_the_runtime_are_no_requests),
         RUN(the_end_of_a_sandbox_is_told_unasked),
         RUN(a_kept_sandbox_outlives_its_host_and_can_be_adopted),
+        RUN(a_jailer_holds_no_file_of_its_host),
+        RUN(a_question_asked_twice_is_answered_twice),
+        RUN(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on),
     };
 
     if (geteuid() != 0) {
