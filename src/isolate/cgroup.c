@@ -413,47 +413,40 @@ bool cgroup_is_frozen(const struct cgroup_forest *f, const char *id)
 }
 
 /* SIGKILL to every process listed. Numbers cannot be reused meanwhile: nothing is born, and what is frozen or dying
- * keeps its number until it is reaped, which needs PID 1. */
-static int kill_each(const struct cgroup_forest *f, const char *id)
+ * keeps its number until it is reaped, which needs PID 1. What a long list did not fit, the next round sees. */
+static void kill_each(const struct cgroup_forest *f, const char *id)
 {
     static char text[PROCS_TEXT];
-    int n = 0;
+    const char *p = text;
+    pid_t pid;
 
     if (get(f, CGROUP_PIDS, id, "cgroup.procs", "cgroup.procs", text, sizeof(text)) < 0)
-        return 0;
-    for (char *p = text; *p; n++) {
-        char *end;
-        long pid = strtol(p, &end, 10);
-
-        if (end == p)
-            break;
-        if (pid > 1)
-            (void)kill((pid_t)pid, SIGKILL);
-        p = *end == '\n' ? end + 1 : end;
-    }
-    return n;
+        return;
+    while (cgtext_next_pid(&p, &pid))
+        (void)kill(pid, SIGKILL);
 }
 
-int cgroup_kill(const struct cgroup_forest *f, const char *id)
+/* A throttled group also dies slowly. */
+static void lift_quota(const struct cgroup_forest *f, const char *id)
 {
-    int n;
+    bool v2 = false;
 
+    if (tree_of(f, CGROUP_CPU, &v2) >= 0)
+        (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", v2 ? "max" : "-1");
+}
+
+void cgroup_kill(const struct cgroup_forest *f, const char *id)
+{
     if (f->job[CGROUP_FREEZE] < 0)
-        return 0;
-    bool v2 = f->v2[f->job[CGROUP_FREEZE]];
+        return;
     (void)put(f, CGROUP_PIDS, id, "pids.max", "pids.max", "0");
-    if (v2 && f->kill) {
-        (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max",
-                  f->job[CGROUP_CPU] >= 0 && f->v2[f->job[CGROUP_CPU]] ? "max" : "-1");
-        n = kill_each(f, id);
-        (void)put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1");
-        return n;
-    }
+    lift_quota(f, id);
+    /* Where the kernel does it there are no numbers that could have become another process's meanwhile. */
+    if (f->kill && f->v2[f->job[CGROUP_FREEZE]] && put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1") == 0)
+        return;
     (void)cgroup_freeze(f, id, true, NULL);
-    n = kill_each(f, id);
-    (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", "-1"); /* a throttled group also dies slowly */
-    (void)cgroup_freeze(f, id, false, NULL);                           /* v1: SIGKILL waits for the thaw */
-    return n;
+    kill_each(f, id);
+    (void)cgroup_freeze(f, id, false, NULL); /* v1: SIGKILL waits for the thaw */
 }
 
 /* --- reading --- */

@@ -58,9 +58,9 @@ void cgroup_enter_close(struct cgroup_entry *e);
 
 int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err);
 bool cgroup_is_frozen(const struct cgroup_forest *f, const char *id);
-/* One round of killing: nothing new is born, everything that lives gets SIGKILL, throttling is lifted. Returns how many
- * processes were seen. Repeat until PID 1 is reaped. */
-int cgroup_kill(const struct cgroup_forest *f, const char *id);
+/* One round of killing: nothing new is born, everything that lives gets SIGKILL, throttling is lifted. Repeat until
+ * PID 1 is reaped. */
+void cgroup_kill(const struct cgroup_forest *f, const char *id);
 
 struct cgroup_stats { /* CGROUP_UNKNOWN where the host cannot say */
     uint64_t cpu_ns, memory, memory_peak, oom_kills, pids, pids_peak, pids_refused, throttled_ns;

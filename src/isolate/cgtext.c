@@ -34,3 +34,15 @@ bool cgtext_has_word(const char *list, const char *word)
             return true;
     return false;
 }
+
+bool cgtext_next_pid(const char **text, pid_t *ret)
+{
+    uint32_t pid;
+
+    while (str_eat_u32(text, INT32_MAX, &pid) && str_eat(text, "\n"))
+        if (pid > 1) {
+            *ret = (pid_t)pid;
+            return true;
+        }
+    return false;
+}

@@ -79,7 +79,7 @@ static void kill_step(void *arg)
     bool alone = cell->rounds++ == 0 && cell->state != CELL_FROZEN && cgroup_pids(&j->forest, cell->id) <= 1;
 
     if (!alone)
-        (void)cgroup_kill(&j->forest, cell->id);
+        cgroup_kill(&j->forest, cell->id);
     (void)sys_pidfd_send_signal(cell->pidfd, SIGKILL);
     cell->state = CELL_ENDING;
     ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + KILL_AGAIN_NS, kill_step, cell);

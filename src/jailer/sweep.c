@@ -88,7 +88,7 @@ static void sweep_leaf(void *arg, const char *id, gid_t gid)
     for (int i = 0; i < 200; i++) { /* the dead may still be dying: up to a second */
         if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
             return;
-        (void)cgroup_kill(s->forest, id);
+        cgroup_kill(s->forest, id);
         nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
     }
 }

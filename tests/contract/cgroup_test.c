@@ -163,7 +163,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
     assert_int_equal(s.pids, 20);
     assert_true(s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0);
     do {
-        (void)cgroup_kill(&w->forest, w->id);
+        cgroup_kill(&w->forest, w->id);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
         cgroup_read(&w->forest, w->id, &s);
     } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
@@ -200,7 +200,7 @@ static void frozen_stands_still_and_still_dies(struct world *w)
     unsigned then = *ticks;
     nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
     assert_int_equal(*ticks, then);
-    (void)cgroup_kill(&w->forest, w->id);
+    cgroup_kill(&w->forest, w->id);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     munmap((void *)(uintptr_t)ticks, 4096);

@@ -32,12 +32,29 @@ TEST(words_match_whole)
     assert_false(cgtext_has_word("", "cpu"));
 }
 
+TEST(a_list_of_processes_that_was_cut_off_names_nobody_else)
+{
+    const char *text = "0\n1\n4711\n12\n345";
+    pid_t pid;
+
+    assert_true(cgtext_next_pid(&text, &pid));
+    assert_int_equal(pid, 4711);
+    assert_true(cgtext_next_pid(&text, &pid));
+    assert_int_equal(pid, 12);
+    assert_false(cgtext_next_pid(&text, &pid));
+    text = "-5\n";
+    assert_false(cgtext_next_pid(&text, &pid));
+    text = "99999999999\n";
+    assert_false(cgtext_next_pid(&text, &pid));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(values_are_found_by_whole_key_on_any_line),
         RUN(what_is_no_number_is_unknown_and_never_zero),
         RUN(words_match_whole),
+        RUN(a_list_of_processes_that_was_cut_off_names_nobody_else),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
