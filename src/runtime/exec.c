@@ -41,6 +41,7 @@ struct exec {
     pid_t pid;
     bool tty;
     bool started; /* exec worked, and the host knows */
+    bool failed;  /* exec did not work; the child is on its way out */
     bool reaped;
     struct ev_io verdict;
     int verdict_fd;
@@ -288,10 +289,13 @@ static bool alone(const struct runtime *rt, const struct exec *x)
 
 static void kill_tree(struct exec *x)
 {
-    if (getpid() == 1 && alone(x->rt, x))
+    if (getpid() == 1 && alone(x->rt, x)) {
         kill(-1, SIGKILL); /* everybody but PID 1, also those who left session and parents behind */
-    else
-        procs_signal_tree(x->pid, SIGKILL);
+        return;
+    }
+    procs_signal_tree(x->pid, SIGKILL);
+    if (!x->reaped)
+        kill(-x->pid, SIGKILL); /* also members of its group that hide from /proc by not being dumpable */
 }
 
 static void signal_group(struct exec *x, int signo)
@@ -360,6 +364,7 @@ static void on_verdict(void *arg, uint32_t events UNUSED)
     ev_io_del(x->rt->ev, &x->verdict);
     fd_close(&x->verdict_fd);
     if (verdict < 0) {
+        x->failed = true;
         stream_fail(x->s, &err);
         return;
     }
@@ -386,7 +391,7 @@ static void exec_release(struct stream *s)
     while (*at != x)
         at = &(*at)->next;
     *at = x->next;
-    if (!x->reaped) /* the host lost interest before the end */
+    if (!x->reaped && !x->failed) /* the host lost interest before the end */
         kill_tree(x);
     outlet_close(&x->out[0]);
     outlet_close(&x->out[1]);

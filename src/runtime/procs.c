@@ -3,8 +3,9 @@
  * Reading /proc/PID/io of the child instead does not work: a zombie's files belong to root, and a short program is a
  * zombie before anybody could open them.
  *
- * A tree is found by parent links and session. A process that left both (double fork and setsid) is beyond reach this
- * way; the caller then ends everything in the sandbox, when nothing else lives in it, or the host does from outside. */
+ * A tree is found by parent links and session. A process that left both (double fork and setsid), or that hides from a
+ * /proc which shows only what the reader could trace, is beyond reach this way; the caller then ends everything in the
+ * sandbox, when nothing else lives in it, or the host does from outside. */
 #include "runtime/procs.h"
 
 #include "base/fd.h"

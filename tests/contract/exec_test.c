@@ -42,6 +42,22 @@ static int open_fds(pid_t pid)
     return n;
 }
 
+/* True when a process with this argument still lives. */
+static bool lives(struct host *h, const char *mark)
+{
+    char script[256];
+
+    snprintf(script, sizeof(script),
+             "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | "
+             "grep -q '^sleep %s' && echo yes; done; true",
+             mark);
+    uint32_t s = host_sh(h, script);
+    host_wait(h, s);
+    bool yes = strstr(text(host_got(h, s), 1), "yes");
+    host_close(h, s);
+    return yes;
+}
+
 TEST(nothing_is_answered_before_hello_and_claim)
 {
     struct host *h = host_start();
@@ -337,6 +353,36 @@ TEST(a_new_host_hears_last_words_again_until_it_confirms)
     host_stop(h);
 }
 
+TEST(a_new_host_goes_on_with_the_input_where_the_old_one_stopped)
+{
+    struct host *h = host_ready();
+    const char *argv[] = { "cat", NULL };
+    size_t len = 3 * MIB, sent = 0;
+    auto_free uint8_t *data = mem_alloc(len);
+
+    for (size_t i = 0; i < len; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 9);
+    uint32_t s = host_exec(h, &(struct rt_exec){ .flags = RT_EXEC_STDIN, .cwd = "/", .argv = argv, .env = no_env });
+    struct got *g = host_got(h, s);
+    for (uint64_t epoch = 2; sent < len; epoch++) {
+        size_t n = min_size(len - sent, 400000);
+
+        host_data(h, s, data + sent, n, sent + n == len);
+        sent += n;
+        if (sent == len)
+            break;
+        g->resumed = false;
+        host_hello(h, epoch);
+        while (!g->resumed)
+            assert_true(host_turn(h, 60000));
+        assert_int_equal(g->resume.in, sent);
+    }
+    host_wait(h, s);
+    assert_int_equal(g->data[1].len, len);
+    assert_memory_equal(g->data[1].data, data, len);
+    host_stop(h);
+}
+
 TEST(forty_uncredited_streams_can_be_taken_over)
 {
     struct host *h = host_ready();
@@ -427,22 +473,6 @@ TEST(signals_reach_the_process_its_group_or_its_tree)
     host_stop(h);
 }
 
-/* True when a process with this argument still lives. */
-static bool lives(struct host *h, const char *mark)
-{
-    char script[256];
-
-    snprintf(script, sizeof(script),
-             "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | "
-             "grep -q '^sleep %s' && echo yes; done; true",
-             mark);
-    uint32_t s = host_sh(h, script);
-    host_wait(h, s);
-    bool yes = strstr(text(host_got(h, s), 1), "yes");
-    host_close(h, s);
-    return yes;
-}
-
 TEST(killing_a_tree_spares_the_other_execution)
 {
     struct host *h = host_ready();
@@ -478,6 +508,51 @@ TEST(killing_the_only_execution_takes_daemons_along)
     host_signal(h, s, SIGKILL, RT_SCOPE_TREE);
     host_wait(h, s);
     assert_false(lives(h, "7773"));
+    host_stop(h);
+}
+
+TEST(a_program_that_cannot_start_leaves_the_others_alone)
+{
+    struct host *h = host_ready();
+    const char *argv[] = { "no-such-program", NULL };
+
+    run(h, "sleep 7776 >/dev/null 2>&1 &");
+    while (!lives(h, "7776"))
+        ;
+    for (int i = 0; i < 3; i++) {
+        uint32_t s = host_exec(h, &(struct rt_exec){ .cwd = "/", .argv = argv, .env = no_env });
+
+        host_wait(h, s);
+        assert_int_equal(host_got(h, s)->error.id, ERR_PROGRAM_MISSING);
+    }
+    assert_true(lives(h, "7776"));
+    host_stop(h);
+}
+
+TEST(a_process_that_stops_every_newcomer_does_not_stop_pid_one)
+{
+    struct host *h = host_ready();
+
+    if (!h->isolated) {
+        host_stop(h);
+        skip();
+    }
+    uint32_t hostile = host_sh(h, "echo go; while :; do kill -STOP -1; done"), victims[5];
+    while (!host_got(h, hostile)->data[1].len)
+        assert_true(host_turn(h, 60000));
+    for (size_t i = 0; i < ARRAY_LEN(victims); i++)
+        victims[i] = host_sh(h, "sleep 1000");
+    uint32_t s = host_path(h, FRAME_STAT, "/", 0);
+    host_wait(h, s); /* PID 1 is not waiting for any of them */
+    assert_int_equal(host_got(h, s)->last, FRAME_DONE);
+    for (size_t i = 0; i < ARRAY_LEN(victims); i++)
+        host_signal(h, victims[i], SIGKILL, RT_SCOPE_TREE);
+    host_signal(h, hostile, SIGKILL, RT_SCOPE_TREE);
+    host_wait(h, hostile);
+    for (size_t i = 0; i < ARRAY_LEN(victims); i++) {
+        host_wait(h, victims[i]);
+        assert_int_equal(host_got(h, victims[i])->exit.signal, SIGKILL);
+    }
     host_stop(h);
 }
 
@@ -655,12 +730,15 @@ int main(void)
         RUN(one_byte_writes_to_both_channels_neither_stop_nor_grow_the_runtime),
         RUN(a_new_host_in_the_middle_of_a_flood_misses_nothing_and_hears_nothing_twice),
         RUN(a_new_host_hears_last_words_again_until_it_confirms),
+        RUN(a_new_host_goes_on_with_the_input_where_the_old_one_stopped),
         RUN(forty_uncredited_streams_can_be_taken_over),
         RUN(a_terminal_has_its_size_and_is_told_when_it_changes),
         RUN(a_terminal_passes_input_and_its_end),
         RUN(signals_reach_the_process_its_group_or_its_tree),
         RUN(killing_a_tree_spares_the_other_execution),
         RUN(killing_the_only_execution_takes_daemons_along),
+        RUN(a_program_that_cannot_start_leaves_the_others_alone),
+        RUN(a_process_that_stops_every_newcomer_does_not_stop_pid_one),
         RUN(an_early_close_ends_the_program),
         RUN(an_execution_ends_with_its_main_process_though_children_hold_the_pipes),
         RUN(a_program_that_closes_its_output_and_goes_on_is_waited_for),
