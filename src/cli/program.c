@@ -234,7 +234,7 @@ int program_resolve(const struct request *r, const struct program_place *place, 
         rc = use_script(r, NULL, place, &p, err);
     } else {
         push_rest(&p, r, 0);
-        p.profile = runtime_profile(p.argv[0]);
+        p.profile = runtime_profile(r->words[0]);
         rc = 0;
     }
     if (rc < 0) {

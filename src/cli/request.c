@@ -144,7 +144,7 @@ static int read_limit(struct request *r, const struct arg *a, struct err *err)
 
 static int read_env(struct request *r, const char *text, struct err *err)
 {
-    char *pair;
+    char *pair = NULL;
 
     if (r->nenv == ENV_MAX)
         return err_set(err, ERR_INVALID, "--env: more than %d variables", ENV_MAX);

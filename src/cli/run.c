@@ -89,8 +89,8 @@ static int open_source(const char *path, const char *what, bool directory, struc
 static int open_mounts(struct run *r, struct err *err)
 {
     const struct request *q = &r->req;
-    struct stat st;
-    int fd;
+    struct stat st = { 0 };
+    int fd = -1;
 
     r->owner_uid = getuid();
     r->owner_gid = getgid();
