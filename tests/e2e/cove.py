@@ -11,12 +11,16 @@
 """
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
+
+# A shell starts background jobs with SIGINT ignored, and that would be inherited by everything under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Done:
