@@ -343,7 +343,8 @@ static int read_enter(const struct args *a, struct visit *v, struct request *hol
             hold->env[hold->nenv++] = text;
             hold->env[hold->nenv] = NULL;
         } else if (a->items[i].opt->id == OPT_CWD) {
-            free(take_ptr(&hold->cwd));
+            free(hold->cwd);
+            hold->cwd = NULL;
             if (request_cwd(value, &hold->cwd, err) < 0)
                 return -1;
         } else if (a->items[i].opt->id == OPT_TIMEOUT && limit_parse(LIMIT_WALL, value, &v->wall_ms, err) < 0) {

@@ -2,6 +2,7 @@
  * dot or quote gets a zero-width \& in front, and a hyphen in a command is \- so that it can be pasted. */
 #include "cli/help.h"
 
+#include "base/mem.h"
 #include "base/str.h"
 
 static void roff(struct buf *out, const char *s, bool literal)
@@ -164,8 +165,8 @@ static void man_cove(struct buf *out)
                   ".Sh FILES\n.Bl -tag -width Ds\n.It Pa /run/cove\nLocks, and the sockets of kept sandboxes.\n.El\n"
                   ".Sh EXIT STATUS\nThat of the verb; 2 when there is no such verb.\n"
                   ".Sh SEE ALSO\n");
-    const char *names[16];
-    for (size_t i = 0; i < n && i < ARRAY_LEN(names); i++)
+    auto_free const char **names = mem_new_array(const char *, n);
+    for (size_t i = 0; i < n; i++)
         names[i] = v[i].name;
     qsort(names, n, sizeof(names[0]), by_name);
     for (size_t i = 0; i < n; i++)
