@@ -219,11 +219,11 @@ static int on_event(struct engine *e, const struct frame *f, struct err *err)
     return 0;
 }
 
-static int on_answer(struct engine *e, const struct frame *f, int *fds, size_t nfds, struct err *err)
+static int on_answer(struct engine *e, const struct answer *ans, struct err *err)
 {
+    const struct frame *f = ans->f;
     struct ask **p = find_ask(e, f->stream);
     struct ask *a = *p;
-    struct answer ans = { .f = f, .fds = fds, .nfds = nfds };
     struct rt_error m;
     struct err told = { 0 };
 
@@ -237,13 +237,14 @@ static int on_answer(struct engine *e, const struct frame *f, int *fds, size_t n
         return err_set(err, ERR_PROTOCOL, "%s is no answer to %s", frame_name(f->type), frame_name(a->type));
     }
     *p = a->next;
-    answer_ask(e, a, told.id ? NULL : &ans, told.id ? &told : NULL);
+    answer_ask(e, a, told.id ? NULL : ans, told.id ? &told : NULL);
     return 0;
 }
 
 static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
 {
     struct engine *e = arg;
+    struct answer ans = { .f = f, .fds = fds, .nfds = nfds };
     struct err err = { 0 };
     int rc;
 
@@ -251,7 +252,7 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     if (f->type == FRAME_J_EVENT && f->stream == 0)
         rc = on_event(e, f, &err);
     else
-        rc = on_answer(e, f, fds, nfds, &err);
+        rc = on_answer(e, &ans, &err);
     for (size_t i = 0; i < nfds; i++)
         fd_close(&fds[i]);
     if (rc < 0)

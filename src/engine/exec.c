@@ -20,7 +20,7 @@
 
 #include <signal.h>
 
-#define GRACE_NS (100 * NS_PER_MS)         /* for the runtime to kill a tree and report */
+#define GRACE_NS (200 * NS_PER_MS)         /* for the runtime to kill a tree and report */
 #define GRACE_SHARED_NS (1000 * NS_PER_MS) /* the same, when others would die with the sandbox */
 #define STEP_NS (10 * NS_PER_S)            /* for MARK */
 
@@ -215,8 +215,9 @@ static bool on_mark_frame(void *arg, const struct frame *f)
 {
     struct exec *x = arg;
 
-    if (f->type != FRAME_DATA)
-        x->stream = NULL;
+    if (f->type == FRAME_DATA || f->type == FRAME_STARTED)
+        return false; /* the stream stays until the box has ended */
+    x->stream = NULL;
     if (f->type != FRAME_DONE && f->type != FRAME_ERROR)
         return false;
     if (f->type == FRAME_ERROR)

@@ -220,6 +220,8 @@ static bool on_changes_frame(void *arg, const struct frame *f)
 
     if (f->type == FRAME_DATA)
         return on_changes_data(x, f);
+    if (f->type == FRAME_STARTED)
+        return false;
     x->stream = NULL;
     if (f->type == FRAME_DONE) {
         if (rt_done_decode(f, &m, NULL) < 0)

@@ -841,6 +841,35 @@ TEST(every_frame_out_of_place_kills_the_box)
     }
 }
 
+TEST(a_start_where_none_was_asked_for_kills_the_box_and_leaves_no_stream_behind)
+{
+    for (int after_exit = 0; after_exit < 2; after_exit++) {
+        struct fake k;
+
+        scene_ready(&k);
+        scene_exec(&k, &changes_spec);
+        runtime_takes(&k, FRAME_MARK);
+        k.stream = got.f.stream;
+        if (after_exit) {
+            runtime_done(&k, k.stream, &nothing);
+            runtime_takes(&k, FRAME_CLOSE);
+            runtime_takes(&k, FRAME_EXEC);
+            k.stream = got.f.stream;
+            runtime_started(&k);
+            runtime_exit(&k, 0, 0);
+            runtime_takes(&k, FRAME_CLOSE);
+            runtime_takes(&k, FRAME_CHANGES);
+            k.stream = got.f.stream;
+        }
+        runtime_started(&k);
+        exec_free(k.exec);
+        k.exec = NULL;
+        turn(&k);
+        kill_for_protocol(&k, "STARTED");
+        scene_end(&k);
+    }
+}
+
 TEST(a_second_exit_kills_the_box_but_not_the_first_report)
 {
     struct fake k;
@@ -978,6 +1007,7 @@ int main(void)
         RUN(changes_that_cannot_be_had_carry_a_reason),
         RUN(killing_before_the_start_never_starts_it),
         RUN(every_frame_out_of_place_kills_the_box),
+        RUN(a_start_where_none_was_asked_for_kills_the_box_and_leaves_no_stream_behind),
         RUN(a_second_exit_kills_the_box_but_not_the_first_report),
         RUN(impossible_exits_kill_the_box),
         RUN(data_beyond_the_window_kills_the_box),
