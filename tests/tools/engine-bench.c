@@ -42,6 +42,7 @@ struct bench {
     uint64_t end_ns;
     uint64_t *samples;
     struct ev_io input;
+    bool closing; /* no more input: end with the last run */
 };
 
 struct run {
@@ -95,7 +96,7 @@ static void on_destroyed(void *arg, const struct err *err)
     }
     if (more(b))
         begin_run(b);
-    else if (b->finished == b->begun && !b->o.step)
+    else if (b->finished == b->begun && (!b->o.step || b->closing))
         ev_stop(b->ev);
 }
 
@@ -238,7 +239,9 @@ static void on_input(void *arg, uint32_t events UNUSED)
 
     if (n <= 0) {
         ev_io_del(b->ev, &b->input);
-        ev_stop(b->ev);
+        b->closing = true;
+        if (b->finished == b->begun || b->o.idle)
+            ev_stop(b->ev);
         return;
     }
     for (ssize_t i = 0; i < n; i++)
