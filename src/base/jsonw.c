@@ -1,5 +1,7 @@
 #include "base/jsonw.h"
 
+#include "base/str.h"
+
 void jsonw_init(struct jsonw *w, struct buf *out, int indent)
 {
     *w = (struct jsonw){ .out = out, .indent = indent, .first = true };
@@ -67,29 +69,10 @@ void jsonw_end_array(struct jsonw *w)
     close_(w, ']');
 }
 
-/* Length of the valid UTF-8 sequence at s, or 0. Overlong forms, surrogates and values past U+10FFFF are not valid. */
-static size_t utf8_len(const unsigned char *s, size_t n)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
-
-    if (len <= 1)
-        return len;
-    if (len > n || s[0] > 0xf4)
-        return 0;
-    uint32_t c = s[0] & (0xffu >> (len + 1));
-    for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (s[i] & 0x3fu);
-    }
-    return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
-}
-
-static void escaped(struct buf *out, unsigned char c)
+static void escaped(struct buf *out, uint32_t c)
 {
     static const char short_from[] = "\"\\\n\r\t\b\f", short_to[] = "\"\\nrtbf";
-    const char *p = c ? strchr(short_from, c) : NULL;
+    const char *p = c && c < 0x80 ? strchr(short_from, (int)c) : NULL;
 
     if (p)
         buf_addf(out, "\\%c", short_to[p - short_from]);
@@ -104,17 +87,18 @@ static void quoted(struct buf *out, const char *s, size_t n)
     buf_add(out, "\"", 1);
     for (size_t i = 0, run = 0; i <= n; i += run) {
         size_t start = i;
+        uint32_t c;
 
         while (i < n && p[i] >= 0x20 && p[i] < 0x7f && p[i] != '"' && p[i] != '\\')
             i++;
         buf_add(out, s + start, i - start);
         if (i == n)
             break;
-        run = utf8_len(p + i, n - i);
-        if (run > 1) {
+        run = str_utf8(s + i, n - i, &c);
+        if (run > 0 && c >= 0xa0) {
             buf_add(out, s + i, run);
-        } else if (run == 1) {
-            escaped(out, p[i]);
+        } else if (run > 0) { /* also the upper control characters, which some terminals obey */
+            escaped(out, c);
         } else {
             buf_adds(out, "\xef\xbf\xbd");
             run = 1;

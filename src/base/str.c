@@ -222,3 +222,43 @@ char *str_ms(uint64_t ms, char buf[32])
         snprintf(buf, 32, "%" PRIu64 "h", s / 3600);
     return buf;
 }
+
+size_t str_utf8(const char *text, size_t n, uint32_t *ret)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    const unsigned char *s = (const unsigned char *)text;
+    size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+
+    if (len == 0 || len > n || s[0] > 0xf4)
+        return 0;
+    uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (s[i] & 0x3fu);
+    }
+    if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return 0;
+    *ret = c;
+    return len;
+}
+
+/* Control characters of both halves, line and paragraph separators, and what turns the direction of writing. */
+static bool steers(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+void str_tame(char *s)
+{
+    for (size_t n = strlen(s), len; n > 0; s += len, n -= len) {
+        uint32_t c;
+
+        len = str_utf8(s, n, &c);
+        if (len > 0 && !steers(c))
+            continue;
+        len = len ? len : 1;
+        memset(s, '?', len);
+    }
+}

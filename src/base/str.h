@@ -34,3 +34,10 @@ bool str_to_millis(const char *s, uint64_t *ret);
 /* The inverse, for people: "256M", "1.5G", "30s", "2m30s". buf needs 32 bytes and is returned. */
 char *str_bytes(uint64_t bytes, char buf[32]);
 char *str_ms(uint64_t ms, char buf[32]);
+
+/* The character at the beginning of s, of which n > 0 bytes may be looked at: its length, or 0 when it is not UTF-8.
+ * Overlong forms, surrogates and values past U+10FFFF are not. */
+size_t str_utf8(const char *s, size_t n, uint32_t *ret);
+/* Makes text of a stranger fit for a terminal, in place: what is no character, or would move a cursor, end a line or
+ * turn the direction of writing, becomes question marks. */
+void str_tame(char *s);

@@ -12,6 +12,7 @@
 #include "engine/inside.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <stdio.h>
 
@@ -126,9 +127,7 @@ void engine_error(const struct rt_error *m, struct err *ret)
 
     err_set(ret, id, "%s", m->msg);
     ret->sys = m->sys;
-    for (char *p = ret->msg; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    str_tame(ret->msg);
 }
 
 static void answer_ask(struct engine *e, struct ask *a, const struct answer *ans, const struct err *err)

@@ -238,14 +238,13 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
 
 /* --- for a person --- */
 
-/* Names of files come from the sandbox: nothing in them may move a cursor or end a line. */
+/* Names of files come from the sandbox. */
 static void add_safe(struct buf *out, const char *s)
 {
-    for (; *s; s++) {
-        char c = (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s;
+    auto_free char *tame = str_dup(s);
 
-        buf_add(out, &c, 1);
-    }
+    str_tame(tame);
+    buf_adds(out, tame);
 }
 
 static void print_time(struct buf *out, uint64_t ns)

@@ -114,6 +114,33 @@ TEST(copy_into_a_small_buffer_fails_and_leaves_it_empty)
     assert_string_equal(b, "");
 }
 
+TEST(text_of_a_stranger_cannot_steer_a_terminal)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        { "plain \xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x99\x82", "plain \xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x99\x82" },
+        { "a\nb\x1b[31m\x7f", "a?b?[31m?" },
+        { "\xc2\x9b"
+          "31m",
+          "??31m" }, /* CSI in its other spelling */
+        { "\x9b"
+          "31m\xff",
+          "?31m?" }, /* no UTF-8, but some terminals know it */
+        { "exe.\xe2\x80\xaetxt", "exe.???txt" },
+        { "\xe2\x80\xa8\xd8\x9c\xe2\x81\xa6", "????????" },
+        { "\xc0\x9b\xed\xa0\x80\xf5\x80\x80\x80", "?????????" },
+        { "cut \xe4\xbd", "cut ??" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        auto_free char *s = str_dup(cases[i].text);
+
+        str_tame(s);
+        assert_string_equal(s, cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +150,7 @@ int main(void)
         RUN(printing_reads_like_what_a_person_would_write),
         RUN(eating_consumes_only_on_success),
         RUN(copy_into_a_small_buffer_fails_and_leaves_it_empty),
+        RUN(text_of_a_stranger_cannot_steer_a_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
