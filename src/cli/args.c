@@ -1,6 +1,6 @@
 #include "cli/args.h"
 
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include "base/mem.h"
 #include "base/str.h"

@@ -5,7 +5,7 @@
 #include "cli/args.h"
 #include "cli/help.h"
 #include "cli/report.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "cli/verbs.h"
 
 #include "base/str.h"

@@ -5,7 +5,7 @@
 #include "cli/help.h"
 #include "cli/report.h"
 #include "cli/runtimes.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include "base/jsonw.h"
 #include "base/str.h"

@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "cli/args.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include "base/str.h"
 

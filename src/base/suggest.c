@@ -1,7 +1,7 @@
 /* A word is near when a third of its letters, but at most three, have to change: more than that and the suggestion is a
  * guess that sends people the wrong way. A word of which the typed one is a beginning ("mem" for "memory") counts as
  * one edit away, because that is what people try first. */
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include "base/str.h"
 

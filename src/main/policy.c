@@ -1,0 +1,261 @@
+/* cove-policy - policy files: check, show, diff, import; and compile, by which `cove run --policy FILE` reads one.
+ *
+ * A program of its own because it links libyaml: `cove` links libc alone, so that a run costs no more than it must.
+ * Exit status: 0 fine (diff: alike); 1 diff: they differ; 2 and 125 as the errors of `cove` say. */
+#include "base/err.h"
+#include "base/fd.h"
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/suggest.h"
+#include "polfile/policy_file.h"
+#include "polfile/rows.h"
+#include "polfile/srt.h"
+
+#include <stdio.h>
+
+struct command {
+    bool json;
+    const char *words[4];
+    size_t n;
+};
+
+static int put(int fd, const struct buf *out, int status)
+{
+    if (out->len && fd_write_all(fd, out->data, out->len) < 0 && status == 0) {
+        perror("cove policy: standard output");
+        return 125;
+    }
+    return status;
+}
+
+static int complain(const struct command *c, struct problems *pr)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    if (!c->json) {
+        problems_print(pr, &out);
+        return put(STDERR_FILENO, &out, problems_exit(pr));
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kbool(&w, "ok", false);
+    jsonw_key(&w, "errors");
+    problems_json(pr, &w);
+    jsonw_end_object(&w);
+    buf_adds(&out, "\n");
+    return put(STDOUT_FILENO, &out, problems_exit(pr));
+}
+
+static int usage(const struct command *c, const char *msg)
+{
+    struct problems pr = { .file = "cove policy" };
+
+    problems_add(&pr, ERR_USAGE, 0, 0, "See 'cove policy --help'.", "%s", msg);
+    return complain(c, &pr);
+}
+
+static int load(const char *name, struct policy *p, struct floor *f, struct problems *pr)
+{
+    struct err err = { 0 };
+
+    pr->file = name;
+    if (policy_file_load(name, p, pr) < 0)
+        return -1;
+    if (floor_file_load(f, pr) < 0) {
+        policy_done(p);
+        return -1;
+    }
+    if (floor_check(f, p, &err) == 0)
+        return 0;
+    uint32_t line = 0;
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) /* the line of the field that the message names, where it is a limit */
+        if (p->limit_line[i] && strstr(err.msg, limit_info((enum limit)i)->name))
+            line = p->limit_line[i];
+    pr->file = name;
+    problems_add(pr, err.id, line, line ? 1 : 0, NULL, "%s", err.msg);
+    policy_done(p);
+    floor_done(f);
+    return -1;
+}
+
+static int check(const struct command *c)
+{
+    struct policy p;
+    struct floor f = { 0 };
+    struct problems pr = { 0 };
+    auto_buf out = { 0 };
+
+    if (c->n != 2)
+        return usage(c, "check needs one file: cove policy check FILE");
+    if (load(c->words[1], &p, &f, &pr) < 0)
+        return complain(c, &pr);
+    if (c->json)
+        buf_adds(&out, "{\"ok\":true,\"errors\":[]}\n");
+    else
+        buf_addf(&out, "%s: policy %s is fine\n", c->words[1], p.name);
+    policy_done(&p);
+    floor_done(&f);
+    return put(STDOUT_FILENO, &out, 0);
+}
+
+static int list_builtins(const struct command *c)
+{
+    const char *const *names = policy_builtins();
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    if (c->json) {
+        jsonw_object(&w);
+        jsonw_key(&w, "policies");
+        jsonw_array(&w);
+    }
+    for (size_t i = 0; names[i]; i++) {
+        if (c->json)
+            jsonw_str(&w, names[i]);
+        else
+            buf_addf(&out, "%-10s %s\n", names[i], policy_says(names[i]));
+    }
+    if (c->json) {
+        jsonw_end_array(&w);
+        jsonw_end_object(&w);
+        buf_adds(&out, "\n");
+    }
+    return put(STDOUT_FILENO, &out, 0);
+}
+
+static int show(const struct command *c)
+{
+    struct policy p;
+    struct floor f = { 0 };
+    struct problems pr = { 0 };
+    struct rows rows;
+    auto_buf out = { 0 };
+
+    if (c->n == 1)
+        return list_builtins(c);
+    if (c->n != 2)
+        return usage(c, "show takes one policy: cove policy show NAME|FILE");
+    if (load(c->words[1], &p, &f, &pr) < 0)
+        return complain(c, &pr);
+    rows_of(&p, &f, &rows);
+    if (c->json)
+        rows_json(&p, &f, &rows, &out);
+    else
+        rows_print(&p, &rows, &out);
+    rows_done(&rows);
+    policy_done(&p);
+    floor_done(&f);
+    return put(STDOUT_FILENO, &out, 0);
+}
+
+static int diff(const struct command *c)
+{
+    struct rows rows[2];
+    auto_buf out = { 0 };
+
+    if (c->n != 3)
+        return usage(c, "diff needs two policies: cove policy diff A B");
+    for (size_t i = 0; i < 2; i++) {
+        struct policy p;
+        struct floor f = { 0 };
+        struct problems pr = { 0 };
+
+        if (load(c->words[1 + i], &p, &f, &pr) < 0) {
+            if (i == 1)
+                rows_done(&rows[0]);
+            return complain(c, &pr);
+        }
+        rows_of(&p, &f, &rows[i]);
+        policy_done(&p);
+        floor_done(&f);
+    }
+    size_t n = rows_diff(&rows[0], &rows[1], &out);
+    rows_done(&rows[0]);
+    rows_done(&rows[1]);
+    return put(STDOUT_FILENO, &out, n > 0);
+}
+
+static int import(const struct command *c)
+{
+    struct problems pr = { 0 };
+    auto_free char *data = NULL;
+    auto_buf out = { 0 }, said = { 0 };
+    size_t len;
+
+    if (c->n != 2)
+        return usage(c, "import needs one file: cove policy import SETTINGS.json");
+    pr.file = c->words[1];
+    if (policy_file_slurp(c->words[1], &data, &len, &pr) < 0)
+        return complain(c, &pr);
+    int lost = srt_import(data, len, c->words[1], &out, &said, &pr);
+    if (lost < 0)
+        return complain(c, &pr);
+    buf_addf(&said, "%s: %d setting%s without an equivalent\n", c->words[1], lost, lost == 1 ? "" : "s");
+    put(STDERR_FILENO, &said, 0);
+    return put(STDOUT_FILENO, &out, 0);
+}
+
+/* For `cove run`: standard output is the canonical form, or the errors as JSON where those were asked for. */
+static int compile(const struct command *c)
+{
+    struct policy p;
+    struct floor f = { 0 };
+    struct problems pr = { 0 };
+    auto_buf out = { 0 };
+
+    if (c->n != 2)
+        return usage(c, "compile needs one policy");
+    if (load(c->words[1], &p, &f, &pr) < 0)
+        return complain(c, &pr);
+    canon_write(&p, &f, &out);
+    policy_done(&p);
+    floor_done(&f);
+    return put(STDOUT_FILENO, &out, 0);
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct command *c);
+} commands[] = { { "check", check }, { "show", show }, { "diff", diff }, { "import", import }, { "compile", compile } };
+
+static int dispatch(const struct command *c)
+{
+    struct suggest s;
+    char msg[160];
+
+    if (c->n == 0)
+        return usage(c, "what is to be done? check, show, diff or import");
+    suggest_init(&s, c->words[0]);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (str_eq(commands[i].name, c->words[0]))
+            return commands[i].run(c);
+        suggest_offer(&s, commands[i].name);
+    }
+    snprintf(msg, sizeof(msg), "there is no '%.40s'; %s%s%s", c->words[0],
+             s.best ? "did you mean '" : "there are check", s.best ? s.best : ", show, diff",
+             s.best ? "'?" : " and import");
+    return usage(c, msg);
+}
+
+int main(int argc, char **argv)
+{
+    struct command c = { 0 };
+    bool flags = true;
+
+    for (int i = 1; i < argc; i++) {
+        if (flags && str_eq(argv[i], "--"))
+            flags = false;
+        else if (flags && str_eq(argv[i], "--json"))
+            c.json = true;
+        else if (flags && argv[i][0] == '-' && argv[i][1])
+            return usage(&c, "the only flags are --json and --help");
+        else if (c.n == ARRAY_LEN(c.words))
+            return usage(&c, "too many words");
+        else
+            c.words[c.n++] = argv[i];
+    }
+    return dispatch(&c);
+}

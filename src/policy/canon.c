@@ -1,0 +1,380 @@
+/* One line for each value, fields separated by one space. A text is written as it is, with every byte that is not a
+ * printable ASCII character, and '%', as %XX; "-" stands for none, so a text that is just "-" is written %2D.
+ *
+ * The reader is strict in the cheapest way there is: it takes lines apart loosely, and in the end writes what it
+ * understood and compares. Whatever is out of order, said twice, spelled in two ways or left over does not come out the
+ * same, so there is one form for each policy and no rule about form needs code of its own. What the values themselves
+ * must be (names that exist, numbers in range) is checked on the way, because the writer would print nonsense as
+ * faithfully as sense. */
+#include "policy/policy.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#define FIELDS_MAX 5
+
+/* --- writing --- */
+
+static void add_text(struct buf *out, const char *s)
+{
+    bool dash = str_eq(s, "-");
+
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c <= ' ' || c >= 0x7f || c == '%' || dash)
+            buf_addf(out, "%%%02X", c);
+        else
+            buf_add(out, s, 1);
+    }
+}
+
+static void add_value(struct buf *out, const char *key, uint32_t line, const char *a, const char *b)
+{
+    buf_addf(out, "%s %" PRIu32 " ", key, line);
+    add_text(out, a);
+    if (b) {
+        buf_adds(out, " ");
+        add_text(out, b);
+    }
+    buf_adds(out, "\n");
+}
+
+static void write_files(const struct policy *p, struct buf *out)
+{
+    if (p->workspace_line) {
+        buf_addf(out, "workspace %" PRIu32 " %s ", p->workspace_line, policy_workspace_name(p->workspace));
+        if (p->workspace_dir)
+            add_text(out, p->workspace_dir);
+        else
+            buf_adds(out, "-");
+        buf_adds(out, "\n");
+    }
+    for (size_t i = 0; i < p->npaths; i++)
+        if (p->paths[i].src)
+            add_value(out, "bind", p->paths[i].line, p->paths[i].src, p->paths[i].dst);
+        else
+            add_value(out, "hide", p->paths[i].line, p->paths[i].dst, NULL);
+    for (size_t i = 0; i < p->nenv; i++)
+        add_value(out, p->env[i].pass ? "pass" : "env", p->env[i].line, p->env[i].text, NULL);
+}
+
+static void write_floor(const struct floor *f, struct buf *out)
+{
+    buf_adds(out, "floor ");
+    add_text(out, f->file);
+    buf_addf(out, " %s\n", level_name(f->level));
+    for (unsigned i = 0; i < POLICY_WORKSPACES; i++)
+        if (f->workspaces >> i & 1)
+            buf_addf(out, "floor-workspace %s\n", policy_workspace_name((enum policy_workspace)i));
+    for (unsigned i = 0; i < GRANT_COUNT; i++)
+        if (f->forbidden >> i & 1)
+            buf_addf(out, "floor-forbid %s\n", grant_name((enum grant)i));
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if (policy_denies(f->deny, nr) && syscall_name(nr))
+            buf_addf(out, "floor-deny %s\n", syscall_name(nr));
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (f->bounded >> i & 1)
+            buf_addf(out, "floor-limit %s %" PRIu64 "\n", limit_info((enum limit)i)->name, f->max[i]);
+}
+
+void canon_write(const struct policy *p, const struct floor *f, struct buf *out)
+{
+    buf_addf(out, "cove-policy %d\npolicy ", CANON_VERSION);
+    add_text(out, p->name);
+    buf_addf(out, " %s ", p->base);
+    if (p->file)
+        add_text(out, p->file);
+    else
+        buf_adds(out, "-");
+    buf_adds(out, "\n");
+    if (p->has_profile)
+        add_value(out, "profile", p->profile_line, profile_name(p->profile), NULL);
+    write_files(p, out);
+    for (unsigned i = 0; i < GRANT_COUNT; i++)
+        if (p->grants >> i & 1)
+            add_value(out, "grant", p->grant_line[i], grant_name((enum grant)i), NULL);
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if (policy_denies(p->deny, nr) && syscall_name(nr))
+            add_value(out, "deny", p->deny_line[nr], syscall_name(nr), NULL);
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (p->limit_line[i])
+            buf_addf(out, "limit %" PRIu32 " %s %" PRIu64 "\n", p->limit_line[i], limit_info((enum limit)i)->name,
+                     p->limits.v[i]);
+    if (f->file)
+        write_floor(f, out);
+    buf_adds(out, "end\n");
+}
+
+/* --- reading --- */
+
+struct reader {
+    struct policy *p;
+    struct floor *f;
+    bool named; /* the line `policy` was there */
+    struct err *err;
+};
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes in place. */
+static bool decode(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++, to++) {
+        if (*s != '%') {
+            *to = *s;
+            continue;
+        }
+        int high = hex(s[1]), low = high < 0 ? -1 : hex(s[2]);
+        if (low < 0 || high * 16 + low == 0)
+            return false;
+        *to = (char)(high * 16 + low);
+        s += 2;
+    }
+    *to = '\0';
+    return true;
+}
+
+static bool limit_named(const char *name, enum limit *ret)
+{
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (str_eq(limit_info((enum limit)i)->name, name)) {
+            *ret = (enum limit)i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_limit(const char *name, const char *number, enum limit *ret, uint64_t *value)
+{
+    if (!limit_named(name, ret) || !str_to_u64(number, UINT64_MAX, value))
+        return false;
+    const struct limit_info *info = limit_info(*ret);
+    return *value >= info->min && *value <= info->max;
+}
+
+static bool read_policy(struct reader *r, char **f, size_t n)
+{
+    struct policy p;
+
+    if (n != 4 || r->named || !policy_builtin(f[2], &p))
+        return false;
+    bool file = !str_eq(f[3], "-");
+    if (!decode(f[1]) || !decode(f[3]) || !str_copy(p.name, sizeof(p.name), f[1]) || !*f[1] || !*f[3])
+        return false;
+    if (file) {
+        p.file = str_dup(f[3]);
+        p.level = p.level == LEVEL_HIGH ? LEVEL_HIGH : LEVEL_CUSTOM;
+    }
+    policy_done(r->p);
+    *r->p = p;
+    return r->named = true;
+}
+
+static bool read_workspace(struct policy *p, char **f, size_t n, uint32_t line)
+{
+    if (n != 4 || line == 0 || p->workspace_line || !policy_workspace_parse(f[2], &p->workspace))
+        return false;
+    p->workspace_line = line;
+    if (str_eq(f[3], "-"))
+        return p->workspace == POLICY_MEMORY;
+    if (p->workspace == POLICY_MEMORY || !decode(f[3]) || f[3][0] != '/' || strlen(f[3]) > POLICY_PATH_TEXT)
+        return false;
+    p->workspace_dir = str_dup(f[3]);
+    return true;
+}
+
+static bool read_path(struct policy *p, const char *src, const char *dst, uint32_t line)
+{
+    if (p->npaths == POLICY_PATHS_MAX || line == 0 || !policy_plain_path(dst) || strlen(dst) > POLICY_TARGET_TEXT)
+        return false;
+    if (src && (src[0] != '/' || strlen(src) > POLICY_PATH_TEXT))
+        return false;
+    p->paths[p->npaths++] = (struct policy_path){ src ? str_dup(src) : NULL, str_dup(dst), line };
+    return true;
+}
+
+static bool read_env(struct policy *p, const char *text, bool pass, uint32_t line)
+{
+    size_t name = strcspn(text, "=");
+
+    if (p->nenv == POLICY_ENV_MAX || line == 0 || !policy_env_name(text, name) || (text[name] == '=') == pass ||
+        strlen(text) > POLICY_ENV_TEXT)
+        return false;
+    p->env[p->nenv++] = (struct policy_env){ str_dup(text), pass, line };
+    return true;
+}
+
+static bool read_grant(struct policy *p, const char *name, uint32_t line)
+{
+    enum grant g;
+
+    if (!grant_parse(name, &g))
+        return false;
+    p->grants |= 1u << g;
+    p->grant_line[g] = line;
+    return true;
+}
+
+static bool deniable(const char *name, unsigned *ret)
+{
+    int nr = syscall_number(name);
+
+    if (nr < 0 || nr >= 64 * FILTER_DENY_WORDS || syscall_needed((unsigned)nr))
+        return false;
+    *ret = (unsigned)nr;
+    return true;
+}
+
+static bool read_value(struct reader *r, char **f, size_t n)
+{
+    struct policy *p = r->p;
+    uint32_t line;
+    uint64_t number;
+    unsigned nr;
+    enum limit l;
+
+    if (!r->named || n < 3 || !str_to_u64(f[1], POLICY_LINES_MAX, &number))
+        return false;
+    line = (uint32_t)number;
+    if (str_eq(f[0], "workspace"))
+        return read_workspace(p, f, n, line);
+    if (str_eq(f[0], "limit")) {
+        if (n != 4 || line == 0 || !read_limit(f[2], f[3], &l, &number))
+            return false;
+        p->limits.v[l] = number;
+        p->limit_line[l] = line;
+        return true;
+    }
+    if (str_eq(f[0], "bind"))
+        return n == 4 && decode(f[2]) && decode(f[3]) && read_path(p, f[2], f[3], line);
+    if (n != 3 || !decode(f[2]))
+        return false;
+    if (str_eq(f[0], "profile")) {
+        p->profile_line = line;
+        return p->has_profile = profile_parse(f[2], &p->profile);
+    }
+    if (str_eq(f[0], "hide"))
+        return read_path(p, NULL, f[2], line);
+    if (str_eq(f[0], "env") || str_eq(f[0], "pass"))
+        return read_env(p, f[2], f[0][0] == 'p', line);
+    if (str_eq(f[0], "grant"))
+        return read_grant(p, f[2], line);
+    if (str_eq(f[0], "deny") && deniable(f[2], &nr)) {
+        policy_deny(p->deny, nr);
+        p->deny_line[nr] = line;
+        return true;
+    }
+    return false;
+}
+
+static bool read_floor(struct reader *r, char **f, size_t n)
+{
+    struct floor *fl = r->f;
+    enum policy_workspace w;
+    enum grant g;
+    enum limit l;
+    unsigned nr;
+    uint64_t number;
+
+    if (str_eq(f[0], "floor")) {
+        if (n != 3 || fl->file || !decode(f[1]) || !*f[1] || !level_parse(f[2], &fl->level))
+            return false;
+        fl->file = str_dup(f[1]);
+        return true;
+    }
+    if (!fl->file || n < 2)
+        return false;
+    if (str_eq(f[0], "floor-workspace") && policy_workspace_parse(f[1], &w)) {
+        fl->workspaces |= 1u << w;
+    } else if (str_eq(f[0], "floor-forbid") && grant_parse(f[1], &g)) {
+        fl->forbidden |= 1u << g;
+    } else if (str_eq(f[0], "floor-deny") && deniable(f[1], &nr)) {
+        policy_deny(fl->deny, nr);
+    } else if (str_eq(f[0], "floor-limit") && n == 3 && read_limit(f[1], f[2], &l, &number)) {
+        fl->max[l] = number;
+        fl->bounded |= 1ull << l;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool read_line(struct reader *r, char *line)
+{
+    char *f[FIELDS_MAX];
+    size_t n = 0;
+
+    for (char *save = NULL, *t = strtok_r(line, " ", &save); t; t = strtok_r(NULL, " ", &save)) {
+        if (n == FIELDS_MAX)
+            return false;
+        f[n++] = t;
+    }
+    if (n == 0)
+        return false;
+    if (str_eq(f[0], "policy"))
+        return read_policy(r, f, n);
+    if (str_starts(f[0], "floor"))
+        return read_floor(r, f, n);
+    return read_value(r, f, n);
+}
+
+static int read_lines(struct reader *r, char *text)
+{
+    static const char first[] = "cove-policy ";
+    unsigned number = 2;
+    char *end = strchr(text, '\n');
+    uint64_t version;
+
+    if (end)
+        *end = '\0';
+    if (!end || !str_starts(text, first) || !str_to_u64(text + strlen(first), 1000000, &version))
+        return err_set(r->err, ERR_PROTOCOL, "a policy in canonical form begins with its version");
+    if (version != CANON_VERSION)
+        return err_set(r->err, ERR_VERSION, "cove reads canonical policies of version %d, and cove-policy wrote %u",
+                       CANON_VERSION, (unsigned)version);
+    for (char *line = end + 1; (end = strchr(line, '\n')); line = end + 1, number++) {
+        *end = '\0';
+        if (str_eq(line, "end"))
+            return r->named ? 0 : err_set(r->err, ERR_PROTOCOL, "a canonical policy without a name");
+        if (!read_line(r, line))
+            return err_set(r->err, ERR_PROTOCOL, "line %u of a canonical policy is not one", number);
+    }
+    return err_set(r->err, ERR_PROTOCOL, "a canonical policy without its end");
+}
+
+static int read_whole(struct reader *r, const char *text, size_t len)
+{
+    auto_free char *copy = str_dup_n(text, len);
+    auto_buf again = { 0 };
+
+    if (read_lines(r, copy) < 0)
+        return -1;
+    canon_write(r->p, r->f, &again);
+    if (again.len != len || memcmp(again.data, text, len) != 0)
+        return err_set(r->err, ERR_PROTOCOL, "a canonical policy that is not in its one form");
+    return 0;
+}
+
+int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct floor *ret_floor, struct err *err)
+{
+    auto_free struct policy *p = mem_new(struct policy); /* too large for a stack */
+    struct floor f = { 0 };
+    struct reader r = { p, &f, false, err };
+
+    if (len > CANON_MAX || memchr(text, '\0', len))
+        return err_set(err, ERR_PROTOCOL, "a canonical policy of %zu bytes, or with a NUL", len);
+    if (read_whole(&r, text, len) < 0) {
+        policy_done(p);
+        floor_done(&f);
+        return -1;
+    }
+    *ret_policy = *p;
+    *ret_floor = f;
+    return 0;
+}
