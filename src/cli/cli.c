@@ -69,6 +69,8 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
         return verb_ls(a, settings);
     case VERB_RM:
         return verb_rm(a, settings);
+    case VERB_POLICY:
+        return 125; /* a program of its own; cli_main has gone there */
     case VERB_RUNTIMES:
         return verb_runtimes(a);
     case VERB_ERRORS:
@@ -116,6 +118,11 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     if (!v) {
         try_external(settings->find_libexec(), word, argv + 1);
         return unknown_verb(word, json);
+    }
+    if (v->id == VERB_POLICY && !(argc > 2 && (str_eq(argv[2], "--help") || str_eq(argv[2], "-h")))) {
+        try_external(settings->find_libexec(), word, argv + 1);
+        err_set(&err, ERR_POLICY_PROGRAM, "there is no cove-policy beside cove-runtime");
+        return report_error(&err, json);
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
         return report_error(&err, json);

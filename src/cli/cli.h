@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/err.h"
 
 struct cli_settings {
@@ -16,6 +17,9 @@ struct cli_settings {
     /* Calls `each` for every kept sandbox, with the time since which it is kept. */
     int (*list_kept)(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
                      struct err *err);
+    /* Reads a policy by running cove-policy: its canonical form in *ret, which the caller frees. Returns 0, or -1 with
+     * err, or the exit status when cove-policy has told the user itself what is wrong. */
+    int (*compile_policy)(const char *name, bool json, struct buf *ret, struct err *err);
     /* Where `cove-VERB` programs are installed: verbs that this program does not know are looked for there. "" when
      * there is no such place. */
     const char *(*find_libexec)(void);

@@ -43,6 +43,11 @@ static void bash_values(struct buf *out, const struct cli_verb *v)
         case COMPLETE_DIR:
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")");
             break;
+        case COMPLETE_POLICY: /* a name or a file */
+            buf_adds(out, "mapfile -t COMPREPLY < <(compgen -f -W '");
+            words(out, cli_choices(o->complete));
+            buf_adds(out, "' -- \"$cur\")");
+            break;
         case COMPLETE_ENV:
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -e -- \"$cur\")");
             break;

@@ -67,6 +67,19 @@ static void shell_word(struct buf *out, const char *s)
     buf_adds(out, "'");
 }
 
+static unsigned calls_allowed(const struct request *r, const struct program *p)
+{
+    struct filter_spec s = { .profile = p->profile, .grants = r->grants };
+
+    memcpy(s.deny, r->deny, sizeof(s.deny));
+    return filter_allowed_count(&s);
+}
+
+static const char *policy_title(const struct request *r)
+{
+    return !r->policy ? "standard" : r->policy->file ? r->policy->file : r->policy->name;
+}
+
 static void print_program(const struct request *r, const struct program *p, struct buf *out)
 {
     buf_adds(out, "Program\n  command     ");
@@ -75,8 +88,18 @@ static void print_program(const struct request *r, const struct program *p, stru
         shell_word(out, p->argv[i]);
     }
     buf_addf(out, "\n  directory   %s\n  input       %s\n", r->cwd, stdin_text(r, p));
-    buf_addf(out, "  profile     %s (%u system calls allowed)\n", profile_name(p->profile),
-             syscall_allowed_count(p->profile));
+    buf_addf(out, "  profile     %s (%u system calls allowed)\n", profile_name(p->profile), calls_allowed(r, p));
+}
+
+/* What the policy says of system calls, beside the profile. */
+static void print_calls(const struct request *r, struct buf *out)
+{
+    for (unsigned g = 0; g < GRANT_COUNT; g++)
+        if (r->grants >> g & 1)
+            buf_addf(out, "  granted     %s: %s\n", grant_name((enum grant)g), grant_why((enum grant)g));
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if (policy_denies(r->deny, nr))
+            buf_addf(out, "  denied      %s\n", syscall_name(nr));
 }
 
 static void print_limits(const struct request *r, struct buf *out)
@@ -84,14 +107,15 @@ static void print_limits(const struct request *r, struct buf *out)
     buf_adds(out, "Limits\n");
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const struct limit_info *info = limit_info((enum limit)i);
-        char text[LIMIT_TEXT];
+        char text[LIMIT_TEXT], source[REQUEST_SOURCE_TEXT];
         bool open = i == LIMIT_OUTPUT && !r->output_capped;
         bool advisory = r->workspace && !r->cow && (i == LIMIT_WORKSPACE || i == LIMIT_WORKSPACE_INODES);
 
-        buf_addf(out, "  %s%-*s %-10s %s\n", info->flag ? "--" : "", info->flag ? 20 : 22,
+        buf_addf(out, "  %s%-*s %-10s %s (%s)\n", info->flag ? "--" : "", info->flag ? 20 : 22,
                  info->flag ? info->flag : info->name,
                  open ? "unlimited" : limit_print((enum limit)i, r->limits.v[i], text),
-                 advisory ? "advisory: your directory has the quota of its file system" : info->action);
+                 advisory ? "advisory: your directory has the quota of its file system" : info->action,
+                 request_source(r, (enum limit)i, source));
     }
 }
 
@@ -107,7 +131,8 @@ static void print_mounts(const struct request *r, const struct program *p, struc
         buf_addf(out, "  %-14s fresh, %s in memory\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size));
     buf_addf(out, "  %-14s fresh, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
     for (size_t i = 0; i < r->nbinds; i++)
-        buf_addf(out, "  %-14s %s (read-only)\n", r->binds[i].dst, r->binds[i].src);
+        buf_addf(out, "  %-14s %s%s\n", r->binds[i].dst, r->binds[i].src ? r->binds[i].src : "hidden",
+                 r->binds[i].src ? " (read-only)" : "");
     if (p->script_fd >= 0)
         buf_addf(out, "  %-14s your script (read-only)\n", p->script_dst);
     buf_adds(out, "  rules by path, enforced by Landlock:\n");
@@ -152,7 +177,9 @@ void plan_print(const struct request *r, const struct program *p, struct buf *ou
 
     buf_adds(out, "Dry run: nothing was started.\n\n");
     print_program(r, p, out);
-    buf_addf(out, "Walls (level %s; one that cannot be raised is an error)\n", level_name(r->level));
+    print_calls(r, out);
+    buf_addf(out, "Walls (level %s, policy %s; one that cannot be raised is an error)\n", level_name(r->level),
+             policy_title(r));
     for (size_t i = 0; i < ARRAY_LEN(walls); i++)
         buf_addf(out, "  %-18s %s\n", walls[i].name, walls[i].says);
     print_limits(r, out);
@@ -189,7 +216,7 @@ static void json_lists(const struct request *r, const struct program *p, struct 
     json_mount(w, "/workspace", !r->workspace ? "memory" : r->cow ? "copy_on_write" : "read_write", r->workspace);
     json_mount(w, "/tmp", "memory", NULL);
     for (size_t i = 0; i < r->nbinds; i++)
-        json_mount(w, r->binds[i].dst, "read_only", r->binds[i].src);
+        json_mount(w, r->binds[i].dst, r->binds[i].src ? "read_only" : "hidden", r->binds[i].src);
     if (p->script_fd >= 0)
         json_mount(w, p->script_dst, "read_only", r->words[0]);
     jsonw_end_array(w);
@@ -202,6 +229,33 @@ static void json_lists(const struct request *r, const struct program *p, struct 
     jsonw_end_array(w);
 }
 
+static void json_calls(const struct request *r, struct jsonw *w)
+{
+    jsonw_key(w, "granted");
+    jsonw_array(w);
+    for (unsigned g = 0; g < GRANT_COUNT; g++)
+        if (r->grants >> g & 1)
+            jsonw_str(w, grant_name((enum grant)g));
+    jsonw_end_array(w);
+    jsonw_key(w, "denied");
+    jsonw_array(w);
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if (policy_denies(r->deny, nr))
+            jsonw_str(w, syscall_name(nr));
+    jsonw_end_array(w);
+}
+
+static void json_sources(const struct request *r, struct jsonw *w)
+{
+    char text[REQUEST_SOURCE_TEXT];
+
+    jsonw_key(w, "limitSources");
+    jsonw_object(w);
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        jsonw_kstr(w, limit_info((enum limit)i)->name, request_source(r, (enum limit)i, text));
+    jsonw_end_object(w);
+}
+
 void plan_json(const struct request *r, const struct program *p, struct buf *out)
 {
     struct jsonw w;
@@ -210,8 +264,10 @@ void plan_json(const struct request *r, const struct program *p, struct buf *out
     jsonw_object(&w);
     jsonw_kbool(&w, "dryRun", true);
     jsonw_kstr(&w, "level", level_name(r->level));
+    jsonw_kstr(&w, "policy", policy_title(r));
     jsonw_kstr(&w, "profile", profile_name(p->profile));
-    jsonw_ku64(&w, "systemCallsAllowed", syscall_allowed_count(p->profile));
+    jsonw_ku64(&w, "systemCallsAllowed", calls_allowed(r, p));
+    json_calls(r, &w);
     jsonw_kstr(&w, "net", "none");
     jsonw_key(&w, "argv");
     jsonw_array(&w);
@@ -232,6 +288,7 @@ void plan_json(const struct request *r, const struct program *p, struct buf *out
             jsonw_u64(&w, r->limits.v[i]);
     }
     jsonw_end_object(&w);
+    json_sources(r, &w);
     json_lists(r, p, &w);
     json_host(&w);
     jsonw_end_object(&w);

@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 #include <ctype.h>
+#include <stdio.h>
 
 #define ENV_MAX 512             /* variables */
 #define ENV_TEXT_MAX (32 * KIB) /* bytes of one */
@@ -45,21 +46,6 @@ int request_cwd(const char *text, char **ret, struct err *err)
     return 0;
 }
 
-static bool plain_path(const char *p)
-{
-    if (p[0] != '/')
-        return false;
-    for (const char *s = p; *s; s++) {
-        if ((unsigned char)*s < ' ' || *s == 0x7f)
-            return false;
-        if (s[0] == '/' && (s[1] == '/' || (s[1] == '.' && (s[2] == '/' || !s[2]))))
-            return false;
-        if (s[0] == '/' && s[1] == '.' && s[2] == '.' && (s[3] == '/' || !s[3]))
-            return false;
-    }
-    return true;
-}
-
 static int add_bind(struct request *r, const char *src, size_t len, const char *dst, const char *flag, struct err *err)
 {
     size_t n = strlen(dst);
@@ -69,7 +55,7 @@ static int add_bind(struct request *r, const char *src, size_t len, const char *
     if (len == 0 || len > PATH_TEXT_MAX)
         return err_set(err, ERR_INVALID, "--%s: the source is empty or too long", flag);
     auto_free char *to = str_dup_n(dst, n);
-    if (n > DST_MAX || !plain_path(to))
+    if (n > DST_MAX || !policy_plain_path(to))
         return err_set(err, ERR_BIND_TARGET, "--%s: '%.100s' is not a plain absolute path", flag, dst);
     if (r->nbinds == REQUEST_BINDS_MAX)
         return err_set(err, ERR_INVALID, "--%s: at most %d binds fit into one sandbox", flag, REQUEST_BINDS_MAX);
@@ -102,18 +88,27 @@ static int read_workspace(struct request *r, const char *text, struct err *err)
     return 0;
 }
 
-static int read_level(struct request *r, const char *text, struct err *err)
+static int refuse_high(const char *flag, struct err *err)
 {
-    if (!level_parse(text, &r->level))
+    return err_set(err, ERR_LEVEL_UNAVAILABLE,
+                   "--%s high: it needs a second kernel (gVisor or a microVM) behind the sandbox, and this version "
+                   "has no driver for one",
+                   flag);
+}
+
+static int read_level(const struct request *r, const char *text, struct err *err)
+{
+    enum level l;
+
+    if (!level_parse(text, &l))
         return err_set(err, ERR_INVALID, "--level %.40s: the levels are standard, high and custom", text);
-    if (r->level == LEVEL_HIGH)
-        return err_set(
-            err, ERR_LEVEL_UNAVAILABLE,
-            "--level high: it needs a second kernel (gVisor or a microVM) behind the sandbox, and this version "
-            "has no driver for one");
-    if (r->level == LEVEL_CUSTOM)
-        return err_set(err, ERR_LEVEL_UNAVAILABLE,
-                       "--level custom: policies of your own need a policy file, which this version cannot read yet");
+    if (l == LEVEL_HIGH)
+        return refuse_high("level", err);
+    if (l == LEVEL_CUSTOM && r->level != LEVEL_CUSTOM)
+        return err_set(err, ERR_USAGE, "--level custom: say which policy, with --policy debug or --policy FILE");
+    if (l == LEVEL_STANDARD && r->level == LEVEL_CUSTOM)
+        return err_set(err, ERR_USAGE, "--level standard and --policy %.60s do not go together: that one is custom",
+                       r->policy->file ? r->policy->file : r->policy->name);
     return 0;
 }
 
@@ -139,7 +134,15 @@ static int read_limit(struct request *r, const struct arg *a, struct err *err)
     if (l == LIMIT_OUTPUT && r->limits.v[l] == 0)
         return err_set(err, ERR_INVALID, "--max-output 0: to see nothing, send the output to /dev/null");
     r->chosen |= 1ull << l;
+    r->source[l] = FROM_FLAG;
     return 0;
+}
+
+static void add_env(struct request *r, char *pair)
+{
+    r->env = mem_resize(r->env, r->nenv + 2, sizeof(char *));
+    r->env[r->nenv++] = pair;
+    r->env[r->nenv] = NULL;
 }
 
 static int read_env(struct request *r, const char *text, struct err *err)
@@ -150,9 +153,7 @@ static int read_env(struct request *r, const char *text, struct err *err)
         return err_set(err, ERR_INVALID, "--env: more than %d variables", ENV_MAX);
     if (request_env(text, &pair, err) < 0)
         return -1;
-    r->env = mem_resize(r->env, r->nenv + 2, sizeof(char *));
-    r->env[r->nenv++] = pair;
-    r->env[r->nenv] = NULL;
+    add_env(r, pair);
     return 0;
 }
 
@@ -179,6 +180,8 @@ static int read_option(struct request *r, const struct arg *a, struct err *err)
         return read_bind(r, a->value, err);
     case OPT_SKILLS:
         r->skills = a->value;
+        return 0;
+    case OPT_POLICY: /* read before all others */
         return 0;
     case OPT_LEVEL:
         return read_level(r, a->value, err);
@@ -214,10 +217,108 @@ static int read_option(struct request *r, const struct arg *a, struct err *err)
     }
 }
 
+/* Everything a policy says, before the flags. A variable to pass on that is not set here is left out: a policy is
+ * written for many callers. */
+static int apply_policy(struct request *r, const struct policy *p, struct err *err)
+{
+    if (p->level == LEVEL_HIGH)
+        return refuse_high("policy", err);
+    r->level = p->level;
+    r->limits = p->limits;
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (p->limit_line[i]) {
+            r->chosen |= 1ull << i;
+            r->source[i] = FROM_POLICY;
+        }
+    r->grants = p->grants;
+    memcpy(r->deny, p->deny, sizeof(r->deny));
+    if (p->workspace_dir)
+        r->workspace = str_dup(p->workspace_dir);
+    r->cow = p->workspace == POLICY_COPY_ON_WRITE;
+    for (size_t i = 0; i < p->npaths; i++) {
+        const struct policy_path *path = &p->paths[i];
+
+        r->binds[r->nbinds++] = (struct request_bind){ path->src ? str_dup(path->src) : NULL, str_dup(path->dst),
+                                                       path->line };
+    }
+    for (size_t i = 0; i < p->nenv; i++) {
+        const char *value = p->env[i].pass ? getenv(p->env[i].text) : NULL;
+
+        if (!p->env[i].pass)
+            add_env(r, str_dup(p->env[i].text));
+        else if (value && strlen(value) <= ENV_TEXT_MAX)
+            add_env(r, str_printf("%s=%s", p->env[i].text, value));
+    }
+    return 0;
+}
+
+/* The floor of limits: what was chosen beyond it is refused, what nobody chose is lowered. */
+static int apply_floor(struct request *r, struct err *err)
+{
+    const struct floor *f = r->floor;
+    enum policy_workspace w = !r->workspace ? POLICY_MEMORY : r->cow ? POLICY_COPY_ON_WRITE : POLICY_READ_WRITE;
+
+    if (!f || !f->file)
+        return 0;
+    if (f->level == LEVEL_HIGH)
+        return err_set(err, ERR_POLICY_FLOOR, "level: %.80s demands high, and this version has no driver for it",
+                       f->file);
+    for (unsigned g = 0; g < GRANT_COUNT; g++)
+        if (f->forbidden & r->grants & 1u << g)
+            return err_set(err, ERR_POLICY_FLOOR, "--policy: %.80s forbids the grant '%s'", f->file,
+                           grant_name((enum grant)g));
+    if (f->workspaces && !(f->workspaces >> w & 1))
+        return err_set(err, ERR_POLICY_FLOOR, "--workspace: %.80s does not allow mode %s", f->file,
+                       policy_workspace_name(w));
+    for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
+        r->deny[i] |= f->deny[i];
+    uint64_t lowered = floor_lower(f, &r->limits, r->chosen);
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+        char have[LIMIT_TEXT], most[LIMIT_TEXT], source[REQUEST_SOURCE_TEXT];
+        enum limit l = (enum limit)i;
+
+        if (lowered >> i & 1)
+            r->source[i] = FROM_FLOOR;
+        else if (f->bounded >> i & 1 && floor_exceeded(l, r->limits.v[i], f->max[i]))
+            return err_set(err, ERR_POLICY_FLOOR, "%.60s: %s %s is more than the %s that %.80s allows",
+                           request_source(r, l, source), limit_info(l)->name, limit_print(l, r->limits.v[i], have),
+                           limit_print(l, f->max[i], most), f->file);
+    }
+    r->output_capped = r->output_capped || lowered & LIMIT_BIT(OUTPUT);
+    r->chosen |= lowered; /* so that nothing raises it again */
+    return 0;
+}
+
+char *request_source(const struct request *r, enum limit l, char buf[REQUEST_SOURCE_TEXT])
+{
+    const struct policy *p = r->policy;
+    const char *base = p ? p->base : "standard";
+
+    switch ((enum request_source)r->source[l]) {
+    case FROM_FLAG:
+        snprintf(buf, REQUEST_SOURCE_TEXT, "--%s", limit_info(l)->flag);
+        break;
+    case FROM_POLICY:
+        snprintf(buf, REQUEST_SOURCE_TEXT, "%.140s:%" PRIu32, p->file ? p->file : p->name, p->limit_line[l]);
+        break;
+    case FROM_FLOOR:
+        snprintf(buf, REQUEST_SOURCE_TEXT, "%.150s", r->floor->file);
+        break;
+    case FROM_OTHERS:
+        snprintf(buf, REQUEST_SOURCE_TEXT, "follows from others");
+        break;
+    case FROM_LEVEL:
+        snprintf(buf, REQUEST_SOURCE_TEXT, "%s", base);
+        break;
+    }
+    return buf;
+}
+
 /* What was not said follows from what was. */
-static void complete_limits(struct request *r)
+static int complete_limits(struct request *r, struct err *err)
 {
     uint64_t *v = r->limits.v;
+    struct limits before = r->limits;
 
     if (r->tty && !chose(r, LIMIT_WALL))
         v[LIMIT_WALL] = TTY_WALL_MS;
@@ -228,7 +329,13 @@ static void complete_limits(struct request *r)
     r->output_capped = r->json || chose(r, LIMIT_OUTPUT);
     if (!r->output_capped) /* what streams is not kept, so nothing has to be bounded */
         v[LIMIT_OUTPUT] = limit_info(LIMIT_OUTPUT)->max;
+    if (apply_floor(r, err) < 0)
+        return -1;
     limits_fit(&r->limits, r->chosen);
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (v[i] != before.v[i] && r->source[i] == FROM_LEVEL)
+            r->source[i] = FROM_OTHERS;
+    return 0;
 }
 
 static int check_together(const struct request *r, struct err *err)
@@ -242,17 +349,24 @@ static int check_together(const struct request *r, struct err *err)
     return limits_check(&r->limits, err);
 }
 
-int request_build(const struct args *a, struct request *ret, struct err *err)
+int request_build(const struct args *a, const struct policy *policy, const struct floor *floor, struct request *ret,
+                  struct err *err)
 {
     struct request r = { .level = LEVEL_STANDARD, .words = a->rest, .nwords = a->nrest, .dashes = a->dashes };
 
+    _Static_assert(REQUEST_BINDS_MAX >= POLICY_PATHS_MAX, "what a policy binds fits");
+    r.policy = policy;
+    r.floor = floor;
     limits_default(&r.limits);
+    if (policy && apply_policy(&r, policy, err) < 0)
+        goto fail;
     for (size_t i = 0; i < a->n; i++)
         if (read_option(&r, &a->items[i], err) < 0)
             goto fail;
     if (!r.cwd)
         r.cwd = str_dup("/workspace");
-    complete_limits(&r);
+    if (complete_limits(&r, err) < 0)
+        goto fail;
     if (r.skills && add_bind(&r, r.skills, strlen(r.skills), "/skills", "skills", err) < 0)
         goto fail;
     if (check_together(&r, err) < 0)

@@ -9,16 +9,32 @@
 #include "base/err.h"
 #include "policy/level.h"
 #include "policy/limits.h"
+#include "policy/policy.h"
 
 #define REQUEST_BINDS_MAX 9 /* a sandbox takes twelve mounts: the rest is for script, skills and workspace */
 
 struct request_bind {
-    char *src;
+    char *src; /* NULL: hidden, if it is there at all */
     char *dst;
+    uint32_t line; /* of the policy file; 0: a flag */
+};
+
+/* Who decided a value. */
+enum request_source {
+    FROM_LEVEL,
+    FROM_POLICY,
+    FROM_FLAG,
+    FROM_FLOOR,  /* nobody chose it, and the operator's floor lowered it */
+    FROM_OTHERS, /* nobody chose it, and it moved to fit what was chosen */
 };
 
 struct request {
+    const struct policy *policy; /* borrowed; NULL: standard */
+    const struct floor *floor;   /* borrowed; NULL: none */
     enum level level;
+    uint32_t grants;
+    uint64_t deny[FILTER_DENY_WORDS];
+    uint8_t source[LIMIT_COUNT]; /* enum request_source */
     struct limits limits;
     uint64_t chosen;    /* bit per limit: said by the user, so never adjusted */
     bool output_capped; /* otherwise output streams without end and is not counted against a limit */
@@ -44,7 +60,13 @@ struct request {
     const char *state_dir;    /* NULL: the default */
 };
 
-int request_build(const struct args *a, struct request *ret, struct err *err);
+/* Flags over policy over the level's defaults; the floor holds for all of them. policy and floor may be NULL and must
+ * outlive the request. */
+int request_build(const struct args *a, const struct policy *policy, const struct floor *floor, struct request *ret,
+                  struct err *err);
+/* "--memory", "policy.yaml:12", "standard", ... Returns buf. */
+#define REQUEST_SOURCE_TEXT 160
+char *request_source(const struct request *r, enum limit l, char buf[REQUEST_SOURCE_TEXT]);
 void request_done(struct request *r);
 
 /* NAME=value from NAME[=VALUE]; a bare name takes the value of this process. The caller frees. */

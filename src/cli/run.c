@@ -11,6 +11,8 @@
  * sandbox holds a directory of the caller, which nothing may touch after we returned. */
 #include "cli/verbs.h"
 
+#include "cli/choose.h"
+#include "cli/hide.h"
 #include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/report.h"
@@ -36,11 +38,14 @@
 #define STATUS_PIPE (128 + SIGPIPE)
 
 struct run {
+    struct policy policy;
+    struct floor floor;
     struct request req;
     struct program prog;
     bool input;    /* pass on standard input */
     bool terminal; /* standard input is one */
     struct box_mount mounts[REQUEST_BINDS_MAX + 3];
+    char hidden[REQUEST_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* where those of the mounts go that hide something */
     size_t nmounts;
     uid_t owner_uid;
     gid_t owner_gid;
@@ -104,6 +109,13 @@ static int open_mounts(struct run *r, struct err *err)
     for (size_t i = 0; i < q->nbinds; i++) {
         bool skills = str_eq(q->binds[i].dst, "/skills");
 
+        if (!q->binds[i].src) {
+            if (hide_open(q, q->binds[i].dst, r->hidden[i], &fd, err) < 0)
+                return -1;
+            if (fd >= 0)
+                r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, r->hidden[i] };
+            continue;
+        }
         if (open_source(q->binds[i].src, skills ? "--skills" : "--bind-ro", skills, &st, &fd, err) < 0)
             return -1;
         r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, q->binds[i].dst };
@@ -129,13 +141,22 @@ static int open_receipt(struct run *r, struct err *err)
     return 0;
 }
 
-static int prepare(struct run *r, const struct args *a, struct err *err)
+/* 0; -1 with err; or the exit status of one who has told the user already. */
+static int prepare(struct run *r, const struct args *a, const struct cli_settings *settings, struct err *err)
 {
-    if (request_build(a, &r->req, err) < 0)
+    int rc = choose_policy(a, settings, &r->policy, &r->floor, err);
+
+    if (rc != 0)
+        return rc;
+    if (request_build(a, &r->policy, &r->floor, &r->req, err) < 0)
         return -1;
     look_at_stdin(r);
     struct program_place place = { runtime_dirs, r->input };
-    return program_resolve(&r->req, &place, &r->prog, err);
+    if (program_resolve(&r->req, &place, &r->prog, err) < 0)
+        return -1;
+    if (r->policy.has_profile)
+        r->prog.profile = r->policy.profile;
+    return 0;
 }
 
 static int dry_run(const struct run *r)
@@ -264,6 +285,7 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     struct box_spec spec = {
         .level = r->req.level,
         .profile = r->prog.profile,
+        .grants = r->req.grants,
         .limits = r->req.limits,
         .env = (const char *const *)r->req.env,
         .mounts = r->mounts,
@@ -272,6 +294,7 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
         .owner_gid = r->owner_gid,
     };
 
+    memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
     if (settings->start_jailer(state_dir(r->req.state_dir, dir), &sock, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0) {
@@ -422,6 +445,8 @@ static void run_done(struct run *r)
     fd_close(&r->receipt_fd);
     program_done(&r->prog);
     request_done(&r->req);
+    policy_done(&r->policy);
+    floor_done(&r->floor);
 }
 
 int verb_run(const struct args *a, const struct cli_settings *settings)
@@ -430,8 +455,11 @@ int verb_run(const struct args *a, const struct cli_settings *settings)
     bool json = args_find(a, OPT_JSON) != NULL;
     int status;
 
-    if (prepare(&r, a, &r.why) < 0) {
+    status = prepare(&r, a, settings, &r.why);
+    if (status < 0) {
         status = report_error(&r.why, json);
+    } else if (status > 0) {
+        /* said by who found it */
     } else if (r.req.dry_run) {
         status = dry_run(&r);
     } else if (open_mounts(&r, &r.why) < 0 || open_receipt(&r, &r.why) < 0 || start(&r, settings, &r.why) < 0) {

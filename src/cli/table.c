@@ -44,6 +44,7 @@ static const struct cli_verb verbs[] = {
                { "cove run --memory 64M --timeout 2s -- ./prog", "with tighter limits" },
                { "cove run --json --runtime python -c 'print(1)'", "one JSON object, for programs" },
                { "cove run -t -- bash", "a shell to try the walls from inside" },
+               { "cove run --policy debug -- strace -f true", "let programs trace each other" },
                { "cove run --dry-run -- true", "what would be enforced" }),
       true },
     { VERB_ENTER, "enter", "run a shell or a command in a kept sandbox",
@@ -61,6 +62,16 @@ static const struct cli_verb verbs[] = {
       LIST("rm [FLAGS] ID...", "rm --all"),
       LIST("Ends every process of a kept sandbox and removes every trace of it: mounts, control groups, directories. The beginning of an ID is enough if only one kept sandbox begins so."),
       EXAMPLES({ "cove rm sbq7", "end one" }, { "cove rm --all", "end all of them" }),
+      false },
+    { VERB_POLICY, "policy", "check, show, compare and import policies",
+      LIST("policy check FILE", "policy show [NAME|FILE]", "policy diff A B", "policy import SETTINGS.json"),
+      LIST("A policy says all that can be decided about a sandbox before its program is known: files, network, system calls, limits, environment. Some are built in (show without a name lists them); a file in YAML or JSON extends one of them. Names and values are those of docs/policies.md; a key that does not exist is an error.",
+           "check reads a file and reports every error with line, cause and fix. show prints a policy complete, with the source of each value. diff prints what differs between two, and ends with status 1 if anything does. import reads settings of sandbox-runtime, prints a policy, and says line by line on standard error what became of each.",
+           "An operator's floor in /etc/cove/floor.yaml holds for every policy and every flag: what asks for more is refused, and what nobody chose is lowered to it. The variable COVE_FLOOR may name one more file, which can only narrow further."),
+      EXAMPLES({ "cove policy show debug", "a built-in policy, complete" },
+               { "cove policy check build.yaml", "every error at its line" },
+               { "cove policy diff standard build.yaml", "what a file changes" },
+               { "cove policy import ~/.srt-settings.json > policy.yaml", "settings of sandbox-runtime" }),
       false },
     { VERB_RUNTIMES, "runtimes", "list the language runtimes found on this host",
       LIST("runtimes [FLAGS]"),
@@ -178,12 +189,15 @@ const char *const *cli_choices(enum opt_complete c)
 {
     static const char *const runtimes[] = { "python", "node", "bash", "sh", NULL };
     static const char *const levels[] = { "standard", "high", NULL };
+    static const char *const policies[] = { "standard", "debug", NULL };
     static const char *const nets[] = { "none", NULL };
     static const char *const none[] = { NULL };
 
     switch (c) {
     case COMPLETE_RUNTIME:
         return runtimes;
+    case COMPLETE_POLICY:
+        return policies;
     case COMPLETE_LEVEL:
         return levels;
     case COMPLETE_NET:

@@ -502,7 +502,7 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         *err = e->why;
         return -1;
     }
-    if (spec->level != LEVEL_STANDARD)
+    if (spec->level == LEVEL_HIGH)
         return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s has no driver here; standard has",
                        level_name(spec->level));
     if ((unsigned)spec->profile >= PROFILE_COUNT)

@@ -5,6 +5,7 @@
 #include "base/id.h"
 #include "cli/cli.h"
 #include "jailer/jailer.h"
+#include "policy/policy.h"
 
 #include "cove_version.h"
 
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static char libexec[PATH_MAX];
 
@@ -83,6 +85,44 @@ static int list_kept(const char *state_dir, void (*each)(void *arg, const char *
     return 0;
 }
 
+/* The child writes to a pipe; what it has to say to a person goes to standard error as it is. */
+static int compile_policy(const char *name, bool json, struct buf *ret, struct err *err)
+{
+    auto_fd int runtime_fd = open_runtime(err);
+    char path[PATH_MAX + 16], chunk[4096];
+    int pipefd[2], status;
+    ssize_t n;
+
+    if (runtime_fd < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/cove-policy", libexec);
+    if (pipe2(pipefd, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "pipe");
+    auto_fd int from = pipefd[0];
+    pid_t pid = fork();
+    if (pid == 0) {
+        const char *const words[] = { "cove-policy", "compile", "--", name, NULL };
+        const char *const words_json[] = { "cove-policy", "compile", "--json", "--", name, NULL };
+
+        if (dup2(pipefd[1], STDOUT_FILENO) >= 0)
+            execv(path, (char *const *)(uintptr_t)(json ? words_json : words));
+        _exit(126);
+    }
+    close(pipefd[1]);
+    if (pid < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    while ((n = read(from, chunk, sizeof(chunk))) > 0 && ret->len <= CANON_MAX)
+        buf_add(ret, chunk, (size_t)n);
+    fd_close(&from);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 126)
+        return err_set(err, ERR_POLICY_PROGRAM, "%.200s cannot be executed", path);
+    if (!WIFEXITED(status))
+        return err_set(err, ERR_BUG, "cove-policy was ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
 /* Verbs that are programs of their own are looked for only when there is no other verb of that name. */
 static const char *find_libexec(void)
 {
@@ -98,6 +138,7 @@ int main(int argc, char **argv)
         .start_jailer = start_jailer,
         .connect_kept = jailer_connect_kept,
         .list_kept = list_kept,
+        .compile_policy = compile_policy,
         .find_libexec = find_libexec,
     };
 

@@ -41,7 +41,6 @@ static int complain(const struct command *c, struct problems *pr)
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kbool(&w, "ok", false);
-    jsonw_key(&w, "errors");
     problems_json(pr, &w);
     jsonw_end_object(&w);
     buf_adds(&out, "\n");

@@ -52,25 +52,33 @@ void problems_print(struct problems *p, struct buf *out)
         buf_addf(out, "%s: and %zu more\n", p->file, p->more);
 }
 
+static void one_json(const struct problems *p, const struct problem *q, struct jsonw *w)
+{
+    jsonw_object(w);
+    jsonw_kstr(w, "code", err_info(q->id)->code);
+    jsonw_kstr(w, "file", p->file);
+    if (q->line) {
+        jsonw_ku64(w, "line", q->line);
+        jsonw_ku64(w, "column", q->col);
+    }
+    jsonw_kstr(w, "message", q->msg);
+    jsonw_kstr(w, "cause", err_info(q->id)->cause);
+    jsonw_kstr(w, "fix", fix_of(q));
+    jsonw_end_object(w);
+}
+
 void problems_json(struct problems *p, struct jsonw *w)
 {
     qsort(p->list, p->n, sizeof(p->list[0]), compare);
+    jsonw_key(w, "error"); /* where every other error of cove is */
+    if (p->n)
+        one_json(p, &p->list[0], w);
+    else
+        jsonw_null(w);
+    jsonw_key(w, "errors");
     jsonw_array(w);
-    for (size_t i = 0; i < p->n; i++) {
-        const struct problem *q = &p->list[i];
-
-        jsonw_object(w);
-        jsonw_kstr(w, "code", err_info(q->id)->code);
-        jsonw_kstr(w, "file", p->file);
-        if (q->line) {
-            jsonw_ku64(w, "line", q->line);
-            jsonw_ku64(w, "column", q->col);
-        }
-        jsonw_kstr(w, "message", q->msg);
-        jsonw_kstr(w, "cause", err_info(q->id)->cause);
-        jsonw_kstr(w, "fix", fix_of(q));
-        jsonw_end_object(w);
-    }
+    for (size_t i = 0; i < p->n; i++)
+        one_json(p, &p->list[i], w);
     jsonw_end_array(w);
 }
 

@@ -26,5 +26,5 @@ void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t co
                   ...) PRINTF_LIKE(6, 7);
 /* In the order of the file. */
 void problems_print(struct problems *p, struct buf *out);
-void problems_json(struct problems *p, struct jsonw *w); /* an array */
+void problems_json(struct problems *p, struct jsonw *w); /* "error": the first one, "errors": all, in an open object */
 int problems_exit(const struct problems *p);             /* the exit status that fits them all; 0 when there is none */

@@ -68,7 +68,7 @@ static void check_line(const struct cli_verb *v, int argc, char **argv)
         must(a.items[i].opt->verb == v->id &&
              (a.items[i].value != NULL || !a.items[i].opt->arg || cli_arg_optional(a.items[i].opt)));
     if (v->id == VERB_RUN && !args_find(&a, OPT_HELP)) {
-        if (request_build(&a, &r, &err) < 0)
+        if (request_build(&a, NULL, NULL, &r, &err) < 0)
             must(err.id != ERR_NONE && err.id != ERR_BUG && err.msg[0]);
         else
             check_request(&r);

@@ -68,7 +68,7 @@ static int resolve(const char *const *words, bool stdin_open, struct outcome *o,
     while (words[n])
         n++;
     assert_int_equal(args_parse(cli_verb_find("run"), n, (char **)(uintptr_t)words, &a, err), 0);
-    assert_int_equal(request_build(&a, &r, err), 0);
+    assert_int_equal(request_build(&a, NULL, NULL, &r, err), 0);
     int rc = program_resolve(&r, &place, &o->p, err);
     o->line[0] = '\0';
     for (size_t i = 0; rc == 0 && i < o->p.argc; i++)

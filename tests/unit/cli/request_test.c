@@ -13,7 +13,7 @@ static int build(const char *const *words, struct request *ret, struct err *err)
         n++;
     if (args_parse(cli_verb_find("run"), n, (char **)(uintptr_t)words, &a, err) < 0)
         return -1;
-    int rc = request_build(&a, ret, err);
+    int rc = request_build(&a, NULL, NULL, ret, err);
     args_done(&a);
     return rc;
 }
@@ -99,7 +99,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
         const char *says;
     } cases[] = {
         { { "run", "--level", "high", "x" }, ERR_LEVEL_UNAVAILABLE, "second kernel" },
-        { { "run", "--level", "custom", "x" }, ERR_LEVEL_UNAVAILABLE, "policy file" },
+        { { "run", "--level", "custom", "x" }, ERR_USAGE, "--policy FILE" },
         { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high and custom" },
         { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
