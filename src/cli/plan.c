@@ -4,6 +4,7 @@
 #include "cli/plan.h"
 
 #include "cli/host.h"
+#include "cli/runtimes.h"
 
 #include "base/jsonw.h"
 #include "base/str.h"
@@ -135,6 +136,8 @@ static void print_mounts(const struct request *r, const struct program *p, struc
                  r->binds[i].src ? " (read-only)" : "");
     if (p->script_fd >= 0)
         buf_addf(out, "  %-14s your script (read-only)\n", p->script_dst);
+    if (p->code)
+        buf_addf(out, "  %-14s the code of -c, %zu bytes\n", RUNTIME_CODE_FILE, strlen(p->code));
     buf_adds(out, "  rules by path, enforced by Landlock:\n");
 
     size_t n;

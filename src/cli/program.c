@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 
 #define SCRIPT_DIR "/mnt/script/"
+#define WORDS_MAX (56 * KIB)
+#define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
 
 static void push(struct program *p, const char *word)
 {
@@ -176,8 +178,11 @@ static int use_runtime(const struct request *r, const struct program_place *plac
     if (push_runtime(rt, place, p, err) < 0)
         return -1;
     if (r->code) {
+        bool long_ = strlen(r->code) > CODE_ARG_MAX;
+
+        p->code = long_ ? r->code : NULL;
         push(p, rt->code_flag);
-        push(p, r->code);
+        push(p, long_ ? rt->code_loader : r->code);
         if (rt->code_zero)
             push(p, rt->name);
         push_rest(p, r, 0);
@@ -219,6 +224,27 @@ static bool is_script(const char *word, const char *const *dirs)
     return found && !in_dirs(word, dirs);
 }
 
+/* Arguments and variables travel in one frame each, of 64 KiB. */
+static int check_size(const struct request *r, const struct program *p, struct err *err)
+{
+    size_t args = strlen(r->cwd), env = 0;
+
+    for (size_t i = 0; i < p->argc; i++)
+        args += strlen(p->argv[i]) + 4;
+    for (size_t i = 0; i < r->nenv; i++)
+        env += strlen(r->env[i]) + 4;
+    if (args > WORDS_MAX)
+        return err_set(err, ERR_INVALID,
+                       "the arguments are %zu bytes, and at most %llu fit; pass data by a file or by "
+                       "standard input",
+                       args, WORDS_MAX);
+    if (env > WORDS_MAX)
+        return err_set(err, ERR_INVALID,
+                       "the variables of --env are %zu bytes, and at most %llu fit; pass data by a file", env,
+                       WORDS_MAX);
+    return 0;
+}
+
 int program_resolve(const struct request *r, const struct program_place *place, struct program *ret, struct err *err)
 {
     struct program p = { .script_fd = -1, .profile = PROFILE_BASE };
@@ -237,6 +263,8 @@ int program_resolve(const struct request *r, const struct program_place *place, 
         p.profile = runtime_profile(r->words[0]);
         rc = 0;
     }
+    if (rc == 0)
+        rc = check_size(r, &p, err);
     if (rc < 0) {
         program_done(&p);
         return -1;

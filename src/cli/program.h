@@ -12,6 +12,7 @@ struct program {
     enum profile profile;
     int script_fd; /* a file of the host to show read-only at script_dst, or -1 */
     char script_dst[256];
+    const char *code; /* a text to put into RUNTIME_CODE_FILE before the start, or NULL; belongs to the request */
     bool reads_stdin; /* its program comes through standard input */
 };
 

@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "engine/files.h"
 #include "engine/receipt.h"
 
 #include <errno.h>
@@ -54,6 +55,8 @@ struct run {
     struct ev *ev;
     struct engine *engine;
     struct box *box;
+    struct files_job *code_job; /* a long text on its way into the sandbox */
+    size_t code_sent;
     struct session session;
     bool begun; /* the session was started */
     bool kept;
@@ -221,9 +224,8 @@ static void on_end(void *arg)
         ev_stop(r->ev); /* run_done lets go of the sandbox, and its jailer destroys it */
 }
 
-static void on_ready(void *arg)
+static void start_program(struct run *r)
 {
-    struct run *r = arg;
     const uint64_t *limits = r->req.limits.v;
     struct exec_spec exec = {
         .argv = (const char *const *)r->prog.argv,
@@ -245,6 +247,40 @@ static void on_ready(void *arg)
     r->begun = true;
     if (session_start(&r->session, r->ev, r->box, &spec, on_end, r, &err) < 0)
         fail(r, &err);
+}
+
+static void send_code(void *arg)
+{
+    struct run *r = arg;
+    size_t len = strlen(r->prog.code);
+
+    r->code_sent += files_send(r->code_job, r->prog.code + r->code_sent, len - r->code_sent);
+    if (r->code_sent == len)
+        files_send_end(r->code_job);
+}
+
+static void on_code_there(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct run *r = arg;
+
+    if (err)
+        fail(r, err);
+    else
+        start_program(r);
+}
+
+static void on_ready(void *arg)
+{
+    static const struct files_ops ops = { .on_writable = send_code, .on_done = on_code_there };
+    struct run *r = arg;
+    struct err err = { 0 };
+
+    if (!r->prog.code)
+        start_program(r);
+    else if (files_write(r->box, RUNTIME_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
+        fail(r, &err);
+    else
+        send_code(r);
 }
 
 static void on_failed(void *arg, const struct err *err)
@@ -437,6 +473,7 @@ static void run_done(struct run *r)
 {
     if (r->begun)
         session_done(&r->session);
+    files_free(r->code_job);
     box_free(r->box);
     engine_free(r->engine);
     ev_free(r->ev);

@@ -10,10 +10,12 @@
 #define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 static const struct runtime all[] = {
-    { "python", "python3", LIST(".py"), PROFILE_PYTHON, "-c", false, LIST("-"), "python3" },
-    { "node", "node", LIST(".js", ".mjs", ".cjs"), PROFILE_NODE, "-e", false, LIST("-"), "nodejs" },
-    { "bash", "bash", LIST(".bash"), PROFILE_SHELL, "-c", true, LIST("-s", "--"), "bash" },
-    { "sh", "sh", LIST(".sh"), PROFILE_SHELL, "-c", true, LIST("-s", "--"), "dash" },
+    { "python", "python3", LIST(".py"), PROFILE_PYTHON, "-c",
+      "exec(compile(open('" RUNTIME_CODE_FILE "', 'rb').read(), '<string>', 'exec'))", false, LIST("-"), "python3" },
+    { "node", "node", LIST(".js", ".mjs", ".cjs"), PROFILE_NODE, "-e",
+      "eval(require('fs').readFileSync('" RUNTIME_CODE_FILE "', 'utf8'))", false, LIST("-"), "nodejs" },
+    { "bash", "bash", LIST(".bash"), PROFILE_SHELL, "-c", ". " RUNTIME_CODE_FILE, true, LIST("-s", "--"), "bash" },
+    { "sh", "sh", LIST(".sh"), PROFILE_SHELL, "-c", ". " RUNTIME_CODE_FILE, true, LIST("-s", "--"), "dash" },
 };
 
 const char *const runtime_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin", NULL };

@@ -5,12 +5,16 @@
 #include "base/err.h"
 #include "policy/syscalls.h"
 
+/* Where a text goes that is too long to travel as an argument. */
+#define RUNTIME_CODE_FILE "/tmp/.cove-code"
+
 struct runtime {
     const char *name;           /* "python" */
     const char *program;        /* "python3" */
     const char *const *endings; /* of scripts, with the dot; NULL-terminated */
     enum profile profile;
     const char *code_flag;          /* before a text to run: "-c" */
+    const char *code_loader;        /* the same for a text that was put into RUNTIME_CODE_FILE */
     bool code_zero;                 /* the text is followed by $0 */
     const char *const *stdin_words; /* that make it read its program from standard input; NULL-terminated */
     const char *install;            /* the Debian package */

@@ -35,6 +35,17 @@ class Programs(Case):
                     self.assertTrue(done.out.startswith("42 "), done)
                     self.assertIn("arg", done.out, done)
 
+    def test_long_code_runs_as_short_code_does(self):
+        pad = "x" * 100000
+        for runtime, code, says in [
+                ("python", f"import sys; print(sys.argv, sys.path[0], __name__) #{pad}", "['-c', 'arg']  __main__\n"),
+                ("sh", f"echo $0 $1 #{pad}", "sh arg\n"), ("bash", f"echo $0 $1 #{pad}", "bash arg\n"),
+                ("node", f"console.log(process.argv[1], typeof require) //{pad}", "arg function\n")]:
+            with self.subTest(runtime):
+                done = run("run", "--runtime", runtime, "-c", code, "arg")
+                if "runtime_not_found" not in done.err:
+                    self.assertEqual((done.code, done.out), (0, says), done)
+
     def test_a_program_may_come_through_standard_input(self):
         self.assertEqual(run("run", "--runtime", "python", "-", "a", stdin="import sys; print(sys.argv)").out, "['-', 'a']\n")
         self.assertEqual(run("run", "--runtime", "sh", "-", "a", stdin="echo got $1").out, "got a\n")

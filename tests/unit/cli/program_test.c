@@ -209,6 +209,24 @@ TEST(code_and_standard_input_reach_each_runtime_the_way_it_takes_them)
     expect(&o, want, PROFILE_PYTHON);
 }
 
+TEST(a_long_text_goes_by_file_and_endless_arguments_are_refused)
+{
+    static char text[20000], big[60000];
+    struct outcome o;
+    struct err err = { 0 };
+    char want[200];
+
+    memset(text, '#', sizeof(text) - 1);
+    memset(big, 'x', sizeof(big) - 1);
+    assert_int_equal(RESOLVE(&o, &err, "--runtime", "sh", "-c", text, "a"), 0);
+    assert_ptr_equal(o.p.code, text);
+    snprintf(want, sizeof(want), "%s/sh -c . " RUNTIME_CODE_FILE " sh a", bin);
+    expect(&o, want, PROFILE_SHELL);
+    assert_int_equal(RESOLVE(&o, &err, "--", "prog", big), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_non_null(strstr(err.msg, "standard input"));
+}
+
 TEST(nothing_to_run_is_a_usage_error)
 {
     static const char *const cases[][4] = {
@@ -267,6 +285,7 @@ int main(void)
         RUN(a_missing_script_is_reported_as_one),
         RUN(a_script_below_the_workspace_runs_in_its_place_there),
         RUN(code_and_standard_input_reach_each_runtime_the_way_it_takes_them),
+        RUN(a_long_text_goes_by_file_and_endless_arguments_are_refused),
         RUN(nothing_to_run_is_a_usage_error),
         RUN(a_runtime_that_leads_out_of_the_shared_directories_is_explained),
         RUN(names_with_control_characters_or_without_end_are_refused),
