@@ -22,7 +22,7 @@ void keep_done(struct keep *k)
 
 static void copy_out(const struct keep *k, size_t pos, uint8_t *out, size_t n)
 {
-    size_t at = (k->head + pos) % k->cap;
+    size_t at = (k->head + pos) & (k->cap - 1);
     size_t first = min_size(n, k->cap - at);
 
     memcpy(out, k->data + at, first);
@@ -48,15 +48,14 @@ static void grow(struct keep *k, size_t need)
 
 static void push_run(struct keep *k, uint8_t channel, size_t len)
 {
-    if (k->runs_head + k->nruns == k->runs_cap) {
-        if (k->runs_head > 0) {
-            memmove(k->runs, k->runs + k->runs_head, k->nruns * sizeof(*k->runs));
-            k->runs_head = 0;
-        }
-        if (k->nruns == k->runs_cap) {
-            k->runs_cap = k->runs_cap ? 2 * k->runs_cap : 8;
-            k->runs = mem_resize(k->runs, k->runs_cap, sizeof(*k->runs));
-        }
+    bool full = k->runs_head + k->nruns == k->runs_cap;
+
+    if (!k->runs || (full && 2 * k->nruns > k->runs_cap)) {
+        k->runs_cap = k->runs_cap ? 2 * k->runs_cap : 8;
+        k->runs = mem_resize(k->runs, k->runs_cap, sizeof(*k->runs));
+    } else if (full) {
+        memmove(k->runs, k->runs + k->runs_head, k->nruns * sizeof(*k->runs));
+        k->runs_head = 0;
     }
     k->runs[k->runs_head + k->nruns++] = (uint32_t)len << 2 | channel;
 }
@@ -67,7 +66,7 @@ void keep_add(struct keep *k, uint8_t channel, const void *data, size_t len, boo
     if (len == 0)
         return;
     grow(k, k->len + len);
-    size_t at = (k->head + k->len) % k->cap;
+    size_t at = (k->head + k->len) & (k->cap - 1);
     size_t first = min_size(len, k->cap - at);
     memcpy(k->data + at, data, first);
     memcpy(k->data, (const uint8_t *)data + first, len - first);
@@ -87,7 +86,7 @@ bool keep_drop(struct keep *k, size_t n)
     k->at_run = k->at_pos = 0;
     k->len -= n;
     if (k->cap)
-        k->head = (k->head + n) % k->cap;
+        k->head = (k->head + n) & (k->cap - 1);
     while (n > 0) {
         uint32_t *run = &k->runs[k->runs_head];
         size_t take = min_size(n, *run >> 2);

@@ -9,7 +9,7 @@
     4096u /* alternating one-byte writes to two channels must not grow the bookkeeping past the bytes */
 
 struct keep {
-    uint8_t *data; /* a ring of cap bytes */
+    uint8_t *data; /* a ring of cap bytes, a power of two */
     size_t cap, head, len;
     uint32_t *runs; /* length << 2 | channel; at the worst one for each byte */
     size_t runs_cap, runs_head, nruns;

@@ -30,13 +30,6 @@ void streams_init(struct streams *all, struct ev *ev, struct chan *chan)
     *all = (struct streams){ .ev = ev, .chan = chan };
 }
 
-void streams_done(struct streams *all)
-{
-    while (all->first)
-        stream_close(all->first);
-    ev_defer_clear(all->ev, &all->tick);
-}
-
 struct stream *stream_find(const struct streams *all, uint32_t id)
 {
     for (struct stream *s = all->first; s; s = s->next)
@@ -207,19 +200,21 @@ void stream_credit(struct stream *s, const struct frame *f)
 
 void stream_data(struct stream *s, const struct frame *f)
 {
-    if (s->over || !s->ops)
+    const struct stream_ops *ops = s->ops;
+    struct err err;
+
+    if (s->over || !ops)
         return; /* sent before the host heard our last word */
-    struct err err = { 0 };
-    if (!s->ops->on_data)
+    if (!ops->on_data) {
         err_set(&err, ERR_PROTOCOL, "%s takes no DATA", frame_name(s->request));
-    else if (s->received - s->consumed + f->len > rt_window(s->request))
-        err_set(&err, ERR_PROTOCOL, "DATA beyond the window of %s", frame_name(s->request));
-    if (err.id) {
         stream_fail(s, &err);
-        return;
+    } else if (s->received - s->consumed + f->len > rt_window(s->request)) {
+        err_set(&err, ERR_PROTOCOL, "DATA beyond the window of %s", frame_name(s->request));
+        stream_fail(s, &err);
+    } else {
+        s->received += f->len;
+        ops->on_data(s, f);
     }
-    s->received += f->len;
-    s->ops->on_data(s, f);
     stream_settle(s);
 }
 

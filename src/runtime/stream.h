@@ -55,7 +55,6 @@ struct stream {
 };
 
 void streams_init(struct streams *all, struct ev *ev, struct chan *chan);
-void streams_done(struct streams *all);
 void streams_resume(struct streams *all);  /* a new host: tell it of every stream, repeat what is not credited */
 void streams_drained(struct streams *all); /* the channel takes frames again */
 

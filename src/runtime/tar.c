@@ -459,7 +459,8 @@ static void put_block(uint8_t *b, const struct tar_entry *e, char type)
     put_octal(b + SIZE, SIZE_LEN, min_u64(e->size, size_max));
     put_octal(b + MTIME, MTIME_LEN, min_u64(e->mtime, size_max));
     b[TYPE] = (uint8_t)type;
-    memcpy(b + MAGIC, "ustar\00000", 8);
+    memcpy(b + MAGIC, "ustar", 6);
+    b[MAGIC + 6] = b[MAGIC + 7] = '0';
     put_octal(b + CHKSUM, CHKSUM_LEN - 1, checksum(b));
     b[CHKSUM + CHKSUM_LEN - 1] = ' ';
 }
