@@ -78,26 +78,40 @@ static void delegate(const char *point, int tree, const char *controllers)
     }
 }
 
-static int find_v2(struct cgroup_forest *f, const char *point, const char *parent, struct err *err)
+/* v2 takes the controllers that are bound to it. Counting, freezing and killing it does by itself. */
+static bool find_v2(struct cgroup_forest *f, const char *point, const char *parent)
 {
     char controllers[512] = "", enabled[512] = "";
-    int tree = add_tree(f, point, parent, true, err);
+    int tree = add_tree(f, point, parent, true, NULL);
 
     if (tree < 0)
-        return -1;
+        return false;
     int dir = f->trees[tree];
     auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root >= 0 && fd_get_at(root, "cgroup.controllers", controllers, sizeof(controllers)) >= 0)
         delegate(point, dir, controllers);
     (void)fd_get_at(dir, "cgroup.subtree_control", enabled, sizeof(enabled));
     f->kill = faccessat(dir, "cgroup.kill", W_OK, 0) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
+        if (jobs[i].v2 ? cgtext_has_word(enabled, jobs[i].v2) : f->kill)
+            f->job[jobs[i].job] = tree;
+    return true;
+}
+
+/* v1 does what is left. Without cgroup.kill its freezer kills faster than v2's, so it comes before that one. */
+static bool find_v1(struct cgroup_forest *f, const struct mountinfo *m, const char *parent)
+{
+    bool found = false;
+
     for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
         int *job = &f->job[jobs[i].job];
 
-        if (jobs[i].v2 ? *job < 0 && cgtext_has_word(enabled, jobs[i].v2) : *job < 0 || f->kill)
-            *job = tree;
+        if (*job >= 0 || !mountinfo_has_option(m->super, jobs[i].v1))
+            continue;
+        *job = add_tree(f, m->point, parent, false, NULL);
+        found = found || *job >= 0;
     }
-    return 0;
+    return found;
 }
 
 int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err)
@@ -106,49 +120,25 @@ int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *pare
     const char *text;
     bool v1 = false, v2 = false;
 
-    *f = (struct cgroup_forest){ 0 };
-    for (size_t i = 0; i < CGROUP_JOBS; i++)
-        f->job[i] = -1;
-    for (text = mountinfo; mountinfo_next(&text, &m);) {
-        if (!str_eq(m.type, "cgroup"))
-            continue;
-        for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
-            if (f->job[jobs[i].job] >= 0 || !mountinfo_has_option(m.super, jobs[i].v1))
-                continue;
-            int tree = add_tree(f, m.point, parent, false, NULL);
-            f->job[jobs[i].job] = tree;
-            v1 = v1 || tree >= 0;
-        }
-    }
+    cgroup_none(f);
     for (text = mountinfo; !ignore_v2 && !v2 && mountinfo_next(&text, &m);)
-        if (str_eq(m.type, "cgroup2"))
-            v2 = find_v2(f, m.point, parent, NULL) == 0;
-    if (v2) /* v1 cpuacct and freezer may have been opened for jobs that v2 took over */
-        for (size_t i = 0; i < f->ntrees; i++) {
-            bool used = false;
-
-            for (size_t j = 0; j < CGROUP_JOBS; j++)
-                used = used || f->job[j] == (int)i;
-            if (used)
-                continue;
-            close(f->trees[i]);
-            f->ntrees--;
-            f->trees[i] = f->trees[f->ntrees];
-            f->v2[i] = f->v2[f->ntrees];
-            for (size_t j = 0; j < CGROUP_JOBS; j++)
-                if (f->job[j] == (int)f->ntrees)
-                    f->job[j] = (int)i;
-            i--;
-        }
+        v2 = str_eq(m.type, "cgroup2") && find_v2(f, m.point, parent);
+    for (text = mountinfo; mountinfo_next(&text, &m);)
+        if (str_eq(m.type, "cgroup") && find_v1(f, &m, parent))
+            v1 = true;
+    for (size_t i = 0; v2 && i < ARRAY_LEN(jobs); i++)
+        if (!jobs[i].v2 && f->job[jobs[i].job] < 0)
+            f->job[jobs[i].job] = 0; /* the first tree is v2's */
     snprintf(f->kind, sizeof(f->kind), "%s", v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none");
-    if (f->job[CGROUP_MEMORY] < 0 || f->job[CGROUP_PIDS] < 0 || f->job[CGROUP_FREEZE] < 0) {
-        err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s",
-                f->job[CGROUP_MEMORY] < 0 ? "memory"
-                : f->job[CGROUP_PIDS] < 0 ? "pids"
-                                          : "freezing");
-        cgroup_forget(f);
-        return -1;
-    }
+    static const struct {
+        enum cgroup_job job;
+        const char *name;
+    } needed[] = { { CGROUP_MEMORY, "memory" }, { CGROUP_PIDS, "pids" }, { CGROUP_FREEZE, "freezing" } };
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (f->job[needed[i].job] < 0) {
+            cgroup_forget(f);
+            return err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s", needed[i].name);
+        }
     return 0;
 }
 

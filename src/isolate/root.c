@@ -183,8 +183,12 @@ static int localtime_file(int root, struct err *err)
 
 static int device_node(int root, const char *path, dev_t dev, struct err *err)
 {
-    if (mknodat(root, path, S_IFCHR | 0666, dev) == 0)
-        return fchmodat(root, path, 0666, 0) < 0 ? err_sys(err, ERR_SYS, "/%s", path) : 0;
+    mode_t mask = umask(0);
+    int made = mknodat(root, path, S_IFCHR | 0666, dev);
+
+    (void)umask(mask);
+    if (made == 0)
+        return 0;
     if (errno != EPERM)
         return err_sys(err, ERR_SYS, "/%s", path);
     return bind_ro(root, path, false, 0, err); /* a container that may not make nodes still has its own */

@@ -33,6 +33,8 @@ struct jailer {
     struct uids uids;
     struct spawner *spawners[TEMPLATES_MAX];
     size_t nspawners;
+    struct ev_timer sweep; /* leftovers of others are removed when our own work is under way */
+    int sweeps;
     struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
     size_t ncells, cells_max;

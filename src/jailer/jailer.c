@@ -25,6 +25,9 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
+#define SWEEP_AFTER_NS (20 * NS_PER_MS)
+#define SWEEPS_MAX 100
+
 static int do_kill(struct conn *c, struct cell *cell, uint32_t stream, struct err *err)
 {
     if (cell->state == CELL_DEAD) {
@@ -227,6 +230,15 @@ static size_t room_for_cells(void)
     return (size_t)min_u64((l.rlim_cur - OTHER_FDS) / CELL_FDS, CELLS_MAX);
 }
 
+/* Nobody waits for leftovers to go, so they go when the first sandbox is made; or at the end, if that comes sooner. */
+static void on_sweep(void *arg)
+{
+    struct jailer *j = arg;
+
+    if (sweep(&j->forest, &j->uids, NULL) > 0 && ++j->sweeps < SWEEPS_MAX)
+        ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
+}
+
 /* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
@@ -240,7 +252,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
                     err) < 0 ||
         sweep_open(j->rootless, &j->forest, &j->uids, err) < 0)
         return -1;
-    (void)sweep(&j->forest, &j->uids);
+    ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
     return kept_new(j->ev, settings->state_dir, on_visitor, j, &j->kept, err);
 }
 
@@ -283,6 +295,9 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
     if (conn_add(&j, sock, &err) < 0)
         return 125;
     ev_run(j.ev);
+    if (j.sweep.slot)
+        (void)sweep_patiently(&j.forest, &j.uids);
+    ev_timer_clear(j.ev, &j.sweep);
     for (size_t i = 0; i < j.nspawners; i++)
         spawner_free(j.spawners[i]);
     spawner_free(j.spare);

@@ -75,7 +75,7 @@ int sweep_open(bool rootless, struct cgroup_forest *forest, struct uids *uids, s
 struct sweeping {
     const struct cgroup_forest *forest;
     const struct uids *uids;
-    int found;
+    int found, busy;
 };
 
 static void sweep_leaf(void *arg, const char *id, gid_t gid)
@@ -85,20 +85,29 @@ static void sweep_leaf(void *arg, const char *id, gid_t gid)
     if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
         return;
     s->found++;
-    for (int i = 0; i < 200; i++) { /* the dead may still be dying: up to a second */
-        if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
-            return;
-        cgroup_kill(s->forest, id);
-        nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
-    }
+    if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
+        return;
+    (void)cgroup_kill(s->forest, id); /* the dead may still be dying */
+    s->busy++;
 }
 
-int sweep(const struct cgroup_forest *forest, const struct uids *uids)
+int sweep(const struct cgroup_forest *forest, const struct uids *uids, int *ret_found)
 {
     struct sweeping s = { .forest = forest, .uids = uids };
 
     cgroup_each(forest, sweep_leaf, &s);
-    return s.found;
+    if (ret_found)
+        *ret_found += s.found - s.busy;
+    return s.busy;
+}
+
+int sweep_patiently(const struct cgroup_forest *forest, const struct uids *uids)
+{
+    int found = 0;
+
+    for (int i = 0; i < 200 && sweep(forest, uids, &found) > 0; i++)
+        nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
+    return found;
 }
 
 int jailer_sweep(const char *state_dir, struct err *err)
@@ -109,7 +118,7 @@ int jailer_sweep(const char *state_dir, struct err *err)
 
     if (sweep_open_state(state_dir, &dir, err) < 0 || sweep_open(geteuid() != 0, &forest, &uids, err) < 0)
         return -1;
-    int n = sweep(&forest, &uids);
+    int n = sweep_patiently(&forest, &uids);
     cgroup_forget(&forest);
     uids_done(&uids);
     return n;

@@ -9,6 +9,9 @@
 int sweep_open_state(const char *state_dir, int *ret_dir,
                      struct err *err); /* makes it if needed; refuses if not ours */
 int sweep_open(bool rootless, struct cgroup_forest *forest, struct uids *uids, struct err *err);
-/* Removes the cgroups of sandboxes whose owner is gone; returns how many. A leaf whose uid is locked has a living owner
- * and is left alone. */
-int sweep(const struct cgroup_forest *forest, const struct uids *uids);
+/* One pass over the cgroups of sandboxes whose owner is gone: what is empty is removed and added to *ret_found (may be
+ * NULL), what is not is killed and counted as busy, to be tried again. A leaf whose uid is locked has a living owner
+ * and is left alone. Returns the number of busy ones. */
+int sweep(const struct cgroup_forest *forest, const struct uids *uids, int *ret_found);
+/* The same until nothing is busy, for a second at most. Returns how many it removed. */
+int sweep_patiently(const struct cgroup_forest *forest, const struct uids *uids);

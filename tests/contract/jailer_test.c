@@ -281,8 +281,8 @@ TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
     host_start(&h);
     ask_template(&h, "t");
     expect(&h, FRAME_J_OK);
-    assert_int_equal(leaves(id), 0);
     host_stop(&h);
+    assert_int_equal(leaves(id), 0);
 }
 
 TEST(the_next_jailer_leaves_the_living_alone)
