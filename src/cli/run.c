@@ -294,8 +294,7 @@ static void on_ended(void *arg, const struct err *why)
 
     if (!r->session.ended)
         fail(r, why);
-    else
-        ev_stop(r->ev); /* it ended by itself while we were about to end it */
+    /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
 }
 
 static void on_signal(void *arg, int signo)

@@ -133,6 +133,18 @@ class Streams(Case):
         process.kill()
         process.communicate(timeout=20)
 
+    def test_a_slow_reader_gets_what_the_receipt_counts_also_past_the_clock(self):
+        receipt = os.path.join(self.dir, "receipt")
+        process = start("run", "--timeout", "500ms", f"--receipt={receipt}", "--", "head", "-c", "300000", "/dev/zero",
+                        stdin=subprocess.DEVNULL)
+        time.sleep(1.5)
+        out, err = process.communicate(timeout=30)
+        with open(receipt, encoding="utf-8") as f:
+            told = json.load(f)
+        self.assertEqual((process.returncode, told["endedBy"], told["final"]), (124, "wall", True), err)
+        self.assertGreater(len(out), 65536)
+        self.assertEqual(told["stdoutBytes"], len(out))
+
     def test_a_clock_runs_out_even_while_the_reader_sleeps(self):
         process = start("run", "--timeout", "500ms", "--", "yes", stdin=subprocess.DEVNULL)
         time.sleep(1.5)
