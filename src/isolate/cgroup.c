@@ -353,13 +353,16 @@ int cgroup_remove(const struct cgroup_forest *f, const char *id)
  * grace period, which is 5 to 15 ms when nobody else is moving. */
 int cgroup_enter_open(const struct cgroup_forest *f, const char *id, struct cgroup_entry *ret, struct err *err)
 {
+    static const struct limits none;
+
     *ret = (struct cgroup_entry){ .into = -1 };
     for (size_t i = 0; i < f->ntrees; i++) {
         int fd = f->v2[i] ? openat(f->trees[i], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                           : openat(f->trees[i], at(id, "tasks").s, O_WRONLY | O_CLOEXEC);
 
-        if (fd < 0 && errno == ENOENT)
-            continue; /* a tree that this sandbox does not need */
+        if (fd < 0 && errno == ENOENT && !tree_needed(f, i, &none))
+            continue; /* a tree that only some sandboxes need; any other that is missing would be a limit that is not
+                         there */
         if (fd < 0) {
             cgroup_enter_close(ret);
             return err_sys(err, ERR_NO_CGROUP, "cgroup of %s", id);

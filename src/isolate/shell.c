@@ -154,7 +154,8 @@ static int mount_scratch(const struct shell *s, struct err *err)
 {
     const uint64_t *v = s->spec->limits.v;
 
-    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+    /* The host has a few thousand terminals for all sandboxes together; one may not take them from the others. */
+    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64") < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /dev/pts");
     if (mount_tmpfs("/dev/shm", v[LIMIT_SHM], v[LIMIT_TMP_INODES], "1777", MS_NOEXEC, err) < 0 ||
         mount_tmpfs("/tmp", v[LIMIT_TMP], v[LIMIT_TMP_INODES], "1777", 0, err) < 0)

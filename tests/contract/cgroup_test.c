@@ -144,6 +144,22 @@ TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
     each_world(owner_is_marked);
 }
 
+static void a_missing_leaf_is_refused(struct world *w)
+{
+    struct cgroup_entry e;
+    struct err err = { 0 };
+    int pids = w->forest.trees[w->forest.job[CGROUP_PIDS]];
+
+    assert_int_equal(unlinkat(pids, w->id, AT_REMOVEDIR), 0);
+    assert_int_equal(cgroup_enter_open(&w->forest, w->id, &e, &err), -1);
+    assert_int_equal(err.id, ERR_NO_CGROUP);
+}
+
+TEST(nobody_enters_when_one_of_the_leaves_is_gone)
+{
+    each_world(a_missing_leaf_is_refused);
+}
+
 static void fork_until_refused(void)
 {
     for (int i = 0; i < 100; i++)
@@ -289,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(the_leaf_carries_memory_pids_and_cpu),
         RUN(the_group_of_a_leaf_names_its_owner_from_its_first_moment),
+        RUN(nobody_enters_when_one_of_the_leaves_is_gone),
         RUN(the_pids_limit_holds_and_killing_ends_every_process),
         RUN(a_frozen_leaf_stands_still_and_can_be_killed),
         RUN(memory_past_the_limit_kills_and_rings),

@@ -474,13 +474,18 @@ static void rs23(struct outcome *o)
 /* Takes all inotify instances it can get and holds them; the driver asks for one in another sandbox meanwhile. */
 static void rs25(struct outcome *o)
 {
-    long n = 0;
+    long n = 0, terminals = 0;
 
+    while (terminals < 1000 && open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) >= 0)
+        terminals++;
+    if (terminals == 0 || terminals > 100)
+        escaped(o, "%ld terminals of the few thousand that all sandboxes share", terminals);
+    syscall(SYS_close_range, 3, ~0u, 0);
     while (n < 5000 && inotify_init1(IN_CLOEXEC) >= 0)
         n++;
     if (n == 0)
         escaped(o, "not one inotify instance: a neighbour has them all");
-    held(o, "%ld inotify instances, then %s", n, strerror(errno));
+    held(o, "%ld terminals and %ld inotify instances, then %s", terminals, n, strerror(errno));
     if (canary_number("hold", 0))
         sleep(3);
 }
