@@ -282,7 +282,7 @@ static void on_end_stats(struct ask *ask, const struct answer *a, const struct e
     if (b->state != BOX_ENDING || b->settled)
         return;
     if (!err && jail_stats_decode(a->f, &st, NULL) == 0 && st.oom_kills != JAIL_UNKNOWN)
-        b->memory = st.oom_kills > b->oom_seen;
+        b->memory = b->memory || st.oom_kills > b->oom_seen;
     b->settled = true;
     step(b);
 }
@@ -407,7 +407,11 @@ void box_event(struct box *b, const struct jail_event *m)
 {
     if (m->kind == JAIL_EVENT_ENDED)
         b->status = m->status; /* the end of the control stream follows, behind its last frames */
-    if (m->kind == JAIL_EVENT_OOM)
+    if (m->kind != JAIL_EVENT_OOM)
+        return;
+    if (b->state == BOX_ENDING)
+        b->memory = true; /* it died of it, and the death was seen first */
+    else
         for (struct exec *x = b->execs; x && b->state == BOX_READY; x = x->next)
             exec_end(x, ENDED_MEMORY);
 }

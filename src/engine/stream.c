@@ -15,6 +15,8 @@
 
 #include "base/mem.h"
 
+#define RESUMED_MAX 1024u /* streams that an earlier host can have left open */
+
 static struct stream **find(struct box *b, uint32_t id)
 {
     struct stream **p = &b->streams;
@@ -223,6 +225,15 @@ void stream_frame(struct box *b, const struct frame *f)
     }
 }
 
+static size_t count(const struct box *b)
+{
+    size_t n = 0;
+
+    for (const struct stream *s = b->streams; s; s = s->next)
+        n++;
+    return n;
+}
+
 /* What an earlier host had open belongs to nobody now. */
 void stream_resumed(struct box *b, const struct frame *f)
 {
@@ -231,7 +242,7 @@ void stream_resumed(struct box *b, const struct frame *f)
 
     if (rt_resume_decode(f, &m, &err) < 0)
         box_violate(b, "RESUME: %s", err.msg);
-    else if (!b->adopted || f->stream == 0 || *find(b, f->stream))
+    else if (!b->adopted || f->stream == 0 || *find(b, f->stream) || count(b) >= RESUMED_MAX)
         box_violate(b, "RESUME of stream %u", f->stream);
     else
         add(b, f->stream, m.request, NULL, NULL);

@@ -763,6 +763,31 @@ TEST(an_adopted_box_says_hello_only_and_swallows_old_streams)
     scene_end(&k);
 }
 
+TEST(an_adopted_runtime_cannot_claim_endless_streams)
+{
+    struct fake k;
+    struct box_spec spec = plain_spec();
+    struct rt_hello hello;
+    struct rt_resume resume = { .request = FRAME_EXEC };
+    uint8_t out[FRAME_PAYLOAD_MAX];
+
+    scene_engine(&k);
+    assert_int_equal(box_adopt(k.engine, "sbaaaaaaaaaaaaaaaaaaaa", &spec, &fake_box_ops, &k, &k.box, NULL), 0);
+    jailer_takes(&k, FRAME_J_ADOPT);
+    jailer_created(&k, ALL_OUTSIDE);
+    runtime_takes(&k, FRAME_HELLO);
+    assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
+    runtime_hello(&k, WIRE_VERSION, hello.epoch);
+    runtime_claimed(&k, ALL_INSIDE, 3);
+    int len = rt_resume_encode(&resume, out, NULL);
+    for (uint32_t i = 1; i <= 1024; i++)
+        runtime_says(&k, FRAME_RESUME, 0, 2 * i, out, (size_t)len);
+    silent(&k, k.jailer);
+    runtime_says(&k, FRAME_RESUME, 0, 4000, out, (size_t)len);
+    jailer_takes(&k, FRAME_J_KILL);
+    scene_end(&k);
+}
+
 TEST(adopting_what_does_not_exist_fails)
 {
     struct fake k;
@@ -816,6 +841,7 @@ int main(void)
         RUN(answers_that_answer_nothing_cost_the_jailer_its_connection),
         RUN(a_created_without_its_descriptors_fails_the_box),
         RUN(an_adopted_box_says_hello_only_and_swallows_old_streams),
+        RUN(an_adopted_runtime_cannot_claim_endless_streams),
         RUN(adopting_what_does_not_exist_fails),
     };
 

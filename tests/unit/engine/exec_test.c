@@ -418,8 +418,8 @@ TEST(lifetime_ends_the_execution_and_then_the_sandbox)
     struct box_spec box = plain_spec();
     struct exec_spec spec = { .argv = true_argv };
 
-    box.limits.v[LIMIT_LIFETIME] = 20;
-    box.limits.v[LIMIT_WALL] = 20;
+    box.limits.v[LIMIT_LIFETIME] = 300;
+    box.limits.v[LIMIT_WALL] = 300;
     scene_ready_with(&k, &box);
     scene_running_with(&k, &spec);
     runtime_waits_for(&k, FRAME_SIGNAL);
@@ -452,12 +452,12 @@ TEST(kill_on_request_says_so)
 TEST(a_clock_and_an_exit_at_the_same_moment_give_one_status)
 {
     struct fake k;
-    struct exec_spec spec = { .argv = true_argv, .wall_ms = 5 };
+    struct exec_spec spec = { .argv = true_argv, .wall_ms = 300 };
 
     for (int exit_first = 0; exit_first < 2; exit_first++) {
         scene_ready(&k);
         scene_running_with(&k, &spec);
-        uint64_t end = now_ms() + 15;
+        uint64_t end = now_ms() + 310;
         while (now_ms() < end)
             continue; /* both are due before the loop turns again */
         if (exit_first)
@@ -494,6 +494,24 @@ TEST(a_sandbox_that_dies_is_lost_or_memory_never_ok)
         assert_int_equal(k.ended, 1);
         scene_end(&k);
     }
+}
+
+TEST(a_death_by_memory_is_known_even_if_its_news_come_last)
+{
+    struct fake k;
+    struct jail_stats st = { .oom_kills = JAIL_UNKNOWN };
+
+    scene_running(&k);
+    fd_close(&k.runtime);
+    jailer_takes(&k, FRAME_J_KILL);
+    jailer_ok(&k);
+    jailer_takes(&k, FRAME_J_STATS);
+    uint32_t stream = got.f.stream;
+    jailer_event(&k, JAIL_EVENT_OOM, 0);
+    got.f.stream = stream;
+    jailer_stats(&k, &st);
+    assert_int_equal(k.ended_by, ENDED_MEMORY);
+    scene_end(&k);
 }
 
 TEST(a_sandbox_that_dies_before_the_start_is_a_failure)
@@ -633,14 +651,14 @@ TEST(a_box_freed_under_its_execution_leaves_the_receipt_readable)
 TEST(paused_time_is_not_wall_time)
 {
     struct fake k;
-    struct exec_spec spec = { .argv = true_argv, .wall_ms = 60 };
+    struct exec_spec spec = { .argv = true_argv, .wall_ms = 300 };
 
     scene_ready(&k);
     scene_running_with(&k, &spec);
     box_freeze(k.box, on_done, &k);
     jailer_takes(&k, FRAME_J_FREEZE);
     jailer_ok(&k);
-    uint64_t end = now_ms() + 120;
+    uint64_t end = now_ms() + 400;
     while (now_ms() < end)
         ev_turn(k.ev, 10);
     silent(&k, k.runtime);
@@ -994,6 +1012,7 @@ int main(void)
         RUN(kill_on_request_says_so),
         RUN(a_clock_and_an_exit_at_the_same_moment_give_one_status),
         RUN(a_sandbox_that_dies_is_lost_or_memory_never_ok),
+        RUN(a_death_by_memory_is_known_even_if_its_news_come_last),
         RUN(a_sandbox_that_dies_before_the_start_is_a_failure),
         RUN(a_lost_jailer_makes_executions_lost_after_their_output),
         RUN(destroying_a_box_kills_its_execution_and_completes_its_receipt),
