@@ -51,11 +51,40 @@ static const char *stdin_text(const struct request *r, const struct program *p)
     return r->tty ? "terminal" : r->interactive || p->reads_stdin ? "passed on" : "passed on unless it is a terminal";
 }
 
+static bool steers(const char *s)
+{
+    auto_free char *tame = str_dup(s);
+
+    str_tame(tame);
+    return !str_eq(tame, s);
+}
+
+/* What could steer a terminal is written in the way of bash: $'a\nb'. */
+static void escaped_word(struct buf *out, const char *s)
+{
+    buf_adds(out, "$'");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c == '\n')
+            buf_adds(out, "\\n");
+        else if (c < ' ' || c >= 0x7f)
+            buf_addf(out, "\\x%02x", c);
+        else
+            buf_addf(out, c == '\'' || c == '\\' ? "\\%c" : "%c", c);
+    }
+    buf_adds(out, "'");
+}
+
 /* Words of a shell command: quoted when they need it, so that the line can be pasted. */
 static void shell_word(struct buf *out, const char *s)
 {
     if (*s && s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@+%")] == '\0') {
         buf_adds(out, s);
+        return;
+    }
+    if (steers(s)) {
+        escaped_word(out, s);
         return;
     }
     buf_adds(out, "'");

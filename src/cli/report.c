@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include "base/fd.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -34,8 +35,11 @@ int report_error(const struct err *err, bool json)
         buf_adds(&out, "\n");
         fd_write_all(STDOUT_FILENO, out.data, out.len);
     } else {
-        buf_addf(&out, "cove: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", err->msg, info->code, info->cause,
-                 info->fix);
+        char msg[sizeof(err->msg)];
+
+        memcpy(msg, err->msg, sizeof(msg));
+        str_tame(msg); /* it may quote a word that somebody else wrote */
+        buf_addf(&out, "cove: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", msg, info->code, info->cause, info->fix);
         fd_write_all(STDERR_FILENO, out.data, out.len);
     }
     return info->exit;

@@ -1,44 +1,13 @@
 #include "cli/text.h"
 
-/* Length of the well-formed sequence at the front, or 0. The second byte's range depends on the first: that is where
- * overlong forms, surrogates and numbers past U+10FFFF are told apart. */
-static size_t sequence(const unsigned char *s, size_t len)
-{
-    unsigned char lo = 0x80, hi = 0xbf;
-    size_t n;
-
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] >= 0xc2 && s[0] <= 0xdf)
-        n = 2;
-    else if (s[0] >= 0xe0 && s[0] <= 0xef)
-        n = 3;
-    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-        n = 4;
-    else
-        return 0;
-    if (s[0] == 0xe0)
-        lo = 0xa0;
-    if (s[0] == 0xed)
-        hi = 0x9f;
-    if (s[0] == 0xf0)
-        lo = 0x90;
-    if (s[0] == 0xf4)
-        hi = 0x8f;
-    if (n > len || s[1] < lo || s[1] > hi)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
+#include "base/str.h"
 
 bool text_utf8(const char *data, size_t len)
 {
-    const unsigned char *s = (const unsigned char *)data;
+    uint32_t c;
 
     for (size_t i = 0; i < len;) {
-        size_t n = sequence(s + i, len - i);
+        size_t n = str_utf8(data + i, len - i, &c);
 
         if (n == 0)
             return false;

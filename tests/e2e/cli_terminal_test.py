@@ -9,7 +9,7 @@ import struct
 import termios
 import time
 
-from cove import COVE, Case
+from cove import COVE, Case, run
 
 
 class Terminal:
@@ -157,3 +157,13 @@ class OnATerminal(Case):
         t.read(b"42")
         t.write(b"exit 3\r")
         self.assertEqual(t.wait(), 3)
+
+    def test_enter_is_a_shell_in_the_kept_sandbox(self):
+        state = ("--state-dir", self.dir)
+        self.addCleanup(run, "rm", "--all", *state)
+        sandbox = run("run", "--keep", "--json", *state, "--", "sh", "-c", "echo kept > note").json["sandbox"]
+        t = self.cove("enter", *state, "-e", "PS1=% ", sandbox)
+        t.write(b"cat note; exit 4\r")
+        t.read(b"kept\r\n")
+        self.assertEqual(t.wait(), 4)
+        self.assertTrue(t.flags() & termios.ICANON)

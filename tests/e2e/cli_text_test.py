@@ -36,6 +36,16 @@ class Help(Case):
             with self.subTest(words):
                 self.assertIn(f"did you mean {hint}?", run(*words).err)
 
+    def test_words_of_strangers_cannot_steer_the_terminal(self):
+        evil = "\x1b[31m\u009bm\nx"
+        for words in [(evil,), ("run", "--runtime", evil, "-"), ("run", "--" + evil), ("errors", evil), ("run", "--", evil),
+                      ("run", "--dry-run", "--", "echo", evil, "it's")]:
+            with self.subTest(words):
+                done = run(*words)
+                self.assertNotRegex(done.out + done.err, "[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+        plan = run("run", "--dry-run", "--", "echo", "a\nb", "it's").out
+        self.assertIn("echo $'a\\nb' 'it'\\''s'\n", plan)
+
     def test_every_error_code_is_explained(self):
         codes = [e["code"] for e in run("errors", "--json").json["errors"]]
         self.assertGreater(len(codes), 20)
