@@ -40,6 +40,11 @@ static void on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const st
     cell->made.pid = (uint32_t)pid;
     cell->state = CELL_LIVE;
     if (cell->destroy || !cell->owner) {
+        struct err gone;
+
+        err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was ready", cell->id);
+        reply_error(cell->owner, cell->create_stream, &gone);
+        cell->create_stream = 0;
         cell_destroy(cell);
         return;
     }

@@ -601,6 +601,31 @@ TEST(a_question_asked_twice_is_answered_twice)
     host_stop(&h);
 }
 
+TEST(destroying_what_is_still_being_made_answers_both)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c = a_request();
+    uint8_t heard[2] = { 0, 0 };
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    ask_create(&h, &c, NULL, 0);
+    ask(&h, FRAME_J_DESTROY, c.id);
+    for (int i = 0; i < 2; i++) {
+        do
+            receive(&h, &r);
+        while (r.f.type == FRAME_J_EVENT);
+        heard[(h.stream - r.f.stream) / 2] = r.f.type;
+        drop_fds(&r);
+    }
+    assert_int_equal(heard[0], FRAME_DONE);
+    assert_true(heard[1] == FRAME_J_ERROR || heard[1] == FRAME_J_CREATED); /* whichever came first */
+    assert_int_equal(leaves(c.id), 0);
+    host_stop(&h);
+}
+
 static pid_t child_of(pid_t pid)
 {
     char path[64], text[64];
@@ -651,6 +676,7 @@ int main(void)
         RUN(a_kept_sandbox_outlives_its_host_and_can_be_adopted),
         RUN(a_jailer_holds_no_file_of_its_host),
         RUN(a_question_asked_twice_is_answered_twice),
+        RUN(destroying_what_is_still_being_made_answers_both),
         RUN(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on),
     };
 
