@@ -315,7 +315,7 @@ static void read_syscalls(void *arg, const struct doc *d)
 {
     static const struct schema_key keys[] = { { "deny", read_deny },
                                               { "grant", read_grants },
-                                              { "allow", refuse_allow } };
+                                              { "allow", refuse_allow, true } };
     struct reading *r = arg;
 
     schema_map(r->pr, d, "syscalls", keys, ARRAY_LEN(keys), r);

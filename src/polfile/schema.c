@@ -33,6 +33,8 @@ void schema_map(struct problems *pr, const struct doc *map, const char *where, c
 
         suggest_init(&s, d->key);
         for (; k < n && !str_eq(keys[k].name, d->key); k++) {
+            if (keys[k].unsaid)
+                continue;
             suggest_offer(&s, keys[k].name);
             buf_addf(&all, "%s%s", k ? ", " : "", keys[k].name);
         }

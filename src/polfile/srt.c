@@ -36,16 +36,35 @@ static void say(struct import *im, const struct doc *d, enum fate fate, const ch
     im->lost += fate == LOST;
 }
 
-/* A scalar of YAML that is read back as the same text. */
-static void quoted(struct buf *out, const char *s)
+/* The next character of well-formed UTF-8, which is all that the reader of documents lets through. */
+static uint32_t next_char(const unsigned char **s)
 {
-    buf_adds(out, "'");
-    for (; *s; s++) {
-        if (*s == '\'')
-            buf_adds(out, "'");
-        buf_add(out, s, 1);
+    uint32_t c = *(*s)++;
+    int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
+
+    c &= more == 3 ? 0x07u : more == 2 ? 0x0fu : more == 1 ? 0x1fu : 0xffu;
+    while (more-- > 0 && **s)
+        c = c << 6 | (*(*s)++ & 0x3fu);
+    return c;
+}
+
+/* A scalar of YAML that is read back as the same text, whatever is in it. */
+static void quoted(struct buf *out, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    buf_adds(out, "\"");
+    while (*s) {
+        uint32_t c = next_char(&s);
+
+        if (c == '"' || c == '\\')
+            buf_addf(out, "\\%c", (int)c);
+        else if (c >= ' ' && c < 0x7f)
+            buf_addf(out, "%c", (int)c);
+        else
+            buf_addf(out, "\\U%08" PRIX32, c);
     }
-    buf_adds(out, "'");
+    buf_adds(out, "\"");
 }
 
 static bool has_glob(const char *s)
@@ -248,7 +267,9 @@ static void walk(struct import *im, const struct doc *top)
 
 static void write_policy(const struct import *im, struct buf *out)
 {
-    buf_addf(out, "# Made from %s, settings of sandbox-runtime, by `cove policy import`.\n", im->file);
+    buf_adds(out, "# Made from ");
+    quoted(out, im->file);
+    buf_adds(out, ", settings of sandbox-runtime, by `cove policy import`.\n");
     buf_adds(out, "version: 1\nname: imported\nextends: standard\nnetwork: none\n");
     if (!im->workspace && !im->read_only.len && !im->hide.len)
         return;

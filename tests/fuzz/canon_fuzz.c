@@ -1,0 +1,32 @@
+/* The canonical form of a policy: cove-policy to cove, through a pipe. The same person runs both, but what arrives
+ * decides walls, so nothing may be read from it that was not said. */
+#include "policy/policy.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct policy p;
+    struct floor f;
+    struct err err = { 0 };
+    struct buf again = { 0 };
+
+    if (canon_parse((const char *)data, size, &p, &f, &err) < 0) {
+        if (err.id == ERR_NONE || !err.msg[0])
+            abort();
+        return 0;
+    }
+    canon_write(&p, &f, &again);
+    if (again.len != size || memcmp(again.data, data, size) != 0)
+        abort(); /* there is one form for each policy */
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (p.limits.v[i] < limit_info((enum limit)i)->min || p.limits.v[i] > limit_info((enum limit)i)->max)
+            abort();
+    for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
+        if ((policy_denies(p.deny, nr) || policy_denies(f.deny, nr)) && syscall_needed(nr))
+            abort();
+    if ((p.workspace == POLICY_MEMORY) != !p.workspace_dir || p.npaths > POLICY_PATHS_MAX || p.grants & ~GRANTS_ALL)
+        abort();
+    buf_done(&again);
+    policy_done(&p);
+    floor_done(&f);
+    return 0;
+}

@@ -1,0 +1,181 @@
+#include "../test.h"
+
+#include "base/str.h"
+#include "policy/policy.h"
+
+static const char full[] = "cove-policy 1\n"
+                           "policy build standard dir/my%20policy.yaml\n"
+                           "profile 4 python\n"
+                           "workspace 7 copyOnWrite /srv/%C3%A4\n"
+                           "bind 9 /usr/share /mnt/share\n"
+                           "hide 12 /usr/bin/gcc\n"
+                           "env 20 A=b%20c%25\n"
+                           "pass 21 HOME\n"
+                           "grant 15 debug\n"
+                           "deny 14 inotify_init1\n"
+                           "limit 16 memoryBytes 268435456\n"
+                           "limit 17 timeoutMs 1500\n"
+                           "floor /etc/cove/floor.yaml standard\n"
+                           "floor-workspace memory\n"
+                           "floor-forbid debug\n"
+                           "floor-deny ptrace\n"
+                           "floor-limit memoryBytes 1073741824\n"
+                           "end\n";
+
+TEST(every_field_arrives)
+{
+    struct policy p;
+    struct floor f;
+    struct err err = { 0 };
+
+    if (canon_parse(full, strlen(full), &p, &f, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_string_equal(p.name, "build");
+    assert_string_equal(p.file, "dir/my policy.yaml");
+    assert_int_equal(p.level, LEVEL_CUSTOM);
+    assert_true(p.has_profile && p.profile == PROFILE_PYTHON);
+    assert_int_equal(p.workspace, POLICY_COPY_ON_WRITE);
+    assert_string_equal(p.workspace_dir, "/srv/\xc3\xa4");
+    assert_int_equal(p.npaths, 2);
+    assert_string_equal(p.paths[0].src, "/usr/share");
+    assert_null(p.paths[1].src);
+    assert_string_equal(p.paths[1].dst, "/usr/bin/gcc");
+    assert_int_equal(p.nenv, 2);
+    assert_string_equal(p.env[0].text, "A=b c%");
+    assert_true(p.env[1].pass);
+    assert_int_equal(p.grants, GRANT_BIT(DEBUG));
+    assert_true(policy_denies(p.deny, (unsigned)syscall_number("inotify_init1")));
+    assert_int_equal(p.limits.v[LIMIT_MEMORY], 256 * MIB);
+    assert_int_equal(p.limit_line[LIMIT_WALL], 17);
+    assert_int_equal(p.limit_line[LIMIT_PIDS], 0);
+    assert_string_equal(f.file, "/etc/cove/floor.yaml");
+    assert_int_equal(f.forbidden, GRANT_BIT(DEBUG));
+    assert_int_equal(f.workspaces, 1u << POLICY_MEMORY);
+    assert_true(policy_denies(f.deny, 101));
+    assert_int_equal(f.bounded, LIMIT_BIT(MEMORY));
+    policy_done(&p);
+    floor_done(&f);
+}
+
+TEST(built_in_policies_survive_the_way)
+{
+    const char *const *names = policy_builtins();
+
+    for (size_t i = 0; names[i]; i++) {
+        struct policy p, q;
+        struct floor none = { 0 }, f;
+        struct err err = { 0 };
+        auto_buf out = { 0 };
+
+        assert_true(policy_builtin(names[i], &p));
+        canon_write(&p, &none, &out);
+        if (canon_parse(out.data, out.len, &q, &f, &err) < 0)
+            fail_msg("%s: %s", names[i], err.msg);
+        assert_memory_equal(&p, &q, sizeof(p));
+        assert_null(f.file);
+        policy_done(&q);
+    }
+}
+
+/* A text in the place of one line of the whole, or the whole. */
+TEST(whatever_is_not_the_one_form_is_refused)
+{
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        { "cove-policy 1\n", "" },
+        { "cove-policy 1\n", "cove-policy 2\n" },
+        { "cove-policy 1\n", "cove-policy 01\n" },
+        { "end\n", "" },
+        { "end\n", "end" },
+        { "end\n", "end\nend\n" },
+        { "end\n", "\nend\n" },
+        { "end\n", "what is this\nend\n" },
+        { "policy build standard dir/my%20policy.yaml\n", "" },
+        { "policy build standard", "policy build nonsense" },
+        { "policy build standard dir/my%20policy.yaml", "policy build standard dir/my%20policy.yaml more" },
+        { "policy build", "policy %62uild" },
+        { "my%20policy", "my%2" },
+        { "my%20policy", "my%zz" },
+        { "my%20policy", "my%00" },
+        { "profile 4 python", "profile 4 ruby" },
+        { "profile 4 python", "profile four python" },
+        { "profile 4 python", "profile 4  python" },
+        { "profile 4 python\n", "profile 4 python\nprofile 5 python\n" },
+        { "profile 4 python", "profile 100001 python" },
+        { "copyOnWrite /srv/%C3%A4", "copyOnWrite -" },
+        { "copyOnWrite /srv/%C3%A4", "memory /srv" },
+        { "copyOnWrite /srv/%C3%A4", "copyOnWrite srv" },
+        { "copyOnWrite /srv/%C3%A4", "copyOnWrite /srv/\xc3\xa4" },
+        { "bind 9 /usr/share /mnt/share", "bind 9 /usr/share" },
+        { "bind 9 /usr/share /mnt/share", "bind 9 usr/share /mnt/share" },
+        { "bind 9 /usr/share /mnt/share", "bind 9 /usr/share /mnt/../share" },
+        { "bind 9 /usr/share /mnt/share", "bind 0 /usr/share /mnt/share" },
+        { "hide 12 /usr/bin/gcc", "hide 12 gcc" },
+        { "env 20 A=b%20c%25", "env 20 A" },
+        { "env 20 A=b%20c%25", "env 20 1=b" },
+        { "pass 21 HOME", "pass 21 HOME=x" },
+        { "grant 15 debug", "grant 15 root" },
+        { "deny 14 inotify_init1", "deny 14 read" }, /* nothing could start */
+        { "deny 14 inotify_init1", "deny 14 nothing" },
+        { "deny 14 inotify_init1",
+          "deny 14 ptrace\ndeny 14 inotify_init1" }, /* 101 comes before 294, and so it is fine */
+        { "deny 14 inotify_init1", "deny 14 inotify_init1\ndeny 14 ptrace" },
+        { "limit 16 memoryBytes 268435456", "limit 16 memoryBytes 1" },
+        { "limit 16 memoryBytes 268435456", "limit 16 memoryBytes 0268435456" },
+        { "limit 16 memoryBytes 268435456", "limit 16 memory 268435456" },
+        { "limit 17 timeoutMs 1500\n", "limit 17 timeoutMs 1500\nlimit 17 timeoutMs 1500\n" },
+        { "floor /etc/cove/floor.yaml standard\n", "" },
+        { "floor /etc/cove/floor.yaml standard", "floor /etc/cove/floor.yaml extreme" },
+        { "floor-forbid debug", "floor-forbid root" },
+        { "floor-deny ptrace", "floor-deny read" },
+        { "floor-limit memoryBytes 1073741824", "floor-limit memoryBytes" },
+        { "floor-limit memoryBytes 1073741824", "floor-limit memoryBytes 1 2 3 4 5 6 7" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *at = strstr(full, cases[i].from);
+        bool fine = strstr(cases[i].to, "deny 14 ptrace\ndeny") != NULL;
+        struct policy p;
+        struct floor f;
+        struct err err = { 0 };
+        auto_buf text = { 0 };
+
+        assert_non_null(at);
+        buf_add(&text, full, (size_t)(at - full));
+        buf_adds(&text, cases[i].to);
+        buf_adds(&text, at + strlen(cases[i].from));
+        int rc = canon_parse(text.data, text.len, &p, &f, &err);
+        if ((rc == 0) != fine)
+            fail_msg("case %zu, '%s': %s", i, cases[i].to, rc ? err.msg : "accepted");
+        if (rc == 0) {
+            policy_done(&p);
+            floor_done(&f);
+        } else {
+            assert_true(err.id == ERR_PROTOCOL || err.id == ERR_VERSION);
+        }
+    }
+}
+
+TEST(another_version_is_said_to_be_one)
+{
+    static const char text[] = "cove-policy 7\nend\n";
+    struct policy p;
+    struct floor f;
+    struct err err = { 0 };
+
+    assert_int_equal(canon_parse(text, strlen(text), &p, &f, &err), -1);
+    assert_int_equal(err.id, ERR_VERSION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(every_field_arrives),
+        RUN(built_in_policies_survive_the_way),
+        RUN(whatever_is_not_the_one_form_is_refused),
+        RUN(another_version_is_said_to_be_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+#include "../test.h"
+
+#include "base/str.h"
+#include "policy/policy.h"
+
+TEST(built_in_policies_are_complete_and_say_what_they_are)
+{
+    const char *const *names = policy_builtins();
+    struct policy p;
+    size_t n = 0;
+
+    for (; names[n]; n++) {
+        struct err err = { 0 };
+
+        assert_true(policy_builtin(names[n], &p));
+        assert_string_equal(p.name, names[n]);
+        assert_string_equal(p.base, names[n]);
+        assert_int_equal(limits_check(&p.limits, &err), 0);
+        assert_true(strlen(policy_says(names[n])) > 0);
+        policy_done(&p);
+    }
+    assert_int_equal(n, 3);
+    assert_false(policy_builtin("custom", &p));
+    assert_false(policy_builtin("", &p));
+}
+
+TEST(only_debug_grants_something_and_it_is_not_standard)
+{
+    struct policy p;
+
+    assert_true(policy_builtin("standard", &p));
+    assert_int_equal(p.grants, 0);
+    assert_int_equal(p.level, LEVEL_STANDARD);
+    assert_true(policy_builtin("debug", &p));
+    assert_int_equal(p.grants, GRANT_BIT(DEBUG));
+    assert_int_equal(p.level, LEVEL_CUSTOM);
+    assert_true(policy_builtin("high", &p));
+    assert_int_equal(p.level, LEVEL_HIGH);
+}
+
+TEST(beyond_a_maximum_is_more_or_without_end_or_on_other_processors)
+{
+    static const struct {
+        enum limit limit;
+        uint64_t value, max;
+        bool beyond;
+    } cases[] = {
+        { LIMIT_MEMORY, 100, 100, false }, { LIMIT_MEMORY, 101, 100, true }, { LIMIT_CPU_TIME, 0, 100, true },
+        { LIMIT_CPU_TIME, 100, 0, false }, { LIMIT_CPU_TIME, 0, 0, false },  { LIMIT_SWAP, 0, 0, false },
+        { LIMIT_SWAP, 1, 0, true },        { LIMIT_CPUSET, 1, 3, false },    { LIMIT_CPUSET, 4, 3, true },
+        { LIMIT_CPUSET, 0, 3, true },      { LIMIT_CPUSET, 5, 0, false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (floor_exceeded(cases[i].limit, cases[i].value, cases[i].max) != cases[i].beyond)
+            fail_msg("case %zu", i);
+}
+
+static struct floor tight(void)
+{
+    static char file[] = "floor.yaml";
+
+    return (struct floor){ .file = file,
+                           .bounded = LIMIT_BIT(MEMORY) | LIMIT_BIT(CPU_TIME),
+                           .max = { [LIMIT_MEMORY] = 64 * MIB, [LIMIT_CPU_TIME] = 1000 },
+                           .forbidden = GRANT_BIT(DEBUG),
+                           .workspaces = 1u << POLICY_MEMORY };
+}
+
+TEST(a_policy_below_the_floor_is_refused_by_the_name_of_the_field)
+{
+    struct floor f = tight();
+    struct policy p;
+    struct err err = { 0 };
+
+    assert_true(policy_builtin("standard", &p));
+    assert_int_equal(floor_check(&f, &p, &err), 0); /* nobody chose the 512M */
+    p.limit_line[LIMIT_MEMORY] = 4;
+    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_int_equal(err.id, ERR_POLICY_FLOOR);
+    assert_non_null(strstr(err.msg, "limits.memoryBytes: 512M is more than the 64M"));
+    p.limits.v[LIMIT_MEMORY] = 32 * MIB;
+    assert_int_equal(floor_check(&f, &p, &err), 0);
+    p.workspace = POLICY_READ_WRITE;
+    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_non_null(strstr(err.msg, "filesystem.workspace"));
+    assert_true(policy_builtin("debug", &p));
+    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_non_null(strstr(err.msg, "syscalls.grant"));
+    assert_true(policy_builtin("standard", &p));
+    f.level = LEVEL_HIGH;
+    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_non_null(strstr(err.msg, "level"));
+}
+
+TEST(without_a_floor_nothing_is_refused)
+{
+    struct floor f = { 0 };
+    struct policy p;
+    struct err err = { 0 };
+
+    assert_true(policy_builtin("debug", &p));
+    assert_int_equal(floor_check(&f, &p, &err), 0);
+}
+
+TEST(what_nobody_chose_is_lowered_to_the_floor)
+{
+    struct floor f = tight();
+    struct limits l;
+
+    limits_default(&l);
+    assert_int_equal(floor_lower(&f, &l, LIMIT_BIT(MEMORY)), LIMIT_BIT(CPU_TIME));
+    assert_int_equal(l.v[LIMIT_MEMORY], 512 * MIB);
+    assert_int_equal(l.v[LIMIT_CPU_TIME], 1000);
+    assert_int_equal(floor_lower(&f, &l, 0), LIMIT_BIT(MEMORY));
+    assert_int_equal(l.v[LIMIT_MEMORY], 64 * MIB);
+    assert_int_equal(floor_lower(&f, &l, 0), 0);
+}
+
+TEST(names_and_paths_are_what_they_should_be)
+{
+    assert_true(policy_env_name("A_1", 3));
+    assert_false(policy_env_name("1A", 2));
+    assert_false(policy_env_name("A-B", 3));
+    assert_false(policy_env_name("", 0));
+    assert_true(policy_plain_path("/mnt/.hidden/a..b"));
+    assert_false(policy_plain_path("mnt"));
+    assert_false(policy_plain_path("/mnt/../etc"));
+    assert_false(policy_plain_path("/mnt/."));
+    assert_false(policy_plain_path("/mnt//a"));
+    assert_false(policy_plain_path("/mnt/\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(built_in_policies_are_complete_and_say_what_they_are),
+        RUN(only_debug_grants_something_and_it_is_not_standard),
+        RUN(beyond_a_maximum_is_more_or_without_end_or_on_other_processors),
+        RUN(a_policy_below_the_floor_is_refused_by_the_name_of_the_field),
+        RUN(without_a_floor_nothing_is_refused),
+        RUN(what_nobody_chose_is_lowered_to_the_floor),
+        RUN(names_and_paths_are_what_they_should_be),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
