@@ -4,6 +4,9 @@
 
 #include "base/str.h"
 
+static const struct policy *under_policy;
+static const struct floor *over_floor;
+
 static int build(const char *const *words, struct request *ret, struct err *err)
 {
     struct args a;
@@ -13,7 +16,7 @@ static int build(const char *const *words, struct request *ret, struct err *err)
         n++;
     if (args_parse(cli_verb_find("run"), n, (char **)(uintptr_t)words, &a, err) < 0)
         return -1;
-    int rc = request_build(&a, NULL, NULL, ret, err);
+    int rc = request_build(&a, under_policy, over_floor, ret, err);
     args_done(&a);
     return rc;
 }
@@ -175,9 +178,137 @@ TEST(more_binds_than_a_sandbox_takes_are_refused)
     assert_int_equal(err.id, ERR_INVALID);
 }
 
+/* --- policies and floors --- */
+
+static struct policy sample(void)
+{
+    static char file[] = "p.yaml";
+    struct policy p;
+
+    assert_true(policy_builtin("standard", &p));
+    p.file = file;
+    p.level = LEVEL_CUSTOM;
+    p.limits.v[LIMIT_MEMORY] = 64 * MIB;
+    p.limit_line[LIMIT_MEMORY] = 3;
+    p.limits.v[LIMIT_PIDS] = 20;
+    p.limit_line[LIMIT_PIDS] = 4;
+    return p;
+}
+
+static const char *source(const struct request *r, enum limit l)
+{
+    static char text[REQUEST_SOURCE_TEXT];
+
+    return request_source(r, l, text);
+}
+
+TEST(flags_go_over_the_policy_and_the_policy_over_the_level)
+{
+    struct policy p = sample();
+    struct request r;
+    struct err err = { 0 };
+    static char set[] = "A=1", pass[] = "COVE_TEST_UNSET_VARIABLE", dst[] = "/usr/bin/gcc", dir[] = "/srv";
+
+    p.env[p.nenv++] = (struct policy_env){ set, false, 5 };
+    p.env[p.nenv++] = (struct policy_env){ pass, true, 6 };
+    p.paths[p.npaths++] = (struct policy_path){ NULL, dst, 7 };
+    p.workspace = POLICY_COPY_ON_WRITE;
+    p.workspace_dir = dir;
+    p.grants = GRANT_BIT(DEBUG);
+    policy_deny(p.deny, 312);
+    under_policy = &p;
+    assert_int_equal(BUILD(&r, &err, "--pids", "9", "-e", "A=2", "--", "true"), 0);
+    assert_int_equal(r.level, LEVEL_CUSTOM);
+    assert_int_equal(r.limits.v[LIMIT_MEMORY], 64 * MIB);
+    assert_int_equal(r.limits.v[LIMIT_PIDS], 9);
+    assert_string_equal(source(&r, LIMIT_MEMORY), "p.yaml:3");
+    assert_string_equal(source(&r, LIMIT_PIDS), "--pids");
+    assert_string_equal(source(&r, LIMIT_TMP), "follows from others");
+    assert_string_equal(source(&r, LIMIT_NOFILE), "standard");
+    assert_int_equal(r.nenv, 2); /* what is not set here is not passed on */
+    assert_string_equal(r.env[0], "A=1");
+    assert_string_equal(r.env[1], "A=2"); /* the later one wins */
+    assert_int_equal(r.nbinds, 1);
+    assert_null(r.binds[0].src);
+    assert_string_equal(r.workspace, "/srv");
+    assert_true(r.cow);
+    assert_int_equal(r.grants, GRANT_BIT(DEBUG));
+    assert_true(policy_denies(r.deny, 312));
+    request_done(&r);
+
+    assert_int_equal(BUILD(&r, &err, "-w", "/tmp", "--", "true"), 0);
+    assert_string_equal(r.workspace, "/tmp");
+    assert_false(r.cow);
+    request_done(&r);
+    under_policy = NULL;
+}
+
+TEST(levels_and_policies_that_contradict_each_other_are_refused)
+{
+    struct policy p = sample(), high;
+    struct request r;
+    struct err err = { 0 };
+
+    under_policy = &p;
+    assert_int_equal(BUILD(&r, &err, "--level", "standard", "--", "true"), -1);
+    assert_int_equal(err.id, ERR_USAGE);
+    assert_int_equal(BUILD(&r, &err, "--level", "custom", "--", "true"), 0);
+    request_done(&r);
+    assert_true(policy_builtin("high", &high));
+    under_policy = &high;
+    assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
+    assert_int_equal(err.id, ERR_LEVEL_UNAVAILABLE);
+    under_policy = NULL;
+}
+
+TEST(a_floor_refuses_what_was_chosen_and_lowers_what_was_not)
+{
+    static char file[] = "floor.yaml";
+    struct floor f = { .file = file,
+                       .bounded = LIMIT_BIT(MEMORY) | LIMIT_BIT(WALL) | LIMIT_BIT(OUTPUT),
+                       .max = { [LIMIT_MEMORY] = 128 * MIB, [LIMIT_WALL] = 5000, [LIMIT_OUTPUT] = 1000 },
+                       .forbidden = GRANT_BIT(DEBUG),
+                       .workspaces = 1u << POLICY_MEMORY | 1u << POLICY_COPY_ON_WRITE };
+    struct policy debug;
+    struct request r;
+    struct err err = { 0 };
+
+    policy_deny(f.deny, 101);
+    over_floor = &f;
+    assert_int_equal(BUILD(&r, &err, "-t", "--", "true"), 0);
+    assert_int_equal(r.limits.v[LIMIT_MEMORY], 128 * MIB);
+    assert_int_equal(r.limits.v[LIMIT_WALL], 5000); /* not the hour of a terminal */
+    assert_true(r.output_capped && r.limits.v[LIMIT_OUTPUT] == 1000);
+    assert_string_equal(source(&r, LIMIT_MEMORY), "floor.yaml");
+    assert_true(policy_denies(r.deny, 101));
+    request_done(&r);
+
+    assert_int_equal(BUILD(&r, &err, "--memory", "128M", "--", "true"), 0);
+    request_done(&r);
+    assert_int_equal(BUILD(&r, &err, "--memory", "129M", "--", "true"), -1);
+    assert_int_equal(err.id, ERR_POLICY_FLOOR);
+    assert_non_null(strstr(err.msg, "--memory: memoryBytes 129M is more than the 128M"));
+    assert_int_equal(BUILD(&r, &err, "-w", "/tmp", "--", "true"), -1);
+    assert_int_equal(err.id, ERR_POLICY_FLOOR);
+    assert_int_equal(BUILD(&r, &err, "-w", "/tmp:cow", "--", "true"), 0);
+    request_done(&r);
+    assert_true(policy_builtin("debug", &debug));
+    under_policy = &debug;
+    assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
+    assert_non_null(strstr(err.msg, "forbids the grant 'debug'"));
+    under_policy = NULL;
+    f.level = LEVEL_HIGH;
+    assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
+    assert_non_null(strstr(err.msg, "demands high"));
+    over_floor = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(flags_go_over_the_policy_and_the_policy_over_the_level),
+        RUN(levels_and_policies_that_contradict_each_other_are_refused),
+        RUN(a_floor_refuses_what_was_chosen_and_lowers_what_was_not),
         RUN(without_flags_a_request_has_the_defaults_of_the_tables),
         RUN(every_flag_arrives_in_the_request),
         RUN(what_was_not_said_follows_from_what_was),
