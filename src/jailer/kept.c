@@ -127,6 +127,8 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
 {
     auto_free char *dir = str_printf("%s/kept", state_dir);
     struct sockaddr_un addr;
+    struct ucred who;
+    socklen_t len = sizeof(who);
 
     if (!id_valid(id, "sb"))
         return err_set(err, ERR_INVALID, "'%s' is no sandbox id", id);
@@ -142,6 +144,9 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
             return err_set(err, ERR_MISSING, "no kept sandbox %s", id);
         return err_sys(err, ERR_SYS, "sandbox %s", id);
     }
+    /* A state directory in /tmp may be somebody else's work, and what is behind the door hears all that is typed. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || who.uid != geteuid())
+        return err_set(err, ERR_DENIED, "the door of sandbox %s belongs to another user", id);
     *ret_sock = take_fd(&fd);
     return 0;
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -626,6 +627,43 @@ TEST(destroying_what_is_still_being_made_answers_both)
     host_stop(&h);
 }
 
+TEST(a_door_that_another_user_put_up_is_not_entered)
+{
+    char dir[] = "/run/cove-test-XXXXXX", id[ID_SIZE];
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct err err = { 0 };
+    int ready[2], sock;
+
+    id_new("sb", id);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0755), 0);
+    auto_free char *kept = str_printf("%s/kept", dir);
+    assert_int_equal(mkdir(kept, 0777), 0);
+    assert_int_equal(chmod(kept, 0777), 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", kept, id);
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+        if (setresuid(65534, 65534, 65534) < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+            listen(fd, 1) < 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_true(readable_within(ready[0], 5000));
+    assert_int_equal(jailer_connect_kept(dir, id, &sock, &err), -1);
+    assert_int_equal(err.id, ERR_DENIED);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    unlink(addr.sun_path);
+    rmdir(kept);
+    rmdir(dir);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 static pid_t child_of(pid_t pid)
 {
     char path[64], text[64];
@@ -677,6 +715,7 @@ int main(void)
         RUN(a_jailer_holds_no_file_of_its_host),
         RUN(a_question_asked_twice_is_answered_twice),
         RUN(destroying_what_is_still_being_made_answers_both),
+        RUN(a_door_that_another_user_put_up_is_not_entered),
         RUN(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on),
     };
 
