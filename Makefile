@@ -17,7 +17,7 @@ SUITES ?=
 .PHONY: build help deps check check-fresh bench soak install uninstall demo clean fuzz prefix
 
 build: $(BUILD)/build.ninja
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) product
 	@ln -sfn src/main/cove $(BUILD)/cove
 
 $(BUILD)/build.ninja:
@@ -36,9 +36,11 @@ check-fresh:
 	@tests/fresh/run
 
 bench: build
+	@ninja -C $(BUILD)
 	@bench/start
 
 soak: build
+	@ninja -C $(BUILD)
 	@tests/soak/run.py
 
 demo: build
@@ -49,8 +51,8 @@ prefix: $(BUILD)/build.ninja
 	@[ "$$(cat $(BUILD)/.prefix 2>/dev/null)" = "$(PREFIX)" ] || \
 	    { meson configure $(BUILD) -Dprefix=$(PREFIX) && echo "$(PREFIX)" >$(BUILD)/.prefix; }
 
-install: build prefix
-	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
+install: prefix build
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild --quiet
 	@echo "installed under $(DESTDIR)$(PREFIX)"
 
 uninstall: $(BUILD)/build.ninja prefix
