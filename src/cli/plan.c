@@ -149,6 +149,16 @@ static void print_limits(const struct request *r, struct buf *out)
     }
 }
 
+static void print_bind(const struct request *r, const struct request_bind *b, struct buf *out)
+{
+    auto_free char *text = b->line ? str_printf("%-14s %s%s (%s:%" PRIu32 ")", b->dst, b->src ? b->src : "hidden",
+                                                b->src ? " (read-only)" : "", policy_title(r), b->line)
+                                   : str_printf("%-14s %s (read-only)", b->dst, b->src);
+
+    str_tame(text);
+    buf_addf(out, "  %s\n", text);
+}
+
 static void print_mounts(const struct request *r, const struct program *p, struct buf *out)
 {
     char size[32];
@@ -161,8 +171,7 @@ static void print_mounts(const struct request *r, const struct program *p, struc
         buf_addf(out, "  %-14s fresh, %s in memory\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size));
     buf_addf(out, "  %-14s fresh, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
     for (size_t i = 0; i < r->nbinds; i++)
-        buf_addf(out, "  %-14s %s%s\n", r->binds[i].dst, r->binds[i].src ? r->binds[i].src : "hidden",
-                 r->binds[i].src ? " (read-only)" : "");
+        print_bind(r, &r->binds[i], out);
     if (p->script_fd >= 0)
         buf_addf(out, "  %-14s your script (read-only)\n", p->script_dst);
     if (p->code)
@@ -219,8 +228,13 @@ void plan_print(const struct request *r, const struct program *p, struct buf *ou
     buf_adds(out, "Environment\n");
     for (size_t i = 0; env[i]; i++)
         buf_addf(out, "  %s\n", env[i]);
-    for (size_t i = 0; i < r->nenv; i++)
-        buf_addf(out, "  %s\n", r->env[i]);
+    for (size_t i = 0; i < r->nenv; i++) {
+        auto_free char *text = str_dup(r->env[i]);
+
+        str_tame(text);
+        buf_addf(out, "  %s%s%s%s\n", text, i < r->nenv_policy ? " (" : "", i < r->nenv_policy ? policy_title(r) : "",
+                 i < r->nenv_policy ? ")" : "");
+    }
     print_host(out);
 }
 

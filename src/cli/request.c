@@ -249,6 +249,7 @@ static int apply_policy(struct request *r, const struct policy *p, struct err *e
         else if (value && strlen(value) <= ENV_TEXT_MAX)
             add_env(r, str_printf("%s=%s", p->env[i].text, value));
     }
+    r->nenv_policy = r->nenv;
     return 0;
 }
 

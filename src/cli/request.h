@@ -47,6 +47,7 @@ struct request {
     char *cwd;   /* absolute */
     char **env;  /* "NAME=value", NULL-terminated */
     size_t nenv;
+    size_t nenv_policy; /* the first so many are the policy's */
 
     char *workspace; /* NULL: a fresh one in memory */
     bool cow;

@@ -19,6 +19,7 @@ void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t co
     va_start(ap, fmt);
     vsnprintf(q->msg, sizeof(q->msg), fmt, ap);
     va_end(ap);
+    str_tame(q->msg); /* it may quote a file that somebody else wrote */
     snprintf(q->fix, sizeof(q->fix), "%s", fix ? fix : "");
 }
 

@@ -115,6 +115,15 @@ void rows_done(struct rows *r)
     *r = (struct rows){ 0 };
 }
 
+/* Keys and values may come from a file that somebody else wrote. */
+static void line(struct buf *out, char sign, const struct row *row)
+{
+    auto_free char *text = str_printf("%c %-34s %-26s %s", sign, row->key, row->value, row->source);
+
+    str_tame(text);
+    buf_addf(out, "%s\n", text);
+}
+
 void rows_print(const struct policy *p, const struct rows *r, struct buf *out)
 {
     buf_addf(out, "policy %s", p->name);
@@ -123,7 +132,7 @@ void rows_print(const struct policy *p, const struct rows *r, struct buf *out)
     else
         buf_addf(out, " (built in: %s)\n", policy_says(p->name));
     for (size_t i = 0; i < r->n; i++)
-        buf_addf(out, "  %-34s %-26s %s\n", r->list[i].key, r->list[i].value, r->list[i].source);
+        line(out, ' ', &r->list[i]);
 }
 
 /* --- JSON --- */
@@ -247,11 +256,6 @@ static const struct row *find(const struct rows *r, const char *key)
         if (str_eq(r->list[i].key, key))
             return &r->list[i];
     return NULL;
-}
-
-static void line(struct buf *out, char sign, const struct row *row)
-{
-    buf_addf(out, "%c %-34s %-26s %s\n", sign, row->key, row->value, row->source);
 }
 
 size_t rows_diff(const struct rows *a, const struct rows *b, struct buf *out)

@@ -5,7 +5,7 @@
 #include "polfile/doc.h"
 
 struct remark {
-    uint32_t line;
+    uint32_t line, col;
     char *text;
 };
 
@@ -20,17 +20,24 @@ struct import {
 
 enum fate { KEPT, HOLDS, LOST };
 
+static bool after(const struct remark *a, const struct remark *b)
+{
+    return a->line > b->line || (a->line == b->line && a->col > b->col);
+}
+
 static void say(struct import *im, const struct doc *d, enum fate fate, const char *what, const char *text)
 {
     static const char *const words[] = { [KEPT] = "kept", [HOLDS] = "holds already", [LOST] = "no equivalent" };
 
     const char *value = d->kind == DOC_TEXT ? d->text : NULL;
-    struct remark r = { d->line, str_printf("%s%s%.100s%s: %s: %s", what, value ? " '" : "", value ? value : "",
-                                            value ? "'" : "", words[fate], text) };
+    struct remark r = { d->line, d->col,
+                        str_printf("%s%s%.100s%s: %s: %s", what, value ? " '" : "", value ? value : "",
+                                   value ? "'" : "", words[fate], text) };
 
+    str_tame(r.text);
     im->remarks = mem_resize(im->remarks, im->nremarks + 1, sizeof(*im->remarks));
     size_t at = im->nremarks++;
-    for (; at > 0 && im->remarks[at - 1].line > r.line; at--) /* in the order of the file */
+    for (; at > 0 && after(&im->remarks[at - 1], &r); at--) /* in the order of the file */
         im->remarks[at] = im->remarks[at - 1];
     im->remarks[at] = r;
     im->lost += fate == LOST;
