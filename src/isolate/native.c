@@ -35,7 +35,7 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
 int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err)
 {
     t->owner = owner;
-    if (filter_build(filter, t->filter, &t->filter_len, err) < 0)
+    if (filter_build(filter, false, t->filter, &t->filter_len, err) < 0)
         return err_wrap(err, "system call filter");
     return 0;
 }

@@ -29,6 +29,7 @@ struct prog {
     struct sock_filter *end; /* one past the last instruction */
     size_t n;
     bool full;
+    uint32_t eperm;          /* what is returned where the table says EPERM */
     size_t rule[RULE_COUNT]; /* position of a rule's first instruction, 0 before it is written */
     struct {
         uint32_t value;
@@ -86,6 +87,8 @@ static size_t action_at(struct prog *p, int action)
         assert(p->rule[ACTION_RULE(action)]); /* rules lead only to rules further down, which are written first */
         return p->rule[ACTION_RULE(action)];
     }
+    if (action == ACTION_EPERM)
+        return return_at(p, p->eperm);
     return return_at(p, action ? SECCOMP_RET_ERRNO | (uint32_t)action : SECCOMP_RET_ALLOW);
 }
 
@@ -177,10 +180,10 @@ static size_t write_tree(struct prog *p, const struct filter_range *ranges, size
     return branch(p, BPF_JGE, ranges[mid].from, above, below);
 }
 
-int filter_compile(const struct filter_range *ranges, size_t n, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
-                   struct err *err)
+int filter_compile(const struct filter_range *ranges, size_t n, bool notify, struct sock_filter prog[FILTER_MAX],
+                   size_t *ret_len, struct err *err)
 {
-    struct prog p = { .end = prog + FILTER_MAX };
+    struct prog p = { .end = prog + FILTER_MAX, .eperm = notify ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | EPERM };
 
     write_rules(&p, ranges, n);
     size_t root = write_tree(&p, ranges, 0, n);
@@ -221,7 +224,8 @@ static int choose_action(const struct filter_spec *s, const struct syscall_row *
     return action;
 }
 
-int filter_build(const struct filter_spec *s, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err)
+int filter_build(const struct filter_spec *s, bool notify, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
+                 struct err *err)
 {
     struct filter_range ranges[FILTER_RANGES_MAX] = { 0 };
     uint32_t next = 0; /* the number behind the last one seen */
@@ -240,5 +244,5 @@ int filter_build(const struct filter_spec *s, struct sock_filter prog[FILTER_MAX
         next = row->nr + 1u;
     }
     n = add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */
-    return filter_compile(ranges, n, prog, ret_len, err);
+    return filter_compile(ranges, n, notify, prog, ret_len, err);
 }

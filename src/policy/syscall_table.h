@@ -88,5 +88,5 @@ struct filter_range {
     int action; /* enum action */
 };
 #define FILTER_RANGES_MAX 1024
-int filter_compile(const struct filter_range *ranges, size_t n, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
-                   struct err *err);
+int filter_compile(const struct filter_range *ranges, size_t n, bool notify, struct sock_filter prog[FILTER_MAX],
+                   size_t *ret_len, struct err *err);

@@ -57,5 +57,9 @@ bool syscall_needed(unsigned nr);               /* no policy can deny it */
 int filter_verdict(const struct filter_spec *s, uint32_t arch, unsigned nr, const uint64_t args[6]);
 unsigned filter_allowed_count(const struct filter_spec *s);
 
-/* Writes the program for x86-64: a foreign architecture (int 0x80 included) is killed, x32 numbers answer ENOSYS. */
-int filter_build(const struct filter_spec *s, struct sock_filter prog[FILTER_MAX], size_t *ret_len, struct err *err);
+/* Writes the program for x86-64: a foreign architecture (int 0x80 included) is killed, x32 numbers answer ENOSYS.
+ *
+ * With `notify`, what would answer EPERM is handed to the filter's listener, who must answer in its place; every other
+ * errno stays the kernel's own answer. A filter with `notify` whose listener is gone answers ENOSYS there. */
+int filter_build(const struct filter_spec *s, bool notify, struct sock_filter prog[FILTER_MAX], size_t *ret_len,
+                 struct err *err);

@@ -84,7 +84,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: underfilter [--time] base|python|node|shell [COMMAND...]\n");
         return 2;
     }
-    if (filter_build(&spec, prog, &len, &err) < 0) {
+    if (filter_build(&spec, false, prog, &len, &err) < 0) {
         fprintf(stderr, "underfilter: %s\n", err.msg);
         return 125;
     }

@@ -20,11 +20,13 @@ static struct sock_filter prog[FILTER_MAX];
 static size_t prog_len;
 static uint8_t seen[FILTER_MAX];
 
+static bool notify; /* which of the two programs is under test */
+
 static void build_spec(const struct filter_spec *s)
 {
     struct err err = { 0 };
 
-    if (filter_build(s, prog, &prog_len, &err) < 0)
+    if (filter_build(s, notify, prog, &prog_len, &err) < 0)
         fail_msg("%s", err.msg);
     assert_true(prog_len > 0 && prog_len <= FILTER_MAX);
 }
@@ -43,6 +45,9 @@ static int verdict_of(uint32_t value)
         return 0;
     if (value == SECCOMP_RET_KILL_PROCESS)
         return -1;
+    if (notify && value == SECCOMP_RET_USER_NOTIF)
+        return EPERM; /* the answer that the listener will give */
+    assert_false(notify && value == (SECCOMP_RET_ERRNO | EPERM));
     assert_int_equal(value & SECCOMP_RET_ACTION_FULL, SECCOMP_RET_ERRNO);
     assert_true((value & SECCOMP_RET_DATA) > 0);
     return (int)(value & SECCOMP_RET_DATA);
@@ -184,6 +189,18 @@ TEST(filter_agrees_with_the_table_when_calls_are_granted_and_denied)
     compare_all(&s);
 }
 
+TEST(with_notify_eperm_and_nothing_else_goes_to_the_listener)
+{
+    notify = true;
+    for (unsigned p = 0; p < PROFILE_COUNT; p++) {
+        const struct filter_spec s = { .profile = (enum profile)p };
+
+        compare_all(&s);
+        assert_all_seen();
+    }
+    notify = false;
+}
+
 TEST(a_filter_is_the_same_each_time)
 {
     static struct sock_filter first[FILTER_MAX];
@@ -224,7 +241,7 @@ static void compile_alternating(size_t n, int other, int *ret)
     for (size_t i = 0; i < n; i++)
         ranges[i] = (struct filter_range){ (uint32_t)i, i % 2 ? other : ACTION_ENOSYS };
     memset(seen, 0, sizeof(seen));
-    *ret = filter_compile(ranges, n, prog, &prog_len, &err);
+    *ret = filter_compile(ranges, n, false, prog, &prog_len, &err);
     if (*ret < 0)
         assert_int_equal(err.id, ERR_BUG);
 }
@@ -288,7 +305,7 @@ TEST(any_table_compiles_to_a_program_that_agrees_with_it)
                                           : -1 - (int)(next_random(&seed) % RULE_COUNT);
             from += 1 + next_random(&seed) % spread;
         }
-        assert_int_equal(filter_compile(ranges, n, prog, &prog_len, &err), 0);
+        assert_int_equal(filter_compile(ranges, n, false, prog, &prog_len, &err), 0);
         for (size_t i = 0; i < n; i++) {
             uint32_t last = i + 1 < n ? ranges[i + 1].from - 1 : 0xffffffff;
             struct seccomp_data data = { .arch = AUDIT_ARCH_X86_64 };
@@ -428,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(filter_agrees_with_the_table_on_every_call_and_has_no_dead_branch),
         RUN(filter_agrees_with_the_table_when_calls_are_granted_and_denied),
+        RUN(with_notify_eperm_and_nothing_else_goes_to_the_listener),
         RUN(a_filter_is_the_same_each_time),
         RUN(the_mean_path_over_all_numbers_stays_short),
         RUN(a_table_too_large_for_short_jumps_still_compiles_right),
