@@ -308,6 +308,13 @@ bool chan_full(const struct chan *c)
     return c->queued >= CHAN_HIGH;
 }
 
+bool chan_pending(const struct chan *c)
+{
+    char byte;
+
+    return c->dead || c->broken.id || recv(c->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
 bool chan_idle(const struct chan *c)
 {
     return !c->head;

@@ -48,5 +48,8 @@ void chan_done(struct chan *c); /* on_end is not called; a zeroed or finished ch
 void chan_send(struct chan *c, const struct frame *f);
 void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds);
 bool chan_full(const struct chan *c);
-bool chan_idle(const struct chan *c);         /* nothing queued */
+bool chan_idle(const struct chan *c); /* nothing queued */
+/* Something arrived, or the other side is gone, and on_frame or on_end has yet to say so. What a peer sent before it
+ * caused something that we have already seen is not missed by asking this. */
+bool chan_pending(const struct chan *c);
 void chan_pause(struct chan *c, bool paused); /* stop or go on reading */

@@ -100,3 +100,38 @@ static void jail_event_walk(struct walk *w, struct jail_event *m)
     walk_i32(w, &m->status);
 }
 WALK_CODEC(jail_event);
+
+static void jail_watch_walk(struct walk *w, struct jail_watch *m)
+{
+    walk_id(w, m->id);
+    walk_i32(w, &m->sys);
+}
+WALK_CODEC(jail_watch);
+
+static void jail_news_walk(struct walk *w, struct jail_news *m)
+{
+    walk_id(w, m->id);
+    walk_u8(w, &m->watched);
+    walk_check(w, m->watched == JAIL_WATCHED || m->watched == JAIL_UNWATCHABLE, "watched");
+    walk_u8(w, &m->refused);
+    walk_check(w, m->refused <= 1, "refused");
+}
+WALK_CODEC(jail_news);
+
+static void jail_denied_walk(struct walk *w, struct jail_denied *m)
+{
+    walk_u8(w, &m->watched);
+    walk_check(w, m->watched <= JAIL_UNWATCHABLE, "watched");
+    walk_i32(w, &m->sys);
+    walk_u64(w, &m->more);
+    uint32_t n = walk_count(w, &m->n, JAIL_DENIALS_MAX, "denials");
+    for (uint32_t i = 0; i < n; i++) {
+        struct jail_denial *d = &m->each[i];
+
+        walk_u32(w, &d->nr);
+        for (size_t a = 0; a < ARRAY_LEN(d->args); a++)
+            walk_u32(w, &d->args[a]);
+        walk_u64(w, &d->count);
+    }
+}
+WALK_CODEC(jail_denied);

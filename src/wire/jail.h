@@ -80,7 +80,7 @@ struct jail_created {
 #define JAIL_WALL_UNIQUE_UID 0x2000u
 #define JAIL_ROOTLESS 0x80000000u /* no wall: made by a plain user, so JAIL_WALL_UNIQUE_UID cannot be had */
 
-struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP */
+struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_DENIALS, J_FORGET */
     char id[ID_SIZE];
 };
 
@@ -108,6 +108,36 @@ struct jail_event {
     int32_t status; /* ENDED: wait status of PID 1 */
 };
 
+/* --- the monitor --- */
+
+struct jail_watch {
+    char id[ID_SIZE];
+    int32_t sys; /* 0 with a listener; else why there is none: the errno of the kernel */
+};
+
+#define JAIL_DENIALS_MAX 64
+#define JAIL_DENIAL_ARGS 4
+struct jail_denial {
+    uint32_t nr;
+    uint32_t args[JAIL_DENIAL_ARGS]; /* those that say what was asked; the others are 0 */
+    uint64_t count;
+};
+
+enum jail_watched { JAIL_UNWATCHED = 0, JAIL_WATCHED = 1, JAIL_UNWATCHABLE = 2 };
+struct jail_news {
+    char id[ID_SIZE];
+    uint8_t watched; /* enum jail_watched */
+    uint8_t refused; /* since the last question */
+};
+
+struct jail_denied {
+    uint8_t watched; /* UNWATCHED: the monitor never heard of this sandbox; UNWATCHABLE: the kernel has no listener */
+    int32_t sys;     /* UNWATCHABLE: why */
+    uint64_t more;   /* refusals that found no room in the list */
+    struct jail_denial each[JAIL_DENIALS_MAX]; /* in the order of their first time */
+    uint32_t n;
+};
+
 int jail_template_encode(const struct jail_template *m, uint8_t *out, struct err *err);
 int jail_template_decode(const struct frame *f, struct jail_template *ret, struct err *err);
 int jail_create_encode(const struct jail_create *m, uint8_t *out, struct err *err);
@@ -122,4 +152,10 @@ int jail_list_encode(const struct jail_list *m, uint8_t *out, struct err *err);
 int jail_list_decode(const struct frame *f, struct jail_list *ret, struct err *err);
 int jail_event_encode(const struct jail_event *m, uint8_t *out, struct err *err);
 int jail_event_decode(const struct frame *f, struct jail_event *ret, struct err *err);
+int jail_watch_encode(const struct jail_watch *m, uint8_t *out, struct err *err);
+int jail_watch_decode(const struct frame *f, struct jail_watch *ret, struct err *err);
+int jail_news_encode(const struct jail_news *m, uint8_t *out, struct err *err);
+int jail_news_decode(const struct frame *f, struct jail_news *ret, struct err *err);
+int jail_denied_encode(const struct jail_denied *m, uint8_t *out, struct err *err);
+int jail_denied_decode(const struct frame *f, struct jail_denied *ret, struct err *err);
 /* J_ERROR has the payload of ERROR: struct rt_error. J_OK has none. J_TEMPLATE, J_KILL, ... are answered by J_OK. */

@@ -66,6 +66,10 @@ PLAIN(jail_id, .id = ID_1);
 PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
 PLAIN(jail_list, .n = 2, .ids = { ID_1, ID_2 });
 PLAIN(jail_event, .id = ID_2, .kind = JAIL_EVENT_ENDED, .status = 0x8b);
+PLAIN(jail_watch, .id = ID_1, .sys = 16);
+PLAIN(jail_news, .id = ID_2, .watched = JAIL_WATCHED, .refused = 1);
+PLAIN(jail_denied, .watched = JAIL_WATCHED, .more = 7,
+      .each = { { 165, { 0 }, 1 }, { 41, { 2, 3, 0xffffffff, 4 }, UINT64_MAX } }, .n = 2);
 
 /* Messages with string lists */
 
@@ -231,10 +235,13 @@ const struct message messages[] = {
     { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },
     { ROW(jail_id), .jail = true,
       .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
-                 FRAME_J_KEEP } },
+                 FRAME_J_KEEP, FRAME_J_DENIALS, FRAME_J_FORGET } },
     { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_event), .jail = true, .types = { FRAME_J_EVENT } },
+    { ROW(jail_watch), .jail = true, .types = { FRAME_J_WATCH } },
+    { ROW(jail_news), .jail = true, .types = { FRAME_J_NEWS } },
+    { ROW(jail_denied), .jail = true, .types = { FRAME_J_DENIED } },
 };
 const size_t nmessages = ARRAY_LEN(messages);
 
