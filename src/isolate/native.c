@@ -35,7 +35,8 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
 int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err)
 {
     t->owner = owner;
-    if (filter_build(filter, false, t->filter, &t->filter_len, err) < 0)
+    if (filter_build(filter, false, t->plain.prog, &t->plain.len, err) < 0 ||
+        filter_build(filter, true, t->notify.prog, &t->notify.len, err) < 0)
         return err_wrap(err, "system call filter");
     return 0;
 }
@@ -76,7 +77,7 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
     struct shell shell = { .t = t, .spec = spec, .go = go };
     uint64_t one = 1;
 
-    if (!t->filter_len)
+    if (!t->plain.len)
         return err_set(err, ERR_BUG, "a template without a filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");

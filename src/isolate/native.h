@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "isolate/cgroup.h"
 #include "isolate/root.h"
 #include "policy/limits.h"
@@ -29,15 +30,21 @@ struct native_mount {
     char dst[256];
 };
 
+struct native_filter {
+    struct sock_filter prog[FILTER_MAX];
+    size_t len; /* 0 until native_choose */
+};
+
 struct native_template {
     struct root root;
-    struct sock_filter filter[FILTER_MAX];
-    size_t filter_len; /* 0 until native_choose */
-    bool rootless;     /* the only id there is on the host is the caller's own */
-    uid_t owner;       /* of the user namespaces */
+    struct native_filter plain, notify; /* notify hands refused calls to a listener */
+    int monitor;                        /* socket to who listens; -1: nobody, and the plain filter is used */
+    bool rootless;                      /* the only id there is on the host is the caller's own */
+    uid_t owner;                        /* of the user namespaces */
 };
 
 struct native_spec {
+    char id[ID_SIZE];
     uid_t host_uid; /* and gid: unique on this host */
     char hostname[64];
     struct limits limits;
@@ -46,6 +53,9 @@ struct native_spec {
     struct cgroup_entry cgroup;
     int control;                                      /* becomes descriptor 3 of the runtime */
     void (*fail)(int control, const struct err *err); /* how the child tells what went wrong; must not allocate */
+    /* How the child hands over the listener of its filter; listener is -1 where the kernel has none, and sys says why.
+     * Must not allocate. -1 with errno. */
+    int (*watch)(int monitor, const char *id, int listener, int sys);
 };
 
 /* Called by the spawner, in its new namespaces: the root, which is the same for every template. */

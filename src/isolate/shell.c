@@ -29,6 +29,11 @@
 #include <sys/syscall.h>
 
 #define CONTROL_FD 3
+#define MONITOR_FD 4 /* until the filter is up */
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
 
 static int join_cgroups(const struct shell *s, struct err *err)
 {
@@ -290,24 +295,49 @@ static int set_rlimits(const struct shell *s, struct err *err)
     return 0;
 }
 
-static int keep_only_control(int control, struct err *err)
+/* The control stream, and the socket to the monitor if there is one. */
+static int close_the_rest(const struct shell *s, int *control, struct err *err)
 {
-    if (control == CONTROL_FD ? fcntl(CONTROL_FD, F_SETFD, 0) < 0 : dup2(control, CONTROL_FD) < 0)
-        return err_sys(err, ERR_SYS, "control descriptor");
-    if (!mutated("descriptors") && sys_close_range(CONTROL_FD + 1, ~0u) < 0)
+    int keep[] = { s->spec->control, s->t->monitor };
+
+    if (fd_keep_only(keep, s->t->monitor >= 0 ? 2 : 1) < 0)
         return err_sys(err, ERR_WALL_MISSING, "close descriptors");
+    *control = CONTROL_FD;
+    if (fcntl(CONTROL_FD, F_SETFD, 0) < 0)
+        return err_sys(err, ERR_SYS, "control descriptor");
     return 0;
 }
 
-static int install_filter(const struct native_template *t, struct err *err)
+static int install(const struct native_filter *f, unsigned long flags)
 {
-    struct sock_fprog prog = { .len = (unsigned short)t->filter_len,
-                               .filter = (struct sock_filter *)(uintptr_t)t->filter };
+    struct sock_fprog prog = { .len = (unsigned short)f->len, .filter = (struct sock_filter *)(uintptr_t)f->prog };
+
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+}
+
+/* A refused call is the same to the program with either filter; with a listener it is also known outside. Without
+ * WAIT_KILLABLE_RECV (before Linux 5.19) a signal makes one call two notifications. */
+static int install_filter(const struct shell *s, struct err *err)
+{
+    int listener = -1, why = 0;
 
     if (mutated("seccomp"))
         return 0;
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+    if (s->t->monitor >= 0) {
+        listener = install(&s->t->notify, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+        if (listener < 0 && errno == EINVAL)
+            listener = install(&s->t->notify, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+        why = listener < 0 ? errno : 0;
+    }
+    if (listener < 0 && install(&s->t->plain, 0) < 0)
         return err_sys(err, ERR_WALL_MISSING, "system call filter");
+    if (s->t->monitor < 0)
+        return 0;
+    if (s->spec->watch(MONITOR_FD, s->spec->id, listener, why) < 0)
+        return err_sys(err, ERR_SYS, "hand the refused calls to the monitor");
+    /* Both are close-on-exec as well: what could answer for the filter must not be left inside it. */
+    close(MONITOR_FD);
+    fd_close(&listener);
     return 0;
 }
 
@@ -326,12 +356,10 @@ NORETURN void shell_main(const struct shell *s)
 
     if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || routes(&err) < 0 || wait_for_maps(s, &err) < 0 ||
         become_user(s, &err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 ||
-        chdir("/") < 0 || set_rlimits(s, &err) < 0)
+        chdir("/") < 0)
         goto failed;
-    if (keep_only_control(control, &err) < 0)
-        goto failed;
-    control = CONTROL_FD;
-    if (caps_drop_all(&err) < 0 || install_filter(s->t, &err) < 0)
+    if (close_the_rest(s, &control, &err) < 0 || set_rlimits(s, &err) < 0 || caps_drop_all(&err) < 0 ||
+        install_filter(s, &err) < 0)
         goto failed;
     (void)start_runtime(&err);
 failed:

@@ -150,7 +150,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
     if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
     if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd,
-                                 &create_spawner_ops, j, &j->spare, err) < 0)
+                                 j->settings->monitor_fd, &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
     if (spawner_choose(j->spare, m.name, &filter, owner, j->uids.fd, err) < 0)
         return -1;
@@ -220,6 +220,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     spec = (struct native_spec){
         .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_end, .nmounts = m->nmounts
     };
+    memcpy(spec.id, cell->id, sizeof(spec.id));
     (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
     if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
         return -1;

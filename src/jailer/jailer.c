@@ -248,8 +248,8 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
-        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, &create_spawner_ops, j, &j->spare,
-                    err) < 0 ||
+        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, settings->monitor_fd,
+                    &create_spawner_ops, j, &j->spare, err) < 0 ||
         sweep_open(j->rootless, &j->forest, &j->uids, err) < 0)
         return -1;
     ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
@@ -327,10 +327,11 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
             _exit(125);
     /* Nor is anything else of it: a kept sandbox would hold its files, locks and directory for as long as it lives. */
     struct jailer_settings own = *settings;
-    int keep[] = { sock, own.runtime_fd };
-    if (fd_keep_only(keep, ARRAY_LEN(keep)) < 0 || chdir("/") < 0)
+    int keep[] = { sock, own.runtime_fd, own.monitor_fd };
+    if (fd_keep_only(keep, own.monitor_fd > 0 ? 3 : 2) < 0 || chdir("/") < 0)
         _exit(125);
     own.runtime_fd = keep[1];
+    own.monitor_fd = own.monitor_fd > 0 ? keep[2] : 0;
     _exit(jailer_serve(keep[0], &own));
 }
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "isolate/sys.h"
 #include "wire/frame.h"
+#include "wire/jail.h"
 #include "wire/rt.h"
 
 #include <errno.h>
@@ -91,6 +92,19 @@ static void tell_failure(int control, const struct err *err)
     (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
 }
 
+static int tell_monitor(int monitor, const char *id, int listener, int sys)
+{
+    uint8_t packet[FRAME_HEADER + 128];
+    struct jail_watch w = { .sys = sys };
+
+    memcpy(w.id, id, sizeof(w.id));
+    int len = jail_watch_encode(&w, packet + FRAME_HEADER, NULL);
+    if (len < 0)
+        return -1;
+    frame_header(packet, &(struct frame){ .type = FRAME_J_WATCH, .len = (uint32_t)len });
+    return fd_send(monitor, packet, FRAME_HEADER + (size_t)len, &listener, listener >= 0 ? 1 : 0, 0) < 0 ? -1 : 0;
+}
+
 static void tell(int sock, const struct note *n, int fd)
 {
     /* A full socket means the jailer is far behind; waiting here slows only this template. */
@@ -123,6 +137,7 @@ static void carry_out(int sock, const struct native_template *t, const struct er
     pid_t pid;
 
     o->spec.fail = tell_failure;
+    o->spec.watch = tell_monitor;
     if (broken->id != ERR_NONE)
         note.err = *broken;
     else if (!place(&o->spec, fds, nfds))
@@ -153,7 +168,7 @@ static void reap(int sock, struct brood *brood)
             tell(sock, &note, -1);
 }
 
-static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, const char *scratch)
+static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int monitor_fd, const char *scratch)
 {
     static struct native_template t;
     static struct order order;
@@ -170,6 +185,7 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, const
     int kids = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (kids < 0)
         _exit(125);
+    t.monitor = monitor_fd;
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
     if (native_prepare(&t, rootless, scratch, runtime_fd, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -206,13 +222,13 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, const
 }
 
 /* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
-static NORETURN void child_main(int sock, bool rootless, int runtime_fd, const char *scratch)
+static NORETURN void child_main(int sock, bool rootless, int runtime_fd, int monitor_fd, const char *scratch)
 {
-    int keep[] = { sock, runtime_fd };
+    int keep[] = { sock, runtime_fd, monitor_fd };
 
-    if (fd_keep_only(keep, ARRAY_LEN(keep)) < 0)
+    if (fd_keep_only(keep, monitor_fd > 0 ? 3 : 2) < 0)
         _exit(125);
-    spawner_main(keep[0], rootless, keep[1], scratch);
+    spawner_main(keep[0], rootless, keep[1], monitor_fd > 0 ? keep[2] : -1, scratch);
 }
 
 /* --- the jailer's side --- */
@@ -242,8 +258,8 @@ static void on_note(void *arg, uint32_t events UNUSED)
     }
 }
 
-int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, const struct spawner_ops *ops,
-                void *arg, struct spawner **ret, struct err *err)
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, int monitor_fd,
+                const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
 {
     int sv[2];
     struct sys_clone args = { .flags = CLONE_NEWPID | CLONE_NEWNS, .cgroup = -1 };
@@ -253,7 +269,7 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_f
     auto_fd int near = sv[0], far = sv[1];
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        child_main(far, rootless, runtime_fd, scratch);
+        child_main(far, rootless, runtime_fd, monitor_fd, scratch);
     if (pid < 0)
         return err_sys(err, errno == EPERM ? ERR_NO_NAMESPACES : ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);

@@ -75,7 +75,6 @@ WALLS = {
 }
 BEHIND = {
     "keyring": "keyctl, add_key and request_key are refused by the filter and /proc/keys is masked",
-    "descriptors": "every descriptor of jailer and spawner is close-on-exec already",
 }
 
 
