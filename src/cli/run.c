@@ -316,7 +316,7 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     static const struct engine_ops engine_ops = { on_failed };
     static const struct box_ops box_ops = { on_ready, on_failed, on_ended };
     char dir[STATE_DIR_MAX];
-    int sock;
+    int jailer, monitor;
     struct box_spec spec = {
         .level = r->req.level,
         .profile = r->prog.profile,
@@ -330,14 +330,11 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     };
 
     memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
-    if (settings->start_jailer(state_dir(r->req.state_dir, dir), &sock, err) < 0)
+    if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, &monitor, err) < 0)
         return -1;
-    if (ev_new(&r->ev, err) < 0) {
-        close(sock);
-        return -1;
-    }
-    if (engine_new(r->ev, sock, &engine_ops, r, &r->engine, err) < 0)
-        return -1;
+    if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0 ||
+        engine_watch(r->engine, monitor, err) < 0)
+        return -1; /* the descriptors go with the process */
     if (session_signals(r->ev, on_signal, r, err) < 0)
         return -1;
     return box_new(r->engine, &spec, &box_ops, r, &r->box, err);

@@ -274,6 +274,31 @@ static void step(struct box *b)
     }
 }
 
+static void on_last_denials(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct box *b = ask->owner;
+
+    if (b->settled || !b->asks_monitor)
+        return;
+    denials_take(b, a, err);
+    b->settled = true;
+    step(b);
+}
+
+/* Nothing runs any more, so the monitor's next answer is its last; executions that were cut off still need it. */
+static void all_dead(struct box *b)
+{
+    if (b->running == 0 || b->e->unwatched || engine_nothing_refused(b)) {
+        b->denied_why = b->e->unwatched;
+        b->settled = true;
+        step(b);
+        return;
+    }
+    b->asks_monitor = true;
+    set_timer(b, ev_now(b->ev) + MONITOR_NS);
+    engine_ask_denials(b->e, b->id, on_last_denials, b);
+}
+
 static void on_end_stats(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
@@ -283,8 +308,7 @@ static void on_end_stats(struct ask *ask, const struct answer *a, const struct e
         return;
     if (!err && jail_stats_decode(a->f, &st, NULL) == 0 && st.oom_kills != JAIL_UNKNOWN)
         b->memory = b->memory || st.oom_kills > b->oom_seen;
-    b->settled = true;
-    step(b);
+    all_dead(b);
 }
 
 static void on_killed(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
@@ -304,7 +328,7 @@ void box_kill(struct box *b, const struct err *why)
         return;
     b->why = *why;
     b->state = BOX_ENDING;
-    b->settled = false;
+    b->settled = b->asks_monitor = false;
     set_timer(b, ev_now(b->ev) + JAILER_NS);
     engine_ask_id(b->e, FRAME_J_KILL, b->id, on_killed, b);
 }
@@ -337,14 +361,13 @@ static void on_destroyed(struct ask *ask, const struct answer *a, const struct e
     } else {
         b->stats_known = true;
     }
-    b->settled = true;
-    step(b);
+    all_dead(b);
 }
 
 void box_destroy_now(struct box *b)
 {
     b->state = BOX_DESTROYING;
-    b->settled = false;
+    b->settled = b->asks_monitor = false;
     claim_drop(b);
     for (struct exec *x = b->execs; x; x = x->next)
         if (!x->exited)
@@ -393,6 +416,10 @@ static void on_timer(void *arg)
             set_timer(b, life_next(&b->life));
     } else if (b->settled) {
         unwire(b);
+        step(b);
+    } else if (b->asks_monitor) {
+        denials_take(b, NULL, NULL);
+        b->settled = true;
         step(b);
     } else {
         no_answer(b);
@@ -525,6 +552,7 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
     b->limits = spec->limits;
     b->pidfd = b->cpu_fd = -1;
     b->status = -1;
+    b->denied_why = "the monitor could not be asked in time";
     b->adopted = b->kept = id != NULL;
     if (id)
         memcpy(b->id, id, sizeof(b->id));

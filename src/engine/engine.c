@@ -80,7 +80,7 @@ struct ask *engine_ask(struct engine *e, uint8_t type, const uint8_t *data, uint
     if (e->lost)
         ev_timer_set(e->ev, &e->lost_timer, 0, on_lost_timer, e);
     else
-        chan_send_fds(&e->chan, &f, fds, nfds);
+        chan_send_fds(type == FRAME_J_DENIALS ? &e->monitor : &e->chan, &f, fds, nfds);
     return a;
 }
 
@@ -94,6 +94,16 @@ struct ask *engine_ask_id(struct engine *e, uint8_t type, const char *id, ask_fn
     struct ask *a = engine_ask(e, type, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, fn, owner);
     memcpy(a->id, m.id, sizeof(a->id));
     return a;
+}
+
+void engine_ask_denials(struct engine *e, const char *id, ask_fn *fn, void *owner)
+{
+    engine_ask_id(e, FRAME_J_DENIALS, id, fn, owner);
+}
+
+bool engine_nothing_refused(const struct box *b)
+{
+    return !b->e->unwatched && b->watched && !b->refused && !chan_pending(&b->e->monitor);
 }
 
 void engine_forget(struct engine *e, const void *owner)
@@ -116,6 +126,8 @@ static uint8_t expected_answer(uint8_t type)
     case FRAME_J_DESTROY:
     case FRAME_J_LIST:
         return FRAME_DONE;
+    case FRAME_J_DENIALS:
+        return FRAME_J_DENIED;
     default:
         return FRAME_J_OK;
     }
@@ -218,7 +230,8 @@ static int on_event(struct engine *e, const struct frame *f, struct err *err)
     return 0;
 }
 
-static int on_answer(struct engine *e, const struct answer *ans, struct err *err)
+/* The jailer and the monitor are asked over channels of their own, and neither may answer for the other. */
+static int on_answer(struct engine *e, bool monitor, const struct answer *ans, struct err *err)
 {
     const struct frame *f = ans->f;
     struct ask **p = find_ask(e, f->stream);
@@ -226,7 +239,7 @@ static int on_answer(struct engine *e, const struct answer *ans, struct err *err
     struct rt_error m;
     struct err told = { 0 };
 
-    if (!a)
+    if (!a || (a->type == FRAME_J_DENIALS) != monitor)
         return err_set(err, ERR_PROTOCOL, "%s answers no question", frame_name(f->type));
     if (f->type == FRAME_J_ERROR) {
         if (rt_error_decode(f, &m, err) < 0)
@@ -251,7 +264,7 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     if (f->type == FRAME_J_EVENT && f->stream == 0)
         rc = on_event(e, f, &err);
     else
-        rc = on_answer(e, &ans, &err);
+        rc = on_answer(e, false, &ans, &err);
     for (size_t i = 0; i < nfds; i++)
         fd_close(&fds[i]);
     if (rc < 0)
@@ -269,6 +282,70 @@ static void on_end(void *arg, const struct err *why)
 }
 
 static const struct chan_ops chan_ops = { .on_frame = on_frame, .on_end = on_end };
+
+/* --- the monitor --- */
+
+static struct ask *pop_monitor_ask(struct engine *e)
+{
+    for (size_t i = 0; i < ASK_BUCKETS; i++)
+        for (struct ask **p = &e->asks[i]; *p; p = &(*p)->next)
+            if ((*p)->type == FRAME_J_DENIALS) {
+                struct ask *a = *p;
+
+                *p = a->next;
+                return a;
+            }
+    return NULL;
+}
+
+/* Sandboxes go on without it: their refused calls answer ENOSYS, and nobody knows of them. */
+static void on_monitor_end(void *arg, const struct err *why)
+{
+    struct engine *e = arg;
+
+    engine_enter();
+    chan_done(&e->monitor);
+    e->unwatched = "the monitor was lost; from then on refused calls answered ENOSYS and were not counted";
+    for (struct ask *a; (a = pop_monitor_ask(e));)
+        answer_ask(e, a, NULL, why);
+    engine_leave();
+}
+
+static int on_news(struct engine *e, const struct frame *f, struct err *err)
+{
+    struct jail_news m;
+
+    if (jail_news_decode(f, &m, err) < 0)
+        return -1;
+    struct box *b = find_box(e, m.id);
+    if (b && m.watched == JAIL_WATCHED)
+        b->watched = true;
+    if (b)
+        b->refused |= m.refused;
+    return 0;
+}
+
+static void on_monitor_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
+{
+    struct engine *e = arg;
+    struct answer ans = { .f = f, .fds = fds, .nfds = nfds };
+    struct err err = { 0 };
+
+    engine_enter();
+    if ((f->type == FRAME_J_NEWS ? on_news(e, f, &err) : on_answer(e, true, &ans, &err)) < 0)
+        on_monitor_end(e, &err);
+    engine_leave();
+}
+
+int engine_watch(struct engine *e, int monitor_fd, struct err *err)
+{
+    static const struct chan_ops ops = { .on_frame = on_monitor_frame, .on_end = on_monitor_end };
+
+    if (chan_init(&e->monitor, e->ev, monitor_fd, false, &ops, e, err) < 0)
+        return err_wrap(err, "connection to the monitor");
+    e->unwatched = NULL;
+    return 0;
+}
 
 /* --- templates --- */
 
@@ -380,8 +457,17 @@ void engine_remove(struct engine *e, struct box *b)
 
     while (*p && *p != b)
         p = &(*p)->next;
-    if (*p)
-        *p = b->next;
+    if (!*p)
+        return;
+    *p = b->next;
+    if (!e->unwatched) {
+        struct jail_id m = { { 0 } };
+        PAYLOAD(payload);
+
+        memcpy(m.id, b->id, sizeof(m.id));
+        int len = jail_id_encode(&m, payload, NULL);
+        chan_send(&e->monitor, &(struct frame){ .type = FRAME_J_FORGET, .len = (uint32_t)len, .data = payload });
+    }
 }
 
 /* --- life --- */
@@ -396,6 +482,7 @@ int engine_new(struct ev *ev, int jailer_fd, const struct engine_ops *ops, void 
     e->ops = ops;
     e->arg = arg;
     e->cores = cores > 0 ? (uint32_t)cores : 1;
+    e->unwatched = "no monitor watches this sandbox";
     if (chan_init(&e->chan, ev, jailer_fd, true, &chan_ops, e, err) < 0) {
         free(e);
         return err_wrap(err, "connection to the jailer");
@@ -418,5 +505,6 @@ void engine_free(struct engine *e)
     chan_done(&e->chan);
     free(take_ptr(&e->templates));
     e->ntemplates = 0;
+    chan_done(&e->monitor);
     engine_release(e->ev, &e->defer, e);
 }

@@ -28,6 +28,9 @@ struct engine_ops {
 int engine_new(struct ev *ev, int jailer_fd, const struct engine_ops *ops, void *arg, struct engine **ret,
                struct err *err);
 void engine_free(struct engine *e);
+/* Lets receipts tell what was refused: a socket to the monitor that watches the jailer's sandboxes. Takes the socket,
+ * also when it fails. Before the first box. */
+int engine_watch(struct engine *e, int monitor_fd, struct err *err);
 DEFINE_AUTO(engine, engine_free);
 
 /* --- one sandbox --- */

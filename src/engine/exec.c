@@ -195,6 +195,7 @@ static void launch(struct exec *x)
     x->started_ns = ev_now(x->ev);
     x->receipt.started_real_ns = clock_real_ns();
     x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit);
+    denials_base(x);
     box_exec_launched(b, x);
     clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, box_cpu_rate(b), x->started_ns, x->cpu_base);
     if (b->paused)

@@ -51,6 +51,8 @@ struct engine {
     void *arg;
     bool lost, told;
     struct err why;
+    struct chan monitor;
+    const char *unwatched; /* why the monitor cannot be asked; NULL when it can */
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
@@ -67,6 +69,11 @@ struct ask *engine_ask(struct engine *e, uint8_t type, const uint8_t *data, uint
                        ask_fn *fn, void *owner);
 struct ask *engine_ask_id(struct engine *e, uint8_t type, const char *id, ask_fn *fn, void *owner);
 void engine_forget(struct engine *e, const void *owner);
+/* Asks the monitor, which must be there (unwatched is NULL), what was refused in a sandbox. */
+void engine_ask_denials(struct engine *e, const char *id, ask_fn *fn, void *owner);
+/* Nothing since the last question, for sure: the monitor's news of a refusal is sent before the call returns, so it has
+ * arrived before anything that a program did later can be seen here. */
+bool engine_nothing_refused(const struct box *b);
 /* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
  * and a template that fails fails the boxes that were asked for meanwhile. */
 void engine_template(struct engine *e, const struct filter_spec *filter);
@@ -172,6 +179,10 @@ struct box {
     struct err why;
     struct jail_stats stats;
     bool stats_known;
+    struct jail_denied denied; /* what the monitor said last */
+    const char *denied_why;    /* why it did not, or NULL */
+    bool watched, refused;     /* the monitor said that it is, and that there is something to ask for */
+    bool asks_monitor;         /* the timer is for its answer */
     struct err destroy_err;
     bool destroy_failed;
     box_done_fn *done;
@@ -237,6 +248,8 @@ struct exec {
     bool exited;  /* EXIT came */
     bool shared;  /* another execution ran beside it */
     uint64_t started_ns, cpu_base;
+    uint64_t denied_base[JAIL_DENIALS_MAX + 1]; /* counts when it was launched; the last is that of `more` */
+    bool asks_monitor;                          /* SETTLING: the timer is for its answer */
     struct clocks clocks;
     struct ev_timer timer;
     struct receipt receipt;
@@ -256,6 +269,9 @@ void exec_stream_gone(void *arg, const struct err *why); /* on_gone of every str
 struct stream *exec_open_path(struct exec *x, uint8_t type, const struct stream_ops *ops);
 void exec_release(struct exec *x);
 /* settle.c */
+#define MONITOR_NS (1 * NS_PER_S) /* for the monitor to answer; it never has a reason to take longer */
+void denials_take(struct box *b, const struct answer *a, const struct err *err); /* the monitor's answer */
+void denials_base(struct exec *x);                                               /* at the launch */
 void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *spec);
 void settle_exit(struct exec *x, const struct rt_exit *m);
 void settle_late(struct exec *x); /* the questions after the end took too long */

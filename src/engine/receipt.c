@@ -178,6 +178,25 @@ static void json_changes(const struct receipt *r, struct jsonw *w)
     jsonw_end_object(w);
 }
 
+static void json_denials(const struct receipt *r, struct jsonw *w)
+{
+    jsonw_key(w, "denials");
+    jsonw_array(w);
+    for (size_t i = 0; i < r->ndenials; i++) {
+        const struct receipt_denial *d = &r->denials[i];
+
+        jsonw_object(w);
+        jsonw_kstr(w, "syscall", d->what.name);
+        jsonw_kstr(w, "call", d->what.call);
+        jsonw_ku64(w, "count", d->count);
+        jsonw_kstr(w, "rule", d->what.rule);
+        jsonw_kstr(w, "fix", d->what.fix);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+    jsonw_ku64(w, "denialsMore", r->denials_more);
+}
+
 static void json_absent(const struct receipt *r, const struct named_figure f[FIGURES], struct jsonw *w)
 {
     jsonw_key(w, "absent");
@@ -187,6 +206,8 @@ static void json_absent(const struct receipt *r, const struct named_figure f[FIG
             jsonw_kstr(w, f[i].name, f[i].figure.why);
     if (r->changes_why)
         jsonw_kstr(w, "changes", r->changes_why);
+    if (r->denials_why)
+        jsonw_kstr(w, "denials", r->denials_why);
     jsonw_end_object(w);
 }
 
@@ -232,6 +253,8 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     json_limits(r, w);
     if (!r->changes_why)
         json_changes(r, w);
+    if (!r->denials_why)
+        json_denials(r, w);
     json_absent(r, f, w);
     jsonw_end_object(w);
 }
@@ -358,6 +381,28 @@ static void print_changes(const struct receipt *r, struct buf *out)
     buf_adds(out, "\n");
 }
 
+#define SHOWN_DENIALS 8
+
+/* "mount (1): not allowed (profile python); there is no way to allow it": the reason behind the rule is in the JSON. */
+static void print_denials(const struct receipt *r, struct buf *out)
+{
+    uint64_t rest = r->denials_more;
+
+    for (size_t i = 0; i < r->ndenials; i++) {
+        const struct denial *d = &r->denials[i].what;
+
+        if (i >= SHOWN_DENIALS)
+            rest += r->denials[i].count;
+        else
+            buf_addf(out, "denied   %s (%" PRIu64 "): %.*s; %s\n", str_ends(d->call, "(...)") ? d->name : d->call,
+                     r->denials[i].count, (int)strcspn(d->rule, ":"), d->rule, d->fix);
+    }
+    if (rest)
+        buf_addf(out, "denied   and %" PRIu64 " more\n", rest);
+    if (r->denials_why)
+        buf_addf(out, "unknown  %s: denials\n", r->denials_why);
+}
+
 static unsigned bits(uint32_t v)
 {
     return (unsigned)__builtin_popcount(v);
@@ -406,6 +451,7 @@ void receipt_print(const struct receipt *r, struct buf *out)
     print_used(r, out);
     print_output(r, out);
     print_changes(r, out);
+    print_denials(r, out);
     print_walls(r, out);
     print_absent(r, out);
 }
@@ -415,5 +461,6 @@ void receipt_done(struct receipt *r)
     for (size_t i = 0; i < r->nchanges; i++)
         free(r->changes[i].path);
     free(take_ptr(&r->changes));
+    free(take_ptr(&r->denials));
     r->nchanges = 0;
 }

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/id.h"
 #include "base/jsonw.h"
+#include "policy/denial.h"
 #include "policy/level.h"
 #include "policy/limits.h"
 
@@ -33,6 +34,11 @@ struct receipt_change {
     char *path;
 };
 
+struct receipt_denial {
+    struct denial what;
+    uint64_t count;
+};
+
 struct receipt {
     char sandbox[ID_SIZE];
     char execution[ID_SIZE];
@@ -58,7 +64,11 @@ struct receipt {
     size_t nchanges;
     uint64_t added, modified, deleted;
     bool changes_truncated;
-    const char *changes_why; /* NULL when they were measured */
+    const char *changes_why;        /* NULL when they were measured */
+    struct receipt_denial *denials; /* system calls that were refused, in the order of their first time */
+    size_t ndenials;
+    uint64_t denials_more;   /* and so many more, of kinds that found no room in the list */
+    const char *denials_why; /* NULL when they were counted */
 };
 
 int receipt_exit_code(const struct receipt *r); /* of `cove run`: the program's own, 124, 123, 128+n, 125 */

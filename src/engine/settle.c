@@ -13,7 +13,9 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "policy/denial.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #define STEP_NS (10 * NS_PER_S) /* for counters and CHANGES together */
@@ -59,6 +61,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     r->landlock_abi = b->inside.landlock_abi;
     r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = absent(unstarted);
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(later);
+    r->denials_why = unstarted;
     if (!spec->changes)
         r->changes_why = "not asked for";
 }
@@ -125,6 +128,60 @@ static void decide_by_exit(struct exec *x)
     exec_decide(x, x->receipt.signal ? ENDED_SIGNAL : ENDED_EXIT);
 }
 
+/* --- what was refused --- */
+
+void denials_take(struct box *b, const struct answer *a, const struct err *err)
+{
+    b->asks_monitor = false;
+    if (err && b->e->unwatched)
+        b->denied_why = b->e->unwatched;
+    else if (!a || jail_denied_decode(a->f, &b->denied, NULL) < 0)
+        b->denied_why = "the monitor did not answer";
+    else if (b->denied.watched == JAIL_UNWATCHABLE && b->denied.sys == EBUSY)
+        b->denied_why = "something outside cove listens to refused calls already, and the kernel allows one listener";
+    else if (b->denied.watched != JAIL_WATCHED)
+        b->denied_why = "this kernel lets nobody listen to refused calls";
+    else
+        b->denied_why = NULL;
+    b->refused = b->denied_why != NULL; /* what was not told is asked for again */
+}
+
+void denials_base(struct exec *x)
+{
+    const struct jail_denied *d = &x->box->denied;
+
+    for (uint32_t i = 0; i < d->n; i++)
+        x->denied_base[i] = d->each[i].count;
+    x->denied_base[JAIL_DENIALS_MAX] = d->more;
+}
+
+/* The monitor counts for a sandbox from its beginning, in a list that only grows. What is new since the launch is this
+ * execution's, or that of others which ran beside it. */
+static void denials_fill(struct exec *x)
+{
+    const struct box *b = x->box;
+    struct receipt *r = &x->receipt;
+
+    r->denials_why = b->denied_why;
+    if (r->denials_why)
+        return;
+    for (uint32_t i = 0; i < b->denied.n; i++) {
+        const struct jail_denial *d = &b->denied.each[i];
+        uint64_t args[6] = { 0 };
+
+        if (d->count <= x->denied_base[i])
+            continue;
+        for (size_t a = 0; a < JAIL_DENIAL_ARGS; a++)
+            args[a] = d->args[a];
+        if (!r->denials)
+            r->denials = mem_new_array(struct receipt_denial, JAIL_DENIALS_MAX);
+        struct receipt_denial *to = &r->denials[r->ndenials++];
+        denial_describe(&b->filter, d->nr, args, &to->what);
+        to->count = d->count - x->denied_base[i];
+    }
+    r->denials_more = b->denied.more - x->denied_base[JAIL_DENIALS_MAX];
+}
+
 /* --- over --- */
 
 static void over(struct exec *x)
@@ -185,6 +242,7 @@ void exec_gone(struct exec *x, const struct err *why, bool memory)
         decide_by_exit(x);
     if (!r->changes_why)
         r->changes_why = "the sandbox ended before its files could be compared";
+    denials_fill(x);
     exec_finish(x);
 }
 
@@ -266,13 +324,46 @@ static void settle_changes(struct exec *x)
         x->stream = exec_open_path(x, FRAME_CHANGES, &changes_ops);
 }
 
+static void on_denials(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct exec *x = ask->owner;
+
+    if (x->state != EXEC_SETTLING || !x->asks_monitor)
+        return;
+    x->asks_monitor = false;
+    denials_take(x->box, a, err);
+    denials_fill(x);
+    exec_set_timer(x, ev_now(x->ev) + STEP_NS);
+    settle_changes(x);
+}
+
+static void settle_denials(struct exec *x)
+{
+    struct engine *e = x->box->e;
+
+    if (e->unwatched || !x->ops) {
+        x->receipt.denials_why = e->unwatched;
+        settle_changes(x);
+        return;
+    }
+    if (engine_nothing_refused(x->box)) {
+        x->box->denied_why = NULL;
+        denials_fill(x);
+        settle_changes(x);
+        return;
+    }
+    x->asks_monitor = true;
+    exec_set_timer(x, ev_now(x->ev) + MONITOR_NS);
+    engine_ask_denials(e, x->box->id, on_denials, x);
+}
+
 static void on_settle_stats(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct exec *x = ask->owner;
     struct box *b = x->box;
     struct jail_stats st;
 
-    if (x->state != EXEC_SETTLING || x->stream)
+    if (x->state != EXEC_SETTLING || x->stream || x->asks_monitor)
         return;
     if (!err && jail_stats_decode(a->f, &st, NULL) == 0) {
         if (st.oom_kills != JAIL_UNKNOWN && st.oom_kills > b->oom_seen) {
@@ -281,7 +372,7 @@ static void on_settle_stats(struct ask *ask, const struct answer *a, const struc
         }
         fill_counters(&x->receipt, &st, b->launched == 1);
     }
-    settle_changes(x);
+    settle_denials(x);
 }
 
 static void settle(struct exec *x)
@@ -294,7 +385,7 @@ static void settle(struct exec *x)
     if (x->ops && (by_itself || (x->decided && r->ended_by == ENDED_MEMORY)))
         engine_ask_id(x->box->e, FRAME_J_STATS, x->box->id, on_settle_stats, x);
     else
-        settle_changes(x);
+        settle_denials(x);
 }
 
 void settle_exit(struct exec *x, const struct rt_exit *m)
@@ -314,6 +405,10 @@ void settle_exit(struct exec *x, const struct rt_exit *m)
 
 void settle_late(struct exec *x)
 {
+    if (x->asks_monitor) {
+        on_denials(&(struct ask){ .owner = x }, NULL, NULL);
+        return;
+    }
     decide_by_exit(x);
     if (!x->receipt.changes_why)
         x->receipt.changes_why = "comparing the files took too long";

@@ -5,6 +5,8 @@
 #include "base/id.h"
 #include "cli/cli.h"
 #include "jailer/jailer.h"
+#include "monitor/monitor.h"
+#include "policy/denial.h"
 #include "policy/policy.h"
 
 #include "cove_version.h"
@@ -48,15 +50,26 @@ static int open_runtime(struct err *err)
     return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.80s/../libexec/cove, nor beside cove", exe);
 }
 
-static int start_jailer(const char *state_dir, int *ret_sock, struct err *err)
+/* The jailer first: it has more to do. It must not hold the monitor's end of their socket, and closes what it does not
+ * know; we must not hold either end, so that each sees the other's death. */
+static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, int *ret_monitor, struct err *err)
 {
     auto_fd int runtime_fd = open_runtime(err);
-    struct jailer_settings settings = { .runtime_fd = runtime_fd, .state_dir = state_dir };
+    auto_fd int jailer = -1;
+    struct monitor_settings watch = { .args = denial_args, .outlive = keep };
+    int sv[2];
     pid_t pid;
 
     if (runtime_fd < 0)
         return -1;
-    return jailer_fork(&settings, ret_sock, &pid, err);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    auto_fd int listeners = sv[0], intake = sv[1];
+    struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
+    if (jailer_fork(&jail, &jailer, &pid, err) < 0 || monitor_fork(intake, &watch, ret_monitor, &pid, err) < 0)
+        return -1;
+    *ret_jailer = take_fd(&jailer);
+    return 0;
 }
 
 /* A door whose jailer died is removed by the attempt to go through it. */
