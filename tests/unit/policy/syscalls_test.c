@@ -281,6 +281,14 @@ TEST(arguments_decide_as_the_catalogue_asks)
         { "ioctl", 0, 0xc0189436, 0, EPERM }, /* FIDEDUPERANGE */
         { "ioctl", 0, 0xb701, 0, EPERM },
         { "ioctl", 0, 0xae01, 0, ENOTTY }, /* KVM_CREATE_VM */
+        { "ioctl", 0, 0x8913, 0, 0 },      /* SIOCGIFFLAGS */
+        { "ioctl", 0, 0x8940, 0, EPERM },  /* SIOCGIFBR loads the bridge module */
+        { "ioctl", 0, 0x8941, 0, EPERM },
+        { "ioctl", 0, 0x8946, 0, 0 },
+        { "madvise", 0, 4096, 4, 0 },
+        { "madvise", 0, 4096, 12, EINVAL }, /* MADV_MERGEABLE */
+        { "madvise", 0, 4096, 1ull << 32 | 12, EINVAL },
+        { "madvise", 0, 4096, 100, EPERM },
         { "prctl", 4, 0, 0, 0 },
         { "prctl", 15, 0, 0, 0 },
         { "prctl", 23, 0, 0, 0 },
