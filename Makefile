@@ -27,15 +27,18 @@ help:
 	@sed -n 's/^# \{0,1\}//; 3,9p' Makefile
 
 deps:
-	@tools/deps
+	@tools/deps build
 
-check: deps
+# The tests need more: a second compiler, checkers, a weaker sandbox to compare with.
+check:
+	@tools/deps build test
 	@tests/check $(SUITES)
 
 check-fresh:
 	@tests/fresh/run
 
 bench: build
+	@tools/deps build bench
 	@ninja -C $(BUILD)
 	@bench/start
 
