@@ -82,11 +82,11 @@ static int find_again(int fd, struct err *err)
     return take_fd(&again);
 }
 
-static bool is_root(const struct stat *st)
+static bool is_directory(const char *path, const struct stat *st)
 {
-    struct stat root;
+    struct stat there;
 
-    return stat("/", &root) == 0 && root.st_dev == st->st_dev && root.st_ino == st->st_ino;
+    return stat(path, &there) == 0 && there.st_dev == st->st_dev && there.st_ino == st->st_ino;
 }
 
 static int check_source(int fd, bool whole_system, struct err *err)
@@ -102,7 +102,9 @@ static int check_source(int fd, bool whole_system, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         if ((long)fs.f_type == kernels[i])
             return err_set(err, ERR_BIND_SOURCE, "it lies in a file system of the kernel, which is never lent");
-    if (!whole_system && is_root(&st))
+    if (is_directory("/run", &st)) /* read-only does not keep anybody from talking to a socket */
+        return err_set(err, ERR_BIND_SOURCE, "it holds the sockets of the host's services; name a directory below it");
+    if (!whole_system && is_directory("/", &st))
         return err_set(err, ERR_BIND_SOURCE, "it is the root of the host; name a directory below it");
     return 0;
 }

@@ -426,6 +426,8 @@ TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
     expect_error(&h, ERR_BIND_SOURCE);
     ask_mount(&h, JAIL_WORKSPACE, "/sys");
     expect_error(&h, ERR_BIND_SOURCE);
+    ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor where the services of the host listen */
+    expect_error(&h, ERR_BIND_SOURCE);
 
     assert_non_null(mkdtemp(dir));
     assert_int_equal(mount("tmpfs", dir, "tmpfs", 0, NULL), 0);
