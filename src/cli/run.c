@@ -330,6 +330,8 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     };
 
     memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
+    if (r->req.keep && geteuid() != 0)
+        return err_set(err, ERR_NO_CGROUP, "--keep freezes the sandbox in its cgroup, and a plain user has none here");
     if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, &monitor, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0 ||

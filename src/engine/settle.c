@@ -123,8 +123,11 @@ void exec_decide(struct exec *x, enum ended_by cause)
     x->receipt.ended_by = cause;
 }
 
+/* Where no counter covers the tree, the kernel's own clock for one process stands in for ours. */
 static void decide_by_exit(struct exec *x)
 {
+    if (x->receipt.signal == SIGXCPU && x->cpu_ms && x->cpu_base == CPU_UNKNOWN)
+        exec_decide(x, ENDED_CPU);
     exec_decide(x, x->receipt.signal ? ENDED_SIGNAL : ENDED_EXIT);
 }
 

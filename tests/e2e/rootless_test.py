@@ -1,0 +1,105 @@
+"""What a plain user gets: the same walls, by user namespaces, and honest words about the limits."""
+import os
+import shutil
+import subprocess
+import time
+
+from cove import COVE, Case, Done
+
+USER = 65534
+
+
+class Rootless(Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        for name in ("cove", "cove-runtime"):  # the build may lie where a stranger cannot look
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        self.state = os.path.join(self.dir, "state")
+        os.mkdir(self.state, 0o700)
+        os.chown(self.state, USER, USER)
+
+    def run_as_user(self, *args, timeout=60):
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "COVE_STATE_DIR": self.state,
+               "COVE_LIBEXEC": self.dir, "PLANTED": "a secret"}
+        done = subprocess.run([os.path.join(self.dir, "cove"), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, user=USER, group=USER, extra_groups=[4, 5], env=env, cwd="/",
+                              timeout=timeout, check=False)
+        if done.returncode == 125 and b"no_namespaces" in done.stderr:
+            self.skipTest("this host lets no plain user make user namespaces")
+        return Done(args, done.returncode, done.stdout, done.stderr)
+
+    def test_a_program_runs_as_an_ordinary_user_without_capabilities(self):
+        done = self.run_as_user("run", "-q", "--", "sh", "-c", "id -u; grep -E 'CapEff|CapBnd|NoNewPrivs|^Seccomp:' /proc/self/status")
+        self.assertEqual(done.code, 0, done)
+        self.assertEqual(done.out.split(), ["1000", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:",
+                                            "2"], done)
+
+    def test_nothing_of_the_caller_is_inside(self):
+        done = self.run_as_user("run", "-q", "--", "sh", "-c", "env; ls /home /root; touch /etc/x /usr/x /.cove/x")
+        self.assertNotEqual(done.code, 0, done)
+        self.assertNotIn("secret", done.out)
+        self.assertEqual(done.err.count("Read-only file system"), 3, done)
+
+    def test_the_receipt_says_what_is_weaker(self):
+        receipt = self.run_as_user("run", "--json", "--", "true").json["receipt"]
+        self.assertTrue(receipt["walls"]["rootless"])
+        self.assertNotIn("unique_uid", receipt["walls"]["outside"])
+        self.assertIn("landlock", receipt["walls"]["inside"])
+        self.assertEqual(receipt["limits"]["memoryBytes"]["state"], "partial")
+        self.assertEqual(receipt["limits"]["workspaceBytes"]["state"], "enforced")
+
+    def test_one_line_tells_a_person(self):
+        done = self.run_as_user("run", "--", "true")
+        self.assertEqual(done.code, 0, done)
+        self.assertEqual(len(done.err.strip().splitlines()), 1, done)
+
+    def test_the_clock_ends_the_whole_tree(self):
+        mark = "rootless-" + os.path.basename(self.dir)
+        done = self.run_as_user("run", "-q", "--timeout", "700ms", "--", "sh", "-c",
+                                f"(setsid sh -c 'trap \"\" TERM HUP; exec -a {mark} sleep 300' &) ; sleep 300")
+        self.assertEqual(done.code, 124, done)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL,
+                                                            check=False).returncode == 0:
+            time.sleep(0.05)
+        self.assertNotEqual(subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL, check=False).returncode, 0)
+
+    def test_cpu_time_of_a_process_is_bounded_by_name(self):
+        done = self.run_as_user("run", "-q", "--cpu-time", "1s", "--timeout", "50s", "--", "sh", "-c", "exec sh -c 'while :; do :; done'")
+        self.assertEqual(done.code, 124, done)
+
+    def test_processes_are_bounded(self):
+        done = self.run_as_user("run", "-q", "--pids", "20", "--", "sh", "-c",
+                                "for i in $(seq 60); do sleep 5 & done; wait")
+        self.assertIn("fork", done.err, done)
+
+    def test_a_workspace_keeps_its_owner(self):
+        work = os.path.join(self.dir, "work")
+        os.mkdir(work)
+        os.chown(work, USER, USER)
+        done = self.run_as_user("run", "-q", "--workspace", work, "--", "sh", "-c", "echo made > here; id -un")
+        self.assertEqual((done.code, done.out), (0, "cove\n"), done)
+        self.assertEqual(os.stat(os.path.join(work, "here")).st_uid, USER)
+
+    def test_copy_on_write_leaves_the_directory_alone(self):
+        work = os.path.join(self.dir, "work")
+        os.mkdir(work)
+        with open(os.path.join(work, "old"), "w", encoding="utf-8") as f:
+            f.write("old\n")
+        for path in (work, os.path.join(work, "old")):
+            os.chown(path, USER, USER)
+        done = self.run_as_user("run", "-q", "--workspace", work + ":cow", "--", "sh", "-c", "echo new > old; rm -f x; cat old")
+        self.assertEqual((done.code, done.out), (0, "new\n"), done)
+        with open(os.path.join(work, "old"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), "old\n")
+
+    def test_what_a_plain_user_cannot_have_is_refused_before_anything_runs(self):
+        done = self.run_as_user("run", "--keep", "--", "sh", "-c", "echo ran")
+        self.assertEqual((done.code, done.out), (125, ""), done)
+        self.assertIn("no_cgroup", done.err)
+
+    def test_a_state_directory_of_somebody_else_is_refused(self):
+        os.chown(self.state, 0, 0)
+        done = self.run_as_user("run", "--", "true")
+        self.assertEqual(done.code, 125, done)
