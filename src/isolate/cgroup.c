@@ -25,9 +25,12 @@
 #include <sys/fsuid.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define PERIOD_US 100000u /* of the CPU quota */
 #define PROCS_TEXT (256 * 1024)
+#define FREEZE_TRIES 40
+#define FREEZE_STEP_NS 250000L
 
 static const struct {
     enum cgroup_job job;
@@ -438,6 +441,8 @@ void cgroup_kill(const struct cgroup_forest *f, const char *id)
     if (f->kill && f->v2[f->job[CGROUP_FREEZE]] && put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1") == 0)
         return;
     (void)cgroup_freeze(f, id, true, NULL);
+    for (int i = 0; i < FREEZE_TRIES && !cgroup_is_frozen(f, id); i++) /* until then a number may still change hands */
+        nanosleep(&(struct timespec){ .tv_nsec = FREEZE_STEP_NS }, NULL);
     kill_each(f, id);
     (void)cgroup_freeze(f, id, false, NULL); /* v1: SIGKILL waits for the thaw */
 }

@@ -117,14 +117,12 @@ static int attach_ro(int tree, int root, const char *path, uint64_t more, struct
     return 0;
 }
 
-static int bind_ro(int root, const char *path, bool dir, uint64_t more, struct err *err)
+/* `from` is what the host has there, already opened: a link was followed then, once. */
+static int bind_ro(int root, const char *path, int from, bool dir, uint64_t more, struct err *err)
 {
-    char host[128];
-
-    snprintf(host, sizeof(host), "/%s", path);
-    auto_fd int tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+    auto_fd int tree = sys_open_tree(from, "", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH);
     if (tree < 0)
-        return err_sys(err, ERR_WALL_MISSING, "open %s", host);
+        return err_sys(err, ERR_WALL_MISSING, "clone /%s", path);
     if (dir ? mkdirat(root, path, 0755) < 0 && errno != EEXIST : write_file(root, path, "", 0, err) < 0)
         return err_sys(err, ERR_SYS, "/%s", path);
     return attach_ro(tree, root, path, more, err);
@@ -148,7 +146,12 @@ static int system_dir(int root, const char *name, struct err *err)
             return err_sys(err, ERR_SYS, "/%s", name);
         return 0;
     }
-    return S_ISDIR(st.st_mode) ? bind_ro(root, name, true, MOUNT_ATTR_NODEV, err) : 0;
+    if (!S_ISDIR(st.st_mode))
+        return 0;
+    auto_fd int fd = open(host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, ERR_WALL_MISSING, "open %s", host);
+    return bind_ro(root, name, fd, true, MOUNT_ATTR_NODEV, err);
 }
 
 static int host_etc(int root, const char *path, struct err *err)
@@ -161,7 +164,7 @@ static int host_etc(int root, const char *path, struct err *err)
     if (fd < 0 || fstat(fd, &st) < 0)
         return 0;
     if (S_ISDIR(st.st_mode))
-        return bind_ro(root, path, true, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        return bind_ro(root, path, fd, true, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > COPY_MAX)
         return 0;
     return copy_file(root, path, fd, st.st_size, 0644, err);
@@ -191,7 +194,15 @@ static int device_node(int root, const char *path, dev_t dev, struct err *err)
         return 0;
     if (errno != EPERM)
         return err_sys(err, ERR_SYS, "/%s", path);
-    return bind_ro(root, path, false, 0, err); /* a container that may not make nodes still has its own */
+    /* A container that may not make nodes still has its own, if they are what they are called. */
+    struct stat st;
+    char host[32];
+
+    snprintf(host, sizeof(host), "/%s", path);
+    auto_fd int fd = open(host, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != dev)
+        return err_set(err, ERR_WALL_MISSING, "%s is not the device it is called, and none can be made", host);
+    return bind_ro(root, path, fd, false, 0, err);
 }
 
 static int tmpfs_root(const char *scratch, int *ret, struct err *err)
