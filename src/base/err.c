@@ -6,6 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#undef err_set /* macros where an analyser reads along */
+#undef err_sys
+#undef err_wrap
+
 static const struct err_info infos[ERR_COUNT] = {
     [ERR_NONE] = { "ok", ERR_KIND_NONE, 200, 0, "", "" },
 #define ERR(id, code, kind, http, exit, cause, fix) [ERR_##id] = { code, ERR_KIND_##kind, http, exit, cause, fix },

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 
@@ -300,6 +301,7 @@ char *request_source(const struct request *r, enum limit l, char buf[REQUEST_SOU
         snprintf(buf, REQUEST_SOURCE_TEXT, "--%s", limit_info(l)->flag);
         break;
     case FROM_POLICY:
+        assert(p); /* it could come from nowhere else */
         snprintf(buf, REQUEST_SOURCE_TEXT, "%.140s:%" PRIu32, p->file ? p->file : p->name, p->limit_line[l]);
         break;
     case FROM_FLOOR:

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <assert.h>
 #include <yaml.h>
 
 struct builder {
@@ -131,7 +132,7 @@ static int build_map(struct builder *b, unsigned depth, struct doc *d)
 {
     for (;;) {
         yaml_event_t e;
-        struct doc *item;
+        struct doc *item = NULL;
 
         if (next(b, &e) < 0)
             return -1;
@@ -139,7 +140,10 @@ static int build_map(struct builder *b, unsigned depth, struct doc *d)
             yaml_event_delete(&e);
             return 0;
         }
-        if (build_key(b, &e, d, &item) < 0 || next(b, &e) < 0 || build(b, &e, depth + 1, item) < 0)
+        if (build_key(b, &e, d, &item) < 0)
+            return -1;
+        assert(item);
+        if (next(b, &e) < 0 || build(b, &e, depth + 1, item) < 0)
             return -1;
     }
 }

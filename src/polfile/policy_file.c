@@ -436,11 +436,12 @@ static void begin_as(struct policy *p, struct problems *pr, const struct doc *to
 
     if (d && schema_text(pr, d, "extends"))
         base = d->text;
+    uint32_t line = d ? d->line : 0, col = d ? d->col : 0;
     if (str_eq(base, "high"))
-        problems_add(pr, ERR_LEVEL_UNAVAILABLE, d->line, d->col, "Write 'extends: standard'.",
+        problems_add(pr, ERR_LEVEL_UNAVAILABLE, line, col, "Write 'extends: standard'.",
                      "extends: high needs a second kernel, and this version has no driver for one");
     else if (!policy_builtin(base, p))
-        problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL,
+        problems_add(pr, ERR_POLICY_VALUE, line, col, NULL,
                      "extends: there is no built-in policy '%.40s'; there are standard and debug", base);
     else
         p->level = LEVEL_CUSTOM;

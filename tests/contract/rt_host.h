@@ -55,7 +55,8 @@ void host_send(struct host *h, uint8_t type, uint8_t flags, uint32_t stream, con
 bool host_turn(struct host *h, int timeout_ms);                                    /* one frame; false when none came */
 uint32_t host_open(struct host *h, uint8_t type, const void *payload, size_t len); /* a fresh stream */
 struct got *host_got(struct host *h, uint32_t stream);
-void host_wait(struct host *h, uint32_t stream);  /* until its last word; fails the test when nothing is heard for a minute */
+void host_wait(struct host *h,
+               uint32_t stream); /* until its last word; fails the test when nothing is heard for a minute */
 void host_close(struct host *h, uint32_t stream); /* CLOSE, and forget what was heard */
 void host_credit(struct host *h, uint32_t stream, uint64_t n);
 
