@@ -381,7 +381,7 @@ int monitor_serve(int intake, int host, const struct monitor_settings *settings)
     return 0;
 }
 
-static int set_limit(int what, rlim_t most)
+static int set_limit(unsigned what, rlim_t most)
 {
     struct rlimit l;
 
