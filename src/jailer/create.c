@@ -130,7 +130,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jailer *j = c->j;
     struct jail_template m;
-    struct filter_spec filter;
+    struct filter_spec filter = { 0 };
     struct spawner *known;
     uid_t owner = 0;
 

@@ -125,7 +125,7 @@ static int build_key(struct builder *b, yaml_event_t *e, struct doc *d, struct d
         (*ret)->key_col = col_of(e->start_mark);
     }
     yaml_event_delete(e);
-    return rc;
+    return rc == 0 ? 0 : -1;
 }
 
 static int build_map(struct builder *b, unsigned depth, struct doc *d)

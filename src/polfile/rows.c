@@ -3,11 +3,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static void add(struct rows *r, char *key, char *value, char *source)
+static void add_row(struct rows *r, struct row row)
 {
     r->list = mem_resize(r->list, r->n + 1, sizeof(*r->list));
-    r->list[r->n++] = (struct row){ key, value, source };
+    r->list[r->n++] = row;
 }
+#define add(r, ...) add_row(r, (struct row){ __VA_ARGS__ })
 
 static char *source_of(const struct policy *p, uint32_t line)
 {

@@ -124,13 +124,18 @@ static void expect_error(struct host *h, enum err_id id)
         fail_msg("error %u (%s) instead of %d", e.id, e.msg, id);
 }
 
-static void ask_template(struct host *h, const char *name)
+static void ask_filter(struct host *h, const char *name, uint32_t grants, uint64_t deny)
 {
     uint8_t out[FRAME_PAYLOAD_MAX];
-    struct jail_template t = { .profile = PROFILE_BASE };
+    struct jail_template t = { .profile = PROFILE_BASE, .grants = grants, .deny = { [1] = deny } };
 
     assert_true(str_copy(t.name, sizeof(t.name), name));
     send_frame(h, FRAME_J_TEMPLATE, out, jail_template_encode(&t, out, NULL), NULL, 0);
+}
+
+static void ask_template(struct host *h, const char *name)
+{
+    ask_filter(h, name, 0, 0);
 }
 
 static struct jail_create a_request(void)
@@ -337,6 +342,16 @@ TEST(fields_are_checked_again)
     expect_error(&h, ERR_EXISTS);
     ask_template(&h, "../t");
     expect_error(&h, ERR_INVALID);
+    ask_filter(&h, "t", 1, 0); /* EXISTS would let a host go on under another filter than it asked for */
+    expect_error(&h, ERR_INVALID);
+    ask_filter(&h, "t", 0, 1ull << 63);
+    expect_error(&h, ERR_INVALID);
+    ask_filter(&h, "u", 1u << 31, 0);
+    expect_error(&h, ERR_INVALID);
+    ask_filter(&h, "u", 1, 1ull << 63);
+    expect(&h, FRAME_J_OK);
+    ask_filter(&h, "u", 1, 1ull << 63);
+    expect_error(&h, ERR_EXISTS);
 
     c = a_request();
     strcpy(c.template, "nope");
