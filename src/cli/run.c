@@ -321,6 +321,8 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
         .level = r->req.level,
         .profile = r->prog.profile,
         .grants = r->req.grants,
+        .every_wall = r->floor.every_wall,
+        .enforce = r->floor.enforce,
         .limits = r->req.limits,
         .env = (const char *const *)r->req.env,
         .mounts = r->mounts,

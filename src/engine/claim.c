@@ -209,6 +209,26 @@ static void send_hello(struct box *b)
     claim_drop(b);
 }
 
+/* Some walls need root; without it they are missing, and that is said, unless somebody demanded them. */
+static bool lenient(const struct box *b)
+{
+    return b->outside.walls & JAIL_ROOTLESS && !b->every_wall;
+}
+
+static int check_enforced(const struct box *b, struct err *err)
+{
+    static const char *const states[] = { "not at all", "in part" };
+
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+        uint8_t e = b->outside.enforced[i];
+
+        if (b->enforce >> i & 1 && e < JAIL_ENFORCED && !limit_unlimited((enum limit)i, b->limits.v[i]))
+            return err_set(err, ERR_LIMIT_PARTIAL, "%s is enforced %s on this host, and it has to be whole",
+                           limit_info((enum limit)i)->name, states[e]);
+    }
+    return 0;
+}
+
 static int take_created(struct box *b, const struct answer *a, struct err *err)
 {
     struct jail_created *m = &b->outside;
@@ -225,7 +245,7 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
     m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
     if (b->cpu_fd >= 0)
         m->enforced[LIMIT_CPU_TIME] = JAIL_ENFORCED;
-    if (walls_check_outside(b->level, m->walls & JAIL_ROOTLESS, m->walls, err) < 0)
+    if (walls_check_outside(b->level, lenient(b), m->walls, err) < 0 || check_enforced(b, err) < 0)
         return -1;
     return box_wire(b, take_fd(&a->fds[0]), err);
 }
@@ -281,8 +301,7 @@ static void on_claimed(struct box *b, const struct frame *f)
         box_violate(b, "CLAIMED without a claim");
     else if (rt_claimed_decode(f, &b->inside, &err) < 0)
         box_violate(b, "CLAIMED: %s", err.msg);
-    else if (walls_check_inside(b->level, b->outside.walls & JAIL_ROOTLESS, b->inside.walls, b->inside.landlock_abi,
-                                &err) < 0)
+    else if (walls_check_inside(b->level, lenient(b), b->inside.walls, b->inside.landlock_abi, &err) < 0)
         box_fail(b, &err);
     else
         box_ready(b);

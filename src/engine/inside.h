@@ -149,6 +149,8 @@ struct box {
     enum level level;
     struct filter_spec filter;
     struct limits limits;
+    bool every_wall;
+    uint64_t enforce;
 
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;

@@ -116,9 +116,36 @@ static void read_network(void *arg, const struct doc *d)
     schema_network(((struct reading *)arg)->pr, d);
 }
 
+static void read_walls(void *arg, const struct doc *d)
+{
+    struct reading *r = arg;
+
+    if (!schema_text(r->pr, d, "walls"))
+        return;
+    if (str_eq(d->text, "all"))
+        r->f->every_wall = true;
+    else
+        problems_add(r->pr, ERR_POLICY_VALUE, d->line, d->col, "Write 'walls: all', or leave it out.",
+                     "walls: '%.40s' is not 'all'; those that need no root are demanded of every sandbox anyway",
+                     d->text);
+}
+
+static void read_enforce(void *arg, const struct doc *d)
+{
+    struct reading *r = arg;
+    enum limit l;
+
+    if (!schema_list(r->pr, d, "enforce"))
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        if (schema_limit_name(r->pr, &d->items[i], "enforce", &l))
+            r->f->enforce |= 1ull << l;
+}
+
 static const struct schema_key keys_of_floor[] = {
-    { "version", skip },           { "level", read_level },           { "limits", read_limits },
-    { "syscalls", read_syscalls }, { "filesystem", read_filesystem }, { "network", read_network },
+    { "walls", read_walls },           { "enforce", read_enforce }, { "version", skip },
+    { "level", read_level },           { "limits", read_limits },   { "syscalls", read_syscalls },
+    { "filesystem", read_filesystem }, { "network", read_network },
 };
 
 int floor_file_read(const char *data, size_t len, const char *file, struct floor *ret, struct problems *pr)

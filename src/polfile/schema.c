@@ -148,6 +148,19 @@ bool schema_limit(struct problems *pr, const struct doc *d, enum limit *ret, uin
     return false;
 }
 
+bool schema_limit_name(struct problems *pr, const struct doc *d, const char *where, enum limit *ret)
+{
+    const char *near = NULL;
+
+    if (!schema_text(pr, d, where))
+        return false;
+    if (find_limit(d->text, ret, &near))
+        return true;
+    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL, "%s: there is no limit '%.60s'%s%s%s", where, d->text,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return false;
+}
+
 /* --- names --- */
 
 bool schema_grant(struct problems *pr, const struct doc *d, const char *where, enum grant *ret)

@@ -20,6 +20,7 @@ bool schema_text(struct problems *pr, const struct doc *d, const char *where);
 bool schema_list(struct problems *pr, const struct doc *d, const char *where);
 bool schema_version(struct problems *pr, const struct doc *map);
 bool schema_limit(struct problems *pr, const struct doc *d, enum limit *ret, uint64_t *value); /* key and value */
+bool schema_limit_name(struct problems *pr, const struct doc *d, const char *where, enum limit *ret); /* a value */
 bool schema_grant(struct problems *pr, const struct doc *d, const char *where, enum grant *ret);
 bool schema_syscall(struct problems *pr, const struct doc *d, const char *where, unsigned *ret);
 bool schema_workspace(struct problems *pr, const struct doc *d, enum policy_workspace *ret);

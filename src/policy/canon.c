@@ -64,6 +64,11 @@ static void write_floor(const struct floor *f, struct buf *out)
     buf_adds(out, "floor ");
     add_text(out, f->file);
     buf_addf(out, " %s\n", level_name(f->level));
+    if (f->every_wall)
+        buf_adds(out, "floor-walls all\n");
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (f->enforce >> i & 1)
+            buf_addf(out, "floor-enforce %s\n", limit_info((enum limit)i)->name);
     for (unsigned i = 0; i < POLICY_WORKSPACES; i++)
         if (f->workspaces >> i & 1)
             buf_addf(out, "floor-workspace %s\n", policy_workspace_name((enum policy_workspace)i));
@@ -290,7 +295,11 @@ static bool read_floor(struct reader *r, char **f, size_t n)
     }
     if (!fl->file || n < 2)
         return false;
-    if (str_eq(f[0], "floor-workspace") && policy_workspace_parse(f[1], &w)) {
+    if (str_eq(f[0], "floor-walls") && str_eq(f[1], "all")) {
+        fl->every_wall = true;
+    } else if (str_eq(f[0], "floor-enforce") && limit_named(f[1], &l)) {
+        fl->enforce |= 1ull << l;
+    } else if (str_eq(f[0], "floor-workspace") && policy_workspace_parse(f[1], &w)) {
         fl->workspaces |= 1u << w;
     } else if (str_eq(f[0], "floor-forbid") && grant_parse(f[1], &g)) {
         fl->forbidden |= 1u << g;

@@ -72,6 +72,8 @@ struct floor {
     uint32_t forbidden;               /* grants */
     uint64_t deny[FILTER_DENY_WORDS]; /* denied whatever the policy says */
     uint32_t workspaces;              /* bit per allowed enum policy_workspace; 0: all */
+    bool every_wall;                  /* also those that only root can raise */
+    uint64_t enforce;                 /* bit per limit that the host must enforce whole */
 };
 
 /* The built-in policies: standard, high, debug. False when there is none of that name. */

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import unittest
 
 from cove import COVE, ROOT, Case, run
@@ -222,6 +223,18 @@ class Floor(Case):
         self.assertEqual(run("run", "--runtime", "python", "-c", code, env=env).out, "True\n")
         self.assertErrorCode(run("run", "-w", self.dir, "--", "true", env=env), 125, "policy_below_floor")
         self.assertCode(run("run", "-w", self.dir + ":cow", "--", "true", env=env), 0)
+
+    def test_a_floor_may_demand_what_only_root_can_have(self):
+        env = dict(os.environ, **self.floor("walls: all\nenforce: [memoryBytes, pids]\n"))
+        os.chmod(self.dir, 0o755)
+        self.assertIn(run("run", "--", "true", env=env).code, (0, 125))
+        plain = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", COVE, "run", "--", "true"]
+        free = subprocess.run(plain, capture_output=True, text=True, timeout=60)
+        if free.returncode != 0:
+            self.skipTest("a plain user has no sandboxes here: " + free.stderr[-200:])
+        held = subprocess.run(plain, capture_output=True, text=True, timeout=60, env=env)
+        self.assertEqual(held.returncode, 125, held.stderr)
+        self.assertRegex(held.stderr, "wall_missing|limit_not_enforced")
 
     def test_a_floor_that_cannot_be_read_stops_everything(self):
         self.assertErrorCode(run("run", "--", "true", env={"COVE_FLOOR": "/no/such/floor"}), 125, "policy_not_found")

@@ -256,6 +256,45 @@ TEST(a_plain_user_is_not_asked_for_walls_of_other_users_ids)
     scene_end(&k);
 }
 
+/* A jailer that answers so; the box must end in this refusal, and nothing be left. */
+static void refused_when(const struct box_spec *spec, uint32_t walls, uint8_t enforced, enum err_id id,
+                         const char *says)
+{
+    struct fake k;
+
+    scene_engine(&k);
+    scene_asked(&k, spec);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    jailer_ok(&k);
+    jailer_takes(&k, FRAME_J_CREATE);
+    jailer_created_with(&k, walls, enforced);
+    jailer_takes(&k, FRAME_J_DESTROY);
+    jailer_stats(&k, &no_oom);
+    assert_int_equal(k.ready, 0);
+    assert_int_equal(k.err.id, id);
+    assert_non_null(strstr(k.err.msg, says));
+    scene_end(&k);
+}
+
+TEST(a_spec_may_demand_the_walls_that_need_root)
+{
+    struct box_spec spec = plain_spec();
+
+    spec.every_wall = true;
+    refused_when(&spec, (ALL_OUTSIDE & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS, JAIL_ENFORCED, ERR_WALL_MISSING,
+                 "unique_uid");
+}
+
+TEST(a_spec_may_demand_that_a_limit_is_enforced_whole)
+{
+    struct box_spec spec = plain_spec();
+
+    spec.enforce = LIMIT_BIT(PIDS) | LIMIT_BIT(IO_READ) | LIMIT_BIT(WALL); /* reading has no limit to enforce */
+    refused_when(&spec, ALL_OUTSIDE, JAIL_PARTIAL, ERR_LIMIT_PARTIAL, "pids is enforced in part");
+    spec.enforce = LIMIT_BIT(MEMORY);
+    refused_when(&spec, ALL_OUTSIDE, JAIL_NONE, ERR_LIMIT_PARTIAL, "memoryBytes is enforced not at all");
+}
+
 TEST(landlock_below_the_needed_abi_is_a_refusal)
 {
     struct fake k;
@@ -815,6 +854,8 @@ int main(void)
         RUN(every_missing_wall_is_a_refusal_that_names_it),
         RUN(every_wall_not_seen_inside_is_a_refusal_that_names_it),
         RUN(a_plain_user_is_not_asked_for_walls_of_other_users_ids),
+        RUN(a_spec_may_demand_the_walls_that_need_root),
+        RUN(a_spec_may_demand_that_a_limit_is_enforced_whole),
         RUN(landlock_below_the_needed_abi_is_a_refusal),
         RUN(a_bad_spec_is_refused_before_anything_is_asked),
         RUN(a_create_that_fails_reports_the_jailer_s_reason),

@@ -291,14 +291,14 @@ static inline void set_cpu(struct fake *k, const char *text)
     assert_int_equal(pwrite(k->cpu, text, strlen(text), 0), strlen(text));
 }
 
-static inline void jailer_created(struct fake *k, uint32_t walls)
+static inline void jailer_created_with(struct fake *k, uint32_t walls, uint8_t enforced)
 {
     struct jail_created m = { .pid = 7, .host_uid = 1900000000, .walls = walls, .cpu_fd = 1, .nlimits = LIMIT_COUNT };
     uint8_t out[FRAME_PAYLOAD_MAX];
     int pair[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     str_copy(m.cgroup, sizeof(m.cgroup), "v1");
-    memset(m.enforced, JAIL_ENFORCED, LIMIT_COUNT);
+    memset(m.enforced, enforced, LIMIT_COUNT);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     k->runtime = pair[1];
     k->cpu = memfd_create("cpu", MFD_CLOEXEC);
@@ -310,6 +310,11 @@ static inline void jailer_created(struct fake *k, uint32_t walls)
     close(pair[0]);
     close(null);
     turn(k);
+}
+
+static inline void jailer_created(struct fake *k, uint32_t walls)
+{
+    jailer_created_with(k, walls, JAIL_ENFORCED);
 }
 
 /* --- the runtime's lines --- */

@@ -18,6 +18,8 @@ TEST(a_floor_has_maxima_prohibitions_and_modes)
     assert_int_equal(
         read_text("version: 1\n"
                   "level: standard\n"
+                  "walls: all\n"
+                  "enforce: [memoryBytes, pids]\n"
                   "network: none\n"
                   "limits: {memoryBytes: 1G, cpuTimeMs: 60s, cpuSet: 0-3, pids: 100, idleTimeoutMs: unlimited}\n"
                   "syscalls: {forbid: [debug], deny: [inotify_init1]}\n"
@@ -26,6 +28,8 @@ TEST(a_floor_has_maxima_prohibitions_and_modes)
         0);
     assert_int_equal(f.max[LIMIT_MEMORY], GIB);
     assert_int_equal(f.bounded, LIMIT_BIT(MEMORY) | LIMIT_BIT(CPU_TIME) | LIMIT_BIT(CPUSET) | LIMIT_BIT(PIDS));
+    assert_true(f.every_wall);
+    assert_int_equal(f.enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
     assert_int_equal(f.forbidden, GRANT_BIT(DEBUG));
     assert_true(policy_denies(f.deny, (unsigned)syscall_number("inotify_init1")));
     assert_int_equal(f.workspaces, 1u << POLICY_MEMORY | 1u << POLICY_COPY_ON_WRITE);
@@ -65,6 +69,8 @@ TEST(errors_of_a_floor_have_their_line_too)
         { "limits: {}\n", 1, ERR_POLICY_VALUE },
         { "version: 1\nlevel: custom\n", 2, ERR_POLICY_VALUE },
         { "version: 1\nprofile: python\n", 2, ERR_POLICY_KEY },
+        { "version: 1\nwalls: some\n", 2, ERR_POLICY_VALUE },
+        { "version: 1\nenforce: [memory]\n", 2, ERR_POLICY_VALUE },
         { "version: 1\nlimits:\n  memory: 1G\n", 3, ERR_POLICY_KEY },
         { "version: 1\nsyscalls:\n  grant: [debug]\n", 3, ERR_POLICY_KEY },
         { "version: 1\nfilesystem:\n  workspace: copyOnWrite\n", 3, ERR_POLICY_VALUE },

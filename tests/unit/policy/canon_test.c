@@ -16,6 +16,9 @@ static const char full[] = "cove-policy 1\n"
                            "limit 16 memoryBytes 268435456\n"
                            "limit 17 timeoutMs 1500\n"
                            "floor /etc/cove/floor.yaml standard\n"
+                           "floor-walls all\n"
+                           "floor-enforce memoryBytes\n"
+                           "floor-enforce pids\n"
                            "floor-workspace memory\n"
                            "floor-forbid debug\n"
                            "floor-deny ptrace\n"
@@ -53,6 +56,8 @@ TEST(every_field_arrives)
     assert_int_equal(f.workspaces, 1u << POLICY_MEMORY);
     assert_true(policy_denies(f.deny, 101));
     assert_int_equal(f.bounded, LIMIT_BIT(MEMORY));
+    assert_true(f.every_wall);
+    assert_int_equal(f.enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
     policy_done(&p);
     floor_done(&f);
 }
@@ -128,6 +133,8 @@ TEST(whatever_is_not_the_one_form_is_refused)
         { "floor /etc/cove/floor.yaml standard\n", "" },
         { "floor /etc/cove/floor.yaml standard", "floor /etc/cove/floor.yaml extreme" },
         { "floor-forbid debug", "floor-forbid root" },
+        { "floor-walls all", "floor-walls some" },
+        { "floor-enforce pids", "floor-enforce pid" },
         { "floor-deny ptrace", "floor-deny read" },
         { "floor-limit memoryBytes 1073741824", "floor-limit memoryBytes" },
         { "floor-limit memoryBytes 1073741824", "floor-limit memoryBytes 1 2 3 4 5 6 7" },
