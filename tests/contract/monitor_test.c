@@ -1,0 +1,491 @@
+/* Refused system calls of real sandboxes: named, counted, bounded, and refused whatever happens to the monitor. */
+#include "world.h"
+
+#include "monitor/monitor.h"
+#include "monitor/tally.h"
+#include "policy/denial.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+
+static pid_t monitor;
+
+static void open_watched(struct world *w)
+{
+    struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
+                                 .state_dir = state_dir };
+    struct monitor_settings watch = { .args = denial_args, .outlive = true };
+    struct err err = { 0 };
+    int sv[2], jailer, host;
+
+    *w = (struct world){ 0 };
+    assert_true(s.runtime_fd >= 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+    s.monitor_fd = sv[0];
+    assert_int_equal(jailer_fork(&s, &jailer, &w->jailer, &err), 0);
+    assert_int_equal(monitor_fork(sv[1], &watch, &host, &monitor, &err), 0);
+    close(s.runtime_fd);
+    close(sv[0]);
+    close(sv[1]);
+    assert_int_equal(ev_new(&w->ev, &err), 0);
+    assert_int_equal(engine_new(w->ev, jailer, &engine_ops, w, &w->engine, &err), 0);
+    assert_int_equal(engine_watch(w->engine, host, &err), 0);
+}
+
+static void start_box(struct world *w, struct engine *e, const struct exec_spec *spec)
+{
+    struct box_spec box = plain_spec();
+    struct err err = { 0 };
+
+    w->spec = spec;
+    if (box_new(e, &box, &box_ops, w, &w->box, &err) < 0)
+        fail_msg("box_new: %s", err.msg);
+}
+
+static void begin_watched(struct world *w, const struct exec_spec *spec)
+{
+    open_watched(w);
+    start_box(w, w->engine, spec);
+}
+
+/* The monitor outlives nobody: it is gone when host and jailer are. */
+static void close_watched(struct world *w)
+{
+    close_world(w);
+    if (monitor > 0)
+        assert_int_equal(waitpid(monitor, NULL, 0), monitor);
+    monitor = 0;
+}
+
+static void kill_monitor(void)
+{
+    kill(monitor, SIGKILL);
+    assert_int_equal(waitpid(monitor, NULL, 0), monitor);
+    monitor = 0;
+}
+
+static const struct receipt_denial *find(const struct receipt *r, const char *call)
+{
+    for (size_t i = 0; i < r->ndenials; i++)
+        if (str_eq(r->denials[i].what.call, call))
+            return &r->denials[i];
+    return NULL;
+}
+
+#define CALLS                                      \
+    "import ctypes, os, signal, sys, time\n"       \
+    "libc = ctypes.CDLL(None, use_errno=True)\n"   \
+    "def call(*args):\n"                           \
+    "    if libc.syscall(*args) != -1: return 0\n" \
+    "    return ctypes.get_errno()\n"
+
+TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = PY(CALLS "print(call(165, b'a', b'b', b'c', 0, 0), call(272, 0x10000000), call(250, 3, 0),\n"
+                         "      *[call(101, 16, 1, 0, 0) for i in range(3)],\n"
+                         "      *[call(41, 2, 3, 1) for i in range(2)], call(157, 35, 1, 0, 0, 0))\n"
+                         "print(call(41, 40, 1, 0), call(435, 0, 0))\n"),
+        .wall_ms = 20000,
+    };
+    static const struct {
+        const char *call;
+        uint64_t count;
+        const char *rule, *fix;
+    } want[] = {
+        { "mount(...)", 1, "not allowed (profile python): mounts", "there is no way to allow it" },
+        { "unshare(0x10000000)", 1, "not allowed (profile python): a new namespace", "there is no way to allow it" },
+        { "keyctl(3)", 1, "not allowed (profile python): key rings", "there is no way to allow it" },
+        { "ptrace(16)", 3, "not allowed (profile python): ", "allow with --policy debug" },
+        { "socket(2, 3, 1)", 2, "not allowed (profile python): ", "the call is allowed, but not with these arguments" },
+        { "prctl(35)", 1, "not allowed (profile python): ", "the call is allowed, but not with these arguments" },
+    };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 30);
+    expect_end(&w, ENDED_EXIT);
+    /* the program sees EPERM, and what only looks missing is neither EPERM nor told: AF_VSOCK, clone3 */
+    assert_string_equal(w.out.data, "1 1 1 1 1 1 1 1 1\n97 38\n");
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_null(r->denials_why);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        const struct receipt_denial *d = find(r, want[i].call);
+
+        if (!d)
+            fail_msg("%s is not in the receipt", want[i].call);
+        assert_int_equal(d->count, want[i].count);
+        assert_true(str_starts(d->what.rule, want[i].rule));
+        assert_string_equal(d->what.fix, want[i].fix);
+    }
+    assert_int_equal(r->ndenials, ARRAY_LEN(want));
+    assert_int_equal(r->denials_more, 0);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = SH("echo fine"), .wall_ms = 20000 };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 30);
+    assert_null(exec_receipt(w.exec)->denials_why);
+    assert_int_equal(exec_receipt(w.exec)->ndenials, 0);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 20000 };
+
+    run(&w, &spec);
+    assert_string_equal(w.out.data, "1\n");
+    assert_non_null(exec_receipt(w.exec)->denials_why);
+    destroy(&w);
+    close_world(&w);
+}
+
+TEST(a_second_execution_is_told_only_its_own)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "call(165, 0, 0, 0, 0, 0); call(101, 16, 1, 0, 0)"), .wall_ms = 20000 };
+    struct exec_spec again = { .argv = PY(CALLS "call(165, 0, 0, 0, 0, 0); call(165, 0, 0, 0, 0, 0)"),
+                               .wall_ms = 20000 };
+    struct err err = { 0 };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 30);
+    assert_int_equal(exec_receipt(w.exec)->ndenials, 2);
+    exec_free(w.exec);
+    w.exited = 0;
+    assert_int_equal(box_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
+    turn_until(&w, &w.exited, 30);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_int_equal(r->ndenials, 1);
+    assert_int_equal(find(r, "mount(...)")->count, 2);
+    destroy(&w);
+    close_watched(&w);
+}
+
+/* It is killed in the middle of a refused call, by its clock, and by the jailer when even PID 1 is of no help. */
+TEST(what_was_refused_before_a_kill_is_told)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = PY(CALLS "call(165, 0, 0, 0, 0, 0)\n"
+                         "while True:\n"
+                         "    try: os.fork()\n"
+                         "    except OSError: pass\n"),
+        .wall_ms = 1500,
+    };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 60);
+    expect_end(&w, ENDED_WALL);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_null(r->denials_why);
+    assert_non_null(find(r, "mount(...)"));
+    destroy(&w);
+    close_watched(&w);
+}
+
+static uint64_t cpu_of(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+
+    assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+    assert_int_equal(clock_gettime(clock, &t), 0);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
+{
+    struct world w, other;
+    struct exec_spec flood = {
+        .argv = PY(CALLS "for i in range(4): os.fork()\n" /* 16 of them */
+                         "print('up', flush=True)\n"
+                         "for i in range(100000): call(165, 0, 0, 0, 0, 0)\n"),
+        .wall_ms = 4000,
+    };
+    struct exec_spec one = { .argv = PY(CALLS "t = time.monotonic()\n"
+                                              "e = call(272, 0x20000)\n"
+                                              "print(e, int((time.monotonic() - t) * 1000))\n"),
+                             .wall_ms = 20000 };
+    int refused = 0, ms = -1;
+
+    begin_watched(&w, &flood);
+    turn_until(&w, &w.started, 30);
+    while (w.out.len < 3 && !w.exited)
+        ev_turn(w.ev, 100);
+    uint64_t began = clock_mono_ns(), cpu = cpu_of(monitor);
+    other = (struct world){ .ev = w.ev, .engine = w.engine };
+    start_box(&other, w.engine, &one);
+    turn_until(&other, &other.exited, 30);
+    assert_int_equal(w.exited, 0); /* the flood is still on */
+    assert_int_equal(sscanf(other.out.data, "%d %d", &refused, &ms), 2);
+    assert_int_equal(refused, EPERM);
+    if (ms > 500) /* a moment, on a machine however busy; the flood would last for minutes */
+        fail_msg("the other sandbox waited %d ms for its refusal", ms);
+    assert_non_null(find(exec_receipt(other.exec), "unshare(0x20000)"));
+    turn_until(&w, &w.exited, 60);
+    uint64_t took = clock_mono_ns() - began;
+    cpu = cpu_of(monitor) - cpu;
+    print_message("# monitor: %u us of processor time in %u ms of flood\n", (unsigned)(cpu / NS_PER_US),
+                  (unsigned)(took / NS_PER_MS));
+    expect_end(&w, ENDED_WALL);
+    assert_true(cpu < took / 10);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_null(r->denials_why);
+    assert_non_null(find(r, "mount(...)"));
+    assert_in_range(find(r, "mount(...)")->count, PACE_ANSWERS, (4500 * NS_PER_MS / PACE_TICK_NS + 20) * PACE_ANSWERS);
+    destroy(&other);
+    exec_free(other.exec);
+    box_free(other.box);
+    buf_done(&other.out);
+    buf_done(&other.errout);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(more_kinds_than_the_list_holds_are_counted)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "for i in range(100): call(101, 1000 + i, 0, 0, 0)\n"),
+                              .wall_ms = 20000 };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 30);
+    const struct receipt *r = exec_receipt(w.exec);
+    assert_int_equal(r->ndenials, JAIL_DENIALS_MAX);
+    assert_int_equal(r->denials_more, 100 - JAIL_DENIALS_MAX);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = PY(CALLS "ticks = 0\n"
+                         "def tick(*_):\n"
+                         "    global ticks\n"
+                         "    ticks += 1\n"
+                         "signal.signal(signal.SIGALRM, tick)\n"
+                         "signal.siginterrupt(signal.SIGALRM, False)\n"
+                         "signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)\n"
+                         "print(sum(call(165, 0, 0, 0, 0, 0) == 1 for i in range(250)), ticks > 5)\n"),
+        .wall_ms = 20000,
+    };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.exited, 30);
+    assert_string_equal(w.out.data, "250 True\n");
+    assert_int_equal(find(exec_receipt(w.exec), "mount(...)")->count, 250);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = PY(CALLS "print('up', flush=True); sys.stdin.read(); print(call(165, 0, 0, 0, 0, 0))"),
+        .stdin_open = true,
+        .wall_ms = 20000,
+    };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.started, 30);
+    while (w.out.len < 3 && !w.exited)
+        ev_turn(w.ev, 100);
+    kill_monitor();
+    exec_write_end(w.exec);
+    turn_until(&w, &w.exited, 30);
+    expect_end(&w, ENDED_EXIT);
+    assert_string_equal(w.out.data, "up\n38\n"); /* never allowed */
+    assert_non_null(exec_receipt(w.exec)->denials_why);
+    assert_non_null(strstr(exec_receipt(w.exec)->denials_why, "lost"));
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_monitor_that_dies_during_a_call_lets_the_caller_go)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True); print(call(165, 0, 0, 0, 0, 0))"),
+                              .wall_ms = 20000 };
+
+    open_watched(&w);
+    start_box(&w, w.engine, &spec);
+    turn_until(&w, &w.ready, 30);
+    kill(monitor, SIGSTOP);
+    turn_until(&w, &w.started, 30);
+    while (w.out.len < 3)
+        ev_turn(w.ev, 100);
+    for (int i = 0; i < 3; i++)
+        ev_turn(w.ev, 100);
+    assert_int_equal(w.exited, 0);
+    kill_monitor();
+    turn_until(&w, &w.exited, 30);
+    assert_string_equal(w.out.data, "up\n38\n");
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 1000 };
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.ready, 30);
+    kill(monitor, SIGSTOP);
+    turn_until(&w, &w.exited, 10);
+    expect_end(&w, ENDED_WALL);
+    assert_int_equal(w.out.len, 0);
+    assert_non_null(strstr(exec_receipt(w.exec)->denials_why, "did not answer"));
+    destroy(&w);
+    kill(monitor, SIGCONT);
+    close_watched(&w);
+}
+
+TEST(a_sandbox_is_not_started_when_nobody_takes_its_listener)
+{
+    struct world w;
+
+    open_watched(&w);
+    kill_monitor();
+    start_box(&w, w.engine, NULL);
+    for (int i = 0; i < 300 && !w.failed && !w.ready; i++)
+        ev_turn(w.ev, 100);
+    assert_int_equal(w.ready, 0);
+    assert_int_equal(w.failed, 1);
+    assert_non_null(strstr(w.err.msg, "monitor"));
+    close_watched(&w);
+}
+
+/* --- who holds a listener --- */
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    int parent = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    sscanf(strrchr(text, ')') + 1, " %*c %d", &parent);
+    return parent;
+}
+
+static bool descends(pid_t pid, pid_t from)
+{
+    while (pid > 1 && pid != from)
+        pid = parent_of(pid);
+    return pid == from;
+}
+
+static unsigned listeners_of(pid_t pid)
+{
+    char path[64], link[128];
+    struct dirent *e;
+    unsigned n = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    DIR *dir = opendir(path);
+    while (dir && (e = readdir(dir))) {
+        ssize_t len = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
+
+        link[len < 0 ? 0 : len] = '\0';
+        n += strstr(link, "seccomp notify") != NULL;
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = SH("ls /proc/self/fd; echo; sleep 30"), .wall_ms = 20000 };
+    char path[64], status[4096];
+    struct dirent *e;
+    unsigned seen = 0;
+
+    begin_watched(&w, &spec);
+    turn_until(&w, &w.started, 30);
+    while (w.out.len < 9 && !w.exited)
+        ev_turn(w.ev, 100);
+    assert_string_equal(w.out.data, "0\n1\n2\n3\n\n"); /* 3 is the directory that ls reads */
+    assert_int_equal(listeners_of(monitor), 1);
+    DIR *dir = opendir("/proc");
+    while ((e = readdir(dir))) {
+        pid_t pid = atoi(e->d_name);
+
+        if (pid <= 0 || !descends(pid, w.jailer))
+            continue;
+        seen++;
+        if (listeners_of(pid))
+            fail_msg("process %d, of the jailer or inside, holds a listener", pid);
+    }
+    closedir(dir);
+    assert_true(seen >= 4); /* jailer, spawner, PID 1, the program */
+
+    snprintf(path, sizeof(path), "/proc/%d/status", monitor);
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd_read_full(fd, status, sizeof(status) - 1);
+    assert_true(n > 0);
+    status[n] = '\0';
+    assert_non_null(strstr(status, "Uid:\t1900290000\t1900290000\t1900290000\t1900290000"));
+    assert_non_null(strstr(status, "Groups:\t \n"));
+    assert_non_null(strstr(status, "CapPrm:\t0000000000000000"));
+    assert_non_null(strstr(status, "CapEff:\t0000000000000000"));
+    assert_non_null(strstr(status, "NoNewPrivs:\t1"));
+    exec_kill(w.exec);
+    turn_until(&w, &w.exited, 30);
+    destroy(&w);
+    close_watched(&w);
+}
+
+TEST(a_killed_jailer_leaves_no_monitor_behind)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = SH("echo before; sleep 1000") };
+
+    begin_watched(&w, &spec);
+    w.kill_after_bytes = 7;
+    turn_until(&w, &w.lost, 30);
+    close_watched(&w); /* waits for both */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(refused_calls_are_named_with_their_numbers_rule_and_fix),
+        RUN(a_program_that_is_refused_nothing_has_a_receipt_that_says_so),
+        RUN(without_a_monitor_the_receipt_does_not_claim_to_know),
+        RUN(a_second_execution_is_told_only_its_own),
+        RUN(what_was_refused_before_a_kill_is_told),
+        RUN(a_flood_costs_little_and_another_sandbox_does_not_notice),
+        RUN(more_kinds_than_the_list_holds_are_counted),
+        RUN(a_signal_to_a_waiting_caller_does_not_make_one_call_two),
+        RUN(a_killed_monitor_means_enosys_and_a_receipt_that_says_so),
+        RUN(a_monitor_that_dies_during_a_call_lets_the_caller_go),
+        RUN(a_stopped_monitor_holds_the_caller_but_not_the_clock),
+        RUN(a_sandbox_is_not_started_when_nobody_takes_its_listener),
+        RUN(only_the_monitor_holds_a_listener_and_it_holds_no_privilege),
+        RUN(a_killed_jailer_leaves_no_monitor_behind),
+    };
+
+    return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);
+}
