@@ -73,6 +73,8 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
         return 125; /* a program of its own; cli_main has gone there */
     case VERB_RUNTIMES:
         return verb_runtimes(a);
+    case VERB_EXPLAIN:
+        return verb_explain(a);
     case VERB_ERRORS:
         return verb_errors(a);
     case VERB_COMPLETION:

@@ -61,6 +61,7 @@ enum verb_id {
     VERB_RM,
     VERB_POLICY,
     VERB_RUNTIMES,
+    VERB_EXPLAIN,
     VERB_ERRORS,
     VERB_COMPLETION,
     VERB_HELP,

@@ -1,0 +1,315 @@
+/* Two blocks of memory hold a document: a copy of the text, in which strings are unescaped in place (they only get
+ * shorter), and the nodes, of which there can be no more than commas and opening brackets, and one. */
+#include "base/jsonr.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+struct reader {
+    char *start, *p, *end; /* *end is NUL */
+    struct json *nodes;
+    size_t n;
+    int depth;
+    const char *wrong;
+};
+
+static bool refuse(struct reader *r, const char *what)
+{
+    if (!r->wrong)
+        r->wrong = what;
+    return false;
+}
+
+static void skip_space(struct reader *r)
+{
+    while (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r')
+        r->p++;
+}
+
+static bool eat_char(struct reader *r, char c)
+{
+    skip_space(r);
+    if (*r->p != c)
+        return false;
+    r->p++;
+    return true;
+}
+
+/* --- strings --- */
+
+static bool read_hex4(struct reader *r, uint32_t *ret)
+{
+    *ret = 0;
+    for (int i = 0; i < 4; i++, r->p++) {
+        char c = *r->p;
+        unsigned v = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                     : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10
+                                            : 16;
+
+        if (v > 15)
+            return refuse(r, "a bad \\u escape");
+        *ret = *ret << 4 | v;
+    }
+    return true;
+}
+
+static char *put_utf8(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        *out++ = (char)c;
+    } else if (c < 0x800) {
+        *out++ = (char)(0xc0 | c >> 6);
+        *out++ = (char)(0x80 | (c & 0x3f));
+    } else if (c < 0x10000) {
+        *out++ = (char)(0xe0 | c >> 12);
+        *out++ = (char)(0x80 | (c >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (c & 0x3f));
+    } else {
+        *out++ = (char)(0xf0 | c >> 18);
+        *out++ = (char)(0x80 | (c >> 12 & 0x3f));
+        *out++ = (char)(0x80 | (c >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (c & 0x3f));
+    }
+    return out;
+}
+
+static bool read_unicode(struct reader *r, char **out)
+{
+    uint32_t c, low;
+
+    if (!read_hex4(r, &c))
+        return false;
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (r->p[0] != '\\' || r->p[1] != 'u')
+            return refuse(r, "half a surrogate pair");
+        r->p += 2;
+        if (!read_hex4(r, &low))
+            return false;
+        if (low < 0xdc00 || low > 0xdfff)
+            return refuse(r, "half a surrogate pair");
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    } else if (c >= 0xdc00 && c < 0xe000) {
+        return refuse(r, "half a surrogate pair");
+    }
+    if (c == 0)
+        return refuse(r, "a NUL in a string");
+    *out = put_utf8(*out, c);
+    return true;
+}
+
+static bool read_escape(struct reader *r, char **out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    char c = *r->p++;
+    const char *at = c ? strchr(from, c) : NULL;
+
+    if (c == 'u')
+        return read_unicode(r, out);
+    if (!at)
+        return refuse(r, "an escape that JSON does not have");
+    *(*out)++ = to[at - from];
+    return true;
+}
+
+/* Behind the opening quote. The result lies where the source was. */
+static bool read_string(struct reader *r, const char **ret)
+{
+    char *out = r->p;
+    uint32_t c;
+
+    *ret = out;
+    while (*r->p != '"') {
+        if ((unsigned char)*r->p < 0x20)
+            return refuse(r, r->p == r->end ? "the end inside a string" : "a control character in a string");
+        if (*r->p == '\\') {
+            r->p++;
+            if (!read_escape(r, &out))
+                return false;
+            continue;
+        }
+        size_t n = str_utf8(r->p, (size_t)(r->end - r->p), &c);
+        if (n == 0)
+            return refuse(r, "bytes that are not UTF-8");
+        memmove(out, r->p, n);
+        out += n;
+        r->p += n;
+    }
+    r->p++;
+    *out = '\0';
+    return true;
+}
+
+/* --- values --- */
+
+static size_t digits(const char *p)
+{
+    return strspn(p, "0123456789");
+}
+
+/* The length of the number at p, or 0. */
+static size_t number_length(const char *p)
+{
+    const char *q = p + (*p == '-');
+    size_t n = digits(q);
+
+    if (n == 0 || (n > 1 && *q == '0'))
+        return 0;
+    q += n;
+    if (*q == '.') {
+        if (digits(q + 1) == 0)
+            return 0;
+        q += 1 + digits(q + 1);
+    }
+    if (*q == 'e' || *q == 'E') {
+        q++;
+        q += *q == '+' || *q == '-';
+        if (digits(q) == 0)
+            return 0;
+        q += digits(q);
+    }
+    return (size_t)(q - p);
+}
+
+static bool read_value(struct reader *r, struct json *j);
+
+/* Members of an object when keyed, else elements of an array; behind the opening bracket. */
+static bool read_list(struct reader *r, struct json *parent, bool keyed)
+{
+    char close = keyed ? '}' : ']';
+    struct json **link = &parent->child;
+
+    if (++r->depth > JSON_DEPTH_MAX)
+        return refuse(r, "too many brackets inside each other");
+    if (eat_char(r, close)) {
+        r->depth--;
+        return true;
+    }
+    do {
+        struct json *j = &r->nodes[r->n++];
+
+        if (keyed && !(eat_char(r, '"') && read_string(r, &j->key) && eat_char(r, ':')))
+            return refuse(r, "no \"name\": where one must stand");
+        if (!read_value(r, j))
+            return false;
+        *link = j;
+        link = &j->next;
+    } while (eat_char(r, ','));
+    r->depth--;
+    return eat_char(r, close) || refuse(r, keyed ? "no , or } where one must stand" : "no , or ] where one must stand");
+}
+
+static bool read_word(struct reader *r, struct json *j)
+{
+    static const struct {
+        const char *word;
+        enum json_kind kind;
+    } words[] = { { "null", JSON_NULL }, { "false", JSON_FALSE }, { "true", JSON_TRUE } };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strncmp(r->p, words[i].word, strlen(words[i].word)) == 0) {
+            r->p += strlen(words[i].word);
+            j->kind = words[i].kind;
+            return true;
+        }
+    return refuse(r, r->p == r->end ? "the end too early" : "something that is no value");
+}
+
+/* The text of a number cannot be ended in place: the next character is still to be read. It ends at the first that
+ * numbers do not have, and json_u64 looks no further. */
+static bool read_value(struct reader *r, struct json *j)
+{
+    skip_space(r);
+    size_t n = number_length(r->p);
+    if (n) {
+        j->kind = JSON_NUMBER;
+        j->text = r->p;
+        r->p += n;
+        return true;
+    }
+    if (eat_char(r, '"')) {
+        j->kind = JSON_STRING;
+        return read_string(r, &j->text);
+    }
+    if (eat_char(r, '{')) {
+        j->kind = JSON_OBJECT;
+        return read_list(r, j, true);
+    }
+    if (eat_char(r, '[')) {
+        j->kind = JSON_ARRAY;
+        return read_list(r, j, false);
+    }
+    return read_word(r, j);
+}
+
+static unsigned line_of(const struct reader *r)
+{
+    unsigned line = 1;
+
+    for (const char *p = r->start; p < r->p && p < r->end; p++)
+        line += *p == '\n';
+    return line;
+}
+
+int json_read(const char *text, size_t len, struct json_doc *ret, struct err *err)
+{
+    struct reader r = { 0 };
+    size_t most = 1;
+
+    if (len > JSON_SIZE_MAX)
+        return err_set(err, ERR_INVALID, "more than %u bytes of JSON", JSON_SIZE_MAX);
+    for (size_t i = 0; i < len; i++)
+        most += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    r.start = r.p = mem_alloc(len + 1);
+    memcpy(r.start, text, len);
+    r.end = r.start + len;
+    r.nodes = mem_alloc(most * sizeof(struct json)); /* what is not used is never touched */
+    struct json_doc doc = { .root = &r.nodes[r.n++], .nodes = r.nodes, .text = r.start };
+    bool ok = read_value(&r, doc.root);
+    skip_space(&r);
+    if (ok && r.p != r.end)
+        ok = refuse(&r, "more behind the end of the document");
+    if (!ok) {
+        err_set(err, ERR_INVALID, "line %u is not JSON: %s", line_of(&r), r.wrong);
+        json_doc_done(&doc);
+        return -1;
+    }
+    *ret = doc;
+    return 0;
+}
+
+void json_doc_done(struct json_doc *d)
+{
+    free(take_ptr(&d->nodes));
+    free(take_ptr(&d->text));
+    d->root = NULL;
+}
+
+/* --- looking --- */
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    if (!object || object->kind != JSON_OBJECT)
+        return NULL;
+    for (const struct json *j = object->child; j; j = j->next)
+        if (str_eq(j->key, key))
+            return j;
+    return NULL;
+}
+
+const char *json_text(const struct json *j)
+{
+    return j && j->kind == JSON_STRING ? j->text : NULL;
+}
+
+bool json_u64(const struct json *j, uint64_t *ret)
+{
+    if (!j || j->kind != JSON_NUMBER)
+        return false;
+    const char *p = j->text;
+    uint64_t v;
+    if (!str_eat_u64(&p, UINT64_MAX, &v) || *p == '.' || *p == 'e' || *p == 'E')
+        return false;
+    *ret = v;
+    return true;
+}
