@@ -440,6 +440,25 @@ static void say_kept(const struct run *r)
     report_note("sandbox %s is kept, frozen\n  cove enter %s   a shell in it\n  cove rm %s      end it", id, id, id);
 }
 
+#define SHOWN_DENIALS 3
+
+/* A program that failed may have failed for this. One that did not has found another way, and the receipt knows. */
+static void explain_denials(const struct receipt *rc)
+{
+    uint64_t rest = rc->denials_more;
+
+    for (size_t i = 0; i < rc->ndenials; i++) {
+        const struct denial *d = &rc->denials[i].what;
+
+        if (i < SHOWN_DENIALS)
+            report_note("refused: %s: %.*s; %s", d->call, (int)strcspn(d->rule, ":"), d->rule, d->fix);
+        else
+            rest += rc->denials[i].count;
+    }
+    if (rest)
+        report_note("refused: %" PRIu64 " more calls; --receipt tells which", rest);
+}
+
 static int conclude(struct run *r)
 {
     const struct receipt *rc = r->begun && r->session.exec && r->session.receipt ? exec_receipt(r->session.exec) : NULL;
@@ -460,6 +479,8 @@ static int conclude(struct run *r)
         explain_end(r, rc);
     if (!r->req.json && !r->req.quiet)
         explain_limits(r, rc);
+    if (!r->req.json && !r->req.quiet && !r->req.receipt && receipt_exit_code(rc) != 0)
+        explain_denials(rc);
     if (r->req.receipt && write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);
     if (r->kept && !r->req.json && !r->req.quiet)

@@ -1,5 +1,6 @@
 #include "../test.h"
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "engine/receipt.h"
 #include "wire/jail.h"
@@ -134,6 +135,51 @@ TEST(json_leaves_out_limits_that_limit_nothing)
     expect_json(&r, with, without);
 }
 
+static void add_denial(struct receipt *r, unsigned nr, uint64_t count)
+{
+    const struct filter_spec s = { .profile = PROFILE_SHELL };
+
+    r->denials = mem_resize(r->denials, r->ndenials + 1, sizeof(*r->denials));
+    denial_describe(&s, nr, (uint64_t[6]){ 16 }, &r->denials[r->ndenials].what);
+    r->denials[r->ndenials++].count = count;
+}
+
+TEST(refused_calls_are_listed_with_rule_and_fix)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"denials\":[{\"syscall\":\"mount\",\"call\":\"mount(...)\",\"count\":1,"
+                                 "\"rule\":\"not allowed (profile shell): mounts and roots are the walls themselves\","
+                                 "\"fix\":\"there is no way to allow it\"},{\"syscall\":\"ptrace\"",
+                                 "\"denialsMore\":9", NULL };
+    const char *const without[] = { NULL };
+    auto_buf out = { 0 };
+
+    add_denial(&r, 165, 1);
+    add_denial(&r, 101, 40);
+    r.denials_more = 9;
+    expect_json(&r, with, without);
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data,
+                           "denied   mount (1): not allowed (profile shell); there is no way to allow it\n"
+                           "denied   ptrace(16) (40): not allowed (profile shell); allow with --policy debug\n"
+                           "denied   and 9 more\n"));
+    receipt_done(&r);
+    assert_null(r.denials);
+}
+
+/* "nothing was refused" and "nobody knows" are two things. */
+TEST(denials_that_nobody_counted_are_absent_and_not_empty)
+{
+    struct receipt r = plain();
+    const char *const none[] = { "\"denials\":[]", NULL };
+    const char *const unknown[] = { "\"absent\":{\"denials\":\"the monitor was lost\"}", NULL };
+    const char *const list[] = { "\"denials\":[", "denialsMore", NULL };
+
+    expect_json(&r, none, unknown);
+    r.denials_why = "the monitor was lost";
+    expect_json(&r, unknown, list);
+}
+
 TEST(changes_are_listed_and_hostile_names_stay_names)
 {
     struct receipt r = plain();
@@ -194,6 +240,8 @@ int main(void)
         RUN(json_gives_a_reason_instead_of_a_figure_that_is_not_known),
         RUN(json_says_how_well_each_limit_is_kept),
         RUN(json_leaves_out_limits_that_limit_nothing),
+        RUN(refused_calls_are_listed_with_rule_and_fix),
+        RUN(denials_that_nobody_counted_are_absent_and_not_empty),
         RUN(changes_are_listed_and_hostile_names_stay_names),
         RUN(print_names_the_clock_and_its_limit),
         RUN(print_groups_what_is_unknown_by_its_reason),
