@@ -19,8 +19,10 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 
-# A shell starts background jobs with SIGINT ignored, and that would be inherited by everything under test.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# What ignores these (nohup, a shell's background jobs) would be inherited by everything under test; a handler is not.
+for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)
 
 
 class Done:
