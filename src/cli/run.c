@@ -319,6 +319,7 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     int jailer, monitor;
     struct box_spec spec = {
         .level = r->req.level,
+        .policy = r->policy.name,
         .profile = r->prog.profile,
         .grants = r->req.grants,
         .every_wall = r->floor.every_wall,

@@ -550,6 +550,8 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
     b->filter = (struct filter_spec){ .profile = spec->profile, .grants = spec->grants };
     memcpy(b->filter.deny, spec->deny, sizeof(b->filter.deny));
     b->limits = spec->limits;
+    if (spec->policy)
+        (void)str_copy(b->policy, sizeof(b->policy), spec->policy);
     b->every_wall = spec->every_wall;
     b->enforce = spec->enforce;
     b->pidfd = b->cpu_fd = -1;

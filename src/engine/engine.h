@@ -44,12 +44,13 @@ struct box_mount {
 
 struct box_spec {
     enum level level;
+    const char *policy; /* its name, for the receipt; NULL: the level says it all */
     enum profile profile;
     uint32_t grants;                  /* GRANT_BIT: opened beyond the profile */
     uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: closed below it */
     struct limits limits;
-    bool every_wall;  /* refuse a sandbox without those that only root can raise */
-    uint64_t enforce; /* bit per limit: refuse a host that cannot enforce it whole */
+    bool every_wall;        /* refuse a sandbox without those that only root can raise */
+    uint64_t enforce;       /* bit per limit: refuse a host that cannot enforce it whole */
     const char *hostname;   /* NULL is "cove" */
     const char *const *env; /* added to the level's own environment; NULL-terminated or NULL */
     const struct box_mount *mounts;

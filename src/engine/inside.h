@@ -149,6 +149,7 @@ struct box {
     enum level level;
     struct filter_spec filter;
     struct limits limits;
+    char policy[64];
     bool every_wall;
     uint64_t enforce;
 

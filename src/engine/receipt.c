@@ -246,6 +246,8 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_ku64(w, "stderrBytes", r->stderr_bytes);
     jsonw_ku64(w, "droppedBytes", r->dropped_bytes);
     jsonw_kstr(w, "level", level_name(r->level));
+    if (r->policy[0])
+        jsonw_kstr(w, "policy", r->policy);
     jsonw_kstr(w, "profile", r->profile);
     jsonw_kstr(w, "driver", r->driver);
     jsonw_kstr(w, "cgroup", r->cgroup);
@@ -412,9 +414,11 @@ static void print_walls(const struct receipt *r, struct buf *out)
 {
     const char *comma = "; not fully enforced: ";
 
-    buf_addf(out, "walls    level %s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
-             level_name(r->level), r->driver, bits(r->host_walls & ~JAIL_ROOTLESS), bits(r->inside_walls),
-             r->landlock_abi, r->cgroup);
+    bool named = r->level == LEVEL_CUSTOM && r->policy[0];
+
+    buf_addf(out, "walls    level %s%s%s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
+             level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
+             bits(r->host_walls & ~JAIL_ROOTLESS), bits(r->inside_walls), r->landlock_abi, r->cgroup);
     if (r->host_walls & JAIL_ROOTLESS)
         buf_adds(out, ", rootless");
     for (int i = 0; i < LIMIT_COUNT; i++)

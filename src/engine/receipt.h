@@ -52,6 +52,7 @@ struct receipt {
     uint64_t stdout_bytes, stderr_bytes; /* produced */
     uint64_t dropped_bytes;              /* of them, past the cap */
     enum level level;
+    char policy[64]; /* "" when nobody named one */
     char profile[16];
     char driver[16];
     char cgroup[16];

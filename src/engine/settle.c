@@ -48,6 +48,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     id_new("ex", r->execution);
     r->exit_code = -1;
     r->level = b->level;
+    str_copy(r->policy, sizeof(r->policy), b->policy);
     r->limits = b->limits;
     r->limits.v[LIMIT_WALL] = spec->wall_ms;
     r->limits.v[LIMIT_CPU_TIME] = spec->cpu_ms;

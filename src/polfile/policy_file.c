@@ -42,8 +42,7 @@ static void read_name(void *arg, const struct doc *d)
 
     if (!schema_text(r->pr, d, "name"))
         return;
-    size_t ok = strspn(d->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
-    if (ok == 0 || d->text[ok] || !str_copy(r->p->name, sizeof(r->p->name), d->text))
+    if (!policy_name_ok(d->text) || !str_copy(r->p->name, sizeof(r->p->name), d->text))
         bad(r, d, NULL, "name: at most 63 letters, digits, '-', '_' and '.'");
 }
 
@@ -459,7 +458,7 @@ static void name_after(struct policy *p, const char *file)
     const char *dot = strrchr(name, '.');
     auto_free char *text = str_dup_n(name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
 
-    if (!*text || !str_copy(p->name, sizeof(p->name), text))
+    if (!policy_name_ok(text) || !str_copy(p->name, sizeof(p->name), text))
         (void)str_copy(p->name, sizeof(p->name), "custom");
 }
 

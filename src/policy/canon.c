@@ -170,8 +170,9 @@ static bool read_policy(struct reader *r, char **f, size_t n)
     if (n != 4 || r->named || !policy_builtin(f[2], &p))
         return false;
     bool file = !str_eq(f[3], "-");
-    if (!decode(f[1]) || !decode(f[3]) || !str_copy(p.name, sizeof(p.name), f[1]) || !*f[1] || !*f[3])
+    if (!decode(f[1]) || !decode(f[3]) || !policy_name_ok(f[1]) || !*f[3])
         return false;
+    (void)str_copy(p.name, sizeof(p.name), f[1]);
     if (file) {
         p.file = str_dup(f[3]);
         p.level = p.level == LEVEL_HIGH ? LEVEL_HIGH : LEVEL_CUSTOM;

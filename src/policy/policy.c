@@ -98,6 +98,13 @@ void policy_deny(uint64_t deny[FILTER_DENY_WORDS], unsigned nr)
         deny[nr / 64] |= 1ull << nr % 64;
 }
 
+bool policy_name_ok(const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
+
+    return n > 0 && n < POLICY_NAME_MAX && !s[n];
+}
+
 bool policy_env_name(const char *s, size_t len)
 {
     if (len == 0 || isdigit((unsigned char)s[0]))

@@ -88,6 +88,8 @@ bool policy_workspace_parse(const char *name, enum policy_workspace *ret);
 bool policy_denies(const uint64_t deny[FILTER_DENY_WORDS], unsigned nr);
 void policy_deny(uint64_t deny[FILTER_DENY_WORDS], unsigned nr);
 
+/* A policy's name: letters, digits, '-', '_' and '.', less than POLICY_NAME_MAX of them. */
+bool policy_name_ok(const char *s);
 /* A variable's name: letters, digits and '_', not beginning with a digit. */
 bool policy_env_name(const char *s, size_t len);
 /* An absolute path without "//", "." and ".." and control characters. */

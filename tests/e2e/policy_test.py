@@ -70,6 +70,14 @@ class Files(Case):
             with self.subTest(args):
                 self.assertCode(run("run", "--policy", path, *args), 0)
 
+    def test_the_receipt_names_policy_and_level(self):
+        path = self.policy("name: mine\n")
+        receipt = run("run", "--json", "--policy", path, "--", "true").json["receipt"]
+        self.assertEqual((receipt["level"], receipt["policy"]), ("custom", "mine"))
+        receipt = run("run", "--json", "--", "true").json["receipt"]
+        self.assertEqual((receipt["level"], receipt["policy"]), ("standard", "standard"))
+        self.assertIn("level custom by policy debug,", run("run", "--receipt", "--policy", "debug", "--", "true").err)
+
     def test_json_is_a_policy_too(self):
         path = self.file("p.json", json.dumps({"version": 1, "limits": {"timeoutMs": 300}}))
         self.assertCode(run("run", "--policy", path, "--", "sleep", "20"), 124)

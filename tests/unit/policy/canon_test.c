@@ -100,6 +100,7 @@ TEST(whatever_is_not_the_one_form_is_refused)
         { "policy build standard", "policy build nonsense" },
         { "policy build standard dir/my%20policy.yaml", "policy build standard dir/my%20policy.yaml more" },
         { "policy build", "policy %62uild" },
+        { "policy build", "policy b%1B" },
         { "my%20policy", "my%2" },
         { "my%20policy", "my%zz" },
         { "my%20policy", "my%00" },
