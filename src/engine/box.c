@@ -288,7 +288,7 @@ static void on_last_denials(struct ask *ask, const struct answer *a, const struc
 /* Nothing runs any more, so the monitor's next answer is its last; executions that were cut off still need it. */
 static void all_dead(struct box *b)
 {
-    if (b->running == 0 || b->e->unwatched || engine_nothing_refused(b)) {
+    if (b->running == 0 || b->e->unwatched) {
         b->denied_why = b->e->unwatched;
         b->settled = true;
         step(b);

@@ -350,7 +350,7 @@ static void settle_denials(struct exec *x)
         settle_changes(x);
         return;
     }
-    if (engine_nothing_refused(x->box)) {
+    if (!x->decided && engine_nothing_refused(x->box)) { /* one that was cut off may still wait for an answer */
         x->box->denied_why = NULL;
         denials_fill(x);
         settle_changes(x);

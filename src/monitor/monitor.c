@@ -427,7 +427,7 @@ static NORETURN void child_main(int intake, int host, const struct monitor_setti
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t none;
 
-    setsid();
+    setpgid(0, 0); /* out of reach of Ctrl-C; a session of its own would cost as much as all the rest of the start */
     prctl(PR_SET_NAME, "cove-monitor");
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
