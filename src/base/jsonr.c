@@ -101,13 +101,14 @@ static bool read_unicode(struct reader *r, char **out)
 static bool read_escape(struct reader *r, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    char c = *r->p++;
+    char c = *r->p;
     const char *at = c ? strchr(from, c) : NULL;
 
-    if (c == 'u')
-        return read_unicode(r, out);
-    if (!at)
+    if (c != 'u' && !at) /* the end is one of these, and is not stepped over */
         return refuse(r, "an escape that JSON does not have");
+    r->p++;
+    if (!at)
+        return read_unicode(r, out);
     *(*out)++ = to[at - from];
     return true;
 }
@@ -266,9 +267,10 @@ int json_read(const char *text, size_t len, struct json_doc *ret, struct err *er
     r.nodes = mem_alloc(most * sizeof(struct json)); /* what is not used is never touched */
     struct json_doc doc = { .root = &r.nodes[r.n++], .nodes = r.nodes, .text = r.start };
     bool ok = read_value(&r, doc.root);
-    skip_space(&r);
-    if (ok && r.p != r.end)
-        ok = refuse(&r, "more behind the end of the document");
+    if (ok) {
+        skip_space(&r);
+        ok = r.p == r.end || refuse(&r, "more behind the end of the document");
+    }
     if (!ok) {
         err_set(err, ERR_INVALID, "line %u is not JSON: %s", line_of(&r), r.wrong);
         json_doc_done(&doc);
