@@ -99,7 +99,7 @@ static void maybe_stop(struct monitor *m)
     if (!m->host_gone || m->intake.on)
         return;
     for (struct record *r = m->records; r; r = r->next)
-        if (r->listeners)
+        if (r->listeners) /* NOLINT(clang-analyzer-unix.Malloc): maybe_free takes it off the list first */
             return;
     ev_stop(m->ev);
 }
