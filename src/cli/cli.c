@@ -71,6 +71,8 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
         return verb_rm(a, settings);
     case VERB_POLICY:
         return 125; /* a program of its own; cli_main has gone there */
+    case VERB_DOCTOR:
+        return verb_doctor(a, settings);
     case VERB_RUNTIMES:
         return verb_runtimes(a);
     case VERB_EXPLAIN:

@@ -10,6 +10,8 @@ int verb_enter(const struct args *a, const struct cli_settings *settings);
 int verb_ls(const struct args *a, const struct cli_settings *settings);
 int verb_rm(const struct args *a, const struct cli_settings *settings);
 
+int verb_doctor(const struct args *a, const struct cli_settings *settings);
+
 int verb_runtimes(const struct args *a);
 int verb_explain(const struct args *a);
 int verb_errors(const struct args *a);

@@ -44,6 +44,11 @@ int receipt_exit_code(const struct receipt *r)
     return 125;
 }
 
+bool receipt_rootless(const struct receipt *r)
+{
+    return r->host_walls & JAIL_ROOTLESS;
+}
+
 /* --- JSON --- */
 
 struct named_figure {
@@ -92,7 +97,7 @@ static void json_all_walls(const struct receipt *r, struct jsonw *w)
     walls = walls_inside(&n);
     json_walls("inside", walls, n, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
-    jsonw_kbool(w, "rootless", r->host_walls & JAIL_ROOTLESS);
+    jsonw_kbool(w, "rootless", receipt_rootless(r));
     jsonw_end_object(w);
 }
 

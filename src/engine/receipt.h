@@ -72,6 +72,7 @@ struct receipt {
     const char *denials_why; /* NULL when they were counted */
 };
 
+bool receipt_rootless(const struct receipt *r); /* made by a plain user */
 int receipt_exit_code(const struct receipt *r); /* of `cove run`: the program's own, 124, 123, 128+n, 125 */
 void receipt_json(const struct receipt *r, struct jsonw *w);  /* one object */
 void receipt_print(const struct receipt *r, struct buf *out); /* for a person, a few lines */

@@ -7,7 +7,7 @@ import unittest
 
 from cove import COVE, ROOT, Case, run
 
-VERBS = ["run", "enter", "ls", "rm", "runtimes", "errors", "completion", "help", "version"]
+VERBS = ["run", "enter", "ls", "rm", "doctor", "runtimes", "errors", "completion", "help", "version"]
 
 
 class Help(Case):

@@ -1,0 +1,406 @@
+/* `cove doctor`: makes real sandboxes, attacks them from inside, and says what held.
+ *
+ * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at once. Before that we
+ * plant things that a leak would carry along: a descriptor without CLOEXEC, a variable, a listening port, an abstract
+ * socket, shared memory. They all go away with this process.
+ *
+ *   sandbox 1: walls, limits, memory
+ *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it
+ *
+ * What comes out of a sandbox is hostile: findings_read holds it to its form, and the engine to its length. */
+#include "cli/verbs.h"
+
+#include "cli/findings.h"
+#include "cli/report.h"
+#include "cli/state.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/engine.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define PROBE_INSIDE "/mnt/cove-probe"
+#define HOSTNAME "cove-doctor"
+#define CANARY_FD 57 /* some number that nothing else has */
+#define CANARY_NAME "COVE_DOCTOR_CANARY"
+#define WORDS_MAX 24
+#define WORD_MAX 160
+#define STEP_MS 15000u
+#define BURN_MS 600u
+#define BURN_MILLICPU 50u
+#define BURN_SHARE_MAX                                                                            \
+    4 /* a quarter of one processor is far above the limit and far below what four processes take \
+       */
+
+static const struct step {
+    const char *word;
+    int box;
+    uint64_t wall_ms;
+} steps[] = {
+    { "walls", 0, STEP_MS }, { "limits", 0, STEP_MS }, { "memory", 0, STEP_MS },
+    { "uid", 1, STEP_MS },   { "burn", 1, BURN_MS },
+};
+
+struct doctor {
+    struct ev *ev;
+    struct engine *engine;
+    struct box *box[2];
+    struct exec *exec[ARRAY_LEN(steps)];
+    struct limits limits[2];
+    struct box_mount probe;
+    struct stat probe_st;
+    size_t step;
+    struct buf said;
+    struct ev_defer next;
+    struct findings findings;
+    bool failed;
+    struct err why;
+
+    int port_fd, socket_fd;
+    unsigned port;
+    char socket[32];
+    char words[WORDS_MAX][WORD_MAX];
+    const char *argv[WORDS_MAX + 1];
+};
+
+/* --- what is planted --- */
+
+static void plant_port(struct doctor *d)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(at);
+
+    d->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (d->port_fd >= 0 && bind(d->port_fd, (struct sockaddr *)&at, len) == 0 && listen(d->port_fd, 1) == 0 &&
+        getsockname(d->port_fd, (struct sockaddr *)&at, &len) == 0)
+        d->port = ntohs(at.sin_port);
+}
+
+static void plant_socket(struct doctor *d)
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    int len = snprintf(d->socket, sizeof(d->socket), "cove-doctor-%d", (int)getpid());
+
+    memcpy(at.sun_path + 1, d->socket, (size_t)len);
+    d->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (d->socket_fd >= 0 && bind(d->socket_fd, (struct sockaddr *)&at,
+                                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
+        (void)listen(d->socket_fd, 1);
+}
+
+/* After the jailer was forked: it would hold it too, and live a moment longer than we do. */
+static void plant_memory(void)
+{
+    int shm = shmget(IPC_PRIVATE, 4096, 0600);
+
+    if (shm < 0)
+        return;
+    (void)shmat(shm, NULL, SHM_RDONLY);
+    (void)shmctl(shm, IPC_RMID, NULL); /* stays as long as we are attached */
+}
+
+/* What cannot be planted is not missed: the attack then looks at the state alone. */
+static void plant(struct doctor *d)
+{
+    auto_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (null >= 0 && fcntl(CANARY_FD, F_GETFD) < 0)
+        (void)dup2(null, CANARY_FD);
+    (void)setenv(CANARY_NAME, "1", 1);
+    plant_port(d);
+    plant_socket(d);
+}
+
+/* --- what the probe is told --- */
+
+static void PRINTF_LIKE(3, 4) tell(struct doctor *d, size_t *n, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(d->words[*n], WORD_MAX, fmt, ap);
+    va_end(ap);
+    d->argv[*n] = d->words[*n];
+    d->argv[++*n] = NULL;
+}
+
+static void tell_all(struct doctor *d, const struct step *s)
+{
+    static const enum limit told[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
+                                       LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
+                                       LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM };
+    char names[WORD_MAX - 16] = "";
+    size_t n = 0;
+
+    for (const char *const *e = level_environment(LEVEL_STANDARD); *e; e++) {
+        size_t len = strlen(names);
+
+        snprintf(names + len, sizeof(names) - len, "%.*s,", (int)strcspn(*e, "="), *e);
+    }
+    tell(d, &n, "%s", PROBE_INSIDE);
+    tell(d, &n, "%s", s->word);
+    tell(d, &n, "environment=%s", names);
+    tell(d, &n, "hostname=%s", HOSTNAME);
+    tell(d, &n, "pid=%d", (int)getpid());
+    tell(d, &n, "uid=%u", (unsigned)getuid());
+    tell(d, &n, "port=%u", d->port);
+    tell(d, &n, "socket=%s", d->socket);
+    for (size_t i = 0; i < ARRAY_LEN(told); i++)
+        tell(d, &n, "%s=%" PRIu64, limit_info(told[i])->name, d->limits[s->box].v[told[i]]);
+}
+
+static void choose_limits(struct doctor *d)
+{
+    static const struct {
+        enum limit limit;
+        uint64_t value;
+    } small[] = {
+        { LIMIT_MEMORY, 32 * MIB }, { LIMIT_PIDS, 16 },
+        { LIMIT_NOFILE, 32 },       { LIMIT_FSIZE, 256 * KIB },
+        { LIMIT_WORKSPACE, MIB },   { LIMIT_WORKSPACE_INODES, 64 },
+        { LIMIT_TMP, MIB },         { LIMIT_TMP_INODES, 64 },
+        { LIMIT_SHM, MIB },         { LIMIT_OUTPUT, FINDINGS_TEXT },
+        { LIMIT_WALL, STEP_MS },
+    };
+
+    limits_default(&d->limits[0]);
+    for (size_t i = 0; i < ARRAY_LEN(small); i++)
+        d->limits[0].v[small[i].limit] = small[i].value;
+    d->limits[1] = d->limits[0];
+    d->limits[1].v[LIMIT_CPU] = BURN_MILLICPU;
+    d->limits[1].v[LIMIT_WALL] = BURN_MS;
+}
+
+/* --- the steps --- */
+
+static void fail(struct doctor *d, const struct err *why)
+{
+    if (!d->failed)
+        d->why = *why;
+    d->failed = true;
+    ev_stop(d->ev);
+}
+
+static void on_output(void *arg, int channel, const void *data, size_t len)
+{
+    struct doctor *d = arg;
+
+    if (channel == 1 && d->said.len + len <= FINDINGS_TEXT + 1)
+        buf_add(&d->said, data, len);
+}
+
+/* The clock and the processors, by what the receipt measured. On a busy host little time was used by anybody, so being
+ * held back must have been counted too, where it is counted. */
+static void judge_burn(struct doctor *d, const struct receipt *r)
+{
+    uint64_t wall = r->wall_ns.v, cpu = r->cpu_ns.v;
+    bool held_back = r->throttled_ns.why || r->throttled_ns.v > 0;
+
+    findings_weigh(&d->findings, r, LIMIT_BIT(CPU) | LIMIT_BIT(WALL));
+    findings_answer(&d->findings, "timeoutMs", r->ended_by == ENDED_WALL, "ended by %s after %llu ms",
+                    ended_by_name(r->ended_by), wall / NS_PER_MS);
+    if (r->cpu_ns.why)
+        findings_answer(&d->findings, "cpuMillis", false, "processor time could not be measured: %s", r->cpu_ns.why);
+    else
+        findings_answer(&d->findings, "cpuMillis", held_back && cpu * BURN_SHARE_MAX < wall,
+                        "%llu ms of processor time in %llu ms", cpu / NS_PER_MS, wall / NS_PER_MS);
+}
+
+/* Both sandboxes live: the same user of the host twice is nobody's own. */
+static int compare_uids(struct doctor *d, struct err *err)
+{
+    const struct finding *one = findings_find(&d->findings, "unique_uid"), *two;
+    struct findings second;
+
+    findings_init(&second);
+    if (findings_read(&second, d->said.data ? d->said.data : "", d->said.len, err) < 0)
+        return -1;
+    two = findings_find(&second, "unique_uid");
+    if (!one->broken && (!two->answered || two->broken || str_eq(one->seen, two->seen)))
+        findings_answer(&d->findings, "unique_uid", false, "another sandbox is the same user, or does not say");
+    return 0;
+}
+
+static int judge(struct doctor *d, const struct receipt *r, struct err *err)
+{
+    const char *word = steps[d->step].word;
+
+    if (r->dropped_bytes)
+        return err_set(err, ERR_PROTOCOL, "cove-probe said more than it has to say");
+    if (str_eq(word, "burn")) {
+        judge_burn(d, r);
+        return 0;
+    }
+    if (str_eq(word, "uid"))
+        return compare_uids(d, err);
+    if (str_eq(word, "walls"))
+        findings_weigh(&d->findings, r, ~(LIMIT_BIT(CPU) | LIMIT_BIT(WALL)));
+    if (str_eq(word, "memory") && r->ended_by == ENDED_MEMORY) {
+        findings_answer(&d->findings, "memoryBytes", true, "the memory limit ended it");
+        return 0;
+    }
+    return findings_read(&d->findings, d->said.data ? d->said.data : "", d->said.len, err);
+}
+
+static void begin_step(void *arg);
+
+static void on_probe_exit(void *arg, const struct receipt *r)
+{
+    struct doctor *d = arg;
+    struct err err = { 0 };
+
+    if (judge(d, r, &err) < 0) {
+        fail(d, &err);
+        return;
+    }
+    buf_clear(&d->said);
+    if (++d->step == ARRAY_LEN(steps))
+        ev_stop(d->ev);
+    else
+        ev_defer(d->ev, &d->next, begin_step, d);
+}
+
+static void on_failed(void *arg, const struct err *err)
+{
+    fail(arg, err);
+}
+
+static void on_ready(void *arg)
+{
+    static const struct exec_ops ops = { .on_output = on_output, .on_exit = on_probe_exit, .on_failed = on_failed };
+    struct doctor *d = arg;
+    const struct step *s = &steps[d->step];
+    struct exec_spec spec = {
+        .argv = d->argv,
+        .wall_ms = s->wall_ms,
+        .output_max = FINDINGS_TEXT,
+    };
+    struct err err = { 0 };
+
+    tell_all(d, s);
+    if (box_exec(d->box[s->box], &spec, &ops, d, &d->exec[d->step], &err) < 0)
+        fail(d, &err);
+}
+
+/* The end of a sandbox ends its execution too, and that tells more. */
+static void on_ended(void *arg, const struct err *why)
+{
+    struct doctor *d = arg;
+
+    if (d->step < ARRAY_LEN(steps) && !d->exec[d->step])
+        fail(d, why);
+}
+
+static void begin_step(void *arg)
+{
+    static const struct box_ops ops = { on_ready, on_failed, on_ended };
+    struct doctor *d = arg;
+    int which = steps[d->step].box;
+    struct box_spec spec = {
+        .level = LEVEL_STANDARD,
+        .profile = PROFILE_BASE,
+        .limits = d->limits[which],
+        .hostname = HOSTNAME,
+        .mounts = &d->probe,
+        .nmounts = 1,
+        .owner_uid = d->probe_st.st_uid, /* so that it can be read inside whatever its mode is */
+        .owner_gid = d->probe_st.st_gid,
+    };
+    struct err err = { 0 };
+
+    if (d->box[which])
+        on_ready(d);
+    else if (box_new(d->engine, &spec, &ops, d, &d->box[which], &err) < 0)
+        fail(d, &err);
+}
+
+static int open_probe(struct doctor *d, const struct cli_settings *settings, struct err *err)
+{
+    const char *dir = settings->find_libexec();
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/cove-probe", dir);
+    int fd = *dir ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return err_set(err, ERR_PROBE_PROGRAM, "there is no cove-probe beside cove-runtime");
+    d->probe = (struct box_mount){ BOX_BIND_RO, fd, PROBE_INSIDE };
+    if (fstat(fd, &d->probe_st) < 0)
+        return err_sys(err, ERR_SYS, "cove-probe");
+    return 0;
+}
+
+static int start(struct doctor *d, const struct args *a, const struct cli_settings *settings, struct err *err)
+{
+    static const struct engine_ops ops = { on_failed };
+    const struct arg *given = args_find(a, OPT_STATE_DIR);
+    char dir[STATE_DIR_MAX];
+    int jailer, monitor;
+
+    if (a->nrest > 0)
+        return err_set(err, ERR_USAGE, "'cove doctor' does not know what to do with '%.60s'", a->rest[0]);
+    if (open_probe(d, settings, err) < 0)
+        return -1;
+    findings_init(&d->findings);
+    choose_limits(d);
+    plant(d);
+    if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, &monitor, err) < 0)
+        return -1;
+    plant_memory();
+    if (ev_new(&d->ev, err) < 0 || engine_new(d->ev, jailer, &ops, d, &d->engine, err) < 0 ||
+        engine_watch(d->engine, monitor, err) < 0)
+        return -1;
+    begin_step(d);
+    return 0;
+}
+
+static void doctor_done(struct doctor *d)
+{
+    if (d->ev)
+        ev_defer_clear(d->ev, &d->next);
+    for (size_t i = 0; i < ARRAY_LEN(d->exec); i++)
+        exec_free(d->exec[i]);
+    for (size_t i = 0; i < ARRAY_LEN(d->box); i++)
+        box_free(d->box[i]);
+    engine_free(d->engine);
+    ev_free(d->ev);
+    buf_done(&d->said);
+    fd_close(&d->probe.fd);
+    fd_close(&d->port_fd);
+    fd_close(&d->socket_fd);
+}
+
+int verb_doctor(const struct args *a, const struct cli_settings *settings)
+{
+    struct doctor d = { .probe.fd = -1, .port_fd = -1, .socket_fd = -1 };
+    bool json = args_find(a, OPT_JSON) != NULL;
+    auto_buf out = { 0 };
+    int status;
+
+    if (start(&d, a, settings, &d.why) < 0)
+        d.failed = true;
+    else if (!d.failed)
+        ev_run(d.ev);
+    if (d.failed) {
+        status = report_error(&d.why, json);
+    } else {
+        if (json)
+            findings_json(&d.findings, &out);
+        else
+            findings_print(&d.findings, &out);
+        status = report_text(&out);
+        if (status == 0)
+            status = findings_status(&d.findings);
+    }
+    doctor_done(&d);
+    return status;
+}

@@ -1,0 +1,209 @@
+/* Each limit is pushed against until it answers, and no further than four times its size: where it does not hold, the
+ * host must not suffer for the question. */
+#include "doctor/attack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define PAST 4         /* how far past a limit is tried */
+#define CHUNK 4096     /* one write */
+#define BURNERS 4      /* more than a small machine has processors to give */
+#define FILES_MAX 4096 /* of one attack */
+
+static void pids(struct attack *a)
+{
+    uint64_t limit = attack_number("pids"), n = 0;
+    pid_t kids[1024];
+    int error = 0;
+
+    while (n < limit * PAST && n < ARRAY_LEN(kids)) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            pause();
+            _exit(0);
+        }
+        if (pid < 0) {
+            error = errno;
+            break;
+        }
+        kids[n++] = pid;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        kill(kids[i], SIGKILL);
+        waitpid(kids[i], NULL, 0);
+    }
+    if (error == EAGAIN && n <= limit)
+        attack_held(a, "fork answered EAGAIN after %" PRIu64 " children, of %" PRIu64 " processes", n, limit);
+    else
+        attack_open(a, "%" PRIu64 " children were started, the limit is %" PRIu64 " (%s)", n, limit, strerror(error));
+}
+
+static void open_files(struct attack *a)
+{
+    uint64_t limit = attack_number("openFiles"), n = 0;
+    int fd = 0;
+
+    while (n < limit * PAST && (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    if (fd < 0 && errno == EMFILE && n <= limit)
+        attack_held(a, "open answered EMFILE after %" PRIu64, n);
+    else
+        attack_open(a, "%" PRIu64 " files were opened, the limit is %" PRIu64, n, limit);
+}
+
+/* Writes until it is refused: the error, or 0 when `max` bytes were taken. */
+static int fill(const char *path, uint64_t max, uint64_t *taken)
+{
+    static const char chunk[CHUNK] = { 1 };
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    uint64_t n = 0;
+    int error = 0;
+
+    if (fd < 0)
+        return errno;
+    while (n < max && !error) {
+        ssize_t done = write(fd, chunk, sizeof(chunk));
+
+        if (done < 0)
+            error = errno;
+        else
+            n += (uint64_t)done;
+    }
+    close(fd);
+    *taken += n;
+    return error;
+}
+
+static void file_size(struct attack *a)
+{
+    uint64_t limit = attack_number("fileSizeBytes"), n = 0;
+
+    signal(SIGXFSZ, SIG_IGN);
+    int error = fill("/workspace/large", limit * PAST, &n);
+    unlink("/workspace/large");
+    if (error == EFBIG && n <= limit)
+        attack_held(a, "write answered EFBIG after %" PRIu64 " bytes", n);
+    else
+        attack_open(a, "%" PRIu64 " bytes went into one file, the limit is %" PRIu64 " (%s)", n, limit,
+                    strerror(error));
+}
+
+/* Files as large as one may be, until the file system is full. */
+static void bytes(struct attack *a, const char *dir)
+{
+    uint64_t limit = attack_number(a->name), one = attack_number("fileSizeBytes"), n = 0;
+    char path[64];
+    int error = 0, files = 0;
+
+    signal(SIGXFSZ, SIG_IGN);
+    while (one && !error && n < limit * PAST) {
+        snprintf(path, sizeof(path), "%s/full%d", dir, files++);
+        error = fill(path, one / 2, &n);
+    }
+    while (files-- > 0) {
+        snprintf(path, sizeof(path), "%s/full%d", dir, files);
+        unlink(path);
+    }
+    if (error == ENOSPC && n <= limit)
+        attack_held(a, "write answered ENOSPC after %" PRIu64 " bytes", n);
+    else
+        attack_open(a, "%" PRIu64 " bytes went into %s, the limit is %" PRIu64 " (%s)", n, dir, limit, strerror(error));
+}
+
+static void inodes(struct attack *a, const char *dir)
+{
+    uint64_t limit = attack_number(a->name), n = 0;
+    char path[64];
+    int error = 0;
+
+    while (n < limit * PAST && n < FILES_MAX) {
+        snprintf(path, sizeof(path), "%s/many%" PRIu64, dir, n);
+        if (mkdir(path, 0700) < 0) {
+            error = errno;
+            break;
+        }
+        n++;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "%s/many%" PRIu64, dir, i);
+        rmdir(path);
+    }
+    if (error == ENOSPC && n <= limit)
+        attack_held(a, "mkdir answered ENOSPC after %" PRIu64, n);
+    else
+        attack_open(a, "%" PRIu64 " directories were made in %s, the limit is %" PRIu64 " (%s)", n, dir, limit,
+                    strerror(error));
+}
+
+static void workspace(struct attack *a)
+{
+    bytes(a, "/workspace");
+}
+
+static void workspace_inodes(struct attack *a)
+{
+    inodes(a, "/workspace");
+}
+
+static void tmp(struct attack *a)
+{
+    bytes(a, "/tmp");
+}
+
+static void tmp_inodes(struct attack *a)
+{
+    inodes(a, "/tmp");
+}
+
+static void shm(struct attack *a)
+{
+    bytes(a, "/dev/shm");
+}
+
+static struct attack all[] = {
+    { "pids", pids },
+    { "openFiles", open_files },
+    { "fileSizeBytes", file_size },
+    { "workspaceBytes", workspace },
+    { "workspaceInodes", workspace_inodes },
+    { "tmpBytes", tmp },
+    { "tmpInodes", tmp_inodes },
+    { "shmBytes", shm },
+};
+
+struct attack *attack_limits(size_t *count)
+{
+    *count = ARRAY_LEN(all);
+    return all;
+}
+
+void attack_memory(void)
+{
+    uint64_t limit = attack_number("memoryBytes"), n = 0;
+
+    while (n < limit * 2) {
+        char *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (p == MAP_FAILED)
+            break;
+        memset(p, 1, MIB);
+        n += MIB;
+    }
+    dprintf(STDOUT_FILENO, "memoryBytes\t%s\t%llu MiB were given to one process\n", n < limit * 2 ? "held" : "open",
+            n / MIB);
+}
+
+void attack_burn(void)
+{
+    for (int i = 1; i < BURNERS; i++)
+        if (fork() == 0)
+            break;
+    for (volatile uint64_t n = 0;; n++)
+        ;
+}

@@ -1,0 +1,31 @@
+/* cove-probe walls|uid|limits|memory|burn [NAME=VALUE...] - attacks the sandbox it runs in and says what it saw. `cove
+ * doctor` binds it in, starts it and reads the answers; nobody else has a use for it. */
+#include "doctor/attack.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    size_t n = 0;
+    struct attack *a = NULL;
+
+    if (access("/.cove", F_OK) < 0) { /* on a host it would only use it up */
+        fputs("cove-probe: attacks the sandbox it runs in, and this is none; see cove doctor\n", stderr);
+        return 2;
+    }
+    attack_tell(argc - 1, argv + 1);
+    if (str_eq(what, "memory"))
+        attack_memory();
+    else if (str_eq(what, "burn"))
+        attack_burn();
+    else if (str_eq(what, "uid"))
+        a = attack_one("unique_uid", &n);
+    else
+        a = str_eq(what, "limits") ? attack_limits(&n) : attack_walls(&n);
+    for (size_t i = 0; i < n; i++)
+        attack_run(&a[i]);
+    return 0;
+}

@@ -1,0 +1,121 @@
+"""`cove doctor`: it says what holds, by attacking; it notices what does not, and its status says so."""
+import os
+import shutil
+import subprocess
+import unittest
+
+from cove import COVE, Case, Done, run
+
+USER = 65534
+PARTS = ("cove", "cove-runtime", "cove-probe")
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class AsRoot(Case):
+    def test_every_line_is_held_and_the_status_is_0(self):
+        done = run("doctor")
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        *lines, verdict = done.out.splitlines()
+        self.assertEqual([line for line in lines if not line.startswith("held ")], [], done)
+        self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
+        self.assertGreaterEqual(len(lines), 30)
+
+    def test_json_has_the_same_rows_with_what_was_seen(self):
+        done = run("doctor", "--json")
+        self.assertCode(done, 0)
+        found = done.json
+        self.assertEqual((found["level"], found["complete"], found["exitStatus"], found["rootless"]), ("standard", True, 0, False))
+        for row in found["walls"] + found["limits"]:
+            self.assertEqual(set(row), {"name", "state", "tried", "seen"}, row)
+            self.assertEqual(row["state"], "held", row)
+        names = {row["name"] for row in found["walls"]}
+        receipt = run("run", "--json", "--", "true").json["receipt"]["walls"]
+        self.assertEqual({*receipt["outside"], *receipt["inside"]} - names, set(), "a wall that nobody attacks")
+        self.assertLessEqual({row["name"] for row in found["limits"]}, set(run("run", "--json", "--", "true").json["receipt"]["limits"]))
+
+    def test_it_leaves_nothing_behind(self):
+        state = os.path.join(self.dir, "state")
+        os.mkdir(state)
+        def shared():
+            with open("/proc/sysvipc/shm", encoding="ascii") as f:
+                return [line for line in f if line.split()[1:2] and " 4096 " in line]
+        before = shared()
+        self.assertCode(run("doctor", "--state-dir", state), 0)
+        self.assertEqual(shared(), before)
+        self.assertEqual(run("ls", "--state-dir", state).out, "")
+
+
+class Refusals(Case):
+    def test_words_are_a_usage_error(self):
+        self.assertErrorCode(run("doctor", "now"), 2, "bad_usage")
+
+    def test_without_the_probe_nothing_is_claimed(self):
+        for name in PARTS[:2]:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        done = run("doctor", env={"COVE_LIBEXEC": self.dir})
+        self.assertErrorCode(done, 125, "probe_program_missing")
+        self.assertEqual(done.out, "")
+
+    def test_the_probe_does_nothing_outside_a_sandbox(self):
+        done = subprocess.run([os.path.join(os.path.dirname(COVE), "cove-probe"), "limits"], capture_output=True, check=False, timeout=20)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+
+    def test_a_probe_that_lies_in_another_form_is_refused(self):
+        """What comes out of the sandbox is hostile input."""
+        for name in PARTS:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        for text in ("landlock held fine", "landlock\\theld\\tx\\nlandlock\\theld\\tx", "moat\\theld\\tx"):
+            with self.subTest(text):
+                self.file("cove-probe", f"#!/bin/sh\nprintf '{text}\\n'\n", 0o755)
+                done = run("doctor", env={"COVE_LIBEXEC": self.dir})
+                self.assertErrorCode(done, 125, "protocol_error")
+        self.file("cove-probe", "#!/bin/sh\nwhile :; do echo; done | head -c 20000\n", 0o755)
+        self.assertErrorCode(run("doctor", env={"COVE_LIBEXEC": self.dir}), 125, "protocol_error")
+
+    def test_silence_is_not_held(self):
+        for name in PARTS:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        self.file("cove-probe", "#!/bin/sh\nexit 0\n", 0o755)
+        done = run("doctor", env={"COVE_LIBEXEC": self.dir})
+        self.assertCode(done, 1)
+        self.assertIn("there was no answer", done.out)
+        self.assertIn("standard is not complete on this host, because user_namespace", done.out)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root to become somebody else")
+class AsPlainUser(Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        self.state = os.path.join(self.dir, "state")
+        os.mkdir(self.state, 0o700)
+        for name in PARTS:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+
+    def run_as_user(self, *args):
+        ended = subprocess.run([os.path.join(self.dir, "cove"), *args], capture_output=True, user=USER, group=USER,
+                               extra_groups=[4, 5], cwd="/", timeout=60, check=False,
+                               env={"COVE_STATE_DIR": self.state, "COVE_LIBEXEC": self.dir})
+        return Done(args, ended.returncode, ended.stdout, ended.stderr)
+
+    def test_where_no_sandbox_can_be_made_the_error_is_that_of_run(self):
+        ours, theirs = self.run_as_user("doctor"), self.run_as_user("run", "--", "true")  # the state is somebody else's
+        self.assertEqual((ours.code, ours.out, ours.err), (125, "", theirs.err), ours)
+        self.assertRegex(ours.err, r"code: .*\n.*cause: .*\n.*fix: ")
+        self.assertEqual(set(self.run_as_user("doctor", "--json").json["error"]), {"code", "message", "cause", "fix"})
+
+    def test_what_is_weaker_is_partial_and_the_status_is_3(self):
+        os.chown(self.state, USER, USER)
+        done = self.run_as_user("doctor", "--json")
+        if done.code == 125 and "no_namespaces" in done.out:
+            self.skipTest("this host lets no plain user make user namespaces")
+        self.assertCode(done, 3)
+        self.assertTrue(done.json["rootless"])
+        self.assertFalse(done.json["complete"])
+        for row in done.json["walls"]:
+            expected = "partial" if row["name"] in ("unique_uid", "no_groups") else "held"
+            self.assertEqual(row["state"], expected, row)
+        weak = {row["name"]: row for row in done.json["limits"] if row["state"] != "held"}
+        self.assertLessEqual(set(weak), {"memoryBytes", "pids", "cpuMillis"})
+        for row in weak.values():
+            self.assertIn("root", row["fix"])

@@ -1,0 +1,185 @@
+#include "../test.h"
+
+#include "base/str.h"
+#include "cli/findings.h"
+#include "engine/walls.h"
+
+#include <stdio.h>
+
+/* A receipt of a sandbox with every wall up and every limit enforced. */
+static void all_up(struct receipt *r)
+{
+    size_t n;
+    const struct wall *w = walls_outside(&n);
+
+    *r = (struct receipt){ 0 };
+    for (size_t i = 0; i < n; i++)
+        r->host_walls |= w[i].bit;
+    w = walls_inside(&n);
+    for (size_t i = 0; i < n; i++)
+        r->inside_walls |= w[i].bit;
+    memset(r->enforced, 2, sizeof(r->enforced));
+}
+
+/* Every row held but the one named, which is said to be `word`, or to have no answer when that is NULL. */
+static void examine(struct findings *f, const struct receipt *r, const char *name, const char *word)
+{
+    struct err err = { 0 };
+    char line[128];
+
+    findings_init(f);
+    for (size_t i = 0; i < f->n; i++) {
+        bool other = str_eq(f->v[i].name, name);
+
+        if (other && !word)
+            continue;
+        snprintf(line, sizeof(line), "%s\t%s\tseen\n", f->v[i].name, other ? word : "held");
+        assert_int_equal(findings_read(f, line, strlen(line), &err), 0);
+    }
+    findings_weigh(f, r, ~0ull);
+}
+
+static int read_text(const char *text, size_t len)
+{
+    struct findings f;
+    struct err err = { 0 };
+
+    findings_init(&f);
+    return findings_read(&f, text, len, &err);
+}
+
+TEST(what_is_no_answer_is_refused)
+{
+    static const char *const bad[] = {
+        "landlock\theld\tx",   /* no end */
+        "landlock\theld\t\n",  /* saw nothing */
+        "landlock\theld\n",    /* a field is missing */
+        "landlock\tHELD\tx\n", /* no such word */
+        "landlock\theldx\tx\n",  "landlock held x\n",
+        "moat\theld\tx\n", /* no such wall */
+        "land\theld\tx\n", /* a part of a name */
+        "\theld\tx\n",           "\n",
+        "landlock\theld\tx\n\n", "landlock\topen\tx\nlandlock\theld\ty\n", /* takes back what it said */
+    };
+    char text[400];
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (read_text(bad[i], strlen(bad[i])) == 0)
+            fail_msg("case %zu was taken", i);
+    assert_int_equal(read_text("landlock\theld\ta\0b\n", 18), -1);
+    snprintf(text, sizeof(text), "landlock\theld\t%0*d\n", FINDINGS_SEEN, 0);
+    assert_int_equal(read_text(text, strlen(text)), -1);
+    snprintf(text, sizeof(text), "landlock\theld\t%0*d\n", FINDINGS_SEEN - 1, 0);
+    assert_int_equal(read_text(text, strlen(text)), 0);
+    assert_int_equal(read_text("", 0), 0);
+}
+
+TEST(an_answer_cannot_steer_the_terminal)
+{
+    static const char text[] = "landlock\topen\t\x1b[2Jgone\n";
+    struct findings f;
+    struct err err = { 0 };
+    auto_buf out = { 0 };
+
+    findings_init(&f);
+    assert_int_equal(findings_read(&f, text, strlen(text), &err), 0);
+    findings_print(&f, &out);
+    assert_null(strchr(out.data, '\x1b'));
+    assert_non_null(strstr(out.data, "[2Jgone"));
+}
+
+TEST(the_status_tells_complete_broken_and_partial_apart)
+{
+    struct receipt up, weak, plain;
+    struct findings f;
+
+    all_up(&up);
+    examine(&f, &up, "", NULL);
+    assert_int_equal(findings_status(&f), FINDINGS_COMPLETE);
+
+    examine(&f, &up, "seccomp", "open");
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+    examine(&f, &up, "seccomp", NULL); /* an attack that was not made proves nothing */
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+    examine(&f, &up, "pids", "open"); /* called enforced, and is not */
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+
+    weak = up;
+    weak.enforced[LIMIT_PIDS] = 1;
+    examine(&f, &weak, "", NULL);
+    assert_int_equal(findings_status(&f), FINDINGS_PARTIAL);
+    weak.enforced[LIMIT_PIDS] = 0;
+    examine(&f, &weak, "pids", "open");
+    assert_int_equal(findings_status(&f), FINDINGS_PARTIAL);
+
+    plain = up;
+    plain.inside_walls = 0; /* the attack held, and the sandbox does not claim the wall */
+    examine(&f, &plain, "", NULL);
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+}
+
+TEST(only_a_plain_user_may_lack_the_walls_of_root)
+{
+    struct receipt r;
+    struct findings f;
+
+    all_up(&r);
+    examine(&f, &r, "unique_uid", "open");
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+    f.rootless = true;
+    assert_int_equal(findings_status(&f), FINDINGS_PARTIAL);
+    examine(&f, &r, "landlock", "open");
+    f.rootless = true;
+    assert_int_equal(findings_status(&f), FINDINGS_BROKEN);
+}
+
+TEST(every_wall_of_a_receipt_is_attacked)
+{
+    struct findings f;
+    size_t n;
+
+    findings_init(&f);
+    for (int side = 0; side < 2; side++) {
+        const struct wall *w = side ? walls_inside(&n) : walls_outside(&n);
+
+        for (size_t i = 0; i < n; i++) {
+            bool found = false;
+
+            for (size_t k = 0; k < f.n; k++)
+                found |= str_eq(f.v[k].name, w[i].name);
+            if (!found)
+                fail_msg("nobody attacks %s", w[i].name);
+        }
+    }
+}
+
+TEST(what_is_missing_comes_with_its_fix)
+{
+    struct receipt r;
+    struct findings f;
+    auto_buf text = { 0 }, json = { 0 };
+
+    all_up(&r);
+    r.enforced[LIMIT_MEMORY] = 1;
+    examine(&f, &r, "", NULL);
+    findings_print(&f, &text);
+    findings_json(&f, &json);
+    assert_non_null(strstr(text.data, "partial  memoryBytes"));
+    assert_non_null(strstr(text.data, "fix:  mount the control group controllers"));
+    assert_non_null(strstr(text.data, "standard is not complete on this host, because memoryBytes cannot"));
+    assert_non_null(strstr(json.data, "\"complete\":false,\"exitStatus\":3"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(what_is_no_answer_is_refused),
+        RUN(an_answer_cannot_steer_the_terminal),
+        RUN(the_status_tells_complete_broken_and_partial_apart),
+        RUN(only_a_plain_user_may_lack_the_walls_of_root),
+        RUN(every_wall_of_a_receipt_is_attacked),
+        RUN(what_is_missing_comes_with_its_fix),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
