@@ -2,8 +2,9 @@
 """run.py [WALL...] - leaves out one wall after another and demands that something notices. Prints TAP.
 
 A wall is noticed when a case of tests/escape fails without it, when cove itself refuses to start, or when a look at the
-wall from inside, which must succeed with all walls up, fails. Each look is made with all walls up first: a check that
-fails anyway proves nothing. Walls that stand behind another one and cannot be seen from inside are listed with the reason.
+wall from inside, which must succeed with all walls up, fails. `cove doctor` has to notice too. Each look is made
+with all walls up first: a check that fails anyway proves nothing. Walls that stand behind another one and cannot be seen
+from inside are listed with the reason.
 
 Needs a build with -Dmutate=true, which it makes in build-mutate.
 """
@@ -73,6 +74,8 @@ WALLS = {
     "landlock": shell("! cat /.cove/runtime >/dev/null 2>&1"),
     "dumpable": shell("kill -0 1; test ! -r /proc/1/environ && test ! -e /proc/1/fd"),
 }
+# `cove doctor` has to see it as well; only what stands behind another wall escapes it.
+BLIND = ("keyring",)
 BEHIND = {
     "keyring": "keyctl, add_key and request_key are refused by the filter and /proc/keys is masked",
 }
@@ -97,11 +100,18 @@ def holds(wall, what):
     return done.returncode == 0, done.stdout.strip()[:150] or f"status {done.returncode}"
 
 
+def doctor(wall):
+    """What cove doctor makes of it: complete, or the verdict that says what is missing."""
+    done = run([COVE, "doctor"], wall, timeout=60)
+    lines = done.stdout.splitlines() or [f"status {done.returncode}"]
+    return done.returncode == 0, lines[-1 if lines[-1].startswith("standard") else 0][:150]
+
+
 def build():
     if not os.path.exists(os.path.join(BUILD, "build.ninja")):
         subprocess.run(["meson", "setup", BUILD, ROOT, "-Dmutate=true"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["ninja", "-C", BUILD, "src/main/cove", "src/main/cove-runtime", "tests/escape/escape-probe"], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", BUILD, *(f"src/main/{name}" for name in ("cove", "cove-runtime", "cove-probe")),
+                    "tests/escape/escape-probe"], check=True, stdout=subprocess.DEVNULL)
 
 
 def main():
@@ -112,6 +122,8 @@ def main():
     with open(INSTALLED, "rb") as f:
         clean = b"COVE_MUTATE" not in f.read()
     lines.append((clean, "an ordinary build cannot leave out a wall", ""))
+    complete, seen = doctor("none")
+    lines.append((complete, "with all walls up, the doctor finds none missing", seen))
     for wall in wanted:
         if wall in BEHIND:
             lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
@@ -122,6 +134,9 @@ def main():
             else:
                 bad, seen = holds(wall, WALLS[wall])
                 lines.append((not bad, f"without {wall}, something notices", seen))
+        if wall not in BLIND:
+            complete, seen = doctor(wall)
+            lines.append((not complete, f"without {wall}, the doctor notices", seen))
         for good, name, seen in lines:
             number += 1
             seen = " ".join(seen.split()).replace("#", "")
