@@ -282,9 +282,9 @@ int json_read(const char *text, size_t len, struct json_doc *ret, struct err *er
 
 void json_doc_done(struct json_doc *d)
 {
-    free(take_ptr(&d->nodes));
-    free(take_ptr(&d->text));
-    d->root = NULL;
+    free(d->nodes);
+    free(d->text);
+    *d = (struct json_doc){ 0 };
 }
 
 /* --- looking --- */

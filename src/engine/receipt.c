@@ -469,7 +469,9 @@ void receipt_done(struct receipt *r)
 {
     for (size_t i = 0; i < r->nchanges; i++)
         free(r->changes[i].path);
-    free(take_ptr(&r->changes));
-    free(take_ptr(&r->denials));
+    free(r->changes);
+    free(r->denials);
+    r->changes = NULL;
+    r->denials = NULL;
     r->nchanges = 0;
 }

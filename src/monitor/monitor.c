@@ -77,7 +77,7 @@ struct monitor {
     struct ev *ev;
     const struct monitor_settings *settings;
     struct record *records;
-    size_t nrecords;
+    size_t nrecords, nlisteners;
     struct ev_io intake;
     struct chan host;
     bool host_gone;
@@ -96,12 +96,8 @@ struct monitor {
 
 static void maybe_stop(struct monitor *m)
 {
-    if (!m->host_gone || m->intake.on)
-        return;
-    for (struct record *r = m->records; r; r = r->next)
-        if (r->listeners) /* NOLINT(clang-analyzer-unix.Malloc): maybe_free takes it off the list first */
-            return;
-    ev_stop(m->ev);
+    if (m->host_gone && !m->intake.on && m->nlisteners == 0)
+        ev_stop(m->ev);
 }
 
 static struct record *find_record(struct monitor *m, const char *id)
@@ -137,6 +133,7 @@ static void listener_end(struct listener *l)
     while (*p != l)
         p = &(*p)->next;
     *p = l->next;
+    m->nlisteners--;
     ev_io_del(m->ev, &l->io);
     close(l->io.fd);
     free(l);
@@ -244,6 +241,7 @@ static int listener_add(struct record *r, int fd)
     }
     l->next = r->listeners;
     r->listeners = l;
+    r->m->nlisteners++;
     return 0;
 }
 
