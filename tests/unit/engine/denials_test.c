@@ -1,0 +1,212 @@
+/* The engine and a monitor that says what a test tells it to: when it is asked, when it is waited for, and what a
+ * receipt may claim. */
+#include "fake.h"
+
+static int monitor; /* the monitor's end of its socket */
+
+static void scene_watched(struct fake *k, const struct exec_spec *spec)
+{
+    struct err err = { 0 };
+    int pair[2];
+
+    scene_ready(k);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    monitor = pair[1];
+    assert_int_equal(engine_watch(k->engine, pair[0], &err), 0);
+    scene_running_with(k, spec);
+}
+
+static void scene_leave(struct fake *k)
+{
+    fd_close(&monitor);
+    scene_end(k);
+}
+
+static void news(struct fake *k, enum jail_watched watched, bool refused)
+{
+    struct jail_news m = { .watched = (uint8_t)watched, .refused = refused };
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+
+    memcpy(m.id, k->id, sizeof(m.id));
+    int len = jail_news_encode(&m, out, NULL);
+    put(monitor, FRAME_J_NEWS, 0, 0, out, (size_t)len);
+}
+
+static void answer(uint32_t stream, const struct jail_denied *d)
+{
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+    int len = jail_denied_encode(d, out, NULL);
+
+    assert_true(len > 0);
+    put(monitor, FRAME_J_DENIED, 0, stream, out, (size_t)len);
+}
+
+static const struct exec_spec plain_exec = { .argv = true_argv };
+static const struct jail_denied two_mounts = { .watched = JAIL_WATCHED, .each = { { .nr = 165, .count = 2 } }, .n = 1 };
+
+TEST(who_was_refused_nothing_is_not_made_to_wait)
+{
+    struct fake k;
+
+    scene_watched(&k, &plain_exec);
+    news(&k, JAIL_WATCHED, false);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 1);
+    silent(&k, monitor);
+    assert_null(exec_receipt(k.exec)->denials_why);
+    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
+    scene_leave(&k);
+}
+
+/* The news may lie unread in its socket when the exit is seen. */
+TEST(news_that_came_before_the_exit_is_never_missed)
+{
+    struct fake k;
+
+    scene_watched(&k, &plain_exec);
+    news(&k, JAIL_WATCHED, false);
+    turn(&k);
+    news(&k, JAIL_WATCHED, true);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 0);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &two_mounts);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    const struct receipt *r = exec_receipt(k.exec);
+    assert_int_equal(r->ndenials, 1);
+    assert_int_equal(r->denials[0].count, 2);
+    assert_string_equal(r->denials[0].what.name, "mount");
+    scene_leave(&k);
+}
+
+TEST(before_the_first_news_the_monitor_is_asked)
+{
+    struct fake k;
+    struct jail_denied none = { .watched = JAIL_UNWATCHABLE, .sys = EBUSY };
+
+    scene_watched(&k, &plain_exec);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 0);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &none);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "outside cove"));
+    scene_leave(&k);
+}
+
+TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
+{
+    struct fake k;
+
+    scene_watched(&k, &plain_exec);
+    news(&k, JAIL_WATCHED, true);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    take(monitor, FRAME_J_DENIALS);
+    fd_close(&monitor);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(k.lost, 0);
+    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "lost"));
+    scene_leave(&k);
+}
+
+TEST(a_monitor_that_does_not_answer_has_one_second)
+{
+    struct fake k;
+
+    scene_watched(&k, &plain_exec);
+    news(&k, JAIL_WATCHED, true);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    uint64_t began = now_ms();
+    turn_until(&k, &k.exited);
+    assert_in_range(now_ms() - began, 900, 4000);
+    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "did not answer"));
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &two_mounts); /* too late, and harmless */
+    turn(&k);
+    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
+    scene_leave(&k);
+}
+
+/* The clock ends a program that sleeps in a refused call; only the monitor knows whether it does. */
+TEST(who_was_cut_off_is_asked_for_even_without_news)
+{
+    struct fake k;
+    struct exec_spec spec = { .argv = true_argv, .wall_ms = 30 };
+
+    scene_watched(&k, &spec);
+    news(&k, JAIL_WATCHED, false);
+    for (uint64_t end = now_ms() + 60; now_ms() < end;)
+        ev_turn(k.ev, 10);
+    runtime_takes(&k, FRAME_SIGNAL);
+    runtime_exit(&k, -1, SIGKILL);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &two_mounts);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(k.ended_by, ENDED_WALL);
+    assert_int_equal(exec_receipt(k.exec)->ndenials, 1);
+    scene_leave(&k);
+}
+
+/* An unprivileged process must not be able to speak for the jailer. */
+TEST(a_monitor_cannot_answer_what_the_jailer_was_asked)
+{
+    static const uint8_t types[] = { FRAME_J_OK, FRAME_J_DENIED, FRAME_J_ERROR, FRAME_J_EVENT, FRAME_DATA };
+
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct fake k;
+
+        scene_watched(&k, &plain_exec);
+        box_freeze(k.box, on_done, &k);
+        jailer_takes(&k, FRAME_J_FREEZE);
+        put(monitor, types[i], 0, got.f.stream, NULL, 0);
+        turn(&k);
+        assert_int_equal(k.done, 0);
+        assert_int_equal(k.lost, 0);
+        jailer_ok(&k);
+        assert_int_equal(k.done, 1);
+        runtime_exit(&k, 0, 0);
+        assert_int_equal(k.exited, 1);
+        assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "lost")); /* whoever lies is not listened to */
+        scene_leave(&k);
+    }
+}
+
+TEST(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor)
+{
+    struct fake k;
+
+    scene_watched(&k, &plain_exec);
+    news(&k, JAIL_WATCHED, false);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    exec_free(k.exec);
+    box_free(k.box);
+    k.exec = NULL;
+    k.box = NULL;
+    turn(&k);
+    take(monitor, FRAME_J_FORGET);
+    scene_leave(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(who_was_refused_nothing_is_not_made_to_wait),
+        RUN(news_that_came_before_the_exit_is_never_missed),
+        RUN(before_the_first_news_the_monitor_is_asked),
+        RUN(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end),
+        RUN(a_monitor_that_does_not_answer_has_one_second),
+        RUN(who_was_cut_off_is_asked_for_even_without_news),
+        RUN(a_monitor_cannot_answer_what_the_jailer_was_asked),
+        RUN(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
