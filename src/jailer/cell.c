@@ -68,8 +68,11 @@ static void remove_step(void *arg)
         log_error("sandbox %s: its cgroup could not be removed", cell->id);
         cell->uid = 0; /* whatever still lives there has it */
     }
-    reply_stats(cell->owner, cell->destroy_stream, &cell->last);
-    cell_remove(cell);
+    struct conn *owner = cell->owner;
+    uint32_t stream = cell->destroy_stream;
+    struct cgroup_stats last = cell->last;
+    cell_remove(cell); /* first: whoever has the answer must find nothing left, no door either */
+    reply_stats(owner, stream, &last);
 }
 
 static void kill_step(void *arg)
