@@ -434,6 +434,11 @@ class PlainUser(Case):
             self.assertIn("does not fully enforce: --memory", done.stderr)
         self.assertEqual(self.plain("run", "-q", "--", "true").stderr, "")
 
+    def test_what_was_refused_is_told_as_it_is_to_root(self):
+        done = self.plain("run", "--json", "--", "python3", "-c", "import ctypes; ctypes.CDLL(None).mount(0, 0, 0, 0, 0)")
+        receipt = json.loads(done.stdout)["receipt"]
+        self.assertEqual([(d["syscall"], d["count"]) for d in receipt["denials"]], [("mount", 1)])
+
     def test_their_workspace_is_theirs(self):
         with open(os.path.join(self.home, "s.py"), "w") as f:
             f.write("print(open('note', 'w').write('x'))")
