@@ -1,5 +1,8 @@
 #include "isolate/sys.h"
 
+#include "base/fd.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
@@ -126,4 +129,38 @@ int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode)
     };
 
     return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+}
+
+#define IOPRIO_CLASS(value) ((value) >> 13)
+#define IOPRIO_REALTIME 1
+#define IOPRIO_NONE 0
+
+static int spare_nobody(void)
+{
+    auto_fd int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    char text[16] = "";
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (read(fd, text, sizeof(text) - 1) < 0)
+        return -1;
+    return text[0] == '-' && write(fd, "0", 1) != 1 ? -1 : 0;
+}
+
+int sys_take_ordinary_turn(void)
+{
+    const struct sched_param none = { 0 };
+    long policy = syscall(SYS_sched_getscheduler, 0);
+
+    if (policy < 0)
+        return -1;
+    bool realtime = policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE;
+    if (realtime && syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none) < 0)
+        return -1;
+    if (getpriority(PRIO_PROCESS, 0) < 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
+        return -1;
+    if (IOPRIO_CLASS(syscall(SYS_ioprio_get, 1, 0)) == IOPRIO_REALTIME &&
+        syscall(SYS_ioprio_set, 1, 0, IOPRIO_NONE) < 0)
+        return -1;
+    return spare_nobody();
 }

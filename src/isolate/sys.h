@@ -43,6 +43,9 @@ int sys_close_range(unsigned first, unsigned last);
 int sys_new_keyring(void); /* joins a fresh session keyring */
 /* Of the calling process. libc types the first argument differently from one to the next. */
 int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
+/* Lays down what the caller may have of a privilege over its neighbours: a negative nice value, a real-time policy, a
+ * spared out-of-memory score. All of it is inherited, and a sandbox must not have it. */
+int sys_take_ordinary_turn(void);
 
 /* Opens beneath dirfd without following any link and without leaving it. */
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

@@ -186,6 +186,8 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
     if (kids < 0)
         _exit(125);
     t.monitor = monitor_fd;
+    if (sys_take_ordinary_turn() < 0)
+        _exit(125);
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
     if (native_prepare(&t, rootless, scratch, runtime_fd, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -121,6 +121,27 @@ def cp18(host):
     return f"four at one time, four uids: {sorted(set.union(*uids))}"
 
 
+def cp12_inherited(host):
+    """A caller that is preferred by the scheduler and spared by the out-of-memory killer, as services are."""
+    def preferred():
+        for privilege in (lambda: os.nice(-5), lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)), spared):
+            try:
+                privilege()
+            except OSError:
+                pass  # this host does not give it to us either
+
+    def spared():
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as f:
+            f.write(b"-500")
+
+    done = subprocess.run([COVE, "run", "--", "sh", "-c", "nice; chrt -p $$ | grep -c RR; cat /proc/self/oom_score_adj"], text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, preexec_fn=preferred, timeout=60, check=False)
+    must(done.returncode == 0, done.stderr)
+    nice, realtime, score = map(int, done.stdout.split())
+    must(nice >= 0 and realtime == 0 and score >= 0, f"nice {nice}, real-time {realtime}, out-of-memory score {score} inside")
+    return f"a preferred caller's sandbox is ordinary: nice {nice}, not real-time, out-of-memory score {score}"
+
+
 # --- FS ---
 
 def fs19(host):
