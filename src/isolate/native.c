@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -25,6 +26,10 @@
 int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err)
 {
     t->rootless = rootless;
+    /* What the caller's caller ignored would be ignored in every sandbox: dispositions outlive fork and exec. */
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, SIG_DFL);
     if (root_build(&t->root, scratch, runtime_fd, err) < 0)
         return err_wrap(err, "template root");
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)

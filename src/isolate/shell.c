@@ -52,9 +52,6 @@ static int fresh_process(const struct shell *s, struct err *err)
 {
     sigset_t none;
 
-    for (int sig = 1; sig < NSIG; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP)
-            signal(sig, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
