@@ -3,35 +3,27 @@
  *     CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
  *            any of them -> DESTROYING -> GONE
  *
- * Whoever starts an end (a clock, a protocol error, a dead PID 1, the caller) only says so; the end itself is one path:
- * the jailer kills and answers, the control stream is read to its end so that nothing the sandbox said is lost, then
- * executions are told, then the caller.
+ * The way to READY is claim.c, the ways out of it are box_end.c; here are its birth, its clocks, what the caller asks
+ * of it and its last release.
  *
  * Invariants:
- * 1. Each of on_ready, on_failed, on_ended and every `done` is called at most once, on_failed and on_ended never for a
- *    box that the caller asked to destroy.
- * 2. A box that failed leaves nothing: on_failed comes after the jailer's DONE.
- * 3. Every state but READY and ENDED has a deadline; READY has the sandbox's own clocks.
- * 4. What the runtime says is checked; the first wrong frame ends the sandbox with PROTOCOL. */
+ * 1. on_ready and every `done` are called at most once.
+ * 2. Every state but READY and ENDED has a deadline; READY has the sandbox's own clocks.
+ * 3. What the runtime says is checked; the first wrong frame ends the sandbox with PROTOCOL. */
 #include "engine/inside.h"
 
 #include "base/mem.h"
 #include "base/str.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define SETUP_NS (20 * NS_PER_S)
-#define JAILER_NS (30 * NS_PER_S) /* a kill or a removal that takes longer is a jailer that does not answer */
-#define DRAIN_NS (1 * NS_PER_S)   /* all processes are dead: the rest of the stream is in the socket already */
 
-static void step(struct box *b);
 static void on_timer(void *arg);
 
-static void set_timer(struct box *b, uint64_t at)
+void box_set_timer(struct box *b, uint64_t at)
 {
     if (at == CLOCKS_NEVER)
         ev_timer_clear(b->ev, &b->timer);
@@ -39,34 +31,11 @@ static void set_timer(struct box *b, uint64_t at)
         ev_timer_set(b->ev, &b->timer, at, on_timer, b);
 }
 
-static void unwire(struct box *b)
+void box_unwire(struct box *b)
 {
     if (b->wired)
         chan_done(&b->chan);
     b->wired = false;
-}
-
-/* Needed only when the jailer cannot: its death kills the sandbox too, this is the second rope. */
-static void kill_by_pidfd(struct box *b)
-{
-    if (b->pidfd >= 0)
-        syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
-}
-
-static struct exec *unfinished_exec(const struct box *b)
-{
-    struct exec *x = b->execs;
-
-    while (x && x->state == EXEC_OVER)
-        x = x->next;
-    return x;
-}
-
-/* A callback may free any execution, or the box, so the search begins again after each. */
-static void tell_execs(struct box *b)
-{
-    for (struct exec *x; (x = unfinished_exec(b));)
-        exec_gone(x, &b->why, b->memory);
 }
 
 bool box_unfinished(const struct box *b)
@@ -109,17 +78,12 @@ static void on_end(void *arg, const struct err *why)
     struct err err = *why;
 
     engine_enter();
-    unwire(b);
+    box_unwire(b);
     if (err.id == ERR_LOST && b->status >= 0 && WIFSIGNALED(b->status))
         err_set(&err, ERR_LOST, "PID 1 of the sandbox was ended by signal %d", WTERMSIG(b->status));
     else if (err.id == ERR_LOST)
         err_set(&err, ERR_LOST, "PID 1 of the sandbox closed its control stream");
-    if (b->state < BOX_READY)
-        box_fail(b, &err);
-    else if (b->state == BOX_READY)
-        box_kill(b, &err);
-    else
-        step(b);
+    box_end(b, &err);
     engine_leave();
 }
 
@@ -150,13 +114,8 @@ void box_violate(struct box *b, const char *fmt, ...)
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
     err_set(&err, ERR_PROTOCOL, "the sandbox sent %s", what);
-    unwire(b);
-    if (b->state < BOX_READY)
-        box_fail(b, &err);
-    else if (b->state == BOX_READY)
-        box_kill(b, &err);
-    else
-        step(b);
+    box_unwire(b);
+    box_end(b, &err);
 }
 
 /* --- ready --- */
@@ -167,7 +126,7 @@ void box_ready(struct box *b)
     life_start(&b->life, b->limits.v[LIMIT_LIFETIME], b->limits.v[LIMIT_IDLE], ev_now(b->ev));
     if (b->paused)
         life_pause(&b->life, ev_now(b->ev));
-    set_timer(b, life_next(&b->life));
+    box_set_timer(b, life_next(&b->life));
     if (b->ops && b->ops->on_ready)
         b->ops->on_ready(b->arg);
 }
@@ -176,7 +135,7 @@ void box_exec_added(struct box *b)
 {
     b->running++;
     life_busy(&b->life);
-    set_timer(b, life_next(&b->life));
+    box_set_timer(b, life_next(&b->life));
 }
 
 void box_exec_launched(struct box *b, struct exec *launched)
@@ -196,7 +155,7 @@ void box_exec_over(struct box *b)
     if (b->over)
         box_kill(b, &b->why);
     else
-        set_timer(b, life_next(&b->life));
+        box_set_timer(b, life_next(&b->life));
 }
 
 static void clock_ran_out(struct box *b, enum ended_by cause)
@@ -214,179 +173,6 @@ static void clock_ran_out(struct box *b, enum ended_by cause)
     else
         for (struct exec *x = b->execs; x && b->state == BOX_READY; x = x->next)
             exec_end(x, cause);
-}
-
-/* --- ends --- */
-
-static void box_ended(struct box *b)
-{
-    b->state = BOX_ENDED;
-    set_timer(b, CLOCKS_NEVER);
-    streams_gone(b, &b->why);
-    tell_execs(b);
-    if (b->state != BOX_ENDED)
-        return; /* the caller took it from here */
-    fd_close(&b->pidfd);
-    if (b->ops && b->ops->on_ended)
-        b->ops->on_ended(b->arg, &b->why);
-    if (b->e)
-        engine_settle(b->e);
-}
-
-static void box_gone(struct box *b)
-{
-    const struct box_ops *ops;
-
-    b->state = BOX_GONE;
-    set_timer(b, CLOCKS_NEVER);
-    unwire(b);
-    claim_drop(b);
-    streams_gone(b, &b->why);
-    tell_execs(b);
-    for (struct exec *x = b->execs; x; x = x->next)
-        exec_complete(x, b->stats_known ? &b->stats : NULL, b->launched == 1);
-    fd_close(&b->pidfd);
-    fd_close(&b->cpu_fd);
-    ops = b->ops;
-    if (ops && b->done)
-        b->done(b->done_arg, b->destroy_failed ? &b->destroy_err : NULL);
-    else if (ops && b->failed && ops->on_failed)
-        ops->on_failed(b->arg, &b->why);
-    if (b->e)
-        engine_settle(b->e);
-}
-
-/* Goes on when both sides have said all they will: the jailer, and the sandbox on its control stream. */
-static void step(struct box *b)
-{
-    if (!b->settled)
-        return;
-    if (b->state == BOX_ENDING) {
-        if (b->wired)
-            set_timer(b, ev_now(b->ev) + DRAIN_NS);
-        else
-            box_ended(b);
-    } else if (b->state == BOX_DESTROYING) {
-        if (b->wired && b->running > 0)
-            set_timer(b, ev_now(b->ev) + DRAIN_NS);
-        else
-            box_gone(b);
-    }
-}
-
-static void on_last_denials(struct ask *ask, const struct answer *a, const struct err *err)
-{
-    struct box *b = ask->owner;
-
-    if (b->settled || !b->asks_monitor)
-        return;
-    denials_take(b, a, err);
-    b->settled = true;
-    step(b);
-}
-
-/* Nothing runs any more, so the monitor's next answer is its last; executions that were cut off still need it. */
-static void all_dead(struct box *b)
-{
-    if (b->running == 0 || b->e->unwatched) {
-        b->denied_why = b->e->unwatched;
-        b->settled = true;
-        step(b);
-        return;
-    }
-    b->asks_monitor = true;
-    set_timer(b, ev_now(b->ev) + MONITOR_NS);
-    engine_ask_denials(b->e, b->id, on_last_denials, b);
-}
-
-static void on_end_stats(struct ask *ask, const struct answer *a, const struct err *err)
-{
-    struct box *b = ask->owner;
-    struct jail_stats st;
-
-    if (b->state != BOX_ENDING || b->settled)
-        return;
-    if (!err && jail_stats_decode(a->f, &st, NULL) == 0 && st.oom_kills != JAIL_UNKNOWN)
-        b->memory = b->memory || st.oom_kills > b->oom_seen;
-    all_dead(b);
-}
-
-static void on_killed(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
-{
-    struct box *b = ask->owner;
-
-    if (b->state != BOX_ENDING || b->settled)
-        return;
-    if (err)
-        kill_by_pidfd(b);
-    engine_ask_id(b->e, FRAME_J_STATS, b->id, on_end_stats, b);
-}
-
-void box_kill(struct box *b, const struct err *why)
-{
-    if (b->state != BOX_READY)
-        return;
-    b->why = *why;
-    b->state = BOX_ENDING;
-    b->settled = b->asks_monitor = false;
-    set_timer(b, ev_now(b->ev) + JAILER_NS);
-    engine_ask_id(b->e, FRAME_J_KILL, b->id, on_killed, b);
-}
-
-void box_fail(struct box *b, const struct err *err)
-{
-    if (b->state >= BOX_READY)
-        return;
-    b->why = *err;
-    b->failed = true;
-    unwire(b);
-    if (b->state == BOX_CREATING || b->adopted)
-        box_gone(b); /* nothing is there, or it is not ours to remove */
-    else
-        box_destroy_now(b);
-}
-
-static void on_destroyed(struct ask *ask, const struct answer *a, const struct err *err)
-{
-    struct box *b = ask->owner;
-
-    if (b->settled)
-        return;
-    if (err || jail_stats_decode(a->f, &b->stats, &b->destroy_err) < 0) {
-        b->destroy_failed = true;
-        if (err) {
-            b->destroy_err = *err;
-            kill_by_pidfd(b);
-        }
-    } else {
-        b->stats_known = true;
-    }
-    all_dead(b);
-}
-
-void box_destroy_now(struct box *b)
-{
-    b->state = BOX_DESTROYING;
-    b->settled = b->asks_monitor = false;
-    claim_drop(b);
-    for (struct exec *x = b->execs; x; x = x->next)
-        if (!x->exited)
-            exec_decide(x, ENDED_KILLED);
-    set_timer(b, ev_now(b->ev) + JAILER_NS);
-    engine_ask_id(b->e, FRAME_J_DESTROY, b->id, on_destroyed, b);
-}
-
-static void no_answer(struct box *b)
-{
-    struct err err;
-
-    err_set(&err, ERR_TIMEOUT, "the jailer did not answer within %llu s", JAILER_NS / NS_PER_S);
-    kill_by_pidfd(b);
-    if (b->state == BOX_DESTROYING) {
-        b->destroy_failed = true;
-        b->destroy_err = err;
-    }
-    b->settled = true;
 }
 
 static void not_ready_in_time(struct box *b)
@@ -413,17 +199,9 @@ static void on_timer(void *arg)
         if (life_check(&b->life, ev_now(b->ev), &cause))
             clock_ran_out(b, cause);
         else
-            set_timer(b, life_next(&b->life));
-    } else if (b->settled) {
-        unwire(b);
-        step(b);
-    } else if (b->asks_monitor) {
-        denials_take(b, NULL, NULL);
-        b->settled = true;
-        step(b);
+            box_set_timer(b, life_next(&b->life));
     } else {
-        no_answer(b);
-        step(b);
+        box_end_late(b);
     }
     engine_leave();
 }
@@ -443,16 +221,6 @@ void box_event(struct box *b, const struct jail_event *m)
             exec_end(x, ENDED_MEMORY);
 }
 
-void box_jailer_lost(struct box *b, const struct err *why)
-{
-    if (b->state == BOX_HELLO || b->state == BOX_CLAIMING) {
-        kill_by_pidfd(b);
-        box_fail(b, why);
-    } else if (b->state == BOX_READY) {
-        box_kill(b, why);
-    }
-}
-
 /* --- what the caller asks for --- */
 
 static void on_op(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
@@ -469,7 +237,7 @@ static void on_op(struct ask *ask, const struct answer *a UNUSED, const struct e
             exec_pause(x, paused);
         if (b->state == BOX_READY) {
             (paused ? life_pause : life_resume)(&b->life, now);
-            set_timer(b, life_next(&b->life));
+            box_set_timer(b, life_next(&b->life));
         }
     }
     if (ask->done)
@@ -568,7 +336,7 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         return -1;
     }
     engine_add(e, b);
-    set_timer(b, ev_now(b->ev) + SETUP_NS);
+    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
     *ret = b;
     return 0;
 }
@@ -596,7 +364,7 @@ int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, con
 static void dismantle(struct box *b)
 {
     ev_timer_clear(b->ev, &b->timer);
-    unwire(b);
+    box_unwire(b);
     claim_drop(b);
     streams_gone(b, NULL);
     fd_close(&b->pidfd);

@@ -1,5 +1,5 @@
-/* inside.h - what engine.c, stream.c, box.c, claim.c, exec.c, settle.c and files.c know of one another. Nothing outside
- * this room includes it.
+/* inside.h - what engine.c, stream.c, box.c, box_end.c, claim.c, exec.c, settle.c and files.c know of one another.
+ * Nothing outside this room includes it.
  *
  * Who owns what: the engine knows its boxes and open questions but owns only the questions; a box owns its streams and
  * knows its executions; executions and boxes belong to the caller. A memory block is released at once when none of
@@ -125,7 +125,7 @@ void stream_resumed(struct box *b, const struct frame *f); /* RESUME: a stream o
 void streams_drained(struct box *b);
 void streams_gone(struct box *b, const struct err *why);
 
-/* --- box.c, claim.c: one sandbox --- */
+/* --- box.c, box_end.c, claim.c: one sandbox --- */
 
 enum box_state {
     BOX_CREATING, /* J_CREATE or J_ADOPT is out */
@@ -202,18 +202,24 @@ void claim_drop(struct box *b);                            /* whatever preparati
 /* box.c */
 int box_wire(struct box *b, int control_fd, struct err *err);
 void box_ready(struct box *b);
-void box_fail(struct box *b, const struct err *err);                     /* before it was ready */
 void box_violate(struct box *b, const char *fmt, ...) PRINTF_LIKE(2, 3); /* the runtime broke the protocol */
-void box_kill(struct box *b, const struct err *why);                     /* end the sandbox; on_ended follows */
-void box_destroy_now(struct box *b);
 void box_event(struct box *b, const struct jail_event *ev);
-void box_jailer_lost(struct box *b, const struct err *why);
 void box_orphan(struct box *b); /* the engine goes away */
 void box_exec_added(struct box *b);
 void box_exec_launched(struct box *b, struct exec *launched);
 void box_exec_over(struct box *b); /* one execution less */
 bool box_unfinished(const struct box *b);
+void box_set_timer(struct box *b, uint64_t at);
+void box_unwire(struct box *b);
 struct cpu_rate box_cpu_rate(const struct box *b);
+
+/* box_end.c: the ways out */
+void box_fail(struct box *b, const struct err *err); /* before it was ready; on_failed follows */
+void box_kill(struct box *b, const struct err *why); /* when it was; on_ended follows */
+void box_end(struct box *b, const struct err *why);  /* whichever its state asks for; an end under way goes on */
+void box_end_late(struct box *b);                    /* the deadline of an end under way has passed */
+void box_destroy_now(struct box *b);
+void box_jailer_lost(struct box *b, const struct err *why);
 
 /* --- exec.c --- */
 
