@@ -143,6 +143,8 @@ void denials_take(struct box *b, const struct answer *a, const struct err *err)
         b->denied_why = "the monitor did not answer";
     else if (b->denied.watched == JAIL_UNWATCHABLE && b->denied.sys == EBUSY)
         b->denied_why = "something outside cove listens to refused calls already, and the kernel allows one listener";
+    else if (b->denied.watched == JAIL_UNWATCHED || b->denied.sys == EMFILE)
+        b->denied_why = "the monitor watches as many sandboxes as it can, and this is not one of them";
     else if (b->denied.watched != JAIL_WATCHED)
         b->denied_why = "this kernel lets nobody listen to refused calls";
     else
@@ -183,7 +185,9 @@ static void denials_fill(struct exec *x)
         denial_describe(&b->filter, d->nr, args, &to->what);
         to->count = d->count - x->denied_base[i];
     }
-    r->denials_more = b->denied.more - x->denied_base[JAIL_DENIALS_MAX];
+    if (b->denied.more >
+        x->denied_base[JAIL_DENIALS_MAX]) /* whatever the monitor says, a count has no less than none */
+        r->denials_more = b->denied.more - x->denied_base[JAIL_DENIALS_MAX];
 }
 
 /* --- over --- */

@@ -24,6 +24,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #define SWEEP_AFTER_NS (20 * NS_PER_MS)
 #define SWEEPS_MAX 100
@@ -239,12 +241,23 @@ static void on_sweep(void *arg)
         ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
 }
 
+/* Children of the spawners hand their listeners over before they become a sandbox. A monitor that does not read, once
+ * its socket is full, must make that fail and not wait for ever: no clock of the sandbox runs yet. */
+static void bound_the_wait(int monitor)
+{
+    struct timeval most = { .tv_sec = 2 };
+
+    if (monitor > 0)
+        (void)setsockopt(monitor, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+}
+
 /* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
     j->settings = settings;
     j->cells_max = room_for_cells();
     j->rootless = geteuid() != 0;
+    bound_the_wait(settings->monitor_fd);
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||

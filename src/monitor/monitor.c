@@ -11,7 +11,8 @@
  * 2. What was received is answered before the loop goes on; nothing here waits for anybody.
  * 3. A record lives while it has a listener, or while a host may still ask for it.
  * 4. A question is answered after all listeners that were sent before it have been taken in.
- * 5. The host is told of a refusal before the call returns, unless it was told since it last asked. */
+ * 5. The host is told of a refusal before the call returns, unless it was told since it last asked. While it does not
+ *    read, calls that it would have to be told of wait, as in a flood. */
 #include "monitor/monitor.h"
 
 #include "base/fd.h"
@@ -53,6 +54,7 @@
 #endif
 
 #define UID_NOBODY 65534u
+#define HOST_READS_NS (5 * NS_PER_MS) /* until we look again whether a host that is behind has read */
 
 struct listener { /* of one filter; a sandbox may have several */
     struct listener *next;
@@ -209,6 +211,12 @@ static int refuse_one(struct listener *l)
     return -1;
 }
 
+/* What waits in our queue has not been told yet. */
+static bool host_is_behind(const struct monitor *m)
+{
+    return !m->host_gone && !chan_idle(&m->host);
+}
+
 /* One call a turn, however many wait, so that every sandbox has its turn. */
 static void on_call(void *arg, uint32_t events)
 {
@@ -220,10 +228,15 @@ static void on_call(void *arg, uint32_t events)
         listener_end(l);
         return;
     }
-    if (!pace_take(&r->pace, ev_now(r->m->ev), &again))
+    if (!r->told && host_is_behind(r->m)) {
+        look_away(r, ev_now(r->m->ev) + HOST_READS_NS);
+    } else if (!pace_take(&r->pace, ev_now(r->m->ev), &again)) {
         look_away(r, again);
-    else if (refuse_one(l) < 0)
-        listener_end(l); /* a listener that does not listen: closed, its calls answer ENOSYS */
+    } else if (refuse_one(l) < 0) { /* a listener that does not listen: closed, its calls answer ENOSYS */
+        r->sys = errno;
+        tell_news(r, true);
+        listener_end(l);
+    }
 }
 
 /* --- new sandboxes --- */
@@ -286,11 +299,10 @@ static void drain_intake(struct monitor *m)
         struct jail_watch w;
         ssize_t n = fd_recv(m->intake.fd, packet, sizeof(packet), &fd, &nfds, MSG_DONTWAIT);
 
-        if (n == 0 || (n < 0 && (errno == EAGAIN || errno == ECONNRESET))) {
-            if (n == 0 || errno == ECONNRESET)
-                intake_end(m);
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            intake_end(m);
+        if (n == 0 || (n < 0 && errno != EPROTO)) /* that is a packet which was thrown away, and the next may be good */
             return;
-        }
         if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_WATCH &&
             jail_watch_decode(&f, &w, NULL) == 0 && watch(m, &w, fd) == 0)
             continue;

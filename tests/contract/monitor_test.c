@@ -11,6 +11,7 @@
 #include <time.h>
 
 static pid_t monitor;
+static int to_monitor = -1; /* the jailer's end of their socket, kept by tests that want to fill it */
 
 static void open_watched(struct world *w)
 {
@@ -27,7 +28,7 @@ static void open_watched(struct world *w)
     assert_int_equal(jailer_fork(&s, &jailer, &w->jailer, &err), 0);
     assert_int_equal(monitor_fork(sv[1], &watch, &host, &monitor, &err), 0);
     close(s.runtime_fd);
-    close(sv[0]);
+    to_monitor = sv[0];
     close(sv[1]);
     assert_int_equal(ev_new(&w->ev, &err), 0);
     assert_int_equal(engine_new(w->ev, jailer, &engine_ops, w, &w->engine, &err), 0);
@@ -53,6 +54,7 @@ static void begin_watched(struct world *w, const struct exec_spec *spec)
 /* The monitor outlives nobody: it is gone when host and jailer are. */
 static void close_watched(struct world *w)
 {
+    fd_close(&to_monitor);
     close_world(w);
     if (monitor > 0)
         assert_int_equal(waitpid(monitor, NULL, 0), monitor);
@@ -371,6 +373,28 @@ TEST(a_sandbox_is_not_started_when_nobody_takes_its_listener)
     close_watched(&w);
 }
 
+/* The listener would have to wait in a socket that nobody empties, and no clock runs before a sandbox has started. */
+TEST(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start)
+{
+    struct world w;
+
+    open_watched(&w);
+    kill(monitor, SIGSTOP);
+    while (fd_send(to_monitor, "junk", 4, NULL, 0, MSG_DONTWAIT) > 0)
+        ;
+    assert_int_equal(errno, EAGAIN);
+    uint64_t began = clock_mono_ns();
+    start_box(&w, w.engine, NULL);
+    for (int i = 0; i < 100 && !w.failed && !w.ready; i++)
+        ev_turn(w.ev, 100);
+    assert_int_equal(w.ready, 0);
+    assert_int_equal(w.failed, 1);
+    assert_true(clock_mono_ns() - began < 8 * NS_PER_S);
+    assert_non_null(strstr(w.err.msg, "monitor"));
+    kill(monitor, SIGCONT);
+    close_watched(&w);
+}
+
 /* --- who holds a listener --- */
 
 static pid_t parent_of(pid_t pid)
@@ -483,6 +507,7 @@ int main(void)
         RUN(a_monitor_that_dies_during_a_call_lets_the_caller_go),
         RUN(a_stopped_monitor_holds_the_caller_but_not_the_clock),
         RUN(a_sandbox_is_not_started_when_nobody_takes_its_listener),
+        RUN(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start),
         RUN(only_the_monitor_holds_a_listener_and_it_holds_no_privilege),
         RUN(a_killed_jailer_leaves_no_monitor_behind),
     };

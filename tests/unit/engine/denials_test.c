@@ -97,6 +97,50 @@ TEST(before_the_first_news_the_monitor_is_asked)
     scene_leave(&k);
 }
 
+/* It may be taken over, and then it says what it likes; a receipt stays a receipt. */
+TEST(counts_that_shrink_are_not_told_as_huge_ones)
+{
+    struct fake k;
+    struct exec_spec again = { .argv = true_argv };
+    struct jail_denied many = { .watched = JAIL_WATCHED, .more = 9, .each = { { .nr = 165, .count = 5 } }, .n = 1 };
+    struct jail_denied less = { .watched = JAIL_WATCHED, .more = 3, .each = { { .nr = 165, .count = 4 } }, .n = 1 };
+
+    scene_watched(&k, &plain_exec);
+    runtime_exit(&k, 0, 0);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &many);
+    turn(&k);
+    assert_int_equal(exec_receipt(k.exec)->denials_more, 9);
+    exec_free(k.exec);
+    k.exec = NULL;
+    k.exited = k.started = 0;
+    runtime_takes(&k, FRAME_CLOSE); /* of the stream that ended */
+    scene_running_with(&k, &again);
+    runtime_exit(&k, 0, 0);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &less);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
+    assert_int_equal(exec_receipt(k.exec)->denials_more, 0);
+    scene_leave(&k);
+}
+
+TEST(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel)
+{
+    struct fake k;
+    struct jail_denied none = { .watched = JAIL_UNWATCHED };
+
+    scene_watched(&k, &plain_exec);
+    runtime_exit(&k, 0, 0);
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &none);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "as many sandboxes as it can"));
+    scene_leave(&k);
+}
+
 TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
 {
     struct fake k;
@@ -201,6 +245,8 @@ int main(void)
         RUN(who_was_refused_nothing_is_not_made_to_wait),
         RUN(news_that_came_before_the_exit_is_never_missed),
         RUN(before_the_first_news_the_monitor_is_asked),
+        RUN(counts_that_shrink_are_not_told_as_huge_ones),
+        RUN(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel),
         RUN(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end),
         RUN(a_monitor_that_does_not_answer_has_one_second),
         RUN(who_was_cut_off_is_asked_for_even_without_news),
