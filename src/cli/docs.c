@@ -18,11 +18,7 @@ static void flag_row(struct buf *out, const struct cli_option *o)
     buf_adds(out, "| `");
     if (o->letter)
         buf_addf(out, "-%c`, `", o->letter);
-    buf_addf(out, "--%s", o->name);
-    if (cli_arg_optional(o))
-        buf_addf(out, "[=%.*s]", (int)strlen(o->arg) - 2, o->arg + 1);
-    else if (o->arg)
-        buf_addf(out, " %s", o->arg);
+    help_flag(out, o);
     buf_adds(out, "` | ");
     cell(out, o->help);
     if (dflt)
@@ -41,17 +37,10 @@ static void verb_section(struct buf *out, const struct cli_verb *v)
         buf_adds(out, "\n");
         help_wrap(out, v->text[i], 0, 0, 120);
     }
-    for (int g = 0; g < GROUP_COUNT; g++) {
-        bool open = false;
-
-        for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));) {
-            if (o->group != (enum opt_group)g)
-                continue;
-            if (!open)
-                buf_addf(out, "\n| %s | | default |\n|---|---|---|\n", cli_group_title((enum opt_group)g));
-            open = true;
-            flag_row(out, o);
-        }
+    for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
+        if (!prev || prev->group != o->group)
+            buf_addf(out, "\n| %s | | default |\n|---|---|---|\n", cli_group_title(o->group));
+        flag_row(out, o);
     }
     buf_adds(out, "\n```sh\n");
     for (const struct cli_example *e = v->examples; e->command; e++)

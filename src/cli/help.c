@@ -40,12 +40,8 @@ void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size
     buf_adds(out, "\n");
 }
 
-static void flag_text(struct buf *out, const struct cli_option *o)
+void help_flag(struct buf *out, const struct cli_option *o)
 {
-    if (o->letter)
-        buf_addf(out, "-%c, ", o->letter);
-    else
-        buf_adds(out, "    ");
     buf_addf(out, "--%s", o->name);
     if (cli_arg_optional(o))
         buf_addf(out, "[=%.*s]", (int)strlen(o->arg) - 2, o->arg + 1);
@@ -60,8 +56,11 @@ static void one_flag(struct buf *out, const struct cli_option *o)
     const char *dflt = cli_default(o, num);
     size_t start = out->len;
 
-    buf_adds(out, "  ");
-    flag_text(out, o);
+    if (o->letter)
+        buf_addf(out, "  -%c, ", o->letter);
+    else
+        buf_adds(out, "      ");
+    help_flag(out, o);
     if (out->len - start + 2 > FLAG_COLUMN) {
         buf_adds(out, "\n");
         start = out->len;
@@ -75,17 +74,10 @@ static void one_flag(struct buf *out, const struct cli_option *o)
 
 static void flags(struct buf *out, const struct cli_verb *v)
 {
-    for (int g = 0; g < GROUP_COUNT; g++) {
-        bool titled = false;
-
-        for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));) {
-            if (o->group != (enum opt_group)g)
-                continue;
-            if (!titled)
-                buf_addf(out, "\n%s:\n", cli_group_title((enum opt_group)g));
-            titled = true;
-            one_flag(out, o);
-        }
+    for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
+        if (!prev || prev->group != o->group)
+            buf_addf(out, "\n%s:\n", cli_group_title(o->group));
+        one_flag(out, o);
     }
 }
 

@@ -74,20 +74,14 @@ static void option(struct buf *out, const struct cli_option *o)
 static void options(struct buf *out, const struct cli_verb *v)
 {
     buf_adds(out, ".Sh OPTIONS\n");
-    for (int g = 0; g < GROUP_COUNT; g++) {
-        bool open = false;
-
-        for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));) {
-            if (o->group != (enum opt_group)g)
-                continue;
-            if (!open)
-                buf_addf(out, ".Ss %s\n.Bl -tag -width Ds\n", cli_group_title((enum opt_group)g));
-            open = true;
-            option(out, o);
-        }
-        if (open)
-            buf_adds(out, ".El\n");
+    const struct cli_option *prev = NULL;
+    for (const struct cli_option *o; (o = cli_option_shown(v, prev)); prev = o) {
+        if (!prev || prev->group != o->group)
+            buf_addf(out, "%s.Ss %s\n.Bl -tag -width Ds\n", prev ? ".El\n" : "", cli_group_title(o->group));
+        option(out, o);
     }
+    if (prev)
+        buf_adds(out, ".El\n");
     if (v->id == VERB_RUN)
         buf_adds(out, ".Pp\nSizes are written 512K, 256M, 2G; times 500ms, 30s, 5m, 1h; processors 0.5, 2.\n");
 }

@@ -153,6 +153,17 @@ const struct cli_option *cli_option_next(const struct cli_verb *v, const struct 
     return NULL;
 }
 
+const struct cli_option *cli_option_shown(const struct cli_verb *v, const struct cli_option *prev)
+{
+    const struct cli_option *o = prev;
+
+    for (int g = prev ? (int)prev->group : 0; g < GROUP_COUNT; g++, o = NULL)
+        while ((o = cli_option_next(v, o)))
+            if (o->group == (enum opt_group)g)
+                return o;
+    return NULL;
+}
+
 const struct cli_option *cli_option_find(const struct cli_verb *v, const char *name, size_t len)
 {
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)

@@ -101,6 +101,8 @@ const struct cli_verb *cli_verb_find(const char *name); /* NULL when there is no
 
 /* The options of a verb one after another: NULL starts, NULL ends. */
 const struct cli_option *cli_option_next(const struct cli_verb *v, const struct cli_option *prev);
+/* The same in the order of the groups, as people are shown them. */
+const struct cli_option *cli_option_shown(const struct cli_verb *v, const struct cli_option *prev);
 const struct cli_option *cli_option_find(const struct cli_verb *v, const char *name, size_t len);
 const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter);
 
