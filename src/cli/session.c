@@ -261,16 +261,6 @@ void session_json(const struct session *s, struct jsonw *w)
     output_json(w, "stderr", "stderrBase64", &s->kept[1]);
     if (!r)
         return;
-    jsonw_key(w, "exitCode");
-    if (r->exit_code >= 0)
-        jsonw_i64(w, r->exit_code);
-    else
-        jsonw_null(w);
-    jsonw_key(w, "signal");
-    if (r->signal)
-        jsonw_i64(w, r->signal);
-    else
-        jsonw_null(w);
-    jsonw_kstr(w, "endedBy", ended_by_name(r->ended_by));
+    receipt_json_end(r, w);
     jsonw_kbool(w, "truncated", r->dropped_bytes > 0);
 }

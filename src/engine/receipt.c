@@ -216,9 +216,8 @@ static void json_absent(const struct receipt *r, const struct named_figure f[FIG
     jsonw_end_object(w);
 }
 
-static void json_end(const struct receipt *r, struct jsonw *w)
+void receipt_json_end(const struct receipt *r, struct jsonw *w)
 {
-    jsonw_kstr(w, "endedBy", ended_by_name(r->ended_by));
     jsonw_key(w, "exitCode");
     if (r->exit_code >= 0)
         jsonw_i64(w, r->exit_code);
@@ -229,6 +228,7 @@ static void json_end(const struct receipt *r, struct jsonw *w)
         jsonw_i64(w, r->signal);
     else
         jsonw_null(w);
+    jsonw_kstr(w, "endedBy", ended_by_name(r->ended_by));
 }
 
 void receipt_json(const struct receipt *r, struct jsonw *w)
@@ -241,7 +241,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_kstr(w, "sandbox", r->sandbox);
     jsonw_kstr(w, "execution", r->execution);
     jsonw_kbool(w, "final", r->final);
-    json_end(r, w);
+    receipt_json_end(r, w);
     if (r->started_real_ns)
         jsonw_kstr(w, "startedAt", clock_rfc3339(r->started_real_ns, stamp));
     for (size_t i = 0; i < FIGURES; i++)

@@ -74,6 +74,7 @@ struct receipt {
 
 bool receipt_rootless(const struct receipt *r); /* made by a plain user */
 int receipt_exit_code(const struct receipt *r); /* of `cove run`: the program's own, 124, 123, 128+n, 125 */
-void receipt_json(const struct receipt *r, struct jsonw *w);  /* one object */
-void receipt_print(const struct receipt *r, struct buf *out); /* for a person, a few lines */
+void receipt_json(const struct receipt *r, struct jsonw *w);     /* one object */
+void receipt_json_end(const struct receipt *r, struct jsonw *w); /* of it exitCode, signal and endedBy */
+void receipt_print(const struct receipt *r, struct buf *out);    /* for a person, a few lines */
 void receipt_done(struct receipt *r);
