@@ -230,16 +230,7 @@ WALK_ITEM(rt_change);
 
 /* Messages with string lists: as WALK_CODEC, with the memory of the strings handed out. */
 #define WALK_CODEC_STRINGS(m, nlists)                                                     \
-    int m##_encode(const struct m *msg, uint8_t *out, struct err *err)                    \
-    {                                                                                     \
-        struct pack p;                                                                    \
-        struct walk w = { .out = &p, .strings_left = RT_ARGS_MAX };                       \
-                                                                                          \
-        pack_init(&p, out, FRAME_PAYLOAD_MAX);                                            \
-        m##_walk(&w, (struct m *)(uintptr_t)msg);                                         \
-        return walk_end_encode(&w, #m, err);                                              \
-    }                                                                                     \
-                                                                                          \
+    WALK_ENCODER(m, RT_ARGS_MAX)                                                          \
     int m##_decode(const struct frame *f, struct m *ret, void **strings, struct err *err) \
     {                                                                                     \
         struct unpack u;                                                                  \

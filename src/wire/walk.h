@@ -47,18 +47,21 @@ void walk_list(struct walk *w, const char *const **list, const char *what); /* N
 int walk_end_encode(const struct walk *w, const char *name, struct err *err);
 int walk_end_decode(const struct walk *w, const struct frame *f, struct err *err);
 
-/* WALK_CODEC(rt_hello) defines rt_hello_encode and rt_hello_decode over rt_hello_walk. An encoding walk does not write
- * to the struct, so the const that is cast away is kept in fact. */
+/* An encoding walk does not write to the struct, so the const that is cast away is kept in fact. */
+#define WALK_ENCODER(m, max_strings)                                   \
+    int m##_encode(const struct m *msg, uint8_t *out, struct err *err) \
+    {                                                                  \
+        struct pack p;                                                 \
+        struct walk w = { .out = &p, .strings_left = (max_strings) };  \
+                                                                       \
+        pack_init(&p, out, FRAME_PAYLOAD_MAX);                         \
+        m##_walk(&w, (struct m *)(uintptr_t)msg);                      \
+        return walk_end_encode(&w, #m, err);                           \
+    }
+
+/* WALK_CODEC(rt_hello) defines rt_hello_encode and rt_hello_decode over rt_hello_walk. */
 #define WALK_CODEC(m)                                                     \
-    int m##_encode(const struct m *msg, uint8_t *out, struct err *err)    \
-    {                                                                     \
-        struct pack p;                                                    \
-        struct walk w = { .out = &p };                                    \
-                                                                          \
-        pack_init(&p, out, FRAME_PAYLOAD_MAX);                            \
-        m##_walk(&w, (struct m *)(uintptr_t)msg);                         \
-        return walk_end_encode(&w, #m, err);                              \
-    }                                                                     \
+    WALK_ENCODER(m, 0)                                                    \
                                                                           \
     int m##_decode(const struct frame *f, struct m *ret, struct err *err) \
     {                                                                     \
