@@ -10,6 +10,7 @@
  *    the jailer ends. */
 #include "jailer/inside.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,9 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -324,15 +323,7 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
 
 static NORETURN void jailer_child(int sock, const struct jailer_settings *settings)
 {
-    struct sigaction ignore = { .sa_handler = SIG_IGN };
-    sigset_t none;
-
     setsid();
-    prctl(PR_SET_NAME, "cove-jailer");
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGHUP, &ignore, NULL);
     /* The host's streams are not ours to hold open: a reader of its output waits for the last writer. */
     int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i <= (settings->keep_log ? 1 : 2); i++)
@@ -350,19 +341,9 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
 
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err)
 {
-    int sv[2];
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "socketpair");
-    auto_fd int near = sv[0], far = sv[1];
-    pid_t pid = fork();
-    if (pid < 0)
-        return err_sys(err, ERR_LIMIT, "start the jailer");
-    if (pid == 0) {
-        fd_close(&near);
-        jailer_child(far, settings);
-    }
-    *ret_pid = pid;
-    *ret_sock = take_fd(&near);
+    if (child_fork("cove-jailer", ret_sock, ret_pid, err) < 0)
+        return -1;
+    if (*ret_pid == 0)
+        jailer_child(*ret_sock, settings);
     return 0;
 }

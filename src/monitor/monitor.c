@@ -15,6 +15,7 @@
  *    read, calls that it would have to be told of wait, as in a flood. */
 #include "monitor/monitor.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -434,15 +435,8 @@ static int give_up(bool outlive, pid_t parent)
 static NORETURN void child_main(int intake, int host, const struct monitor_settings *settings, pid_t parent)
 {
     int keep[] = { open("/dev/null", O_RDWR | O_CLOEXEC), intake, host };
-    struct sigaction ignore = { .sa_handler = SIG_IGN };
-    sigset_t none;
 
     setpgid(0, 0); /* out of reach of Ctrl-C; a session of its own would cost as much as all the rest of the start */
-    prctl(PR_SET_NAME, "cove-monitor");
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGHUP, &ignore, NULL);
     if (chdir("/") < 0 || fd_keep_only(keep, ARRAY_LEN(keep)) < 0)
         _exit(125);
     for (int i = 0; i <= STDERR_FILENO; i++)
@@ -457,17 +451,10 @@ static NORETURN void child_main(int intake, int host, const struct monitor_setti
 int monitor_fork(int intake, const struct monitor_settings *settings, int *ret_host, pid_t *ret_pid, struct err *err)
 {
     pid_t parent = getpid();
-    int sv[2];
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "socketpair");
-    auto_fd int near = sv[0], far = sv[1];
-    pid_t pid = fork();
-    if (pid < 0)
-        return err_sys(err, ERR_LIMIT, "start the monitor");
-    if (pid == 0)
-        child_main(intake, far, settings, parent);
-    *ret_pid = pid;
-    *ret_host = take_fd(&near);
+    if (child_fork("cove-monitor", ret_host, ret_pid, err) < 0)
+        return -1;
+    if (*ret_pid == 0)
+        child_main(intake, *ret_host, settings, parent);
     return 0;
 }
