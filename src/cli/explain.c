@@ -135,16 +135,38 @@ static void explain_used(const struct json *r, struct buf *out)
         buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es", plural(tasks));
 }
 
+/* "The limit pids refused a process or thread 3 times (256); --pids sets it." */
+static void explain_met_limits(const struct json *r, struct buf *out)
+{
+    const struct json *list = json_get(r, "limitsMet");
+
+    for (const struct json *m = list && list->kind == JSON_ARRAY ? list->child : NULL; m; m = m->next) {
+        const char *name = json_text(json_get(m, "limit"));
+        char text[LIMIT_TEXT];
+        uint64_t n, v;
+
+        buf_adds(out, "The limit ");
+        add_tame(out, name);
+        buf_adds(out, ": ");
+        add_tame(out, json_text(json_get(m, "how")));
+        if (number(m, "count", &n))
+            buf_addf(out, " %" PRIu64 " time%s", n, plural(n));
+        for (int i = 0; name && i < LIMIT_COUNT; i++)
+            if (str_eq(name, limit_info((enum limit)i)->name) &&
+                json_u64(json_get(json_get(json_get(r, "limits"), name), "value"), &v))
+                buf_addf(out, " (%s)", limit_print((enum limit)i, v, text));
+        buf_adds(out, "; ");
+        add_tame(out, json_text(json_get(m, "fix")));
+        buf_adds(out, ".\n");
+    }
+}
+
 static void explain_met(const struct json *r, struct buf *out)
 {
     uint64_t n;
     char text[32];
 
-    if (number(r, "pidsRefused", &n) && n) {
-        buf_addf(out, "The process limit refused it a process or thread %" PRIu64 " time%s", n, plural(n));
-        add_limit(r, LIMIT_PIDS, out);
-        buf_adds(out, ".\n");
-    }
+    explain_met_limits(r, out);
     if (number(r, "oomKills", &n) && n)
         buf_addf(out, "The kernel ended %" PRIu64 " of its processes for want of memory.\n", n);
     if (number(r, "throttledUs", &n) && n) {
@@ -152,11 +174,8 @@ static void explain_met(const struct json *r, struct buf *out)
         add_time(out, n);
         buf_adds(out, ".\n");
     }
-    if (number(r, "droppedBytes", &n) && n) {
-        buf_addf(out, "%s of its output were dropped", str_bytes(n, text));
-        add_limit(r, LIMIT_OUTPUT, out);
-        buf_adds(out, ".\n");
-    }
+    if (number(r, "droppedBytes", &n) && n)
+        buf_addf(out, "%s of its output were dropped.\n", str_bytes(n, text));
 }
 
 static void explain_denial(const struct json *d, struct buf *out)
@@ -239,20 +258,27 @@ static void explain_limits(const struct json *r, struct buf *out)
     buf_adds(out, comma[0] == ',' ? ".\n" : "");
 }
 
+static void add_unknown(struct buf *out, bool *begun, const char *before, const char *what, const char *why)
+{
+    buf_adds(out, *begun ? "  " : "Not known:\n  ");
+    *begun = true;
+    buf_adds(out, before);
+    add_tame(out, what);
+    buf_adds(out, ": ");
+    add_tame(out, why);
+    buf_adds(out, "\n");
+}
+
 static void explain_absent(const struct json *r, struct buf *out)
 {
-    const struct json *absent = json_get(r, "absent");
+    const struct json *absent = json_get(r, "absent"), *limits = json_get(r, "limits");
+    bool begun = false;
 
-    if (!absent || absent->kind != JSON_OBJECT || !absent->child)
-        return;
-    buf_adds(out, "Not known:\n");
-    for (const struct json *a = absent->child; a; a = a->next) {
-        buf_adds(out, "  ");
-        add_tame(out, a->key);
-        buf_adds(out, ": ");
-        add_tame(out, json_text(a));
-        buf_adds(out, "\n");
-    }
+    for (const struct json *a = absent && absent->kind == JSON_OBJECT ? absent->child : NULL; a; a = a->next)
+        add_unknown(out, &begun, "", a->key, json_text(a));
+    for (const struct json *l = limits && limits->kind == JSON_OBJECT ? limits->child : NULL; l; l = l->next)
+        if (json_get(l, "unseen"))
+            add_unknown(out, &begun, "refusals by ", l->key, json_text(json_get(l, "unseen")));
 }
 
 static int explain_text(const struct buf *in, struct buf *out, struct err *err)

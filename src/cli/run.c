@@ -28,6 +28,7 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/files.h"
+#include "engine/met.h"
 #include "engine/receipt.h"
 
 #include <errno.h>
@@ -460,6 +461,17 @@ static void explain_denials(const struct receipt *rc)
         report_note("refused: %" PRIu64 " more calls; --receipt tells which", rest);
 }
 
+/* The same for limits; what was dropped of the output is said with the end. */
+static void explain_met(const struct receipt *rc)
+{
+    struct met met[LIMIT_COUNT];
+    size_t n = met_list(rc, met);
+
+    for (size_t i = 0; i < n; i++)
+        if (met[i].limit != LIMIT_OUTPUT)
+            report_note("limit: %s: %s; %s", limit_info(met[i].limit)->name, met[i].how, met[i].fix);
+}
+
 static int conclude(struct run *r)
 {
     const struct receipt *rc = r->begun && r->session.exec && r->session.receipt ? exec_receipt(r->session.exec) : NULL;
@@ -480,8 +492,10 @@ static int conclude(struct run *r)
         explain_end(r, rc);
     if (!r->req.json && !r->req.quiet)
         explain_limits(r, rc);
-    if (!r->req.json && !r->req.quiet && !r->req.receipt && receipt_exit_code(rc) != 0)
+    if (!r->req.json && !r->req.quiet && !r->req.receipt && receipt_exit_code(rc) != 0) {
+        explain_met(rc);
         explain_denials(rc);
+    }
     if (r->req.receipt && write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);
     if (r->kept && !r->req.json && !r->req.quiet)

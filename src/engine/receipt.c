@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/met.h"
 #include "engine/walls.h"
 #include "wire/jail.h"
 
@@ -130,9 +131,31 @@ static void json_limits(const struct receipt *r, struct jsonw *w)
         else
             jsonw_ku64(w, "value", r->limits.v[i]);
         jsonw_kstr(w, "state", enforced_name(r->enforced[i]));
+        const char *unseen = met_unseen(r, (enum limit)i);
+        if (unseen)
+            jsonw_kstr(w, "unseen", unseen);
         jsonw_end_object(w);
     }
     jsonw_end_object(w);
+}
+
+static void json_met(const struct receipt *r, struct jsonw *w)
+{
+    struct met met[LIMIT_COUNT];
+    size_t n = met_list(r, met);
+
+    jsonw_key(w, "limitsMet");
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++) {
+        jsonw_object(w);
+        jsonw_kstr(w, "limit", limit_info(met[i].limit)->name);
+        if (met[i].count)
+            jsonw_ku64(w, "count", met[i].count);
+        jsonw_kstr(w, "how", met[i].how);
+        jsonw_kstr(w, "fix", met[i].fix);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
 }
 
 static const char *change_name(char kind)
@@ -258,6 +281,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_kstr(w, "cgroup", r->cgroup);
     json_all_walls(r, w);
     json_limits(r, w);
+    json_met(r, w);
     if (!r->changes_why)
         json_changes(r, w);
     if (!r->denials_why)
@@ -337,7 +361,6 @@ static void print_used(const struct receipt *r, struct buf *out)
         { "written", &r->write_bytes, BYTES, false },
         { "tasks", &r->tasks_started, COUNT, false },
         { "throttled", &r->throttled_ns, TIME, true },
-        { "pids refused", &r->pids_refused, COUNT, true },
         { "oom kills", &r->oom_kills, COUNT, true },
     };
     const char *comma = "used     ";
@@ -386,6 +409,23 @@ static void print_changes(const struct receipt *r, struct buf *out)
     if (r->nchanges > SHOWN_CHANGES || (r->changes_truncated && r->nchanges > 0))
         buf_adds(out, ", ...");
     buf_adds(out, "\n");
+}
+
+/* Output that was dropped has its place in the line about output. */
+static void print_met(const struct receipt *r, struct buf *out)
+{
+    struct met met[LIMIT_COUNT];
+    size_t n = met_list(r, met);
+
+    for (size_t i = 0; i < n; i++) {
+        if (met[i].limit == LIMIT_OUTPUT)
+            continue;
+        buf_addf(out, "limit    %s: %s", limit_info(met[i].limit)->name, met[i].how);
+        if (met[i].count)
+            buf_addf(out, " %" PRIu64 " times", met[i].count);
+        print_limit(r, met[i].limit, out);
+        buf_addf(out, "; %s\n", met[i].fix);
+    }
 }
 
 #define SHOWN_DENIALS 8
@@ -460,6 +500,7 @@ void receipt_print(const struct receipt *r, struct buf *out)
     print_used(r, out);
     print_output(r, out);
     print_changes(r, out);
+    print_met(r, out);
     print_denials(r, out);
     print_walls(r, out);
     print_absent(r, out);

@@ -51,6 +51,8 @@ struct receipt {
     struct figure pids_refused, oom_kills, throttled_ns;
     uint64_t stdout_bytes, stderr_bytes; /* produced */
     uint64_t dropped_bytes;              /* of them, past the cap */
+    uint32_t full;                       /* RT_FULL_*: at the end */
+    const char *full_why;                /* NULL when that was looked at */
     enum level level;
     char policy[64]; /* "" when nobody named one */
     char profile[16];

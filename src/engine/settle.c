@@ -62,7 +62,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     r->landlock_abi = b->inside.landlock_abi;
     r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = absent(unstarted);
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(later);
-    r->denials_why = unstarted;
+    r->denials_why = r->full_why = unstarted;
     if (!spec->changes)
         r->changes_why = "not asked for";
 }
@@ -84,6 +84,14 @@ static void measure(struct exec *x)
         r->cpu_ns = known(cpu - x->cpu_base);
 }
 
+/* The kernel tells of its shortage before it kills, and our own kill may come first. "Ended by memory, 0 processes
+ * killed for memory" would be true and read like a mistake. */
+static void explain_no_kills(struct receipt *r)
+{
+    if (r->ended_by == ENDED_MEMORY && !r->oom_kills.why && r->oom_kills.v == 0)
+        r->oom_kills = absent("the sandbox was ended at its memory limit before the kernel had chosen a process");
+}
+
 static void fill_counters(struct receipt *r, const struct jail_stats *st, bool alone)
 {
     static const char shared[] = "counted for the whole sandbox, in which other executions ran";
@@ -98,6 +106,7 @@ static void fill_counters(struct receipt *r, const struct jail_stats *st, bool a
     r->pids_refused = counted(st->pids_refused, JAIL_UNKNOWN, unknown);
     r->oom_kills = counted(st->oom_kills, JAIL_UNKNOWN, unknown);
     r->throttled_ns = counted(st->throttled_ns, JAIL_UNKNOWN, unknown);
+    explain_no_kills(r);
 }
 
 void exec_complete(struct exec *x, const struct jail_stats *st, bool alone)
@@ -239,13 +248,15 @@ void exec_gone(struct exec *x, const struct err *why, bool memory)
     }
     if (running) {
         measure(x);
-        r->read_bytes = r->write_bytes = r->tasks_started = absent("the sandbox ended before it could be asked");
+        r->full_why = "the sandbox ended before it could be asked";
+        r->read_bytes = r->write_bytes = r->tasks_started = absent(r->full_why);
         exec_decide(x, memory ? ENDED_MEMORY : ENDED_LOST);
         if (r->ended_by != ENDED_LOST)
             r->signal = SIGKILL;
     } else if (memory) {
         exec_decide(x, ENDED_MEMORY);
     }
+    explain_no_kills(r);
     if (x->exited)
         decide_by_exit(x);
     if (!r->changes_why)
@@ -408,6 +419,8 @@ void settle_exit(struct exec *x, const struct rt_exit *m)
     r->read_bytes = counted(m->read_bytes, RT_UNKNOWN, unreadable);
     r->write_bytes = counted(m->write_bytes, RT_UNKNOWN, unreadable);
     r->tasks_started = counted(m->tasks_started, RT_UNKNOWN, unreadable);
+    r->full = (uint32_t)m->full;
+    r->full_why = NULL;
     settle(x);
 }
 

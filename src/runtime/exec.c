@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "runtime/env.h"
 #include "runtime/spawn.h"
+#include "runtime/stats.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -104,6 +105,7 @@ static void finish(struct exec *x)
     e->tasks_started = RT_UNKNOWN;
     if (x->first_pid != RT_UNKNOWN && procs_last_pid(&x->rt->procs, &last) && last > x->first_pid)
         e->tasks_started = last - x->first_pid; /* when the numbers wrapped around, nobody knows */
+    e->full = stats_full();
     int n = rt_exit_encode(e, stream_scratch(), NULL);
     assert(n >= 0);
     stream_last(x->s, FRAME_EXIT, stream_scratch(), (size_t)n);

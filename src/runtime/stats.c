@@ -17,6 +17,28 @@ static void usage(const char *path, uint64_t *used, uint64_t *max, uint64_t *fil
     *files = v.f_files - v.f_ffree;
 }
 
+/* tmpfs gives out its last page before it refuses, so one that refused a write and was left alone has none. */
+uint32_t stats_full(void)
+{
+    static const struct {
+        const char *path;
+        uint32_t bytes, inodes;
+    } places[] = {
+        { "/workspace", RT_FULL_WORKSPACE, RT_FULL_WORKSPACE_INODES },
+        { "/tmp", RT_FULL_TMP, RT_FULL_TMP_INODES },
+        { "/dev/shm", RT_FULL_SHM, RT_FULL_TMP_INODES },
+    };
+    uint32_t full = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        uint64_t used = 0, max = 0, files = 0, files_max = 0;
+
+        usage(places[i].path, &used, &max, &files, &files_max);
+        full |= (max && used >= max ? places[i].bytes : 0) | (files_max && files >= files_max ? places[i].inodes : 0);
+    }
+    return full;
+}
+
 int stats_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
 {
     struct rt_stats m = { 0 };

@@ -1,6 +1,7 @@
-/* stats.h - STATS: processes, executions, and how full the two writable places are. */
+/* stats.h - STATS: processes, executions, and how full the writable places are. */
 #pragma once
 
 #include "runtime/files.h"
 
 request_open stats_open;
+uint32_t stats_full(void); /* RT_FULL_* */

@@ -141,6 +141,8 @@ static void rt_exit_walk(struct walk *w, struct rt_exit *m)
     walk_u64(w, &m->read_bytes);
     walk_u64(w, &m->write_bytes);
     walk_u64(w, &m->tasks_started);
+    walk_u64(w, &m->full);
+    walk_check(w, (m->full & ~(uint64_t)RT_FULL_ALL) == 0, "full places");
 }
 WALK_CODEC(rt_exit);
 

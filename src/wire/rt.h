@@ -122,7 +122,14 @@ struct rt_exit {
     uint64_t max_rss;                 /* bytes, largest single process */
     uint64_t read_bytes, write_bytes; /* through read and write calls, same processes; RT_UNKNOWN if not readable */
     uint64_t tasks_started;           /* processes and threads of the whole sandbox while it ran; RT_UNKNOWN */
+    uint64_t full;                    /* RT_FULL_*: places that had no room left at the end */
 };
+#define RT_FULL_WORKSPACE 0x01u
+#define RT_FULL_WORKSPACE_INODES 0x02u
+#define RT_FULL_TMP 0x04u
+#define RT_FULL_TMP_INODES 0x08u /* of /tmp or /dev/shm, which have the same number each */
+#define RT_FULL_SHM 0x10u
+#define RT_FULL_ALL 0x1fu
 #define RT_UNKNOWN UINT64_MAX
 
 struct rt_error {

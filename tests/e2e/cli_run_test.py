@@ -183,6 +183,52 @@ class Limits(Case):
     def test_quiet_says_nothing_of_it(self):
         self.assertEqual(run("run", "-q", "--timeout", "200ms", "--", "sleep", "9").err, "")
 
+    def test_limits_that_refused_are_told_with_the_way_to_change_them(self):
+        """Each program meets one limit, and nothing else is claimed."""
+        fill = "f = open('{}', 'wb', 0)\ntry:\n    while True: f.write(bytes(1 << 16))\nexcept OSError as e: assert e.errno == 28"
+        many = "import os\ntry:\n    for i in range(99999): os.mkdir('{}/' + str(i))\nexcept OSError as e: assert e.errno == 28"
+        threads = ("import threading\ntry:\n    for i in range(99): threading.Thread(target=threading.Event().wait, daemon=True)"
+                   ".start()\nexcept RuntimeError: pass")
+        for limit, code, flag in (
+                ("workspaceBytes", fill.format("/workspace/x"), "--disk=1M"),
+                ("workspaceInodes", many.format("/workspace"), "--disk=200M"),
+                ("tmpBytes", fill.format("/tmp/x"), "--tmp=1M"),
+                ("tmpInodes", many.format("/tmp"), "--tmp=64M"),
+                ("shmBytes", fill.format("/dev/shm/x"), "--memory=512M"),
+                ("pids", threads, "--pids=20")):
+            with self.subTest(limit=limit):
+                done = run("run", "--json", flag, "--runtime", "python", "-c", code)
+                self.assertCode(done, 0)
+                receipt = done.json["receipt"]
+                self.assertEqual([m["limit"] for m in receipt["limitsMet"]], [limit], done)
+                self.assertNotIn("unseen", receipt["limits"][limit])
+                if limit == "pids":
+                    self.assertEqual(receipt["limitsMet"][0]["count"], receipt["pidsRefused"])
+                text = run("explain", "-", stdin=done.out).out
+                self.assertRegex(text, f"The limit {limit}: .*; (--[a-z]+|limits.{limit} of a policy) sets it[.]")
+
+    def test_a_file_past_its_size_is_a_limit_only_when_the_signal_says_so(self):
+        big = "import os, signal; signal.signal(signal.SIGXFSZ, signal.SIG_{}); f = os.open('x', 65); os.pwrite(f, b'x', 1 << 30)"
+        done = run("run", "--runtime", "python", "-c", big.format("DFL"))
+        self.assertCode(done, 128 + signal.SIGXFSZ)
+        self.assertIn("limit: fileSizeBytes: a write past it ended the program; limits.fileSizeBytes of a policy", done.err)
+        done = run("run", "--json", "--runtime", "python", "-c", big.format("IGN"))
+        self.assertEqual(done.json["receipt"]["limitsMet"], [])
+        self.assertIn("EFBIG", done.json["receipt"]["limits"]["fileSizeBytes"]["unseen"])
+
+    def test_a_full_disk_that_failed_a_program_is_named_at_once(self):
+        done = run("run", "--disk", "1M", "--", "sh", "-c", "head -c 2000000 /dev/zero > x")
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("limit: workspaceBytes: was full when the execution ended; --disk sets it", done.err)
+
+    def test_an_end_by_memory_never_shows_that_nobody_was_killed(self):
+        for _ in range(4):
+            receipt = run("run", "--json", "--memory", "32M", "--runtime", "python", "-c",
+                          "x = [bytearray(1 << 20) for i in range(999)]").json["receipt"]
+            self.assertEqual(receipt["endedBy"], "memory")
+            self.assertNotEqual(receipt.get("oomKills"), 0)
+            self.assertTrue("oomKills" in receipt or "oomKills" in receipt["absent"])
+
     def test_processes_past_the_limit_are_refused(self):
         done = run("run", "--pids", "8", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; echo no")
         self.assertNotEqual(done.code, 0, done)

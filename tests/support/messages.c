@@ -51,7 +51,7 @@ PLAIN(rt_stats, .processes = 1, .executions = 2, .workspace_bytes = 3, .workspac
 PLAIN(rt_signal, .signo = 15, .scope = RT_SCOPE_TREE);
 PLAIN(rt_resize, .rows = 24, .cols = 80);
 PLAIN(rt_exit, .code = -1, .signal = 9, .user_us = 1, .sys_us = 2, .max_rss = 3, .read_bytes = 4, .write_bytes = 5,
-      .tasks_started = RT_UNKNOWN);
+      .tasks_started = RT_UNKNOWN, .full = RT_FULL_TMP | RT_FULL_SHM);
 PLAIN(rt_path, .path = "/workspace/a", .offset = 1, .length = 2, .mode = 0644, .flags = RT_PATH_PARENTS);
 PLAIN(rt_move, .from = "/workspace/a", .to = "/workspace/b", .flags = RT_PATH_EXCL);
 PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .skipped = 6, .truncated = 1);

@@ -361,6 +361,50 @@ TEST(out_of_memory_ends_the_execution_even_if_its_main_process_survived)
     scene_end(&k);
 }
 
+/* The kernel rings before it kills, and the engine may be faster. */
+TEST(an_end_by_memory_never_claims_that_nobody_was_killed)
+{
+    struct fake k;
+    struct jail_stats st = final;
+
+    scene_running(&k);
+    jailer_event(&k, JAIL_EVENT_OOM, 0);
+    runtime_takes(&k, FRAME_SIGNAL);
+    runtime_exit(&k, -1, SIGKILL);
+    jailer_takes(&k, FRAME_J_STATS);
+    st.oom_kills = 0;
+    jailer_stats(&k, &st);
+    assert_int_equal(k.ended_by, ENDED_MEMORY);
+    assert_non_null(exec_receipt(k.exec)->oom_kills.why);
+    jailer_destroys(&k, &st);
+    assert_true(exec_receipt(k.exec)->final);
+    assert_non_null(exec_receipt(k.exec)->oom_kills.why);
+    scene_end(&k);
+}
+
+TEST(what_was_full_at_the_end_is_known_and_what_nobody_saw_is_not)
+{
+    struct rt_exit m = { .code = 1, .full = RT_FULL_TMP };
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct fake k;
+
+    scene_running(&k);
+    assert_non_null(exec_receipt(k.exec)->full_why);
+    runtime_says(&k, FRAME_EXIT, 0, k.stream, out, (size_t)rt_exit_encode(&m, out, NULL));
+    jailer_takes(&k, FRAME_J_STATS);
+    jailer_stats(&k, &final);
+    assert_null(exec_receipt(k.exec)->full_why);
+    assert_int_equal(exec_receipt(k.exec)->full, RT_FULL_TMP);
+    scene_end(&k);
+
+    scene_running(&k);
+    fd_close(&k.runtime);
+    turn(&k);
+    jailer_kills(&k, 0);
+    assert_non_null(exec_receipt(k.exec)->full_why);
+    scene_end(&k);
+}
+
 TEST(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then)
 {
     static const struct {
@@ -1006,6 +1050,8 @@ int main(void)
         RUN(a_tree_that_does_not_die_takes_the_sandbox_with_it),
         RUN(cpu_time_is_the_whole_tree_s_by_the_counter),
         RUN(out_of_memory_ends_the_execution_even_if_its_main_process_survived),
+        RUN(an_end_by_memory_never_claims_that_nobody_was_killed),
+        RUN(what_was_full_at_the_end_is_known_and_what_nobody_saw_is_not),
         RUN(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then),
         RUN(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s),
         RUN(lifetime_ends_the_execution_and_then_the_sandbox),
