@@ -5,7 +5,8 @@
 #   make demo       three sandboxes, explained           make bench        start-up figures, table and chart
 #   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
 #   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
-#   make clean      remove the build directories         make help         this text
+#   make coverage   lines that the tests execute         make clean        remove the build directories
+#   make help       this text
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -14,7 +15,7 @@ SECONDS ?= 60
 SUITES ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build help deps check check-fresh bench soak install uninstall demo clean fuzz prefix
+.PHONY: build help deps check check-fresh bench soak install uninstall demo clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) product
@@ -24,7 +25,7 @@ $(BUILD)/build.ninja:
 	@CC=$${CC:-gcc} meson setup $(BUILD) --prefix=$(PREFIX)
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,9p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,10p' Makefile
 
 deps:
 	@tools/deps build
@@ -64,5 +65,9 @@ uninstall: $(BUILD)/build.ninja prefix
 fuzz:
 	@tests/fuzz/run.py $(SECONDS)
 
+coverage:
+	@tools/deps build test
+	@tests/coverage/run.py
+
 clean:
-	@rm -rf build build-asan build-fuzz
+	@rm -rf build build-asan build-cov build-fuzz
