@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 from cove import COVE, Case, Done
@@ -48,6 +49,26 @@ class Rootless(Case):
         self.assertIn("landlock", receipt["walls"]["inside"])
         self.assertEqual(receipt["limits"]["memoryBytes"]["state"], "partial")
         self.assertEqual(receipt["limits"]["workspaceBytes"]["state"], "enforced")
+
+    def test_a_host_without_user_namespaces_is_named_with_its_setting_and_the_fix(self):
+        """A user namespace in which nobody may make another is such a host, and nobody else notices."""
+        script = ("import ctypes, os\n"
+                  "assert ctypes.CDLL(None).unshare(0x10000000) == 0\n"
+                  "print('there', flush=True); input()\n"
+                  "open('/proc/sys/user/max_user_namespaces', 'w').write('0')\n"
+                  f"os.setgroups([]); os.setresgid({USER}, {USER}, {USER}); os.setresuid({USER}, {USER}, {USER})\n"
+                  f"os.execv('{self.dir}/cove', ['cove', 'run', '--', 'true'])\n")
+        env = {"PATH": os.environ["PATH"], "HOME": "/", "COVE_STATE_DIR": self.state, "COVE_LIBEXEC": self.dir}
+        host = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, env=env, cwd="/", text=True)
+        self.assertEqual(host.stdout.readline(), "there\n")
+        for kind in ("uid", "gid"):
+            with open(f"/proc/{host.pid}/{kind}_map", "w", encoding="ascii") as f:
+                f.write("0 0 65536")
+        _, said = host.communicate("go\n", timeout=60)
+        self.assertEqual(host.returncode, 125, said)
+        self.assertIn("no_namespaces", said)
+        self.assertIn("user.max_user_namespaces", said)
 
     def test_one_line_tells_a_person(self):
         done = self.run_as_user("run", "--", "true")

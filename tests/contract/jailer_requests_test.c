@@ -1,0 +1,334 @@
+/* Requests that a host may not make, makes twice, or makes at the wrong moment: each has one answer, and it is the
+ * right one. And what a jailer finds when it starts that is not as it should be. */
+#include "jail_host.h"
+
+#include "base/clock.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* The answers to the last two requests, in whatever order they come; events are passed over. */
+static void expect_both(struct host *h, uint8_t types[2], enum err_id ids[2])
+{
+    bool seen[2] = { false, false };
+
+    for (int n = 0; n < 2;) {
+        struct reply r;
+        struct rt_error e = { 0 };
+
+        receive(h, &r);
+        if (r.f.type == FRAME_J_EVENT)
+            continue;
+        size_t which = r.f.stream == h->stream;
+        assert_true(r.f.stream == h->stream || r.f.stream == h->stream - 2);
+        assert_false(seen[which]);
+        seen[which] = true;
+        types[which] = r.f.type;
+        if (r.f.type == FRAME_J_ERROR)
+            assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+        ids[which] = (enum err_id)e.id;
+        n++;
+    }
+}
+
+TEST(the_list_names_the_living_and_only_them)
+{
+    struct host h;
+    struct reply r, l;
+    static struct jail_list m;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    send_frame(&h, FRAME_J_LIST, NULL, 0, NULL, 0);
+    answer_of(&h, &l);
+    assert_int_equal(l.f.type, FRAME_DONE);
+    assert_int_equal(jail_list_decode(&l.f, &m, NULL), 0);
+    assert_int_equal(m.n, 1);
+    assert_string_equal(m.ids[0], id);
+    ask(&h, FRAME_J_KILL, id);
+    expect(&h, FRAME_J_OK);
+    send_frame(&h, FRAME_J_LIST, NULL, 0, NULL, 0);
+    answer_of(&h, &l);
+    assert_int_equal(jail_list_decode(&l.f, &m, NULL), 0);
+    assert_int_equal(m.n, 0);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
+{
+    struct host h;
+    struct reply r;
+    uint8_t types[2];
+    enum err_id ids[2];
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_KILL, id);
+    ask(&h, FRAME_J_KILL, id);
+    expect_both(&h, types, ids);
+    assert_int_equal(types[0], FRAME_J_OK);
+    assert_true(types[1] == FRAME_J_OK || ids[1] == ERR_EXISTS);
+    ask(&h, FRAME_J_KILL, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_STATS, id); /* its counters are still there */
+    expect(&h, FRAME_DONE);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_KEEP, id);
+    expect_error(&h, ERR_EXISTS);
+    drop_fds(&r);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_destroy_asked_for_twice_is_answered_twice)
+{
+    struct host h;
+    struct reply r;
+    uint8_t types[2];
+    enum err_id ids[2];
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_DESTROY, id);
+    ask(&h, FRAME_J_DESTROY, id);
+    expect_both(&h, types, ids);
+    assert_int_equal(types[0], FRAME_DONE);
+    assert_true(ids[1] == ERR_EXISTS || ids[1] == ERR_MISSING);
+    drop_fds(&r);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+/* The timer of a freeze that is under way is the one that a kill needs. */
+TEST(a_kill_in_the_middle_of_a_freeze_answers_both)
+{
+    struct host h;
+    struct reply r;
+    uint8_t types[2];
+    enum err_id ids[2];
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_FREEZE, id);
+    ask(&h, FRAME_J_KILL, id);
+    expect_both(&h, types, ids);
+    assert_true(types[0] == FRAME_J_OK || ids[0] == ERR_LOST);
+    assert_int_equal(types[1], FRAME_J_OK);
+    assert_true(readable_within(r.fds[1], 0));
+    drop_fds(&r);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_sandbox_s_name_is_its_own)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c = a_request();
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    memcpy(c.id, id, sizeof(c.id));
+    ask_create(&h, &c, NULL, 0);
+    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_STATS, id);
+    expect(&h, FRAME_DONE);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
+{
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    ask(&h, FRAME_J_DENIALS, id);
+    expect_error(&h, ERR_PROTOCOL);
+    ask(&h, FRAME_J_FORGET, id);
+    expect_error(&h, ERR_PROTOCOL);
+    send_frame(&h, FRAME_J_STATS, (const uint8_t *)"junk", 4, NULL, 0);
+    expect_error(&h, ERR_PROTOCOL);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(a_sandbox_has_one_workspace)
+{
+    struct host h;
+    struct jail_create c = a_request();
+    char dir[] = "/tmp/cove-test-XXXXXX";
+
+    assert_non_null(mkdtemp(dir));
+    int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    c.nmounts = 2;
+    c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
+    c.mounts[1] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
+    ask_create(&h, &c, &fd, 1);
+    expect_error(&h, ERR_INVALID);
+    close(fd);
+    host_stop(&h);
+    assert_int_equal(leaves(c.id), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+TEST(templates_have_a_number_that_is_not_exceeded)
+{
+    struct host h;
+    char name[16];
+    unsigned made = 0;
+
+    host_start(&h);
+    for (;; made++) {
+        struct reply r;
+        struct rt_error e;
+
+        snprintf(name, sizeof(name), "t%u", made);
+        ask_template(&h, name);
+        answer_of(&h, &r);
+        if (r.f.type == FRAME_J_OK)
+            continue;
+        assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+        assert_int_equal(e.id, ERR_LIMIT);
+        break;
+    }
+    assert_int_equal(made, 64);
+    struct jail_create c = a_request();
+    strcpy(c.template, "t63");
+    ask_create(&h, &c, NULL, 0);
+    expect(&h, FRAME_J_CREATED);
+    host_stop(&h);
+}
+
+/* Nobody's clock but the jailer's runs for a sandbox whose host has gone. */
+TEST(a_kept_sandbox_ends_with_its_lifetime)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c = a_request();
+    int status;
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    c.limits[LIMIT_WALL] = 1;
+    c.limits[LIMIT_LIFETIME] = 300;
+    ask_create(&h, &c, NULL, 0);
+    answer_of(&h, &r);
+    assert_int_equal(r.f.type, FRAME_J_CREATED);
+    greet(r.fds[0]);
+    ask(&h, FRAME_J_KEEP, c.id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_FREEZE, c.id); /* as cove leaves it; the frozen die too */
+    expect(&h, FRAME_J_OK);
+    close(h.sock);
+    assert_true(readable_within(r.fds[1], 5000));
+    drop_fds(&r);
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer);
+    assert_int_equal(status, 0);
+    assert_int_equal(leaves(c.id), 0);
+}
+
+TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
+{
+    struct host h;
+    struct reply r;
+    struct err err = { 0 };
+    char id[ID_SIZE];
+
+    one_sandbox(&h, id, &r);
+    kill(h.jailer, SIGKILL);
+    waitpid(h.jailer, NULL, 0);
+    close(h.sock);
+    assert_true(readable_within(r.fds[1], 5000));
+    drop_fds(&r);
+    assert_true(leaves(id) > 0);
+    /* Its spawner may still be dying, and as long as it is, the sandbox has an owner. */
+    for (int i = 0; i < 100 && leaves(id) > 0; i++) {
+        assert_true(jailer_sweep(state_dir, &err) >= 0);
+        poll(NULL, 0, 20);
+    }
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_state_directory_that_others_may_write_is_refused_on_every_request)
+{
+    char dir[] = "/tmp/cove-test-XXXXXX", kept[sizeof(state_dir)];
+    struct host h;
+    struct err err = { 0 };
+    int status;
+
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(jailer_sweep(dir, &err), -1);
+    assert_int_equal(err.id, ERR_DENIED);
+    memcpy(kept, state_dir, sizeof(kept));
+    strcpy(state_dir, dir);
+    host_start(&h);
+    memcpy(state_dir, kept, sizeof(kept));
+    ask_template(&h, "t");
+    expect_error(&h, ERR_DENIED);
+    ask_template(&h, "t");
+    expect_error(&h, ERR_DENIED);
+    close(h.sock);
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(rmdir(dir), 0);
+}
+
+TEST(a_door_behind_which_nobody_is_left_is_taken_down)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct err err = { 0 };
+    char id[ID_SIZE], kept[128], deep[128];
+    int sock = -1;
+
+    id_new("sb", id);
+    snprintf(kept, sizeof(kept), "%s/kept", state_dir);
+    assert_true(mkdir(kept, 0700) == 0 || access(kept, F_OK) == 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%.80s/%s", kept, id);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    close(s);
+    assert_int_equal(jailer_connect_kept(state_dir, id, &sock, &err), -1);
+    assert_int_equal(err.id, ERR_MISSING);
+    assert_int_not_equal(access(addr.sun_path, F_OK), 0);
+    assert_int_equal(jailer_connect_kept(state_dir, "sb/../../etc/passwd", &sock, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    memset(deep, 'd', sizeof(deep) - 1); /* no socket has so long a name */
+    deep[0] = '/';
+    deep[sizeof(deep) - 1] = '\0';
+    assert_int_equal(jailer_connect_kept(deep, id, &sock, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_int_equal(sock, -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(the_list_names_the_living_and_only_them),
+        RUN(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done),
+        RUN(a_destroy_asked_for_twice_is_answered_twice),
+        RUN(a_kill_in_the_middle_of_a_freeze_answers_both),
+        RUN(a_sandbox_s_name_is_its_own),
+        RUN(what_only_the_monitor_takes_is_no_request_to_the_jailer),
+        RUN(a_sandbox_has_one_workspace),
+        RUN(templates_have_a_number_that_is_not_exceeded),
+        RUN(a_kept_sandbox_ends_with_its_lifetime),
+        RUN(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one),
+        RUN(a_state_directory_that_others_may_write_is_refused_on_every_request),
+        RUN(a_door_behind_which_nobody_is_left_is_taken_down),
+    };
+
+    if (geteuid() != 0) {
+        printf("1..0 # SKIP the native driver is started by root\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
