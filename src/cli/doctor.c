@@ -11,6 +11,7 @@
 #include "cli/verbs.h"
 
 #include "cli/findings.h"
+#include "cli/host.h"
 #include "cli/report.h"
 #include "cli/state.h"
 
@@ -344,6 +345,7 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
     static const struct engine_ops ops = { on_failed };
     const struct arg *given = args_find(a, OPT_STATE_DIR);
     char dir[STATE_DIR_MAX];
+    struct host_fact rates;
     int jailer, monitor;
 
     if (a->nrest > 0)
@@ -351,6 +353,8 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
     if (open_probe(d, settings, err) < 0)
         return -1;
     findings_init(&d->findings);
+    host_disk_rates(&rates);
+    (void)str_copy(d->findings.disk_rates, sizeof(d->findings.disk_rates), rates.says);
     choose_limits(d);
     plant(d);
     if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, &monitor, err) < 0)

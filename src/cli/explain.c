@@ -252,7 +252,12 @@ static void explain_limits(const struct json *r, struct buf *out)
             continue;
         buf_adds(out, comma);
         add_tame(out, l->key);
-        buf_addf(out, " (%s)", str_eq(state, "partial") ? "in part" : "not at all");
+        buf_adds(out, str_eq(state, "partial") ? " (in part" : " (not at all");
+        if (json_text(json_get(l, "why"))) {
+            buf_adds(out, ": ");
+            add_tame(out, json_text(json_get(l, "why")));
+        }
+        buf_adds(out, ")");
         comma = ", ";
     }
     buf_adds(out, comma[0] == ',' ? ".\n" : "");

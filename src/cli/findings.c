@@ -269,6 +269,8 @@ void findings_print(const struct findings *f, struct buf *out)
             buf_addf(out, "\n         seen: %s\n         fix:  %s", seen(one), fix(f, one));
         buf_adds(out, "\n");
     }
+    if (f->disk_rates[0])
+        buf_addf(out, "also     %-18s %s\n", "disk rates", f->disk_rates);
     sentence(f, out);
     buf_adds(out, "\n");
 }
@@ -309,6 +311,8 @@ void findings_json(const struct findings *f, struct buf *out)
     jsonw_kbool(&w, "rootless", f->rootless);
     jsonw_kstr(&w, "cgroup", f->cgroup);
     jsonw_ku64(&w, "landlockAbi", f->landlock_abi);
+    if (f->disk_rates[0])
+        jsonw_kstr(&w, "diskRates", f->disk_rates);
     json_rows(f, "walls", false, &w);
     json_rows(f, "limits", true, &w);
     jsonw_end_object(&w);

@@ -29,6 +29,7 @@ struct findings {
     bool rootless;
     uint32_t landlock_abi;
     char cgroup[16];
+    char disk_rates[96]; /* what is not of standard, and so not of the verdict; "" when nobody looked */
 };
 
 void findings_init(struct findings *f);

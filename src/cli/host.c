@@ -121,6 +121,25 @@ static void cgroups(struct host_fact *f)
         fact(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
 }
 
+/* One v1 hierarchy has it, or the v2 tree, which on a hybrid host is mounted beside the others. */
+void host_disk_rates(struct host_fact *f)
+{
+    char list[512] = "";
+    bool v1 = access("/sys/fs/cgroup/blkio", F_OK) == 0;
+
+    if (!v1 && fd_get_at(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", list, sizeof(list)) < 0)
+        (void)fd_get_at(AT_FDCWD, "/sys/fs/cgroup/unified/cgroup.controllers", list, sizeof(list));
+    bool v2 = strncmp(list, "io ", 3) == 0 || strstr(list, " io");
+    if (!v1 && !v2)
+        fact(f, "diskRates", false, "no cgroup controller io or blkio: --io-read and --io-write hold nothing");
+    else if (geteuid() != 0)
+        fact(f, "diskRates", false, "for root: a plain user's --io-read and --io-write hold nothing");
+    else if (v1)
+        fact(f, "diskRates", true, "v1: --io-read; --io-write in part, for programs that wait for the disk");
+    else
+        fact(f, "diskRates", true, "v2: --io-read and --io-write");
+}
+
 size_t host_facts(struct host_fact facts[HOST_FACTS_MAX])
 {
     size_t n = 0;
@@ -131,5 +150,6 @@ size_t host_facts(struct host_fact facts[HOST_FACTS_MAX])
     seccomp(&facts[n++]);
     landlock(&facts[n++]);
     cgroups(&facts[n++]);
+    host_disk_rates(&facts[n++]);
     return n;
 }

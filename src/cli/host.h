@@ -11,5 +11,7 @@ struct host_fact {
     char says[96];
 };
 
+/* Whether the speed of disks can be limited here; one of the facts, and the one that no attack of the doctor shows. */
+void host_disk_rates(struct host_fact *f);
 /* Returns how many there are. */
 size_t host_facts(struct host_fact facts[HOST_FACTS_MAX]);

@@ -139,12 +139,16 @@ static void print_limits(const struct request *r, struct buf *out)
         const struct limit_info *info = limit_info((enum limit)i);
         char text[LIMIT_TEXT], source[REQUEST_SOURCE_TEXT];
         bool open = i == LIMIT_OUTPUT && !r->output_capped;
-        bool advisory = r->workspace && !r->cow && (i == LIMIT_WORKSPACE || i == LIMIT_WORKSPACE_INODES);
+        bool lent = r->workspace && !r->cow;
+        bool advisory = lent && (i == LIMIT_WORKSPACE || i == LIMIT_WORKSPACE_INODES);
+        bool idle = !lent && i == LIMIT_IO_WRITE && r->limits.v[i];
 
         buf_addf(out, "  %s%-*s %-10s %s (%s)\n", info->flag ? "--" : "", info->flag ? 20 : 22,
                  info->flag ? info->flag : info->name,
                  open ? "unlimited" : limit_print((enum limit)i, r->limits.v[i], text),
-                 advisory ? "advisory: your directory has the quota of its file system" : info->action,
+                 advisory ? "advisory: your directory has the quota of its file system"
+                 : idle   ? "nothing that it may write lies on a disk"
+                          : info->action,
                  request_source(r, (enum limit)i, source));
     }
 }

@@ -388,9 +388,12 @@ static void explain_limits(const struct run *r, const struct receipt *rc)
     for (int i = 0; i < LIMIT_COUNT; i++) {
         bool asked = r->req.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
 
-        if (asked && rc->enforced[i] < 2 && !limit_unlimited((enum limit)i, r->req.limits.v[i]))
-            buf_addf(&names, "%s--%s (%s)", names.len ? ", " : "", limit_info((enum limit)i)->flag,
-                     rc->enforced[i] ? "in part" : "not at all");
+        if (asked && rc->enforced[i] < 2 && !limit_unlimited((enum limit)i, r->req.limits.v[i])) {
+            const struct limit_info *info = limit_info((enum limit)i);
+
+            buf_addf(&names, "%s%s%s (%s)", names.len ? ", " : "", info->flag ? "--" : "",
+                     info->flag ? info->flag : info->name, rc->enforced[i] ? "in part" : "not at all");
+        }
     }
     if (names.len)
         report_note("this host does not fully enforce: %s", names.data);

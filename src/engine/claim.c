@@ -221,10 +221,11 @@ static int check_enforced(const struct box *b, struct err *err)
 
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
         uint8_t e = b->outside.enforced[i];
+        const char *why = limit_why(b->outside.why[i]);
 
         if (b->enforce >> i & 1 && e < JAIL_ENFORCED && !limit_unlimited((enum limit)i, b->limits.v[i]))
-            return err_set(err, ERR_LIMIT_PARTIAL, "%s is enforced %s on this host, and it has to be whole",
-                           limit_info((enum limit)i)->name, states[e]);
+            return err_set(err, ERR_LIMIT_PARTIAL, "%s is enforced %s on this host, and it has to be whole%s%s",
+                           limit_info((enum limit)i)->name, states[e], why ? ": " : "", why ? why : "");
     }
     return 0;
 }

@@ -134,6 +134,8 @@ static void json_limits(const struct receipt *r, struct jsonw *w)
         const char *unseen = met_unseen(r, (enum limit)i);
         if (unseen)
             jsonw_kstr(w, "unseen", unseen);
+        if (r->enforced[i] < 2 && limit_why(r->enforced_why[i]))
+            jsonw_kstr(w, "why", limit_why(r->enforced_why[i]));
         jsonw_end_object(w);
     }
     jsonw_end_object(w);
@@ -457,8 +459,6 @@ static unsigned bits(uint32_t v)
 
 static void print_walls(const struct receipt *r, struct buf *out)
 {
-    const char *comma = "; not fully enforced: ";
-
     bool named = r->level == LEVEL_CUSTOM && r->policy[0];
 
     buf_addf(out, "walls    level %s%s%s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
@@ -466,12 +466,32 @@ static void print_walls(const struct receipt *r, struct buf *out)
              bits(r->host_walls & ~JAIL_ROOTLESS), bits(r->inside_walls), r->landlock_abi, r->cgroup);
     if (r->host_walls & JAIL_ROOTLESS)
         buf_adds(out, ", rootless");
-    for (int i = 0; i < LIMIT_COUNT; i++)
-        if (limit_set(r, (enum limit)i) && r->enforced[i] != 2) {
-            buf_addf(out, "%s%s (%s)", comma, limit_info((enum limit)i)->name, enforced_name(r->enforced[i]));
-            comma = ", ";
-        }
     buf_adds(out, "\n");
+}
+
+static bool weak(const struct receipt *r, int i)
+{
+    return limit_set(r, (enum limit)i) && r->enforced[i] < 2;
+}
+
+/* Limits that are not whole, one line for those of one state and reason. */
+static void print_weak(const struct receipt *r, struct buf *out)
+{
+    uint64_t told = 0;
+
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        const char *why = limit_why(r->enforced_why[i]);
+
+        if (!weak(r, i) || told >> i & 1)
+            continue;
+        buf_addf(out, "limits   %s: %s", enforced_name(r->enforced[i]), limit_info((enum limit)i)->name);
+        for (int k = i + 1; k < LIMIT_COUNT; k++)
+            if (weak(r, k) && r->enforced[k] == r->enforced[i] && r->enforced_why[k] == r->enforced_why[i]) {
+                buf_addf(out, ", %s", limit_info((enum limit)k)->name);
+                told |= 1ull << k;
+            }
+        buf_addf(out, why ? " (%s)\n" : "\n", why);
+    }
 }
 
 static void print_absent(const struct receipt *r, struct buf *out)
@@ -503,6 +523,7 @@ void receipt_print(const struct receipt *r, struct buf *out)
     print_met(r, out);
     print_denials(r, out);
     print_walls(r, out);
+    print_weak(r, out);
     print_absent(r, out);
 }
 

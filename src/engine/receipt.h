@@ -62,7 +62,8 @@ struct receipt {
     uint32_t inside_walls; /* RT_WALL_*: seen from inside */
     uint32_t landlock_abi;
     struct limits limits;
-    uint8_t enforced[LIMIT_COUNT]; /* 0 none, 1 partial, 2 enforced */
+    uint8_t enforced[LIMIT_COUNT];     /* 0 none, 1 partial, 2 enforced */
+    uint8_t enforced_why[LIMIT_COUNT]; /* enum limit_why, where it is less than enforced */
     struct receipt_change *changes;
     size_t nchanges;
     uint64_t added, modified, deleted;

@@ -57,6 +57,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     str_copy(r->driver, sizeof(r->driver), "native");
     str_copy(r->cgroup, sizeof(r->cgroup), b->outside.cgroup);
     memcpy(r->enforced, b->outside.enforced, sizeof(r->enforced));
+    memcpy(r->enforced_why, b->outside.why, sizeof(r->enforced_why));
     r->host_walls = b->outside.walls;
     r->inside_walls = b->inside.walls;
     r->landlock_abi = b->inside.landlock_abi;

@@ -39,6 +39,7 @@ static const struct {
 } jobs[] = {
     { CGROUP_MEMORY, "memory", "memory" }, { CGROUP_PIDS, "pids", "pids" },   { CGROUP_CPU, "cpu", "cpu" },
     { CGROUP_CPUSET, "cpuset", "cpuset" }, { CGROUP_USAGE, "cpuacct", NULL }, { CGROUP_FREEZE, "freezer", NULL },
+    { CGROUP_IO, "blkio", "io" },
 };
 
 /* --- finding --- */
@@ -67,7 +68,7 @@ static int add_tree(struct cgroup_forest *f, const char *point, const char *pare
  */
 static void delegate(const char *point, int tree, const char *controllers)
 {
-    static const char *const wanted[] = { "memory", "pids", "cpu", "cpuset" };
+    static const char *const wanted[] = { "memory", "pids", "cpu", "cpuset", "io" };
     auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
@@ -198,7 +199,7 @@ static bool forgotten(enum cgroup_job job)
            (job == CGROUP_CPU && mutated("cpu"));
 }
 
-static int put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
+int cgroup_put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
                const char *v2_file, const char *text)
 {
     bool v2 = false;
@@ -228,51 +229,54 @@ static int get(const struct cgroup_forest *f, enum cgroup_job job, const char *i
 }
 
 static int limit_memory(const struct cgroup_forest *f, const char *id, const struct limits *lim,
-                        uint8_t enforced[LIMIT_COUNT], struct err *err)
+                        struct limit_states *held, struct err *err)
 {
     char text[32];
     bool v2 = f->v2[f->job[CGROUP_MEMORY]];
 
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_MEMORY]);
-    if (put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0)
+    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0)
         return err_sys(err, ERR_NO_CGROUP, "memory limit");
-    enforced[LIMIT_MEMORY] = 2;
+    limit_held(held, LIMIT_MEMORY, HOLD_WHOLE, WHY_UNSAID);
     if (v2)
-        (void)put(f, CGROUP_MEMORY, id, NULL, "memory.oom.group", "1");
+        (void)cgroup_put(f, CGROUP_MEMORY, id, NULL, "memory.oom.group", "1");
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_SWAP] + (v2 ? 0 : lim->v[LIMIT_MEMORY]));
     /* Without the file the kernel does not account swap; where there is no swap that is no hole, but we cannot tell. */
-    enforced[LIMIT_SWAP] = put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", text) == 0 ? 2
-                                                                                                                  : 0;
+    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", text) == 0)
+        limit_held(held, LIMIT_SWAP, HOLD_WHOLE, WHY_UNSAID);
+    else
+        limit_held(held, LIMIT_SWAP, HOLD_NONE, WHY_SWAP_UNCOUNTED);
     return 0;
 }
 
-static int limit_cpu(const struct cgroup_forest *f, const char *id, const struct limits *lim,
-                     uint8_t enforced[LIMIT_COUNT], struct err *err)
+static int limit_cpu(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct limit_states *held,
+                     struct err *err)
 {
     uint64_t quota = lim->v[LIMIT_CPU] * PERIOD_US / 1000;
     char text[64];
 
+    limit_held(held, LIMIT_CPU, HOLD_NONE, WHY_NO_CONTROLLER);
     if (f->job[CGROUP_CPU] < 0)
         return 0;
     if (f->v2[f->job[CGROUP_CPU]])
         snprintf(text, sizeof(text), "%" PRIu64 " %u", quota, PERIOD_US);
     else
         snprintf(text, sizeof(text), "%" PRIu64, quota); /* v1's default period is PERIOD_US already */
-    if (put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", text) < 0)
+    if (cgroup_put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", text) < 0)
         return err_sys(err, ERR_NO_CGROUP, "cpu limit");
-    enforced[LIMIT_CPU] = 2;
+    limit_held(held, LIMIT_CPU, HOLD_WHOLE, WHY_UNSAID);
     return 0;
 }
 
 static int limit_cpuset(const struct cgroup_forest *f, const char *id, const struct limits *lim,
-                        uint8_t enforced[LIMIT_COUNT], struct err *err)
+                        struct limit_states *held, struct err *err)
 {
     char list[64 * 3] = "", mems[64] = "";
     size_t n = 0;
     bool v2 = false;
 
     if (!lim->v[LIMIT_CPUSET]) {
-        enforced[LIMIT_CPUSET] = 2; /* nothing was asked for */
+        limit_held(held, LIMIT_CPUSET, HOLD_WHOLE, WHY_UNSAID); /* nothing was asked for */
         return 0;
     }
     int tree = tree_of(f, CGROUP_CPUSET, &v2);
@@ -292,20 +296,27 @@ static int limit_cpuset(const struct cgroup_forest *f, const char *id, const str
     }
     if (fd_put_at(tree, at(id, "cpuset.cpus").s, list) < 0)
         return err_sys(err, ERR_INVALID, "processors %s", list);
-    enforced[LIMIT_CPUSET] = 2;
+    limit_held(held, LIMIT_CPUSET, HOLD_WHOLE, WHY_UNSAID);
     return 0;
+}
+
+static bool job_needed(enum cgroup_job job, const struct limits *lim)
+{
+    return job == CGROUP_CPUSET ? lim->v[LIMIT_CPUSET] != 0
+           : job == CGROUP_IO   ? lim->v[LIMIT_IO_READ] || lim->v[LIMIT_IO_WRITE]
+                                : true;
 }
 
 static bool tree_needed(const struct cgroup_forest *f, size_t tree, const struct limits *lim)
 {
     for (size_t j = 0; j < CGROUP_JOBS; j++)
-        if (f->job[j] == (int)tree && (j != CGROUP_CPUSET || lim->v[LIMIT_CPUSET]))
+        if (f->job[j] == (int)tree && job_needed((enum cgroup_job)j, lim))
             return true;
     return false;
 }
 
 int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
-                uint8_t enforced[LIMIT_COUNT], struct err *err)
+                struct limit_states *held, struct err *err)
 {
     char text[32];
     int bad = 0;
@@ -319,19 +330,19 @@ int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const 
     setfsgid(0);
     if (bad)
         goto out;
-    bad = limit_memory(f, id, lim, enforced, err);
+    bad = limit_memory(f, id, lim, held, err);
     if (bad)
         goto out;
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_PIDS]);
-    if (put(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0) {
+    if (cgroup_put(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0) {
         bad = err_sys(err, ERR_NO_CGROUP, "pids limit");
         goto out;
     }
-    enforced[LIMIT_PIDS] = 2;
-    enforced[LIMIT_CPU_TIME] = f->job[CGROUP_USAGE] >= 0 ? 2 : 0;
-    bad = limit_cpu(f, id, lim, enforced, err);
+    limit_held(held, LIMIT_PIDS, HOLD_WHOLE, WHY_UNSAID);
+    limit_held(held, LIMIT_CPU_TIME, f->job[CGROUP_USAGE] >= 0 ? HOLD_WHOLE : HOLD_NONE, WHY_NO_CONTROLLER);
+    bad = limit_cpu(f, id, lim, held, err);
     if (!bad)
-        bad = limit_cpuset(f, id, lim, enforced, err);
+        bad = limit_cpuset(f, id, lim, held, err);
 out:
     if (bad)
         (void)cgroup_remove(f, id);
@@ -393,8 +404,8 @@ int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, st
     if (f->job[CGROUP_FREEZE] < 0)
         return err_set(err, ERR_NO_CGROUP, "freezing needs a cgroup, and this sandbox has none");
     bool v2 = f->v2[f->job[CGROUP_FREEZE]];
-    if (put(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.freeze",
-            v2 ? (frozen ? "1" : "0") : (frozen ? "FROZEN" : "THAWED")) < 0)
+    if (cgroup_put(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.freeze",
+                   v2 ? (frozen ? "1" : "0") : (frozen ? "FROZEN" : "THAWED")) < 0)
         return err_sys(err, ERR_SYS, frozen ? "freeze" : "thaw");
     return 0;
 }
@@ -428,17 +439,36 @@ static void lift_quota(const struct cgroup_forest *f, const char *id)
     bool v2 = false;
 
     if (tree_of(f, CGROUP_CPU, &v2) >= 0)
-        (void)put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", v2 ? "max" : "-1");
+        (void)cgroup_put(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", v2 ? "max" : "-1");
+}
+
+/* One that waits for a slow disk does not die before the disk has served it. */
+static void lift_io(const struct cgroup_forest *f, const char *id, const char *v1_file)
+{
+    char text[4096];
+    bool v2 = false;
+
+    if (tree_of(f, CGROUP_IO, &v2) < 0 || get(f, CGROUP_IO, id, v1_file, "io.max", text, sizeof(text)) < 0)
+        return;
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        char open[64];
+
+        snprintf(open, sizeof(open), v2 ? "%.*s rbps=max wbps=max" : "%.*s 0", (int)min_u64(strcspn(line, " \n"), 24),
+                 line);
+        (void)cgroup_put(f, CGROUP_IO, id, v1_file, "io.max", open);
+    }
 }
 
 void cgroup_kill(const struct cgroup_forest *f, const char *id)
 {
     if (f->job[CGROUP_FREEZE] < 0)
         return;
-    (void)put(f, CGROUP_PIDS, id, "pids.max", "pids.max", "0");
+    (void)cgroup_put(f, CGROUP_PIDS, id, "pids.max", "pids.max", "0");
     lift_quota(f, id);
+    lift_io(f, id, "blkio.throttle.read_bps_device");
+    lift_io(f, id, "blkio.throttle.write_bps_device");
     /* Where the kernel does it there are no numbers that could have become another process's meanwhile. */
-    if (f->kill && f->v2[f->job[CGROUP_FREEZE]] && put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1") == 0)
+    if (f->kill && f->v2[f->job[CGROUP_FREEZE]] && cgroup_put(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1") == 0)
         return;
     (void)cgroup_freeze(f, id, true, NULL);
     for (int i = 0; i < FREEZE_TRIES && !cgroup_is_frozen(f, id); i++) /* until then a number may still change hands */

@@ -17,6 +17,7 @@ enum cgroup_job {
     CGROUP_CPUSET, /* only used when processors are pinned */
     CGROUP_USAGE,  /* CPU time: v2 cpu.stat, or v1 cpuacct */
     CGROUP_FREEZE, /* v2 cgroup.freeze, or v1 freezer */
+    CGROUP_IO,     /* v2 io, or v1 blkio; only used when disks are slowed */
     CGROUP_JOBS,
 };
 
@@ -40,9 +41,13 @@ void cgroup_forget(struct cgroup_forest *f);
 int cgroup_lock_file(const struct cgroup_forest *f);
 
 /* Makes the leaf with these limits; `gid` becomes the group of its directories, which marks its owner for sweeping.
- * enforced[] gets 0 none, 1 partial, 2 enforced for the limits that cgroups carry. On failure nothing is left. */
+ * *held says how far, for the limits that cgroups carry; those of disks are set afterwards, by io_limit. On failure
+ * nothing is left. */
 int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
-                uint8_t enforced[LIMIT_COUNT], struct err *err);
+                struct limit_states *held, struct err *err);
+/* Writes to a file of a leaf, whichever version does the job. A name of NULL is a version that cannot; -1 + errno. */
+int cgroup_put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
+               const char *v2_file, const char *text);
 /* rmdir everywhere. 0, or -1 with errno EBUSY while something still lives in it. */
 int cgroup_remove(const struct cgroup_forest *f, const char *id);
 

@@ -5,9 +5,11 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "isolate/io.h"
 #include "isolate/sys.h"
 #include "jailer/mounts.h"
 
+#include <fcntl.h>
 #include <signal.h>
 
 static struct cell *by_token(struct jailer *j, uint64_t token)
@@ -178,23 +180,46 @@ static int check_create(struct jailer *j, const struct jail_create *m, struct li
 }
 
 /* What the spawner's child will enforce by itself. */
-static void enforced_by_mounts(const struct jail_create *m, uint8_t enforced[LIMIT_COUNT])
+static void held_by_mounts(const struct jail_create *m, struct limit_states *held)
 {
     static const enum limit always[] = { LIMIT_NOFILE, LIMIT_FSIZE,      LIMIT_WORKSPACE, LIMIT_WORKSPACE_INODES,
                                          LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM };
 
     for (size_t i = 0; i < ARRAY_LEN(always); i++)
-        enforced[always[i]] = JAIL_ENFORCED;
+        limit_held(held, always[i], HOLD_WHOLE, WHY_UNSAID);
     for (size_t i = 0; i < m->nmounts; i++)
-        if (m->mounts[i].kind == JAIL_WORKSPACE) /* somebody's own directory: the disk it lies on is the limit */
-            enforced[LIMIT_WORKSPACE] = enforced[LIMIT_WORKSPACE_INODES] = JAIL_NONE;
+        if (m->mounts[i].kind == JAIL_WORKSPACE) { /* somebody's own directory: the disk it lies on is the limit */
+            limit_held(held, LIMIT_WORKSPACE, HOLD_NONE, WHY_LENT_DIRECTORY);
+            limit_held(held, LIMIT_WORKSPACE_INODES, HOLD_NONE, WHY_LENT_DIRECTORY);
+        }
 }
 
 /* Without cgroups: one process at a time is held, not all of them together. */
-static void enforced_by_rlimits(uint8_t enforced[LIMIT_COUNT])
+static void held_by_rlimits(struct limit_states *held)
 {
-    enforced[LIMIT_MEMORY] = enforced[LIMIT_PIDS] = enforced[LIMIT_CPU_TIME] = JAIL_PARTIAL;
-    enforced[LIMIT_CPUSET] = enforced[LIMIT_CPU] = enforced[LIMIT_SWAP] = JAIL_NONE;
+    static const enum limit partly[] = { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPU_TIME };
+    static const enum limit never[] = { LIMIT_CPUSET, LIMIT_CPU, LIMIT_SWAP, LIMIT_IO_READ, LIMIT_IO_WRITE };
+
+    for (size_t i = 0; i < ARRAY_LEN(partly); i++)
+        limit_held(held, partly[i], HOLD_PARTIAL, WHY_EACH_PROCESS);
+    for (size_t i = 0; i < ARRAY_LEN(never); i++)
+        limit_held(held, never[i], HOLD_NONE, WHY_NO_CGROUP);
+}
+
+/* What a sandbox reaches of the host's disks: the system's directories, and all that was lent to it. */
+static void limit_disks(const struct jailer *j, const struct cell *cell, const struct jail_create *m, const int *fds,
+                        struct limit_states *held)
+{
+    struct io_reach reach = { 0 };
+
+    if (!cell->limits.v[LIMIT_IO_READ] && !cell->limits.v[LIMIT_IO_WRITE])
+        return;
+    auto_fd int disks = open("/sys/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int usr = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    io_reach_add(&reach, usr, false);
+    for (size_t i = 0; i < m->nmounts; i++)
+        io_reach_add(&reach, fds[m->mounts[i].fd], m->mounts[i].kind == JAIL_WORKSPACE);
+    io_limit(&j->forest, cell->id, disks, &reach, &cell->limits, held);
 }
 
 #define ALL_WALLS                                                                                                    \
@@ -207,11 +232,11 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
                       struct err *err)
 {
     static struct native_spec spec;
-    uint8_t enforced[LIMIT_COUNT] = { 0 };
+    struct limit_states held = { 0 };
     int sv[2];
 
     if ((!j->rootless && uids_take(&j->uids, &cell->uid, err) < 0) ||
-        cgroup_make(&j->forest, cell->id, cell->uid, &cell->limits, enforced, err) < 0)
+        cgroup_make(&j->forest, cell->id, cell->uid, &cell->limits, &held, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "control stream");
@@ -224,6 +249,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
     if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
         return -1;
+    limit_disks(j, cell, m, fds, &held);
     int bad = cgroup_enter_open(&j->forest, cell->id, &spec.cgroup, err);
     if (!bad) {
         bad = spawner_make(cell->spawner, cell->token, &spec, err);
@@ -232,13 +258,15 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     mounts_close(spec.mounts, spec.nmounts);
     if (bad)
         return -1;
-    enforced_by_mounts(m, enforced);
+    held_by_mounts(m, &held);
     if (!j->forest.ntrees)
-        enforced_by_rlimits(enforced);
+        held_by_rlimits(&held);
     cell->made = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
     if (j->rootless)
         cell->made.walls = (cell->made.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
-    memcpy(cell->made.enforced, enforced, sizeof(enforced));
+    _Static_assert((int)JAIL_ENFORCED == (int)HOLD_WHOLE && (int)JAIL_PARTIAL == (int)HOLD_PARTIAL, "sent as they are");
+    memcpy(cell->made.enforced, held.hold, sizeof(held.hold));
+    memcpy(cell->made.why, held.why, sizeof(held.why));
     (void)str_copy(cell->made.cgroup, sizeof(cell->made.cgroup), j->forest.kind);
     return 0;
 }

@@ -34,6 +34,29 @@ bool limit_unlimited(enum limit l, uint64_t value)
     return value == 0 && infos[l].zero_unlimited;
 }
 
+void limit_held(struct limit_states *s, enum limit l, enum limit_hold hold, enum limit_why why)
+{
+    s->hold[l] = (uint8_t)hold;
+    s->why[l] = (uint8_t)why;
+}
+
+const char *limit_why(unsigned why)
+{
+    static const char *const texts[WHY_COUNT] = {
+        [WHY_NO_CGROUP] = "it needs a cgroup, and a plain user has none",
+        [WHY_EACH_PROCESS] = "without a cgroup it holds for each process by itself",
+        [WHY_NO_CONTROLLER] = "the host has no cgroup controller for it",
+        [WHY_SWAP_UNCOUNTED] = "the kernel does not count swap",
+        [WHY_LENT_DIRECTORY] = "the directory that was lent has the quota of its own file system",
+        [WHY_LATE_WRITES] =
+            "what the kernel writes out later is not slowed; that needs cgroup v2, and ext4, xfs, btrfs or f2fs",
+        [WHY_NO_DISK] = "a directory of the sandbox lies on no disk of this host that could be slowed",
+        [WHY_DISK_REFUSED] = "a disk of the host takes no such limit",
+    };
+
+    return why < WHY_COUNT ? texts[why] : NULL;
+}
+
 void limits_default(struct limits *l)
 {
     for (unsigned i = 0; i < LIMIT_COUNT; i++)

@@ -31,6 +31,26 @@ struct limits {
     uint64_t v[LIMIT_COUNT];
 };
 
+/* How far a host holds a limit, and why no further. The numbers travel on the wire: append only. */
+enum limit_hold { HOLD_NONE, HOLD_PARTIAL, HOLD_WHOLE };
+enum limit_why {
+    WHY_UNSAID,
+    WHY_NO_CGROUP,
+    WHY_EACH_PROCESS,
+    WHY_NO_CONTROLLER,
+    WHY_SWAP_UNCOUNTED,
+    WHY_LENT_DIRECTORY,
+    WHY_LATE_WRITES,
+    WHY_NO_DISK,
+    WHY_DISK_REFUSED,
+    WHY_COUNT,
+};
+struct limit_states {
+    uint8_t hold[LIMIT_COUNT], why[LIMIT_COUNT];
+};
+void limit_held(struct limit_states *s, enum limit l, enum limit_hold hold, enum limit_why why);
+const char *limit_why(unsigned why); /* a clause for people; NULL when there is nothing to say */
+
 #define LIMIT_TEXT 192 /* the longest text of limit_print: every third processor of 64 left out */
 #define LIMIT_BIT(id) (1ull << LIMIT_##id)
 

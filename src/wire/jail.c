@@ -58,6 +58,7 @@ static void jail_created_walk(struct walk *w, struct jail_created *m)
     for (uint32_t i = 0; i < n; i++) {
         walk_u8(w, &m->enforced[i]);
         walk_check(w, m->enforced[i] <= JAIL_ENFORCED, "enforced");
+        walk_u8(w, &m->why[i]);
     }
 }
 WALK_CODEC(jail_created);

@@ -61,6 +61,7 @@ struct jail_created {
     uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
     char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */
+    uint8_t why[JAIL_LIMITS_MAX];      /* and why it is no more than that: enum limit_why */
     uint32_t nlimits;
 };
 

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "isolate/cgroup.h"
+#include "isolate/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 struct world {
     struct cgroup_forest forest;
     char id[ID_SIZE];
-    uint8_t enforced[LIMIT_COUNT];
+    struct limit_states held;
 };
 
 static bool find(struct cgroup_forest *f, bool ignore_v2)
@@ -40,8 +41,19 @@ static bool find(struct cgroup_forest *f, bool ignore_v2)
     return false;
 }
 
-/* Both worlds where both exist. A host with neither, or without root, cannot run this at all. */
-static void each_world(void (*fn)(struct world *w))
+static void slow(struct world *w, const struct limits *lim)
+{
+    auto_fd int disks = open("/sys/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct io_reach reach = { 0 };
+
+    io_reach_add(&reach, here, true);
+    io_limit(&w->forest, w->id, disks, &reach, lim, &w->held);
+}
+
+/* Both worlds where both exist. A host with neither, or without root, cannot run this at all. With a rate for disks,
+ * those that have a controller for it. */
+static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
 {
     int ran = 0;
 
@@ -52,13 +64,20 @@ static void each_world(void (*fn)(struct world *w))
 
         if (geteuid() != 0 || !find(&w.forest, ignore_v2))
             continue;
+        if (rate && w.forest.job[CGROUP_IO] < 0) {
+            cgroup_forget(&w.forest);
+            continue;
+        }
         ran++;
         limits_default(&lim);
         lim.v[LIMIT_MEMORY] = 32 * MIB;
         lim.v[LIMIT_PIDS] = 20;
+        lim.v[LIMIT_IO_READ] = lim.v[LIMIT_IO_WRITE] = rate;
         id_new("sb", w.id);
-        if (cgroup_make(&w.forest, w.id, OWNER_GID, &lim, w.enforced, &err) < 0)
+        if (cgroup_make(&w.forest, w.id, OWNER_GID, &lim, &w.held, &err) < 0)
             fail_msg("%s", err.msg);
+        if (rate)
+            slow(&w, &lim);
         fn(&w);
         for (int i = 0; i < 200 && cgroup_remove(&w.forest, w.id) < 0; i++)
             nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
@@ -67,6 +86,11 @@ static void each_world(void (*fn)(struct world *w))
     }
     if (!ran)
         skip();
+}
+
+static void each_world(void (*fn)(struct world *w))
+{
+    each_world_at(fn, 0);
 }
 
 /* A child that has joined the leaf and then does `work`. */
@@ -112,10 +136,10 @@ static void sleep_on(void)
 
 static void limits_are_there(struct world *w)
 {
-    assert_int_equal(w->enforced[LIMIT_MEMORY], 2);
-    assert_int_equal(w->enforced[LIMIT_PIDS], 2);
-    assert_int_equal(w->enforced[LIMIT_CPU], 2);
-    assert_int_equal(w->enforced[LIMIT_CPU_TIME], 2);
+    assert_int_equal(w->held.hold[LIMIT_MEMORY], 2);
+    assert_int_equal(w->held.hold[LIMIT_PIDS], 2);
+    assert_int_equal(w->held.hold[LIMIT_CPU], 2);
+    assert_int_equal(w->held.hold[LIMIT_CPU_TIME], 2);
 }
 
 TEST(the_leaf_carries_memory_pids_and_cpu)
@@ -129,14 +153,14 @@ static void seen(void *arg, const char *id, gid_t gid)
 
     if (strcmp(id, w->id) == 0) {
         assert_int_equal(gid, OWNER_GID);
-        w->enforced[0] = 77;
+        w->held.hold[0] = 77;
     }
 }
 
 static void owner_is_marked(struct world *w)
 {
     cgroup_each(&w->forest, seen, w);
-    assert_int_equal(w->enforced[0], 77);
+    assert_int_equal(w->held.hold[0], 77);
 }
 
 TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
@@ -300,6 +324,81 @@ TEST(cpu_time_of_the_dead_is_still_counted)
     each_world(cpu_time_is_counted);
 }
 
+static int on_disk = -1;
+
+/* A file of the directory we stand in, past all caches; false when that is on no disk. */
+static bool open_on_disk(void)
+{
+    on_disk = open(".", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+    return on_disk >= 0;
+}
+
+#define RATE (1 * MIB)
+
+static void write_as_much_as_a_second_allows(void)
+{
+    static _Alignas(4096) char block[64 * KIB];
+
+    for (size_t n = 0; n < RATE; n += sizeof(block))
+        if (pwrite(on_disk, block, sizeof(block), (off_t)n) != sizeof(block))
+            _exit(1);
+    for (size_t n = 0; n < RATE; n += sizeof(block))
+        if (pread(on_disk, block, sizeof(block), (off_t)n) != sizeof(block))
+            _exit(1);
+}
+
+static void both_ways_take_their_time(struct world *w)
+{
+    uint64_t start = clock_mono_ns();
+    int status;
+    pid_t pid = child_in(w, write_as_much_as_a_second_allows);
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    uint64_t took = clock_mono_ns() - start;
+    assert_int_equal(status, 0);
+    assert_true(took >= 1500 * NS_PER_MS); /* a second each way, less the first slice of time */
+    assert_int_equal(w->held.hold[LIMIT_IO_READ], HOLD_WHOLE);
+    if (!w->forest.v2[w->forest.job[CGROUP_IO]])
+        assert_int_equal(w->held.why[LIMIT_IO_WRITE], WHY_LATE_WRITES);
+}
+
+TEST(disks_are_no_faster_than_their_limit)
+{
+    if (!open_on_disk())
+        skip();
+    each_world_at(both_ways_take_their_time, RATE);
+    close(on_disk);
+}
+
+static void write_for_minutes(void)
+{
+    static _Alignas(4096) char block[4 * MIB];
+
+    (void)!pwrite(on_disk, block, sizeof(block), 0);
+}
+
+static void the_slowed_die_at_once(struct world *w)
+{
+    int status;
+    uint64_t start;
+    pid_t pid = child_in(w, write_for_minutes);
+
+    wait_until_inside(w, 1);
+    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL); /* until it waits for the disk, which nothing shows */
+    start = clock_mono_ns();
+    cgroup_kill(&w->forest, w->id);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(clock_mono_ns() - start < 10 * NS_PER_S);
+}
+
+TEST(who_waits_for_a_slow_disk_can_be_killed)
+{
+    if (!open_on_disk())
+        skip();
+    each_world_at(the_slowed_die_at_once, 32 * KIB);
+    close(on_disk);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +409,8 @@ int main(void)
         RUN(a_frozen_leaf_stands_still_and_can_be_killed),
         RUN(memory_past_the_limit_kills_and_rings),
         RUN(cpu_time_of_the_dead_is_still_counted),
+        RUN(disks_are_no_faster_than_their_limit),
+        RUN(who_waits_for_a_slow_disk_can_be_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

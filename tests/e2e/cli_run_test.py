@@ -229,6 +229,41 @@ class Limits(Case):
             self.assertNotEqual(receipt.get("oomKills"), 0)
             self.assertTrue("oomKills" in receipt or "oomKills" in receipt["absent"])
 
+    def test_disks_are_slowed_and_late_writes_are_admitted(self):
+        self.file("work/data", "x" * (1 << 20))
+        os.sync()
+        work = os.path.join(self.dir, "work")
+        script = "dd if=data of=/dev/null bs=64k iflag=direct && dd if=/dev/zero of=data bs=64k count=16 oflag=direct"
+        done = run("run", "--json", "--workspace", work, "--io-read", "1M", "--io-write", "1M", "--", "sh", "-c", script)
+        limits = done.json["receipt"]["limits"]
+        read, write = limits["ioReadBytesPerSecond"], limits["ioWriteBytesPerSecond"]
+        if read["state"] == "none" or done.code != 0:
+            self.skipTest(read.get("why") or done.json["stderr"])
+        self.assertEqual((read["value"], write["value"]), (1 << 20, 1 << 20))
+        self.assertGreater(done.json["receipt"]["wallUs"], 1500000)
+        if write["state"] != "enforced":
+            self.assertEqual(write["state"], "partial")
+            self.assertTrue(write["why"])
+
+    def test_a_disk_limit_ends_by_its_clock_and_not_by_its_disk(self):
+        self.file("work/data", "")
+        before = time.monotonic()
+        done = run("run", "--workspace", os.path.join(self.dir, "work"), "--io-write", "32K", "--timeout", "500ms", "--",
+                   "dd", "if=/dev/zero", "of=data", "bs=1M", "count=4", "conv=fsync")
+        self.assertIn(done.code, (0, 124), done)  # 0 where nothing is slowed
+        self.assertLess(time.monotonic() - before, 20)
+
+    def test_a_demanded_disk_limit_is_whole_or_refused(self):
+        demand = self.file("demand.yaml", "version: 1\nwalls: all\nenforce: [ioWriteBytesPerSecond]\n")
+        self.file("work/data", "")
+        done = run("run", "--json", "--io-write", "1M", "--workspace", os.path.join(self.dir, "work"), "--", "true",
+                   env={"COVE_FLOOR": demand})
+        if done.code == 0:
+            self.assertEqual(done.json["receipt"]["limits"]["ioWriteBytesPerSecond"]["state"], "enforced")
+        else:
+            self.assertEqual(done.json["error"]["code"], "limit_not_enforced")
+            self.assertIn("ioWriteBytesPerSecond", done.json["error"]["message"])
+
     def test_processes_past_the_limit_are_refused(self):
         done = run("run", "--pids", "8", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; echo no")
         self.assertNotEqual(done.code, 0, done)

@@ -121,7 +121,8 @@ class DryRun(Case):
 
     def test_it_shows_what_the_host_has_and_what_is_missing(self):
         host = run("run", "--dry-run", "--json", "--", "true").json["host"]
-        self.assertEqual(set(host), {"privilege", "kernel", "userNamespaces", "seccomp", "landlock", "cgroups"})
+        self.assertEqual(set(host), {"privilege", "kernel", "userNamespaces", "seccomp", "landlock", "cgroups",
+                                     "diskRates"})
         self.assertTrue(host["seccomp"]["available"])
         self.assertIn(os.uname().release, host["kernel"]["detail"])
 

@@ -15,8 +15,9 @@ class AsRoot(Case):
     def test_every_line_is_held_and_the_status_is_0(self):
         done = run("doctor")
         self.assertEqual((done.code, done.err), (0, ""), done)
-        *lines, verdict = done.out.splitlines()
+        *lines, also, verdict = done.out.splitlines()
         self.assertEqual([line for line in lines if not line.startswith("held ")], [], done)
+        self.assertRegex(also, "^also +disk rates .*--io-read")
         self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
         self.assertGreaterEqual(len(lines), 30)
 

@@ -115,12 +115,14 @@ TEST(json_says_how_well_each_limit_is_kept)
 {
     struct receipt r = plain();
     const char *const with[] = { "\"pids\":{\"value\":256,\"state\":\"none\"}",
-                                 "\"cpuMillis\":{\"value\":1000,\"state\":\"partial\"}",
+                                 "\"cpuMillis\":{\"value\":1000,\"state\":\"partial\",\"why\":\"the host has no cgroup "
+                                 "controller for it\"}",
                                  "\"cpuSet\":{\"value\":\"0-1\",\"state\":\"enforced\"}", NULL };
     const char *const without[] = { NULL };
 
     r.enforced[LIMIT_PIDS] = JAIL_NONE;
     r.enforced[LIMIT_CPU] = JAIL_PARTIAL;
+    r.enforced_why[LIMIT_CPU] = WHY_NO_CONTROLLER;
     r.limits.v[LIMIT_CPUSET] = 3;
     expect_json(&r, with, without);
 }
@@ -213,12 +215,30 @@ TEST(print_names_the_clock_and_its_limit)
     r.ended_by = ENDED_WALL;
     r.exit_code = -1;
     r.dropped_bytes = 10;
-    r.enforced[LIMIT_PIDS] = JAIL_PARTIAL;
     receipt_print(&r, &out);
     assert_non_null(strstr(out.data, "ended    wall: its time on the wall was over (limit 30s)\n"));
     assert_non_null(strstr(out.data, "wall 1.23 ms"));
     assert_non_null(strstr(out.data, "were dropped (limit 8M)"));
-    assert_non_null(strstr(out.data, "not fully enforced: pids (partial)"));
+}
+
+TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
+{
+    struct receipt r = plain();
+    auto_buf out = { 0 };
+
+    r.enforced[LIMIT_MEMORY] = r.enforced[LIMIT_PIDS] = JAIL_PARTIAL;
+    r.enforced_why[LIMIT_MEMORY] = r.enforced_why[LIMIT_PIDS] = WHY_EACH_PROCESS;
+    r.enforced[LIMIT_WORKSPACE] = JAIL_NONE;
+    r.enforced_why[LIMIT_WORKSPACE] = WHY_LENT_DIRECTORY;
+    r.enforced[LIMIT_TMP] = JAIL_NONE;
+    r.enforced_why[LIMIT_TMP] = 255;       /* of a newer jailer */
+    r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set: nothing is missing */
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data,
+                           "\nlimits   partial: memoryBytes, pids (without a cgroup it holds for each process "
+                           "by itself)\nlimits   none: workspaceBytes (the directory that was lent has the "
+                           "quota of its own file system)\nlimits   none: tmpBytes\n"));
+    assert_null(strstr(out.data, "ioRead"));
 }
 
 TEST(print_groups_what_is_unknown_by_its_reason)
@@ -244,6 +264,7 @@ int main(void)
         RUN(denials_that_nobody_counted_are_absent_and_not_empty),
         RUN(changes_are_listed_and_hostile_names_stay_names),
         RUN(print_names_the_clock_and_its_limit),
+        RUN(limits_that_are_not_whole_say_why_once_for_each_reason),
         RUN(print_groups_what_is_unknown_by_its_reason),
     };
 
