@@ -46,6 +46,7 @@ bench: build
 soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
+	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 
 demo: build
 	@tools/demo $(BUILD)/src/main/cove

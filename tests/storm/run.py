@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""run.py [--seconds N] [--seed S] [--rounds R] - random system calls from inside sandboxes, with a canary on the host. TAP.
+
+    tests/storm/run.py                       ten seconds from a new seed, which is printed
+    tests/storm/run.py --seconds 600         a long one (make soak)
+    tests/storm/run.py --seed 7 --rounds 1   the round of seed 7 again
+
+Inside, storm.c fires calls of all numbers with arguments that are random or made to fit. Outside, host.c drives it: one
+jailer and one monitor for all rounds, a neighbour that must not notice, a fresh sandbox for each seed that must still
+start a program afterwards and then go. Here is the canary: what a host has that no sandbox may change is read before and
+after, and has to be the same.
+"""
+import argparse
+import ctypes
+import hashlib
+import os
+import re
+import resource
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests/escape"))
+import host as escape  # noqa: E402  what the escape suite counts on a host is the same here
+
+BUILD = os.path.join(ROOT, "build")
+COVE = escape.COVE
+MS = 1500  # of storm in each round
+SHARED = bool(os.environ.get("COVE_SHARED_HOST"))
+# They move by themselves; what moves while nothing happens is left out as well.
+RESTLESS = re.compile(r"/proc/sys/(fs/(dentry-state|file-nr|inode|aio-nr|quota|binfmt_misc)|kernel/(random|ns_last_pid|pty|perf_|sched_|"
+                      r"rmmod|spl)|net/netfilter/nf_conntrack_count|net/ipv4/(tcp_fastopen_key|route/flush)|debug|sunrpc|dev/cdrom)")
+SICK = re.compile(r"\b(BUG: |Oops|kernel BUG|KASAN|KCSAN|UBSAN|WARNING: CPU|refcount_t: |list_(add|del) corruption|"
+                  r"Kernel panic|blocked for more than|Unable to handle kernel)")
+
+
+def slurp(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read(1 << 16)
+    except OSError as error:
+        return f"errno {error.errno}".encode()
+
+
+def sysctls():
+    found = {}
+    for folder, _, names in os.walk("/proc/sys"):
+        for name in names:
+            path = os.path.join(folder, name)
+            if not RESTLESS.match(path):
+                found[path] = slurp(path)
+    return found
+
+
+def tree(top):
+    """Every file below, with all that a sandbox might change about it."""
+    found = {}
+    for folder, dirs, names in os.walk(top):
+        for path in [folder] + [os.path.join(folder, n) for n in dirs + names]:
+            st = os.lstat(path)
+            found[path] = (st.st_mode, st.st_uid, st.st_gid, st.st_nlink, st.st_size, st.st_mtime_ns, st.st_ctime_ns,
+                           hashlib.sha256(slurp(path)).hexdigest() if os.path.isfile(path) else
+                           os.readlink(path) if os.path.islink(path) else "")
+    return found
+
+
+def cgroup_settings():
+    """Limits of the cgroups that are not ours. Those of neighbours come and go, so only the ones that stay are compared."""
+    found = {}
+    for folder, dirs, names in os.walk("/sys/fs/cgroup"):
+        dirs[:] = [d for d in dirs if d != "cove"]
+        for name in names:
+            if re.search(r"(\.max|\.high|limit_in_bytes|cfs_quota_us|cpus|mems|freezer\.state|\.shares|\.weight)$", name):
+                path = os.path.join(folder, name)
+                found[path] = slurp(path)
+        if len(found) > 3000:
+            break
+    return found
+
+
+def person(pid):
+    """A process, as it would show that somebody signalled, moved, slowed or limited it."""
+    status = slurp(f"/proc/{pid}/status").decode(errors="replace")
+    kept = [line for line in status.splitlines()
+            if re.match(r"(State|Uid|Gid|Groups|Sig[^Q]|Shd|Cap|NoNew|Seccomp|Cpus_allowed|Mems_allowed|TracerPid)", line)]
+    names = sorted(os.listdir(f"/proc/{pid}/ns"))
+    return (kept, slurp(f"/proc/{pid}/limits"), slurp(f"/proc/{pid}/oom_score_adj"), slurp(f"/proc/{pid}/cgroup"),
+            os.getpriority(os.PRIO_PROCESS, pid), sorted(os.sched_getaffinity(pid)),
+            [os.readlink(f"/proc/{pid}/ns/{n}") for n in names])
+
+
+def network():
+    links = sorted(os.listdir("/sys/class/net"))
+    return (links, [slurp(f"/sys/class/net/{n}/{f}") for n in links for f in ("flags", "mtu", "address")],
+            slurp("/proc/net/route"), sorted(slurp("/proc/net/ipv6_route").split(b"\n")) if SHARED is False else b"")
+
+
+class Canary:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="cove-storm-", dir="/var/tmp")
+        os.chmod(self.dir, 0o755)
+        self.kit = os.path.join(self.dir, "kit")
+        self.state = os.path.join(self.dir, "state")
+        self.files = os.path.join(self.dir, "files")
+        for folder, mode in ((self.kit, 0o755), (self.state, 0o700), (self.files, 0o777)):
+            os.mkdir(folder)
+            os.chmod(folder, mode)
+        shutil.copy(os.path.join(BUILD, "tests/storm/storm"), self.kit)
+        for name in ("open", "closed"):
+            path = os.path.join(self.files, name)
+            with open(path, "w", encoding="ascii") as f:
+                f.write(secrets.token_hex(64))
+            os.chmod(path, 0o666 if name == "open" else 0o600)
+        os.symlink("closed", os.path.join(self.files, "link"))
+        self.sleeper = subprocess.Popen(["sleep", "86400"], stdin=subprocess.DEVNULL)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK) if os.access("/dev/kmsg", os.R_OK) else -1
+        if self.log >= 0:
+            os.lseek(self.log, 0, os.SEEK_END)
+        first = sysctls()
+        time.sleep(0.3)
+        second = sysctls()
+        self.restless = {k for k in first if first[k] != second.get(k)}
+        self.before = self.look()
+
+    def look(self):
+        return {
+            "files of the host": tree(self.files), "files lent to the sandbox": tree(self.kit),
+            "a process of the host": {"it": person(self.sleeper.pid)},
+            "ourselves": {"it": person(os.getpid())},
+            "names of the host": {"it": (os.uname()[:2], slurp("/proc/sys/kernel/domainname"))},
+            "sysctls": {k: v for k, v in sysctls().items() if k not in self.restless},
+            "the network": {"it": network()},
+            "mounts": {m: True for m in escape.mounts()},
+            "cgroups": cgroup_settings(),
+            "System V objects": {n: slurp(f"/proc/sysvipc/{n}") for n in ("msg", "sem", "shm")} if not SHARED else {},
+            "modules and swap": {"it": (sorted(line.split()[0] for line in slurp("/proc/modules").splitlines()),
+                                        slurp("/proc/swaps") if not SHARED else b"")},
+            "the clock": {"it": round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))},
+        }
+
+    def differences(self):
+        after, found = self.look(), []
+        for what, was in self.before.items():
+            now = after[what]
+            may_go = what in ("cgroups",) or (SHARED and what == "mounts")
+            for key in sorted(set(was) | set(now)):
+                if was.get(key) == now.get(key) or (may_go and (key not in was or key not in now)):
+                    continue
+                if what == "the clock" and abs(was[key] - now[key]) <= 1:
+                    continue
+                found.append(f"{what}: {key if key != 'it' else ''} was {str(was.get(key))[:160]} and is {str(now.get(key))[:160]}")
+        return found
+
+    def sickness(self):
+        """What the kernel complained about meanwhile."""
+        lines = []
+        while self.log >= 0:
+            try:
+                line = os.read(self.log, 8192).decode(errors="replace")
+            except BlockingIOError:
+                break
+            except OSError:
+                continue
+            text = line.partition(";")[2].splitlines()
+            if text and SICK.search(text[0]) and "user mode" not in text[0]:
+                lines.append(text[0])
+        return lines
+
+    def visited(self):
+        try:
+            self.listener.accept()
+            return True
+        except BlockingIOError:
+            return False
+
+    def close(self):
+        self.sleeper.kill()
+        self.sleeper.wait()
+        self.listener.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def self_test():
+    """A canary that sings for nothing proves nothing: small harm of each kind that can be undone must be told."""
+    tap, canary = Tap(), Canary()
+    name = os.path.join(canary.files, "open")
+    harms = (
+        ("a file rewritten", "files of the host", lambda: open(name, "a", encoding="ascii").write("x")),
+        ("a mode changed", "files lent to the sandbox", lambda: os.chmod(os.path.join(canary.kit, "storm"), 0o700)),
+        ("a process slowed down", "a process of the host", lambda: os.setpriority(os.PRIO_PROCESS, canary.sleeper.pid, 5)),
+        ("a signal sent", "a process of the host", lambda: canary.sleeper.send_signal(19)),
+        ("a limit set", "ourselves", lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))),
+        ("an object of System V left", "System V objects", lambda: ctypes.CDLL(None).msgget(canary.sleeper.pid, 0o1600)),
+    )
+    try:
+        tap.line(not canary.differences(), "a host that nobody touched is as it was", canary.differences())
+        for what, where, harm in harms:
+            if where == "System V objects" and SHARED:
+                continue
+            canary.before = canary.look()
+            harm()
+            time.sleep(0.05)
+            found = canary.differences()
+            told = any(line.startswith(where) for line in found)
+            tap.line(told, f"the canary tells of {what}", [] if told else found)
+    finally:
+        queue = ctypes.CDLL(None).msgget(canary.sleeper.pid, 0)
+        if queue >= 0:
+            ctypes.CDLL(None).msgctl(queue, 0, None)
+        canary.close()
+    print(f"1..{tap.number}")
+    return 1 if tap.failed else 0
+
+
+class Tap:
+    def __init__(self):
+        self.number, self.failed = 0, 0
+
+    def line(self, good, name, detail=()):
+        self.number += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.number} - {name}")
+        for text in detail:
+            print(f"# {text}")
+        sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("STORM_SECONDS", "10")))
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--self-test", action="store_true")
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        print("1..0 # SKIP one jailer for many sandboxes is started by root")
+        return 0
+    if args.self_test:
+        return self_test()
+    rounds = args.rounds or max(1, int(args.seconds / (MS / 1000 + 0.2)))
+    print(f"# seed {args.seed}, {rounds} rounds; again: tests/storm/run.py --seed {args.seed} --rounds {rounds}", flush=True)
+    tap, traces, canary = Tap(), escape.Traces(), Canary()
+    try:
+        done = subprocess.run([os.path.join(BUILD, "tests/storm/storm-host"), canary.kit, str(args.seed), str(rounds), str(MS)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              check=False, timeout=rounds * (MS / 1000 + 60) + 120,
+                              env=dict(os.environ, COVE_STATE_DIR=canary.state,
+                                       COVE_RUNTIME=os.path.join(BUILD, "src/main/cove-runtime")))
+        said = done.stdout.splitlines()
+        calls = sum(int(n) for n in re.findall(r"bursts, (\d+) calls", done.stdout))
+        reports = done.stdout.count(" calls, ")
+        tap.line(done.returncode == 0, f"{rounds} rounds, {calls} calls: the jailer served, the neighbour did not notice, "
+                 "every sandbox started a program afterwards and was removed", [] if done.returncode == 0 else said[-20:])
+        tap.line(calls > 2000 * reports and reports * 2 >= rounds, "the storm blew", said[-20:] if calls <= 2000 * reports else [])
+        different = canary.differences()
+        tap.line(not different, "the host is as it was: " + ", ".join(canary.before), different[:20])
+        tap.line(not canary.visited(), "nobody came to a port of the host")
+        sick = canary.sickness()
+        tap.line(not sick, "the kernel has nothing to complain about" if canary.log >= 0 else
+                 "the kernel has nothing to complain about # SKIP its log cannot be read here", sick[:20])
+        try:
+            escape.nobody_left(f"{canary.kit}/storm")
+            traces.must_be_gone(5)
+            left = []
+        except escape.Escaped as why:
+            left = [str(why)]
+        tap.line(not left, "nothing is left of it", left)
+        after = subprocess.run([COVE, "run", "-q", "--", "echo", "alive"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               check=False, timeout=60)
+        tap.line(after.stdout == "alive\n", "the next sandbox starts as ever", [after.stderr[-300:]] if after.returncode else [])
+    finally:
+        canary.close()
+    print(f"1..{tap.number}")
+    return 1 if tap.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
