@@ -3,25 +3,32 @@
  * live, so if it dies, by whatever cause, the kernel ends every one of them.
  *
  * The user namespace belongs to the template's owner uid, not to root: clone3 is called with that effective uid while
- * SECBIT_NO_SETUID_FIXUP keeps the capabilities in force. */
+ * SECBIT_NO_SETUID_FIXUP keeps the capabilities in force.
+ *
+ * The network namespace is not one of those that clone3 makes: the child inherits the one its spawner is in, which was
+ * made, given its loopback and walled off before anybody asked, and which the spawner leaves for the next one at once.
+ * It belongs to the spawner's user namespace, so no capability that a sandbox could ever gain in its own counts there.
+ */
 #include "isolate/native.h"
 
 #include "base/fd.h"
 #include "base/mutate.h"
 #include "base/str.h"
+#include "isolate/net.h"
 #include "isolate/shell.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
 
 int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err)
 {
@@ -73,7 +80,23 @@ static int clone_failed(struct err *err)
     return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
 }
 
-int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+int native_ready(struct native_template *t, struct err *err)
+{
+    if (t->net_ready)
+        return 0;
+    if (!mutated("network")) {
+        if (unshare(CLONE_NEWNET) < 0)
+            return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
+        if (!mutated("routes") && net_loopback_only(err) < 0)
+            return -1;
+        /* Ports below 1024 are nothing special in a network of one's own. */
+        (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    }
+    t->net_ready = true;
+    return 0;
+}
+
+int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err)
 {
     auto_fd int go = eventfd(0, EFD_CLOEXEC);
@@ -86,10 +109,10 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
         return err_set(err, ERR_BUG, "a template without a filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");
+    if (native_ready(t, err) < 0)
+        return -1;
     if (args.cgroup >= 0)
         args.flags |= CLONE_INTO_CGROUP;
-    if (mutated("network"))
-        args.flags &= ~(uint64_t)CLONE_NEWNET;
     if (mutated("ipc"))
         args.flags &= ~(uint64_t)CLONE_NEWIPC;
     if (mutated("uts"))
@@ -105,6 +128,7 @@ int native_spawn(const struct native_template *t, const struct native_spec *spec
     errno = saved;
     if (pid < 0)
         return clone_failed(err);
+    t->net_ready = false; /* whatever becomes of the child, it has been there */
     int done = write_maps(t, pid, spec->host_uid, err);
     if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
         done = err_sys(err, ERR_SYS, "let the sandbox go on");

@@ -41,6 +41,7 @@ struct native_template {
     int monitor;                        /* socket to who listens; -1: nobody, and the plain filter is used */
     bool rootless;                      /* the only id there is on the host is the caller's own */
     uid_t owner;                        /* of the user namespaces */
+    bool net_ready;                     /* the caller is in the network that the next sandbox gets */
 };
 
 struct native_spec {
@@ -62,8 +63,11 @@ struct native_spec {
 int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err);
 /* What makes it a certain template. */
 int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err);
+/* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done
+ * while nobody waits. The caller lives in it until native_spawn gives it away. */
+int native_ready(struct native_template *t, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
-int native_spawn(const struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);
 /* The path a bind may go to: absolute, plain, and not over what cove itself needs. Pure. */
 int native_check_target(const char *dst, struct err *err);

@@ -4,6 +4,6 @@
 #include "base/base.h"
 #include "base/err.h"
 
-/* In the namespace of the caller: brings up lo and adds a prohibit route for everything else, so that connecting
- * anywhere answers "Permission denied" at once. Allocates nothing. */
+/* In the network namespace of the caller: brings up lo and adds a prohibit route for everything else, so that
+ * connecting anywhere answers "Permission denied" at once. Allocates nothing. */
 int net_loopback_only(struct err *err);

@@ -13,7 +13,6 @@
 #include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/caps.h"
-#include "isolate/net.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -62,11 +61,6 @@ static int fresh_process(const struct shell *s, struct err *err)
     if (sethostname(s->spec->hostname, strlen(s->spec->hostname)) < 0)
         return err_sys(err, ERR_WALL_MISSING, "host name");
     return 0;
-}
-
-static int routes(struct err *err)
-{
-    return mutated("routes") ? 0 : net_loopback_only(err);
 }
 
 static int wait_for_maps(const struct shell *s, struct err *err)
@@ -130,8 +124,6 @@ static int mount_proc(const struct shell *s, struct err *err)
     auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return err_sys(err, ERR_WALL_MISSING, "open /proc");
-    /* Ports below 1024 are nothing special in a network of one's own. */
-    (void)fd_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     auto_fd int sys = sys_open_tree(proc, "sys", OPEN_TREE_CLONE);
     if (mutated("proc-sys"))
         ro.attr_set = MOUNT_ATTR_NOSUID;
@@ -351,7 +343,7 @@ NORETURN void shell_main(const struct shell *s)
     struct err err = { 0 };
     int control = s->spec->control;
 
-    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || routes(&err) < 0 || wait_for_maps(s, &err) < 0 ||
+    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || wait_for_maps(s, &err) < 0 ||
         become_user(s, &err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 ||
         chdir("/") < 0)
         goto failed;

@@ -129,7 +129,7 @@ static bool place(struct native_spec *spec, int *fds, size_t nfds)
     return true;
 }
 
-static void carry_out(int sock, const struct native_template *t, const struct err *broken, struct brood *brood,
+static void carry_out(int sock, struct native_template *t, const struct err *broken, struct brood *brood,
                       struct order *o, int *fds, size_t nfds)
 {
     struct note note = { .kind = NOTE_FAILED, .token = o->token };
@@ -168,12 +168,27 @@ static void reap(int sock, struct brood *brood)
             tell(sock, &note, -1);
 }
 
+/* While nobody asks, the next network is made: before the first sandbox, and from the second on. Who asked once may be
+ * `cove run`, who asked twice will ask again. */
+static int await(struct pollfd p[2], struct native_template *t, const struct err *broken, size_t made)
+{
+    struct err later; /* whoever asks for a sandbox will hear it */
+    int n = poll(p, 2, 0);
+
+    if (n == 0 && made != 1 && broken->id == ERR_NONE)
+        (void)native_ready(t, &later);
+    if (n == 0)
+        n = poll(p, 2, -1);
+    return n < 0 && errno != EINTR ? -1 : 0;
+}
+
 static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int monitor_fd, const char *scratch)
 {
     static struct native_template t;
     static struct order order;
     struct err broken = { 0 };
     struct brood brood = { 0 };
+    size_t made = 0;
     sigset_t chld;
 
     prctl(PR_SET_NAME, "cove-spawner");
@@ -202,7 +217,7 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
         int fds[FD_PASS_MAX];
         size_t nfds = FD_PASS_MAX;
 
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        if (await(p, &t, &broken, made) < 0)
             _exit(125);
         if (p[1].revents) {
             struct signalfd_siginfo si[16];
@@ -216,10 +231,12 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
         ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
         if (n != (ssize_t)sizeof(order))
             _exit(n == 0 ? 0 : 125); /* the jailer is gone */
-        if (order.kind == ORDER_CHOOSE)
+        if (order.kind == ORDER_CHOOSE) {
             choose(&t, &broken, &order);
-        else
-            carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
+            continue;
+        }
+        carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
+        made++;
     }
 }
 
