@@ -322,7 +322,7 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         (void)str_copy(b->policy, sizeof(b->policy), spec->policy);
     b->every_wall = spec->every_wall;
     b->enforce = spec->enforce;
-    b->pidfd = b->cpu_fd = -1;
+    b->pidfd = b->cpu_fd = b->oom_fd = -1;
     b->status = -1;
     b->denied_why = "the monitor could not be asked in time";
     b->adopted = b->kept = id != NULL;
@@ -369,6 +369,7 @@ static void dismantle(struct box *b)
     streams_gone(b, NULL);
     fd_close(&b->pidfd);
     fd_close(&b->cpu_fd);
+    fd_close(&b->oom_fd);
     while (b->execs)
         exec_detach(b->execs);
     b->running = 0;

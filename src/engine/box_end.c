@@ -70,6 +70,7 @@ static void box_gone(struct box *b)
         exec_complete(x, b->stats_known ? &b->stats : NULL, b->launched == 1);
     fd_close(&b->pidfd);
     fd_close(&b->cpu_fd);
+    fd_close(&b->oom_fd);
     ops = b->ops;
     if (ops && b->done)
         b->done(b->done_arg, b->destroy_failed ? &b->destroy_err : NULL);

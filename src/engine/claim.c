@@ -236,11 +236,13 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
 
     if (jail_created_decode(a->f, m, err) < 0)
         return -1;
-    if (a->nfds != (m->cpu_fd ? 3u : 2u) || m->cpu_unit > 1 || m->nlimits > LIMIT_COUNT)
+    if (a->nfds != 2u + m->cpu_fd + m->oom_fd || m->cpu_unit > 1 || m->nlimits > LIMIT_COUNT)
         return err_set(err, ERR_PROTOCOL, "J_CREATED with %zu descriptors", a->nfds);
     b->pidfd = take_fd(&a->fds[1]);
     if (m->cpu_fd)
         b->cpu_fd = take_fd(&a->fds[2]);
+    if (m->oom_fd)
+        b->oom_fd = take_fd(&a->fds[2 + m->cpu_fd]);
     /* These are kept by this side, whatever the host can do. */
     m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
     m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;

@@ -181,3 +181,24 @@ uint64_t cpu_read(int fd, uint8_t unit)
     text[n] = '\0';
     return cpu_parse(text, unit, &ns) ? ns : CPU_UNKNOWN;
 }
+
+uint64_t oom_parse(const char *text)
+{
+    uint64_t v;
+
+    for (const char *p = text; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+        if (str_eat(&p, "oom_kill ") && str_eat_u64(&p, UINT64_MAX - 1, &v))
+            return v;
+    return 0;
+}
+
+uint64_t oom_read(int fd)
+{
+    char text[256];
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    return oom_parse(text);
+}

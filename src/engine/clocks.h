@@ -52,3 +52,7 @@ void life_resume(struct life *l, uint64_t now);
 /* The text of a CPU counter: unit 0 is a bare number of nanoseconds, unit 1 microseconds after "usage_usec ". */
 bool cpu_parse(const char *text, uint8_t unit, uint64_t *ret_ns);
 uint64_t cpu_read(int fd, uint8_t unit); /* CPU_UNKNOWN when it cannot */
+
+/* How many processes the kernel killed for want of memory; 0 when the file does not say. */
+uint64_t oom_parse(const char *text);
+uint64_t oom_read(int fd);

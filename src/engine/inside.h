@@ -165,7 +165,7 @@ struct box {
     bool settled;   /* ENDING, DESTROYING: the jailer has answered all that the state asks of it */
     bool memory;    /* ENDING: it died because memory ran out */
     int32_t status; /* of PID 1, from J_EVENT; -1 when it is not known */
-    int pidfd, cpu_fd;
+    int pidfd, cpu_fd, oom_fd;
 
     struct stream *streams;
     uint32_t next_stream;

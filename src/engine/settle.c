@@ -398,9 +398,16 @@ static void on_settle_stats(struct ask *ask, const struct answer *a, const struc
 static void settle(struct exec *x)
 {
     const struct receipt *r = &x->receipt;
+    struct box *b = x->box;
     bool by_itself = !x->decided && (r->exit_code != 0 || r->signal != 0);
+    uint64_t kills = oom_read(b->oom_fd);
 
     x->state = EXEC_SETTLING;
+    /* The jailer tells of it too, but a program that loses a child and exits at once is faster. */
+    if (kills > b->oom_seen) {
+        b->oom_seen = kills;
+        exec_decide(x, ENDED_MEMORY);
+    }
     exec_set_timer(x, ev_now(x->ev) + STEP_NS);
     if (x->ops && (by_itself || (x->decided && r->ended_by == ENDED_MEMORY)))
         engine_ask_id(x->box->e, FRAME_J_STATS, x->box->id, on_settle_stats, x);

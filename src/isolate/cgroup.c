@@ -529,6 +529,16 @@ int cgroup_usage_fd(const struct cgroup_forest *f, const char *id, bool *v2)
     return openat(tree, at(id, *v2 ? "cpu.stat" : "cpuacct.usage").s, O_RDONLY | O_CLOEXEC);
 }
 
+int cgroup_memory_fd(const struct cgroup_forest *f, const char *id)
+{
+    bool v2 = false;
+    int tree = tree_of(f, CGROUP_MEMORY, &v2);
+
+    if (tree < 0)
+        return -1;
+    return openat(tree, at(id, v2 ? "memory.events" : "memory.oom_control").s, O_RDONLY | O_CLOEXEC);
+}
+
 int cgroup_oom_fd(const struct cgroup_forest *f, const char *id)
 {
     bool v2 = false;

@@ -78,6 +78,9 @@ uint64_t cgroup_pids(const struct cgroup_forest *f, const char *id); /* processe
 /* A file to pread for CPU time; *v2 says which format. -1 when there is none. */
 int cgroup_usage_fd(const struct cgroup_forest *f, const char *id, bool *v2);
 
+/* A file to pread, in which a line "oom_kill N" counts the processes killed for want of memory. -1 when there is none.
+ */
+int cgroup_memory_fd(const struct cgroup_forest *f, const char *id);
 /* An eventfd (v1) or inotify descriptor (v2) that becomes readable when the leaf runs out of memory. -1 when it cannot
  * be had. */
 int cgroup_oom_fd(const struct cgroup_forest *f, const char *id);

@@ -66,10 +66,15 @@ void reply_created(struct cell *cell, uint32_t stream)
 {
     bool v2 = false;
     auto_fd int usage = cgroup_usage_fd(&cell->j->forest, cell->id, &v2);
-    int fds[3] = { cell->control, cell->pidfd, usage };
+    auto_fd int memory = cgroup_memory_fd(&cell->j->forest, cell->id);
+    int fds[4] = { cell->control, cell->pidfd };
+    size_t nfds = 2;
     struct err err;
 
-    cell->made.cpu_fd = usage >= 0;
+    if ((cell->made.cpu_fd = usage >= 0))
+        fds[nfds++] = usage;
+    if ((cell->made.oom_fd = memory >= 0))
+        fds[nfds++] = memory;
     cell->made.cpu_unit = v2;
     int len = jail_created_encode(&cell->made, out, &err);
     if (len < 0) {
@@ -78,5 +83,5 @@ void reply_created(struct cell *cell, uint32_t stream)
     }
     chan_send_fds(&cell->owner->chan,
                   &(struct frame){ .type = FRAME_J_CREATED, .stream = stream, .len = (uint32_t)len, .data = out }, fds,
-                  usage >= 0 ? 3 : 2);
+                  nfds);
 }

@@ -51,6 +51,8 @@ static void jail_created_walk(struct walk *w, struct jail_created *m)
     walk_u32(w, &m->walls);
     walk_u8(w, &m->cpu_fd);
     walk_check(w, m->cpu_fd <= 1, "cpu_fd");
+    walk_u8(w, &m->oom_fd);
+    walk_check(w, m->oom_fd <= 1, "oom_fd");
     walk_u8(w, &m->cpu_unit);
     walk_check(w, m->cpu_unit <= 1, "cpu_unit");
     walk_str(w, m->cgroup, sizeof(m->cgroup), "cgroup");

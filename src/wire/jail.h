@@ -51,13 +51,13 @@ struct jail_create {
 
 enum jail_enforced { JAIL_NONE = 0, JAIL_PARTIAL = 1, JAIL_ENFORCED = 2 };
 
-/* Descriptors of J_CREATED, in this order: control stream, pidfd of PID 1, and, if `cpu_fd`, a file to pread whose
- * content starts with the CPU time used so far (see cpu_unit). */
+/* Descriptors of J_CREATED, in this order: control stream, pidfd of PID 1; if `cpu_fd`, a file to pread whose content
+ * starts with the CPU time used so far (see cpu_unit); if `oom_fd`, one with a line "oom_kill N". */
 struct jail_created {
     uint32_t pid; /* of PID 1 as the jailer's host sees it; 0 when it cannot be known */
     uint32_t host_uid;
     uint32_t walls; /* JAIL_WALL_* raised for this sandbox */
-    uint8_t cpu_fd;
+    uint8_t cpu_fd, oom_fd;
     uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
     char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */

@@ -204,7 +204,7 @@ static inline void one_sandbox(struct host *h, char id[ID_SIZE], struct reply *r
     ask_create(h, &c, NULL, 0);
     answer_of(h, r);
     assert_int_equal(r->f.type, FRAME_J_CREATED);
-    assert_in_range(r->nfds, 2, 3);
+    assert_in_range(r->nfds, 2, 4);
     memcpy(id, c.id, ID_SIZE);
     greet(r->fds[0]);
 }

@@ -347,7 +347,7 @@ def rs10(host):
         must(held or (done.code == 123 and done.ended_by == "memory"), road, str(done))
         peak = done.receipt.get("memoryPeakBytes", 0)
         must(peak <= 64 * MIB, road, "took", peak)
-        must(until(lambda floor=before - 64 * MIB: available() > floor, 5), road, ": the host's memory did not come back")
+        must(until(lambda floor=before - 64 * MIB: available() > floor, 30), road, ": the host's memory did not come back")
         said.append(f"{road} {'refused' if held else 'ended'} at {peak / MIB:.0f}")
     return "MiB charged of 64: " + ", ".join(said)
 

@@ -208,6 +208,16 @@ TEST(counter_texts_are_read_in_their_units)
     }
 }
 
+TEST(kills_for_want_of_memory_are_found_in_either_format)
+{
+    assert_int_equal(oom_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+    assert_int_equal(oom_parse("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 7\n"), 2);
+    assert_int_equal(oom_parse("oom_kill_disable 5\n"), 0);
+    assert_int_equal(oom_parse("oom_kill x\n"), 0);
+    assert_int_equal(oom_parse(""), 0);
+    assert_int_equal(oom_read(-1), 0);
+}
+
 TEST(the_counter_is_read_from_its_beginning_each_time)
 {
     int fd = memfd_create("cpu", MFD_CLOEXEC);
@@ -238,6 +248,7 @@ int main(void)
         RUN(idle_time_starts_anew_after_each_execution),
         RUN(idle_time_stands_still_while_paused),
         RUN(counter_texts_are_read_in_their_units),
+        RUN(kills_for_want_of_memory_are_found_in_either_format),
         RUN(the_counter_is_read_from_its_beginning_each_time),
     };
 

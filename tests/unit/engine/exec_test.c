@@ -432,6 +432,21 @@ TEST(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then)
     }
 }
 
+TEST(a_program_that_loses_a_child_to_memory_and_exits_well_at_once_ended_by_memory)
+{
+    struct fake k;
+
+    scene_running(&k);
+    assert_int_equal(pwrite(k.oom, "under_oom 0\noom_kill 1\n", 23, 0), 23);
+    runtime_exit(&k, 0, 0);
+    jailer_takes(&k, FRAME_J_STATS);
+    jailer_stats(&k, &(struct jail_stats){ .oom_kills = 1 });
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(k.ended_by, ENDED_MEMORY);
+    assert_int_equal(exec_receipt(k.exec)->oom_kills.v, 1);
+    scene_end(&k);
+}
+
 TEST(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s)
 {
     struct fake k;
@@ -1053,6 +1068,7 @@ int main(void)
         RUN(an_end_by_memory_never_claims_that_nobody_was_killed),
         RUN(what_was_full_at_the_end_is_known_and_what_nobody_saw_is_not),
         RUN(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then),
+        RUN(a_program_that_loses_a_child_to_memory_and_exits_well_at_once_ended_by_memory),
         RUN(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s),
         RUN(lifetime_ends_the_execution_and_then_the_sandbox),
         RUN(kill_on_request_says_so),

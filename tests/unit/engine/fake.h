@@ -36,6 +36,7 @@ struct fake {
     int jailer;  /* the jailer's end of its socket */
     int runtime; /* PID 1's end of the control stream, once created */
     int cpu;     /* what the CPU counter says */
+    int oom;     /* and the file of memory events */
     char id[ID_SIZE];
     uint64_t epoch;
     uint32_t stream; /* of the execution */
@@ -293,7 +294,9 @@ static inline void set_cpu(struct fake *k, const char *text)
 
 static inline void jailer_created_with(struct fake *k, uint32_t walls, uint8_t enforced)
 {
-    struct jail_created m = { .pid = 7, .host_uid = 1900000000, .walls = walls, .cpu_fd = 1, .nlimits = LIMIT_COUNT };
+    struct jail_created m = {
+        .pid = 7, .host_uid = 1900000000, .walls = walls, .cpu_fd = 1, .oom_fd = 1, .nlimits = LIMIT_COUNT
+    };
     uint8_t out[FRAME_PAYLOAD_MAX];
     int pair[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -303,10 +306,11 @@ static inline void jailer_created_with(struct fake *k, uint32_t walls, uint8_t e
     k->runtime = pair[1];
     k->cpu = memfd_create("cpu", MFD_CLOEXEC);
     set_cpu(k, "1000000\n");
-    int fds[3] = { pair[0], null, k->cpu };
+    k->oom = memfd_create("oom", MFD_CLOEXEC);
+    int fds[4] = { pair[0], null, k->cpu, k->oom };
     int len = jail_created_encode(&m, out, NULL);
     assert_true(len > 0);
-    put_fds(k->jailer, FRAME_J_CREATED, 0, got.f.stream, out, (size_t)len, fds, 3);
+    put_fds(k->jailer, FRAME_J_CREATED, 0, got.f.stream, out, (size_t)len, fds, 4);
     close(pair[0]);
     close(null);
     turn(k);
@@ -399,7 +403,7 @@ static inline void scene_engine(struct fake *k)
     struct err err = { 0 };
     int pair[2];
 
-    *k = (struct fake){ .fds_before = count_fds(), .jailer = -1, .runtime = -1, .cpu = -1 };
+    *k = (struct fake){ .fds_before = count_fds(), .jailer = -1, .runtime = -1, .cpu = -1, .oom = -1 };
     assert_int_equal(ev_new(&k->ev, &err), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     k->jailer = pair[1];
@@ -486,6 +490,7 @@ static inline void scene_end(struct fake *k)
     fd_close(&k->jailer);
     fd_close(&k->runtime);
     fd_close(&k->cpu);
+    fd_close(&k->oom);
     buf_done(&k->out);
     buf_done(&k->errout);
     assert_int_equal(count_fds(), k->fds_before);
