@@ -9,6 +9,7 @@ Cases that code inside can judge are functions of escape-probe and run together 
 limits, a second sandbox or a look at the host are in cases.py and lifecycle.py. Every id of the catalogue is run or listed
 in omitted.txt.
 """
+import importlib.util
 import os
 import re
 import subprocess
@@ -82,6 +83,32 @@ def check_complete(tap, outside, left_out):
              f"{len(run)} run, {len(left_out)} omitted of {len(CATALOGUE)}")
 
 
+def papers():
+    """(ids, names) that the table of walls in SECURITY.md gives as proof"""
+    ids, names = set(), set()
+    with open(os.path.join(HERE, "../../SECURITY.md"), encoding="utf-8") as f:
+        rows = [line for line in f if line.startswith("|") and line.count("|") == 6]
+    for row in rows[1:]:
+        proof, left_out = row.split("|")[4:6]
+        for family, first, last in re.findall(r"\b([A-Z]{2})(\d\d)(?:–[A-Z]{2}(\d\d))?", proof):
+            ids |= {f"{family}{n:02}" for n in range(int(first), int(last or first) + 1)}
+        names |= set(re.findall(r"`([a-z-]+)`", left_out))
+    return ids, names
+
+
+def check_papers(tap, outside, left_out):
+    """What SECURITY.md calls a proof must be one."""
+    spec = importlib.util.spec_from_file_location("mutation", os.path.join(HERE, "../mutation/run.py"))
+    mutation = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutation)
+    ids, names = papers()
+    run = set(PROBED) - set(left_out) | set(outside)
+    walls = set(mutation.WALLS) | set(mutation.BEHIND)
+    wrong = sorted(ids - run) + sorted(names ^ walls)
+    tap.line("what SECURITY.md names as proof is run, and it names every wall that can be left out",
+             "BROKEN" if wrong or not ids else "HELD", f"{wrong}" if wrong else f"{len(ids)} cases, {len(names)} walls")
+
+
 def selected(case, words):
     return not words or any(case == w or case.startswith(w) for w in words)
 
@@ -149,6 +176,7 @@ def main():
         else:
             left_out, outside = omitted(), host_cases()
             check_complete(tap, outside, left_out)
+            check_papers(tap, outside, left_out)
             run_probed(tap, here, words, left_out)
             run_table(tap, here, words)
             for case in CATALOGUE:
