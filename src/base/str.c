@@ -205,6 +205,14 @@ char *str_bytes(uint64_t bytes, char buf[32])
     return buf;
 }
 
+char *str_size(uint64_t bytes, char buf[32])
+{
+    if (bytes >= 1024)
+        return str_bytes(bytes, buf);
+    snprintf(buf, 32, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+    return buf;
+}
+
 char *str_ms(uint64_t ms, char buf[32])
 {
     uint64_t s = ms / 1000;

@@ -33,6 +33,7 @@ bool str_to_millis(const char *s, uint64_t *ret);
 
 /* The inverse, for people: "256M", "1.5G", "30s", "2m30s". buf needs 32 bytes and is returned. */
 char *str_bytes(uint64_t bytes, char buf[32]);
+char *str_size(uint64_t bytes, char buf[32]); /* the same in a sentence: "1 byte", "17 bytes", "1.5M" */
 char *str_ms(uint64_t ms, char buf[32]);
 
 /* The character at the beginning of s, of which n > 0 bytes may be looked at: its length, or 0 when it is not UTF-8.

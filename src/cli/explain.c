@@ -130,7 +130,7 @@ static void explain_used(const struct json *r, struct buf *out)
         buf_adds(out, ".\n");
     }
     if (number(r, "memoryPeakBytes", &memory))
-        buf_addf(out, "It needed up to %s of memory.\n", str_bytes(memory, text));
+        buf_addf(out, "It needed up to %s of memory.\n", str_size(memory, text));
     if (number(r, "tasksStarted", &tasks))
         buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es", plural(tasks));
 }
@@ -175,7 +175,7 @@ static void explain_met(const struct json *r, struct buf *out)
         buf_adds(out, ".\n");
     }
     if (number(r, "droppedBytes", &n) && n)
-        buf_addf(out, "%s of its output were dropped.\n", str_bytes(n, text));
+        buf_addf(out, "%s of its output were dropped.\n", str_size(n, text));
 }
 
 static void explain_denial(const struct json *d, struct buf *out)
@@ -274,6 +274,26 @@ static void add_unknown(struct buf *out, bool *begun, const char *before, const 
     buf_adds(out, "\n");
 }
 
+static const char *unseen(const struct json *limit)
+{
+    const char *why = json_text(json_get(limit, "unseen"));
+
+    return why ? why : "";
+}
+
+/* Of all the limits in a row that have one reason; returns the last of them. */
+static const struct json *add_unseen(struct buf *out, bool *begun, const struct json *l)
+{
+    const char *why = unseen(l);
+    auto_buf names = { 0 };
+
+    buf_adds(&names, l->key);
+    for (; l->next && str_eq(unseen(l->next), why); l = l->next)
+        buf_addf(&names, ", %s", l->next->key);
+    add_unknown(out, begun, "refusals by ", names.data, why);
+    return l;
+}
+
 static void explain_absent(const struct json *r, struct buf *out)
 {
     const struct json *absent = json_get(r, "absent"), *limits = json_get(r, "limits");
@@ -282,8 +302,8 @@ static void explain_absent(const struct json *r, struct buf *out)
     for (const struct json *a = absent && absent->kind == JSON_OBJECT ? absent->child : NULL; a; a = a->next)
         add_unknown(out, &begun, "", a->key, json_text(a));
     for (const struct json *l = limits && limits->kind == JSON_OBJECT ? limits->child : NULL; l; l = l->next)
-        if (json_get(l, "unseen"))
-            add_unknown(out, &begun, "refusals by ", l->key, json_text(json_get(l, "unseen")));
+        if (unseen(l)[0])
+            l = add_unseen(out, &begun, l);
 }
 
 static int explain_text(const struct buf *in, struct buf *out, struct err *err)

@@ -376,8 +376,7 @@ static void explain_end(const struct run *r, const struct receipt *rc)
         break;
     }
     if (rc->dropped_bytes)
-        report_note("%s%s of output past the limit were dropped (--max-output)", str_bytes(rc->dropped_bytes, text),
-                    rc->dropped_bytes < KIB ? " bytes" : "");
+        report_note("%s of output past the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
 }
 
 /* Walls refuse, limits report: what this host cannot enforce is said once, in one line. */

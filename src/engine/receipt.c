@@ -375,7 +375,7 @@ static void print_used(const struct receipt *r, struct buf *out)
         if (used[i].unit == TIME)
             print_time(out, used[i].f->v);
         else if (used[i].unit == BYTES)
-            buf_adds(out, str_bytes(used[i].f->v, text));
+            buf_adds(out, str_size(used[i].f->v, text));
         else
             buf_addf(out, "%" PRIu64, used[i].f->v);
         comma = ", ";
@@ -387,10 +387,10 @@ static void print_output(const struct receipt *r, struct buf *out)
 {
     char a[32], b[32];
 
-    buf_addf(out, "output   %s on standard output, %s on standard error", str_bytes(r->stdout_bytes, a),
-             str_bytes(r->stderr_bytes, b));
+    buf_addf(out, "output   %s on standard output, %s on standard error", str_size(r->stdout_bytes, a),
+             str_size(r->stderr_bytes, b));
     if (r->dropped_bytes) {
-        buf_addf(out, "; %s past the cap were dropped", str_bytes(r->dropped_bytes, a));
+        buf_addf(out, "; %s past the cap were dropped", str_size(r->dropped_bytes, a));
         print_limit(r, LIMIT_OUTPUT, out);
     }
     buf_adds(out, "\n");

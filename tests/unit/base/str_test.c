@@ -83,6 +83,10 @@ TEST(printing_reads_like_what_a_person_would_write)
     assert_string_equal(str_bytes(256 * MIB, b), "256M");
     assert_string_equal(str_bytes(1536 * MIB, b), "1.5G");
     assert_string_equal(str_bytes(UINT64_MAX, b), "15.9E");
+    assert_string_equal(str_size(0, b), "0 bytes");
+    assert_string_equal(str_size(1, b), "1 byte");
+    assert_string_equal(str_size(1023, b), "1023 bytes");
+    assert_string_equal(str_size(1536, b), "1.5K");
     assert_string_equal(str_ms(5, b), "5ms");
     assert_string_equal(str_ms(1500, b), "1.500s");
     assert_string_equal(str_ms(30000, b), "30s");
