@@ -70,8 +70,8 @@ static int read_bind(struct request *r, const char *text, struct err *err)
     const char *colon = strrchr(text, ':');
 
     if (!colon || colon[1] != '/')
-        return err_set(err, ERR_INVALID, "--bind-ro %.80s: write SRC:DST, for example --bind-ro %.60s:/mnt/data", text,
-                       text);
+        return err_set(err, ERR_INVALID, "--bind-ro %.80s: write SRC:DST, for example --bind-ro %.*s:/mnt/data", text,
+                       (int)min_u64(colon ? (size_t)(colon - text) : strlen(text), 60), text);
     return add_bind(r, text, (size_t)(colon - text), colon + 1, "bind-ro", err);
 }
 

@@ -321,7 +321,7 @@ static void on_refused(struct box *b, const struct frame *f)
         box_violate(b, "ERROR: %s", err.msg);
     } else {
         engine_error(&m, &err);
-        err_wrap(&err, "the sandbox refused its claim");
+        err_wrap(&err, "setting up the sandbox");
         box_fail(b, &err);
     }
 }

@@ -294,8 +294,16 @@ static int limit_cpuset(const struct cgroup_forest *f, const char *id, const str
         if (fd_put_at(tree, at(id, "cpuset.mems").s, mems) < 0)
             return err_sys(err, ERR_NO_CGROUP, "cpuset.mems");
     }
-    if (fd_put_at(tree, at(id, "cpuset.cpus").s, list) < 0)
-        return err_sys(err, ERR_INVALID, "processors %s", list);
+    if (fd_put_at(tree, at(id, "cpuset.cpus").s, list) < 0) {
+        int sys = errno;
+        char all[256] = "";
+
+        (void)fd_get_at(tree, v2 ? "cpuset.cpus.effective" : "../cpuset.cpus", all, sizeof(all));
+        all[strcspn(all, "\n")] = '\0';
+        errno = sys;
+        return all[0] ? err_set(err, ERR_INVALID, "processors %s: this host has %s", list, all)
+                      : err_sys(err, ERR_INVALID, "processors %s", list);
+    }
     limit_held(held, LIMIT_CPUSET, HOLD_WHOLE, WHY_UNSAID);
     return 0;
 }

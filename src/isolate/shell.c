@@ -203,6 +203,9 @@ static int attach(const struct native_mount *m, const char *dst, struct err *err
     auto_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     auto_fd int to = sys_open_beneath(root, dst + 1, O_PATH, 0);
 
+    if (to < 0 && errno == ENOENT)
+        return err_set(err, ERR_BIND_TARGET, "%s does not exist in the sandbox, and is no place where it could be made",
+                       dst);
     if (to < 0)
         return err_sys(err, ERR_BIND_TARGET, "%s", dst);
     if (sys_move_mount(m->fd, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)

@@ -101,11 +101,11 @@ static int check_source(int fd, bool whole_system, struct err *err)
         return err_sys(err, ERR_BIND_SOURCE, "look at the source");
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         if ((long)fs.f_type == kernels[i])
-            return err_set(err, ERR_BIND_SOURCE, "it lies in a file system of the kernel, which is never lent");
+            return err_set(err, ERR_BIND_REFUSED, "it lies in a file system of the kernel, which is never lent");
     if (is_directory("/run", &st)) /* read-only does not keep anybody from talking to a socket */
-        return err_set(err, ERR_BIND_SOURCE, "it holds the sockets of the host's services; name a directory below it");
+        return err_set(err, ERR_BIND_REFUSED, "it holds the sockets of the host's services; name a directory below it");
     if (!whole_system && is_directory("/", &st))
-        return err_set(err, ERR_BIND_SOURCE, "it is the root of the host; name a directory below it");
+        return err_set(err, ERR_BIND_REFUSED, "it is the root of the host; name a directory below it");
     return 0;
 }
 

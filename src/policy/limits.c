@@ -128,7 +128,7 @@ static const char *example(enum limit_unit unit)
     case UNIT_COUNT:
         return "a whole number";
     case UNIT_MS:
-        return "a time such as 1500ms, 30s or 5m";
+        return "a time with its unit, such as 1500ms, 30s or 5m";
     case UNIT_MILLICPU:
         return "a number of processors such as 0.5 or 2";
     case UNIT_CPUSET:

@@ -180,7 +180,7 @@ TEST(mounts_are_checked_again)
     c.nmounts = 1;
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
     ask_create(&h, &c, &dir, 1); /* the whole host */
-    expect_error(&h, ERR_BIND_SOURCE);
+    expect_error(&h, ERR_BIND_REFUSED);
     close(dir);
     close(file);
     host_stop(&h);
@@ -209,11 +209,11 @@ TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
     ask_template(&h, "t");
     expect(&h, FRAME_J_OK);
     ask_mount(&h, JAIL_BIND_RO, "/proc");
-    expect_error(&h, ERR_BIND_SOURCE);
+    expect_error(&h, ERR_BIND_REFUSED);
     ask_mount(&h, JAIL_WORKSPACE, "/sys");
-    expect_error(&h, ERR_BIND_SOURCE);
+    expect_error(&h, ERR_BIND_REFUSED);
     ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor where the services of the host listen */
-    expect_error(&h, ERR_BIND_SOURCE);
+    expect_error(&h, ERR_BIND_REFUSED);
 
     assert_non_null(mkdtemp(dir));
     assert_int_equal(mount("tmpfs", dir, "tmpfs", 0, NULL), 0);

@@ -303,6 +303,9 @@ class Files(Case):
                             (("--bind-ro", f"{self.dir}:/mnt/../x"), "bind_target_refused"),
                             (("--workspace", file), "workspace_refused"),
                             (("--workspace", "/no/such"), "bind_source_unreadable"),
+                            (("--workspace", "/"), "bind_source_refused"),
+                            (("--bind-ro", "/proc:/mnt/x"), "bind_source_refused"),
+                            (("--bind-ro", f"{self.dir}:/etc/nowhere"), "bind_target_refused"),
                             (("--skills", file), "workspace_refused")]:
             with self.subTest(flags):
                 self.assertErrorCode(run("run", *flags, "--", "true"), 125, code)

@@ -136,4 +136,4 @@ class DryRun(Case):
 
     def test_it_refuses_what_a_run_would_refuse(self):
         self.assertErrorCode(run("run", "--dry-run", "--level", "high", "--", "true"), 125, "level_unavailable")
-        self.assertErrorCode(run("run", "--dry-run", "no-such-script.py"), 127, "program_not_found")
+        self.assertErrorCode(run("run", "--dry-run", "no-such-script.py"), 127, "script_not_found")

@@ -155,10 +155,10 @@ TEST(a_missing_script_is_reported_as_one)
     struct err err = { 0 };
 
     assert_int_equal(RESOLVE(&o, &err, "no-such-script.py"), -1);
-    assert_int_equal(err.id, ERR_PROGRAM_MISSING);
+    assert_int_equal(err.id, ERR_SCRIPT_MISSING);
     assert_non_null(strstr(err.msg, "no-such-script.py"));
     assert_int_equal(RESOLVE(&o, &err, "--runtime", "python", "/no/such/file"), -1);
-    assert_int_equal(err.id, ERR_PROGRAM_MISSING);
+    assert_int_equal(err.id, ERR_SCRIPT_MISSING);
     assert_int_equal(RESOLVE(&o, &err, "--runtime", "python", dir), -1);
     assert_int_equal(err.id, ERR_INVALID);
 }
