@@ -100,38 +100,32 @@ static int mount_tmpfs(const char *where, uint64_t bytes, uint64_t inodes, const
     return 0;
 }
 
-/* Covers one entry of the fresh /proc. The cover is named by path: descriptors of the template belong to the spawner's
- * mount namespace, and the kernel clones only mounts of one's own. */
-static int mask(int proc, const char *name, bool dir, struct err *err)
+/* Covers one entry of the fresh /proc. By path and by mount(2): only this process is here, so no name can change under
+ * it, and the newer calls take longer because each makes a namespace for the loose mount. */
+static int mask(const char *name, bool dir, struct err *err)
 {
-    auto_fd int cover = sys_open_tree(AT_FDCWD, dir ? "/.cove/empty" : "/dev/null", OPEN_TREE_CLONE);
+    char path[64];
 
-    if (cover < 0 || sys_move_mount(cover, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "mask /proc/%s", name);
+    snprintf(path, sizeof(path), "/proc/%s", name);
+    if (mount(dir ? "/.cove/empty" : "/dev/null", path, NULL, MS_BIND, NULL) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "mask %s", path);
     return 0;
 }
 
 static int mount_proc(const struct shell *s, struct err *err)
 {
     const struct root *r = &s->t->root;
-    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
+    const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
     if (mutated("proc"))
         return 0;
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-              mutated("hidepid") ? NULL : "hidepid=invisible") < 0)
+    if (mount("proc", "/proc", "proc", flags, mutated("hidepid") ? NULL : "hidepid=invisible") < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
-    auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (proc < 0)
-        return err_sys(err, ERR_WALL_MISSING, "open /proc");
-    auto_fd int sys = sys_open_tree(proc, "sys", OPEN_TREE_CLONE);
-    if (mutated("proc-sys"))
-        ro.attr_set = MOUNT_ATTR_NOSUID;
-    if (sys < 0 || sys_mount_setattr(sys, "", AT_EMPTY_PATH, &ro) < 0 ||
-        sys_move_mount(sys, "", proc, "sys", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND | flags | (mutated("proc-sys") ? 0 : MS_RDONLY), NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make /proc/sys read-only");
     for (size_t i = 0; i < r->nmasks && !mutated("masks"); i++)
-        if (mask(proc, r->masks[i], r->mask_is_dir[i], err) < 0)
+        if (mask(r->masks[i], r->mask_is_dir[i], err) < 0)
             return -1;
     return 0;
 }
