@@ -4,7 +4,7 @@
 #include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/report.h"
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 #include "base/suggest.h"
 
 #include "base/jsonw.h"

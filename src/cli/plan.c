@@ -4,7 +4,7 @@
 #include "cli/plan.h"
 
 #include "cli/host.h"
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 
 #include "base/jsonw.h"
 #include "base/str.h"

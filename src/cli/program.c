@@ -5,7 +5,7 @@
  * through it: what was looked at is what gets bound, whatever happens to the path in between. */
 #include "cli/program.h"
 
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 
 #include "base/fd.h"
 #include "base/mem.h"

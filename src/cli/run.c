@@ -17,7 +17,7 @@
 #include "cli/program.h"
 #include "cli/report.h"
 #include "cli/request.h"
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 #include "cli/session.h"
 #include "cli/state.h"
 #include "cli/term.h"

@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "cli/program.h"
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 
 #include "base/fd.h"
 #include "base/str.h"

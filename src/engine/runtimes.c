@@ -1,4 +1,4 @@
-#include "cli/runtimes.h"
+#include "engine/runtimes.h"
 
 #include "base/str.h"
 
