@@ -163,6 +163,7 @@ static void clock_ran_out(struct box *b, enum ended_by cause)
     char text[32];
 
     b->over = true;
+    b->cause = cause;
     if (cause == ENDED_LIFETIME)
         err_set(&b->why, ERR_TIMEOUT, "the lifetime of the sandbox, %s, is over",
                 str_ms(b->limits.v[LIMIT_LIFETIME], text));
@@ -231,6 +232,11 @@ static void on_op(struct ask *ask, const struct answer *a UNUSED, const struct e
 
     if (!err && ask->type == FRAME_J_KEEP)
         b->kept = true;
+    if (!err && ask->type == FRAME_J_EXTEND && b->state == BOX_READY && !b->over) {
+        b->limits.v[LIMIT_LIFETIME] = ask->lifetime_ms;
+        b->life.lifetime_at = now + ask->lifetime_ms * NS_PER_MS;
+        box_set_timer(b, life_next(&b->life));
+    }
     if (!err && (paused || ask->type == FRAME_J_THAW) && paused != b->paused) {
         b->paused = paused;
         for (struct exec *x = b->execs; x; x = x->next)
@@ -266,6 +272,58 @@ void box_thaw(struct box *b, box_done_fn *done, void *arg)
 void box_keep(struct box *b, box_done_fn *done, void *arg)
 {
     ask_op(b, FRAME_J_KEEP, done, arg);
+}
+
+void box_extend(struct box *b, uint64_t lifetime_ms, box_done_fn *done, void *arg)
+{
+    struct jail_extend m = { .lifetime_ms = lifetime_ms };
+    PAYLOAD(payload);
+
+    if (!b->e)
+        return;
+    memcpy(m.id, b->id, sizeof(m.id));
+    int len = jail_extend_encode(&m, payload, NULL);
+    struct ask *a = engine_ask(b->e, FRAME_J_EXTEND, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, on_op, b);
+    a->lifetime_ms = lifetime_ms;
+    a->done = done;
+    a->done_arg = arg;
+}
+
+enum ended_by box_ended_by(const struct box *b)
+{
+    return b->over ? b->cause : b->memory ? ENDED_MEMORY : ENDED_LOST;
+}
+
+static void on_usage(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct jail_stats st;
+    struct err why = { 0 };
+
+    if (err || jail_stats_decode(a->f, &st, &why) < 0) {
+        ask->usage(ask->done_arg, NULL, err ? err : &why);
+        return;
+    }
+    struct box_usage u = { .cpu_ns = st.cpu_ns,
+                           .throttled_ns = st.throttled_ns,
+                           .memory = st.memory,
+                           .memory_peak = st.memory_peak,
+                           .oom_kills = st.oom_kills,
+                           .pids = st.pids,
+                           .pids_peak = st.pids_peak,
+                           .pids_refused = st.pids_refused,
+                           .io_read = st.io_read,
+                           .io_write = st.io_write };
+    _Static_assert(BOX_UNKNOWN == JAIL_UNKNOWN, "what the jailer does not know is unknown");
+    ask->usage(ask->done_arg, &u, NULL);
+}
+
+void box_usage(struct box *b, box_usage_fn *fn, void *arg)
+{
+    if (!b->e)
+        return;
+    struct ask *a = engine_ask_id(b->e, FRAME_J_STATS, b->id, on_usage, b);
+    a->usage = fn;
+    a->done_arg = arg;
 }
 
 static void nothing_to_tell(void *arg UNUSED, const struct err *err UNUSED)
@@ -308,6 +366,8 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         return err_set(err, ERR_BUG, "profile %d does not exist", (int)spec->profile);
     if (limits_check(&spec->limits, err) < 0)
         return -1;
+    if (spec->id && !id_valid(spec->id, "sb"))
+        return err_set(err, ERR_INVALID, "'%.40s' is not the id of a sandbox", spec->id);
 
     struct box *b = mem_new(struct box);
     b->e = e;
@@ -326,8 +386,11 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
     b->status = -1;
     b->denied_why = "the monitor could not be asked in time";
     b->adopted = b->kept = id != NULL;
+    b->launched = id ? 2 : 0; /* of one that others had, what it counts is never one execution's alone */
     if (id)
         memcpy(b->id, id, sizeof(b->id));
+    else if (spec->id)
+        memcpy(b->id, spec->id, sizeof(b->id));
     else
         id_new("sb", b->id);
     if (claim_start(b, spec, err) < 0) {

@@ -151,6 +151,31 @@ static void answer_ask(struct engine *e, struct ask *a, const struct answer *ans
     free(a);
 }
 
+static void on_list(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    static struct jail_list m; /* 24 KiB: more than a stack should hold */
+    struct err why = { 0 };
+
+    if (err || jail_list_decode(a->f, &m, &why) < 0)
+        ask->list(ask->done_arg, NULL, 0, err ? err : &why);
+    else
+        ask->list(ask->done_arg, m.ids, m.n, NULL);
+}
+
+void engine_list(struct engine *e, engine_list_fn *fn, void *arg)
+{
+    struct ask *a = engine_ask(e, FRAME_J_LIST, NULL, 0, NULL, 0, on_list, e);
+
+    a->list = fn;
+    a->done_arg = arg;
+}
+
+void engine_destroy(struct engine *e, const char *id)
+{
+    if (id_valid(id, "sb"))
+        engine_ask_id(e, FRAME_J_DESTROY, id, NULL, NULL);
+}
+
 /* --- loss --- */
 
 static struct ask *pop_ask(struct engine *e)

@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "engine/receipt.h"
 #include "ev/ev.h"
 #include "policy/level.h"
 #include "policy/limits.h"
@@ -19,7 +20,6 @@
 struct engine;
 struct box;
 struct exec;
-struct receipt; /* engine/receipt.h */
 
 struct engine_ops {
     void (*on_lost)(void *arg, const struct err *why); /* the jailer is gone, and every box with it */
@@ -33,6 +33,11 @@ void engine_free(struct engine *e);
 int engine_watch(struct engine *e, int monitor_fd, struct err *err);
 DEFINE_AUTO(engine, engine_free);
 
+/* The sandboxes that live in the jailer, whoever made them: at most 1024 of them. ids is NULL when err is set. */
+typedef void engine_list_fn(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err);
+void engine_list(struct engine *e, engine_list_fn *fn, void *arg);
+void engine_destroy(struct engine *e, const char *id); /* a sandbox for which there is no box; nobody is told */
+
 /* --- one sandbox --- */
 
 enum box_mount_kind { BOX_BIND_RO, BOX_WORKSPACE, BOX_WORKSPACE_COW };
@@ -43,6 +48,7 @@ struct box_mount {
 };
 
 struct box_spec {
+    const char *id; /* "sb..."; NULL: a new one */
     enum level level;
     const char *policy; /* its name, for the receipt; NULL: the level says it all */
     enum profile profile;
@@ -80,9 +86,24 @@ void box_freeze(struct box *b, box_done_fn *done, void *arg);
 void box_thaw(struct box *b, box_done_fn *done, void *arg);
 void box_keep(struct box *b, box_done_fn *done, void *arg); /* let it outlive this process */
 
+void box_extend(struct box *b, uint64_t lifetime_ms, box_done_fn *done, void *arg); /* its lifetime, from now on */
+/* Why it ended, after on_ended: by a clock of the sandbox, by memory, or lost. */
+enum ended_by box_ended_by(const struct box *b);
+
+struct box_usage { /* since its beginning, or now; BOX_UNKNOWN where this host cannot say */
+    uint64_t cpu_ns, throttled_ns;
+    uint64_t memory, memory_peak, oom_kills;
+    uint64_t pids, pids_peak, pids_refused;
+    uint64_t io_read, io_write;
+};
+#define BOX_UNKNOWN UINT64_MAX
+typedef void box_usage_fn(void *arg, const struct box_usage *u, const struct err *err); /* one of them is NULL */
+void box_usage(struct box *b, box_usage_fn *fn, void *arg);
+
 /* --- one program --- */
 
 struct exec_spec {
+    const char *id; /* "ex..."; NULL: a new one */
     const char *const *argv;
     const char *const *env; /* may be NULL */
     const char *cwd;        /* NULL is /workspace */
@@ -92,6 +113,7 @@ struct exec_spec {
     uint64_t wall_ms, cpu_ms; /* clocks of this execution; 0 is none */
     uint64_t output_max;      /* bytes handed to on_output; the rest is counted and dropped; 0 is no cap */
     bool changes;             /* find out what it changed under /workspace */
+    bool confirm;             /* the sandbox remembers its end until exec_free, for a host that comes after this one */
 };
 
 struct exec_ops {
@@ -109,7 +131,23 @@ struct exec_ops {
 
 int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg, struct exec **ret,
              struct err *err);
-void exec_free(struct exec *x); /* kills what still runs */
+/* Takes up an execution that an earlier host started in an adopted box. Only from on_ready, before anything of it can
+ * have arrived. What it had written and the earlier host had not stored arrives next; on_started is said again;
+ * on_failed with LOST means that the sandbox knows no such execution. argv, env, tty and stdin of the spec are not
+ * used. */
+struct exec_resume {
+    uint32_t stream;          /* exec_stream() of the earlier host's exec */
+    uint64_t stored[2];       /* bytes of channel 1 and 2 that are kept already */
+    uint64_t started_real_ns; /* 0: it is not known that it started */
+    uint64_t elapsed_ms;      /* of its time on the wall */
+};
+int box_exec_resume(struct box *b, const struct exec_spec *spec, const struct exec_resume *resume,
+                    const struct exec_ops *ops, void *arg, struct exec **ret, struct err *err);
+/* After the last of them: what an earlier host left running and nobody took up is killed. */
+void box_resume_end(struct box *b);
+uint64_t exec_received(const struct exec *x); /* bytes of standard input that the earlier host had sent; on_started */
+uint32_t exec_stream(const struct exec *x);   /* its name for box_exec_resume(); known as soon as box_exec returned */
+void exec_free(struct exec *x);               /* kills what still runs */
 void exec_hold(struct exec *x, bool hold);
 size_t exec_write(struct exec *x, const void *data, size_t len); /* to its standard input; bytes taken */
 void exec_write_end(struct exec *x);

@@ -53,6 +53,8 @@ static void unlink_exec(struct exec *x)
 
 void exec_release(struct exec *x)
 {
+    if (x->box && x->unclosed)
+        stream_close(x->box, x->stream_id);
     if (x->box)
         unlink_exec(x);
     receipt_done(&x->receipt);
@@ -66,17 +68,19 @@ static bool on_output(struct exec *x, const struct frame *f)
 {
     struct stream *s = x->stream;
     int channel = f->flags & RT_CHANNEL;
-    size_t give = f->len;
+    size_t known = (size_t)min_u64(x->skip, f->len);
+    size_t give = f->len - known;
 
     if (x->state != EXEC_RUNNING || (channel != RT_STDOUT && (channel != RT_STDERR || x->tty)))
         return false;
-    *(channel == RT_STDOUT ? &x->receipt.stdout_bytes : &x->receipt.stderr_bytes) += f->len;
+    x->skip -= known;
+    *(channel == RT_STDOUT ? &x->receipt.stdout_bytes : &x->receipt.stderr_bytes) += give;
     if (x->output_max > 0)
-        give = (size_t)min_u64(give, x->output_max - x->handed);
+        give = (size_t)min_u64(give, x->output_max - min_u64(x->handed, x->output_max));
     x->handed += give;
-    x->receipt.dropped_bytes += f->len - give;
+    x->receipt.dropped_bytes += f->len - known - give;
     if (give > 0 && x->ops && x->ops->on_output)
-        x->ops->on_output(x->arg, channel, f->data, give);
+        x->ops->on_output(x->arg, channel, f->data + known, give);
     if (!x->stream)
         return true; /* freed by the callback */
     if (x->hold)
@@ -91,6 +95,7 @@ static bool on_exit_frame(struct exec *x, const struct frame *f)
     struct rt_exit m;
 
     x->stream = NULL;
+    x->unclosed = x->confirm;
     if (x->state != EXEC_RUNNING || rt_exit_decode(f, &m, NULL) < 0)
         return false;
     bool exited = m.code >= 0 && m.code <= 255 && m.signal == 0;
@@ -117,6 +122,7 @@ static bool on_error(struct exec *x, const struct frame *f)
     struct err err = { 0 };
 
     x->stream = NULL;
+    x->unclosed = x->confirm;
     if (x->state != EXEC_STARTING || rt_error_decode(f, &m, NULL) < 0)
         return false;
     engine_error(&m, &err);
@@ -154,9 +160,9 @@ static void on_writable(void *arg)
         x->ops->on_writable(x->arg);
 }
 
-static const struct stream_ops exec_stream_ops = { .on_frame = on_frame,
-                                                   .on_writable = on_writable,
-                                                   .on_gone = exec_stream_gone };
+const struct stream_ops exec_stream_ops = { .on_frame = on_frame,
+                                            .on_writable = on_writable,
+                                            .on_gone = exec_stream_gone };
 
 /* --- starting --- */
 
@@ -201,7 +207,8 @@ static void launch(struct exec *x)
     if (b->paused)
         clocks_pause(&x->clocks, x->started_ns);
     exec_set_timer(x, clocks_next(&x->clocks));
-    x->stream = stream_open(b, FRAME_EXEC, x->request, x->request_len, &exec_stream_ops, x);
+    x->stream = stream_open_at(b, x->stream_id, FRAME_EXEC, x->request, x->request_len, &exec_stream_ops, x);
+    x->stream->confirm = x->confirm;
     free(take_ptr(&x->request));
     if (x->resize_wanted)
         send_resize(x);
@@ -230,7 +237,7 @@ static bool on_mark_frame(void *arg, const struct frame *f)
 
 static const struct stream_ops mark_ops = { .on_frame = on_mark_frame, .on_gone = exec_stream_gone };
 
-static int encode(struct exec *x, const struct exec_spec *spec, struct err *err)
+static int encode(const struct exec_spec *spec, uint8_t **ret, struct err *err)
 {
     struct rt_exec m = { .rows = spec->rows, .cols = spec->cols, .argv = spec->argv, .env = spec->env };
     PAYLOAD(payload);
@@ -240,9 +247,30 @@ static int encode(struct exec *x, const struct exec_spec *spec, struct err *err)
     int len = rt_exec_encode(&m, payload, err);
     if (len < 0)
         return err_wrap(err, "arguments and environment of the program");
-    x->request = mem_copy(payload, (size_t)len);
-    x->request_len = (uint32_t)len;
-    return 0;
+    *ret = mem_copy(payload, (size_t)len);
+    return len;
+}
+
+struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg)
+{
+    struct exec *x = mem_new(struct exec);
+
+    x->box = b;
+    x->ev = b->ev;
+    x->ops = ops;
+    x->arg = arg;
+    x->tty = spec->tty;
+    x->stdin_open = spec->stdin_open;
+    x->changes = spec->changes;
+    x->confirm = spec->confirm;
+    x->output_max = spec->output_max;
+    x->wall_ms = spec->wall_ms;
+    x->cpu_ms = spec->cpu_ms;
+    settle_begin(x, b, spec);
+    x->next = b->execs;
+    b->execs = x;
+    box_exec_added(b);
+    return x;
 }
 
 int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg, struct exec **ret,
@@ -252,26 +280,17 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
         return err_set(err, ERR_EXISTS, "sandbox %s is not ready for an execution", b->id);
     if (!spec->argv || !spec->argv[0])
         return err_set(err, ERR_INVALID, "an execution needs a program");
+    if (spec->id && !id_valid(spec->id, "ex"))
+        return err_set(err, ERR_INVALID, "'%.40s' is not the id of an execution", spec->id);
 
-    struct exec *x = mem_new(struct exec);
-    if (encode(x, spec, err) < 0) {
-        free(x);
+    auto_free uint8_t *request = NULL;
+    int len = encode(spec, &request, err);
+    if (len < 0)
         return -1;
-    }
-    x->box = b;
-    x->ev = b->ev;
-    x->ops = ops;
-    x->arg = arg;
-    x->tty = spec->tty;
-    x->stdin_open = spec->stdin_open;
-    x->changes = spec->changes;
-    x->output_max = spec->output_max;
-    x->wall_ms = spec->wall_ms;
-    x->cpu_ms = spec->cpu_ms;
-    settle_begin(x, b, spec);
-    x->next = b->execs;
-    b->execs = x;
-    box_exec_added(b);
+    struct exec *x = exec_make(b, spec, ops, arg);
+    x->request = take_ptr(&request);
+    x->request_len = (uint32_t)len;
+    x->stream_id = stream_reserve(b);
     if (x->changes) {
         exec_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_open_path(x, FRAME_MARK, &mark_ops);
@@ -339,6 +358,8 @@ static void on_timer(void *arg)
     engine_enter();
     if (x->state == EXEC_MARKING) {
         on_marking_timer(x);
+    } else if (x->awaited) {
+        resume_late(x);
     } else if (x->state == EXEC_SETTLING) {
         settle_late(x);
     } else if (x->decided) {
@@ -414,6 +435,11 @@ void exec_resize(struct exec *x, uint16_t rows, uint16_t cols)
 void exec_kill(struct exec *x)
 {
     exec_end(x, ENDED_KILLED);
+}
+
+uint32_t exec_stream(const struct exec *x)
+{
+    return x->stream_id;
 }
 
 const struct receipt *exec_receipt(const struct exec *x)

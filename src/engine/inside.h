@@ -38,6 +38,9 @@ struct ask {
     void *owner;               /* box, exec or engine */
     struct filter_spec filter; /* J_TEMPLATE: what was asked for */
     box_done_fn *done;         /* for questions that a caller of ours waits for */
+    box_usage_fn *usage;
+    engine_list_fn *list;
+    uint64_t lifetime_ms; /* J_EXTEND: what was asked for */
     void *done_arg;
 };
 
@@ -109,14 +112,20 @@ struct stream {
     uint8_t ended;                /* channels on which the runtime said RT_END, as bits */
     const struct stream_ops *ops; /* NULL: abandoned, everything is swallowed */
     void *arg;
+    bool orphan;    /* a program that an earlier host started and nobody took up */
+    bool confirm;   /* CLOSE is the owner's to send, when it has kept the last word */
     bool cancelled; /* the runtime was told to forget it; gone when the stream `fence` ended */
     uint32_t fence;
 };
 
 struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
                            void *arg);
-void stream_abandon(struct stream *s); /* swallow the rest of it */
-void stream_cancel(struct stream *s);  /* make the runtime give it up */
+uint32_t stream_reserve(struct box *b); /* a number for stream_open_at() */
+struct stream *stream_open_at(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
+                              const struct stream_ops *ops, void *arg);
+void stream_close(struct box *b, uint32_t id); /* of a stream with `confirm` */
+void stream_abandon(struct stream *s);         /* swallow the rest of it */
+void stream_cancel(struct stream *s);          /* make the runtime give it up */
 void stream_send(struct stream *s, uint8_t type, uint8_t flags, const uint8_t *data, uint32_t len);
 size_t stream_write(struct stream *s, uint8_t channel, const void *data, size_t len); /* bytes that fit now */
 void stream_consumed(struct stream *s, size_t n);
@@ -177,6 +186,7 @@ struct box {
     struct life life;
     struct ev_timer timer;
     bool paused, kept, over; /* over: a clock of the sandbox ran out */
+    enum ended_by cause;     /* over: which */
     bool failed;             /* it ends before it was ready: on_failed, not on_ended */
     bool destroy_wanted;
     struct err why;
@@ -242,6 +252,11 @@ struct exec {
     struct stream *stream; /* of the request that the state waits for */
     uint8_t *request;      /* EXEC, while MARK is out */
     uint32_t request_len;
+    uint32_t stream_id; /* of EXEC, from the beginning */
+    bool confirm, unclosed;
+    bool resumed, awaited; /* awaited: its RESUME has not come */
+    uint64_t skip;         /* RESUME: bytes that come again and are kept already */
+    uint64_t received;     /* RESUME: of standard input */
     bool tty, stdin_open, changes;
     bool stdin_ended, end_wanted; /* end_wanted: exec_write_end before EXEC was sent */
     bool write_wanted;            /* exec_write took less than it was given */
@@ -277,6 +292,13 @@ void exec_drop_stream(struct exec *x);
 void exec_stream_gone(void *arg, const struct err *why); /* on_gone of every stream of an execution */
 struct stream *exec_open_path(struct exec *x, uint8_t type, const struct stream_ops *ops);
 void exec_release(struct exec *x);
+/* exec.c, for resume.c: an execution in the box's list, not launched */
+struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg);
+extern const struct stream_ops exec_stream_ops;
+/* resume.c */
+struct exec *resume_find(const struct box *b, uint32_t stream);
+void resume_attach(struct exec *x, struct stream *s, const struct rt_resume *m);
+void resume_late(struct exec *x);
 /* settle.c */
 #define MONITOR_NS (1 * NS_PER_S) /* for the monitor to answer; it never has a reason to take longer */
 void denials_take(struct box *b, const struct answer *a, const struct err *err); /* the monitor's answer */

@@ -33,6 +33,8 @@ static struct figure absent(const char *why)
     return (struct figure){ .why = why };
 }
 
+static const char resumed_why[] = "the host that started it is gone, and with it where the counting began";
+
 static struct figure counted(uint64_t v, uint64_t unknown, const char *why)
 {
     return v == unknown ? absent(why) : known(v);
@@ -45,7 +47,10 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     struct receipt *r = &x->receipt;
 
     memcpy(r->sandbox, b->id, sizeof(r->sandbox));
-    id_new("ex", r->execution);
+    if (spec->id)
+        memcpy(r->execution, spec->id, sizeof(r->execution));
+    else
+        id_new("ex", r->execution);
     r->exit_code = -1;
     r->level = b->level;
     str_copy(r->policy, sizeof(r->policy), b->policy);
@@ -77,7 +82,9 @@ static void measure(struct exec *x)
     if (x->started_ns == 0)
         return;
     r->wall_ns = known(ev_now(x->ev) - x->started_ns);
-    if (x->shared)
+    if (x->resumed)
+        r->cpu_ns = absent(resumed_why);
+    else if (x->shared)
         r->cpu_ns = absent("other executions ran in the sandbox at the same time");
     else if (cpu == CPU_UNKNOWN || x->cpu_base == CPU_UNKNOWN || cpu < x->cpu_base)
         r->cpu_ns = absent("this host has no CPU counter for the sandbox");
@@ -178,7 +185,7 @@ static void denials_fill(struct exec *x)
     const struct box *b = x->box;
     struct receipt *r = &x->receipt;
 
-    r->denials_why = b->denied_why;
+    r->denials_why = x->resumed ? resumed_why : b->denied_why;
     if (r->denials_why)
         return;
     for (uint32_t i = 0; i < b->denied.n; i++) {

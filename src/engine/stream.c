@@ -40,15 +40,35 @@ static struct stream *add(struct box *b, uint32_t id, uint8_t type, const struct
     return s;
 }
 
-struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
-                           void *arg)
+uint32_t stream_reserve(struct box *b)
 {
     do
         b->next_stream += 2;
     while (b->next_stream == 0 || *find(b, b->next_stream));
-    struct stream *s = add(b, b->next_stream, type, ops, arg);
+    return b->next_stream;
+}
+
+struct stream *stream_open_at(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
+                              const struct stream_ops *ops, void *arg)
+{
+    struct stream *s = add(b, id, type, ops, arg);
+
     stream_send(s, type, 0, data, len);
     return s;
+}
+
+struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
+                           void *arg)
+{
+    return stream_open_at(b, stream_reserve(b), type, data, len, ops, arg);
+}
+
+void stream_close(struct box *b, uint32_t id)
+{
+    struct frame f = { .type = FRAME_CLOSE, .stream = id };
+
+    if (b->wired)
+        chan_send(&b->chan, &f);
 }
 
 void stream_send(struct stream *s, uint8_t type, uint8_t flags, const uint8_t *data, uint32_t len)
@@ -187,7 +207,7 @@ static void on_last_word(struct box *b, struct stream **p, const struct frame *f
     struct stream *s = *p;
 
     *p = s->next;
-    if (!s->cancelled)
+    if (!s->cancelled && !(s->confirm && s->ops))
         stream_send(s, FRAME_CLOSE, 0, NULL, 0);
     drop_fenced(b, s->id);
     if (s->ops && !s->ops->on_frame(s->arg, f))
@@ -234,7 +254,17 @@ static size_t count(const struct box *b)
     return n;
 }
 
-/* What an earlier host had open belongs to nobody now. */
+/* What an earlier host had open belongs to nobody now, unless somebody took it up. */
+static void resumed(struct box *b, uint32_t id, const struct rt_resume *m)
+{
+    struct exec *x = m->request == FRAME_EXEC ? resume_find(b, id) : NULL;
+    struct stream *s = add(b, id, m->request, x ? &exec_stream_ops : NULL, x);
+
+    s->orphan = !x && m->request == FRAME_EXEC;
+    if (x)
+        resume_attach(x, s, m);
+}
+
 void stream_resumed(struct box *b, const struct frame *f)
 {
     struct rt_resume m;
@@ -245,7 +275,7 @@ void stream_resumed(struct box *b, const struct frame *f)
     else if (!b->adopted || f->stream == 0 || *find(b, f->stream) || count(b) >= RESUMED_MAX)
         box_violate(b, "RESUME of stream %u", f->stream);
     else
-        add(b, f->stream, m.request, NULL, NULL);
+        resumed(b, f->stream, &m);
 }
 
 void streams_drained(struct box *b)

@@ -204,7 +204,15 @@ int cell_keep(struct cell *cell, struct err *err)
     if (!cell->kept && kept_add(j->kept, cell->id, err) < 0)
         return -1;
     cell->kept = true;
-    /* Nobody may be there to run this clock from now on. */
-    ev_timer_set(j->ev, &cell->lifetime, ev_now(j->ev) + cell->limits.v[LIMIT_LIFETIME] * NS_PER_MS, on_lifetime, cell);
+    cell_extend(cell, cell->limits.v[LIMIT_LIFETIME]);
     return 0;
+}
+
+void cell_extend(struct cell *cell, uint64_t lifetime_ms)
+{
+    struct ev *ev = cell->j->ev;
+
+    cell->limits.v[LIMIT_LIFETIME] = lifetime_ms;
+    if (cell->kept) /* nobody else may be there to run this clock */
+        ev_timer_set(ev, &cell->lifetime, ev_now(ev) + lifetime_ms * NS_PER_MS, on_lifetime, cell);
 }

@@ -58,6 +58,7 @@ void cell_died(struct cell *cell, int status);                        /* PID 1 w
 void cell_destroy(struct cell *cell);                                 /* end it, then remove every trace */
 void cell_remove(struct cell *cell);                                  /* the last step: what the cell owned goes back */
 int cell_freeze(struct cell *cell, uint32_t stream, struct err *err); /* answers when all stand still */
+void cell_extend(struct cell *cell, uint64_t lifetime_ms);            /* from now on */
 int cell_keep(struct cell *cell, struct err *err); /* let it outlive its host, but not its lifetime */
 void jailer_maybe_stop(struct jailer *j);
 

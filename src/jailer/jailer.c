@@ -124,17 +124,45 @@ static const struct {
     { FRAME_J_KEEP, ALIVE, do_keep },
 };
 
+static struct cell *find_cell(struct conn *c, const char *id, bool adopts, struct err *err)
+{
+    struct cell *cell = c->j->cells;
+
+    while (cell && !str_eq(cell->id, id))
+        cell = cell->next;
+    if (cell && (!cell->owner || cell->owner == c || adopts))
+        return cell;
+    err_set(err, ERR_MISSING, "no sandbox %s here", id);
+    return NULL;
+}
+
+static int do_extend(struct conn *c, const struct frame *f, struct err *err)
+{
+    struct jail_extend m;
+
+    if (jail_extend_decode(f, &m, err) < 0)
+        return -1;
+    struct cell *cell = find_cell(c, m.id, false, err);
+    if (!cell)
+        return -1;
+    if (!(ALIVE & IN(cell->state)))
+        return err_set(err, ERR_EXISTS, "sandbox %s is not alive any more", m.id);
+    if (m.lifetime_ms == 0 || m.lifetime_ms > limit_info(LIMIT_LIFETIME)->max)
+        return err_set(err, ERR_INVALID, "a sandbox cannot live for %" PRIu64 " ms", m.lifetime_ms);
+    cell_extend(cell, m.lifetime_ms);
+    reply_ok(c, f->stream);
+    return 0;
+}
+
 static int on_cell(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jail_id m;
-    struct cell *cell;
 
     if (jail_id_decode(f, &m, err) < 0)
         return -1;
-    for (cell = c->j->cells; cell && !str_eq(cell->id, m.id); cell = cell->next)
-        ;
-    if (!cell || (cell->owner && cell->owner != c && f->type != FRAME_J_ADOPT))
-        return err_set(err, ERR_MISSING, "no sandbox %s here", m.id);
+    struct cell *cell = find_cell(c, m.id, f->type == FRAME_J_ADOPT, err);
+    if (!cell)
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
         if (requests[i].type != f->type)
             continue;
@@ -157,6 +185,8 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
         bad = create_cell(c, f, fds, nfds, &err);
     else if (f->type == FRAME_J_LIST)
         bad = do_list(c, f, &err);
+    else if (f->type == FRAME_J_EXTEND)
+        bad = do_extend(c, f, &err);
     else
         bad = on_cell(c, f, &err);
     if (bad)

@@ -71,6 +71,13 @@ static void jail_id_walk(struct walk *w, struct jail_id *m)
 }
 WALK_CODEC(jail_id);
 
+static void jail_extend_walk(struct walk *w, struct jail_extend *m)
+{
+    walk_id(w, m->id);
+    walk_u64(w, &m->lifetime_ms);
+}
+WALK_CODEC(jail_extend);
+
 static void jail_stats_walk(struct walk *w, struct jail_stats *m)
 {
     walk_u64(w, &m->cpu_ns);

@@ -85,6 +85,11 @@ struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEE
     char id[ID_SIZE];
 };
 
+struct jail_extend { /* J_EXTEND */
+    char id[ID_SIZE];
+    uint64_t lifetime_ms; /* from now on */
+};
+
 struct jail_stats { /* DONE; JAIL_UNKNOWN where this host cannot say */
     uint64_t cpu_ns;
     uint64_t memory, memory_peak;
@@ -147,6 +152,8 @@ int jail_created_encode(const struct jail_created *m, uint8_t *out, struct err *
 int jail_created_decode(const struct frame *f, struct jail_created *ret, struct err *err);
 int jail_id_encode(const struct jail_id *m, uint8_t *out, struct err *err);
 int jail_id_decode(const struct frame *f, struct jail_id *ret, struct err *err);
+int jail_extend_encode(const struct jail_extend *m, uint8_t *out, struct err *err);
+int jail_extend_decode(const struct frame *f, struct jail_extend *ret, struct err *err);
 int jail_stats_encode(const struct jail_stats *m, uint8_t *out, struct err *err);
 int jail_stats_decode(const struct frame *f, struct jail_stats *ret, struct err *err);
 int jail_list_encode(const struct jail_list *m, uint8_t *out, struct err *err);

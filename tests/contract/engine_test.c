@@ -257,6 +257,57 @@ TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
     close_world(&w[0]);
 }
 
+static struct exec_resume resume; /* what the second host knows of the first one's execution */
+
+static void on_adopted(void *arg)
+{
+    struct exec_spec spec = { .wall_ms = 20000, .confirm = true };
+    struct world *w = arg;
+
+    w->ready++;
+    assert_int_equal(box_exec_resume(w->box, &spec, &resume, &exec_ops, w, &w->exec, NULL), 0);
+    box_resume_end(w->box);
+}
+
+/* The first host stores "one" and goes without a word; what the program wrote meanwhile, and its end, are not lost. */
+TEST(a_second_host_takes_up_an_execution_and_misses_nothing)
+{
+    static const struct box_ops adopted_ops = { .on_ready = on_adopted, .on_failed = on_failed, .on_ended = on_ended };
+    struct exec_spec spec = { .argv = SH("echo one; sleep 0.3; echo two; echo three >&2; exit 7"), .wall_ms = 20000 };
+    struct box_spec box = plain_spec();
+    char id[ID_SIZE];
+    struct world w;
+    int sock;
+
+    spec.confirm = true;
+    begin(&w, &box, &spec);
+    turn_until(&w, &w.started, 20);
+    while (w.out.len < 4)
+        ev_turn(w.ev, 100);
+    assert_string_equal(w.out.data, "one\n");
+    box_keep(w.box, on_done, &w);
+    turn_until(&w, &w.done, 10);
+    str_copy(id, sizeof(id), box_id(w.box));
+    resume = (struct exec_resume){ .stream = exec_stream(w.exec), .stored = { 4, 0 }, .elapsed_ms = 10 };
+    assert_int_equal(jailer_connect_kept(state_dir, id, &sock, NULL), 0);
+    engine_free(w.engine); /* as a kill would leave it: every connection just ends */
+    exec_free(w.exec);
+    box_free(w.box);
+    buf_clear(&w.out);
+    w.exited = w.started = w.done = 0;
+    w.exec = NULL;
+    assert_int_equal(engine_new(w.ev, sock, &engine_ops, &w, &w.engine, NULL), 0);
+    assert_int_equal(box_adopt(w.engine, id, &box, &adopted_ops, &w, &w.box, NULL), 0);
+    turn_until(&w, &w.exited, 20);
+    expect_end(&w, ENDED_EXIT);
+    assert_int_equal(exec_receipt(w.exec)->exit_code, 7);
+    assert_string_equal(w.out.data, "two\n");
+    assert_string_equal(w.errout.data, "three\n");
+    assert_int_equal(exec_receipt(w.exec)->stdout_bytes, 8);
+    destroy(&w);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +322,7 @@ int main(void)
         RUN(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process),
         RUN(lifetime_ends_execution_and_sandbox),
         RUN(frozen_time_is_not_wall_time),
+        RUN(a_second_host_takes_up_an_execution_and_misses_nothing),
         RUN(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side),
     };
 

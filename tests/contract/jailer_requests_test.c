@@ -207,6 +207,48 @@ TEST(templates_have_a_number_that_is_not_exceeded)
 }
 
 /* Nobody's clock but the jailer's runs for a sandbox whose host has gone. */
+static void ask_extend(struct host *h, const char *id, uint64_t lifetime_ms)
+{
+    struct jail_extend m = { .lifetime_ms = lifetime_ms };
+    uint8_t out[FRAME_PAYLOAD_MAX];
+
+    memcpy(m.id, id, sizeof(m.id));
+    int len = jail_extend_encode(&m, out, NULL);
+    send_frame(h, FRAME_J_EXTEND, out, len, NULL, 0);
+}
+
+TEST(a_kept_sandbox_lives_as_long_as_it_was_last_told)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c = a_request();
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    c.limits[LIMIT_WALL] = 1;
+    c.limits[LIMIT_LIFETIME] = 200;
+    ask_create(&h, &c, NULL, 0);
+    answer_of(&h, &r);
+    greet(r.fds[0]);
+    ask(&h, FRAME_J_KEEP, c.id);
+    expect(&h, FRAME_J_OK);
+    ask_extend(&h, c.id, 60000);
+    expect(&h, FRAME_J_OK);
+    assert_false(readable_within(r.fds[1], 400)); /* it outlives its first lifetime */
+    ask_extend(&h, c.id, 0);
+    expect_error(&h, ERR_INVALID);
+    ask_extend(&h, c.id, UINT64_MAX);
+    expect_error(&h, ERR_INVALID);
+    ask_extend(&h, c.id, 50);
+    expect(&h, FRAME_J_OK);
+    assert_true(readable_within(r.fds[1], 5000));
+    ask_extend(&h, "sbaaaaaaaaaaaaaaaaaaaa", 1000);
+    expect_error(&h, ERR_MISSING);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 TEST(a_kept_sandbox_ends_with_its_lifetime)
 {
     struct host h;
@@ -320,6 +362,7 @@ int main(void)
         RUN(what_only_the_monitor_takes_is_no_request_to_the_jailer),
         RUN(a_sandbox_has_one_workspace),
         RUN(templates_have_a_number_that_is_not_exceeded),
+        RUN(a_kept_sandbox_lives_as_long_as_it_was_last_told),
         RUN(a_kept_sandbox_ends_with_its_lifetime),
         RUN(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one),
         RUN(a_state_directory_that_others_may_write_is_refused_on_every_request),

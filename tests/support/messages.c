@@ -64,6 +64,7 @@ PLAIN(jail_created, .pid = 1, .host_uid = 1900000000, .walls = JAIL_WALL_USER_NS
       .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL },
       .why = { 0, 3, 255 }, .nlimits = 3);
 PLAIN(jail_id, .id = ID_1);
+PLAIN(jail_extend, .id = ID_1, .lifetime_ms = 60000);
 PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
 PLAIN(jail_list, .n = 2, .ids = { ID_1, ID_2 });
 PLAIN(jail_event, .id = ID_2, .kind = JAIL_EVENT_ENDED, .status = 0x8b);
@@ -237,6 +238,7 @@ const struct message messages[] = {
     { ROW(jail_id), .jail = true,
       .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
                  FRAME_J_KEEP, FRAME_J_DENIALS, FRAME_J_FORGET } },
+    { ROW(jail_extend), .jail = true, .types = { FRAME_J_EXTEND } },
     { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_event), .jail = true, .types = { FRAME_J_EVENT } },
