@@ -6,10 +6,14 @@
  *
  *   sandbox 1: walls, limits, memory
  *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it
+ *   sandbox 3: too much output, too much processor time
+ *   sandbox 4: lives until its lifetime is over
+ *   sandbox 5: has nothing to do, until that ends it
  *
  * What comes out of a sandbox is hostile: findings_read holds it to its form, and the engine to its length. */
 #include "cli/verbs.h"
 
+#include "cli/choose.h"
 #include "cli/findings.h"
 #include "cli/host.h"
 #include "cli/report.h"
@@ -38,31 +42,56 @@
 #define WORD_MAX 160
 #define STEP_MS 15000u
 #define BURN_MS 600u
+#define SPEND_MS 5000u /* for CPU_MS; a plain user's kernel counts in whole seconds and for each process by itself */
+#define CPU_MS 60u
+#define IDLE_MS 80u
+#define LIFE_MS 250u
+#define LATE_MS 3000u /* an end that has not come by then does not come */
+#define BOXES 5
 #define BURN_MILLICPU 50u
 #define BURN_SHARE_MAX                                                                            \
     4 /* a quarter of one processor is far above the limit and far below what four processes take \
        */
 
+enum look { LOOK_WALLS, LOOK_LIMITS, LOOK_MEMORY, LOOK_UID, LOOK_BURN, LOOK_OUTPUT, LOOK_CPU, LOOK_IDLE, LOOK_LIFE };
+
 static const struct step {
-    const char *word;
+    enum look look;
+    const char *word; /* to the probe; NULL: nothing is run */
     int box;
-    uint64_t wall_ms;
+    uint64_t wall_ms, cpu_ms;
 } steps[] = {
-    { "walls", 0, STEP_MS }, { "limits", 0, STEP_MS }, { "memory", 0, STEP_MS },
-    { "uid", 1, STEP_MS },   { "burn", 1, BURN_MS },
+    { LOOK_WALLS, "walls", 0, STEP_MS, 0 },
+    { LOOK_LIMITS, "limits", 0, STEP_MS, 0 },
+    { LOOK_MEMORY, "memory", 0, STEP_MS, 0 },
+    { LOOK_UID, "uid", 1, STEP_MS, 0 },
+    { LOOK_BURN, "burn", 1, BURN_MS, 0 },
+    { LOOK_OUTPUT, "shout", 2, STEP_MS, 0 },
+    { LOOK_CPU, "burn", 2, SPEND_MS, CPU_MS },
+    { LOOK_LIFE, "burn", 3, LATE_MS, 0 },
+    { LOOK_IDLE, NULL, 4, 0, 0 },
+};
+
+struct ward { /* whose sandbox something happened to */
+    struct doctor *d;
+    int which;
 };
 
 struct doctor {
     struct ev *ev;
     struct engine *engine;
-    struct box *box[2];
+    struct box *box[BOXES];
+    struct ward ward[BOXES];
     struct exec *exec[ARRAY_LEN(steps)];
-    struct limits limits[2];
+    struct limits limits[BOXES];
     struct box_mount probe;
     struct stat probe_st;
     size_t step;
     struct buf said;
     struct ev_defer next;
+    struct ev_timer late; /* for an end that is waited for */
+    struct policy policy;
+    struct floor floor;
     struct findings findings;
     bool failed;
     struct err why;
@@ -139,7 +168,8 @@ static void tell_all(struct doctor *d, const struct step *s)
 {
     static const enum limit told[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
                                        LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
-                                       LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM };
+                                       LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM,
+                                       LIMIT_OUTPUT };
     char names[WORD_MAX - 16] = "";
     size_t n = 0;
 
@@ -180,6 +210,11 @@ static void choose_limits(struct doctor *d)
     d->limits[1] = d->limits[0];
     d->limits[1].v[LIMIT_CPU] = BURN_MILLICPU;
     d->limits[1].v[LIMIT_WALL] = BURN_MS;
+    d->limits[2] = d->limits[3] = d->limits[4] = d->limits[0];
+    d->limits[2].v[LIMIT_CPU_TIME] = CPU_MS; /* for hosts where only the kernel's own clocks hold it */
+    d->limits[3].v[LIMIT_WALL] = 1;
+    d->limits[3].v[LIMIT_LIFETIME] = LIFE_MS;
+    d->limits[4].v[LIMIT_IDLE] = IDLE_MS;
 }
 
 /* --- the steps --- */
@@ -232,38 +267,67 @@ static int compare_uids(struct doctor *d, struct err *err)
     return 0;
 }
 
-static int judge(struct doctor *d, const struct receipt *r, struct err *err)
+static void judge_output(struct doctor *d, const struct receipt *r)
 {
-    const char *word = steps[d->step].word;
+    uint64_t most = r->limits.v[LIMIT_OUTPUT], came = r->stdout_bytes - r->dropped_bytes;
 
+    findings_weigh(&d->findings, r, LIMIT_BIT(OUTPUT));
+    findings_answer(&d->findings, "outputBytes", r->dropped_bytes > 0 && came <= most && d->said.len <= most,
+                    "%" PRIu64 " of %" PRIu64 " bytes came out", came, r->stdout_bytes);
+}
+
+static void judge_end(struct doctor *d, const struct receipt *r, enum limit limit, enum ended_by by)
+{
+    findings_weigh(&d->findings, r, 1ull << limit);
+    findings_answer(&d->findings, limit_info(limit)->name, r->ended_by == by, "ended by %s after %llu ms",
+                    ended_by_name(r->ended_by), r->wall_ns.v / NS_PER_MS);
+}
+
+static int judge_said(struct doctor *d, const struct receipt *r, struct err *err)
+{
     if (r->dropped_bytes)
         return err_set(err, ERR_PROTOCOL, "cove-probe said more than it has to say");
-    if (str_eq(word, "burn")) {
-        judge_burn(d, r);
-        return 0;
-    }
-    if (str_eq(word, "uid"))
-        return compare_uids(d, err);
-    if (str_eq(word, "walls"))
-        findings_weigh(&d->findings, r, ~(LIMIT_BIT(CPU) | LIMIT_BIT(WALL)));
-    if (str_eq(word, "memory") && r->ended_by == ENDED_MEMORY) {
-        findings_answer(&d->findings, "memoryBytes", true, "the memory limit ended it");
-        return 0;
-    }
     return findings_read(&d->findings, d->said.data ? d->said.data : "", d->said.len, err);
+}
+
+static int judge(struct doctor *d, const struct receipt *r, struct err *err)
+{
+    switch (steps[d->step].look) {
+    case LOOK_WALLS:
+        findings_weigh(&d->findings, r, ~(LIMIT_BIT(CPU) | LIMIT_BIT(WALL)));
+        findings_floor(&d->findings, &d->floor, r, &d->limits[0]);
+        return judge_said(d, r, err);
+    case LOOK_LIMITS:
+        return judge_said(d, r, err);
+    case LOOK_MEMORY:
+        if (r->ended_by != ENDED_MEMORY)
+            return judge_said(d, r, err);
+        findings_answer(&d->findings, "memoryBytes", true, "the memory limit ended it");
+        break;
+    case LOOK_UID:
+        return compare_uids(d, err);
+    case LOOK_BURN:
+        judge_burn(d, r);
+        break;
+    case LOOK_OUTPUT:
+        judge_output(d, r);
+        break;
+    case LOOK_CPU:
+        judge_end(d, r, LIMIT_CPU_TIME, ENDED_CPU);
+        break;
+    case LOOK_LIFE:
+        judge_end(d, r, LIMIT_LIFETIME, ENDED_LIFETIME);
+        break;
+    case LOOK_IDLE: /* has no execution */
+        break;
+    }
+    return 0;
 }
 
 static void begin_step(void *arg);
 
-static void on_probe_exit(void *arg, const struct receipt *r)
+static void end_step(struct doctor *d)
 {
-    struct doctor *d = arg;
-    struct err err = { 0 };
-
-    if (judge(d, r, &err) < 0) {
-        fail(d, &err);
-        return;
-    }
     buf_clear(&d->said);
     if (++d->step == ARRAY_LEN(steps))
         ev_stop(d->ev);
@@ -271,40 +335,99 @@ static void on_probe_exit(void *arg, const struct receipt *r)
         ev_defer(d->ev, &d->next, begin_step, d);
 }
 
+static void on_probe_exit(void *arg, const struct receipt *r)
+{
+    struct doctor *d = arg;
+    struct err err = { 0 };
+
+    if (judge(d, r, &err) < 0)
+        fail(d, &err);
+    else
+        end_step(d);
+}
+
 static void on_failed(void *arg, const struct err *err)
 {
     fail(arg, err);
 }
 
-static void on_ready(void *arg)
+/* An end for its age may come before there is a program to end: on a slow host, or because there is to be none. */
+static bool ended_of_age(struct doctor *d, const struct err *why)
 {
-    static const struct exec_ops ops = { .on_output = on_output, .on_exit = on_probe_exit, .on_failed = on_failed };
+    enum look look = steps[d->step].look;
+
+    if (why->id != ERR_TIMEOUT || (look != LOOK_IDLE && look != LOOK_LIFE))
+        return false;
+    ev_timer_clear(d->ev, &d->late);
+    findings_answer(&d->findings, limit_info(look == LOOK_IDLE ? LIMIT_IDLE : LIMIT_LIFETIME)->name, true, "%s",
+                    why->msg);
+    end_step(d);
+    return true;
+}
+
+static void on_exec_failed(void *arg, const struct err *err)
+{
+    if (!ended_of_age(arg, err))
+        fail(arg, err);
+}
+
+static void on_late(void *arg)
+{
     struct doctor *d = arg;
+
+    findings_answer(&d->findings, "idleTimeoutMs", false, "the sandbox was still there after %u ms", LATE_MS);
+    end_step(d);
+}
+
+static void attack(struct doctor *d)
+{
+    static const struct exec_ops ops = { .on_output = on_output,
+                                         .on_exit = on_probe_exit,
+                                         .on_failed = on_exec_failed };
     const struct step *s = &steps[d->step];
     struct exec_spec spec = {
         .argv = d->argv,
         .wall_ms = s->wall_ms,
+        .cpu_ms = s->cpu_ms,
         .output_max = FINDINGS_TEXT,
     };
     struct err err = { 0 };
 
+    if (!s->word) {
+        ev_timer_set(d->ev, &d->late, ev_now(d->ev) + LATE_MS * NS_PER_MS, on_late, d);
+        return;
+    }
     tell_all(d, s);
     if (box_exec(d->box[s->box], &spec, &ops, d, &d->exec[d->step], &err) < 0)
-        fail(d, &err);
+        on_exec_failed(d, &err);
 }
 
-/* The end of a sandbox ends its execution too, and that tells more. */
+static void on_ready(void *arg)
+{
+    attack(((struct ward *)arg)->d);
+}
+
+static void on_box_failed(void *arg, const struct err *err)
+{
+    fail(((struct ward *)arg)->d, err);
+}
+
+/* The end of a sandbox ends its execution too, and that tells more. One that was used before may end when it likes: a
+ * clock that ran out on a busy host takes the sandbox along. */
 static void on_ended(void *arg, const struct err *why)
 {
-    struct doctor *d = arg;
+    struct ward *w = arg;
+    struct doctor *d = w->d;
 
-    if (d->step < ARRAY_LEN(steps) && !d->exec[d->step])
+    if (d->step == ARRAY_LEN(steps) || steps[d->step].box != w->which || d->exec[d->step])
+        return;
+    if (!ended_of_age(d, why))
         fail(d, why);
 }
 
 static void begin_step(void *arg)
 {
-    static const struct box_ops ops = { on_ready, on_failed, on_ended };
+    static const struct box_ops ops = { on_ready, on_box_failed, on_ended };
     struct doctor *d = arg;
     int which = steps[d->step].box;
     struct box_spec spec = {
@@ -319,9 +442,10 @@ static void begin_step(void *arg)
     };
     struct err err = { 0 };
 
+    d->ward[which] = (struct ward){ d, which };
     if (d->box[which])
-        on_ready(d);
-    else if (box_new(d->engine, &spec, &ops, d, &d->box[which], &err) < 0)
+        attack(d);
+    else if (box_new(d->engine, &spec, &ops, &d->ward[which], &d->box[which], &err) < 0)
         fail(d, &err);
 }
 
@@ -350,6 +474,9 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
 
     if (a->nrest > 0)
         return err_set(err, ERR_USAGE, "'cove doctor' does not know what to do with '%.60s'", a->rest[0]);
+    int said = choose_policy(a, settings, &d->policy, &d->floor, err);
+    if (said != 0)
+        return said;
     if (open_probe(d, settings, err) < 0)
         return -1;
     findings_init(&d->findings);
@@ -369,8 +496,10 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
 
 static void doctor_done(struct doctor *d)
 {
-    if (d->ev)
+    if (d->ev) {
         ev_defer_clear(d->ev, &d->next);
+        ev_timer_clear(d->ev, &d->late);
+    }
     for (size_t i = 0; i < ARRAY_LEN(d->exec); i++)
         exec_free(d->exec[i]);
     for (size_t i = 0; i < ARRAY_LEN(d->box); i++)
@@ -381,6 +510,8 @@ static void doctor_done(struct doctor *d)
     fd_close(&d->probe.fd);
     fd_close(&d->port_fd);
     fd_close(&d->socket_fd);
+    policy_done(&d->policy);
+    floor_done(&d->floor);
 }
 
 int verb_doctor(const struct args *a, const struct cli_settings *settings)
@@ -390,11 +521,14 @@ int verb_doctor(const struct args *a, const struct cli_settings *settings)
     auto_buf out = { 0 };
     int status;
 
-    if (start(&d, a, settings, &d.why) < 0)
+    status = start(&d, a, settings, &d.why);
+    if (status < 0)
         d.failed = true;
-    else if (!d.failed)
+    else if (status == 0 && !d.failed)
         ev_run(d.ev);
-    if (d.failed) {
+    if (status > 0) {
+        /* said by who found it */
+    } else if (d.failed) {
         status = report_error(&d.why, json);
     } else {
         if (json)

@@ -52,6 +52,10 @@ static const struct row limit_rows[] = {
     { "tmpInodes",       "make too many directories in /tmp" },
     { "shmBytes",        "fill /dev/shm" },
     { "timeoutMs",       "run longer than the clock allows" },
+    { "cpuTimeMs",       "compute for longer than the processor time allows" },
+    { "lifetimeMs",      "live longer than the sandbox may" },
+    { "idleTimeoutMs",   "stay, with nothing to do" },
+    { "outputBytes",     "write four times the output" },
 };
 /* clang-format on */
 
@@ -177,6 +181,34 @@ void findings_weigh(struct findings *f, const struct receipt *r, uint64_t limits
     memcpy(f->cgroup, r->cgroup, sizeof(f->cgroup));
 }
 
+void findings_floor(struct findings *f, const struct floor *floor, const struct receipt *r, const struct limits *limits)
+{
+    const char *comma = ": not met, every run is refused: ";
+    auto_buf says = { 0 };
+
+    if (!floor->file)
+        return;
+    buf_addf(&says, "%.100s", floor->file);
+    if (floor->level > r->level) {
+        buf_addf(&says, "%slevel %s", comma, level_name(floor->level));
+        comma = ", ";
+    }
+    if (floor->every_wall && receipt_rootless(r)) {
+        buf_addf(&says, "%swalls that only root can raise", comma);
+        comma = ", ";
+    }
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        if (floor->enforce >> i & 1 && r->enforced[i] < 2 && !limit_unlimited((enum limit)i, limits->v[i])) {
+            buf_addf(&says, "%s%s enforced whole", comma, limit_info((enum limit)i)->name);
+            comma = ", ";
+        }
+    f->floor_unmet = comma[0] == ',';
+    if (!f->floor_unmet)
+        buf_adds(&says, ": met; it holds for every run here");
+    snprintf(f->floor, sizeof(f->floor), "%s", says.data);
+    str_tame(f->floor);
+}
+
 /* --- the verdict --- */
 
 enum finding_state finding_state(const struct findings *f, const struct finding *one)
@@ -198,7 +230,7 @@ static bool unexpected(const struct findings *f, const struct finding *one)
 
 int findings_status(const struct findings *f)
 {
-    int status = FINDINGS_COMPLETE;
+    int status = f->floor_unmet ? FINDINGS_PARTIAL : FINDINGS_COMPLETE;
 
     for (size_t i = 0; i < f->n; i++) {
         if (unexpected(f, &f->v[i]))
@@ -246,6 +278,10 @@ static void sentence(const struct findings *f, struct buf *out)
         buf_addf(out, "standard is complete on this host: %zu walls and %zu limits held", walls, f->n - walls);
         return;
     }
+    if (f->floor_unmet && status == FINDINGS_PARTIAL) {
+        buf_adds(out, "no run can start on this host, because the operator demands more than it has");
+        return;
+    }
     buf_adds(out, "standard is not complete on this host, because ");
     for (size_t i = 0; i < f->n; i++) {
         const struct finding *one = &f->v[i];
@@ -271,6 +307,8 @@ void findings_print(const struct findings *f, struct buf *out)
     }
     if (f->disk_rates[0])
         buf_addf(out, "also     %-18s %s\n", "disk rates", f->disk_rates);
+    if (f->floor[0])
+        buf_addf(out, "also     %-18s %s\n", "floor", f->floor);
     sentence(f, out);
     buf_adds(out, "\n");
 }
@@ -313,6 +351,13 @@ void findings_json(const struct findings *f, struct buf *out)
     jsonw_ku64(&w, "landlockAbi", f->landlock_abi);
     if (f->disk_rates[0])
         jsonw_kstr(&w, "diskRates", f->disk_rates);
+    if (f->floor[0]) {
+        jsonw_key(&w, "floor");
+        jsonw_object(&w);
+        jsonw_kbool(&w, "met", !f->floor_unmet);
+        jsonw_kstr(&w, "says", f->floor);
+        jsonw_end_object(&w);
+    }
     json_rows(f, "walls", false, &w);
     json_rows(f, "limits", true, &w);
     jsonw_end_object(&w);

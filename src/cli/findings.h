@@ -5,8 +5,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/receipt.h"
+#include "policy/policy.h"
 
-#define FINDINGS_MAX 40
+#define FINDINGS_MAX 48
 #define FINDINGS_SEEN 160
 #define FINDINGS_TEXT (16 * KIB) /* a probe never has more to say */
 
@@ -30,6 +31,8 @@ struct findings {
     uint32_t landlock_abi;
     char cgroup[16];
     char disk_rates[96]; /* what is not of standard, and so not of the verdict; "" when nobody looked */
+    char floor[256];     /* what the operator demands of this host; "" when there is no floor */
+    bool floor_unmet;    /* and this host cannot have it, so that every run is refused */
 };
 
 void findings_init(struct findings *f);
@@ -39,12 +42,15 @@ int findings_read(struct findings *f, const char *text, size_t len, struct err *
 const struct finding *findings_find(const struct findings *f, const char *name); /* NULL when there is none */
 /* An answer that is known from outside. The first answer stays, unless this one is worse. */
 void findings_answer(struct findings *f, const char *name, bool held, const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Holds what an operator demands against what this sandbox had; `limits` are those that it asked for. */
+void findings_floor(struct findings *f, const struct floor *floor, const struct receipt *r,
+                    const struct limits *limits);
 /* What the sandbox itself says of its walls, and of the limits whose bit is in `limits`. */
 void findings_weigh(struct findings *f, const struct receipt *r, uint64_t limits);
 
 enum finding_state finding_state(const struct findings *f, const struct finding *one);
 /* 0: all of standard holds. 1: a wall is open, or a limit that is said to be enforced was broken. 3: something is there
- * in part only, and said so. */
+ * in part only, and said so, or the operator demands more than this host has. */
 #define FINDINGS_COMPLETE 0
 #define FINDINGS_BROKEN 1
 #define FINDINGS_PARTIAL 3

@@ -43,3 +43,4 @@ struct attack *attack_limits(size_t *count);
 /* These do not come back when their limit holds; the doctor knows it from the receipt. */
 void attack_memory(void); /* needs much more than memory= bytes; answers when that was refused or given */
 void attack_burn(void);   /* several processes that only compute */
+void attack_shout(void);  /* writes four times outputBytes */

@@ -207,3 +207,12 @@ void attack_burn(void)
     for (volatile uint64_t n = 0;; n++)
         ;
 }
+
+void attack_shout(void)
+{
+    char line[] = "a line of output that nobody asked for, and one of many\n";
+
+    for (uint64_t n = 0, most = attack_number("outputBytes") * PAST; n < most; n += sizeof(line) - 1)
+        if (write(STDOUT_FILENO, line, sizeof(line) - 1) < 0)
+            return;
+}

@@ -1,4 +1,4 @@
-/* cove-probe walls|uid|limits|memory|burn [NAME=VALUE...] - attacks the sandbox it runs in and says what it saw. `cove
+/* cove-probe walls|uid|limits|memory|burn|shout [NAME=VALUE...] - attacks the sandbox it runs in and says what it saw. `cove
  * doctor` binds it in, starts it and reads the answers; nobody else has a use for it. */
 #include "doctor/attack.h"
 
@@ -21,6 +21,8 @@ int main(int argc, char **argv)
         attack_memory();
     else if (str_eq(what, "burn"))
         attack_burn();
+    else if (str_eq(what, "shout"))
+        attack_shout();
     else if (str_eq(what, "uid"))
         a = attack_one("unique_uid", &n);
     else

@@ -19,7 +19,7 @@ class AsRoot(Case):
         self.assertEqual([line for line in lines if not line.startswith("held ")], [], done)
         self.assertRegex(also, "^also +disk rates .*--io-read")
         self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
-        self.assertGreaterEqual(len(lines), 30)
+        self.assertGreaterEqual(len(lines), 39)
 
     def test_json_has_the_same_rows_with_what_was_seen(self):
         done = run("doctor", "--json")
@@ -32,7 +32,28 @@ class AsRoot(Case):
         names = {row["name"] for row in found["walls"]}
         receipt = run("run", "--json", "--", "true").json["receipt"]["walls"]
         self.assertEqual({*receipt["outside"], *receipt["inside"]} - names, set(), "a wall that nobody attacks")
-        self.assertLessEqual({row["name"] for row in found["limits"]}, set(run("run", "--json", "--", "true").json["receipt"]["limits"]))
+        limits = set(run("run", "--json", "--cpu-time", "10s", "--", "true").json["receipt"]["limits"])
+        self.assertLessEqual({row["name"] for row in found["limits"]} - {"idleTimeoutMs"}, limits)  # no flag sets that one
+
+    def test_every_limit_that_standard_has_is_attacked(self):
+        attacked = {row["name"] for row in run("doctor", "--json").json["limits"]}
+        for name in ("memoryBytes", "cpuMillis", "pids", "timeoutMs", "cpuTimeMs", "lifetimeMs", "idleTimeoutMs", "outputBytes"):
+            self.assertIn(name, attacked)
+        self.assertEqual(set(run("run", "--json", "--", "true").json["receipt"]["limits"]) - attacked, {"swapBytes"})
+
+    def test_a_floor_is_told_and_whether_this_host_meets_it(self):
+        floor = self.file("floor.yaml", "version: 1\nenforce: [memoryBytes, pids]\nlimits:\n  memoryBytes: 64M\n")
+        done = run("doctor", env={"COVE_FLOOR": floor})
+        self.assertCode(done, 0)
+        self.assertRegex(done.out, f"also +floor +{floor}: met; it holds for every run here\n")
+        self.assertTrue(run("doctor", "--json", env={"COVE_FLOOR": floor}).json["floor"]["met"])
+
+    def test_a_floor_that_stops_every_run_stops_the_doctor_with_the_same_words(self):
+        for text in ("version: 1\nlevel: high\n", "version: 1\nfloor: 1\n"):
+            floor = self.file("floor.yaml", text)
+            ours, theirs = run("doctor", env={"COVE_FLOOR": floor}), run("run", "--", "true", env={"COVE_FLOOR": floor})
+            self.assertNotEqual(ours.code, 0)
+            self.assertEqual((ours.code, ours.out, ours.err), (theirs.code, "", theirs.err))
 
     def test_it_leaves_nothing_behind(self):
         state = os.path.join(self.dir, "state")
@@ -117,6 +138,6 @@ class AsPlainUser(Case):
             expected = "partial" if row["name"] in ("unique_uid", "no_groups") else "held"
             self.assertEqual(row["state"], expected, row)
         weak = {row["name"]: row for row in done.json["limits"] if row["state"] != "held"}
-        self.assertLessEqual(set(weak), {"memoryBytes", "pids", "cpuMillis"})
+        self.assertLessEqual(set(weak), {"memoryBytes", "pids", "cpuMillis", "cpuTimeMs"})
         for row in weak.values():
             self.assertIn("root", row["fix"])

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "cli/findings.h"
 #include "engine/walls.h"
+#include "wire/jail.h"
 
 #include <stdio.h>
 
@@ -46,6 +47,40 @@ static int read_text(const char *text, size_t len)
 
     findings_init(&f);
     return findings_read(&f, text, len, &err);
+}
+
+TEST(a_floor_that_this_host_cannot_have_is_part_of_the_verdict)
+{
+    struct findings f;
+    struct receipt r;
+    struct limits l;
+    char file[] = "/etc/cove/floor.yaml";
+    struct floor none = { 0 }, demands = { .file = file, .enforce = LIMIT_BIT(PIDS) | LIMIT_BIT(CPU_TIME) };
+    struct floor walls = { .file = file, .every_wall = true };
+
+    all_up(&r);
+    limits_default(&l);
+    examine(&f, &r, "", NULL);
+    findings_floor(&f, &none, &r, &l);
+    assert_string_equal(f.floor, "");
+    findings_floor(&f, &demands, &r, &l);
+    assert_false(f.floor_unmet);
+    assert_int_equal(findings_status(&f), FINDINGS_COMPLETE);
+
+    examine(&f, &r, "", NULL);
+    r.enforced[LIMIT_PIDS] = 1;
+    r.enforced[LIMIT_CPU_TIME] = 1; /* nobody set one, so nothing is to be enforced */
+    findings_floor(&f, &demands, &r, &l);
+    assert_true(f.floor_unmet);
+    assert_int_equal(findings_status(&f), FINDINGS_PARTIAL);
+    assert_non_null(strstr(f.floor, "every run is refused: pids enforced whole"));
+    assert_null(strstr(f.floor, "cpuTimeMs"));
+
+    examine(&f, &r, "", NULL);
+    r.host_walls |= JAIL_ROOTLESS;
+    findings_floor(&f, &walls, &r, &l);
+    assert_true(f.floor_unmet);
+    assert_non_null(strstr(f.floor, "walls that only root can raise"));
 }
 
 TEST(what_is_no_answer_is_refused)
@@ -173,6 +208,7 @@ TEST(what_is_missing_comes_with_its_fix)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(a_floor_that_this_host_cannot_have_is_part_of_the_verdict),
         RUN(what_is_no_answer_is_refused),
         RUN(an_answer_cannot_steer_the_terminal),
         RUN(the_status_tells_complete_broken_and_partial_apart),
