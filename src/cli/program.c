@@ -104,8 +104,8 @@ static int open_script(const char *path, int *ret_fd, char *head, size_t cap, st
     struct stat st;
 
     if (fd < 0)
-        return err_sys(err, errno == ENOENT || errno == ENOTDIR ? ERR_SCRIPT_MISSING : ERR_BIND_SOURCE,
-                       "script %.120s", path);
+        return err_sys(err, errno == ENOENT || errno == ENOTDIR ? ERR_SCRIPT_MISSING : ERR_BIND_SOURCE, "script %.120s",
+                       path);
     if (fstat(fd, &st) < 0)
         return err_sys(err, ERR_SYS, "fstat of %.120s", path);
     if (!S_ISREG(st.st_mode))
