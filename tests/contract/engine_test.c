@@ -140,7 +140,7 @@ TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
     struct world w;
     struct box_spec box = plain_spec();
     struct exec_spec spec = { .argv = PY("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"),
-                              .wall_ms = 1000 };
+                              .wall_ms = 1000 * slow_factor() };
 
     box.limits.v[LIMIT_PIDS] = 64;
     begin(&w, &box, &spec);

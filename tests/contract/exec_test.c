@@ -3,6 +3,7 @@
 
 #include "../unit/test.h"
 
+#include "base/str.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
@@ -574,7 +575,10 @@ TEST(an_execution_ends_with_its_main_process_though_children_hold_the_pipes)
     struct got *g = run(h, "sleep 7775 & (sleep 0.02; echo late) & echo now; exit 2");
 
     assert_int_equal(g->exit.code, 2);
-    assert_string_equal(text(g, 1), "now\nlate\n"); /* within the grace */
+    if (slow_factor() > 1) /* where a program takes longer to start than the grace lasts */
+        assert_true(str_starts(text(g, 1), "now\n"));
+    else
+        assert_string_equal(text(g, 1), "now\nlate\n"); /* within the grace */
     g = run(h, "(while :; do echo flood; done) & sleep 0.05");
     assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot hold the end off for ever */
     host_stop(h);

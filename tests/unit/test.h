@@ -11,4 +11,13 @@
 #include "base/base.h"
 
 #define TEST(name) static void name(void **state UNUSED)
+/* How many times longer things may take here than on an ordinary machine: 1, or COVE_SLOW_HOST on an emulated one. */
+static inline unsigned slow_factor(void)
+{
+    const char *text = getenv("COVE_SLOW_HOST");
+    int n = text ? atoi(text) : 1;
+
+    return n > 1 ? (unsigned)n : 1;
+}
+
 #define RUN(name) cmocka_unit_test(name)
