@@ -64,12 +64,10 @@ static int add_tree(struct cgroup_forest *f, const char *point, const char *pare
     return (int)f->ntrees++;
 }
 
-/* Hands the controllers of the v2 root down to our directory and its leaves. What the host keeps to itself stays off.
- */
-static void delegate(const char *point, int tree, const char *controllers)
+/* Hands controllers down from one directory to those below it. What the host keeps to itself stays off. */
+static void hand_down(int dir, const char *controllers)
 {
     static const char *const wanted[] = { "memory", "pids", "cpu", "cpuset", "io" };
-    auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         char text[16];
@@ -77,28 +75,36 @@ static void delegate(const char *point, int tree, const char *controllers)
         if (!cgtext_has_word(controllers, wanted[i]))
             continue;
         snprintf(text, sizeof(text), "+%s", wanted[i]);
-        (void)fd_put_at(root, "cgroup.subtree_control", text);
-        (void)fd_put_at(tree, "cgroup.subtree_control", text);
+        (void)fd_put_at(dir, "cgroup.subtree_control", text);
     }
 }
 
 /* v2 takes the controllers that are bound to it. Counting, freezing and killing it does by itself. */
+static void use_v2(struct cgroup_forest *f, int tree)
+{
+    char enabled[512] = "";
+    int dir = f->trees[tree];
+
+    (void)fd_get_at(dir, "cgroup.subtree_control", enabled, sizeof(enabled));
+    f->kill = faccessat(dir, "cgroup.kill", F_OK, 0) == 0; /* those of the leaves belong to whoever makes them */
+    for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
+        if (jobs[i].v2 ? cgtext_has_word(enabled, jobs[i].v2) : f->kill)
+            f->job[jobs[i].job] = tree;
+}
+
 static bool find_v2(struct cgroup_forest *f, const char *point, const char *parent)
 {
-    char controllers[512] = "", enabled[512] = "";
+    char controllers[512] = "";
     int tree = add_tree(f, point, parent, true, NULL);
 
     if (tree < 0)
         return false;
-    int dir = f->trees[tree];
     auto_fd int root = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root >= 0 && fd_get_at(root, "cgroup.controllers", controllers, sizeof(controllers)) >= 0)
-        delegate(point, dir, controllers);
-    (void)fd_get_at(dir, "cgroup.subtree_control", enabled, sizeof(enabled));
-    f->kill = faccessat(dir, "cgroup.kill", W_OK, 0) == 0;
-    for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
-        if (jobs[i].v2 ? cgtext_has_word(enabled, jobs[i].v2) : f->kill)
-            f->job[jobs[i].job] = tree;
+    if (root >= 0 && fd_get_at(root, "cgroup.controllers", controllers, sizeof(controllers)) >= 0) {
+        hand_down(root, controllers);
+        hand_down(f->trees[tree], controllers);
+    }
+    use_v2(f, tree);
     return true;
 }
 
@@ -118,6 +124,25 @@ static bool find_v1(struct cgroup_forest *f, const struct mountinfo *m, const ch
     return found;
 }
 
+/* Gives v2 what nobody else does, and refuses a forest in which something cannot be done at all. */
+static int complete(struct cgroup_forest *f, bool v2, struct err *err)
+{
+    static const struct {
+        enum cgroup_job job;
+        const char *name;
+    } needed[] = { { CGROUP_MEMORY, "memory" }, { CGROUP_PIDS, "pids" }, { CGROUP_FREEZE, "freezing" } };
+
+    for (size_t i = 0; v2 && i < ARRAY_LEN(jobs); i++)
+        if (!jobs[i].v2 && f->job[jobs[i].job] < 0)
+            f->job[jobs[i].job] = 0; /* the first tree is v2's */
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (f->job[needed[i].job] < 0) {
+            cgroup_forget(f);
+            return err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s", needed[i].name);
+        }
+    return 0;
+}
+
 int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err)
 {
     struct mountinfo m;
@@ -130,20 +155,23 @@ int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *pare
     for (text = mountinfo; mountinfo_next(&text, &m);)
         if (str_eq(m.type, "cgroup") && find_v1(f, &m, parent))
             v1 = true;
-    for (size_t i = 0; v2 && i < ARRAY_LEN(jobs); i++)
-        if (!jobs[i].v2 && f->job[jobs[i].job] < 0)
-            f->job[jobs[i].job] = 0; /* the first tree is v2's */
     snprintf(f->kind, sizeof(f->kind), "%s", v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none");
-    static const struct {
-        enum cgroup_job job;
-        const char *name;
-    } needed[] = { { CGROUP_MEMORY, "memory" }, { CGROUP_PIDS, "pids" }, { CGROUP_FREEZE, "freezing" } };
-    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
-        if (f->job[needed[i].job] < 0) {
-            cgroup_forget(f);
-            return err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s", needed[i].name);
-        }
-    return 0;
+    return complete(f, v2, err);
+}
+
+int cgroup_use(struct cgroup_forest *f, int dir, struct err *err)
+{
+    char controllers[512] = "";
+
+    cgroup_none(f);
+    f->trees[0] = dir;
+    f->v2[0] = true;
+    f->ntrees = 1;
+    if (fd_get_at(dir, "cgroup.controllers", controllers, sizeof(controllers)) >= 0)
+        hand_down(dir, controllers);
+    use_v2(f, 0);
+    snprintf(f->kind, sizeof(f->kind), "v2");
+    return complete(f, true, err);
 }
 
 void cgroup_none(struct cgroup_forest *f)

@@ -33,6 +33,8 @@ struct cgroup_forest {
 /* `parent` is the name of the directory below each root, normally "cove". `mountinfo` is the text of
  * /proc/self/mountinfo. ignore_v2 is for tests of the v1 paths on a hybrid host. */
 int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *parent, bool ignore_v2, struct err *err);
+/* A forest of one v2 directory that is ours already and holds no process; `dir` belongs to the forest from now on. */
+int cgroup_use(struct cgroup_forest *f, int dir, struct err *err);
 /* No forest at all: nothing is limited, counted or frozen, and everything below says so instead of failing. */
 void cgroup_none(struct cgroup_forest *f);
 void cgroup_forget(struct cgroup_forest *f);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "isolate/delegate.h"
 #include "isolate/rootless.h"
 #include "isolate/sys.h"
 #include "jailer/sweep.h"
@@ -283,17 +284,21 @@ static void bound_the_wait(int monitor)
 /* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
+    uid_t caller = geteuid();
+
     j->settings = settings;
     j->cells_max = room_for_cells();
-    j->rootless = geteuid() != 0;
+    j->rootless = caller != 0;
     bound_the_wait(settings->monitor_fd);
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
         spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, settings->monitor_fd,
                     &create_spawner_ops, j, &j->spare, err) < 0 ||
-        sweep_open(j->rootless, &j->forest, &j->uids, err) < 0)
+        (!j->rootless && sweep_open(&j->forest, &j->uids, err) < 0))
         return -1;
+    if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
+        (void)delegate_find(&j->forest, caller, spawner_pid(j->spare), NULL);
     ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
     return kept_new(j->ev, settings->state_dir, on_visitor, j, &j->kept, err);
 }

@@ -318,6 +318,11 @@ void spawner_free(struct spawner *s)
     free(s);
 }
 
+pid_t spawner_pid(const struct spawner *s)
+{
+    return s->pid;
+}
+
 const char *spawner_name(const struct spawner *s)
 {
     return s->name;

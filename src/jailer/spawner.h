@@ -29,6 +29,7 @@ int spawner_choose(struct spawner *s, const char *name, const struct filter_spec
                    struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
+pid_t spawner_pid(const struct spawner *s);
 const char *spawner_name(const struct spawner *s);
 const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
 /* Descriptors in spec are duplicated by the kernel; the caller still owns them. */

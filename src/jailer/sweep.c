@@ -52,15 +52,10 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
     return 0;
 }
 
-int sweep_open(bool rootless, struct cgroup_forest *forest, struct uids *uids, struct err *err)
+int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
-    auto_free char *mountinfo = NULL;
+    auto_free char *mountinfo = read_mountinfo();
 
-    if (rootless) { /* no second uid to lock, and no cgroup that a plain user may write */
-        cgroup_none(forest);
-        return 0;
-    }
-    mountinfo = read_mountinfo();
     if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
         return -1;
     int locks = cgroup_lock_file(forest);
@@ -116,7 +111,11 @@ int jailer_sweep(const char *state_dir, struct err *err)
     struct uids uids = { .fd = -1 };
     auto_fd int dir = -1;
 
-    if (sweep_open_state(state_dir, &dir, err) < 0 || sweep_open(geteuid() != 0, &forest, &uids, err) < 0)
+    if (sweep_open_state(state_dir, &dir, err) < 0)
+        return -1;
+    if (geteuid() != 0) /* what a plain user's jailer leaves is removed by the user's systemd, or by the next jailer */
+        return 0;
+    if (sweep_open(&forest, &uids, err) < 0)
         return -1;
     int n = sweep_patiently(&forest, &uids);
     cgroup_forget(&forest);

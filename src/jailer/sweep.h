@@ -8,7 +8,7 @@
 
 int sweep_open_state(const char *state_dir, int *ret_dir,
                      struct err *err); /* makes it if needed; refuses if not ours */
-int sweep_open(bool rootless, struct cgroup_forest *forest, struct uids *uids, struct err *err);
+int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err);
 /* One pass over the cgroups of sandboxes whose owner is gone: what is empty is removed and added to *ret_found (may be
  * NULL), what is not is killed and counted as busy, to be tried again. A leaf whose uid is locked has a living owner
  * and is left alone. Returns the number of busy ones. */

@@ -1,0 +1,305 @@
+/* cgroup v2 lets a user have limits in a subtree that belongs to them. Who comes by ssh or a terminal lives in a
+ * session scope of root's and may not leave it; their systemd may take them out, so that one is asked for a scope.
+ * Services and containers may own their cgroup already.
+ *
+ * A cgroup that gives controllers to those below must hold no process itself, so whoever lives in ours moves into a
+ * leaf named `host` first. Nothing is cleaned up at the end: systemd removes a scope with all below when its last
+ * process is gone, and that also happens when we are killed. */
+#include "isolate/delegate.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "isolate/cgtext.h"
+#include "isolate/mountinfo.h"
+#include "isolate/userbus.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#define TEXT_MAX (64 * 1024)
+#define MOVED_TRIES 2000 /* of STEP_NS */
+#define STEP_NS 1000000L
+#define OLD_S 60 /* an empty leaf of that age has no owner any more */
+#define HOST_LEAF "host"
+
+static bool enough(const char *controllers)
+{
+    return controllers && cgtext_has_word(controllers, "memory") && cgtext_has_word(controllers, "pids");
+}
+
+enum delegate_way delegate_choose(const struct delegate_facts *f)
+{
+    bool mine = f->writable && f->alone && enough(f->here);
+
+    if (!enough(f->offered))
+        return DELEGATE_NONE;
+    if (mine && f->marked)
+        return DELEGATE_HERE;
+    if (f->parent_marked && f->parent_writable && enough(f->parent))
+        return DELEGATE_BESIDE;
+    if (f->manager)
+        return DELEGATE_ASK;
+    return mine ? DELEGATE_HERE : DELEGATE_NONE;
+}
+
+bool delegate_own_path(const char *text, char *ret, size_t cap)
+{
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (!str_eat(&line, "0::"))
+            continue;
+        size_t n = strcspn(line, "\n");
+        if (line[0] != '/' || str_starts(line, "/..") || n >= cap)
+            return false;
+        memcpy(ret, line, n);
+        ret[n] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* --- looking --- */
+
+struct place {
+    char point[512]; /* where cgroup2 is mounted */
+    int root;        /* it */
+    int here;        /* the cgroup of this process */
+    char path[1024]; /* below point */
+};
+
+static bool own_path(char *ret, size_t cap)
+{
+    char text[4096];
+
+    return fd_get_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0 && delegate_own_path(text, ret, cap);
+}
+
+static bool open_here(struct place *p)
+{
+    fd_close(&p->here);
+    if (!own_path(p->path, sizeof(p->path)))
+        return false;
+    auto_free char *dir = str_printf("%s%s", p->point, p->path);
+    p->here = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return p->here >= 0;
+}
+
+static bool find_place(struct place *p)
+{
+    auto_free char *text = mem_alloc(TEXT_MAX);
+    const char *rest = text;
+    struct mountinfo m;
+
+    if (fd_get_at(AT_FDCWD, "/proc/self/mountinfo", text, TEXT_MAX) <= 0)
+        return false;
+    while (mountinfo_next(&rest, &m)) {
+        if (!str_eq(m.type, "cgroup2") || !str_eq(m.root, "/"))
+            continue;
+        (void)str_copy(p->point, sizeof(p->point), m.point);
+        p->root = open(p->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return p->root >= 0 && open_here(p);
+    }
+    return false;
+}
+
+static bool is_marked(int dir)
+{
+    char mark = 0;
+
+    return fgetxattr(dir, "user.delegate", &mark, 1) == 1 && mark == '1';
+}
+
+/* By the eyes of whoever runs us, as the kernel will look when we move somebody. */
+static bool is_writable(int dir)
+{
+    return faccessat(dir, "cgroup.procs", W_OK, 0) == 0 && faccessat(dir, "cgroup.subtree_control", W_OK, 0) == 0 &&
+           faccessat(dir, ".", W_OK, 0) == 0;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[32], text[512];
+    const char *p;
+    uint32_t ppid;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    if (fd_get_at(AT_FDCWD, path, text, sizeof(text)) <= 0 || !(p = strrchr(text, ')')) || strlen(p) < 5)
+        return 0;
+    p += 4; /* ") S " */
+    return str_eat_u32(&p, INT32_MAX, &ppid) ? (pid_t)ppid : 0;
+}
+
+/* The caller, its other children (the monitor) and ours may be moved; a stranger may not. */
+static bool only_family(int dir)
+{
+    auto_free char *text = mem_alloc(TEXT_MAX);
+    const char *p = text;
+    pid_t pid, self = getpid(), caller = getppid();
+
+    if (fd_get_at(dir, "cgroup.procs", text, TEXT_MAX) < 0)
+        return false;
+    while (cgtext_next_pid(&p, &pid)) {
+        pid_t above = parent_of(pid);
+
+        if (pid != self && pid != caller && above != self && above != caller)
+            return false;
+    }
+    return true;
+}
+
+static const char *runtime_dir(uid_t uid, char buf[64])
+{
+    const char *env = getenv("XDG_RUNTIME_DIR");
+
+    if (env && env[0] == '/')
+        return env;
+    snprintf(buf, 64, "/run/user/%u", uid);
+    return buf;
+}
+
+static bool has_manager(uid_t uid)
+{
+    char buf[64];
+    auto_free char *own = str_printf("%s/systemd/private", runtime_dir(uid, buf));
+    auto_free char *bus = str_printf("%s/bus", runtime_dir(uid, buf));
+
+    return access(own, W_OK) == 0 || access(bus, W_OK) == 0;
+}
+
+/* --- taking --- */
+
+static int move_in(int dir, const char *leaf)
+{
+    auto_free char *text = mem_alloc(TEXT_MAX);
+    auto_free char *procs = str_printf("%s/cgroup.procs", leaf);
+    const char *p = text;
+    pid_t pid;
+    int moved = 0;
+
+    if (fd_get_at(dir, "cgroup.procs", text, TEXT_MAX) < 0)
+        return -1;
+    while (cgtext_next_pid(&p, &pid)) {
+        char number[16];
+
+        snprintf(number, sizeof(number), "%d", pid);
+        if (fd_put_at(dir, procs, number) < 0 && errno != ESRCH)
+            return -1;
+        moved++;
+    }
+    return moved;
+}
+
+static int clear_out(int dir, struct err *err)
+{
+    int left = -1;
+
+    if (mkdirat(dir, HOST_LEAF, 0755) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_NO_CGROUP, "mkdir in our cgroup");
+    for (int i = 0; i < 10 && left; i++) { /* somebody may be born meanwhile */
+        left = move_in(dir, HOST_LEAF);
+        if (left < 0)
+            return err_sys(err, ERR_NO_CGROUP, "leave our cgroup for a leaf");
+    }
+    return left == 0 ? 0 : err_set(err, ERR_NO_CGROUP, "processes keep coming into our cgroup");
+}
+
+static int ask(struct place *p, uid_t uid, pid_t spawner, struct err *err)
+{
+    pid_t pids[] = { getpid(), spawner };
+    char id[ID_SIZE], name[ID_SIZE + 16], buf[64], helper[1024], path[64];
+    char text[4096];
+
+    id_new("sc", id);
+    snprintf(name, sizeof(name), "cove-%s.scope", id);
+    if (userbus_scope(runtime_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", spawner > 0 ? spawner : getpid());
+    for (int i = 0; i < MOVED_TRIES; i++) { /* the answer says that it will be done, not that it is */
+        if (own_path(p->path, sizeof(p->path)) && str_ends(p->path, name) &&
+            fd_get_at(AT_FDCWD, path, text, sizeof(text)) > 0 && delegate_own_path(text, helper, sizeof(helper)) &&
+            str_ends(helper, name))
+            return open_here(p) ? 0 : err_sys(err, ERR_NO_CGROUP, "%s", p->path);
+        nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+    }
+    return err_set(err, ERR_TIMEOUT, "the user's systemd made no scope");
+}
+
+struct elderly {
+    struct cgroup_forest *forest;
+    time_t now;
+};
+
+/* A leaf is empty only for the moments before its sandbox is born and after its death. */
+static void remove_old(void *arg, const char *id, gid_t gid UNUSED)
+{
+    struct elderly *e = arg;
+    struct stat st;
+
+    if (fstatat(e->forest->trees[0], id, &st, AT_SYMLINK_NOFOLLOW) == 0 && e->now - st.st_ctime > OLD_S)
+        (void)cgroup_remove(e->forest, id); /* refused by the kernel while anybody lives there */
+}
+
+static int take(struct cgroup_forest *f, int dir, bool ours, struct err *err)
+{
+    if (ours && clear_out(dir, err) < 0)
+        return -1;
+    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (again < 0)
+        return err_sys(err, ERR_NO_CGROUP, "our cgroup");
+    if (cgroup_use(f, again, err) < 0)
+        return -1;
+    cgroup_each(f, remove_old, &(struct elderly){ .forest = f, .now = time(NULL) });
+    return 0;
+}
+
+static int take_what_there_is(struct cgroup_forest *f, struct place *p, uid_t uid, pid_t spawner, struct err *err)
+{
+    char offered[512], here[512], parent[512];
+    auto_fd int above = openat(p->here, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct delegate_facts facts = {
+        .offered = fd_get_at(p->root, "cgroup.controllers", offered, sizeof(offered)) > 0 ? offered : NULL,
+        .writable = is_writable(p->here),
+        .marked = is_marked(p->here),
+        .alone = only_family(p->here),
+        .here = fd_get_at(p->here, "cgroup.controllers", here, sizeof(here)) > 0 ? here : NULL,
+        .parent_marked = is_marked(above),
+        .parent_writable = is_writable(above),
+        .parent = fd_get_at(above, "cgroup.subtree_control", parent, sizeof(parent)) > 0 ? parent : NULL,
+        .manager = has_manager(uid),
+    };
+
+    switch (delegate_choose(&facts)) {
+    case DELEGATE_HERE:
+        return take(f, p->here, true, err);
+    case DELEGATE_BESIDE:
+        return take(f, above, false, err);
+    case DELEGATE_ASK:
+        return ask(p, uid, spawner, err) < 0 ? -1 : take(f, p->here, true, err);
+    case DELEGATE_NONE:
+        break;
+    }
+    return err_set(err, ERR_NO_CGROUP, "no part of the cgroup tree belongs to this user");
+}
+
+int delegate_find(struct cgroup_forest *ret, uid_t uid, pid_t spawner, struct err *err)
+{
+    struct place p = { .root = -1, .here = -1 };
+    int bad = -1;
+
+    cgroup_none(ret);
+    if (find_place(&p))
+        bad = take_what_there_is(ret, &p, uid, spawner, err);
+    else
+        err_set(err, ERR_NO_CGROUP, "this host has no cgroup v2 tree");
+    if (bad)
+        cgroup_none(ret);
+    fd_close(&p.root);
+    fd_close(&p.here);
+    return bad;
+}

@@ -1,0 +1,34 @@
+/* delegate.h - a part of the cgroup v2 tree that a plain user may call their own, so that limits hold without root. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "isolate/cgroup.h"
+
+enum delegate_way {
+    DELEGATE_NONE,   /* there is nothing to be had: limits stay with rlimits */
+    DELEGATE_HERE,   /* the cgroup we live in is ours, and nobody else's */
+    DELEGATE_BESIDE, /* the one above was given to the user, and has room for others beside us */
+    DELEGATE_ASK,    /* the user's systemd can make one */
+};
+
+/* What was found out; all of it can be given by a test. */
+struct delegate_facts {
+    const char *offered; /* controllers of the v2 root, NULL where there is none */
+    bool writable;       /* we may move processes here and hand controllers down */
+    bool marked;         /* systemd says that this cgroup is delegated */
+    bool alone;          /* only this jailer and its caller live here */
+    const char *here;    /* cgroup.controllers of it */
+    bool parent_marked, parent_writable;
+    const char *parent; /* cgroup.subtree_control of the one above: what it gives to those below */
+    bool manager;       /* the user has a systemd of their own */
+};
+/* systemd owns every cgroup that it has not marked as delegated, so those are used only where it is not. */
+enum delegate_way delegate_choose(const struct delegate_facts *f);
+
+/* The path of the v2 line of /proc/PID/cgroup; false when there is none, or it lies outside what we can see. */
+bool delegate_own_path(const char *text, char *ret, size_t cap);
+
+/* Finds it and moves this process and `spawner`, its child, where they do not stand in its way. `uid` is the caller as
+ * the host sees it. *ret is the forest to make leaves in; on failure it is an empty one, and err says why. */
+int delegate_find(struct cgroup_forest *ret, uid_t uid, pid_t spawner, struct err *err);

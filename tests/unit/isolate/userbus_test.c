@@ -1,0 +1,249 @@
+/* The one D-Bus call against a manager played by a child process, and the parser against what a manager might say. */
+#include "../test.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "isolate/userbus.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+static char dir[64];
+
+/* A return (2) or an error (3) that answers call `serial`; errors carry a name. */
+static size_t answer(uint8_t *buf, uint8_t type, uint8_t serial, const char *error)
+{
+    static const uint8_t head[] = { 'l', 0, 1, 1, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 1, 'u', 0, 0, 0, 0, 0 };
+    size_t n = sizeof(head), end = n;
+
+    memset(buf, 0, 256);
+    memcpy(buf, head, n);
+    buf[1] = type;
+    buf[20] = serial;
+    if (error) {
+        memcpy(buf + n, (uint8_t[]){ 4, 1, 's', 0, (uint8_t)strlen(error) }, 5);
+        memcpy(buf + n + 8, error, strlen(error));
+        end = n + 8 + strlen(error) + 1;
+    }
+    buf[12] = (uint8_t)(end - 16);
+    return (end + 7) / 8 * 8;
+}
+
+TEST(an_answer_is_told_from_a_refusal_and_from_other_talk)
+{
+    uint8_t buf[256];
+    char why[128];
+    size_t n = answer(buf, 2, 2, NULL);
+
+    assert_int_equal(userbus_length(buf), n);
+    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_DONE);
+    assert_int_equal(userbus_decode(buf, n, 3, why), USERBUS_OTHER);
+    n = answer(buf, 4, 2, NULL); /* a signal answers nothing, whatever it says */
+    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_OTHER);
+    n = answer(buf, 3, 2, "org.freedesktop.systemd1.UnitExists");
+    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_REFUSED);
+    assert_string_equal(why, "org.freedesktop.systemd1.UnitExists");
+}
+
+TEST(what_is_cut_off_or_too_long_is_malformed)
+{
+    uint8_t buf[256];
+    char why[128];
+    size_t n = answer(buf, 3, 2, "a.b.C");
+
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(userbus_decode(buf, i, 2, why), USERBUS_MALFORMED);
+    buf[28] = 200; /* a name longer than the message */
+    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_MALFORMED);
+    (void)answer(buf, 2, 2, NULL);
+    buf[18] = 'v'; /* a type we do not know the length of */
+    assert_int_equal(userbus_decode(buf, 24, 2, why), USERBUS_MALFORMED);
+    (void)answer(buf, 2, 2, NULL);
+    buf[0] = 'B';
+    assert_int_equal(userbus_length(buf), 0);
+    (void)answer(buf, 2, 2, NULL);
+    buf[6] = 1; /* a body of 64 KiB */
+    assert_int_equal(userbus_length(buf), 0);
+}
+
+TEST(a_call_names_the_scope_and_every_process)
+{
+    uint8_t buf[USERBUS_CALL_MAX];
+    pid_t pids[] = { 0x01020304, 77 };
+    static const uint8_t list[] = { 8, 0, 0, 0, 4, 3, 2, 1, 77, 0, 0, 0 };
+    size_t n = userbus_encode(buf, 2, "cove-x.scope", pids, 2);
+
+    assert_true(n > 0);
+    assert_int_equal(userbus_length(buf), n); /* the lengths in it agree */
+    assert_non_null(memmem(buf, n, "StartTransientUnit", 18));
+    assert_non_null(memmem(buf, n, "cove-x.scope", 13));
+    assert_non_null(memmem(buf, n, "Delegate", 9));
+    assert_non_null(memmem(buf, n, list, sizeof(list)));
+}
+
+TEST(a_call_that_does_not_fit_is_none)
+{
+    uint8_t buf[USERBUS_CALL_MAX];
+    char name[USERBUS_CALL_MAX];
+
+    memset(name, 'a', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(userbus_encode(buf, 2, name, NULL, 0), 0);
+}
+
+/* --- a manager --- */
+
+static int listen_at(const char *name)
+{
+    struct sockaddr_un sa = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir, name);
+    unlink(sa.sun_path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    return fd;
+}
+
+static void read_line(int fd, char *line, size_t cap)
+{
+    size_t n = 0;
+
+    while (n + 1 < cap && read(fd, line + n, 1) == 1 && line[n++] != '\n')
+        ;
+    line[n] = '\0';
+}
+
+static void read_call(int fd)
+{
+    uint8_t msg[USERBUS_CALL_MAX];
+
+    if (fd_read_full(fd, msg, 16) == 16)
+        (void)fd_read_full(fd, msg + 16, userbus_length(msg) - 16);
+}
+
+enum manner { WILLING, REFUSING, MUTE, CLOSED, RAMBLING };
+
+/* Serves one visitor: the handshake, on a bus the Hello, then the call. */
+static pid_t manager(int door, bool bus, enum manner manner)
+{
+    pid_t pid = fork();
+    uint8_t buf[256];
+    char line[128];
+
+    if (pid)
+        return pid;
+    int fd = accept(door, NULL, NULL);
+    if (read(fd, line, 1) != 1 || line[0] != '\0')
+        _exit(1);
+    read_line(fd, line, sizeof(line));
+    if (!str_eq(line, "AUTH EXTERNAL 31303030\r\n"))
+        _exit(2);
+    (void)!write(fd, manner == CLOSED ? "REJECTED\r\n" : "OK 0123\r\n", manner == CLOSED ? 10 : 9);
+    read_line(fd, line, sizeof(line));
+    if (manner == CLOSED)
+        _exit(0);
+    if (bus) {
+        read_call(fd);
+        (void)!write(fd, buf, answer(buf, 2, 1, NULL));
+    }
+    read_call(fd);
+    if (manner == MUTE)
+        _exit(0);
+    (void)!write(fd, buf, answer(buf, 4, 0, NULL)); /* signals come in between */
+    if (manner == RAMBLING)
+        (void)!write(fd, "HTTP/1.1 400 Bad", 16);
+    else
+        (void)!write(fd, buf, answer(buf, manner == WILLING ? 2 : 3, 2, manner == WILLING ? NULL : "x.y.Busy"));
+    _exit(0);
+}
+
+static int ask(const char *door_name, bool bus, enum manner manner, struct err *err)
+{
+    int door = listen_at(door_name), status;
+    pid_t pid = manager(door, bus, manner), self = getpid();
+    int done = userbus_scope(dir, 1000, "cove-test.scope", &self, 1, err);
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(door);
+    auto_free char *path = str_printf("%s/%s", dir, door_name);
+    unlink(path);
+    return done;
+}
+
+TEST(the_managers_own_socket_is_enough)
+{
+    struct err err = { 0 };
+
+    assert_int_equal(ask("systemd/private", false, WILLING, &err), 0);
+}
+
+TEST(the_bus_is_asked_where_the_managers_socket_is_not)
+{
+    struct err err = { 0 };
+
+    assert_int_equal(ask("bus", true, WILLING, &err), 0);
+}
+
+TEST(a_refusal_is_named_and_silence_is_an_error)
+{
+    struct err err = { 0 };
+
+    assert_int_equal(ask("systemd/private", false, REFUSING, &err), -1);
+    assert_non_null(strstr(err.msg, "x.y.Busy"));
+    assert_int_equal(ask("systemd/private", false, MUTE, &err), -1);
+    assert_int_equal(err.id, ERR_TIMEOUT);
+    assert_int_equal(ask("systemd/private", false, RAMBLING, &err), -1);
+    assert_int_equal(err.id, ERR_PROTOCOL);
+    assert_int_equal(ask("bus", true, CLOSED, &err), -1);
+    assert_int_equal(err.id, ERR_DENIED);
+}
+
+TEST(nobody_there_is_an_error_at_once)
+{
+    struct err err = { 0 };
+    pid_t self = getpid();
+
+    assert_int_equal(userbus_scope(dir, 1000, "cove-test.scope", &self, 1, &err), -1);
+    assert_int_equal(err.sys, ENOENT);
+}
+
+static int set_up(void **state UNUSED)
+{
+    str_copy(dir, sizeof(dir), "/tmp/cove-userbus-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    auto_free char *below = str_printf("%s/systemd", dir);
+    signal(SIGPIPE, SIG_IGN);
+    return mkdir(below, 0700);
+}
+
+static int tear_down(void **state UNUSED)
+{
+    auto_free char *below = str_printf("%s/systemd", dir);
+
+    rmdir(below);
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(an_answer_is_told_from_a_refusal_and_from_other_talk),
+        RUN(what_is_cut_off_or_too_long_is_malformed),
+        RUN(a_call_names_the_scope_and_every_process),
+        RUN(a_call_that_does_not_fit_is_none),
+        RUN(the_managers_own_socket_is_enough),
+        RUN(the_bus_is_asked_where_the_managers_socket_is_not),
+        RUN(a_refusal_is_named_and_silence_is_an_error),
+        RUN(nobody_there_is_an_error_at_once),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
