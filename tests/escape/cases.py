@@ -76,6 +76,7 @@ def ns22(host):
 
 def ns24(host):
     """A mount that the host makes after the start, in a namespace whose mounts are shared."""
+    host.needs_root("the case itself mounts something on the host")
     kit = host.kit(late_mount="/usr/local/cove-late")
     script = f"""
         set -e
@@ -106,7 +107,35 @@ def sandbox_uids(pid):
     return {u for u in found if u >= 1_900_000_000 and u < 1_900_200_000}
 
 
+def own_uid(host):
+    """A plain user has one uid to give: the sandbox must be that user, and nobody with more rights."""
+    process = subprocess.Popen([COVE, "run", "-q", "--", "sleep", "20"], stdin=subprocess.DEVNULL)
+    try:
+        must(until(lambda: any(b"sleep" in comm for comm, _ in people(process.pid)), 10), "no program came up")
+        uids = set().union(*(uids for _, uids in people(process.pid)))
+        must(uids == {os.geteuid()}, "processes run as", uids)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    return f"every process of it is user {os.geteuid()}, who started it"
+
+
+def people(pid):
+    """[(name, {host uids})] of the processes below one."""
+    from host import descendants
+    found = []
+    for child in descendants(pid):
+        try:
+            with open(f"/proc/{child}/comm", "rb") as name, open(f"/proc/{child}/status", encoding="utf-8") as status:
+                found.append((name.read(), {int(u) for line in status if line.startswith("Uid:") for u in line.split()[1:]}))
+        except OSError:
+            pass
+    return found
+
+
 def cp18(host):
+    if host.plain_user:
+        return own_uid(host)
     running = [subprocess.Popen([COVE, "run", "--", "sleep", "20"], stdin=subprocess.DEVNULL) for _ in range(4)]
     try:
         must(until(lambda: all(sandbox_uids(p.pid) for p in running), 10), "a sandbox has no uid of its own:",
@@ -300,6 +329,7 @@ def rs05(host):
 
 
 def rs06(host):
+    host.needs_limit("cpuMillis")
     done = host.probe("RS06", flags=["--cpus", "0.5"])
     must(done.outcomes.get("RS06", ("?",))[0] == "HELD", str(done))
     used = done.receipt["cpuUs"] / 1e6
@@ -312,6 +342,7 @@ def ended(done, code, why):
 
 
 def rs07(host):
+    host.needs_limit("memoryBytes")
     done = host.probe("RS07", flags=TIGHT, memory=64 * MIB)
     ended(done, 123, "memory")
     peak = done.receipt.get("memoryPeakBytes", 0)
@@ -353,6 +384,7 @@ def rs10(host):
 
 
 def rs11(host):
+    host.needs_limit("memoryBytes", "swapBytes")
     def swapped():
         with open("/proc/meminfo", encoding="utf-8") as f:
             facts = dict(line.split(":") for line in f)
@@ -433,6 +465,7 @@ def rs19(host):
 
 
 def rs20(host):
+    host.needs_limit("cpuMillis")  # without it nobody counts processor time of a whole tree
     asleep = host.cove("sleep", "60", flags=["--timeout", "700ms"])
     ended(asleep, 124, "wall")
     must(0.6 < asleep.seconds < 3, f"{asleep.seconds:.2f} s")
@@ -464,6 +497,7 @@ def rs23(host):
 
 
 def rs25(host):
+    host.needs_root("inotify instances are counted for each user of the host, and a plain user's sandboxes are one user")
     kit = host.kit(hold=1)
     hog = subprocess.Popen([COVE, "run", f"--bind-ro={kit}:{INSIDE}", "--", f"{INSIDE}/escape-probe", "RS25"],
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)

@@ -22,6 +22,7 @@ COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main
 PROBE = os.path.abspath(os.environ.get("COVE_PROBE", os.path.join(ROOT, "build/tests/escape/escape-probe")))
 INSIDE = "/mnt/probe"
 MIB = 1 << 20
+SLOW = max(1, int(os.environ.get("COVE_SLOW_HOST", "1")))  # how many times longer things may take here
 
 # Limits small enough to be reached in a moment.
 SMALL = ["--memory", "96M", "--disk", "16M", "--tmp", "8M", "--pids", "64"]
@@ -64,7 +65,11 @@ class Host:
         self.secret = "planted" + secrets.token_hex(12)
         self.undo = []
         self.facts = {"secret": self.secret, "hostname": socket.gethostname()}
+        self.plain_user = os.geteuid() != 0
+        if self.plain_user:
+            self.facts["plain_user"] = 1
         self.plant()
+        self.limits = None
 
     # --- planting ---
 
@@ -117,6 +122,22 @@ class Host:
         for step in reversed(self.undo):
             step()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    # --- what this host and this user can have ---
+
+    def needs_limit(self, *names):
+        """Skips a case that would prove a limit which cove itself does not call enforced here."""
+        if self.limits is None:
+            self.limits = self.cove("true").receipt.get("limits", {})
+        for name in names:
+            state = self.limits.get(name, {}).get("state", "not in the receipt")
+            if state != "enforced":
+                who = "a plain user has no control group here" if self.plain_user else "this host has no such controller"
+                raise Skip(f"{name} is {state}: {who}")
+
+    def needs_root(self, why):
+        if self.plain_user:
+            raise Skip(f"needs root: {why}")
 
     # --- running ---
 

@@ -70,6 +70,8 @@ static void cp06(struct outcome *o)
 static void cp07(struct outcome *o)
 {
     static const char *const maps[] = { "/proc/self/uid_map", "/proc/self/gid_map" };
+    /* A plain user's jailer is 0 of a namespace in which that is the user; who we are outside is judged from there. */
+    bool plain = canary_number("plain_user", 0) != 0;
 
     for (size_t i = 0; i < COUNT(maps); i++) {
         char buf[1024];
@@ -79,7 +81,7 @@ static void cp07(struct outcome *o)
         }
         for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n")) {
             unsigned long inside, outside, count;
-            if (sscanf(line, "%lu %lu %lu", &inside, &outside, &count) != 3 || outside == 0 || count > 1)
+            if (sscanf(line, "%lu %lu %lu", &inside, &outside, &count) != 3 || (outside == 0 && !plain) || count > 1)
                 escaped(o, "%s: %s", maps[i], line);
         }
     }

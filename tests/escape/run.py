@@ -3,6 +3,7 @@
 
     tests/escape/run.py                    all
     tests/escape/run.py RS LC02            a part
+    tests/escape/run.py --as-user          as a plain user: root lays down everything first; others are one already
     tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, to show that it can tell
 
 Cases that code inside can judge are functions of escape-probe and run together in one sandbox; those that need small
@@ -12,8 +13,10 @@ in omitted.txt.
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import cases
 import host
@@ -28,6 +31,7 @@ PROBED = ([f"NS{n:02}" for n in range(1, 21)] + [f"PR{n:02}" for n in range(1, 2
           [f"CP{n:02}" for n in range(1, 18)] + [f"FS{n:02}" for n in range(1, 19)] + ["FS22", "FS27"] +
           [f"LK{n:02}" for n in range(1, 12)] + ["LK15"] + [f"NT{n:02}" for n in range(1, 15)])
 WEAK_MINIMUM = 15
+PLAIN_USER = 65534
 
 
 class Tap:
@@ -166,8 +170,30 @@ def run_weak(tap, here):
              f"{len(open_cases)} of {len(outcomes)}: {' '.join(open_cases)}" if outcomes else done.stdout[-300:])
 
 
+def as_user(words):
+    """Runs this suite again as nobody in particular, from copies: the tree may lie where a stranger cannot look."""
+    with tempfile.TemporaryDirectory(prefix="cove-user-", dir="/var/tmp") as here:
+        os.chmod(here, 0o755)
+        shutil.copytree(HERE, here + "/escape", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
+        os.mkdir(here + "/bin")
+        for name in ("cove", "cove-runtime", "cove-policy", "cove-probe"):
+            shutil.copy(os.path.join(os.path.dirname(host.COVE), name), here + "/bin")
+        shutil.copy(host.PROBE, here + "/bin/escape-probe")
+        os.mkdir(here + "/home", 0o700)
+        os.chown(here + "/home", PLAIN_USER, PLAIN_USER)
+        env = {name: value for name, value in os.environ.items() if name.startswith(("COVE_", "LC_", "LANG"))}
+        env.update(PATH=here + "/bin:/usr/local/bin:/usr/bin:/bin", HOME=here + "/home", COVE=here + "/bin/cove",
+                   COVE_PROBE=here + "/bin/escape-probe", COVE_STATE_DIR=here + "/home/state", PYTHONDONTWRITEBYTECODE="1")
+        return subprocess.call(["/usr/bin/python3", here + "/escape/run.py", *words], env=env, cwd="/", user=PLAIN_USER,
+                               group=PLAIN_USER, extra_groups=[])
+
+
 def main():
     words = sys.argv[1:]
+    if words[:1] == ["--as-user"]:
+        words = words[1:]
+        if os.geteuid() == 0:
+            return as_user(words)
     host.ignore_limits()
     tap, here = Tap(), host.Host()
     try:
