@@ -2,6 +2,7 @@
 #
 #   make            build into build/ (gcc)              make check        everything that must hold
 #   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
+#   make check-vm   the suites under Debian's kernel and systemd, in QEMU
 #   make demo       three sandboxes, explained           make bench        start-up figures, table and chart
 #   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
 #   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
@@ -15,7 +16,7 @@ SECONDS ?= 60
 SUITES ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build help deps check check-fresh bench soak install uninstall demo clean fuzz coverage prefix
+.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) product
@@ -37,6 +38,12 @@ check:
 
 check-fresh:
 	@tests/fresh/run
+
+# WORDS choose jobs: root, user, contract, escape.
+check-vm: build
+	@tools/deps build vm
+	@ninja -C $(BUILD)
+	@tests/vm/run.py $(WORDS)
 
 bench: build
 	@tools/deps build bench
@@ -71,4 +78,4 @@ coverage:
 	@tests/coverage/run.py
 
 clean:
-	@rm -rf build build-asan build-cov build-fuzz
+	@rm -rf build build-asan build-cov build-fuzz build-vm
