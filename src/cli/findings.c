@@ -254,7 +254,8 @@ static const char *fix(const struct findings *f, const struct finding *one)
     if (unexpected(f, one))
         return "run no untrusted code on this host, and report this line with the version of cove and of the kernel";
     if (f->rootless)
-        return one->limit ? "run cove as root, which may use the host's control groups"
+        return one->limit ? "log in through systemd, whose user manager gives cove a control group (cgroup v2), or run "
+                            "cove as root"
                           : "run cove as root, which has user ids to give away";
     return "mount the control group controllers memory, pids and cpu, and let cove write there";
 }

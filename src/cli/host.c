@@ -116,7 +116,9 @@ static void cgroups(struct host_fact *f)
     if (missing[0])
         fact(f, "cgroups", false, "%s without%s", unified ? "v2" : "v1", missing);
     else if (geteuid() != 0)
-        fact(f, "cgroups", false, "%s, for root; a plain user's limits are partial", unified ? "v2" : "v1 or hybrid");
+        fact(f, "cgroups", false, "%s",
+             unified ? "v2; a plain user's limits hold with a systemd user session"
+                     : "v1 or hybrid, for root; a plain user's limits are partial");
     else
         fact(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
 }

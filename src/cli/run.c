@@ -335,7 +335,7 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
 
     memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
     if (r->req.keep && geteuid() != 0)
-        return err_set(err, ERR_NO_CGROUP, "--keep freezes the sandbox in its cgroup, and a plain user has none here");
+        return err_set(err, ERR_NO_CGROUP, "--keep leaves a frozen sandbox to its jailer, which only root may do here");
     if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, &monitor, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0 ||
@@ -394,8 +394,12 @@ static void explain_limits(const struct run *r, const struct receipt *rc)
                      info->flag ? info->flag : info->name, rc->enforced[i] ? "in part" : "not at all");
         }
     }
-    if (names.len)
-        report_note("this host does not fully enforce: %s", names.data);
+    if (!names.len)
+        return;
+    /* The one cause that its reader can often do something about. */
+    bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
+    report_note("this host does not fully enforce: %s%s", names.data,
+                homeless ? "; a systemd user session or root would" : "");
 }
 
 static void print_json(const struct run *r, const struct receipt *rc)
