@@ -70,12 +70,11 @@ static const char *const from_host[] = { "etc/ld.so.cache",  "etc/ssl/openssl.cn
 
 /* Covered in each sandbox: they tell of the host or of its neighbours, or steer it. Files that the kernel shows to
  * nobody but the host's root anyway are covered only where reaching them would be fatal. */
-static const char *const proc_masks[] = {
-    "acpi",        "asound",     "bus",           "cmdline",       "config.gz", "driver",
-    "fs",          "interrupts", "irq",           "kallsyms",      "kcore",     "key-users",
-    "keys",        "kmsg",       "latency_stats", "modules",       "mtrr",      "pressure",
-    "sched_debug", "scsi",       "softirqs",      "sysrq-trigger", "timer_list"
-};
+static const char *const proc_masks[] = { "acpi",    "asound",    "bus",           "cmdline",     "config.gz",
+                                          "driver",  "fs",        "interrupts",    "irq",         "kallsyms",
+                                          "kcore",   "key-users", "keys",          "kmsg",        "latency_stats",
+                                          "modules", "mtrr",      "pressure",      "sched_debug", "schedstat",
+                                          "scsi",    "softirqs",  "sysrq-trigger", "timer_list" };
 
 static int write_file(int root, const char *path, const void *data, size_t len, struct err *err)
 {
