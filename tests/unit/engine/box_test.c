@@ -2,8 +2,6 @@
 
 #include "engine/walls.h"
 
-static const struct jail_stats no_oom = { .cpu_ns = 9000000, .memory_peak = 4096, .pids_peak = 2 };
-
 /* --- becoming ready --- */
 
 TEST(ready_comes_after_both_sides_showed_every_wall)
@@ -196,16 +194,11 @@ TEST(every_missing_wall_is_a_refusal_that_names_it)
         struct fake k;
         struct box_spec spec = plain_spec();
 
-        scene_engine(&k);
-        scene_asked(&k, &spec);
-        jailer_takes(&k, FRAME_J_TEMPLATE);
-        jailer_ok(&k);
-        jailer_takes(&k, FRAME_J_CREATE);
+        scene_creating(&k, &spec);
         jailer_created(&k, ALL_OUTSIDE & ~walls[i].bit);
         silent(&k, k.runtime); /* it is not even spoken to */
         assert_int_equal(k.failed, 0);
-        jailer_takes(&k, FRAME_J_DESTROY);
-        jailer_stats(&k, &no_oom);
+        jailer_removes(&k);
         assert_int_equal(k.failed, 1);
         assert_int_equal(k.err.id, ERR_WALL_MISSING);
         assert_non_null(strstr(k.err.msg, walls[i].name));
@@ -225,8 +218,7 @@ TEST(every_wall_not_seen_inside_is_a_refusal_that_names_it)
         scene_created(&k, &spec);
         runtime_hello(&k, WIRE_VERSION, k.epoch);
         runtime_claimed(&k, ALL_INSIDE & ~walls[i].bit, 3);
-        jailer_takes(&k, FRAME_J_DESTROY);
-        jailer_stats(&k, &no_oom);
+        jailer_removes(&k);
         assert_int_equal(k.ready, 0);
         assert_int_equal(k.failed, 1);
         assert_int_equal(k.err.id, ERR_WALL_MISSING);
@@ -241,11 +233,7 @@ TEST(a_plain_user_is_not_asked_for_walls_of_other_users_ids)
     struct box_spec spec = plain_spec();
     struct rt_hello hello;
 
-    scene_engine(&k);
-    scene_asked(&k, &spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, &spec);
     jailer_created(&k, (ALL_OUTSIDE & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS);
     runtime_takes(&k, FRAME_HELLO);
     assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
@@ -262,14 +250,9 @@ static void refused_when(const struct box_spec *spec, uint32_t walls, uint8_t en
 {
     struct fake k;
 
-    scene_engine(&k);
-    scene_asked(&k, spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, spec);
     jailer_created_with(&k, walls, enforced);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.ready, 0);
     assert_int_equal(k.err.id, id);
     assert_non_null(strstr(k.err.msg, says));
@@ -303,8 +286,7 @@ TEST(landlock_below_the_needed_abi_is_a_refusal)
     scene_created(&k, &spec);
     runtime_hello(&k, WIRE_VERSION, k.epoch);
     runtime_claimed(&k, ALL_INSIDE, 0);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.err.id, ERR_WALL_MISSING);
     scene_end(&k);
 }
@@ -355,11 +337,7 @@ TEST(a_create_that_fails_reports_the_jailer_s_reason)
     struct fake k;
     struct box_spec spec = plain_spec();
 
-    scene_engine(&k);
-    scene_asked(&k, &spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, &spec);
     jailer_error(&k, ERR_BIND_TARGET, "no such \033[31mplace");
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_BIND_TARGET);
@@ -376,8 +354,7 @@ TEST(a_refused_claim_reports_the_runtime_s_reason)
     scene_created(&k, &spec);
     runtime_hello(&k, WIRE_VERSION, k.epoch);
     runtime_error(&k, 0, ERR_NO_LANDLOCK, "landlock_create_ruleset: Function not implemented");
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_NO_LANDLOCK);
     scene_end(&k);
@@ -390,8 +367,7 @@ TEST(another_version_of_the_wire_is_refused_by_name)
 
     scene_created(&k, &spec);
     runtime_hello(&k, WIRE_VERSION + 1, k.epoch);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.err.id, ERR_VERSION);
     scene_end(&k);
 }
@@ -404,8 +380,7 @@ TEST(a_runtime_that_dies_before_it_is_ready_fails_the_box)
     scene_created(&k, &spec);
     jailer_event(&k, JAIL_EVENT_ENDED, SIGSYS);
     fd_close(&k.runtime);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_LOST);
     assert_non_null(strstr(k.err.msg, "signal 31"));
@@ -433,8 +408,7 @@ TEST(every_wrong_first_word_fails_the_box)
         if (rows[i].after_hello)
             runtime_hello(&k, WIRE_VERSION, k.epoch);
         runtime_says(&k, rows[i].type, 0, rows[i].stream, "xy", 2);
-        jailer_takes(&k, FRAME_J_DESTROY);
-        jailer_stats(&k, &no_oom);
+        jailer_removes(&k);
         if (k.failed != 1 || k.err.id != ERR_PROTOCOL)
             fail_msg("row %zu: failed %d, %s", i, k.failed, k.err.msg);
         scene_end(&k);
@@ -448,8 +422,7 @@ TEST(a_wrong_epoch_fails_the_box)
 
     scene_created(&k, &spec);
     runtime_hello(&k, WIRE_VERSION, k.epoch + 1);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.err.id, ERR_PROTOCOL);
     scene_end(&k);
 }
@@ -476,10 +449,7 @@ TEST(a_descriptor_on_the_control_stream_kills_the_box_and_does_not_stay)
 
     scene_ready(&k);
     put_fds(k.runtime, FRAME_HELLO, 0, 0, "x", 1, &k.cpu, 1);
-    jailer_takes(&k, FRAME_J_KILL);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_STATS);
-    jailer_stats(&k, &no_oom);
+    jailer_ends(&k);
     assert_int_equal(k.ended, 1);
     assert_int_equal(k.err.id, ERR_PROTOCOL);
     scene_end(&k);
@@ -521,8 +491,7 @@ TEST(a_second_destroy_is_answered_too)
 
     scene_ready(&k);
     box_destroy(k.box, on_done, &k);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     box_destroy(k.box, on_done, &k);
     jailer_takes(&k, FRAME_J_DESTROY);
     jailer_error(&k, ERR_MISSING, "no such sandbox");
@@ -536,18 +505,13 @@ TEST(destroy_before_it_was_created_waits_and_then_removes_it)
     struct fake k;
     struct box_spec spec = plain_spec();
 
-    scene_engine(&k);
-    scene_asked(&k, &spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, &spec);
     box_destroy(k.box, on_done, &k);
     uint32_t stream = got.f.stream;
     silent(&k, k.jailer);
     got.f.stream = stream;
     jailer_created(&k, ALL_OUTSIDE);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.done, 1);
     assert_int_equal(k.ready + k.failed, 0);
     scene_end(&k);
@@ -558,11 +522,7 @@ TEST(freeing_a_box_that_is_being_created_destroys_it_when_it_appears)
     struct fake k;
     struct box_spec spec = plain_spec();
 
-    scene_engine(&k);
-    scene_asked(&k, &spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, &spec);
     box_free(k.box);
     k.box = NULL;
     jailer_created(&k, ALL_OUTSIDE);
@@ -582,8 +542,7 @@ TEST(freeing_a_ready_box_destroys_it_in_the_background)
     scene_ready(&k);
     box_free(k.box);
     k.box = NULL;
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.ended, 0);
     scene_end(&k);
 }
@@ -626,15 +585,11 @@ TEST(a_dead_pid_1_ends_the_box)
     scene_ready(&k);
     jailer_event(&k, JAIL_EVENT_ENDED, SIGKILL);
     fd_close(&k.runtime);
-    jailer_takes(&k, FRAME_J_KILL);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_STATS);
-    jailer_stats(&k, &no_oom);
+    jailer_ends(&k);
     assert_int_equal(k.ended, 1);
     assert_int_equal(k.err.id, ERR_LOST);
     box_destroy(k.box, on_done, &k); /* what it left is still to be removed */
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.done, 1);
     scene_end(&k);
 }
@@ -664,10 +619,7 @@ TEST(a_packet_that_is_no_frame_kills_the_box)
 
     scene_running(&k);
     runtime_says(&k, 99, 0, 0, NULL, 0);
-    jailer_takes(&k, FRAME_J_KILL);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_STATS);
-    jailer_stats(&k, &no_oom);
+    jailer_ends(&k);
     assert_int_equal(k.exited, 1);
     assert_int_equal(k.ended_by, ENDED_LOST);
     assert_int_equal(k.ended, 1);
@@ -751,15 +703,10 @@ TEST(a_created_without_its_descriptors_fails_the_box)
     struct jail_created m = { .walls = ALL_OUTSIDE, .cpu_fd = 1 };
     uint8_t out[FRAME_PAYLOAD_MAX];
 
-    scene_engine(&k);
-    scene_asked(&k, &spec);
-    jailer_takes(&k, FRAME_J_TEMPLATE);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_CREATE);
+    scene_creating(&k, &spec);
     int len = jail_created_encode(&m, out, NULL);
     put(k.jailer, FRAME_J_CREATED, 0, got.f.stream, out, (size_t)len);
-    jailer_takes(&k, FRAME_J_DESTROY);
-    jailer_stats(&k, &no_oom);
+    jailer_removes(&k);
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_PROTOCOL);
     scene_end(&k);

@@ -275,6 +275,24 @@ static inline void jailer_stats(struct fake *k, const struct jail_stats *st)
     turn(k);
 }
 
+static const struct jail_stats no_oom = { .cpu_ns = 9000000, .memory_peak = 4096, .pids_peak = 2 };
+
+/* A sandbox's end by the jailer, as it goes when nothing is wrong: killed, then counted; or removed with the last sums.
+ */
+static inline void jailer_ends(struct fake *k)
+{
+    jailer_takes(k, FRAME_J_KILL);
+    jailer_ok(k);
+    jailer_takes(k, FRAME_J_STATS);
+    jailer_stats(k, &no_oom);
+}
+
+static inline void jailer_removes(struct fake *k)
+{
+    jailer_takes(k, FRAME_J_DESTROY);
+    jailer_stats(k, &no_oom);
+}
+
 static inline void jailer_event(struct fake *k, enum jail_event_kind kind, int status)
 {
     struct jail_event m = { .kind = (uint8_t)kind, .status = status };
@@ -419,16 +437,22 @@ static inline void scene_asked(struct fake *k, const struct box_spec *spec)
     str_copy(k->id, sizeof(k->id), box_id(k->box));
 }
 
-/* The walls are up, HELLO and CLAIM were sent. */
-static inline void scene_created(struct fake *k, const struct box_spec *spec)
+/* The jailer was asked for the sandbox, and has not answered. */
+static inline void scene_creating(struct fake *k, const struct box_spec *spec)
 {
-    struct rt_hello hello;
-
     scene_engine(k);
     scene_asked(k, spec);
     jailer_takes(k, FRAME_J_TEMPLATE);
     jailer_ok(k);
     jailer_takes(k, FRAME_J_CREATE);
+}
+
+/* The walls are up, HELLO and CLAIM were sent. */
+static inline void scene_created(struct fake *k, const struct box_spec *spec)
+{
+    struct rt_hello hello;
+
+    scene_creating(k, spec);
     jailer_created(k, ALL_OUTSIDE);
     runtime_takes(k, FRAME_HELLO);
     assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);

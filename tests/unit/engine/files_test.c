@@ -2,8 +2,6 @@
 
 #include "engine/files.h"
 
-static const struct jail_stats no_oom;
-
 struct seen {
     struct fake *k;
     struct files_job *job;
@@ -221,10 +219,7 @@ TEST(names_that_lead_elsewhere_kill_the_box)
         assert_int_equal(files_list(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
         runtime_takes(&k, FRAME_LIST);
         put_entry(&k, FRAME_DATA, got.f.stream, 'f', names[i]);
-        jailer_takes(&k, FRAME_J_KILL);
-        jailer_ok(&k);
-        jailer_takes(&k, FRAME_J_STATS);
-        jailer_stats(&k, &no_oom);
+        jailer_ends(&k);
         assert_int_equal(k.err.id, ERR_PROTOCOL);
         assert_int_equal(s.failed, 1);
         assert_int_equal(s.names.len, 0);
@@ -370,10 +365,7 @@ TEST(a_sandbox_that_dies_fails_its_jobs)
     assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &s.job, NULL), 0);
     runtime_takes(&k, FRAME_STAT);
     fd_close(&k.runtime);
-    jailer_takes(&k, FRAME_J_KILL);
-    jailer_ok(&k);
-    jailer_takes(&k, FRAME_J_STATS);
-    jailer_stats(&k, &no_oom);
+    jailer_ends(&k);
     assert_int_equal(s.failed, 1);
     assert_int_equal(s.err.id, ERR_LOST);
     struct err err = { 0 };
@@ -428,10 +420,7 @@ TEST(answers_of_the_wrong_kind_kill_the_box_and_fail_the_job)
         assert_int_equal(rc, 0);
         runtime_takes(&k, rows[i].request);
         runtime_says(&k, rows[i].type, rows[i].flags, got.f.stream, "zzzzzzzz", rows[i].len);
-        jailer_takes(&k, FRAME_J_KILL);
-        jailer_ok(&k);
-        jailer_takes(&k, FRAME_J_STATS);
-        jailer_stats(&k, &no_oom);
+        jailer_ends(&k);
         if (k.ended != 1 || k.err.id != ERR_PROTOCOL || s.failed != 1)
             fail_msg("row %zu: ended %d, failed %d, %s", i, k.ended, s.failed, k.err.msg);
         scene_over(&k, &s);
