@@ -11,6 +11,8 @@
 #include "policy/level.h"
 #include "policy/syscalls.h"
 
+#include <stdio.h>
+
 static const struct {
     const char *name, *says;
 } walls[] = {
@@ -110,15 +112,63 @@ static const char *policy_title(const struct request *r)
     return !r->policy ? "standard" : r->policy->file ? r->policy->file : r->policy->name;
 }
 
+/* --- who decided what is no limit --- */
+
+/* "policy.yaml:12", or the name of a built-in policy, which has no lines. Returns buf. */
+static char *policy_place(const struct request *r, uint32_t line, char buf[REQUEST_SOURCE_TEXT])
+{
+    if (line)
+        snprintf(buf, REQUEST_SOURCE_TEXT, "%.140s:%" PRIu32, policy_title(r), line);
+    else
+        snprintf(buf, REQUEST_SOURCE_TEXT, "%.150s", policy_title(r));
+    str_tame(buf);
+    return buf;
+}
+
+static const char *profile_source(const struct request *r, char buf[REQUEST_SOURCE_TEXT])
+{
+    if (r->policy && r->policy->has_profile)
+        return policy_place(r, r->policy->profile_line, buf);
+    return r->runtime ? "--runtime" : "the program";
+}
+
+static const char *workspace_source(const struct request *r, char buf[REQUEST_SOURCE_TEXT])
+{
+    if (r->workspace_flag)
+        return "--workspace";
+    if (r->workspace)
+        return policy_place(r, r->policy->workspace_line, buf);
+    return r->policy ? r->policy->base : "standard";
+}
+
+/* Of the i-th variable beyond the level's own. */
+static const char *env_source(const struct request *r, size_t i, char buf[REQUEST_SOURCE_TEXT])
+{
+    size_t name = strcspn(r->env[i], "=");
+
+    if (i >= r->nenv_policy)
+        return "--env";
+    for (size_t k = 0; k < r->policy->nenv; k++) {
+        const struct policy_env *e = &r->policy->env[k];
+
+        if (strcspn(e->text, "=") == name && memcmp(e->text, r->env[i], name) == 0)
+            return policy_place(r, e->line, buf);
+    }
+    return policy_place(r, 0, buf);
+}
+
 static void print_program(const struct request *r, const struct program *p, struct buf *out)
 {
+    char source[REQUEST_SOURCE_TEXT];
+
     buf_adds(out, "Program\n  command     ");
     for (size_t i = 0; i < p->argc; i++) {
         buf_adds(out, i ? " " : "");
         shell_word(out, p->argv[i]);
     }
     buf_addf(out, "\n  directory   %s\n  input       %s\n", r->cwd, stdin_text(r, p));
-    buf_addf(out, "  profile     %s (%u system calls allowed)\n", profile_name(p->profile), calls_allowed(r, p));
+    buf_addf(out, "  profile     %s, %u system calls allowed (%s)\n", profile_name(p->profile), calls_allowed(r, p),
+             profile_source(r, source));
 }
 
 /* What the policy says of system calls, beside the profile. */
@@ -165,14 +215,15 @@ static void print_bind(const struct request *r, const struct request_bind *b, st
 
 static void print_mounts(const struct request *r, const struct program *p, struct buf *out)
 {
-    char size[32];
+    char size[32], source[REQUEST_SOURCE_TEXT];
 
     buf_adds(out, "Files\n");
     if (r->workspace)
-        buf_addf(out, "  %-14s %s (%s)\n", "/workspace", r->workspace,
-                 r->cow ? "copy on write: it stays as it is" : "read and write");
+        buf_addf(out, "  %-14s %s, %s (%s)\n", "/workspace", r->workspace,
+                 r->cow ? "copy on write: it stays as it is" : "read and write", workspace_source(r, source));
     else
-        buf_addf(out, "  %-14s fresh, %s in memory\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size));
+        buf_addf(out, "  %-14s fresh, %s in memory (%s)\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size),
+                 workspace_source(r, source));
     buf_addf(out, "  %-14s fresh, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
     for (size_t i = 0; i < r->nbinds; i++)
         print_bind(r, &r->binds[i], out);
@@ -231,13 +282,13 @@ void plan_print(const struct request *r, const struct program *p, struct buf *ou
     print_mounts(r, p, out);
     buf_adds(out, "Environment\n");
     for (size_t i = 0; env[i]; i++)
-        buf_addf(out, "  %s\n", env[i]);
+        buf_addf(out, "  %s (%s)\n", env[i], level_name(r->level));
     for (size_t i = 0; i < r->nenv; i++) {
         auto_free char *text = str_dup(r->env[i]);
+        char source[REQUEST_SOURCE_TEXT];
 
         str_tame(text);
-        buf_addf(out, "  %s%s%s%s\n", text, i < r->nenv_policy ? " (" : "", i < r->nenv_policy ? policy_title(r) : "",
-                 i < r->nenv_policy ? ")" : "");
+        buf_addf(out, "  %s (%s)\n", text, env_source(r, i, source));
     }
     print_host(out);
 }
@@ -303,6 +354,18 @@ static void json_sources(const struct request *r, struct jsonw *w)
     jsonw_object(w);
     for (int i = 0; i < LIMIT_COUNT; i++)
         jsonw_kstr(w, limit_info((enum limit)i)->name, request_source(r, (enum limit)i, text));
+    jsonw_end_object(w);
+    jsonw_key(w, "sources");
+    jsonw_object(w);
+    jsonw_kstr(w, "profile", profile_source(r, text));
+    jsonw_kstr(w, "workspace", workspace_source(r, text));
+    jsonw_key(w, "env"); /* in the order of env */
+    jsonw_array(w);
+    for (size_t i = 0; level_environment(r->level)[i]; i++)
+        jsonw_str(w, level_name(r->level));
+    for (size_t i = 0; i < r->nenv; i++)
+        jsonw_str(w, env_source(r, i, text));
+    jsonw_end_array(w);
     jsonw_end_object(w);
 }
 

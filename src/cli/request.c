@@ -86,6 +86,7 @@ static int read_workspace(struct request *r, const char *text, struct err *err)
         return err_set(err, ERR_INVALID, "--workspace: the directory is empty or too long");
     free(r->workspace);
     r->workspace = str_dup_n(text, len);
+    r->workspace_flag = true;
     return 0;
 }
 

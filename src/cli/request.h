@@ -49,7 +49,8 @@ struct request {
     size_t nenv;
     size_t nenv_policy; /* the first so many are the policy's */
 
-    char *workspace; /* NULL: a fresh one in memory */
+    char *workspace;     /* NULL: a fresh one in memory */
+    bool workspace_flag; /* said by --workspace, not by the policy */
     bool cow;
     const char *skills;
     struct request_bind binds[REQUEST_BINDS_MAX];

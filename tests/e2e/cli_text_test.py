@@ -119,6 +119,19 @@ class DryRun(Case):
         self.assertEqual((plan["profile"], plan["level"], plan["net"]), ("python", "standard", "none"))
         self.assertIn("seccomp", plan["walls"])
 
+    def test_it_says_who_decided_about_profile_workspace_and_environment(self):
+        policy = self.file("own.yaml", "version: 1\nname: own\nextends: standard\nprofile: node\nenvironment:\n  set:\n    B: '2'\n"
+                                       "filesystem:\n  workspace: {mode: copyOnWrite, path: " + self.dir + "}\n")
+        plain = run("run", "--dry-run", "--json", "-e", "A=1", "-w", self.dir, "--", "python3").json
+        self.assertEqual((plain["sources"]["profile"], plain["sources"]["workspace"]), ("the program", "--workspace"))
+        self.assertEqual(dict(zip(plain["env"], plain["sources"]["env"]))["A=1"], "--env")
+        self.assertEqual(dict(zip(plain["env"], plain["sources"]["env"]))["HOME=/workspace"], "standard")
+        text = run("run", "--dry-run", "--policy", policy, "--", "true").out
+        self.assertRegex(text, rf"profile +node, \d+ system calls allowed \({policy}:4\)")
+        self.assertIn(f"B=2 ({policy}:7)\n", text)
+        self.assertRegex(text, rf"/workspace +{self.dir}, copy on write: it stays as it is \({policy}:\d+\)")
+        self.assertRegex(run("run", "--dry-run", "--", "true").out, r"/workspace +fresh, 256M in memory \(standard\)")
+
     def test_it_shows_what_the_host_has_and_what_is_missing(self):
         host = run("run", "--dry-run", "--json", "--", "true").json["host"]
         self.assertEqual(set(host), {"privilege", "kernel", "userNamespaces", "seccomp", "landlock", "cgroups",
