@@ -61,8 +61,8 @@ PLAIN(jail_create, .id = ID_1, .template = "python", .hostname = "cove", .owner_
       .limits = { 1, 2, UINT64_MAX }, .nlimits = 3,
       .mounts = { { JAIL_BIND_RO, 1, "/mnt/a" }, { JAIL_WORKSPACE_COW, 2, "/workspace" } }, .nmounts = 2);
 PLAIN(jail_created, .pid = 1, .host_uid = 1900000000, .walls = JAIL_WALL_USER_NS | JAIL_WALL_UNIQUE_UID, .cpu_fd = 1,
-      .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL },
-      .why = { 0, 3, 255 }, .nlimits = 3);
+      .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL }, .why = { 0, 3, 255 },
+      .nlimits = 3);
 PLAIN(jail_id, .id = ID_1);
 PLAIN(jail_extend, .id = ID_1, .lifetime_ms = 60000);
 PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
