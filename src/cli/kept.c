@@ -5,6 +5,7 @@
  * under each other's feet, so the jailer takes one connection. */
 #include "cli/verbs.h"
 
+#include "cli/refused.h"
 #include "cli/report.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -244,8 +245,11 @@ static int visit_run(struct visit *v, const struct cli_settings *settings, const
         close(sock);
         return -1;
     }
-    if (engine_new(v->ev, sock, &engine_ops, v, &v->engine, err) < 0 || session_signals(v->ev, on_signal, v, err) < 0 ||
-        box_adopt(v->engine, id, &spec, &box_ops, v, &v->box, err) < 0)
+    if (engine_new(v->ev, sock, &engine_ops, v, &v->engine, err) < 0 || session_signals(v->ev, on_signal, v, err) < 0)
+        return -1;
+    if (!v->remove)
+        engine_watch_kept(v->engine);
+    if (box_adopt(v->engine, id, &spec, &box_ops, v, &v->box, err) < 0)
         return -1;
     if (v->remove) /* asked for before it answers: nobody in there needs to wake up for this */
         box_destroy(v->box, on_left, v);
@@ -372,6 +376,10 @@ static int visit_status(const struct visit *v)
         return 128 + SIGPIPE;
     if (!v->quiet && rc && rc->ended_by == ENDED_WALL)
         report_note("ended: it ran longer than --timeout allows");
+    if (!v->quiet && rc && receipt_exit_code(rc) != 0) {
+        refused_limits(rc);
+        refused_calls(rc, true);
+    }
     return rc ? receipt_exit_code(rc) : 125;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/hide.h"
 #include "cli/plan.h"
 #include "cli/program.h"
+#include "cli/refused.h"
 #include "cli/report.h"
 #include "cli/request.h"
 #include "engine/runtimes.h"
@@ -28,7 +29,6 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/files.h"
-#include "engine/met.h"
 #include "engine/receipt.h"
 
 #include <errno.h>
@@ -448,36 +448,6 @@ static void say_kept(const struct run *r)
     report_note("sandbox %s is kept, frozen\n  cove enter %s   a shell in it\n  cove rm %s      end it", id, id, id);
 }
 
-#define SHOWN_DENIALS 3
-
-/* A program that failed may have failed for this. One that did not has found another way, and the receipt knows. */
-static void explain_denials(const struct receipt *rc)
-{
-    uint64_t rest = rc->denials_more;
-
-    for (size_t i = 0; i < rc->ndenials; i++) {
-        const struct denial *d = &rc->denials[i].what;
-
-        if (i < SHOWN_DENIALS)
-            report_note("refused: %s: %.*s; %s", d->call, (int)strcspn(d->rule, ":"), d->rule, d->fix);
-        else
-            rest += rc->denials[i].count;
-    }
-    if (rest)
-        report_note("refused: %" PRIu64 " more calls; --receipt tells which", rest);
-}
-
-/* The same for limits; what was dropped of the output is said with the end. */
-static void explain_met(const struct receipt *rc)
-{
-    struct met met[LIMIT_COUNT];
-    size_t n = met_list(rc, met);
-
-    for (size_t i = 0; i < n; i++)
-        if (met[i].limit != LIMIT_OUTPUT)
-            report_note("limit: %s: %s; %s", limit_info(met[i].limit)->name, met[i].how, met[i].fix);
-}
-
 static int conclude(struct run *r)
 {
     const struct receipt *rc = r->begun && r->session.exec && r->session.receipt ? exec_receipt(r->session.exec) : NULL;
@@ -499,8 +469,8 @@ static int conclude(struct run *r)
     if (!r->req.json && !r->req.quiet)
         explain_limits(r, rc);
     if (!r->req.json && !r->req.quiet && !r->req.receipt && receipt_exit_code(rc) != 0) {
-        explain_met(rc);
-        explain_denials(rc);
+        refused_limits(rc);
+        refused_calls(rc, false);
     }
     if (r->req.receipt && write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);

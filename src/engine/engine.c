@@ -372,6 +372,19 @@ int engine_watch(struct engine *e, int monitor_fd, struct err *err)
     return 0;
 }
 
+static void on_monitor(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct engine *e = ask->owner;
+
+    if (!err && a->nfds == 1)
+        (void)engine_watch(e, take_fd(&a->fds[0]), NULL);
+}
+
+void engine_watch_kept(struct engine *e)
+{
+    engine_ask(e, FRAME_J_MONITOR, NULL, 0, NULL, 0, on_monitor, e);
+}
+
 /* --- templates --- */
 
 static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)

@@ -92,6 +92,26 @@ static int do_keep(struct conn *c, struct cell *cell, uint32_t stream, struct er
     return 0;
 }
 
+/* For a host that did not start the monitor: that of a kept sandbox, whose first host is gone. */
+static int do_monitor(struct conn *c, const struct frame *f, struct err *err)
+{
+    uint8_t packet[FRAME_HEADER];
+    int sv[2];
+
+    if (f->len != 0)
+        return err_set(err, ERR_PROTOCOL, "J_MONITOR has no payload");
+    if (c->j->settings->monitor_fd <= 0)
+        return err_set(err, ERR_MISSING, "no monitor watches the sandboxes of this jailer");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socket for the monitor");
+    auto_fd int near = sv[0], far = sv[1];
+    frame_header(packet, &(struct frame){ .type = FRAME_J_HOST });
+    if (fd_send(c->j->settings->monitor_fd, packet, sizeof(packet), &far, 1, MSG_DONTWAIT) < 0)
+        return err_sys(err, ERR_LOST, "the monitor");
+    chan_send_fds(&c->chan, &(struct frame){ .type = FRAME_J_OK, .stream = f->stream }, &near, 1);
+    return 0;
+}
+
 static int do_list(struct conn *c, const struct frame *f, struct err *err)
 {
     static struct jail_list m;
@@ -186,6 +206,8 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
         bad = create_cell(c, f, fds, nfds, &err);
     else if (f->type == FRAME_J_LIST)
         bad = do_list(c, f, &err);
+    else if (f->type == FRAME_J_MONITOR)
+        bad = do_monitor(c, f, &err);
     else if (f->type == FRAME_J_EXTEND)
         bad = do_extend(c, f, &err);
     else

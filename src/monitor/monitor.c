@@ -84,6 +84,7 @@ struct monitor {
     struct ev_io intake;
     struct chan host;
     bool host_gone;
+    unsigned hosts; /* how many there were before this one */
     /* Larger than the kernel's structs are today; monitor_serve checks that they fit. */
     union {
         struct seccomp_notif s;
@@ -240,7 +241,10 @@ static void on_call(void *arg, uint32_t events)
     }
 }
 
-/* --- new sandboxes --- */
+/* --- new sandboxes, new hosts --- */
+
+static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds);
+static void on_end(void *arg, const struct err *why);
 
 static int listener_add(struct record *r, int fd)
 {
@@ -282,6 +286,24 @@ static int watch(struct monitor *m, const struct jail_watch *w, int fd)
     return rc;
 }
 
+/* Who asks now was not there before: what it hears is what happens from here on. */
+static int new_host(struct monitor *m, int fd)
+{
+    static const struct chan_ops ops = { .on_frame = on_frame, .on_end = on_end };
+
+    if (fd < 0)
+        return -1;
+    chan_done(&m->host);
+    m->hosts++;
+    m->host_gone = chan_init(&m->host, m->ev, fd, false, &ops, m, NULL) < 0;
+    for (struct record *r = m->records; r; r = r->next) {
+        r->tally = (struct tally){ 0 };
+        r->told = r->forgotten = false;
+        tell_news(r, false);
+    }
+    return 0;
+}
+
 static void intake_end(struct monitor *m)
 {
     ev_io_del(m->ev, &m->intake);
@@ -306,6 +328,8 @@ static void drain_intake(struct monitor *m)
             return;
         if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_WATCH &&
             jail_watch_decode(&f, &w, NULL) == 0 && watch(m, &w, fd) == 0)
+            continue;
+        if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_HOST && new_host(m, fd) == 0)
             continue;
         fd_close(&fd);
     }
@@ -340,9 +364,13 @@ static void on_frame(void *arg, const struct frame *f, int *fds UNUSED, size_t n
     struct monitor *m = arg;
     struct jail_id q;
 
+    unsigned hosts = m->hosts;
+
     if (jail_id_decode(f, &q, NULL) < 0)
         return;
     drain_intake(m);
+    if (m->hosts != hosts) /* who asked is gone, and f with it */
+        return;
     struct record *r = find_record(m, q.id);
     if (f->type == FRAME_J_DENIALS) {
         reply_denied(m, f->stream, r);

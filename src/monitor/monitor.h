@@ -18,8 +18,10 @@ struct monitor_settings {
     bool outlive;                 /* it may live longer than the process that started it, for kept sandboxes */
 };
 
-/* Listeners come on `intake` as J_WATCH; questions (J_DENIALS, J_FORGET) come on `host`. Serves until the host is gone,
- * nobody can send a listener any more, and the last one has ended. Takes both. Returns the exit status. */
+/* Listeners come on `intake` as J_WATCH; questions (J_DENIALS, J_FORGET) come on `host`. J_HOST on `intake` brings the
+ * socket of a host that takes the place of this one: kept sandboxes outlive theirs. For the new one counts begin anew.
+ * Serves until the host is gone, nobody can send a listener any more, and the last one has ended. Takes both. Returns
+ * the exit status. */
 int monitor_serve(int intake, int host, const struct monitor_settings *settings);
 
 /* Forks a process that gives up every privilege and runs monitor_serve, and returns the other end of its host socket.

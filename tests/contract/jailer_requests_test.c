@@ -150,6 +150,10 @@ TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
     expect_error(&h, ERR_PROTOCOL);
     ask(&h, FRAME_J_FORGET, id);
     expect_error(&h, ERR_PROTOCOL);
+    send_frame(&h, FRAME_J_MONITOR, NULL, 0, NULL, 0); /* there is none here */
+    expect_error(&h, ERR_MISSING);
+    send_frame(&h, FRAME_J_MONITOR, (const uint8_t *)"junk", 4, NULL, 0);
+    expect_error(&h, ERR_PROTOCOL);
     send_frame(&h, FRAME_J_STATS, (const uint8_t *)"junk", 4, NULL, 0);
     expect_error(&h, ERR_PROTOCOL);
     drop_fds(&r);

@@ -56,6 +56,16 @@ class Kept(Case):
         self.assertErrorCode(run("enter", *self.flag, sandbox, "--", "no-such-program"), 127, "program_not_found")
         self.assertEqual(run("enter", *self.flag, sandbox, "--", "cat", "note").out, "kept\n")
 
+    def test_what_a_command_in_it_was_refused_is_told_and_only_that(self):
+        sandbox = self.keep("unshare --mount true; true")
+        for _ in range(2):  # the second visitor finds a monitor whose host has gone twice
+            done = run("enter", *self.flag, sandbox, "--", "unshare", "--user", "true")
+            self.assertEqual(done.code, 1, done)
+            self.assertIn("cove: refused: unshare(0x10000000); there is no way to allow it\n", done.err)
+            self.assertNotIn("0x20000", done.err)
+        self.assertNotIn("refused", run("enter", *self.flag, sandbox, "--", "false").err)
+        self.assertNotIn("refused", run("enter", "-q", *self.flag, sandbox, "--", "unshare", "--user", "true").err)
+
     def test_two_cannot_be_in_it_at_once(self):
         sandbox = self.keep()
         first = start("enter", *self.flag, sandbox, "--", "sh", "-c", "echo up; cat", stdin=subprocess.PIPE)

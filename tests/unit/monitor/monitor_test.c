@@ -344,6 +344,84 @@ TEST(a_sandbox_that_was_never_announced_is_not_called_watched)
     finish();
 }
 
+/* Sends the other end of a fresh socket to the monitor and makes it our host socket. Returns the old one. */
+static int move_in(void)
+{
+    uint8_t packet[FRAME_HEADER];
+    int sv[2], old = mon.host;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+    frame_header(packet, &(struct frame){ .type = FRAME_J_HOST });
+    assert_true(fd_send(mon.intake, packet, sizeof(packet), &sv[1], 1, 0) > 0);
+    close(sv[1]);
+    mon.host = sv[0];
+    return old;
+}
+
+TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
+{
+    struct task t;
+    struct jail_news news;
+
+    begin();
+    t = task_new(0, false);
+    task_call(&t, 1);
+    assert_int_equal(task_told(&t, 5000), EPERM);
+    assert_int_equal(ask(0)->n, 1);
+    int old = move_in();
+    assert_true(hear(5000)); /* it is told at once which sandboxes are watched */
+    assert_int_equal(got.f.type, FRAME_J_NEWS);
+    assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+    assert_int_equal(news.watched, JAIL_WATCHED);
+    assert_false(news.refused);
+    assert_int_equal(ask(0)->n, 0);
+    task_call(&t, 2);
+    assert_int_equal(task_told(&t, 5000), EPERM);
+    assert_true(hear(5000));
+    assert_int_equal(got.f.type, FRAME_J_NEWS);
+    assert_int_equal(ask(0)->n, 1);
+    struct pollfd gone = { .fd = old, .events = POLLIN };
+    assert_int_equal(poll(&gone, 1, 5000), 1);
+    char rest[FRAME_MAX];
+    while (recv(old, rest, sizeof(rest), MSG_DONTWAIT) > 0)
+        ;
+    assert_int_equal(recv(old, rest, sizeof(rest), MSG_DONTWAIT), 0); /* closed */
+    close(old);
+    fd_close(&mon.host); /* and again, after nobody was there for a while */
+    task_call(&t, 3);
+    assert_int_equal(task_told(&t, 5000), EPERM);
+    mon.host = -1;
+    assert_int_equal(move_in(), -1);
+    assert_int_equal(ask(0)->n, 0);
+    task_end(&t);
+    finish();
+}
+
+/* The question lies in the old socket while the new one is being taken in: it must not be answered there. */
+TEST(a_question_of_the_old_host_is_not_answered_to_the_new_one)
+{
+    uint8_t packet[FRAME_HEADER + 128];
+    struct jail_id q = { { 0 } };
+    struct task t;
+
+    begin();
+    t = task_new(0, false);
+    assert_int_equal(ask(0)->n, 0);
+    kill(mon.pid, SIGSTOP);
+    id_of(0, q.id);
+    int len = jail_id_encode(&q, packet + FRAME_HEADER, NULL);
+    frame_header(packet, &(struct frame){ .type = FRAME_J_DENIALS, .stream = 98, .len = (uint32_t)len });
+    assert_true(send(mon.host, packet, FRAME_HEADER + (size_t)len, 0) > 0);
+    int old = move_in();
+    kill(mon.pid, SIGCONT);
+    while (hear(200))
+        assert_int_not_equal(got.f.stream, 98);
+    assert_int_equal(ask(0)->watched, JAIL_WATCHED);
+    close(old);
+    task_end(&t);
+    finish();
+}
+
 TEST(a_host_that_goes_leaves_the_callers_answered)
 {
     struct task t;
@@ -368,6 +446,8 @@ int main(void)
         RUN(callers_that_die_in_the_middle_of_a_call_harm_nobody),
         RUN(what_is_no_listener_is_put_away_and_costs_no_descriptor),
         RUN(a_sandbox_that_was_never_announced_is_not_called_watched),
+        RUN(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows),
+        RUN(a_question_of_the_old_host_is_not_answered_to_the_new_one),
         RUN(a_host_that_goes_leaves_the_callers_answered),
     };
 
