@@ -89,7 +89,7 @@ TEST(the_message_names_the_limit_and_what_would_be_right)
     uint64_t v;
 
     assert_int_equal(limit_parse(LIMIT_WALL, "soon", &v, &err), -1);
-    assert_string_equal(err.msg, "timeoutMs 'soon' is not a time such as 1500ms, 30s or 5m");
+    assert_string_equal(err.msg, "timeoutMs 'soon' is not a time with its unit, such as 1500ms, 30s or 5m");
     assert_int_equal(limit_parse(LIMIT_MEMORY, "1M", &v, &err), -1);
     assert_string_equal(err.msg, "memoryBytes of 1M is less than 16M");
 }
