@@ -1,6 +1,8 @@
 /* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. */
 #include "world.h"
 
+#include "engine/met.h"
+
 /* --- */
 
 TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
@@ -150,6 +152,44 @@ TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
     const struct receipt *r = exec_receipt(w.exec);
     assert_true(r->pids_refused.why || r->pids_refused.v > 0);
     close_world(&w);
+}
+
+/* Each place is filled until it refuses; the counter of processes is the kernel's own, on either kind of cgroup. */
+TEST(limits_that_refused_are_known_at_the_end_and_no_others)
+{
+    static const struct {
+        enum limit limit;
+        const char *script;
+    } rows[] = {
+        { LIMIT_TMP, "head -c 2000000 /dev/zero > /tmp/x; exit 1" },
+        { LIMIT_WORKSPACE, "head -c 2000000 /dev/zero > /workspace/x; exit 1" },
+        { LIMIT_SHM, "head -c 2000000 /dev/zero > /dev/shm/x; exit 1" },
+        { LIMIT_TMP_INODES, "i=0; while mkdir /tmp/$i; do i=$((i + 1)); done; exit 1" },
+        { LIMIT_PIDS, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 9 & done; exit 1" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct box_spec box = plain_spec();
+        struct exec_spec spec = { .argv = SH(rows[i].script), .wall_ms = 20000 };
+        struct met met[LIMIT_COUNT];
+        struct world w;
+
+        box.limits.v[LIMIT_TMP] = box.limits.v[LIMIT_WORKSPACE] = box.limits.v[LIMIT_SHM] = MIB;
+        box.limits.v[LIMIT_TMP_INODES] = 64;
+        box.limits.v[LIMIT_PIDS] = 16;
+        begin(&w, &box, &spec);
+        turn_until(&w, &w.exited, 30);
+        const struct receipt *r = exec_receipt(w.exec);
+        size_t n = met_list(r, met);
+        if (rows[i].limit == LIMIT_PIDS && r->pids_refused.why) {
+            assert_int_equal(n, 0); /* this host counts none, and the receipt says so */
+            assert_non_null(met_unseen(r, LIMIT_PIDS));
+        } else if (n != 1 || met[0].limit != rows[i].limit) {
+            fail_msg("row %zu: %zu limits, the first is %s", i, n, n ? limit_info(met[0].limit)->name : "none");
+        }
+        destroy(&w);
+        close_world(&w);
+    }
 }
 
 TEST(output_past_the_cap_is_dropped_with_a_count_and_never_blocks)
@@ -318,6 +358,7 @@ int main(void)
         RUN(cpu_time_is_counted_over_the_whole_tree),
         RUN(memory_ends_the_execution_whoever_was_killed),
         RUN(a_fork_bomb_ends_by_its_clock_and_is_gone),
+        RUN(limits_that_refused_are_known_at_the_end_and_no_others),
         RUN(output_past_the_cap_is_dropped_with_a_count_and_never_blocks),
         RUN(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process),
         RUN(lifetime_ends_execution_and_sandbox),
