@@ -2,6 +2,14 @@
  * names are written as octal escapes. */
 #include "isolate/mountinfo.h"
 
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+
+#define TEXT_MAX (4u << 20)
+
 static bool is_octal(char c)
 {
     return c >= '0' && c <= '7';
@@ -45,6 +53,10 @@ static bool skip(const char **p, const char *end)
 
 static bool parse_line(const char *p, const char *end, struct mountinfo *ret)
 {
+    const char *number = p;
+
+    if (!str_eat_u32(&number, UINT32_MAX, &ret->id) || *number != ' ')
+        return false;
     for (int i = 0; i < 3; i++)
         if (!skip(&p, end))
             return false;
@@ -81,4 +93,23 @@ bool mountinfo_has_option(const char *options, const char *word)
         if (strncmp(p, word, n) == 0 && (p[n] == ',' || p[n] == '\0'))
             return true;
     return false;
+}
+
+char *mountinfo_read(void)
+{
+    size_t cap = 16 * 1024;
+    auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    char *text = mem_alloc(cap);
+    ssize_t n = 0;
+    size_t len = 0;
+
+    while (fd >= 0 && cap < TEXT_MAX && (n = fd_read_full(fd, text + len, cap - len - 1)) > 0) {
+        len += (size_t)n;
+        if (len + 1 < cap)
+            break;
+        cap *= 2;
+        text = mem_resize(text, cap, 1);
+    }
+    text[len] = '\0';
+    return text;
 }

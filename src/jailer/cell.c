@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -19,14 +20,24 @@
 
 void jailer_maybe_stop(struct jailer *j)
 {
-    if (!j->conns && !j->cells)
+    if (!j->cells && (j->stopping || (!j->conns && !j->door.path)))
         ev_stop(j->ev);
+}
+
+struct cell *cell_find(struct jailer *j, const char *id)
+{
+    struct cell *cell = j->cells;
+
+    while (cell && !str_eq(cell->id, id))
+        cell = cell->next;
+    return cell;
 }
 
 static void close_fds(struct jailer *j, struct cell *cell)
 {
     ev_io_del(j->ev, &cell->oom_io);
     fd_close(&cell->oom);
+    fd_close(&cell->listener);
     fd_close(&cell->pidfd);
     fd_close(&cell->control);
     fd_close(&cell->runtime_end);
@@ -42,11 +53,12 @@ void cell_remove(struct cell *cell)
         p = &(*p)->next;
     *p = cell->next;
     j->ncells--;
+    create_withdraw(cell);
     ev_timer_clear(j->ev, &cell->timer);
     ev_timer_clear(j->ev, &cell->lifetime);
     close_fds(j, cell);
     uids_give(&j->uids, cell->uid);
-    if (cell->kept)
+    if (cell->kept && j->kept)
         kept_remove(j->kept, cell->id);
     free(cell);
     jailer_maybe_stop(j);
@@ -100,6 +112,14 @@ void cell_kill(struct cell *cell)
 void cell_destroy(struct cell *cell)
 {
     cell->destroy = true;
+    if (cell->request) { /* nobody has begun it */
+        struct err gone;
+
+        err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was made", cell->id);
+        reply_error(cell->owner, cell->create_stream, &gone);
+        cell->create_stream = 0;
+        cell->state = CELL_DEAD;
+    }
     if (cell->state == CELL_DEAD) {
         cell->rounds = 0;
         remove_step(cell);
@@ -201,7 +221,7 @@ int cell_keep(struct cell *cell, struct err *err)
 {
     struct jailer *j = cell->j;
 
-    if (!cell->kept && kept_add(j->kept, cell->id, err) < 0)
+    if (!cell->kept && j->kept && kept_add(j->kept, cell->id, err) < 0)
         return -1;
     cell->kept = true;
     cell_extend(cell, cell->limits.v[LIMIT_LIFETIME]);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "base/id.h"
 #include "ev/ev.h"
 #include "isolate/cgroup.h"
@@ -31,12 +32,14 @@ struct cell {
     uid_t uid;
     struct spawner *spawner;
     struct conn *owner;       /* NULL when nobody holds it */
+    uid_t host;               /* whose process asked for it */
     struct jail_created made; /* what J_CREATED said, repeated at adoption */
     struct limits limits;
     int pidfd;
     int control;     /* kept duplicate of the host's end, for a host that comes back */
     int runtime_end; /* the runtime's end, until the spawner has it */
     int oom;
+    int listener; /* of its refused calls, kept for a monitor that comes after this one */
     struct ev_io oom_io;
     struct ev_timer timer; /* next round of killing, freezing or removing */
     struct ev_timer lifetime;
@@ -45,5 +48,10 @@ struct cell {
     bool destroy;                                                       /* remove it as soon as it is dead */
     uint32_t create_stream, kill_stream, freeze_stream, destroy_stream; /* whom to answer; 0 is nobody */
     int status;                                                         /* of PID 1, once dead */
-    struct cgroup_stats last;                                           /* read when nothing ran any more */
+    struct cell *behind;                                                /* MAKING: the next that waits */
+    uint8_t *request;                                                   /* MAKING: J_CREATE, while it waits */
+    uint32_t request_len;
+    int lent[FD_PASS_MAX]; /* the descriptors that came with it */
+    size_t nlent;
+    struct cgroup_stats last; /* read when nothing ran any more */
 };

@@ -1,5 +1,8 @@
 /* From a host's request to a sandbox: every field is checked again, whoever sent it, then uid, cgroups, streams and
- * mounts are made and the spawner of the template is asked. What fails on the way goes back in the reverse order. */
+ * mounts are made and the spawner of the template is asked. What fails on the way goes back in the reverse order.
+ *
+ * A spawner takes a few orders at a time. Requests beyond that wait here as they came, before anything was made for
+ * them, so that a thousand of them cost a thousand small buffers and no descriptors but those that were lent. */
 #include "jailer/inside.h"
 
 #include "base/fd.h"
@@ -19,6 +22,9 @@ static struct cell *by_token(struct jailer *j, uint64_t token)
             return c;
     return NULL;
 }
+
+static void start_waiting(struct jailer *j, const struct spawner *s);
+
 static void on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err)
 {
     struct jailer *j = arg;
@@ -30,6 +36,7 @@ static void on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const st
         fd_close(&pidfd);
         return;
     }
+    start_waiting(j, cell->spawner);
     fd_close(&cell->runtime_end);
     if (err) {
         reply_error(cell->owner, cell->create_stream, err);
@@ -151,8 +158,8 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
     if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
-    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd,
-                                 j->settings->monitor_fd, &create_spawner_ops, j, &j->spare, err) < 0)
+    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd, relay_fd(j),
+                                 &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
     if (spawner_choose(j->spare, m.name, &filter, owner, j->uids.fd, err) < 0)
         return -1;
@@ -162,19 +169,26 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
 }
 
 /* Checks a request again, field by field. */
-static int check_create(struct jailer *j, const struct jail_create *m, struct limits *lim, struct err *err)
+static int check_create(const struct conn *c, const struct jail_create *m, struct limits *lim, struct err *err)
 {
+    struct jailer *j = c->j;
+
+    if (j->stopping)
+        return err_set(err, ERR_BUSY, "the jailer is going down");
     if (!id_valid(m->id, "sb"))
         return err_set(err, ERR_INVALID, "'%s' is no sandbox id", m->id);
     if (!name_ok(m->hostname))
         return err_set(err, ERR_INVALID, "host name '%s' has letters that host names cannot have", m->hostname);
-    for (struct cell *c = j->cells; c; c = c->next)
-        if (str_eq(c->id, m->id))
-            return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
+    if (cell_find(j, m->id))
+        return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
     if (j->ncells >= j->cells_max)
         return err_set(err, ERR_LIMIT, "more than %zu sandboxes, which the limit of open files allows", j->cells_max);
     if (m->nlimits != LIMIT_COUNT)
         return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
+    /* Otherwise it could read and write through a sandbox what belongs to somebody else. */
+    if (m->nmounts && c->uid != 0 && (m->owner_uid != c->uid || m->owner_gid != c->gid))
+        return err_set(err, ERR_DENIED, "a host of uid %u lends files of its own only, not of %u:%u", c->uid,
+                       m->owner_uid, m->owner_gid);
     memcpy(lim->v, m->limits, sizeof(lim->v));
     return limits_check(lim, err);
 }
@@ -271,14 +285,77 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     return 0;
 }
 
-int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nfds, struct err *err)
+/* --- those that wait --- */
+
+static int wait_for_turn(struct cell *cell, const struct frame *f, int *fds, size_t nfds, struct err *err)
+{
+    struct jailer *j = cell->j;
+    struct cell **end = &j->waiting;
+
+    if (j->lent + nfds > LENT_MAX)
+        return err_set(err, ERR_BUSY, "too many sandboxes with lent directories wait to be made");
+    cell->request = mem_alloc(f->len);
+    memcpy(cell->request, f->data, f->len);
+    cell->request_len = f->len;
+    for (; cell->nlent < nfds; cell->nlent++)
+        cell->lent[cell->nlent] = take_fd(&fds[cell->nlent]);
+    j->lent += nfds;
+    while (*end)
+        end = &(*end)->behind;
+    *end = cell;
+    return 0;
+}
+
+void create_withdraw(struct cell *cell)
+{
+    struct cell **p = &cell->j->waiting;
+
+    if (!cell->request)
+        return;
+    while (*p != cell)
+        p = &(*p)->behind;
+    *p = cell->behind;
+    cell->j->lent -= cell->nlent;
+    while (cell->nlent)
+        fd_close(&cell->lent[--cell->nlent]);
+    free(take_ptr(&cell->request));
+}
+
+static void start_one(struct jailer *j, struct cell *cell)
+{
+    static struct jail_create m;
+    struct frame f = { .type = FRAME_J_CREATE, .len = cell->request_len, .data = cell->request };
+    struct err err = { 0 };
+
+    int bad = jail_create_decode(&f, &m, &err) < 0 || cell_start(j, cell, &m, cell->lent, cell->nlent, &err) < 0;
+    create_withdraw(cell);
+    if (!bad)
+        return;
+    reply_error(cell->owner, cell->create_stream, &err);
+    (void)cgroup_remove(&j->forest, cell->id);
+    cell_remove(cell);
+}
+
+static void start_waiting(struct jailer *j, const struct spawner *s)
+{
+    for (struct cell *cell = j->waiting, *next; cell && !spawner_full(s); cell = next) {
+        next = cell->behind;
+        if (cell->spawner == s)
+            start_one(j, cell);
+    }
+}
+
+int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, struct err *err)
 {
     struct jailer *j = c->j;
     static struct jail_create m;
     struct limits lim;
 
-    if (jail_create_decode(f, &m, err) < 0 || check_create(j, &m, &lim, err) < 0)
+    if (jail_create_decode(f, &m, err) < 0 || check_create(c, &m, &lim, err) < 0)
         return -1;
+    for (size_t i = 0; c->uid != 0 && i < nfds; i++)
+        if (mounts_check_prompt(fds[i], err) < 0)
+            return -1;
     struct spawner *s = find_template(j, m.template);
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
@@ -288,11 +365,13 @@ int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nf
     cell->token = ++j->last_token;
     cell->spawner = s;
     cell->limits = lim;
-    cell->pidfd = cell->control = cell->runtime_end = cell->oom = -1;
+    cell->pidfd = cell->control = cell->runtime_end = cell->oom = cell->listener = -1;
+    cell->host = c->uid;
     cell->next = j->cells;
     j->cells = cell;
     j->ncells++;
-    if (cell_start(j, cell, &m, fds, nfds, err) < 0) {
+    int bad = spawner_full(s) ? wait_for_turn(cell, f, fds, nfds, err) : cell_start(j, cell, &m, fds, nfds, err);
+    if (bad) {
         (void)cgroup_remove(&j->forest, cell->id);
         cell_remove(cell);
         return -1;

@@ -8,18 +8,24 @@
 #include "jailer/cell.h"
 #include "jailer/jailer.h"
 #include "jailer/kept.h"
+#include "jailer/relay.h"
 #include "jailer/spawner.h"
 #include "jailer/uids.h"
 #include "wire/chan.h"
+#include "wire/door.h"
 
 #define TEMPLATES_MAX 64
 #define CELLS_MAX 16384
-#define CELL_FDS 4     /* that a cell holds for its life: pidfd, control, oom, and one in flight */
-#define OTHER_FDS 128u /* hosts, spawners, cgroup trees, and what a request needs for a moment */
+#define CONNS_MAX 32
+#define LENT_MAX 64    /* descriptors that requests hold which wait for their turn */
+#define CELL_FDS 6     /* that a cell holds for its life: pidfd, control, oom, listener, and two in flight */
+#define OTHER_FDS 256u /* hosts, spawners, cgroup trees, what waits, and what a request needs for a moment */
 
 struct conn { /* a host */
     struct conn *next;
     struct jailer *j;
+    uid_t uid; /* as the kernel told; 0 may do more */
+    gid_t gid;
     struct chan chan;
     struct ev_defer free_later;
 };
@@ -38,8 +44,13 @@ struct jailer {
     struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
     size_t ncells, cells_max;
+    struct cell *waiting; /* for their spawner to have done what it was asked before; oldest first */
+    size_t lent;          /* descriptors that these hold */
     struct conn *conns;
-    struct kept *kept;
+    struct kept *kept;  /* doors to single sandboxes; NULL in a service, which has one door for all */
+    struct relay relay; /* to a monitor that may be restarted */
+    struct door door;
+    bool stopping;
     uint64_t last_token;
 };
 
@@ -61,8 +72,11 @@ int cell_freeze(struct cell *cell, uint32_t stream, struct err *err); /* answers
 void cell_extend(struct cell *cell, uint64_t lifetime_ms);            /* from now on */
 int cell_keep(struct cell *cell, struct err *err); /* let it outlive its host, but not its lifetime */
 void jailer_maybe_stop(struct jailer *j);
+struct cell *cell_find(struct jailer *j, const char *id);
 
 /* create.c */
 extern const struct spawner_ops create_spawner_ops;
 int create_template(struct conn *c, const struct frame *f, struct err *err);
-int create_cell(struct conn *c, const struct frame *f, const int *fds, size_t nfds, struct err *err);
+/* Takes descriptors that it still needs, and leaves -1 in their place. */
+int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, struct err *err);
+void create_withdraw(struct cell *cell); /* from those that wait; nothing when it does not */

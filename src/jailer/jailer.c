@@ -7,7 +7,7 @@
  * 2. The uid is given back only after the cgroups are gone, and they go only when nothing lives in them.
  * 3. Every request is answered exactly once on its stream, or its connection is gone.
  * 4. When a host goes, its cells go, unless it asked to keep them; when the last host and the last kept cell are gone,
- *    the jailer ends. */
+ *    the jailer ends, unless it is a service: that ends when it is told to, and its cells end first. */
 #include "jailer/inside.h"
 
 #include "base/child.h"
@@ -23,9 +23,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #define SWEEP_AFTER_NS (20 * NS_PER_MS)
 #define SWEEPS_MAX 100
@@ -92,44 +92,61 @@ static int do_keep(struct conn *c, struct cell *cell, uint32_t stream, struct er
     return 0;
 }
 
-/* For a host that did not start the monitor: that of a kept sandbox, whose first host is gone. */
+/* For a host that did not start the monitor: a service's, or that of a kept sandbox whose first host is gone. */
 static int do_monitor(struct conn *c, const struct frame *f, struct err *err)
 {
-    uint8_t packet[FRAME_HEADER];
     int sv[2];
 
     if (f->len != 0)
         return err_set(err, ERR_PROTOCOL, "J_MONITOR has no payload");
-    if (c->j->settings->monitor_fd <= 0)
-        return err_set(err, ERR_MISSING, "no monitor watches the sandboxes of this jailer");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "socket for the monitor");
     auto_fd int near = sv[0], far = sv[1];
-    frame_header(packet, &(struct frame){ .type = FRAME_J_HOST });
-    if (fd_send(c->j->settings->monitor_fd, packet, sizeof(packet), &far, 1, MSG_DONTWAIT) < 0)
-        return err_sys(err, ERR_LOST, "the monitor");
+    if (relay_host(c->j, far, err) < 0)
+        return -1;
     chan_send_fds(&c->chan, &(struct frame){ .type = FRAME_J_OK, .stream = f->stream }, &near, 1);
     return 0;
 }
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Hosts of one uid are the same host before and after a restart. */
+static bool may_see(const struct conn *c, const struct cell *cell)
+{
+    return c->uid == 0 || c->uid == cell->host;
+}
+
+#define IN(s) (1u << (s))
+#define ALIVE (IN(CELL_LIVE) | IN(CELL_FROZEN))
 
 static int do_list(struct conn *c, const struct frame *f, struct err *err)
 {
     static struct jail_list m;
     static uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_id after = { "" };
+    const char **ids = NULL;
+    size_t n = 0;
 
-    m.n = 0;
-    for (struct cell *cell = c->j->cells; cell && m.n < JAIL_LIST_MAX; cell = cell->next)
-        if (cell->state == CELL_LIVE || cell->state == CELL_FROZEN)
-            memcpy(m.ids[m.n++], cell->id, ID_SIZE);
+    if (f->len && jail_id_decode(f, &after, err) < 0)
+        return -1;
+    ids = mem_resize(NULL, c->j->ncells + 1, sizeof(*ids));
+    for (struct cell *cell = c->j->cells; cell; cell = cell->next)
+        if ((IN(cell->state) & ALIVE) && may_see(c, cell) && strcmp(cell->id, after.id) > 0)
+            ids[n++] = cell->id;
+    qsort(ids, n, sizeof(*ids), by_name);
+    m.n = (uint32_t)min_u64(n, JAIL_LIST_MAX);
+    for (size_t i = 0; i < m.n; i++)
+        memcpy(m.ids[i], ids[i], ID_SIZE);
+    free(ids);
     int len = jail_list_encode(&m, out, err);
     if (len < 0)
         return -1;
     reply(c, f->stream, FRAME_DONE, out, len);
     return 0;
 }
-
-#define IN(s) (1u << (s))
-#define ALIVE (IN(CELL_LIVE) | IN(CELL_FROZEN))
 
 static const struct {
     uint8_t type;
@@ -145,13 +162,11 @@ static const struct {
     { FRAME_J_KEEP, ALIVE, do_keep },
 };
 
-static struct cell *find_cell(struct conn *c, const char *id, bool adopts, struct err *err)
+static struct cell *find_cell(struct conn *c, const char *id, bool adopt, struct err *err)
 {
-    struct cell *cell = c->j->cells;
+    struct cell *cell = cell_find(c->j, id);
 
-    while (cell && !str_eq(cell->id, id))
-        cell = cell->next;
-    if (cell && (!cell->owner || cell->owner == c || adopts))
+    if (cell && may_see(c, cell) && (!cell->owner || cell->owner == c || adopt))
         return cell;
     err_set(err, ERR_MISSING, "no sandbox %s here", id);
     return NULL;
@@ -215,7 +230,7 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     if (bad)
         reply_error(c, f->stream, &err);
     for (size_t i = 0; i < nfds; i++)
-        close(fds[i]);
+        fd_close(&fds[i]);
 }
 
 /* --- hosts --- */
@@ -250,11 +265,13 @@ static void on_end(void *arg, const struct err *why UNUSED)
 
 static const struct chan_ops conn_ops = { .on_frame = on_frame, .on_end = on_end };
 
-static int conn_add(struct jailer *j, int sock, struct err *err)
+static int conn_add(struct jailer *j, int sock, const struct ucred *who, struct err *err)
 {
     struct conn *c = mem_new(struct conn);
 
     c->j = j;
+    c->uid = who->uid;
+    c->gid = who->gid;
     if (chan_init(&c->chan, j->ev, sock, true, &conn_ops, c, err) < 0) {
         free(c);
         return -1;
@@ -264,10 +281,19 @@ static int conn_add(struct jailer *j, int sock, struct err *err)
     return 0;
 }
 
-static void on_visitor(void *arg, int sock)
+static void on_visitor(void *arg, int sock, const struct ucred *who)
 {
-    (void)conn_add(arg, sock, NULL);
+    struct jailer *j = arg;
+    size_t n = 0;
+
+    for (const struct conn *c = j->conns; c; c = c->next)
+        n++;
+    if (n < CONNS_MAX && (who->uid == geteuid() || (j->door.path && who->uid == j->settings->host_uid)))
+        (void)conn_add(j, sock, who, NULL);
+    else
+        close(sock);
 }
+
 /* --- the process --- */
 
 /* Running out of descriptors in the middle of a message would cost a whole connection, so it must not happen: take all
@@ -293,16 +319,6 @@ static void on_sweep(void *arg)
         ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
 }
 
-/* Children of the spawners hand their listeners over before they become a sandbox. A monitor that does not read, once
- * its socket is full, must make that fail and not wait for ever: no clock of the sandbox runs yet. */
-static void bound_the_wait(int monitor)
-{
-    struct timeval most = { .tv_sec = 2 };
-
-    if (monitor > 0)
-        (void)setsockopt(monitor, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
-}
-
 /* The spare spawner builds its root on another processor while this one looks around. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
@@ -311,18 +327,41 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     j->settings = settings;
     j->cells_max = room_for_cells();
     j->rootless = caller != 0;
-    bound_the_wait(settings->monitor_fd);
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
-        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, settings->monitor_fd,
-                    &create_spawner_ops, j, &j->spare, err) < 0 ||
+        relay_start(j, err) < 0 ||
+        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, relay_fd(j), &create_spawner_ops, j,
+                    &j->spare, err) < 0 ||
         (!j->rootless && sweep_open(&j->forest, &j->uids, err) < 0))
         return -1;
     if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
         (void)delegate_find(&j->forest, caller, spawner_pid(j->spare), NULL);
     ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
-    return kept_new(j->ev, settings->state_dir, on_visitor, j, &j->kept, err);
+    return 0;
+}
+
+static void jailer_end(struct jailer *j)
+{
+    if (j->sweep.slot)
+        (void)sweep_patiently(&j->forest, &j->uids);
+    ev_timer_clear(j->ev, &j->sweep);
+    for (size_t i = 0; i < j->nspawners; i++)
+        spawner_free(j->spawners[i]);
+    spawner_free(j->spare);
+    kept_free(j->kept);
+    relay_end(j);
+    while (j->conns) {
+        struct conn *c = j->conns;
+
+        j->conns = c->next;
+        chan_done(&c->chan);
+        free(c);
+    }
+    ev_free(j->ev);
+    cgroup_forget(&j->forest);
+    uids_done(&j->uids);
+    fd_close(&j->state_dir);
 }
 
 /* Says on every request why there is no jailer, until the host goes away. */
@@ -357,27 +396,59 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
 {
     static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
     struct err err = { 0 };
+    struct ucred who;
+    socklen_t len = sizeof(who);
 
     log_setup("cove-jailer", settings->keep_log ? LOG_INFO : LOG_ERROR);
-    if (jailer_start(&j, settings, &err) < 0)
+    if (jailer_start(&j, settings, &err) < 0 || kept_new(j.ev, settings->state_dir, on_visitor, &j, &j.kept, &err) < 0)
         return refuse_all(sock, &err);
-    if (conn_add(&j, sock, &err) < 0)
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || conn_add(&j, sock, &who, &err) < 0)
         return 125;
     ev_run(j.ev);
-    if (j.sweep.slot)
-        (void)sweep_patiently(&j.forest, &j.uids);
-    ev_timer_clear(j.ev, &j.sweep);
-    for (size_t i = 0; i < j.nspawners; i++)
-        spawner_free(j.spawners[i]);
-    spawner_free(j.spare);
-    kept_free(j.kept);
-    ev_free(j.ev);
-    cgroup_forget(&j.forest);
-    uids_done(&j.uids);
-    fd_close(&j.state_dir);
+    jailer_end(&j);
     return 0;
 }
 
+/* --- the service --- */
+
+static void on_signal(void *arg, int signo)
+{
+    struct jailer *j = arg;
+
+    if (j->stopping)
+        return;
+    log_info("%s: ending %zu sandboxes", signo == SIGTERM ? "SIGTERM" : "SIGINT", j->ncells);
+    j->stopping = true;
+    door_close(&j->door);
+    for (struct cell *cell = j->cells, *next; cell; cell = next) {
+        next = cell->next;
+        if (!cell->destroy)
+            cell_destroy(cell);
+    }
+    jailer_maybe_stop(j);
+}
+
+int jailer_service(const struct jailer_settings *settings)
+{
+    static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
+    struct err err = { 0 };
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    if (jailer_start(&j, settings, &err) < 0 || ev_signals(j.ev, &set, on_signal, &j, &err) < 0 ||
+        door_open(&j.door, j.ev, settings->socket, j.rootless ? geteuid() : settings->host_uid, on_visitor, &j, &err) <
+            0) {
+        log_error("%s", err.msg);
+        return err_info(err.id)->exit;
+    }
+    log_info("room for %zu sandboxes, cgroups %s", j.cells_max, j.forest.kind);
+    ev_run(j.ev);
+    jailer_end(&j);
+    return 0;
+}
 static NORETURN void jailer_child(int sock, const struct jailer_settings *settings)
 {
     setsid();

@@ -12,11 +12,20 @@ struct jailer_settings {
     const char *state_dir; /* "/run/cove": locks and sockets of kept sandboxes */
     int monitor_fd;        /* socket to which listeners of refused calls go, as J_WATCH; 0 is none */
     bool keep_log;         /* say what it does on standard error */
+    /* jailer_service only */
+    const char *socket;  /* where hosts knock */
+    uid_t host_uid;      /* who may, beside root */
+    const char *monitor; /* socket of a monitor that may be restarted; NULL is none */
 };
 
 /* Serves the socket until its other side is gone and no kept sandbox lives, then removes all it made. Meant to be
  * called in a process forked for it; returns that process's exit status. */
 int jailer_serve(int sock, const struct jailer_settings *settings);
+
+/* Serves all hosts that knock at `socket`, until SIGTERM, and then ends every sandbox. A host that goes away leaves the
+ * sandboxes that it asked to keep; a later host of the same uid, or of root, may list and adopt them. Returns the exit
+ * status of the process. */
+int jailer_service(const struct jailer_settings *settings);
 
 /* Forks a process that runs jailer_serve, and returns the other end of its socket. The child lives in a session of its
  * own, so signals of the terminal do not reach it. */

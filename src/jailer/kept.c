@@ -1,6 +1,6 @@
-/* A door is a listening socket in STATE/kept/ID. The directory is 0700 and the caller's uid is checked as well, since
- * whoever holds the socket commands the sandbox. Doors of a jailer that died refuse connections; whoever lists them
- * removes those. */
+/* A door is a listening socket in STATE/kept/ID. The directory is 0700 and the jailer checks the caller's uid as well,
+ * since whoever holds the socket commands the sandbox. Doors of a jailer that died refuse connections; whoever lists
+ * them removes those. */
 #include "jailer/kept.h"
 
 #include "base/fd.h"
@@ -10,29 +10,24 @@
 #include "jailer/jailer.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
-struct door {
-    struct door *next;
-    struct kept *k;
+struct entrance {
+    struct entrance *next;
     char id[ID_SIZE];
-    struct ev_io io;
+    struct door door;
 };
 
 struct kept {
     struct ev *ev;
     char *dir;
-    void (*on_visitor)(void *arg, int sock);
+    visitor_fn *on_visitor;
     void *arg;
-    struct door *doors;
+    struct entrance *entrances;
 };
 
-int kept_new(struct ev *ev, const char *state_dir, void (*on_visitor)(void *arg, int sock), void *arg,
-             struct kept **ret, struct err *err UNUSED)
+int kept_new(struct ev *ev, const char *state_dir, visitor_fn *on_visitor, void *arg, struct kept **ret,
+             struct err *err UNUSED)
 {
     struct kept *k = mem_new(struct kept);
 
@@ -44,71 +39,32 @@ int kept_new(struct ev *ev, const char *state_dir, void (*on_visitor)(void *arg,
     return 0;
 }
 
-static int door_address(const char *dir, const char *id, struct sockaddr_un *ret, struct err *err)
-{
-    *ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int n = snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/%s", dir, id);
-    if (n < 0 || (size_t)n >= sizeof(ret->sun_path))
-        return err_set(err, ERR_INVALID, "the state directory's name is too long for a socket: %s", dir);
-    return 0;
-}
-
-static void on_knock(void *arg, uint32_t events UNUSED)
-{
-    struct door *d = arg;
-    auto_fd int sock = accept4(d->io.fd, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred who;
-    socklen_t len = sizeof(who);
-
-    if (sock < 0 || getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
-        return;
-    if (who.uid == geteuid())
-        d->k->on_visitor(d->k->arg, take_fd(&sock));
-}
-
 int kept_add(struct kept *k, const char *id, struct err *err)
 {
-    struct sockaddr_un addr;
+    auto_free char *path = str_printf("%s/%s", k->dir, id);
 
     if (mkdir(k->dir, 0700) < 0 && errno != EEXIST)
         return err_sys(err, ERR_SYS, "%s", k->dir);
-    if (door_address(k->dir, id, &addr, err) < 0)
-        return -1;
-    auto_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 8) < 0)
-        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "door of %s", id);
-    struct door *d = mem_new(struct door);
-    d->k = k;
-    memcpy(d->id, id, sizeof(d->id));
-    if (ev_io_add(k->ev, &d->io, fd, EPOLLIN, on_knock, d, err) < 0) {
+    struct entrance *d = mem_new(struct entrance);
+    if (door_open(&d->door, k->ev, path, geteuid(), k->on_visitor, k->arg, err) < 0) {
         free(d);
-        return -1;
+        return err_wrap(err, "door of %s", id);
     }
-    (void)take_fd(&fd);
-    d->next = k->doors;
-    k->doors = d;
+    memcpy(d->id, id, sizeof(d->id));
+    d->next = k->entrances;
+    k->entrances = d;
     return 0;
-}
-
-static void door_free(struct door *d)
-{
-    struct sockaddr_un addr;
-
-    if (door_address(d->k->dir, d->id, &addr, NULL) == 0)
-        (void)unlink(addr.sun_path);
-    ev_io_del(d->k->ev, &d->io);
-    close(d->io.fd);
-    free(d);
 }
 
 void kept_remove(struct kept *k, const char *id)
 {
-    for (struct door **p = &k->doors; *p; p = &(*p)->next)
+    for (struct entrance **p = &k->entrances; *p; p = &(*p)->next)
         if (str_eq((*p)->id, id)) {
-            struct door *d = *p;
+            struct entrance *d = *p;
 
             *p = d->next;
-            door_free(d);
+            door_close(&d->door);
+            free(d);
             return;
         }
 }
@@ -117,35 +73,32 @@ void kept_free(struct kept *k)
 {
     if (!k)
         return;
-    while (k->doors)
-        kept_remove(k, k->doors->id);
+    while (k->entrances)
+        kept_remove(k, k->entrances->id);
     free(k->dir);
     free(k);
 }
 
 int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, struct err *err)
 {
-    auto_free char *dir = str_printf("%s/kept", state_dir);
-    struct sockaddr_un addr;
+    auto_free char *path = str_printf("%s/kept/%s", state_dir, id);
+    auto_fd int fd = -1;
+    struct err why = { 0 };
     struct ucred who;
-    socklen_t len = sizeof(who);
 
     if (!id_valid(id, "sb"))
         return err_set(err, ERR_INVALID, "'%s' is no sandbox id", id);
-    if (door_address(dir, id, &addr, err) < 0)
-        return -1;
-    auto_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return err_sys(err, ERR_SYS, "socket");
-    if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        if (errno == ECONNREFUSED)
-            (void)unlink(addr.sun_path); /* its jailer died */
-        if (errno == ECONNREFUSED || errno == ENOENT)
+    if (door_knock(path, &fd, &who, &why) < 0) {
+        if (why.id == ERR_MISSING) {
+            (void)unlink(path); /* its jailer died */
             return err_set(err, ERR_MISSING, "no kept sandbox %s", id);
-        return err_sys(err, ERR_SYS, "sandbox %s", id);
+        }
+        if (err)
+            *err = why;
+        return err_wrap(err, "sandbox %s", id);
     }
     /* A state directory in /tmp may be somebody else's work, and what is behind the door hears all that is typed. */
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || who.uid != geteuid())
+    if (who.uid != geteuid())
         return err_set(err, ERR_DENIED, "the door of sandbox %s belongs to another user", id);
     *ret_sock = take_fd(&fd);
     return 0;

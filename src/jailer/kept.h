@@ -3,12 +3,15 @@
 
 #include "base/err.h"
 #include "ev/ev.h"
+#include "wire/door.h"
 
 struct kept;
 
-/* on_visitor gets a connected socket of a process of the same user; it owns it. */
-int kept_new(struct ev *ev, const char *state_dir, void (*on_visitor)(void *arg, int sock), void *arg,
-             struct kept **ret, struct err *err);
+/* Owns the socket, and decides whether its process may come in. */
+typedef void visitor_fn(void *arg, int sock, const struct ucred *who);
+
+int kept_new(struct ev *ev, const char *state_dir, visitor_fn *on_visitor, void *arg, struct kept **ret,
+             struct err *err);
 void kept_free(struct kept *k); /* removes all doors */
 int kept_add(struct kept *k, const char *id, struct err *err);
 void kept_remove(struct kept *k, const char *id);

@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "isolate/mountinfo.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -80,6 +81,38 @@ static int find_again(int fd, struct err *err)
     if (found.st_dev != lent.st_dev || found.st_ino != lent.st_ino)
         return err_set(err, ERR_BIND_SOURCE, "%.120s changed while it was being bound", path);
     return take_fd(&again);
+}
+
+/* The kernel tells by itself, without asking the file system, which mount a descriptor belongs to, and of what type
+ * that is. A mount that is not in our list is of another namespace, and could not be lent anyway. Types are named that
+ * are prompt, so that one which nobody thought of is refused. */
+int mounts_check_prompt(int fd, struct err *err)
+{
+    static const char *const prompt[] = { "bcachefs", "btrfs",   "erofs", "exfat", "ext2",    "ext3",  "ext4",
+                                          "f2fs",     "iso9660", "jfs",   "ntfs3", "overlay", "ramfs", "squashfs",
+                                          "tmpfs",    "udf",     "vfat",  "xfs",   "zfs" };
+    char path[48], info[512];
+    uint32_t id = 0;
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    if (fd_get_at(AT_FDCWD, path, info, sizeof(info)) < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "look at the source");
+    const char *at = strstr(info, "mnt_id:\t");
+    if (!at || !str_eat(&at, "mnt_id:\t") || !str_eat_u32(&at, UINT32_MAX, &id))
+        return err_set(err, ERR_BIND_SOURCE, "the kernel does not tell where the source is mounted");
+    auto_free char *text = mountinfo_read();
+    const char *rest = text;
+    struct mountinfo m;
+    while (mountinfo_next(&rest, &m)) {
+        if (m.id != id)
+            continue;
+        for (size_t i = 0; i < ARRAY_LEN(prompt); i++)
+            if (str_eq(m.type, prompt[i]))
+                return 0;
+        return err_set(err, ERR_BIND_SOURCE,
+                       "it lies on %s, where a dead server or process could stop every sandbox of this host", m.type);
+    }
+    return err_set(err, ERR_BIND_SOURCE, "it is mounted nowhere on this host");
 }
 
 static bool is_directory(const char *path, const struct stat *st)

@@ -44,7 +44,10 @@ struct spawner {
     char name[64];
     struct filter_spec filter;
     pid_t pid;
+    size_t orders; /* not answered yet */
 };
+
+#define ORDERS_MAX 16 /* a socket's default buffer holds a few dozen */
 
 /* --- inside the spawner --- */
 
@@ -273,6 +276,7 @@ static void on_note(void *arg, uint32_t events UNUSED)
             s->ops->on_ended(s->arg, n.token, n.status);
             continue;
         }
+        s->orders--;
         s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == NOTE_FAILED ? &n.err : NULL);
     }
 }
@@ -333,6 +337,11 @@ const struct filter_spec *spawner_filter(const struct spawner *s)
     return &s->filter;
 }
 
+bool spawner_full(const struct spawner *s)
+{
+    return s->orders >= ORDERS_MAX;
+}
+
 static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
 {
     if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
@@ -365,5 +374,8 @@ int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *sp
         fds[n++] = spec->cgroup.into;
     for (size_t i = 0; i < spec->nmounts; i++)
         fds[n++] = spec->mounts[i].fd;
-    return send_order(s, &o, fds, n, err);
+    if (send_order(s, &o, fds, n, err) < 0)
+        return -1;
+    s->orders++;
+    return 0;
 }

@@ -32,5 +32,7 @@ DEFINE_AUTO(spawner, spawner_free);
 pid_t spawner_pid(const struct spawner *s);
 const char *spawner_name(const struct spawner *s);
 const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
+/* It has as many orders as fit into its socket for sure; more must wait until one of them is answered. */
+bool spawner_full(const struct spawner *s);
 /* Descriptors in spec are duplicated by the kernel; the caller still owns them. */
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);

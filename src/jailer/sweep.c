@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "isolate/mountinfo.h"
 #include "isolate/native.h"
 #include "jailer/jailer.h"
 
@@ -13,28 +14,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
-
-#define MOUNTINFO_MAX (4u << 20)
-
-/* Reads all of /proc/self/mountinfo; the caller frees. */
-static char *read_mountinfo(void)
-{
-    size_t cap = 16 * 1024;
-    auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    char *text = mem_alloc(cap);
-    ssize_t n = 0;
-    size_t len = 0;
-
-    while (fd >= 0 && cap < MOUNTINFO_MAX && (n = fd_read_full(fd, text + len, cap - len - 1)) > 0) {
-        len += (size_t)n;
-        if (len + 1 < cap)
-            break;
-        cap *= 2;
-        text = mem_resize(text, cap, 1);
-    }
-    text[len] = '\0';
-    return text;
-}
 
 /* The directory must be ours alone: its files are locks that others must not hold. */
 int sweep_open_state(const char *path, int *ret, struct err *err)
@@ -54,7 +33,7 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
 
 int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
-    auto_free char *mountinfo = read_mountinfo();
+    auto_free char *mountinfo = mountinfo_read();
 
     if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
         return -1;

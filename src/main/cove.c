@@ -3,11 +3,13 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/str.h"
 #include "cli/cli.h"
 #include "jailer/jailer.h"
 #include "monitor/monitor.h"
 #include "policy/denial.h"
 #include "policy/policy.h"
+#include "serve/service.h"
 
 #include "cove_version.h"
 
@@ -155,5 +157,7 @@ int main(int argc, char **argv)
         .find_libexec = find_libexec,
     };
 
+    if (argc > 1 && (str_eq(argv[1], "__jailer") || str_eq(argv[1], "__monitor")))
+        return service_main(argc - 1, argv + 1, open_runtime);
     return cli_main(argc, argv, &settings);
 }

@@ -10,29 +10,27 @@
  * 1. The only answer is -EPERM, with no flags.
  * 2. What was received is answered before the loop goes on; nothing here waits for anybody.
  * 3. A record lives while it has a listener, or while a host may still ask for it.
- * 4. A question is answered after all listeners that were sent before it have been taken in.
- * 5. The host is told of a refusal before the call returns, unless it was told since it last asked. While it does not
- *    read, calls that it would have to be told of wait, as in a flood. */
+ * 4. A question is answered after all listeners that were sent before it have been taken in. In a service they come
+ *    through the jailer, so a question about a sandbox that is not known waits for a moment.
+ * 5. Hosts are told of a refusal before the call returns, unless they were told since one of them last asked. While one
+ *    does not read, calls that it would have to be told of wait, as in a flood. */
 #include "monitor/monitor.h"
 
-#include "base/child.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "ev/ev.h"
+#include "monitor/process.h"
 #include "monitor/tally.h"
 #include "wire/chan.h"
+#include "wire/door.h"
 #include "wire/jail.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -41,25 +39,31 @@
 #endif
 
 #define RECORDS_MAX 20000u
-#define MEMORY_MAX (128 * MIB) /* what as many records need, and as much again */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED /* their bookkeeping is larger than any limit that would mean something */
-#undef MEMORY_MAX
-#define MEMORY_MAX RLIM_INFINITY
-#endif
-
-#define UID_NOBODY 65534u
+#define GUESTS_MAX 32u
 #define HOST_READS_NS (5 * NS_PER_MS) /* until we look again whether a host that is behind has read */
+#define LINGER_NS (600 * NS_PER_S)    /* a service: for a host that was restarted to ask for what has ended */
+#define NEWCOMER_NS (300 * NS_PER_MS) /* a service: for a listener that is still on its way */
+
+struct guest { /* a host; or a jailer that hands on its listeners */
+    struct guest *next;
+    struct monitor *m;
+    struct chan chan;
+    bool jailer; /* sends listeners and hosts, and wants no news */
+    struct ev_defer free_later;
+};
+
+struct question { /* about a sandbox that we have not heard of yet */
+    struct question *next;
+    struct guest *from;
+    uint32_t stream;
+    char id[ID_SIZE];
+    struct ev_timer late;
+};
 
 struct listener { /* of one filter; a sandbox may have several */
     struct listener *next;
     struct record *record;
+    const struct guest *from; /* who sends it again when the connection was lost; NULL: the intake */
     struct ev_io io;
 };
 
@@ -72,7 +76,8 @@ struct record { /* one sandbox */
     bool told; /* the host knows that there is something to ask for */
     struct tally tally;
     struct pace pace;
-    struct ev_timer again; /* set while its tick is spent */
+    struct ev_timer again;  /* set while its tick is spent */
+    struct ev_timer linger; /* a service: set when it has ended */
     struct listener *listeners;
 };
 
@@ -82,9 +87,10 @@ struct monitor {
     struct record *records;
     size_t nrecords, nlisteners;
     struct ev_io intake;
-    struct chan host;
-    bool host_gone;
-    unsigned hosts; /* how many there were before this one */
+    struct guest *guests;
+    struct question *questions;
+    struct door door; /* a service */
+    uid_t self;       /* before it gave that up */
     /* Larger than the kernel's structs are today; monitor_serve checks that they fit. */
     union {
         struct seccomp_notif s;
@@ -100,7 +106,7 @@ struct monitor {
 
 static void maybe_stop(struct monitor *m)
 {
-    if (m->host_gone && !m->intake.on && m->nlisteners == 0)
+    if (!m->door.path && !m->guests && !m->intake.on && m->nlisteners == 0)
         ev_stop(m->ev);
 }
 
@@ -113,19 +119,31 @@ static struct record *find_record(struct monitor *m, const char *id)
     return r;
 }
 
-static void maybe_free(struct record *r)
+static void record_free(void *arg)
 {
+    struct record *r = arg;
     struct monitor *m = r->m;
     struct record **p = &m->records;
 
-    if (r->listeners || !(r->forgotten || m->host_gone))
-        return;
     while (*p != r)
         p = &(*p)->next;
     *p = r->next;
     m->nrecords--;
     ev_timer_clear(m->ev, &r->again);
+    ev_timer_clear(m->ev, &r->linger);
     free(r);
+}
+
+static void maybe_free(struct record *r)
+{
+    struct monitor *m = r->m;
+
+    if (r->listeners)
+        ev_timer_clear(m->ev, &r->linger);
+    else if (r->forgotten || (!m->door.path && !m->guests))
+        record_free(r);
+    else if (m->door.path && !r->linger.slot)
+        ev_timer_set(m->ev, &r->linger, ev_now(m->ev) + LINGER_NS, record_free, r);
 }
 
 static void listener_end(struct listener *l)
@@ -147,10 +165,10 @@ static void listener_end(struct listener *l)
 
 /* --- news for the host --- */
 
-static void send_to_host(struct monitor *m, uint8_t type, uint32_t stream, const uint8_t *data, int len)
+static void send_to(struct guest *g, uint8_t type, uint32_t stream, const uint8_t *data, int len)
 {
-    if (len > 0 && !m->host_gone)
-        chan_send(&m->host, &(struct frame){ .type = type, .stream = stream, .len = (uint32_t)len, .data = data });
+    if (len > 0)
+        chan_send(&g->chan, &(struct frame){ .type = type, .stream = stream, .len = (uint32_t)len, .data = data });
 }
 
 /* A host that hears nothing need not ask: most programs are refused nothing, and end without waiting for us. */
@@ -160,7 +178,10 @@ static void tell_news(struct record *r, bool refused)
     static uint8_t out[FRAME_PAYLOAD_MAX];
 
     memcpy(news.id, r->id, sizeof(news.id));
-    send_to_host(r->m, FRAME_J_NEWS, 0, out, jail_news_encode(&news, out, NULL));
+    int len = jail_news_encode(&news, out, NULL);
+    for (struct guest *g = r->m->guests; g; g = g->next)
+        if (!g->jailer)
+            send_to(g, FRAME_J_NEWS, 0, out, len);
 }
 
 /* --- refused calls --- */
@@ -216,7 +237,10 @@ static int refuse_one(struct listener *l)
 /* What waits in our queue has not been told yet. */
 static bool host_is_behind(const struct monitor *m)
 {
-    return !m->host_gone && !chan_idle(&m->host);
+    for (const struct guest *g = m->guests; g; g = g->next)
+        if (!g->jailer && !chan_idle(&g->chan))
+            return true;
+    return false;
 }
 
 /* One call a turn, however many wait, so that every sandbox has its turn. */
@@ -241,18 +265,81 @@ static void on_call(void *arg, uint32_t events)
     }
 }
 
+static void reply_denied(struct guest *g, uint32_t stream, struct record *r)
+{
+    static struct jail_denied d;
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+
+    d = (struct jail_denied){ .watched = JAIL_UNWATCHED };
+    if (r) {
+        d.watched = r->sys ? JAIL_UNWATCHABLE : JAIL_WATCHED;
+        d.sys = r->sys;
+        r->told = false;
+        d.more = r->tally.more;
+        d.n = r->tally.n;
+        memcpy(d.each, r->tally.each, sizeof(d.each));
+    }
+    send_to(g, FRAME_J_DENIED, stream, out, jail_denied_encode(&d, out, NULL));
+}
+
+/* --- questions that wait --- */
+
+static void question_free(struct question *q)
+{
+    struct monitor *m = q->from->m;
+    struct question **p = &m->questions;
+
+    while (*p != q)
+        p = &(*p)->next;
+    *p = q->next;
+    ev_timer_clear(m->ev, &q->late);
+    free(q);
+}
+
+static void on_late(void *arg)
+{
+    struct question *q = arg;
+
+    reply_denied(q->from, q->stream, NULL);
+    question_free(q);
+}
+
+static void question_wait(struct guest *g, uint32_t stream, const char *id)
+{
+    struct question *q = mem_new(struct question);
+
+    q->from = g;
+    q->stream = stream;
+    memcpy(q->id, id, sizeof(q->id));
+    q->next = g->m->questions;
+    g->m->questions = q;
+    ev_timer_set(g->m->ev, &q->late, ev_now(g->m->ev) + NEWCOMER_NS, on_late, q);
+}
+
+static void answer_waiting(struct record *r)
+{
+    for (struct question *q = r->m->questions, *next; q; q = next) {
+        next = q->next;
+        if (!str_eq(q->id, r->id))
+            continue;
+        reply_denied(q->from, q->stream, r);
+        question_free(q);
+    }
+}
+
 /* --- new sandboxes, new hosts --- */
 
-static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds);
-static void on_end(void *arg, const struct err *why);
+static int guest_add(struct monitor *m, int sock, bool jailer, struct err *err);
+static void guest_end(struct guest *g);
 
-static int listener_add(struct record *r, int fd)
+static int listener_add(struct record *r, int fd, const struct guest *from)
 {
     struct listener *l = mem_new(struct listener);
 
     /* The caller and we take turns, so one processor is as good as two, and spares the wake-up across. Linux 6.6. */
     (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     l->record = r;
+    l->from = from;
     if (ev_io_add(r->m->ev, &l->io, fd, r->again.slot ? 0 : EPOLLIN, on_call, l, NULL) < 0) {
         free(l);
         return -1;
@@ -264,7 +351,7 @@ static int listener_add(struct record *r, int fd)
 }
 
 /* Takes the descriptor when it returns 0. */
-static int watch(struct monitor *m, const struct jail_watch *w, int fd)
+static int watch(struct monitor *m, const struct jail_watch *w, int fd, const struct guest *from)
 {
     struct record *r = find_record(m, w->id);
 
@@ -278,30 +365,35 @@ static int watch(struct monitor *m, const struct jail_watch *w, int fd)
         m->records = r;
         m->nrecords++;
     }
-    int rc = fd < 0 ? -1 : listener_add(r, fd);
+    int rc = fd < 0 ? -1 : listener_add(r, fd, from);
     if (rc < 0)
         r->sys = w->sys ? w->sys : EMFILE;
     tell_news(r, false);
+    answer_waiting(r);
     maybe_free(r);
     return rc;
 }
 
-/* Who asks now was not there before: what it hears is what happens from here on. */
-static int new_host(struct monitor *m, int fd)
+/* Who asks now was not there before: what it hears is what happens from here on. Beside `cove run` there is one host at
+ * a time, and the new one takes the place of the one before. A service may have others, whose counts must go on. */
+static void new_host(struct monitor *m, int fd)
 {
-    static const struct chan_ops ops = { .on_frame = on_frame, .on_end = on_end };
+    bool alone = true;
 
-    if (fd < 0)
-        return -1;
-    chan_done(&m->host);
-    m->hosts++;
-    m->host_gone = chan_init(&m->host, m->ev, fd, false, &ops, m, NULL) < 0;
-    for (struct record *r = m->records; r; r = r->next) {
+    for (struct guest *g = m->guests, *next; g; g = next) {
+        next = g->next;
+        if (!m->door.path)
+            guest_end(g);
+        else
+            alone = alone && g->jailer;
+    }
+    if (guest_add(m, fd, false, NULL) < 0)
+        return;
+    for (struct record *r = m->records; r && alone; r = r->next) {
         r->tally = (struct tally){ 0 };
         r->told = r->forgotten = false;
         tell_news(r, false);
     }
-    return 0;
 }
 
 static void intake_end(struct monitor *m)
@@ -327,10 +419,10 @@ static void drain_intake(struct monitor *m)
         if (n == 0 || (n < 0 && errno != EPROTO)) /* that is a packet which was thrown away, and the next may be good */
             return;
         if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_WATCH &&
-            jail_watch_decode(&f, &w, NULL) == 0 && watch(m, &w, fd) == 0)
+            jail_watch_decode(&f, &w, NULL) == 0 && watch(m, &w, fd, NULL) == 0)
             continue;
-        if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_HOST && new_host(m, fd) == 0)
-            continue;
+        if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_HOST && fd >= 0)
+            new_host(m, take_fd(&fd));
         fd_close(&fd);
     }
 }
@@ -340,57 +432,121 @@ static void on_intake(void *arg, uint32_t events UNUSED)
     drain_intake(arg);
 }
 
-/* --- the host --- */
+/* --- hosts and jailers --- */
 
-static void reply_denied(struct monitor *m, uint32_t stream, struct record *r)
+static void on_watch(struct guest *g, const struct frame *f, int *fds, size_t nfds)
 {
-    static struct jail_denied d;
-    static uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_watch w;
 
-    d = (struct jail_denied){ .watched = JAIL_UNWATCHED };
-    if (r) {
-        d.watched = r->sys ? JAIL_UNWATCHABLE : JAIL_WATCHED;
-        d.sys = r->sys;
-        r->told = false;
-        d.more = r->tally.more;
-        d.n = r->tally.n;
-        memcpy(d.each, r->tally.each, sizeof(d.each));
-    }
-    send_to_host(m, FRAME_J_DENIED, stream, out, jail_denied_encode(&d, out, NULL));
+    if (!g->jailer || nfds > 1 || jail_watch_decode(f, &w, NULL) < 0)
+        return;
+    if (watch(g->m, &w, nfds ? fds[0] : -1, g) == 0 && nfds)
+        fds[0] = -1;
 }
 
-static void on_frame(void *arg, const struct frame *f, int *fds UNUSED, size_t nfds UNUSED)
+static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
 {
-    struct monitor *m = arg;
+    struct guest *g = arg;
+    struct monitor *m = g->m;
     struct jail_id q;
 
-    unsigned hosts = m->hosts;
-
-    if (jail_id_decode(f, &q, NULL) < 0)
+    if (f->type == FRAME_J_WATCH)
+        on_watch(g, f, fds, nfds);
+    else if (f->type == FRAME_J_HOST && g->jailer && nfds == 1)
+        new_host(m, take_fd(&fds[0]));
+    for (size_t i = 0; i < nfds; i++)
+        fd_close(&fds[i]);
+    if ((f->type != FRAME_J_DENIALS && f->type != FRAME_J_FORGET) || jail_id_decode(f, &q, NULL) < 0)
         return;
+    uint32_t stream = f->stream;
+    uint8_t type = f->type;
     drain_intake(m);
-    if (m->hosts != hosts) /* who asked is gone, and f with it */
+    if (g->chan.dead) /* a new host took its place */
         return;
     struct record *r = find_record(m, q.id);
-    if (f->type == FRAME_J_DENIALS) {
-        reply_denied(m, f->stream, r);
-    } else if (f->type == FRAME_J_FORGET && r) {
+    if (type == FRAME_J_DENIALS && !r && m->door.path) {
+        question_wait(g, stream, q.id);
+    } else if (type == FRAME_J_DENIALS) {
+        reply_denied(g, stream, r);
+    } else if (r) {
         r->forgotten = true;
         maybe_free(r);
     }
 }
 
+/* A jailer whose connection was lost, and not its life, sends its listeners again over the next; the same filter must
+ * not be listened to twice, since the second would wait for a call that the first has taken. */
+static void drop_listeners(struct monitor *m, const struct guest *g)
+{
+    for (struct record *r = m->records, *next; r; r = next) {
+        next = r->next; /* ending its last listener may free it */
+        for (struct listener *l = r->listeners, *after; l; l = after) {
+            after = l->next;
+            if (l->from == g)
+                listener_end(l);
+        }
+    }
+}
+
+static void guest_end(struct guest *g)
+{
+    struct monitor *m = g->m;
+    struct guest **p = &m->guests;
+
+    for (struct question *q = m->questions, *next; q; q = next) {
+        next = q->next;
+        if (q->from == g)
+            question_free(q);
+    }
+    while (*p != g)
+        p = &(*p)->next;
+    *p = g->next;
+    chan_done(&g->chan);
+    if (g->jailer)
+        drop_listeners(m, g);
+    ev_defer(m->ev, &g->free_later, free, g);
+}
+
 static void on_end(void *arg, const struct err *why UNUSED)
 {
-    struct monitor *m = arg;
+    struct guest *g = arg;
+    struct monitor *m = g->m;
 
-    chan_done(&m->host);
-    m->host_gone = true;
+    guest_end(g);
     for (struct record *r = m->records, *next; r; r = next) {
         next = r->next;
         maybe_free(r);
     }
     maybe_stop(m);
+}
+
+static int guest_add(struct monitor *m, int sock, bool jailer, struct err *err)
+{
+    static const struct chan_ops ops = { .on_frame = on_frame, .on_end = on_end };
+    struct guest *g = mem_new(struct guest);
+
+    g->m = m;
+    g->jailer = jailer;
+    if (chan_init(&g->chan, m->ev, sock, jailer, &ops, g, err) < 0) {
+        free(g);
+        return -1;
+    }
+    g->next = m->guests;
+    m->guests = g;
+    return 0;
+}
+
+static void on_guest(void *arg, int sock, const struct ucred *who)
+{
+    struct monitor *m = arg;
+    size_t n = 0;
+
+    for (const struct guest *g = m->guests; g; g = g->next)
+        n++;
+    if (n < GUESTS_MAX && (who->uid == 0 || who->uid == m->self))
+        (void)guest_add(m, sock, true, NULL);
+    else
+        close(sock);
 }
 
 /* --- the process --- */
@@ -406,13 +562,12 @@ static bool structs_fit(void)
 
 int monitor_serve(int intake, int host, const struct monitor_settings *settings)
 {
-    static const struct chan_ops host_ops = { .on_frame = on_frame, .on_end = on_end };
     static struct monitor m;
     struct err err = { 0 };
 
     log_setup("cove-monitor", LOG_ERROR);
     m = (struct monitor){ .settings = settings };
-    if (!structs_fit() || ev_new(&m.ev, &err) < 0 || chan_init(&m.host, m.ev, host, false, &host_ops, &m, &err) < 0 ||
+    if (!structs_fit() || ev_new(&m.ev, &err) < 0 || guest_add(&m, host, false, &err) < 0 ||
         ev_io_add(m.ev, &m.intake, intake, EPOLLIN, on_intake, &m, &err) < 0)
         return 125;
     ev_run(m.ev);
@@ -420,69 +575,22 @@ int monitor_serve(int intake, int host, const struct monitor_settings *settings)
     return 0;
 }
 
-static int set_limit(unsigned what, rlim_t most)
+int monitor_service(const struct monitor_settings *settings, pid_t parent)
 {
-    struct rlimit l;
+    static struct monitor m;
+    struct err err = { 0 };
 
-    if (getrlimit(what, &l) < 0)
-        return -1;
-    l.rlim_max = l.rlim_max < most ? l.rlim_max : most;
-    l.rlim_cur = l.rlim_max;
-    return setrlimit(what, &l);
-}
-
-/* A process that was root becomes nobody in particular. Where the ids of cove do not exist (inside a container), the
- * traditional nobody does. Leaving uid 0 takes every capability along. */
-static int drop_identity(void)
-{
-    static const uid_t ids[] = { MONITOR_UID, UID_NOBODY };
-
-    if (geteuid() != 0)
-        return 0;
-    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
-        if (setgroups(0, NULL) == 0 && setresgid(ids[i], ids[i], ids[i]) == 0 && setresuid(ids[i], ids[i], ids[i]) == 0)
-            return 0;
-    return -1;
-}
-
-static int give_up(bool outlive, pid_t parent)
-{
-    if (drop_identity() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return -1;
-    if (set_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || set_limit(RLIMIT_CORE, 0) < 0 || set_limit(RLIMIT_FSIZE, 0) < 0 ||
-        set_limit(RLIMIT_NPROC, 0) < 0 || set_limit(RLIMIT_NOFILE, RLIM_INFINITY) < 0)
-        return -1;
-    if (outlive)
-        return 0;
-    /* After the change of identity, which clears it. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
-        return -1;
-    return 0;
-}
-
-static NORETURN void child_main(int intake, int host, const struct monitor_settings *settings, pid_t parent)
-{
-    int keep[] = { open("/dev/null", O_RDWR | O_CLOEXEC), intake, host };
-
-    setpgid(0, 0); /* out of reach of Ctrl-C; a session of its own would cost as much as all the rest of the start */
-    if (chdir("/") < 0 || fd_keep_only(keep, ARRAY_LEN(keep)) < 0)
-        _exit(125);
-    for (int i = 0; i <= STDERR_FILENO; i++)
-        if (dup2(keep[0], i) < 0)
-            _exit(125);
-    close(keep[0]);
-    if (give_up(settings->outlive, parent) < 0)
-        _exit(125);
-    _exit(monitor_serve(keep[1], keep[2], settings));
-}
-
-int monitor_fork(int intake, const struct monitor_settings *settings, int *ret_host, pid_t *ret_pid, struct err *err)
-{
-    pid_t parent = getpid();
-
-    if (child_fork("cove-monitor", ret_host, ret_pid, err) < 0)
-        return -1;
-    if (*ret_pid == 0)
-        child_main(intake, *ret_host, settings, parent);
+    m = (struct monitor){ .settings = settings, .self = geteuid() };
+    signal(SIGPIPE, SIG_IGN);
+    if (!structs_fit())
+        err_set(&err, ERR_SYS, "this kernel tells of refused calls in a form that cove does not know");
+    else if (ev_new(&m.ev, &err) == 0 && door_open(&m.door, m.ev, settings->socket, m.self, on_guest, &m, &err) == 0 &&
+             process_give_up(settings->outlive, parent) < 0)
+        err_sys(&err, ERR_SYS, "give up privileges");
+    if (err.id) {
+        log_error("%s", err.msg);
+        return err_info(err.id)->exit;
+    }
+    ev_run(m.ev);
     return 0;
 }

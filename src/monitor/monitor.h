@@ -11,11 +11,15 @@
 #include "base/base.h"
 #include "base/err.h"
 
+#include <sys/types.h>
+
 #define MONITOR_UID 1900290000u /* on the host, beside those of sandboxes and templates */
 
 struct monitor_settings {
     uint8_t (*args)(unsigned nr); /* arguments that tell refusals of a call apart, as bits; only the first four count */
     bool outlive;                 /* it may live longer than the process that started it, for kept sandboxes */
+    /* monitor_service only */
+    const char *socket; /* where the jailer knocks: a process of root, or of the user who started this one */
 };
 
 /* Listeners come on `intake` as J_WATCH; questions (J_DENIALS, J_FORGET) come on `host`. J_HOST on `intake` brings the
@@ -23,6 +27,10 @@ struct monitor_settings {
  * Serves until the host is gone, nobody can send a listener any more, and the last one has ended. Takes both. Returns
  * the exit status. */
 int monitor_serve(int intake, int host, const struct monitor_settings *settings);
+
+/* Serves all that knock at `socket`, for good. Gives up every privilege as soon as that is open. `parent` is whom it
+ * dies with, unless settings->outlive. Returns the exit status when it could not start. */
+int monitor_service(const struct monitor_settings *settings, pid_t parent);
 
 /* Forks a process that gives up every privilege and runs monitor_serve, and returns the other end of its host socket.
  * `intake` stays the caller's to close. */

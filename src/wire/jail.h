@@ -101,7 +101,7 @@ struct jail_stats { /* DONE; JAIL_UNKNOWN where this host cannot say */
 };
 #define JAIL_UNKNOWN UINT64_MAX
 
-#define JAIL_LIST_MAX 1024
+#define JAIL_LIST_MAX 1024 /* J_LIST is empty, or a jail_id */
 struct jail_list {
     uint32_t n;
     char ids[JAIL_LIST_MAX][ID_SIZE];
@@ -152,10 +152,10 @@ int jail_created_encode(const struct jail_created *m, uint8_t *out, struct err *
 int jail_created_decode(const struct frame *f, struct jail_created *ret, struct err *err);
 int jail_id_encode(const struct jail_id *m, uint8_t *out, struct err *err);
 int jail_id_decode(const struct frame *f, struct jail_id *ret, struct err *err);
-int jail_extend_encode(const struct jail_extend *m, uint8_t *out, struct err *err);
-int jail_extend_decode(const struct frame *f, struct jail_extend *ret, struct err *err);
 int jail_stats_encode(const struct jail_stats *m, uint8_t *out, struct err *err);
 int jail_stats_decode(const struct frame *f, struct jail_stats *ret, struct err *err);
+int jail_extend_encode(const struct jail_extend *m, uint8_t *out, struct err *err);
+int jail_extend_decode(const struct frame *f, struct jail_extend *ret, struct err *err);
 int jail_list_encode(const struct jail_list *m, uint8_t *out, struct err *err);
 int jail_list_decode(const struct frame *f, struct jail_list *ret, struct err *err);
 int jail_event_encode(const struct jail_event *m, uint8_t *out, struct err *err);

@@ -237,7 +237,7 @@ const struct message messages[] = {
     { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },
     { ROW(jail_id), .jail = true,
       .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
-                 FRAME_J_KEEP, FRAME_J_DENIALS, FRAME_J_FORGET } },
+                 FRAME_J_KEEP, FRAME_J_LIST, FRAME_J_DENIALS, FRAME_J_FORGET } },
     { ROW(jail_extend), .jail = true, .types = { FRAME_J_EXTEND } },
     { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },

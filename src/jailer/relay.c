@@ -1,0 +1,191 @@
+/* Nothing here waits for the monitor: a connection is made or not, and what it is too slow to take is queued. A monitor
+ * that dies between taking a call and answering it leaves that one call waiting, for the listener is still open here;
+ * the clocks of its sandbox end it. */
+#include "jailer/relay.h"
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "jailer/inside.h"
+#include "wire/door.h"
+#include "wire/jail.h"
+
+#include <errno.h>
+#include <sys/time.h>
+
+#define FIRST_WAIT_NS (20 * NS_PER_MS)
+#define LAST_WAIT_NS (2 * NS_PER_S)
+
+/* Children of the spawners hand their listeners over before they become a sandbox. A reader that does not read, once
+ * the socket is full, must make that fail and not wait for ever: no clock of the sandbox runs yet. */
+static void bound_the_wait(int sock)
+{
+    struct timeval most = { .tv_sec = 2 };
+
+    if (sock > 0)
+        (void)setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+}
+
+/* --- to the monitor --- */
+
+static void hand_over(struct jailer *j, const char *id, int listener, int32_t sys)
+{
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_watch w = { .sys = sys };
+
+    if (!j->relay.connected)
+        return;
+    memcpy(w.id, id, sizeof(w.id));
+    int len = jail_watch_encode(&w, out, NULL);
+    if (len > 0)
+        chan_send_fds(&j->relay.monitor, &(struct frame){ .type = FRAME_J_WATCH, .len = (uint32_t)len, .data = out },
+                      &listener, listener >= 0 ? 1 : 0);
+}
+
+static bool patient(const struct jailer *j)
+{
+    return j->relay.connected || ev_now(j->ev) < j->relay.lost_at + RELAY_PATIENCE_NS;
+}
+
+static void connect_monitor(void *arg);
+
+static void look_later(struct jailer *j)
+{
+    struct relay *r = &j->relay;
+
+    ev_timer_set(j->ev, &r->again, ev_now(j->ev) + r->wait_ns, connect_monitor, j);
+    r->wait_ns = min_u64(r->wait_ns * 2, LAST_WAIT_NS);
+    if (patient(j))
+        return;
+    for (struct cell *cell = j->cells; cell; cell = cell->next)
+        fd_close(&cell->listener);
+}
+
+static void on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
+{
+    /* News are for hosts; a monitor has nothing to say to a jailer. */
+}
+
+static void on_end(void *arg, const struct err *why)
+{
+    struct jailer *j = arg;
+
+    log_warn("the monitor is gone (%s); refused calls wait for the next one", why->msg);
+    chan_done(&j->relay.monitor);
+    j->relay.connected = false;
+    j->relay.lost_at = ev_now(j->ev);
+    j->relay.wait_ns = FIRST_WAIT_NS;
+    look_later(j);
+}
+
+static const struct chan_ops monitor_ops = { .on_frame = on_frame, .on_end = on_end };
+
+static void connect_monitor(void *arg)
+{
+    struct jailer *j = arg;
+    struct relay *r = &j->relay;
+    auto_fd int sock = -1;
+    struct ucred who;
+
+    /* Whoever listens gets the power to answer refused calls, so it must be one that we, or root, started. */
+    if (door_knock(j->settings->monitor, &sock, &who, NULL) < 0 || who.uid != geteuid() ||
+        chan_init(&r->monitor, j->ev, take_fd(&sock), false, &monitor_ops, j, NULL) < 0) {
+        look_later(j);
+        return;
+    }
+    r->connected = true;
+    for (struct cell *cell = j->cells; cell; cell = cell->next)
+        if (cell->listener >= 0)
+            hand_over(j, cell->id, cell->listener, 0);
+}
+
+/* --- from the sandboxes --- */
+
+static void on_watch(struct jailer *j, const struct frame *f, int *fd)
+{
+    struct jail_watch w;
+
+    if (f->type != FRAME_J_WATCH || jail_watch_decode(f, &w, NULL) < 0)
+        return;
+    struct cell *cell = cell_find(j, w.id);
+    if (!cell)
+        return;
+    hand_over(j, w.id, *fd, w.sys);
+    if (*fd >= 0 && cell->listener < 0 && patient(j))
+        cell->listener = take_fd(fd);
+}
+
+static void on_readable(void *arg, uint32_t events UNUSED)
+{
+    struct jailer *j = arg;
+    uint8_t packet[FRAME_HEADER + 128];
+
+    for (int turn = 0; turn < 64; turn++) {
+        auto_fd int fd = -1;
+        size_t nfds = 1;
+        struct frame f;
+        ssize_t n = fd_recv(j->relay.in.fd, packet, sizeof(packet), &fd, &nfds, MSG_DONTWAIT);
+
+        if (n <= 0 && errno != EPROTO)
+            return;
+        if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0)
+            on_watch(j, &f, &fd);
+    }
+}
+
+int relay_start(struct jailer *j, struct err *err)
+{
+    struct relay *r = &j->relay;
+    int sv[2];
+
+    r->out = j->settings->monitor_fd;
+    if (j->settings->monitor) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+            return err_sys(err, ERR_SYS, "socketpair");
+        r->out = sv[1];
+        if (ev_io_add(j->ev, &r->in, sv[0], EPOLLIN, on_readable, j, err) < 0) {
+            close(sv[0]);
+            return -1;
+        }
+        r->lost_at = ev_now(j->ev);
+        r->wait_ns = FIRST_WAIT_NS;
+        connect_monitor(j);
+    }
+    bound_the_wait(r->out);
+    return 0;
+}
+
+void relay_end(struct jailer *j)
+{
+    struct relay *r = &j->relay;
+
+    if (!j->settings->monitor)
+        return;
+    ev_timer_clear(j->ev, &r->again);
+    chan_done(&r->monitor);
+    ev_io_del(j->ev, &r->in);
+    close(r->in.fd);
+    close(r->out);
+}
+
+int relay_host(struct jailer *j, int sock, struct err *err)
+{
+    uint8_t packet[FRAME_HEADER];
+    struct frame f = { .type = FRAME_J_HOST };
+
+    if (j->settings->monitor ? !j->relay.connected : j->relay.out <= 0)
+        return err_set(err, ERR_MISSING, "no monitor watches the sandboxes of this jailer%s",
+                       j->settings->monitor ? " at the moment" : "");
+    if (j->settings->monitor) {
+        chan_send_fds(&j->relay.monitor, &f, &sock, 1);
+        return 0;
+    }
+    frame_header(packet, &f);
+    if (fd_send(j->relay.out, packet, sizeof(packet), &sock, 1, MSG_DONTWAIT) < 0)
+        return err_sys(err, ERR_LOST, "the monitor");
+    return 0;
+}
+
+int relay_fd(const struct jailer *j)
+{
+    return j->relay.out;
+}

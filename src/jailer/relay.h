@@ -1,0 +1,31 @@
+/* relay.h - where the listeners of refused calls go: to the monitor, and to the one that comes after it.
+ *
+ * A jailer that was forked by `cove run` has a monitor at the other end of a socket, and the sandboxes send their
+ * listeners there. A service has one that may be restarted. Its sandboxes send to the jailer, which keeps a duplicate
+ * of each listener, hands it on, and hands all of them to the next monitor. While there is none, refused calls wait;
+ * if none comes within RELAY_PATIENCE_NS the duplicates are closed, and the calls answer ENOSYS. */
+#pragma once
+
+#include "base/err.h"
+#include "ev/ev.h"
+#include "wire/chan.h"
+
+#define RELAY_PATIENCE_NS (5 * NS_PER_S)
+
+struct jailer;
+
+struct relay {
+    int out;         /* given to the spawners; 0 is none */
+    struct ev_io in; /* service: what they send arrives here */
+    struct chan monitor;
+    bool connected;
+    uint64_t lost_at; /* since when there is no monitor */
+    uint64_t wait_ns; /* until it is looked for again */
+    struct ev_timer again;
+};
+
+int relay_start(struct jailer *j, struct err *err);
+void relay_end(struct jailer *j);
+/* Hands a new host's end of a socket to the monitor. MISSING: there is none, or none at the moment. */
+int relay_host(struct jailer *j, int sock, struct err *err);
+int relay_fd(const struct jailer *j); /* for the spawners; 0 is none */

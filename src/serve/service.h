@@ -1,0 +1,8 @@
+/* service.h - the jailer and the monitor as processes that `cove serve` or systemd keeps running. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+/* argv[0] is "__jailer" or "__monitor". open_runtime returns a descriptor of cove-runtime, or -1. */
+int service_main(int argc, char **argv, int (*open_runtime)(struct err *err));
