@@ -24,6 +24,14 @@ const struct err_info *err_info(enum err_id id)
     return &infos[id];
 }
 
+enum err_id err_by_code(const char *code)
+{
+    for (int id = ERR_NONE + 1; id < ERR_COUNT; id++)
+        if (strcmp(infos[id].code, code) == 0)
+            return (enum err_id)id;
+    return ERR_NONE;
+}
+
 enum err_kind err_kind(const struct err *err)
 {
     return err_info(err->id)->kind;

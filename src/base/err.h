@@ -70,3 +70,4 @@ int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);          
 
 const struct err_info *err_info(enum err_id id); /* never NULL; unknown ids read as internal_error */
 enum err_kind err_kind(const struct err *err);
+enum err_id err_by_code(const char *code); /* ERR_NONE when no row has it */

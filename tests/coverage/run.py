@@ -128,7 +128,7 @@ def lines(names):
                     text = f.read().splitlines()
         elif key == "DA" and name in names:
             number, count = value.split(",")[:2]
-            if count == "0":
+            if count == "0" and int(number) <= len(text):
                 print(f"{name}:{number}: {text[int(number) - 1]}")
 
 

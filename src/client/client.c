@@ -1,0 +1,323 @@
+/* One exchange at a time belongs to one call of a function here, which turns the loop until the exchange is over. What
+ * the server sends is bounded: a JSON answer by ANSWER_MAX, a line of a stream by LINE_MAX; only bytes that the caller
+ * asked for as bytes have no bound of ours.
+ *
+ * A server's error answer is kept apart from its data: with a status of 400 or more the body is collected as JSON
+ * whatever the caller expected, and its code is looked up in our own table. */
+#include "client/client.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "fetch/fetch.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define ANSWER_MAX (64 * MIB)
+#define LINE_MAX_BYTES (8 * MIB)
+#define SILENCE_MS 120000u /* a stream has heartbeats; anything slower is gone */
+
+struct client {
+    struct ev *ev;
+    struct fetch *fetch;
+    char *url;
+    char *socket;
+    char *auth; /* "Authorization: Bearer ..." or NULL */
+};
+
+struct exchange {
+    struct client *c;
+    struct fetch_call *call;
+    struct buf text; /* a JSON answer, an error, or the line that is not complete yet */
+    int status;
+    bool done, left;
+    struct err err;
+    bool (*on_line)(void *arg, const json_t *line);
+    bool (*on_data)(void *arg, const void *data, size_t len);
+    ssize_t (*on_read)(void *arg, void *to, size_t room);
+    void *arg;
+};
+
+/* --- where and as whom --- */
+
+static bool is_local(const char *url)
+{
+    return str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:") ||
+           str_starts(url, "http://[::1]:");
+}
+
+static int check(const char *url, const char *key, struct err *err)
+{
+    if (!str_starts(url, "http://") && !str_starts(url, "https://"))
+        return err_set(err, ERR_INVALID, "'%.120s' is no URL of a server: it begins with neither http:// nor https://",
+                       url);
+    for (const char *p = key; p && *p; p++)
+        if (*p < '!' || *p > '~')
+            return err_set(err, ERR_INVALID, "the API key holds a character that no key has");
+    if (key && str_starts(url, "http://") && !is_local(url))
+        return err_set(err, ERR_INVALID, "the API key would cross the network in the clear to %.120s; use https://",
+                       url);
+    return 0;
+}
+
+int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
+{
+    const char *key = set->key ? set->key : getenv("COVE_API_KEY");
+    const char *url = set->url ? set->url : getenv("COVE_URL");
+    const char *socket = set->socket;
+
+    if (key && !*key)
+        key = NULL;
+    if (url && !*url)
+        url = NULL;
+    if (!socket && !url && access(CLIENT_SOCKET_DEFAULT, W_OK) == 0)
+        socket = CLIENT_SOCKET_DEFAULT;
+    if (!url)
+        url = CLIENT_URL_DEFAULT;
+    if (check(url, key, err) < 0)
+        return -1;
+    struct client *c = mem_new(struct client);
+    c->ev = ev;
+    c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
+    c->socket = socket ? str_dup(socket) : NULL;
+    c->auth = key ? str_printf("Authorization: Bearer %s", key) : NULL;
+    if (fetch_new(ev, &c->fetch, err) < 0) {
+        client_free(c);
+        return -1;
+    }
+    *ret = c;
+    return 0;
+}
+
+void client_free(struct client *c)
+{
+    if (!c)
+        return;
+    fetch_free(c->fetch);
+    free(c->url);
+    free(c->socket);
+    if (c->auth)
+        explicit_bzero(c->auth, strlen(c->auth));
+    free(c->auth);
+    free(c);
+}
+
+const char *client_where(const struct client *c)
+{
+    return c->socket ? c->socket : c->url;
+}
+
+/* --- an exchange --- */
+
+static void leave(struct exchange *x)
+{
+    x->left = x->done = true;
+    fetch_cancel(x->call);
+}
+
+static void fail(struct exchange *x, enum err_id id, const char *what)
+{
+    err_set(&x->err, id, "%s", what);
+    x->done = true;
+    fetch_cancel(x->call);
+}
+
+static void on_head(void *arg, int status)
+{
+    struct exchange *x = arg;
+
+    x->status = status;
+}
+
+static void take_lines(struct exchange *x)
+{
+    char *end;
+
+    while (!x->done && (end = memchr(x->text.data, '\n', x->text.len))) {
+        size_t len = (size_t)(end - x->text.data);
+        json_t *line = len ? json_loadb(x->text.data, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+
+        if (len && !line) {
+            fail(x, ERR_PROTOCOL, "the server sent a line that is no JSON");
+            return;
+        }
+        bool more = !line || x->on_line(x->arg, line);
+        json_decref(line);
+        buf_drop(&x->text, len + 1);
+        if (!more)
+            leave(x);
+    }
+}
+
+static void on_data(void *arg, const void *data, size_t len)
+{
+    struct exchange *x = arg;
+    bool plain = x->status < 400;
+
+    if (x->done)
+        return;
+    if (plain && x->on_data) {
+        if (!x->on_data(x->arg, data, len))
+            leave(x);
+        return;
+    }
+    if (x->text.len + len > (plain && x->on_line ? LINE_MAX_BYTES : ANSWER_MAX)) {
+        fail(x, ERR_PROTOCOL, "the server's answer is larger than any that it should give");
+        return;
+    }
+    buf_add(&x->text, data, len);
+    if (plain && x->on_line)
+        take_lines(x);
+}
+
+static ssize_t on_read(void *arg, void *to, size_t room)
+{
+    struct exchange *x = arg;
+
+    return x->on_read(x->arg, to, room);
+}
+
+static void on_done(void *arg, const struct err *err)
+{
+    struct exchange *x = arg;
+
+    x->done = true;
+    if (err && x->err.id == ERR_NONE)
+        x->err = *err;
+}
+
+static const struct fetch_ops reading = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
+static const struct fetch_ops sending = {
+    .on_head = on_head, .on_data = on_data, .on_done = on_done, .on_read = on_read
+};
+
+static int refused(const struct exchange *x, struct err *err)
+{
+    json_error_t ignored;
+    json_t *body = json_loadb(x->text.data ? x->text.data : "", x->text.len, 0, &ignored);
+    const json_t *e = json_object_get(body, "error");
+    const char *code = json_string_value(json_object_get(e, "code"));
+    const char *message = json_string_value(json_object_get(e, "message"));
+    const char *request = json_string_value(json_object_get(e, "requestId"));
+
+    if (!code || !message)
+        err_set(err, ERR_PROTOCOL, "status %d without a word of cove: is %.120s its server?", x->status,
+                client_where(x->c));
+    else if (err_by_code(code) == ERR_NONE)
+        err_set(err, ERR_VERSION, "the server says %.60s: %.150s", code, message);
+    else if (err_info(err_by_code(code))->http >= 500 && request)
+        err_set(err, err_by_code(code), "%.180s (request %.40s)", message, request);
+    else
+        err_set(err, err_by_code(code), "%.230s", message);
+    json_decref(body);
+    return -1;
+}
+
+static int exchange(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
+                    struct exchange *x, struct err *err)
+{
+    auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
+    const char *headers[4] = { 0 };
+    size_t n = 0;
+
+    if (c->auth)
+        headers[n++] = c->auth;
+    if (type)
+        headers[n++] = type;
+    if (accept)
+        headers[n++] = accept;
+    spec->url = url;
+    spec->unix_socket = c->socket;
+    spec->headers = headers;
+    spec->silence_ms = SILENCE_MS;
+    x->c = c;
+    if (fetch_start(c->fetch, spec, x->on_read ? &sending : &reading, x, &x->call, err) < 0)
+        return -1;
+    while (!x->done)
+        ev_turn(c->ev, -1);
+    ev_turn(c->ev, 0); /* what was put off while it ended */
+    if (x->err.id == ERR_UNREACHABLE)
+        err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(c));
+    if (x->err.id != ERR_NONE) {
+        *err = x->err;
+        return -1;
+    }
+    return !x->left && x->status >= 400 ? refused(x, err) : 0;
+}
+
+static int take_json(struct exchange *x, json_t **ret, struct err *err)
+{
+    json_error_t where;
+
+    *ret = NULL;
+    if (x->text.len == 0)
+        return 0;
+    *ret = json_loadb(x->text.data, x->text.len, JSON_REJECT_DUPLICATES, &where);
+    return *ret ? 0 : err_set(err, ERR_PROTOCOL, "the server's answer is no JSON: %.120s", where.text);
+}
+
+int client_json(struct client *c, const char *method, const char *path, const char *body, json_t **ret, struct err *err)
+{
+    struct exchange x = { 0 };
+    struct fetch_spec spec = { .method = method, .body = body, .body_len = body ? strlen(body) : 0 };
+    json_t *answer = NULL;
+
+    int bad = exchange(c, &spec, path, body ? "Content-Type: application/json" : NULL, "Accept: application/json", &x,
+                       err);
+    if (!bad)
+        bad = take_json(&x, &answer, err);
+    buf_done(&x.text);
+    if (bad)
+        return -1;
+    if (ret)
+        *ret = answer;
+    else
+        json_decref(answer);
+    return 0;
+}
+
+int client_lines(struct client *c, const char *method, const char *path, const char *body,
+                 bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err)
+{
+    struct exchange x = { .on_line = on_line, .arg = arg };
+    struct fetch_spec spec = { .method = method, .body = body, .body_len = body ? strlen(body) : 0 };
+
+    int bad = exchange(c, &spec, path, body ? "Content-Type: application/json" : NULL, "Accept: application/x-ndjson",
+                       &x, err);
+    buf_done(&x.text);
+    return bad;
+}
+
+int client_download(struct client *c, const char *path, bool (*on_bytes)(void *arg, const void *data, size_t len),
+                    void *arg, struct err *err)
+{
+    struct exchange x = { .on_data = on_bytes, .arg = arg };
+    struct fetch_spec spec = { 0 };
+
+    err->id = ERR_NONE;
+    int bad = exchange(c, &spec, path, NULL, NULL, &x, err);
+    buf_done(&x.text);
+    return bad || (x.left && err->id != ERR_NONE) ? -1 : 0;
+}
+
+int client_upload(struct client *c, const char *path, const char *type, uint64_t size,
+                  ssize_t (*on_bytes)(void *arg, void *to, size_t room), void *arg, json_t **ret, struct err *err)
+{
+    struct exchange x = { .on_read = on_bytes, .arg = arg };
+    struct fetch_spec spec = { .method = "PUT", .upload = size };
+    auto_free char *header = str_printf("Content-Type: %s", type);
+    json_t *answer = NULL;
+
+    int bad = exchange(c, &spec, path, header, "Accept: application/json", &x, err);
+    if (!bad)
+        bad = take_json(&x, &answer, err);
+    buf_done(&x.text);
+    if (bad)
+        return -1;
+    if (ret)
+        *ret = answer;
+    else
+        json_decref(answer);
+    return 0;
+}

@@ -1,0 +1,48 @@
+/* client.h - our own REST interface, from the other side.
+ *
+ * Each function makes one request and returns when it is answered, turning the loop meanwhile: timers, signals and
+ * other calls go on. An error answer of the server becomes an err with the server's code, so that a program on this
+ * side can branch on it and prints the same cause and fix. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "ev/ev.h"
+
+#include <jansson.h>
+
+#define CLIENT_URL_DEFAULT "http://127.0.0.1:8700"
+#define CLIENT_SOCKET_DEFAULT "/run/cove/api.sock"
+
+/* Where and as whom. NULL is "not said": then COVE_URL and COVE_API_KEY are asked, then the socket of a server on this
+ * machine, which knows its owner without a key. */
+struct client_settings {
+    const char *url;
+    const char *key;
+    const char *socket;
+};
+
+struct client;
+
+int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err);
+void client_free(struct client *c);
+DEFINE_AUTO(client, client_free);
+/* Where it goes: the URL, or the path of the socket. For messages. */
+const char *client_where(const struct client *c);
+
+/* Path segments and query values from outside go through fetch_escape() first. Body: JSON text, or NULL for none. *ret
+ * is the answer's JSON, or NULL when it had none; the caller frees it. */
+int client_json(struct client *c, const char *method, const char *path, const char *body, json_t **ret,
+                struct err *err);
+
+/* An answer in lines of JSON, each handed over as it comes (borrowed). When on_line returns false the answer is left,
+ * and that is no error. */
+int client_lines(struct client *c, const char *method, const char *path, const char *body,
+                 bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err);
+
+/* Bytes. on_data returns false when it could not put them anywhere and *err is set. */
+int client_download(struct client *c, const char *path, bool (*on_data)(void *arg, const void *data, size_t len),
+                    void *arg, struct err *err);
+/* on_read as in fetch.h, without FETCH_LATER; size may be FETCH_UNTIL_END. */
+int client_upload(struct client *c, const char *path, const char *type, uint64_t size,
+                  ssize_t (*on_read)(void *arg, void *to, size_t room), void *arg, json_t **ret, struct err *err);

@@ -1,0 +1,420 @@
+/* libcurl tells which descriptors and what time it waits for, and the loop waits for them: its multi_socket interface.
+ *
+ * Invariants:
+ * 1. libcurl is never entered from inside itself: what a callback of ours wants (cancel, hold, the end of a call) is
+ *    noted and done when libcurl has returned.
+ * 2. A call that is over is freed by ev_defer, after on_done, so on_done may start another or free the owner. */
+#include "fetch/fetch.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <curl/curl.h>
+
+#define CONNECT_MS 10000u
+#define HEADERS_MAX 200u /* lines in the answer's head */
+#define HEAD_MAX (64 * KIB)
+
+struct socket_watch {
+    struct fetch *f;
+    struct ev_io io;
+};
+
+struct fetch {
+    struct ev *ev;
+    CURLM *multi;
+    struct ev_timer timer;
+    struct ev_defer after; /* what was asked for from inside libcurl */
+    struct fetch_call *calls;
+    int depth; /* inside libcurl */
+};
+
+struct fetch_call {
+    struct fetch_call *next, **at;
+    struct fetch *f;
+    CURL *easy;
+    struct curl_slist *headers;
+    const struct fetch_ops *ops;
+    void *arg;
+    char *body;
+    char why[CURL_ERROR_SIZE];
+    size_t head_lines, head_bytes;
+    bool told_head, held, reading_later, over, cancelled;
+    bool want_pause; /* the state libcurl should have is not the one it has */
+    CURLcode result;
+    struct ev_defer defer;
+};
+
+static void settle(void *arg);
+
+static void settle_later(struct fetch *f)
+{
+    ev_defer(f->ev, &f->after, settle, f);
+}
+
+/* --- ends --- */
+
+static void call_free(struct fetch_call *c)
+{
+    ev_defer_clear(c->f->ev, &c->defer);
+    *c->at = c->next;
+    if (c->next)
+        c->next->at = c->at;
+    curl_multi_remove_handle(c->f->multi, c->easy);
+    curl_easy_cleanup(c->easy);
+    curl_slist_free_all(c->headers);
+    free(c->body);
+    free(c);
+}
+
+static int explain(const struct fetch_call *c, struct err *err)
+{
+    const char *why = c->why[0] ? c->why : curl_easy_strerror(c->result);
+    curl_off_t connected = 0;
+
+    curl_easy_getinfo(c->easy, CURLINFO_CONNECT_TIME_T, &connected);
+    switch (c->result) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return err_set(err, ERR_UNREACHABLE, "%.200s", why);
+    case CURLE_OPERATION_TIMEDOUT:
+        return err_set(err, ERR_TIMEOUT, "%.200s", why);
+    case CURLE_URL_MALFORMAT:
+        return err_set(err, ERR_INVALID, "%.200s", why);
+    case CURLE_UNSUPPORTED_PROTOCOL: /* ours, in the URL, or theirs, in the answer */
+    case CURLE_WEIRD_SERVER_REPLY:
+        return err_set(err, connected ? ERR_PROTOCOL : ERR_INVALID, "%.200s", why);
+    case CURLE_ABORTED_BY_CALLBACK:
+        return err_set(err, ERR_LOST, "the body that was being sent ended early");
+    case CURLE_WRITE_ERROR:
+        return err_set(err, ERR_PROTOCOL, "the head of the answer is too large");
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CONNECT_ERROR:
+        return err_set(err, ERR_UNREACHABLE, "%.200s", why);
+    default:
+        return err_set(err, ERR_CUT_OFF, "%.200s", why);
+    }
+}
+
+static void tell_head(struct fetch_call *c)
+{
+    long status = 0;
+
+    if (c->told_head)
+        return;
+    c->told_head = true;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (c->ops->on_head)
+        c->ops->on_head(c->arg, (int)status);
+}
+
+static void finish(struct fetch_call *c)
+{
+    const struct fetch_ops *ops = c->ops;
+    void *arg = c->arg;
+    struct err err = { 0 };
+
+    if (c->result != CURLE_OK)
+        (void)explain(c, &err);
+    bool ok = c->result == CURLE_OK;
+    if (ok && !c->cancelled)
+        tell_head(c); /* an answer without a body */
+    if (!c->cancelled)
+        ops->on_done(arg, ok ? NULL : &err);
+    call_free(c);
+}
+
+static void collect(struct fetch *f)
+{
+    CURLMsg *m;
+    int left;
+
+    while ((m = curl_multi_info_read(f->multi, &left))) {
+        struct fetch_call *c = NULL;
+
+        if (m->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&c);
+        c->over = true;
+        c->result = m->data.result;
+    }
+}
+
+/* Outside of libcurl: pauses that changed, and calls that ended. A finished call may start or end others. */
+static void settle(void *arg)
+{
+    struct fetch *f = arg;
+
+    for (struct fetch_call *c = f->calls; c; c = c->next)
+        if (c->want_pause && !c->over && !c->cancelled) {
+            c->want_pause = false;
+            f->depth++;
+            curl_easy_pause(c->easy, (c->held ? CURLPAUSE_RECV : 0) | (c->reading_later ? CURLPAUSE_SEND : 0));
+            f->depth--;
+        }
+    collect(f);
+    for (struct fetch_call *c = f->calls; c;)
+        if (c->over || c->cancelled) {
+            finish(c);
+            c = f->calls;
+        } else {
+            c = c->next;
+        }
+}
+
+/* --- libcurl's wishes --- */
+
+static void drive(struct fetch *f, curl_socket_t fd, int events)
+{
+    int running;
+
+    f->depth++;
+    curl_multi_socket_action(f->multi, fd, events, &running);
+    f->depth--;
+    settle_later(f);
+}
+
+static void on_socket(void *arg, uint32_t events)
+{
+    struct socket_watch *w = arg;
+
+    drive(w->f, w->io.fd,
+          (events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? CURL_CSELECT_IN : 0) |
+              (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) | (events & EPOLLERR ? CURL_CSELECT_ERR : 0));
+}
+
+static int watch(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void *socket_arg)
+{
+    struct fetch *f = arg;
+    struct socket_watch *w = socket_arg;
+    uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+
+    if (what == CURL_POLL_REMOVE) {
+        if (w)
+            ev_io_del(f->ev, &w->io);
+        free(w);
+        curl_multi_assign(f->multi, fd, NULL);
+        return 0;
+    }
+    if (w) {
+        ev_io_set(f->ev, &w->io, events);
+        return 0;
+    }
+    w = mem_new(struct socket_watch);
+    w->f = f;
+    if (ev_io_add(f->ev, &w->io, fd, events, on_socket, w, NULL) < 0) {
+        free(w);
+        return -1;
+    }
+    curl_multi_assign(f->multi, fd, w);
+    return 0;
+}
+
+static void on_time(void *arg)
+{
+    drive(arg, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int set_timer(CURLM *multi UNUSED, long ms, void *arg)
+{
+    struct fetch *f = arg;
+
+    if (ms < 0)
+        ev_timer_clear(f->ev, &f->timer);
+    else
+        ev_timer_set(f->ev, &f->timer, ev_now(f->ev) + (uint64_t)ms * NS_PER_MS, on_time, f);
+    return 0;
+}
+
+/* --- one answer --- */
+
+static size_t on_header(char *line, size_t size, size_t n, void *arg)
+{
+    struct fetch_call *c = arg;
+
+    c->head_bytes += size * n;
+    if (++c->head_lines > HEADERS_MAX || c->head_bytes > HEAD_MAX)
+        return 0;
+    (void)line;
+    return size * n;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *arg)
+{
+    struct fetch_call *c = arg;
+
+    if (c->cancelled)
+        return size * n;
+    tell_head(c);
+    if (c->held)
+        return CURL_WRITEFUNC_PAUSE;
+    if (!c->cancelled && c->ops->on_data)
+        c->ops->on_data(c->arg, data, size * n);
+    return size * n;
+}
+
+static size_t on_upload(char *to, size_t size, size_t n, void *arg)
+{
+    struct fetch_call *c = arg;
+    ssize_t got = c->cancelled ? FETCH_STOP : c->ops->on_read(c->arg, to, size * n);
+
+    if (got == FETCH_LATER) {
+        c->reading_later = true;
+        return CURL_READFUNC_PAUSE;
+    }
+    return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
+}
+
+/* --- calls --- */
+
+static void set_body(struct fetch_call *c, const struct fetch_spec *spec)
+{
+    if (c->ops->on_read && !spec->body) {
+        curl_easy_setopt(c->easy, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(c->easy, CURLOPT_READFUNCTION, on_upload);
+        curl_easy_setopt(c->easy, CURLOPT_READDATA, c);
+        if (spec->upload != FETCH_UNTIL_END)
+            curl_easy_setopt(c->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)spec->upload);
+    } else if (spec->body) {
+        c->body = mem_copy(spec->body, spec->body_len);
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->body);
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)spec->body_len);
+    }
+    if (spec->method && str_eq(spec->method, "HEAD"))
+        curl_easy_setopt(c->easy, CURLOPT_NOBODY, 1L);
+    else if (spec->method)
+        curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, spec->method);
+}
+
+static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
+{
+    CURL *e = c->easy;
+
+    curl_easy_setopt(e, CURLOPT_URL, spec->url);
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(e, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
+    curl_easy_setopt(e, CURLOPT_PRIVATE, c);
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(spec->connect_ms ? spec->connect_ms : CONNECT_MS));
+    if (spec->silence_ms) {
+        curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)((spec->silence_ms + 999) / 1000));
+    }
+    if (spec->unix_socket)
+        curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, spec->unix_socket);
+    for (const char *const *h = spec->headers; h && *h; h++)
+        c->headers = curl_slist_append(c->headers, *h);
+    c->headers = curl_slist_append(c->headers, "Expect:");
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
+    set_body(c, spec);
+}
+
+int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fetch_ops *ops, void *arg,
+                struct fetch_call **ret, struct err *err)
+{
+    CURL *easy = curl_easy_init();
+
+    if (!easy)
+        return err_set(err, ERR_LIMIT, "no memory for a request");
+    struct fetch_call *c = mem_new(struct fetch_call);
+    *c = (struct fetch_call){ .f = f, .easy = easy, .ops = ops, .arg = arg, .next = f->calls, .at = &f->calls };
+    set_options(c, spec);
+    if (f->calls)
+        f->calls->at = &c->next;
+    f->calls = c;
+    CURLMcode bad = curl_multi_add_handle(f->multi, easy);
+    if (bad) {
+        call_free(c);
+        return err_set(err, ERR_SYS, "%s", curl_multi_strerror(bad));
+    }
+    *ret = c;
+    return 0;
+}
+
+void fetch_cancel(struct fetch_call *c)
+{
+    if (!c)
+        return;
+    c->cancelled = true;
+    if (c->f->depth == 0 && !c->over)
+        call_free(c);
+    else
+        settle_later(c->f);
+}
+
+void fetch_hold(struct fetch_call *c, bool hold)
+{
+    if (c->held == hold)
+        return;
+    c->held = hold;
+    c->want_pause = true;
+    settle_later(c->f);
+}
+
+void fetch_resume(struct fetch_call *c)
+{
+    if (!c->reading_later)
+        return;
+    c->reading_later = false;
+    c->want_pause = true;
+    settle_later(c->f);
+}
+
+const char *fetch_header(struct fetch_call *c, const char *name)
+{
+    struct curl_header *h;
+
+    if (curl_easy_header(c->easy, name, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
+        return NULL;
+    return h->value;
+}
+
+char *fetch_escape(const char *text)
+{
+    char *escaped = curl_easy_escape(NULL, text, 0);
+    char *copy = str_dup(escaped ? escaped : "");
+
+    curl_free(escaped);
+    return copy;
+}
+
+/* --- the whole --- */
+
+int fetch_new(struct ev *ev, struct fetch **ret, struct err *err)
+{
+    static bool ready;
+
+    if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
+        return err_set(err, ERR_SYS, "libcurl cannot be initialised");
+    ready = true;
+    CURLM *multi = curl_multi_init();
+    if (!multi)
+        return err_set(err, ERR_LIMIT, "no memory for requests");
+    struct fetch *f = mem_new(struct fetch);
+    *f = (struct fetch){ .ev = ev, .multi = multi };
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, watch);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, f);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, set_timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, f);
+    *ret = f;
+    return 0;
+}
+
+void fetch_free(struct fetch *f)
+{
+    if (!f)
+        return;
+    while (f->calls)
+        call_free(f->calls);
+    curl_multi_cleanup(f->multi);
+    ev_timer_clear(f->ev, &f->timer);
+    ev_defer_clear(f->ev, &f->after);
+    free(f);
+}

@@ -1,0 +1,346 @@
+/* The client against a server that says exactly what a test wants, one connection after another, in a thread. */
+#include "client/client.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "fetch/fetch.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+struct scene {
+    struct ev *ev;
+    struct client *c;
+    int listener;
+    pthread_t thread;
+    const char *const *pieces; /* what it answers, piece by piece, with a pause between them */
+    bool drop;                 /* closes in the middle */
+    struct buf heard;
+};
+
+static bool whole(const struct buf *b)
+{
+    const char *body = b->data ? strstr(b->data, "\r\n\r\n") : NULL;
+    const char *len = b->data ? strcasestr(b->data, "\r\nContent-Length: ") : NULL;
+
+    if (!body)
+        return false;
+    if (strcasestr(b->data, "\r\nTransfer-Encoding: chunked"))
+        return strstr(body, "\r\n0\r\n\r\n") != NULL;
+    return !len || b->len - (size_t)(body + 4 - b->data) >= strtoul(len + 18, NULL, 10);
+}
+
+static void *serve(void *arg)
+{
+    struct scene *s = arg;
+    auto_fd int fd = accept(s->listener, NULL, NULL);
+    char piece[4096];
+    ssize_t n;
+
+    while (!whole(&s->heard) && (n = read(fd, piece, sizeof(piece))) > 0)
+        buf_add(&s->heard, piece, (size_t)n);
+    for (const char *const *p = s->pieces; p && *p; p++) {
+        (void)!write(fd, *p, strlen(*p));
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    if (!s->drop)
+        (void)!read(fd, piece, 1); /* until the client has closed */
+    return NULL;
+}
+
+static void start(struct scene *s, const char *const *pieces, const char *key)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(a);
+    char url[64];
+    struct err err = { 0 };
+
+    *s = (struct scene){ .pieces = pieces };
+    unsetenv("COVE_API_KEY");
+    s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(s->listener, 8), 0);
+    assert_int_equal(getsockname(s->listener, (struct sockaddr *)&a, &len), 0);
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d/", ntohs(a.sin_port));
+    assert_int_equal(ev_new(&s->ev, &err), 0);
+    struct client_settings set = { .url = url, .key = key };
+    assert_int_equal(client_new(s->ev, &set, &s->c, &err), 0);
+    assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+static void stop(struct scene *s)
+{
+    client_free(s->c);
+    pthread_join(s->thread, NULL);
+    ev_free(s->ev);
+    close(s->listener);
+    buf_done(&s->heard);
+}
+
+#define PIECES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+TEST(a_request_carries_key_and_body_and_brings_json_back)
+{
+    struct scene s;
+    struct err err = { 0 };
+    json_t *got = NULL;
+
+    start(&s,
+          PIECES("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
+                 "{\"id\":", "\"x\"}"),
+          "cove_1234");
+    assert_int_equal(client_json(s.c, "POST", "/v1/sandboxes", "{\"runtime\":\"sh\"}", &got, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(got, "id")), "x");
+    json_decref(got);
+    stop(&s);
+}
+
+TEST(the_request_is_what_the_contract_says)
+{
+    struct scene s;
+    struct err err = { 0 };
+
+    start(&s, PIECES("HTTP/1.1 204 No Content\r\n\r\n"), "cove_1234");
+    assert_int_equal(client_json(s.c, "DELETE", "/v1/x", NULL, NULL, &err), 0);
+    client_free(s.c);
+    s.c = NULL;
+    pthread_join(s.thread, NULL);
+    assert_true(str_starts(s.heard.data, "DELETE /v1/x HTTP/1.1\r\n"));
+    assert_non_null(strstr(s.heard.data, "\r\nAuthorization: Bearer cove_1234\r\n"));
+    assert_null(strcasestr(s.heard.data, "\r\nExpect:"));
+    ev_free(s.ev);
+    close(s.listener);
+    buf_done(&s.heard);
+}
+
+TEST(an_error_of_the_server_is_the_same_error_here)
+{
+    struct scene s;
+    struct err err = { 0 };
+
+    start(&s,
+          PIECES("HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 60\r\n\r\n",
+                 "{\"error\":{\"code\":\"not_found\",\"message\":\"no sandbox sbx\"}}    "),
+          NULL);
+    assert_int_equal(client_json(s.c, "GET", "/v1/sandboxes/sbx", NULL, NULL, &err), -1);
+    assert_int_equal(err.id, ERR_MISSING);
+    assert_string_equal(err.msg, "no sandbox sbx");
+    stop(&s);
+}
+
+TEST(what_is_no_server_of_ours_is_told_as_that)
+{
+    static const struct {
+        const char *answer;
+        enum err_id id;
+    } rows[] = {
+        { "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\n<html>", ERR_PROTOCOL },
+        { "HTTP/1.1 400 Bad\r\nContent-Length: 57\r\n\r\n{\"error\":{\"code\":\"of_the_future\",\"message\":\"unheard "
+          "of\"}}",
+          ERR_VERSION },
+        { "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", ERR_PROTOCOL },
+        { "SSH-2.0-OpenSSH\r\n", ERR_PROTOCOL },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct scene s;
+        struct err err = { 0 };
+        json_t *got = NULL;
+
+        start(&s, PIECES(rows[i].answer), NULL);
+        assert_int_equal(client_json(s.c, "GET", "/v1/x", NULL, &got, &err), -1);
+        if (err.id != rows[i].id)
+            fail_msg("row %zu: %s: %s", i, err_info(err.id)->code, err.msg);
+        stop(&s);
+    }
+}
+
+struct lines {
+    int n;
+    int stop_after;
+    char text[256];
+};
+
+static bool keep_line(void *arg, const json_t *line)
+{
+    struct lines *l = arg;
+
+    strncat(l->text, json_string_value(json_object_get(line, "type")), sizeof(l->text) - strlen(l->text) - 1);
+    return ++l->n != l->stop_after;
+}
+
+TEST(lines_come_one_by_one_however_they_were_cut)
+{
+    struct scene s;
+    struct err err = { 0 };
+    struct lines l = { 0 };
+
+    start(&s,
+          PIECES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"typ\r\n", "8\r\ne\":\"a\"}\n\r\n",
+                 "1b\r\n{\"type\":\"b\"}\n\n{\"type\":\"c\"}\r\n", "1\r\n\n\r\n0\r\n\r\n"),
+          NULL);
+    assert_int_equal(client_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err), 0);
+    assert_string_equal(l.text, "abc");
+    stop(&s);
+}
+
+TEST(a_stream_that_is_left_is_no_error_and_one_that_breaks_is)
+{
+    for (int i = 0; i < 2; i++) {
+        struct scene s;
+        struct err err = { 0 };
+        struct lines l = { .stop_after = i == 0 ? 1 : 0 };
+
+        start(&s,
+              PIECES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"type\":\"a\"}\n\r\n",
+                     "d\r\n{\"type\":\"b\"}\n\r\n"),
+              NULL);
+        s.drop = true;
+        int r = client_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err);
+        assert_int_equal(r, i == 0 ? 0 : -1);
+        assert_string_equal(l.text, i == 0 ? "a" : "ab");
+        if (i == 1)
+            assert_int_equal(err.id, ERR_CUT_OFF);
+        stop(&s);
+    }
+}
+
+static bool keep_bytes(void *arg, const void *data, size_t len)
+{
+    buf_add(arg, data, len);
+    return true;
+}
+
+static ssize_t give_bytes(void *arg, void *to, size_t room)
+{
+    const char **p = arg;
+    size_t n = min_size(min_size(strlen(*p), room), 3);
+
+    memcpy(to, *p, n);
+    *p += n;
+    return (ssize_t)n;
+}
+
+TEST(bytes_go_and_come_as_they_are)
+{
+    struct scene s;
+    struct err err = { 0 };
+    auto_buf got = { 0 };
+    const char *body = "hello there";
+
+    start(&s, PIECES("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na", "\nb", "c"), NULL);
+    assert_int_equal(client_download(s.c, "/v1/x", keep_bytes, &got, &err), 0);
+    assert_string_equal(got.data, "a\nbc");
+    stop(&s);
+
+    start(&s, PIECES("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), NULL);
+    assert_int_equal(client_upload(s.c, "/v1/x", "application/octet-stream", 11, give_bytes, &body, NULL, &err), 0);
+    client_free(s.c);
+    s.c = NULL;
+    pthread_join(s.thread, NULL);
+    assert_non_null(strstr(s.heard.data, "Content-Length: 11\r\n"));
+    assert_true(str_ends(s.heard.data, "\r\n\r\nhello there"));
+    ev_free(s.ev);
+    close(s.listener);
+    buf_done(&s.heard);
+}
+
+TEST(an_error_instead_of_bytes_is_an_error)
+{
+    struct scene s;
+    struct err err = { 0 };
+    auto_buf got = { 0 };
+
+    start(&s,
+          PIECES("HTTP/1.1 401 Unauthorized\r\nContent-Length: 52\r\n\r\n",
+                 "{\"error\":{\"code\":\"unauthorized\",\"message\":\"no key\"}} "),
+          NULL);
+    assert_int_equal(client_download(s.c, "/v1/x", keep_bytes, &got, &err), -1);
+    assert_int_equal(err.id, ERR_UNAUTHORIZED);
+    assert_int_equal(got.len, 0);
+    stop(&s);
+}
+
+TEST(a_head_without_end_is_refused)
+{
+    struct scene s;
+    struct err err = { 0 };
+    auto_buf head = { 0 };
+
+    buf_adds(&head, "HTTP/1.1 200 OK\r\n");
+    for (int i = 0; i < 300; i++)
+        buf_adds(&head, "X: y\r\n");
+    buf_adds(&head, "\r\n");
+    start(&s, PIECES(head.data), NULL);
+    assert_int_equal(client_json(s.c, "GET", "/v1/x", NULL, NULL, &err), -1);
+    assert_int_equal(err.id, ERR_PROTOCOL);
+    stop(&s);
+}
+
+TEST(nobody_there_is_said_with_the_address)
+{
+    struct err err = { 0 };
+    auto_(ev) ev = NULL;
+    auto_(client) c = NULL;
+    struct client_settings set = { .url = "http://127.0.0.1:1" };
+
+    assert_int_equal(ev_new(&ev, &err), 0);
+    assert_int_equal(client_new(ev, &set, &c, &err), 0);
+    assert_int_equal(client_json(c, "GET", "/health", NULL, NULL, &err), -1);
+    assert_int_equal(err.id, ERR_UNREACHABLE);
+    assert_non_null(strstr(err.msg, "http://127.0.0.1:1"));
+    client_free(c);
+    c = NULL;
+}
+
+TEST(a_key_never_crosses_the_network_in_the_clear)
+{
+    static const struct {
+        const char *url, *key;
+        bool ok;
+    } rows[] = {
+        { "http://example.org:8700", "cove_1", false },   { "https://example.org", "cove_1", true },
+        { "http://127.0.0.1:8700", "cove_1", true },      { "http://localhost:8700", "cove_1", true },
+        { "http://127.0.0.1.evil.org", "cove_1", false }, { "ftp://x", NULL, false },
+        { "http://127.0.0.1:1", "a\r\nX: b", false },     { "http://example.org", NULL, true },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err err = { 0 };
+        auto_(ev) ev = NULL;
+        struct client *c = NULL;
+        struct client_settings set = { .url = rows[i].url, .key = rows[i].key };
+
+        assert_int_equal(ev_new(&ev, &err), 0);
+        if ((client_new(ev, &set, &c, &err) == 0) != rows[i].ok)
+            fail_msg("row %zu: %s", i, err.msg);
+        client_free(c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(a_request_carries_key_and_body_and_brings_json_back),
+        RUN(the_request_is_what_the_contract_says),
+        RUN(an_error_of_the_server_is_the_same_error_here),
+        RUN(what_is_no_server_of_ours_is_told_as_that),
+        RUN(lines_come_one_by_one_however_they_were_cut),
+        RUN(a_stream_that_is_left_is_no_error_and_one_that_breaks_is),
+        RUN(bytes_go_and_come_as_they_are),
+        RUN(an_error_instead_of_bytes_is_an_error),
+        RUN(a_head_without_end_is_refused),
+        RUN(nobody_there_is_said_with_the_address),
+        RUN(a_key_never_crosses_the_network_in_the_clear),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
