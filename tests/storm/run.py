@@ -32,6 +32,7 @@ import host as escape  # noqa: E402  what the escape suite counts on a host is t
 BUILD = os.path.join(ROOT, "build")
 COVE = escape.COVE
 MS = 1500  # of storm in each round
+BLOWS = 200  # calls, at least, in a round that says what it did; a busy host lets far fewer through than the usual 50,000
 SHARED = bool(os.environ.get("COVE_SHARED_HOST"))
 # They move by themselves; what moves while nothing happens is left out as well.
 RESTLESS = re.compile(r"/proc/sys/(fs/(dentry-state|file-nr|inode|aio-nr|quota|binfmt_misc)|kernel/(random|ns_last_pid|pty|perf_|sched_|"
@@ -259,7 +260,7 @@ def main():
         reports = done.stdout.count(" calls, ")
         tap.line(done.returncode == 0, f"{rounds} rounds, {calls} calls: the jailer served, the neighbour did not notice, "
                  "every sandbox started a program afterwards and was removed", [] if done.returncode == 0 else said[-20:])
-        tap.line(calls > 2000 * reports and reports * 2 >= rounds, "the storm blew", said[-20:] if calls <= 2000 * reports else [])
+        tap.line(calls > BLOWS * reports and reports * 2 >= rounds, "the storm blew", said[-20:] if calls <= BLOWS * reports else [])
         different = canary.differences()
         tap.line(not different, "the host is as it was: " + ", ".join(canary.before), different[:20])
         tap.line(not canary.visited(), "nobody came to a port of the host")
