@@ -3,8 +3,9 @@
  * Calls. Everything after store_open is asynchronous: a call copies what it is given, and its `done` runs later, in the
  * loop, exactly once and never from inside the call. err is NULL on success, and then the change is committed: it
  * survives kill -9 of this process (and power loss, with sync_full). With an error nothing of that call happened. Calls
- * take effect, and are answered, in the order in which they were made; those that are made while the store is busy are
- * committed together, so a hundred at once cost little more than one.
+ * take effect, and are answered, in the order in which they were made (store_check and store_backup go on beside the
+ * others and are answered when they are done); those that are made while the store is busy are committed together, so a
+ * hundred at once cost little more than one.
  *
  * Rows. A row handed to `done` is borrowed: it is gone when `done` returns. Texts are UTF-8 and at most STORE_TEXT_MAX
  * bytes; NULL is "none" and comes back as NULL. Times are milliseconds since 1970, 0 is "not yet" or "never".
@@ -16,8 +17,8 @@
  *
  * Errors a caller may branch on: ERR_MISSING (no such row for this owner), ERR_EXISTS (the id or name is taken, or the
  * row is not in a state that `when` names), ERR_LIMIT (a count given with the call is reached), ERR_INVALID (a text too
- * long or not UTF-8, a bad cursor), ERR_BUSY (too many calls are waiting, or the store is closing), ERR_STORE_FULL,
- * ERR_STORE_CORRUPT, ERR_STORE_FAILED. */
+ * long or not UTF-8, a bad cursor), ERR_BUSY (too many calls are waiting, or the store is closing), ERR_STORE_FULL
+ * (nothing new is taken; updates and retention still work), ERR_STORE_CORRUPT, ERR_STORE_FAILED. */
 #pragma once
 
 #include "base/base.h"
@@ -32,7 +33,7 @@ struct store_call; /* one call that was not answered yet */
 #define STORE_ANY_OWNER "*"
 #define STORE_TEXT_MAX (4 * MIB)
 #define STORE_LIST_MAX 1000u /* rows in one answer */
-#define STORE_CURSOR_SIZE 48
+#define STORE_CURSOR_SIZE 80
 
 struct store_settings {
     const char *backend; /* NULL is "sqlite" */

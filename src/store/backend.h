@@ -1,0 +1,102 @@
+/* backend.h - what a database has to do for the store. Only src/store includes this.
+ *
+ * store.c owns the queue, the thread and the answers; a backend is a handle that one thread at a time uses, and that
+ * blocks. `run` happens inside a transaction that may hold many calls: a call that fails must leave nothing behind in
+ * it. The results go into the call. */
+#pragma once
+
+#include "store/cursor.h"
+#include "store/rows.h"
+
+enum store_op {
+    STORE_OP_INSERT,
+    STORE_OP_GET,
+    STORE_OP_UPDATE,
+    STORE_OP_LIST,
+    STORE_OP_KEY_BY_HASH,
+    STORE_OP_KEY_TOUCH,
+    STORE_OP_TEMPLATE_PUT,
+    STORE_OP_TEMPLATE_DELETE,
+    STORE_OP_IDEM_CLAIM,
+    STORE_OP_IDEM_FINISH,
+    STORE_OP_IDEM_DROP,
+    STORE_OP_META_GET,
+    STORE_OP_META_PUT,
+    STORE_OP_COUNT,
+    STORE_OP_GC,
+    STORE_OP_CHECK, /* from here on: in steps, outside a transaction */
+    STORE_OP_BACKUP,
+};
+
+struct store_call {
+    struct store_call *next;
+    enum store_op op;
+    const struct row_table *table; /* of row and of rows; NULL for ops that have neither */
+
+    /* what was asked */
+    void *row;
+    char owner[STORE_OWNER_MAX + 1]; /* STORE_ANY_OWNER lifts the WHERE */
+    char *id;                        /* also a template's name, a meta name, a client's key, a path */
+    char *text;
+    int32_t status;
+    uint32_t set;
+    struct store_when when;
+    uint32_t live_max;
+    bool only_first;
+    uint32_t states;
+    char sandbox[ID_SIZE];
+    char **meta; /* key, value, ..., NULL */
+    struct cursor cursor;
+    bool has_cursor, oldest_first;
+    uint32_t limit;
+    uint64_t after;
+    uint8_t hash[STORE_HASH_LEN];
+    struct store_key_use *uses;
+    size_t nuses;
+    struct store_retention keep;
+
+    /* what came of it */
+    struct row_list rows;
+    bool more;
+    bool fresh;
+    uint64_t seq;
+    char *value;
+    struct store_counts counts;
+    char (*removed)[ID_SIZE];
+    struct store_gc_report gc;
+    bool failed;
+    struct err err;
+
+    /* the answer */
+    void (*done)(void);
+    void *arg;
+    size_t bytes;   /* held by what was asked */
+    bool refused;   /* failed before it reached the backend */
+    void *progress; /* the backend's, of a call in steps */
+};
+
+struct store_backend {
+    const char *name;
+    int (*open)(const struct store_settings *set, void **ret, struct err *err);
+    void (*close)(void *db);
+    int (*begin)(void *db, struct err *err);
+    int (*commit)(void *db, struct err *err);
+    void (*rollback)(void *db);       /* also when there is nothing to roll back */
+    bool (*in_transaction)(void *db); /* false after begin: the database gave it up by itself */
+    int (*run)(void *db, struct store_call *c, struct err *err);
+    /* The disk is full: gives up a reserve that was kept for calls which end or forget something, and what else it can
+     * spare. False: nothing was left to give. While the reserve is spent, calls that bring something new are refused
+     * with ERR_STORE_FULL. */
+    bool (*make_room)(void *db);
+    int (*step)(void *db, struct store_call *c, struct err *err); /* 1: there is more to do */
+    void (*abandon)(void *db, struct store_call *c);              /* ends a call in steps before its time */
+    int (*restore)(const struct store_settings *set, const char *backup, struct err *err);
+};
+
+extern const struct store_backend store_sqlite;
+
+/* Brings something new into the store, and may wait when its disk is full. */
+bool store_op_grows(enum store_op op);
+
+/* Forgets results of a run whose transaction was lost. */
+void store_call_reset(struct store_call *c);

@@ -1,0 +1,532 @@
+/* From the typed functions of store.h to struct store_call, and back to the typed answers.
+ *
+ * Everything a caller passed is copied here, and everything that can be refused without a database is refused here, so
+ * a backend sees only texts that are UTF-8 and bounded, owners that are well-formed and cursors that were parsed. */
+#include "store/queue.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <assert.h>
+
+#define ID_TEXT_MAX 512u /* names, ids and keys that come from outside */
+#define ANY(fn) ((store_any_fn *)(fn))
+#define LIST_DEFAULT 100u
+#define META_MAX 16u
+
+struct store_call *store_call_new(enum store_op op, const struct row_table *t, store_any_fn *done, void *arg)
+{
+    struct store_call *c = mem_new(struct store_call);
+
+    c->op = op;
+    c->table = t;
+    c->done = done;
+    c->arg = arg;
+    return c;
+}
+
+bool store_op_grows(enum store_op op)
+{
+    return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_TEMPLATE_PUT || op == STORE_OP_META_PUT;
+}
+
+void store_call_reset(struct store_call *c)
+{
+    if (c->table)
+        row_list_done(c->table, &c->rows);
+    free(c->value);
+    free(c->removed);
+    c->value = NULL;
+    c->removed = NULL;
+    c->more = c->fresh = c->failed = false;
+    c->gc = (struct store_gc_report){ 0 };
+    c->counts = (struct store_counts){ 0 };
+    c->err = (struct err){ 0 };
+}
+
+void store_call_free(struct store_call *c)
+{
+    store_call_reset(c);
+    if (c->row) {
+        row_done(c->table, c->row);
+        free(c->row);
+    }
+    for (size_t i = 0; c->meta && c->meta[i]; i++)
+        free(c->meta[i]);
+    free(c->meta);
+    free(c->id);
+    free(c->text);
+    free(c->uses);
+    free(c);
+}
+
+void store_forget(struct store_call *call)
+{
+    call->done = NULL;
+}
+
+void store_refuse(struct store_call *c, const struct err *err)
+{
+    c->refused = c->failed = true;
+    c->err = *err;
+}
+
+/* what was asked */
+
+static void give_owner(struct store_call *c, const char *owner)
+{
+    struct err err = { 0 };
+
+    if (c->refused)
+        return;
+    if ((str_eq(owner, STORE_ANY_OWNER) || store_owner_valid(owner)) && str_copy(c->owner, sizeof(c->owner), owner))
+        return;
+    err_set(&err, ERR_INVALID, "that cannot be an owner");
+    store_refuse(c, &err);
+}
+
+static void give_text(struct store_call *c, char **to, const char *what, const char *text, size_t max)
+{
+    struct err err = { 0 };
+
+    if (c->refused || !text)
+        return;
+    if (row_check_text(what, text, max, &err) < 0) {
+        store_refuse(c, &err);
+        return;
+    }
+    *to = str_dup(text);
+    c->bytes += strlen(text);
+}
+
+static void give_id(struct store_call *c, const char *id)
+{
+    give_text(c, &c->id, "the id", id, ID_TEXT_MAX);
+}
+
+static void give_row(struct store_call *c, const void *row)
+{
+    struct err err = { 0 };
+
+    if (c->refused)
+        return;
+    if (row_check(c->table, row, &err) < 0) {
+        store_refuse(c, &err);
+        return;
+    }
+    c->row = mem_alloc(c->table->size);
+    row_copy(c->table, c->row, row);
+    c->bytes += row_bytes(c->table, row);
+}
+
+static void give_meta(struct store_call *c, const char *const *meta)
+{
+    struct err err = { 0 };
+    size_t n = 0;
+
+    while (meta && meta[n])
+        n++;
+    if (c->refused || n == 0)
+        return;
+    if (n % 2 != 0 || n / 2 > META_MAX) {
+        err_set(&err, ERR_INVALID, "a list is filtered by at most %u pairs of metadata", META_MAX);
+        store_refuse(c, &err);
+        return;
+    }
+    c->meta = mem_alloc((n + 1) * sizeof(char *));
+    for (size_t i = 0; i < n && !c->refused; i++)
+        give_text(c, &c->meta[i], "the filter", meta[i], 4096);
+}
+
+static void give_list(struct store_call *c, const struct store_list *q, const char *kind)
+{
+    struct err err = { 0 };
+
+    if (c->table->owned)
+        give_owner(c, q->owner);
+    give_meta(c, q->meta);
+    c->states = q->states;
+    c->oldest_first = q->oldest_first;
+    c->limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
+    if (!c->refused && q->sandbox && !id_valid(q->sandbox, "sb")) {
+        err_set(&err, ERR_MISSING, "there is no such sandbox");
+        store_refuse(c, &err);
+    } else if (q->sandbox) {
+        str_copy(c->sandbox, sizeof(c->sandbox), q->sandbox);
+    }
+    if (!c->refused && q->cursor && cursor_read(q->cursor, kind, &c->cursor, &err) < 0)
+        store_refuse(c, &err);
+    c->has_cursor = q->cursor != NULL;
+}
+
+static struct store_call *get_call(enum store_op op, const struct row_table *t, const char *owner, const char *id,
+                                   store_any_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(op, t, done, arg);
+
+    if (owner)
+        give_owner(c, owner);
+    give_id(c, id);
+    return c;
+}
+
+static struct store_call *row_call(enum store_op op, const struct row_table *t, const void *row, store_any_fn *done,
+                                   void *arg)
+{
+    struct store_call *c = store_call_new(op, t, done, arg);
+
+    give_row(c, row);
+    return c;
+}
+
+/* Of an update, only the columns that are set and the id count: the others may be empty. */
+static struct store_call *update_call(const struct row_table *t, const char *owner, const void *row, uint32_t set,
+                                      const struct store_when *when, store_any_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_UPDATE, t, done, arg);
+    struct err err = { 0 };
+    auto_free char *full = mem_copy(row, t->size);
+
+    give_owner(c, owner);
+    give_id(c, ROW_CONST_AT(char, row, row_column(t, t->key)));
+    for (size_t i = 0; i < t->n; i++) {
+        const struct row_column *col = &t->columns[i];
+
+        if (col->set & set) {
+            if (!c->refused && row_check_column(t, col, row, &err) < 0)
+                store_refuse(c, &err);
+        } else if (col->type == ROW_TEXT) {
+            *ROW_AT(char *, full, col) = NULL;
+        }
+    }
+    if (!c->refused) {
+        c->row = mem_alloc(t->size);
+        row_copy(t, c->row, full);
+        c->bytes += row_bytes(t, full);
+    }
+    c->set = set;
+    if (when)
+        c->when = *when;
+    if (!t->counted)
+        c->when.generation = 0;
+    return c;
+}
+
+/* sandboxes */
+
+struct store_call *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
+                                        store_done_fn *done, void *arg)
+{
+    struct store_call *c = row_call(STORE_OP_INSERT, &row_sandbox, row, ANY(done), arg);
+
+    c->live_max = live_max;
+    return store_submit(st, c);
+}
+
+struct store_call *store_sandbox_get(struct store *st, const char *owner, const char *id, store_sandbox_fn *done,
+                                     void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_GET, &row_sandbox, owner, id, ANY(done), arg));
+}
+
+struct store_call *store_sandbox_update(struct store *st, const char *owner, const struct store_sandbox *row,
+                                        uint32_t set, const struct store_when *when, store_sandbox_fn *done, void *arg)
+{
+    return store_submit(st, update_call(&row_sandbox, owner, row, set, when, ANY(done), arg));
+}
+
+static struct store_call *list_call(struct store *st, const struct row_table *t, const struct store_list *q,
+                                    const char *kind, store_any_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_LIST, t, done, arg);
+
+    give_list(c, q, kind);
+    return store_submit(st, c);
+}
+
+struct store_call *store_sandbox_list(struct store *st, const struct store_list *q, store_sandboxes_fn *done, void *arg)
+{
+    return list_call(st, &row_sandbox, q, "sb", ANY(done), arg);
+}
+
+/* executions */
+
+struct store_call *store_execution_insert(struct store *st, const struct store_execution *row, store_done_fn *done,
+                                          void *arg)
+{
+    return store_submit(st, row_call(STORE_OP_INSERT, &row_execution, row, ANY(done), arg));
+}
+
+struct store_call *store_execution_get(struct store *st, const char *owner, const char *id, store_execution_fn *done,
+                                       void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_GET, &row_execution, owner, id, ANY(done), arg));
+}
+
+struct store_call *store_execution_update(struct store *st, const char *owner, const struct store_execution *row,
+                                          uint32_t set, const struct store_when *when, store_execution_fn *done,
+                                          void *arg)
+{
+    return store_submit(st, update_call(&row_execution, owner, row, set, when, ANY(done), arg));
+}
+
+struct store_call *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
+                                        void *arg)
+{
+    return list_call(st, &row_execution, q, "ex", ANY(done), arg);
+}
+
+/* keys */
+
+struct store_call *store_key_insert(struct store *st, const struct store_key *row, bool only_first, store_done_fn *done,
+                                    void *arg)
+{
+    struct store_call *c = row_call(STORE_OP_INSERT, &row_key, row, ANY(done), arg);
+
+    c->only_first = only_first;
+    return store_submit(st, c);
+}
+
+struct store_call *store_key_get(struct store *st, const char *owner, const char *id, store_key_fn *done, void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_GET, &row_key, owner, id, ANY(done), arg));
+}
+
+struct store_call *store_key_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_key_fn *done,
+                                     void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_KEY_BY_HASH, &row_key, ANY(done), arg);
+
+    memcpy(c->hash, hash, STORE_HASH_LEN);
+    return store_submit(st, c);
+}
+
+struct store_call *store_key_update(struct store *st, const char *owner, const struct store_key *row, uint32_t set,
+                                    store_key_fn *done, void *arg)
+{
+    return store_submit(st, update_call(&row_key, owner, row, set, NULL, ANY(done), arg));
+}
+
+struct store_call *store_key_list(struct store *st, const struct store_list *q, store_keys_fn *done, void *arg)
+{
+    return list_call(st, &row_key, q, "ky", ANY(done), arg);
+}
+
+struct store_call *store_key_touch(struct store *st, const struct store_key_use *uses, size_t n, store_done_fn *done,
+                                   void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_KEY_TOUCH, NULL, ANY(done), arg);
+
+    c->uses = n ? mem_copy(uses, n * sizeof(*uses)) : NULL;
+    c->nuses = n;
+    c->bytes = n * sizeof(*uses);
+    return store_submit(st, c);
+}
+
+/* templates */
+
+struct store_call *store_template_put(struct store *st, const struct store_template *row, const struct store_when *when,
+                                      store_template_fn *done, void *arg)
+{
+    struct store_call *c = row_call(STORE_OP_TEMPLATE_PUT, &row_template, row, ANY(done), arg);
+    struct err err = { 0 };
+
+    if (!c->refused && !store_owner_valid(row->name)) {
+        err_set(&err, ERR_INVALID, "a template's name has letters, digits, '-', '_' and '.'");
+        store_refuse(c, &err);
+    }
+    if (when)
+        c->when = *when;
+    return store_submit(st, c);
+}
+
+struct store_call *store_template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_GET, &row_template, NULL, name, ANY(done), arg));
+}
+
+struct store_call *store_template_delete(struct store *st, const char *name, const struct store_when *when,
+                                         store_done_fn *done, void *arg)
+{
+    struct store_call *c = get_call(STORE_OP_TEMPLATE_DELETE, &row_template, NULL, name, ANY(done), arg);
+
+    if (when)
+        c->when = *when;
+    return store_submit(st, c);
+}
+
+struct store_call *store_template_list(struct store *st, const struct store_list *q, store_templates_fn *done,
+                                       void *arg)
+{
+    const struct store_list by_name = { .cursor = q->cursor, .limit = q->limit, .oldest_first = true };
+
+    return list_call(st, &row_template, &by_name, NULL, ANY(done), arg);
+}
+
+/* events */
+
+struct store_call *store_event_append(struct store *st, const struct store_event *row, store_event_fn *done, void *arg)
+{
+    return store_submit(st, row_call(STORE_OP_INSERT, &row_event, row, ANY(done), arg));
+}
+
+struct store_call *store_event_list(struct store *st, const char *owner, const char *sandbox, uint64_t after,
+                                    uint32_t limit, store_events_fn *done, void *arg)
+{
+    const struct store_list q = { .owner = owner, .sandbox = sandbox, .limit = limit, .oldest_first = true };
+    struct store_call *c = store_call_new(STORE_OP_LIST, &row_event, ANY(done), arg);
+
+    give_list(c, &q, NULL);
+    c->after = after > INT64_MAX ? INT64_MAX : after;
+    return store_submit(st, c);
+}
+
+/* idempotency, meta, the whole */
+
+struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg)
+{
+    return store_submit(st, row_call(STORE_OP_IDEM_CLAIM, &row_idem, row, ANY(done), arg));
+}
+
+struct store_call *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
+                                     const char *body, store_done_fn *done, void *arg)
+{
+    struct store_call *c = get_call(STORE_OP_IDEM_FINISH, &row_idem, owner, key, ANY(done), arg);
+
+    give_text(c, &c->text, "the body", body, STORE_TEXT_MAX);
+    c->status = status;
+    return store_submit(st, c);
+}
+
+struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, store_done_fn *done, void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_IDEM_DROP, &row_idem, owner, key, ANY(done), arg));
+}
+
+struct store_call *store_meta_get(struct store *st, const char *name, store_text_fn *done, void *arg)
+{
+    return store_submit(st, get_call(STORE_OP_META_GET, NULL, NULL, name, ANY(done), arg));
+}
+
+struct store_call *store_meta_put(struct store *st, const char *name, const char *value, store_done_fn *done, void *arg)
+{
+    struct store_call *c = get_call(STORE_OP_META_PUT, NULL, NULL, name, ANY(done), arg);
+
+    give_text(c, &c->text, "the value", value, STORE_TEXT_MAX);
+    return store_submit(st, c);
+}
+
+struct store_call *store_count(struct store *st, const char *owner, store_counts_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_COUNT, NULL, ANY(done), arg);
+
+    give_owner(c, owner);
+    return store_submit(st, c);
+}
+
+struct store_call *store_gc(struct store *st, const struct store_retention *keep, store_gc_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_GC, NULL, ANY(done), arg);
+
+    c->keep = *keep;
+    return store_submit(st, c);
+}
+
+struct store_call *store_check(struct store *st, store_done_fn *done, void *arg)
+{
+    return store_submit(st, store_call_new(STORE_OP_CHECK, NULL, ANY(done), arg));
+}
+
+struct store_call *store_backup(struct store *st, const char *path, store_done_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_BACKUP, NULL, ANY(done), arg);
+
+    c->id = str_dup(path);
+    return store_submit(st, c);
+}
+
+/* the answers */
+
+static void answer_rows(struct store_call *c, const struct err *err)
+{
+    char next[STORE_CURSOR_SIZE];
+    const char *more = NULL;
+    size_t n = err ? 0 : c->rows.n;
+
+    if (!err && c->more && n > 0) {
+        struct cursor at = { 0 };
+        const char *last = c->rows.rows + (n - 1) * c->table->size;
+
+        str_copy(at.id, sizeof(at.id), ROW_CONST_AT(char, last, row_column(c->table, c->table->key)));
+        at.created_ms = *ROW_CONST_AT(uint64_t, last, row_column(c->table, "created_ms"));
+        cursor_write(&at, next);
+        more = next;
+    }
+    const void *rows = c->rows.rows;
+    if (c->table == &row_sandbox)
+        ((store_sandboxes_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_execution)
+        ((store_executions_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_key)
+        ((store_keys_fn *)c->done)(c->arg, err, rows, n, more);
+    else
+        ((store_templates_fn *)c->done)(c->arg, err, rows, n, more);
+}
+
+static void answer_row(struct store_call *c, const struct err *err)
+{
+    const void *row = err ? NULL : c->rows.rows;
+
+    assert(err || c->rows.n == 1);
+    if (c->table == &row_sandbox)
+        ((store_sandbox_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_execution)
+        ((store_execution_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_key)
+        ((store_key_fn *)c->done)(c->arg, err, row);
+    else
+        ((store_template_fn *)c->done)(c->arg, err, row);
+}
+
+void store_answer(struct store_call *c)
+{
+    const struct err *err = c->failed ? &c->err : NULL;
+
+    if (!c->done)
+        return;
+    switch (c->op) {
+    case STORE_OP_LIST:
+        if (c->table == &row_event)
+            ((store_events_fn *)c->done)(c->arg, err, (const void *)c->rows.rows, err ? 0 : c->rows.n);
+        else
+            answer_rows(c, err);
+        break;
+    case STORE_OP_GET:
+    case STORE_OP_UPDATE:
+    case STORE_OP_KEY_BY_HASH:
+    case STORE_OP_TEMPLATE_PUT:
+        answer_row(c, err);
+        break;
+    case STORE_OP_INSERT:
+        if (c->table == &row_event)
+            ((store_event_fn *)c->done)(c->arg, err, err ? 0 : c->seq);
+        else
+            ((store_done_fn *)c->done)(c->arg, err);
+        break;
+    case STORE_OP_IDEM_CLAIM:
+        ((store_idem_fn *)c->done)(c->arg, err, c->fresh, err ? NULL : (const void *)c->rows.rows);
+        break;
+    case STORE_OP_META_GET:
+        ((store_text_fn *)c->done)(c->arg, err, err ? NULL : c->value);
+        break;
+    case STORE_OP_COUNT:
+        ((store_counts_fn *)c->done)(c->arg, err, err ? NULL : &c->counts);
+        break;
+    case STORE_OP_GC:
+        c->gc.executions = (const char(*)[ID_SIZE])c->removed;
+        ((store_gc_fn *)c->done)(c->arg, err, err ? NULL : &c->gc);
+        break;
+    default:
+        ((store_done_fn *)c->done)(c->arg, err);
+    }
+}

@@ -1,0 +1,13 @@
+/* cursor.h - where a list goes on: the creation time and the id of the last row of a page, as text. */
+#pragma once
+
+#include "store/store.h"
+
+struct cursor {
+    uint64_t created_ms;
+    char id[STORE_NAME_MAX + 1];
+};
+
+void cursor_write(const struct cursor *c, char ret[STORE_CURSOR_SIZE]);
+/* The text comes from a client. `kind` is the two letters of the ids in this list; NULL for a list by name. */
+int cursor_read(const char *text, const char *kind, struct cursor *ret, struct err *err);

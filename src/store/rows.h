@@ -1,0 +1,66 @@
+/* rows.h - the shape of each kind of row: which member of which struct is which column.
+ *
+ * One table for each kind of row lets one function copy, free, check, bind or read any of them, and lets a backend
+ * write its statements from the same list that the schema was written from. */
+#pragma once
+
+#include "store/store.h"
+
+enum row_type {
+    ROW_FIXED, /* char[] inside the struct; "" is NULL in the database when the column is `optional` */
+    ROW_TEXT,  /* char *, NULL is NULL */
+    ROW_U64,
+    ROW_I32,
+    ROW_I32_OPT, /* int32_t with a bool of its own at flag_at */
+    ROW_BOOL,
+    ROW_STATE, /* an enum, in the database a word */
+    ROW_HASH,  /* uint8_t[STORE_HASH_LEN] */
+};
+
+struct row_column {
+    const char *name;
+    enum row_type type;
+    size_t at;      /* offset in the struct */
+    size_t cap;     /* ROW_FIXED: its size */
+    size_t flag_at; /* ROW_I32_OPT */
+    uint32_t set;   /* bit of STORE_..._SET_ under which an update writes it; 0: never */
+    bool optional;  /* ROW_FIXED */
+    bool map;       /* ROW_TEXT: a JSON object whose values are strings, so that lists can be filtered by it */
+    bool given;     /* the database makes the value; an insert leaves it out */
+};
+
+struct row_table {
+    const char *name; /* in the database */
+    const char *word; /* for messages: "sandbox" */
+    size_t size;
+    const char *key; /* the column that names a row */
+    bool owned;
+    bool counted; /* has a generation that every update raises */
+    const char *const *states;
+    unsigned nstates;
+    const struct row_column *columns;
+    size_t n;
+};
+
+extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
+
+/* Whether the store may take it: owner, texts, numbers. */
+int row_check(const struct row_table *t, const void *row, struct err *err);
+int row_check_column(const struct row_table *t, const struct row_column *c, const void *row, struct err *err);
+int row_check_text(const char *what, const char *text, size_t max, struct err *err); /* NULL passes */
+void row_copy(const struct row_table *t, void *dst, const void *src);                /* deep */
+void row_done(const struct row_table *t, void *row);
+size_t row_bytes(const struct row_table *t, const void *row); /* what its texts take */
+const struct row_column *row_column(const struct row_table *t, const char *name);
+
+/* Any number of rows of one kind. */
+struct row_list {
+    char *rows;
+    size_t n, cap;
+};
+void *row_list_add(const struct row_table *t, struct row_list *l); /* a zeroed row at its end */
+void row_list_drop(const struct row_table *t, struct row_list *l); /* the last */
+void row_list_done(const struct row_table *t, struct row_list *l);
+
+#define ROW_AT(type, row, column) ((type *)(void *)((char *)(row) + (column)->at))
+#define ROW_CONST_AT(type, row, column) ((const type *)(const void *)((const char *)(row) + (column)->at))

@@ -1,0 +1,131 @@
+/* The version is SQLite's own user_version, which lives in the file's header and is part of the transaction that
+ * changes it. There is no way back: a database that a newer cove wrote is refused, and the backup made before is the
+ * way.
+ *
+ * STRICT keeps a text out of a number, and the CHECKs keep a state that no code knows out of the table, so that a bug
+ * is an error at the time of writing and not a riddle when it is read. An empty `sandbox` of an event is NULL, because
+ * it is a foreign key. */
+#include "store/schema.h"
+
+#include "store/sqlite.h"
+
+#include <stdio.h>
+
+static const char *const steps[] = {
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE sandboxes ("
+    " id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
+    " state TEXT NOT NULL CHECK (state IN ('creating', 'running', 'paused', 'ended')),"
+    " name TEXT, template TEXT, runtime TEXT, level TEXT, spec_json TEXT,"
+    " metadata_json TEXT,"
+    " created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+    " ended_by TEXT, why_json TEXT, receipt_json TEXT,"
+    " generation INTEGER NOT NULL DEFAULT 1) STRICT;"
+    "CREATE INDEX sandboxes_by_owner ON sandboxes (owner, created_ms, id);"
+    "CREATE INDEX sandboxes_by_time ON sandboxes (created_ms, id);"
+    "CREATE INDEX sandboxes_live ON sandboxes (owner) WHERE state <> 'ended';"
+    "CREATE INDEX sandboxes_old ON sandboxes (ended_ms) WHERE state = 'ended';"
+
+    "CREATE TABLE executions ("
+    " id TEXT PRIMARY KEY, sandbox TEXT NOT NULL REFERENCES sandboxes (id), owner TEXT NOT NULL,"
+    " state TEXT NOT NULL CHECK (state IN ('starting', 'running', 'ended', 'failed')),"
+    " request_json TEXT, background INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+    " out_bytes1 INTEGER NOT NULL, out_bytes2 INTEGER NOT NULL, dropped1 INTEGER NOT NULL, dropped2 INTEGER NOT NULL,"
+    " exit_code INTEGER, signal INTEGER NOT NULL, ended_by TEXT, receipt_json TEXT, error_json TEXT,"
+    " idempotency TEXT) STRICT;"
+    "CREATE INDEX executions_by_owner ON executions (owner, created_ms, id);"
+    "CREATE INDEX executions_by_sandbox ON executions (sandbox, created_ms, id);"
+    "CREATE INDEX executions_by_time ON executions (created_ms, id);"
+    "CREATE INDEX executions_old ON executions (max(ended_ms, created_ms)) WHERE state IN ('ended', 'failed');"
+    "CREATE INDEX executions_live ON executions (owner) WHERE state IN ('starting', 'running');"
+
+    "CREATE TABLE keys ("
+    " id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT, prefix TEXT NOT NULL,"
+    " hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32), scopes TEXT,"
+    " created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, last_used_ms INTEGER NOT NULL,"
+    " revoked_ms INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX keys_by_owner ON keys (owner, created_ms, id);"
+
+    "CREATE TABLE templates ("
+    " name TEXT PRIMARY KEY, spec_json TEXT, generation INTEGER NOT NULL DEFAULT 1,"
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;"
+
+    "CREATE TABLE events ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, owner TEXT NOT NULL,"
+    " sandbox TEXT REFERENCES sandboxes (id) ON DELETE CASCADE, kind TEXT, body_json TEXT) STRICT;"
+    "CREATE INDEX events_by_owner ON events (owner, seq);"
+    "CREATE INDEX events_by_sandbox ON events (sandbox, seq);"
+    "CREATE INDEX events_by_time ON events (at_ms);"
+
+    "CREATE TABLE idempotency ("
+    " owner TEXT NOT NULL, key TEXT NOT NULL, request_hash BLOB NOT NULL, resource TEXT,"
+    " status INTEGER NOT NULL, body TEXT, at_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (owner, key)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX idempotency_by_time ON idempotency (at_ms);",
+};
+
+const struct schema schema_current = { steps, ARRAY_LEN(steps) };
+
+static int read_int(sqlite3 *db, const char *sql, int *ret, struct err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        *ret = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    if (rc != SQLITE_ROW) {
+        db_fail(db, rc, "opening it", err);
+        return -1;
+    }
+    return 0;
+}
+
+int schema_accept(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err)
+{
+    int version = 0, application = 0, objects = 0;
+
+    if (read_int(db, "PRAGMA user_version", &version, err) < 0 ||
+        read_int(db, "PRAGMA application_id", &application, err) < 0 ||
+        read_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err) < 0)
+        return -1;
+    if (application != SCHEMA_APPLICATION && (application != 0 || version != 0 || objects != 0))
+        return err_set(err, ERR_STORE_CORRUPT, "the file is a database of another program");
+    if (version > s->n)
+        return err_set(err, ERR_STORE_NEWER, "the database has version %d, this cove knows versions up to %d", version,
+                       s->n);
+    *ret_version = version;
+    return 0;
+}
+
+static int take_step(sqlite3 *db, const struct schema *s, int version, struct err *err)
+{
+    char mark[96];
+
+    snprintf(mark, sizeof(mark), "PRAGMA user_version = %d; PRAGMA application_id = %d", version + 1,
+             SCHEMA_APPLICATION);
+    if (db_exec(db, "BEGIN IMMEDIATE", "migrating it", err) < 0)
+        return -1;
+    if (db_exec(db, s->steps[version], "migrating it", err) < 0 || db_exec(db, mark, "migrating it", err) < 0 ||
+        db_exec(db, "COMMIT", "migrating it", err) < 0) {
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+        return err_wrap(err, "version %d to %d", version, version + 1);
+    }
+    return 0;
+}
+
+int schema_migrate(sqlite3 *db, const struct schema *s, struct err *err)
+{
+    int version = 0;
+
+    if (schema_accept(db, s, &version, err) < 0)
+        return -1;
+    for (; version < s->n; version++)
+        if (take_step(db, s, version, err) < 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* sqlite.h - what the files of the SQLite backend share. */
+#pragma once
+
+#include "store/backend.h"
+
+#include <sqlite3.h>
+
+#define DB_STATEMENTS 48u
+
+struct sqlite_db {
+    sqlite3 *h;
+    char *path;
+    struct {
+        char *sql;
+        sqlite3_stmt *st;
+    } cache[DB_STATEMENTS];
+    size_t evict;
+    char *reserve; /* a file that does nothing but take room */
+    bool reserved;
+};
+
+/* From SQLite's code to ours. `what` says what was being done; SQL and file names stay out of it, clients may see it.
+ */
+int db_fail(sqlite3 *h, int code, const char *what, struct err *err);
+
+/* A statement of the cache, reset; it stays the cache's. NULL with err. */
+sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *err);
+/* SQLITE_ROW: 1. SQLITE_DONE: 0, and the statement is reset. -1 with err, and the statement is reset. */
+int db_next(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err);
+int db_exec(sqlite3 *h, const char *sql, const char *what, struct err *err);
+/* One number; `sql` has at most one parameter, bound to text when it is not NULL. */
+int db_number(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err);
+
+void db_bind_text(sqlite3_stmt *st, int i, const char *text);
+const char *db_text(sqlite3_stmt *st, int i); /* of a column; "" for NULL; gone with the next step */
+void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v);
+
+/* Opens and prepares a file that exists. */
+int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *err);
+/* Makes the file (0600), or tightens the rights of the one that is there; its directory too (0700). */
+int db_prepare_file(const char *path, struct err *err);
+int db_sync_dir(const char *path, struct err *err); /* of the directory that holds path */
+
+/* sqlite_rows.c */
+int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_get(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_update(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_list(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_key_by_hash(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_template_delete(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err);
+
+/* sqlite_gc.c */
+int db_count(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_gc(struct sqlite_db *db, struct store_call *c, struct err *err);
+
+/* sqlite_copy.c */
+int db_check_step(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_backup_step(struct sqlite_db *db, struct store_call *c, struct err *err);
+void db_backup_abandon(struct store_call *c);
+int db_restore(const struct store_settings *set, const char *backup, struct err *err);

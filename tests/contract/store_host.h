@@ -1,0 +1,87 @@
+/* store_host.h - a store in a directory of its own, and a way to make its calls one after the other. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "store/rows.h"
+#include "store/store.h"
+
+#define TEST(name) static void name(void **state UNUSED)
+
+extern struct ev *loop;
+extern struct store *store;
+extern const char *host_backend; /* the one under test */
+extern char host_dir[64];        /* made for each test, removed after it */
+
+int host_setup(void **state);    /* directory, loop and an open store */
+int host_teardown(void **state); /* takes all of it away */
+void host_reopen(void);
+int host_open(struct err *err); /* into `store` */
+char *host_path(void);          /* of the database; the caller frees */
+
+/* What the last call brought. */
+struct got {
+    bool answered;
+    bool failed;
+    struct err err;
+    const struct row_table *table;
+    struct row_list rows; /* copies */
+    char *next;           /* cursor */
+    bool fresh;
+    uint64_t seq;
+    char *text;
+    struct store_counts counts;
+    struct store_gc_report gc;
+    char (*removed)[ID_SIZE];
+};
+extern struct got got;
+
+/* Callbacks that fill `got`. */
+store_done_fn on_done;
+store_sandbox_fn on_sandbox;
+store_sandboxes_fn on_sandboxes;
+store_execution_fn on_execution;
+store_executions_fn on_executions;
+store_key_fn on_key;
+store_keys_fn on_keys;
+store_template_fn on_template;
+store_templates_fn on_templates;
+store_event_fn on_event;
+store_events_fn on_events;
+store_idem_fn on_idem;
+store_text_fn on_text;
+store_counts_fn on_counts;
+store_gc_fn on_gc;
+
+void host_begin(void);                                         /* forgets the last answer */
+void host_await(void);                                         /* turns the loop until there is one */
+void host_check(const char *what, const char *file, int line); /* fails the test when the call failed */
+void host_check_err(enum err_id id, const char *what, const char *file, int line);
+
+/* One call, made and waited for. OK demands success, FAILS a certain error. */
+#define OK(call)                               \
+    do {                                       \
+        host_begin();                          \
+        call;                                  \
+        host_await();                          \
+        host_check(#call, __FILE__, __LINE__); \
+    } while (0)
+#define FAILS(id, call)                                \
+    do {                                               \
+        host_begin();                                  \
+        call;                                          \
+        host_await();                                  \
+        host_check_err(id, #call, __FILE__, __LINE__); \
+    } while (0)
+
+#define GOT(type, i) (&((struct type *)(void *)got.rows.rows)[i])
+
+/* Rows with an id of their own and just enough in them; nothing to free. */
+struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms);
+struct store_execution an_execution(const struct store_sandbox *sb, uint64_t created_ms);
+struct store_key a_key(const char *owner, uint8_t hash);

@@ -1,0 +1,542 @@
+/* What can happen to a database that is a file: another process, a full disk, a damaged page, a killed migration. */
+#include "store_host.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/schema.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static void close_store(void)
+{
+    store_close(store);
+    store = NULL;
+}
+
+static void expect_open_fails(enum err_id id)
+{
+    struct err err = { 0 };
+
+    if (host_open(&err) == 0)
+        fail_msg("it opened");
+    if (err.id != id)
+        fail_msg("expected %s, got %s: %s", err_info(id)->code, err_info(err.id)->code, err.msg);
+}
+
+/* Runs SQL on the file as a stranger would, while the store is closed. */
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    char *why = NULL;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK)
+        fail_msg("%s: %s", sql, why);
+    sqlite3_close(db);
+}
+
+/* --- ST02 --- */
+
+TEST(ST02_a_second_process_is_refused_and_the_first_goes_on)
+{
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        auto_free char *path = host_path();
+        struct store_settings set = { .path = path };
+        struct store *second;
+        struct ev *ev;
+        struct err err = { 0 };
+
+        if (ev_new(&ev, &err) < 0)
+            _exit(2);
+        _exit(store_open(ev, &set, &second, &err) < 0 && err.id == ERR_STORE_IN_USE ? 0 : 1);
+    }
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* while the other one tries */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
+}
+
+TEST(ST02_a_lost_wal_costs_only_what_it_held)
+{
+    auto_free char *path = host_path();
+    auto_free char *wal = str_printf("%s-wal", path);
+    struct store_sandbox kept = a_sandbox("anna", 1);
+    int status;
+
+    OK(store_sandbox_insert(store, &kept, 0, on_done, NULL));
+    close_store(); /* folds the WAL into the file */
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct err err = { 0 };
+        struct store_sandbox lost = a_sandbox("anna", 2);
+
+        ev_free(loop);
+        if (ev_new(&loop, &err) < 0 || host_open(&err) < 0)
+            _exit(2);
+        OK(store_sandbox_insert(store, &lost, 0, on_done, NULL));
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_int_equal(unlink(wal), 0); /* it was there, and held the last commit */
+    struct err err = { 0 };
+    assert_int_equal(host_open(&err), 0);
+    OK(store_sandbox_get(store, "anna", kept.id, on_sandbox, NULL));
+    OK(store_check(store, on_done, NULL));
+}
+
+/* A small file system of its own for the store. */
+static void mount_small(const char *size)
+{
+    close_store();
+    auto_free char *dir = str_printf("%s/small", host_dir);
+    auto_free char *options = str_printf("size=%s,mode=700", size);
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    if (mount("tmpfs", dir, "tmpfs", 0, options) < 0)
+        fail_msg("a tmpfs: %s", strerror(errno));
+    strcat(host_dir, "/small");
+    struct err err = { 0 };
+    if (host_open(&err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static int teardown_small(void **state)
+{
+    store_close(store);
+    store = NULL;
+    if (str_ends(host_dir, "/small")) {
+        umount2(host_dir, MNT_DETACH);
+        host_dir[strlen(host_dir) - strlen("/small")] = '\0';
+    }
+    return host_teardown(state);
+}
+
+TEST(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_restart)
+{
+    struct store_sandbox sb = a_sandbox("anna", 1), first = a_sandbox("anna", 1);
+    auto_free char *large = mem_alloc(100001);
+    size_t stored = 0;
+
+    mount_small("12m");
+    memset(large, 'x', 100000);
+    OK(store_sandbox_insert(store, &first, 0, on_done, NULL));
+    sb.spec_json = large;
+    do {
+        id_new("sb", sb.id);
+        host_begin();
+        store_sandbox_insert(store, &sb, 0, on_done, NULL);
+        host_await();
+        stored += !got.failed;
+    } while (!got.failed && stored < 1000);
+    assert_int_equal(got.err.id, ERR_STORE_FULL);
+    FAILS(ERR_MISSING, store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL)); /* not even a part of it */
+    OK(store_sandbox_get(store, "anna", first.id, on_sandbox, NULL));              /* reading goes on */
+    OK(store_check(store, on_done, NULL));
+
+    /* Ending a sandbox and forgetting others still work: that is how room is made. */
+    first.state = STORE_SB_ENDED;
+    first.ended_ms = 1;
+    OK(store_sandbox_update(store, "anna", &first, STORE_SB_SET_STATE | STORE_SB_SET_ENDED, NULL, on_sandbox, NULL));
+    struct store_list q = { .owner = "anna", .limit = 1000 };
+    OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
+    assert_int_equal(got.rows.n, stored + 1);
+    for (size_t i = 0; i < stored; i++) {
+        struct store_list one = { .owner = "anna", .limit = 1, .states = STORE_SB_LIVE };
+
+        OK(store_sandbox_list(store, &one, on_sandboxes, NULL));
+        struct store_sandbox end = { .state = STORE_SB_ENDED, .ended_ms = 1 };
+        strcpy(end.id, GOT(store_sandbox, 0)->id);
+        OK(store_sandbox_update(store, "anna", &end, STORE_SB_SET_STATE | STORE_SB_SET_ENDED, NULL, on_sandbox, NULL));
+    }
+    struct store_retention all = { .sandboxes_before_ms = 100 };
+    size_t gone = 0;
+    do {
+        OK(store_gc(store, &all, on_gc, NULL));
+        gone += got.gc.sandboxes;
+    } while (got.gc.more);
+    assert_int_equal(gone, stored + 1);
+    id_new("sb", sb.id);
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    OK(store_check(store, on_done, NULL));
+}
+
+static size_t full, fitted;
+
+static void on_fill(void *arg UNUSED, const struct err *err)
+{
+    if (!err)
+        fitted++;
+    else if (err->id == ERR_STORE_FULL)
+        full++;
+    got.answered = full + fitted == 60;
+}
+
+TEST(ST02_one_call_that_does_not_fit_takes_no_other_of_its_batch_down)
+{
+    struct store_sandbox sb = a_sandbox("anna", 1), huge = a_sandbox("anna", 1);
+    auto_free char *large = mem_alloc(STORE_TEXT_MAX);
+
+    mount_small("7m");
+    memset(large, 'x', STORE_TEXT_MAX - 1);
+    huge.spec_json = large;
+    host_begin();
+    full = fitted = 0;
+    for (int i = 0; i < 60; i++) {
+        id_new("sb", sb.id);
+        id_new("sb", huge.id);
+        store_sandbox_insert(store, i == 20 ? &huge : &sb, 0, on_fill, NULL);
+    }
+    host_await();
+    assert_int_equal(full, 1);
+    assert_int_equal(fitted, 59);
+}
+
+TEST(ST02_a_read_only_file_system_is_a_clear_error_at_the_start)
+{
+    mount_small("8m");
+    close_store();
+    assert_int_equal(mount(NULL, host_dir, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    expect_open_fails(ERR_STORE_FAILED);
+    assert_int_equal(mount(NULL, host_dir, NULL, MS_REMOUNT, NULL), 0);
+    struct err err = { 0 };
+    assert_int_equal(host_open(&err), 0);
+}
+
+/* Overwrites whole pages in the middle of the file. */
+static void damage(const char *path)
+{
+    char junk[4096];
+    struct stat sb;
+    auto_fd int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    memset(junk, 0xa5, sizeof(junk));
+    assert_int_equal(fstat(fd, &sb), 0);
+    for (off_t at = 8 * 4096; at + 4096 <= sb.st_size; at += 4 * 4096)
+        assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
+}
+
+TEST(ST02_a_damaged_page_is_told_as_damage_and_a_backup_brings_all_back)
+{
+    auto_free char *path = host_path();
+    auto_free char *backup = str_printf("%s/backup", host_dir);
+    auto_free char *old = str_printf("%s.before-restore", path);
+    struct store_settings set = { .path = path };
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    struct err err = { 0 };
+    char text[3000];
+    bool told = false;
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    sb.spec_json = text;
+    for (int i = 0; i < 200; i++) {
+        id_new("sb", sb.id);
+        OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    }
+    OK(store_backup(store, backup, on_done, NULL));
+    close_store();
+    damage(path);
+    if (host_open(&err) == 0) {
+        FAILS(ERR_STORE_CORRUPT, store_check(store, on_done, NULL));
+        host_begin();
+        struct store_list q = { .owner = "anna", .limit = 1000 };
+        store_sandbox_list(store, &q, on_sandboxes, NULL);
+        host_await();
+        told = got.failed && got.err.id == ERR_STORE_CORRUPT;
+        close_store();
+    } else {
+        told = err.id == ERR_STORE_CORRUPT;
+    }
+    assert_true(told);
+    if (store_restore(&set, backup, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(access(old, F_OK), 0); /* the damaged one is still there to look at */
+    assert_int_equal(host_open(&err), 0);
+    OK(store_check(store, on_done, NULL));
+    OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
+}
+
+TEST(a_row_that_no_code_could_have_written_is_named)
+{
+    auto_free char *path = host_path();
+    struct store_sandbox good = a_sandbox("anna", 1), bad = a_sandbox("anna", 2);
+
+    OK(store_sandbox_insert(store, &good, 0, on_done, NULL));
+    OK(store_sandbox_insert(store, &bad, 0, on_done, NULL));
+    close_store();
+    auto_free char *sql = str_printf("PRAGMA ignore_check_constraints = ON;"
+                                     "UPDATE sandboxes SET state = 'dreaming' WHERE id = '%s'",
+                                     bad.id);
+    run_sql(path, sql);
+    struct err err = { 0 };
+    assert_int_equal(host_open(&err), 0);
+    FAILS(ERR_STORE_CORRUPT, store_sandbox_get(store, "anna", bad.id, on_sandbox, NULL));
+    assert_non_null(strstr(got.err.msg, bad.id));
+    OK(store_sandbox_get(store, "anna", good.id, on_sandbox, NULL));
+}
+
+TEST(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched)
+{
+    auto_free char *path = host_path();
+    char text[64];
+
+    close_store();
+    assert_int_equal(unlink(path), 0);
+    auto_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    static const char letter[] = "Dear diary, this is a text and not a database. It is long enough, though. "
+                                 "It goes on for more than a hundred bytes, as a header does.";
+    assert_int_equal(fd_write_all(fd, letter, sizeof(letter)), 0);
+    expect_open_fails(ERR_STORE_CORRUPT);
+    assert_int_equal(pread(fd, text, sizeof(text), 0), sizeof(text));
+    assert_memory_equal(text, letter, sizeof(text));
+
+    assert_int_equal(unlink(path), 0);
+    run_sql(path, "CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('x')");
+    expect_open_fails(ERR_STORE_CORRUPT);
+    run_sql(path, "INSERT INTO bookmarks VALUES ('y')");
+}
+
+TEST(a_backup_that_is_damaged_newer_or_something_else_is_not_restored)
+{
+    auto_free char *path = host_path();
+    auto_free char *backup = str_printf("%s/backup", host_dir);
+    auto_free char *other = str_printf("%s/other", host_dir);
+    struct store_settings set = { .path = path };
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    struct err err = { 0 };
+    char text[3000];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    sb.spec_json = text;
+    for (int i = 0; i < 50; i++) {
+        id_new("sb", sb.id);
+        OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    }
+    OK(store_backup(store, backup, on_done, NULL));
+    close_store();
+    run_sql(other, "CREATE TABLE bookmarks (url TEXT)");
+    assert_int_equal(store_restore(&set, other, &err), -1);
+    assert_int_equal(err.id, ERR_STORE_CORRUPT);
+    run_sql(backup, "PRAGMA user_version = 9999");
+    assert_int_equal(store_restore(&set, backup, &err), -1);
+    assert_int_equal(err.id, ERR_STORE_NEWER);
+    run_sql(backup, "PRAGMA user_version = 1");
+    damage(backup);
+    assert_int_equal(store_restore(&set, backup, &err), -1);
+    assert_int_equal(err.id, ERR_STORE_CORRUPT);
+    assert_int_equal(host_open(&err), 0); /* what was there is still there */
+    OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
+}
+
+/* --- ST06 --- */
+
+TEST(ST06_a_newer_schema_is_refused_and_left_as_it_is)
+{
+    auto_free char *path = host_path();
+    struct store_sandbox sb = a_sandbox("anna", 1);
+
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    close_store();
+    run_sql(path, "PRAGMA user_version = 9999");
+    expect_open_fails(ERR_STORE_NEWER);
+    char back[48];
+    snprintf(back, sizeof(back), "PRAGMA user_version = %d", schema_current.n);
+    run_sql(path, back);
+    struct err err = { 0 };
+    assert_int_equal(host_open(&err), 0);
+    OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
+}
+
+/* Two steps of which the second moves many rows. */
+static const char *const long_steps[] = {
+    "CREATE TABLE a (n INTEGER NOT NULL) STRICT;"
+    "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20000) INSERT INTO a SELECT n FROM c;",
+    "CREATE TABLE b (n INTEGER NOT NULL, m INTEGER NOT NULL) STRICT;"
+    "INSERT INTO b SELECT n, n * 2 FROM a; INSERT INTO b SELECT n, n * 3 FROM a; DROP TABLE a;",
+};
+
+static int query(sqlite3 *db, const char *sql)
+{
+    sqlite3_stmt *st;
+    int value = -1;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
+        return -1;
+    if (sqlite3_step(st) == SQLITE_ROW)
+        value = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return value;
+}
+
+static sqlite3 *open_raw(const char *path)
+{
+    sqlite3 *db;
+
+    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL))
+        abort();
+    sqlite3_busy_timeout(db, 5000);
+    return db;
+}
+
+static int killed_inside;
+
+TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one)
+{
+    const struct schema before = { long_steps, 1 }, after = { long_steps, 2 };
+
+    killed_inside = 0;
+    for (unsigned round = 0; round < 12; round++) {
+        auto_free char *path = str_printf("%s/migrate%u.db", host_dir, round);
+        struct err err = { 0 };
+        int status, ready[2];
+        char c;
+        sqlite3 *db = open_raw(path);
+
+        assert_int_equal(schema_migrate(db, &before, &err), 0);
+        sqlite3_close(db);
+        assert_int_equal(pipe(ready), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            db = open_raw(path);
+            if (write(ready[1], "x", 1) != 1)
+                _exit(1);
+            schema_migrate(db, &after, &err);
+            _exit(0);
+        }
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &c, 1), 1);
+        close(ready[0]);
+        usleep(round * 3000); /* from before its first statement to after its last */
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        db = open_raw(path);
+        int version = query(db, "PRAGMA user_version");
+        if (version == 1) {
+            killed_inside++;
+            assert_int_equal(query(db, "SELECT count(*) FROM a"), 20000);
+            assert_int_equal(query(db, "SELECT count(*) FROM b"), -1); /* not there */
+            assert_int_equal(schema_migrate(db, &after, &err), 0);     /* and the next start goes on */
+        }
+        assert_int_equal(query(db, "PRAGMA user_version"), 2);
+        assert_int_equal(query(db, "SELECT count(*) FROM b"), 40000);
+        assert_int_equal(query(db, "SELECT count(*) FROM a"), -1);
+        sqlite3_close(db);
+    }
+    assert_true(killed_inside > 0);
+}
+
+TEST(ST06_a_step_that_fails_changes_nothing_and_says_which)
+{
+    static const char *const bad[] = { "CREATE TABLE a (n INTEGER) STRICT;",
+                                       "CREATE TABLE b (n INTEGER) STRICT; BOOM;" };
+    const struct schema s = { bad, 2 };
+    auto_free char *path = str_printf("%s/bad.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &s, &err), -1);
+    assert_non_null(strstr(err.msg, "version 1 to 2"));
+    assert_int_equal(query(db, "PRAGMA user_version"), 1);
+    assert_int_equal(query(db, "SELECT count(*) FROM b"), -1);
+    sqlite3_close(db);
+}
+
+/* --- ST08 --- */
+
+static void expect_mode(const char *path, mode_t mode)
+{
+    struct stat sb;
+
+    if (stat(path, &sb) < 0)
+        fail_msg("%s: %s", path, strerror(errno));
+    if ((sb.st_mode & 07777) != mode)
+        fail_msg("%s has mode %o", path, (unsigned)sb.st_mode & 07777);
+}
+
+TEST(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before)
+{
+    auto_free char *dir = str_printf("%s/state", host_dir);
+    auto_free char *path = str_printf("%s/state/cove.db", host_dir);
+    auto_free char *wal = str_printf("%s-wal", path);
+    auto_free char *backup = str_printf("%s/backup", host_dir);
+    struct store_settings set = { .path = path };
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    struct err err = { 0 };
+
+    close_store();
+    mode_t old = umask(0);
+    for (int round = 0; round < 2; round++) {
+        if (store_open(loop, &set, &store, &err) < 0)
+            fail_msg("%s", err.msg);
+        OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+        id_new("sb", sb.id);
+        expect_mode(dir, 0700);
+        expect_mode(path, 0600);
+        expect_mode(wal, 0600);
+        if (round == 0)
+            OK(store_backup(store, backup, on_done, NULL));
+        expect_mode(backup, 0600);
+        close_store();
+        assert_int_equal(chmod(dir, 0777), 0); /* somebody opens it up; the next start closes it */
+        assert_int_equal(chmod(path, 0666), 0);
+    }
+    assert_int_equal(store_restore(&set, backup, &err), 0);
+    expect_mode(path, 0600);
+    expect_mode(dir, 0700);
+    umask(old);
+}
+
+TEST(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_file_is_refused)
+{
+    auto_free char *path = host_path();
+    auto_free char *target = str_printf("%s/target", host_dir);
+
+    close_store();
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink(target, path), 0);
+    expect_open_fails(ERR_STORE_FAILED);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(chmod(host_dir, 01777), 0);
+    expect_open_fails(ERR_STORE_FAILED);
+    assert_int_equal(chmod(host_dir, 0700), 0);
+}
+
+#define RUN_STORE(name) cmocka_unit_test_setup_teardown(name, host_setup, teardown_small)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN_STORE(ST02_a_second_process_is_refused_and_the_first_goes_on),
+        RUN_STORE(ST02_a_lost_wal_costs_only_what_it_held),
+        RUN_STORE(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_restart),
+        RUN_STORE(ST02_one_call_that_does_not_fit_takes_no_other_of_its_batch_down),
+        RUN_STORE(ST02_a_read_only_file_system_is_a_clear_error_at_the_start),
+        RUN_STORE(ST02_a_damaged_page_is_told_as_damage_and_a_backup_brings_all_back),
+        RUN_STORE(a_row_that_no_code_could_have_written_is_named),
+        RUN_STORE(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched),
+        RUN_STORE(a_backup_that_is_damaged_newer_or_something_else_is_not_restored),
+        RUN_STORE(ST06_a_newer_schema_is_refused_and_left_as_it_is),
+        RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one),
+        RUN_STORE(ST06_a_step_that_fails_changes_nothing_and_says_which),
+        RUN_STORE(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before),
+        RUN_STORE(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_file_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

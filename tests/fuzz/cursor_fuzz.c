@@ -1,0 +1,36 @@
+/* The `cursor` that a client sends with a list.
+ *
+ * Held besides memory: an error has a message; what is accepted reads the same once more when it is written again, and
+ * holds nothing but the letters of an id or a name. */
+#include "store/cursor.h"
+
+#include "base/str.h"
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const kinds[] = { "sb", "ex", "ky", NULL };
+
+    auto_free char *text = str_dup_n((const char *)data, size);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct cursor one = { 0 }, two = { 0 };
+        struct err err = { 0 };
+        char again[STORE_CURSOR_SIZE];
+
+        if (cursor_read(text, kinds[i], &one, &err) < 0) {
+            must(err.id == ERR_INVALID && err.msg[0]);
+            continue;
+        }
+        must(kinds[i] ? id_valid(one.id, kinds[i]) : store_owner_valid(one.id));
+        cursor_write(&one, again);
+        must(str_eq(again, text));
+        must(cursor_read(again, kinds[i], &two, &err) == 0);
+        must(one.created_ms == two.created_ms && str_eq(one.id, two.id));
+    }
+    return 0;
+}
