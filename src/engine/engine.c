@@ -16,6 +16,9 @@
 
 #include <stdio.h>
 
+#define MONITOR_WAIT_NS (50 * NS_PER_MS)
+#define MONITOR_WAIT_MAX_NS (5 * NS_PER_S)
+
 /* --- callbacks on the stack --- */
 
 /* Of the thread and not of an engine, because a callback may free the engine it came from. */
@@ -323,13 +326,28 @@ static struct ask *pop_monitor_ask(struct engine *e)
     return NULL;
 }
 
-/* Sandboxes go on without it: their refused calls answer ENOSYS, and nobody knows of them. */
+static void ask_for_monitor(void *arg);
+
+/* A monitor that the jailer knows may be restarted, and then there is another one to ask for. */
+static void look_for_monitor(struct engine *e)
+{
+    if (!e->monitor_wait_ns || e->lost)
+        return;
+    ev_timer_set(e->ev, &e->monitor_timer, ev_now(e->ev) + e->monitor_wait_ns, ask_for_monitor, e);
+    e->monitor_wait_ns = min_u64(e->monitor_wait_ns * 2, MONITOR_WAIT_MAX_NS);
+}
+
+/* Sandboxes go on without it: their refused calls answer ENOSYS or wait for the next one, and nobody knows of them. */
 static void on_monitor_end(void *arg, const struct err *why)
 {
     struct engine *e = arg;
 
     engine_enter();
     chan_done(&e->monitor);
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = e->boxes[i]; b; b = b->next)
+            denials_lost(b);
+    look_for_monitor(e);
     e->unwatched = "the monitor was lost; from then on refused calls answered ENOSYS and were not counted";
     for (struct ask *a; (a = pop_monitor_ask(e));)
         answer_ask(e, a, NULL, why);
@@ -376,13 +394,21 @@ static void on_monitor(struct ask *ask, const struct answer *a, const struct err
 {
     struct engine *e = ask->owner;
 
-    if (!err && a->nfds == 1)
-        (void)engine_watch(e, take_fd(&a->fds[0]), NULL);
+    if (!err && a->nfds == 1 && engine_watch(e, take_fd(&a->fds[0]), NULL) == 0)
+        e->monitor_wait_ns = MONITOR_WAIT_NS;
+    else
+        look_for_monitor(e);
+}
+
+static void ask_for_monitor(void *arg)
+{
+    engine_ask(arg, FRAME_J_MONITOR, NULL, 0, NULL, 0, on_monitor, arg);
 }
 
 void engine_watch_kept(struct engine *e)
 {
-    engine_ask(e, FRAME_J_MONITOR, NULL, 0, NULL, 0, on_monitor, e);
+    e->monitor_wait_ns = MONITOR_WAIT_NS;
+    ask_for_monitor(e);
 }
 
 /* --- templates --- */
@@ -540,6 +566,7 @@ void engine_free(struct engine *e)
     for (struct ask *a; (a = pop_ask(e));)
         free(a);
     ev_timer_clear(e->ev, &e->lost_timer);
+    ev_timer_clear(e->ev, &e->monitor_timer);
     chan_done(&e->chan);
     free(take_ptr(&e->templates));
     e->ntemplates = 0;

@@ -31,8 +31,8 @@ void engine_free(struct engine *e);
 /* Lets receipts tell what was refused: a socket to the monitor that watches the jailer's sandboxes. Takes the socket,
  * also when it fails. Before the first box. */
 int engine_watch(struct engine *e, int monitor_fd, struct err *err);
-/* The same for who did not start the monitor: asks the jailer for a way to it. What was refused before is not told, and
- * where there is none receipts say so. Before the first box. */
+/* The same for who did not start the monitor: asks the jailer for a way to it, again when it was lost. What was refused
+ * before is not told, and where there is none receipts say so. Before the first box. */
 void engine_watch_kept(struct engine *e);
 DEFINE_AUTO(engine, engine_free);
 

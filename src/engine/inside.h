@@ -55,7 +55,9 @@ struct engine {
     bool lost, told;
     struct err why;
     struct chan monitor;
-    const char *unwatched; /* why the monitor cannot be asked; NULL when it can */
+    struct ev_timer monitor_timer;
+    uint64_t monitor_wait_ns; /* until it is asked for again; 0: there is none to ask for */
+    const char *unwatched;    /* why the monitor cannot be asked; NULL when it can */
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
@@ -268,9 +270,10 @@ struct exec {
     uint64_t output_max, handed;
     uint64_t wall_ms, cpu_ms;
 
-    bool decided; /* receipt.ended_by is final */
-    bool exited;  /* EXIT came */
-    bool shared;  /* another execution ran beside it */
+    bool decided;   /* receipt.ended_by is final */
+    bool exited;    /* EXIT came */
+    bool uncounted; /* the monitor was lost while it ran */
+    bool shared;    /* another execution ran beside it */
     uint64_t started_ns, cpu_base;
     uint64_t denied_base[JAIL_DENIALS_MAX + 1]; /* counts when it was launched; the last is that of `more` */
     bool asks_monitor;                          /* SETTLING: the timer is for its answer */
@@ -302,6 +305,7 @@ void resume_late(struct exec *x);
 /* settle.c */
 #define MONITOR_NS (1 * NS_PER_S) /* for the monitor to answer; it never has a reason to take longer */
 void denials_take(struct box *b, const struct answer *a, const struct err *err); /* the monitor's answer */
+void denials_lost(struct box *b);                                                /* the next monitor counts from 0 */
 void denials_base(struct exec *x);                                               /* at the launch */
 void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *spec);
 void settle_exit(struct exec *x, const struct rt_exit *m);

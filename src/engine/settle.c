@@ -169,6 +169,16 @@ void denials_take(struct box *b, const struct answer *a, const struct err *err)
     b->refused = b->denied_why != NULL; /* what was not told is asked for again */
 }
 
+void denials_lost(struct box *b)
+{
+    b->watched = b->refused = false;
+    b->denied = (struct jail_denied){ 0 };
+    for (struct exec *x = b->execs; x; x = x->next) {
+        x->uncounted = x->uncounted || x->state != EXEC_OVER;
+        memset(x->denied_base, 0, sizeof(x->denied_base));
+    }
+}
+
 void denials_base(struct exec *x)
 {
     const struct jail_denied *d = &x->box->denied;
@@ -186,6 +196,8 @@ static void denials_fill(struct exec *x)
     struct receipt *r = &x->receipt;
 
     r->denials_why = x->resumed ? resumed_why : b->denied_why;
+    if (!r->denials_why && x->uncounted)
+        r->denials_why = "the monitor was restarted while it ran; what was refused before that is not known";
     if (r->denials_why)
         return;
     for (uint32_t i = 0; i < b->denied.n; i++) {

@@ -8,8 +8,7 @@
  *    longer; all strings that it hands out go with it.
  * 2. The client may go away at any time. Answering, writing and ending are still allowed and then do nothing, so a
  *    handler that waits for something needs no special case. One that wants to stop its work sets http_on_gone().
- * 3. No callback of a request runs inside a call that the handler makes on it: on_data, on_room and on_gone come from
- * the loop. The one exception is http_read_body(), which may hand over what is already there.
+ * 3. No callback of a request runs inside a call that the handler makes on it: they all come from the loop.
  *
  * Before a handler is called, the server has checked the framing of the message, Host and Origin, sizes, the content
  * type that the route accepts, and the hook (server.h) has let the request pass. HEAD is answered by the GET route,
@@ -48,17 +47,15 @@ struct http_route {
 
 /* the request */
 
-const char *
-http_id(const struct http_req *req); /* of X-Request-Id if that was well-formed, else new; also in the answer */
-const char *
-http_method(const struct http_req *req); /* "GET" for HEAD too; the body of the answer is left out by itself */
-const char *http_path(const struct http_req *req); /* as it was sent, without the query: for logs */
+/* X-Request-Id if that was well-formed, else a new one. It also stands in the answer. */
+const char *http_id(const struct http_req *req);
+const char *http_method(const struct http_req *req); /* "GET" for HEAD too: the body is left out by itself */
+const char *http_path(const struct http_req *req);   /* as it was sent, without the query: for logs */
 const struct http_route *http_route(const struct http_req *req);
 const char *http_param(const struct http_req *req, const char *name);  /* of the pattern; never NULL for a name in it */
 const char *http_header(const struct http_req *req, const char *name); /* NULL without it; names have no case */
 
-/* Query values are decoded once; `+` is a space. A name given twice, and a value that is no UTF-8, were refused before.
- */
+/* Query values are decoded once; `+` is a space. A name given twice and a value that is no UTF-8 were refused. */
 const char *http_query(const struct http_req *req, const char *name); /* NULL without it, "" without a value */
 /* Refuses names that are not in the NULL-terminated list, with the nearest that is. Ready for http_answer_err(). */
 int http_query_only(const struct http_req *req, const char *const *names, struct err *err);
@@ -84,7 +81,9 @@ void http_keep(struct http_req *req, void *p, void (*free_fn)(void *p));
 void http_set_user(struct http_req *req, void *user);
 void *http_user(const struct http_req *req);
 
-/* When the client goes before the answer is complete: at most once. NULL unsets it. */
+/* When the client goes before the answer is complete, or wants no more of it (HEAD): at most once. While a body is read
+ * it is the reader's on_fail that tells it instead. A client that closes its sending side while it waits counts as
+ * gone. NULL unsets it. */
 void http_on_gone(struct http_req *req, void (*fn)(void *arg), void *arg);
 bool http_is_gone(const struct http_req *req);
 

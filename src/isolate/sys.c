@@ -100,16 +100,6 @@ int sys_pidfd_send_signal(int pidfd, int signo)
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, 0);
 }
 
-int sys_pidfd_open(pid_t pid)
-{
-    return (int)syscall(SYS_pidfd_open, pid, 0);
-}
-
-int sys_close_range(unsigned first, unsigned last)
-{
-    return (int)syscall(SYS_close_range, first, last, 0);
-}
-
 int sys_new_keyring(void)
 {
     return (int)syscall(SYS_keyctl, JOIN_SESSION_KEYRING, NULL);

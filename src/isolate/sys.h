@@ -38,8 +38,6 @@ int sys_fsmount(int fs, unsigned attrs);
 int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *attr);
 int sys_pivot_root(const char *new_root, const char *put_old);
 int sys_pidfd_send_signal(int pidfd, int signo);
-int sys_pidfd_open(pid_t pid);
-int sys_close_range(unsigned first, unsigned last);
 int sys_new_keyring(void); /* joins a fresh session keyring */
 /* Of the calling process. libc types the first argument differently from one to the next. */
 int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);

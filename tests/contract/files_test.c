@@ -509,6 +509,30 @@ TEST(an_archive_goes_round)
     end(h);
 }
 
+TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
+{
+    static const char *const names[] = { "one", "soft" };
+    struct host *h = begin();
+    struct got *g, *back;
+    char want[64];
+
+    put("one", "a single file\n");
+    assert_int_equal(symlink("one", in("soft")), 0);
+    assert_int_equal(mkfifo(in("pipe"), 0600), 0);
+    assert_int_equal(mkdir(in("dst"), 0755), 0);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        assert_int_equal(ask(h, FRAME_TAR_OUT, in(names[i]), 0, &g), 0);
+        assert_int_equal(done_of(g).files, 1);
+        assert_int_equal(unpack_into(h, in("dst"), &g->data[0], &back), 0);
+    }
+    assert_string_equal(get("dst/one"), "a single file\n");
+    assert_int_equal(readlink(in("dst/soft"), want, sizeof(want)), 3);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, in("pipe"), 0, &g), ERR_INVALID);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, in("one/below"), 0, &g), ERR_INVALID);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, in("none"), 0, &g), ERR_MISSING);
+    end(h);
+}
+
 TEST(what_tar_makes_is_understood_and_what_we_make_tar_understands)
 {
     struct host *h = begin();
@@ -736,6 +760,7 @@ int main(void)
         RUN(ten_thousand_levels_are_removed_in_little_memory),
         RUN(swapping_directory_and_link_never_leads_a_write_or_a_read_out),
         RUN(an_archive_goes_round),
+        RUN(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none),
         RUN(what_tar_makes_is_understood_and_what_we_make_tar_understands),
         RUN(hostile_archives_stay_inside),
         RUN(an_archive_that_breaks_off_leaves_no_half_file),

@@ -64,7 +64,7 @@ def measure():
         os.chmod(os.path.join(PROFILE, name), 0o666)
     ok = say(["meson", "test", "-C", BUILD, "--no-rebuild", "--suite", "unit", "--suite", "contract", "--suite", "fuzz"])
     for script in (["tests/e2e/run.py"], ["tests/escape/run.py", "LC03"]):
-        ok = say(script, env=dict(os.environ, COVE=COVE)) and ok
+        ok = say(script, env=dict(os.environ, COVE=COVE, COVE_INJECT_SECONDS="400")) and ok
     return ok
 
 
@@ -112,6 +112,9 @@ def table():
     worst = sorted((f for f in files if f[2].split("/")[1] in HELD and f[0] < f[1]), key=lambda f: f[0] - f[1])
     print("most lines that nothing executed: " +
           ", ".join(f"{name} {count - covered}" for covered, count, name in worst[:8]))
+    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        print("this host has no pure cgroup v2: code for that and for systemd's delegation counts as not executed here, "
+              "and `make check-vm` runs it without counting")
 
 
 def lines(names):

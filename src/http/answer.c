@@ -1,0 +1,231 @@
+/* What a handler answers. Nothing is sent here: the answer is put into the request, and serve.c finds the moment. */
+#include "http/inside.h"
+
+#include "http/range.h"
+
+#include "base/fd.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <strings.h>
+
+#define DEFAULT_DOCS "docs/errors.md#"
+
+static struct out_header **find_header(struct http_req *req, const char *name)
+{
+    struct out_header **at = &req->out_headers;
+
+    while (*at && strcasecmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+void http_set_header(struct http_req *req, const char *name, const char *value)
+{
+    struct out_header **at = find_header(req, name);
+    size_t n = strlen(name);
+
+    if (!*at) {
+        *at = mem_alloc(sizeof(struct out_header) + n + 1);
+        memcpy((*at)->name, name, n + 1);
+    }
+    free((*at)->value);
+    (*at)->value = str_dup(value);
+    for (char *p = (*at)->value; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+}
+
+/* A plain name for old readers, and all of it for the others (RFC 6266, RFC 8187). */
+void http_set_filename(struct http_req *req, const char *name)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    auto_buf text = { 0 };
+
+    buf_adds(&text, "attachment; filename=\"");
+    for (const char *p = name; *p; p++)
+        buf_add(&text, strchr(plain, *p) ? p : "_", 1);
+    buf_adds(&text, "\"; filename*=UTF-8''");
+    for (const char *p = name; *p; p++)
+        if (strchr(plain, *p))
+            buf_add(&text, p, 1);
+        else
+            buf_addf(&text, "%%%02X", (unsigned char)*p);
+    http_set_header(req, "Content-Disposition", text.data);
+}
+
+static void preset_header(struct http_req *req, const char *name, const char *value)
+{
+    if (!*find_header(req, name))
+        http_set_header(req, name, value);
+}
+
+static void answer(struct http_req *req, enum answer_kind kind, int status, const char *type)
+{
+    assert(!req->answered);
+    req->answered = true;
+    req->finished = kind != ANSWER_STREAM;
+    req->kind = kind;
+    req->status = status;
+    if (!req->conn)
+        return;
+    if (type)
+        preset_header(req, "Content-Type", type);
+    preset_header(req, "Cache-Control", "no-store");
+    http_set_header(req, "X-Content-Type-Options", "nosniff");
+    http_set_header(req, "X-Request-Id", req->id);
+}
+
+void http_answer(struct http_req *req, int status, const char *type, const void *data, size_t len)
+{
+    answer(req, ANSWER_BUFFER, status, type);
+    buf_add(&req->content, data, len);
+    serve_answered(req);
+}
+
+void http_answer_json(struct http_req *req, int status, struct buf *body)
+{
+    answer(req, ANSWER_BUFFER, status, "application/json");
+    req->content = *body;
+    *body = (struct buf){ 0 };
+    serve_answered(req);
+}
+
+void http_answer_empty(struct http_req *req, int status)
+{
+    answer(req, ANSWER_BUFFER, status, NULL);
+    serve_answered(req);
+}
+
+void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
+                     struct buf *out)
+{
+    const struct err_info *info = err_info(err->id);
+    auto_free char *link = str_printf("%s%s", docs ? docs : DEFAULT_DOCS, info->code);
+    bool hidden = info->kind == ERR_KIND_SYS || info->kind == ERR_KIND_BUG;
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "error");
+    jsonw_object(&w);
+    jsonw_kstr(&w, "code", info->code);
+    jsonw_kstr(&w, "message", hidden ? "the server could not do this; its log has the reason" : err->msg);
+    jsonw_kstr(&w, "cause", info->cause);
+    jsonw_kstr(&w, "fix", info->fix);
+    jsonw_kstr(&w, "docs", link);
+    jsonw_kstr(&w, "requestId", request_id);
+    if (details) {
+        jsonw_key(&w, "details");
+        jsonw_null(&w);
+        out->len -= strlen("null");
+        buf_adds(out, details);
+    }
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    if (hidden)
+        log_error("request %s: %s", request_id, err->msg);
+}
+
+void http_answer_err_with(struct http_req *req, const struct err *err, const char *details)
+{
+    answer(req, ANSWER_BUFFER, err_info(err->id)->http, "application/json");
+    http_error_json(err, req->id, req->s ? req->s->set.docs : NULL, details, &req->content);
+    serve_answered(req);
+}
+
+void http_answer_err(struct http_req *req, const struct err *err)
+{
+    http_answer_err_with(req, err, NULL);
+}
+
+void answer_error(struct http_req *req, const struct err *err)
+{
+    req->close |= err->id == ERR_HTTP_MALFORMED; /* the next request would be read by guesswork */
+    http_answer_err(req, err);
+}
+
+/* parts */
+
+static bool answer_plain(struct http_req *req, int status)
+{
+    http_answer_empty(req, status);
+    return false;
+}
+
+bool http_part(struct http_req *req, uint64_t size, const char *etag, int *ret_status, uint64_t *ret_from,
+               uint64_t *ret_len)
+{
+    const char *match = http_header(req, "If-Match"), *none = http_header(req, "If-None-Match");
+    const char *range = http_header(req, "Range"), *only_if = http_header(req, "If-Range");
+    char text[80];
+
+    if (etag)
+        http_set_header(req, "ETag", etag);
+    http_set_header(req, "Accept-Ranges", "bytes");
+    if (match && (!etag || !range_tag_listed(match, etag, false))) {
+        struct err err = { 0 };
+
+        err_set(&err, ERR_HTTP_PRECONDITION, "it has changed: its entity tag is now %s", etag ? etag : "unknown");
+        http_answer_err(req, &err);
+        return false;
+    }
+    if (none && etag && range_tag_listed(none, etag, true))
+        return answer_plain(req, 304);
+    if (only_if && (!etag || !str_eq(only_if, etag)))
+        range = NULL;
+    switch (range_parse(range, size, ret_from, ret_len)) {
+    case RANGE_UNSATISFIABLE:
+        snprintf(text, sizeof(text), "bytes */%" PRIu64, size);
+        http_set_header(req, "Content-Range", text);
+        struct err err = { 0 };
+        err_set(&err, ERR_HTTP_RANGE, "the range '%.60s' lies outside of %" PRIu64 " bytes", range, size);
+        http_answer_err(req, &err);
+        return false;
+    case RANGE_PART:
+        snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, *ret_from, *ret_from + *ret_len - 1,
+                 size);
+        http_set_header(req, "Content-Range", text);
+        *ret_status = 206;
+        return true;
+    case RANGE_WHOLE:
+        break;
+    }
+    *ret_status = 200;
+    return true;
+}
+
+void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t size, const char *etag)
+{
+    auto_fd int mine = fd;
+    uint64_t from, len;
+    int status;
+
+    if (!http_part(req, size, etag, &status, &from, &len))
+        return;
+    answer(req, ANSWER_FILE, status, type);
+    req->fd = take_fd(&mine);
+    req->from = from;
+    req->len = len;
+    serve_answered(req);
+}
+
+char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
+{
+    snprintf(buf, 64, "\"%" PRIx64 "-%" PRIx64 "\"", size, mtime_ns);
+    return buf;
+}
+
+/* streams begin here, the rest is in stream.c */
+
+void http_answer_stream(struct http_req *req, int status, const char *type, uint64_t len)
+{
+    answer(req, ANSWER_STREAM, status, type);
+    req->len = len;
+    if (req->conn)
+        serve_answered(req);
+}

@@ -1,0 +1,258 @@
+/* What a handler reads of its request, and how long the request lives: until the connection is done with it and the
+ * handler has answered, whichever comes last. */
+#include "http/inside.h"
+
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/suggest.h"
+
+#include <strings.h>
+
+struct http_req *req_new(struct http_server *s, struct conn *c, const char *target)
+{
+    struct http_req *req = mem_new(struct http_req);
+
+    req->s = s;
+    req->conn = c;
+    req->peer = c->peer;
+    req->in_head = true;
+    req->fd = -1;
+    req->target = str_dup(target);
+    req->path = str_dup_n(target, strcspn(target, "?"));
+    id_new("rq", req->id);
+    s->stats.requests++;
+    s->stats.active++;
+    return req;
+}
+
+static void free_keeps(struct http_req *req)
+{
+    while (req->keeps) {
+        struct keep *k = req->keeps;
+
+        req->keeps = k->next;
+        k->free_fn(k->p);
+        free(k);
+    }
+}
+
+static bool is_handlers(const struct http_req *req)
+{
+    return (req->dispatched || req->waits_hook) && !req->finished;
+}
+
+void req_release(struct http_req *req)
+{
+    if (req->conn || is_handlers(req))
+        return;
+    free_keeps(req);
+    while (req->out_headers) {
+        struct out_header *h = req->out_headers;
+
+        req->out_headers = h->next;
+        free(h->value);
+        free(h);
+    }
+    buf_done(&req->body);
+    buf_done(&req->content);
+    buf_done(&req->out);
+    fd_close(&req->fd);
+    free(req->target);
+    free(req->path);
+    free(req->decoded);
+    free(req->head);
+    free(req->headers);
+    free(req->rest);
+    free(req);
+}
+
+void req_gone(struct http_req *req)
+{
+    struct http_server *s = req->s;
+
+    ev_timer_clear(s->ev, &req->beat);
+    s->stats.active--;
+    req->conn = NULL;
+    req->s = NULL;
+    buf_clear(&req->out);
+    req->out_at = 0;
+    if (!is_handlers(req)) {
+        req_release(req);
+        return;
+    }
+    /* One of the two: either may answer, and then the request is no more. */
+    if (req->reader && !req->body_told) {
+        struct err err = { 0 };
+
+        req->body_told = true;
+        err_set(&err, ERR_CLIENT_GONE, "the client went away before the end of the body");
+        req->reader->on_fail(req->reader_arg, &err);
+    } else if (req->on_gone) {
+        void (*fn)(void *) = req->on_gone;
+
+        req->on_gone = NULL;
+        fn(req->gone_arg);
+    }
+}
+
+const char *http_id(const struct http_req *req)
+{
+    return req->id;
+}
+
+const char *http_method(const struct http_req *req)
+{
+    return req->method;
+}
+
+const char *http_path(const struct http_req *req)
+{
+    return req->path;
+}
+
+const struct http_route *http_route(const struct http_req *req)
+{
+    return req->match.route;
+}
+
+const char *http_param(const struct http_req *req, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < req->match.nparams; i++)
+        if (req->match.param[i].len == n && memcmp(req->match.param[i].name, name, n) == 0)
+            return req->match.param[i].rest ? req->rest : req->uri.seg[req->match.param[i].seg];
+    return NULL;
+}
+
+const char *http_header(const struct http_req *req, const char *name)
+{
+    for (size_t i = 0; i < req->nheaders; i++)
+        if (strcasecmp(req->headers[i].name, name) == 0)
+            return req->headers[i].value;
+    return NULL;
+}
+
+const char *http_query(const struct http_req *req, const char *name)
+{
+    return uri_query(&req->uri, name);
+}
+
+void http_query_each(const struct http_req *req, void (*fn)(void *arg, const char *name, const char *value), void *arg)
+{
+    for (size_t i = 0; i < req->uri.nquery; i++)
+        fn(arg, req->uri.query[i].name, req->uri.query[i].value);
+}
+
+int http_query_only(const struct http_req *req, const char *const *names, struct err *err)
+{
+    for (size_t i = 0; i < req->uri.nquery; i++) {
+        const char *name = req->uri.query[i].name;
+        struct suggest near;
+        bool known = false;
+
+        suggest_init(&near, name);
+        for (const char *const *n = names; *n; n++) {
+            known |= str_eq(*n, name);
+            suggest_offer(&near, *n);
+        }
+        if (known)
+            continue;
+        if (near.best)
+            return err_set(err, ERR_INVALID, "the query parameter '%.60s' is unknown; did you mean '%s'?", name,
+                           near.best);
+        return err_set(err, ERR_INVALID, "the query parameter '%.60s' is unknown", name);
+    }
+    return 0;
+}
+
+int http_query_u64(const struct http_req *req, const char *name, uint64_t min, uint64_t max, uint64_t preset,
+                   uint64_t *ret, struct err *err)
+{
+    const char *text = http_query(req, name);
+    uint64_t v = preset;
+
+    if (text && (!str_to_u64(text, max, &v) || v < min))
+        return err_set(err, ERR_INVALID, "the query parameter %s must be a number from %" PRIu64 " to %" PRIu64, name,
+                       min, max);
+    *ret = v;
+    return 0;
+}
+
+int http_query_bool(const struct http_req *req, const char *name, bool preset, bool *ret, struct err *err)
+{
+    const char *text = http_query(req, name);
+
+    if (text && !str_eq(text, "true") && !str_eq(text, "false"))
+        return err_set(err, ERR_INVALID, "the query parameter %s must be true or false", name);
+    *ret = text ? str_eq(text, "true") : preset;
+    return 0;
+}
+
+const struct http_peer *http_peer(const struct http_req *req)
+{
+    return &req->peer;
+}
+
+void http_keep(struct http_req *req, void *p, void (*free_fn)(void *p))
+{
+    struct keep *k = mem_new(struct keep);
+
+    *k = (struct keep){ req->keeps, p, free_fn };
+    req->keeps = k;
+}
+
+void http_set_user(struct http_req *req, void *user)
+{
+    req->user = user;
+}
+
+void *http_user(const struct http_req *req)
+{
+    return req->user;
+}
+
+void http_on_gone(struct http_req *req, void (*fn)(void *arg), void *arg)
+{
+    req->on_gone = fn;
+    req->gone_arg = arg;
+}
+
+bool http_is_gone(const struct http_req *req)
+{
+    return !req->conn;
+}
+
+const char *http_body(const struct http_req *req, size_t *ret_len)
+{
+    if (ret_len)
+        *ret_len = req->body.len;
+    return req->body.data ? req->body.data : "";
+}
+
+bool http_body_declared(const struct http_req *req, uint64_t *ret)
+{
+    if (req->chunked)
+        return false;
+    *ret = req->declared;
+    return true;
+}
+
+/* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON or anything. */
+bool http_wants(const struct http_req *req, const char *type)
+{
+    const char *p = http_header(req, "Accept");
+    size_t n = strlen(type);
+
+    while (p && *p) {
+        p += strspn(p, " \t,");
+        if (strncasecmp(p, type, n) == 0 && (!p[n] || strchr(",; \t", p[n])))
+            return true;
+        if (strncasecmp(p, "application/json", 16) == 0)
+            return false;
+        p += strcspn(p, ",");
+    }
+    return false;
+}

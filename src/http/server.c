@@ -1,0 +1,188 @@
+/* The daemon of libmicrohttpd has an epoll set of its own, which is one descriptor of our loop. Whenever it is ready,
+ * MHD_run() does all there is to do and calls back into serve.c, conn.c and send.c. The daemon is given no listening
+ * socket, no clock and no limit of connections that matters: sockets are accepted, counted, timed and cut here, because
+ * its single inactivity timeout cannot tell a slow head from a slow reader, and because a suspended connection of its
+ * would not notice that the client is gone.
+ *
+ * Invariants:
+ * 1. MHD_run() is called from the loop only, never from inside a handler's call.
+ * 2. The daemon may claim that it has work when it has none (a chunk header as large as its buffer does that). Three
+ *    looks without a callback, and it is asked only every 5 ms: a hostile client cannot make the server spin.
+ * 3. It may miss the end of a client, see look_for_ends(). */
+#include "http/daemon.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+
+#define POOL_MIN (128 * KIB)
+#define STILL_MAX 3
+#define NUDGE_MS 5
+
+void http_limits_default(struct http_limits *lim)
+{
+    *lim = (struct http_limits){
+        .line_max = 8 * KIB,
+        .head_max = 32 * KIB,
+        .headers_max = 100,
+        .body_max = 1 * MIB,
+        .conns_max = 1024,
+        .conns_per_addr = 256,
+        .head_ms = 10000,
+        .body_ms = 30000,
+        .idle_ms = 60000,
+        .write_ms = 30000,
+    };
+}
+
+/* The daemon waits for an edge that it may have had already: with the last bytes of a request the end of the client
+ * came too, and it has read the one and not the other. */
+static void look_for_ends(struct http_server *s)
+{
+    while (s->quiet) {
+        struct conn *c = s->quiet;
+
+        s->quiet = c->quiet_next;
+        c->listed_quiet = false;
+        if (c->phase == CONN_IDLE && conn_at_end(c))
+            conn_cut(c);
+    }
+}
+
+static void run(void *arg)
+{
+    struct http_server *s = arg;
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    ev_timer_clear(s->ev, &s->nudge);
+    MHD_run(s->mhd);
+    look_for_ends(s);
+    s->still = s->calls == s->seen ? s->still + 1 : 0;
+    s->seen = s->calls;
+    if (MHD_get_timeout(s->mhd, &ms) != MHD_YES || ms > 0)
+        return;
+    if (s->still < STILL_MAX)
+        ev_defer(s->ev, &s->again, run, s);
+    else
+        ev_timer_set(s->ev, &s->nudge, ev_now(s->ev) + NUDGE_MS * NS_PER_MS, run, s);
+}
+
+static void on_ready(void *arg, uint32_t events UNUSED)
+{
+    run(arg);
+}
+
+void server_kick(struct http_server *s)
+{
+    s->still = 0;
+    ev_defer(s->ev, &s->again, run, s);
+}
+
+static size_t keep_escapes(void *cls UNUSED, struct MHD_Connection *mhd UNUSED, char *s)
+{
+    return strlen(s); /* uri.c decodes, once */
+}
+
+static int start_daemon(struct http_server *s, struct err *err)
+{
+    size_t pool = POOL_MIN;
+
+    while (pool < 3 * s->set.limits.head_max)
+        pool *= 2;
+    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. screen.c refuses all of it. */
+    s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+                              serve_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT,
+                              s->set.limits.conns_max + 64, MHD_OPTION_URI_LOG_CALLBACK, serve_line, s,
+                              MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_NOTIFY_COMPLETED,
+                              serve_completed, s, MHD_OPTION_NOTIFY_CONNECTION, conn_notify, s,
+                              MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+    if (!s->mhd)
+        return err_sys(err, ERR_SYS, "starting the HTTP daemon");
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return err_set(err, ERR_BUG, "the HTTP daemon has no epoll set");
+    return ev_io_add(s->ev, &s->io, info->epoll_fd, EPOLLIN, on_ready, s, err);
+}
+
+int http_new(struct ev *ev, const struct http_settings *settings, struct http_server **ret, struct err *err)
+{
+    struct http_server *s = mem_new(struct http_server);
+
+    s->ev = ev;
+    s->set = *settings;
+    s->router = router_new(settings->tables);
+    if (start_daemon(s, err) < 0) {
+        http_free(s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}
+
+void http_free(struct http_server *s)
+{
+    if (!s)
+        return;
+    listen_close(s);
+    s->draining = true;
+    for (struct conn *c = s->conns; c; c = c->next)
+        conn_cut(c);
+    if (s->mhd)
+        MHD_stop_daemon(s->mhd); /* calls serve_completed() and conn_notify() for all that is left */
+    assert(!s->conns);
+    ev_io_del(s->ev, &s->io);
+    ev_defer_clear(s->ev, &s->again);
+    ev_defer_clear(s->ev, &s->drained);
+    ev_timer_clear(s->ev, &s->nudge);
+    ev_timer_clear(s->ev, &s->unpause);
+    ev_timer_clear(s->ev, &s->drain_end);
+    router_free(s->router);
+    free(s);
+}
+
+void http_stats(const struct http_server *s, struct http_stats *ret)
+{
+    *ret = s->stats;
+}
+
+/* drain */
+
+static void tell_drained(void *arg)
+{
+    struct http_server *s = arg;
+    void (*fn)(void *) = s->on_drained;
+
+    ev_timer_clear(s->ev, &s->drain_end);
+    s->on_drained = NULL;
+    if (fn)
+        fn(s->drain_arg);
+}
+
+static void drain_late(void *arg)
+{
+    struct http_server *s = arg;
+
+    for (struct conn *c = s->conns; c; c = c->next)
+        conn_cut(c);
+}
+
+void server_conn_gone(struct http_server *s)
+{
+    if (s->draining && !s->conns && s->on_drained)
+        ev_defer(s->ev, &s->drained, tell_drained, s);
+    else if (s->paused)
+        listen_resume(s);
+}
+
+void http_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void *arg), void *arg)
+{
+    listen_close(s);
+    s->draining = true;
+    s->on_drained = on_drained;
+    s->drain_arg = arg;
+    for (struct conn *c = s->conns; c; c = c->next)
+        if (!c->req)
+            conn_cut(c);
+    ev_timer_set(s->ev, &s->drain_end, ev_now(s->ev) + max_ms * NS_PER_MS, drain_late, s);
+    server_conn_gone(s);
+}

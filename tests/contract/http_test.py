@@ -1,0 +1,892 @@
+#!/usr/bin/env python3
+"""http_test.py HTTP_TESTD - raw bytes against a server of src/http; prints TAP.
+
+Cases whose name begins with HTnn or WBnn are those of the attack catalogue. Each starts from what a client sends and
+asks what came back, whether a handler ran, and whether the connection went on. Deadlines are set to fractions of a
+second by the cases that wait for them.
+"""
+import concurrent.futures
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+TESTD = sys.argv[1] if len(sys.argv) > 1 else "build/tests/tools/http-testd"
+CASES = []
+BIG = 64 << 20
+# libmicrohttpd 0.9.75 writes the head of its own page for a bad Content-Length twice before it closes the connection.
+DOUBLED = re.compile(rb"(?s)[^\r].*(Content-Length</b> header|too large).*</html>$")
+
+
+class Server:
+    def __init__(self, **settings):
+        self.dir = tempfile.TemporaryDirectory()
+        self.unix = os.path.join(self.dir.name, "s")
+        arguments = [f"{k}={v}" for k, v in settings.items()] + [f"unix={self.unix}"]
+        self.process = subprocess.Popen([TESTD] + arguments, stdout=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline().split()[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=15)
+        self.process.stdout.close()
+        self.dir.cleanup()
+        assert code == 0, f"the server ended with {code}"
+
+    def connect(self, unix=False, timeout=10):
+        s = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
+        s.settimeout(timeout)
+        s.connect(self.unix if unix else ("127.0.0.1", self.port))
+        return s
+
+    def talk(self, data, unix=False, timeout=10, half_close=True):
+        """Sends, ends the writing side, and reads to the end: the answers, and whether the server closed."""
+        with self.connect(unix, timeout) as s:
+            try:
+                s.sendall(data)
+                if half_close:
+                    s.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+            return parse(read_all(s))
+
+    def get(self, path, *headers, method="GET", body=b"", unix=False):
+        head = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers]
+        if body:
+            head.append(f"Content-Length: {len(body)}")
+        answers = self.talk("\r\n".join(head).encode() + b"\r\n\r\n" + body, unix=unix, half_close=False)
+        assert len(answers) == 1, f"{len(answers)} answers to {method} {path}"
+        return answers[0]
+
+    def counts(self):
+        text = self.get("/counts").body.decode()
+        return {k: int(v) for k, v in (line.split() for line in text.splitlines())}
+
+
+class Answer:
+    def __init__(self, status, headers, body, whole):
+        self.status, self.headers, self.body, self.whole = status, headers, body, whole
+
+    def error(self):
+        return json.loads(self.body)["error"]
+
+
+def read_all(s):
+    data = b""
+    try:
+        while True:
+            more = s.recv(1 << 16)
+            if not more:
+                return data
+            data += more
+    except ConnectionResetError:
+        return data
+
+
+def unchunk(data):
+    """(body, rest, whole)"""
+    body = b""
+    while True:
+        line, sep, rest = data.partition(b"\r\n")
+        if not sep:
+            return body, b"", False
+        size = int(line, 16)
+        if len(rest) < size + 2:
+            return body + rest[:size], b"", False
+        body, data = body + rest[:size], rest[size + 2:]
+        if size == 0:
+            return body, data, True
+
+
+def parse(data, head=False):
+    answers = []
+    while data:
+        if answers and DOUBLED.match(data):
+            break
+        top, sep, rest = data.partition(b"\r\n\r\n")
+        assert sep, f"half a head: {data[:200]!r}"
+        lines = top.decode("latin-1").split("\r\n")
+        match = re.fullmatch(r"HTTP/1\.1 (\d{3}) [^\r\n]*", lines[0])
+        assert match, f"not a status line: {lines[0]!r}"
+        headers = {}
+        for line in lines[1:]:
+            name, colon, value = line.partition(": ")
+            assert colon and re.fullmatch(r"[A-Za-z0-9-]+", name), f"not a header: {line!r}"
+            assert name.lower() not in headers, f"{name} twice"
+            headers[name.lower()] = value
+        status = int(match.group(1))
+        if status == 100:
+            data = rest
+            answers.append(Answer(100, headers, b"", True))
+            continue
+        if head or status in (204, 304):
+            answers.append(Answer(status, headers, b"", True))
+            data = rest
+        elif headers.get("transfer-encoding") == "chunked":
+            body, data, whole = unchunk(rest)
+            answers.append(Answer(status, headers, body, whole))
+        else:
+            n = int(headers["content-length"])
+            answers.append(Answer(status, headers, rest[:n], len(rest) >= n))
+            data = rest[n:]
+    return answers
+
+
+def case(function):
+    CASES.append((function.__doc__.splitlines()[0], function))
+    return function
+
+
+def request(line="GET /hello HTTP/1.1", *headers, host="Host: localhost", body=b"", end=b"\r\n"):
+    lines = [line] + ([host] if host else []) + list(headers)
+    return end.join(x if isinstance(x, bytes) else x.encode("latin-1") for x in lines) + end + end + body
+
+
+GOOD = request()
+LAST = request("GET /hello HTTP/1.1", "Connection: close")
+
+
+def refused(server, data, statuses=(400,), what="", unix=False):
+    """The request is refused or dropped, nothing after it is read, and no handler ran."""
+    before = server.counts()["handled"]
+    answers = server.talk(data + GOOD, unix=unix, timeout=8)
+    what = what or data[:120]
+    assert len(answers) <= 1, f"{what!r}: {[a.status for a in answers]}"
+    if answers:
+        assert answers[0].status in statuses, f"{what!r}: {answers[0].status}"
+    assert server.counts()["handled"] == before, f"{what!r}: a handler ran"
+    return answers[0] if answers else None
+
+
+# --- framing ---
+
+@case
+def ht01(server):
+    """HT01 Content-Length beside Transfer-Encoding is refused and ends the connection"""
+    for one, two in ((b"Content-Length: 5", b"Transfer-Encoding: chunked"), (b"Transfer-Encoding: chunked", b"Content-Length: 5"),
+                     (b"transfer-encoding: CHUNKED", b"CONTENT-LENGTH: 0")):
+        a = refused(server, request("POST /echo HTTP/1.1", one, two, body=b"0\r\n\r\n"))
+        assert a and a.headers["connection"] == "close" and a.error()["code"] == "malformed_request"
+
+
+@case
+def ht02(server):
+    """HT02 a Content-Length that is not one plain number is refused"""
+    for value in ("+5", "-1", "0x5", "5 5", "5,5", "5, 5", "", "1e3", str(1 << 63), str(1 << 64), "1" + "0" * 30, "5\v"):
+        refused(server, request("POST /echo HTTP/1.1", f"Content-Length: {value}", body=b"hello"), (400, 413))
+    for pair in (("5", "6"), ("5", "5")):
+        refused(server, request("POST /echo HTTP/1.1", *(f"Content-Length: {v}" for v in pair), body=b"hello"))
+
+
+@case
+def ht03(server):
+    """HT03 no transfer coding but one single chunked is taken"""
+    for value in ("chunked, identity", "identity", "xchunked", "chunked, chunked", "gzip, chunked", "chunked;q=1", "\"chunked\"",
+                  "chun\tked", "\vchunked"):
+        refused(server, request("POST /echo HTTP/1.1", f"Transfer-Encoding: {value}", body=b"0\r\n\r\n"), (400, 501))
+    refused(server, request("POST /echo HTTP/1.1", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"))
+    refused(server, request("POST /echo HTTP/1.0", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"))
+    refused(server, request("POST /echo HTTP/1.1", "Transfer-Encoding : chunked", body=b"0\r\n\r\n"))
+
+
+def chunked(body, line="POST /echo HTTP/1.1"):
+    return request(line, "Transfer-Encoding: chunked", body=body)
+
+
+@case
+def ht04_chunks(server):
+    """HT04 broken chunks never reach a handler"""
+    for body in (b"fffffffffffffffff\r\nx", b"10000000000000000\r\nx", b"-1\r\n", b"+5\r\nhello\r\n0\r\n\r\n", b"0x5\r\nhello\r\n0\r\n\r\n",
+                 b"5 \r\nhello\r\n0\r\n\r\n", b" 5\r\nhello\r\n0\r\n\r\n", b"5\r\nhelloX\r\n0\r\n\r\n", b"5\r\nhello0\r\n\r\n", b"\r\nhello\r\n0\r\n\r\n",
+                 b"5\rhello\r\n0\r\n\r\n", b"g\r\n"):
+        refused(server, chunked(body), (400, 413))
+
+
+@case
+def ht04_after_chunks(server):
+    """HT04 what follows a chunked body on the connection is never read as a request"""
+    for body in (b"5\r\nhello\r\n0\r\n\r\n", b"5\nhello\n0\n\n", b"5;x\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\nX: y\r\n\r\n"):
+        before = server.counts()["handled"]
+        answers = server.talk(chunked(body) + GOOD * 3)
+        assert len(answers) <= 1 and server.counts()["handled"] - before <= 1, body
+        if answers:
+            assert answers[0].headers["connection"] == "close", body
+
+
+@case
+def ht04_extension(server):
+    """HT04 a chunk extension of 1 MiB is bounded, and does not make the server spin"""
+    with Server(body_ms=700) as s:
+        with s.connect() as c:
+            before = s.counts()["cpu_ms"]
+            try:
+                c.sendall(chunked(b"5;" + b"x" * (1 << 20) + b"\r\nhello\r\n0\r\n\r\n"))
+            except OSError:
+                pass
+            answers = parse(read_all(c))
+            used = s.counts()["cpu_ms"] - before
+        assert all(a.status in (400, 408, 413) for a in answers), answers[0].status
+        assert used < 350, f"{used} ms of processor time"
+        assert s.counts()["handled"] == 0
+
+
+@case
+def ht04_lines(server):
+    """HT04 bare LF, bare CR and NUL in the head are refused"""
+    for data in (b"GET /hello HTTP/1.1\nHost: localhost\n\n", b"GET /hello HTTP/1.1\r\nHost: localhost\n\r\n", b"GET /hello HTTP/1.1\nHost: localhost\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA: b\n\r\n", b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA: b\nC: d\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA:b\nC:  d\r\n\r\n", b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\n",
+                 b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA: b\rC: d\r\n\r\n", b"GET /hello HTTP/1.1\r\nHost: localhost\r\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA: b\0c\r\n\r\n", b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA\0: b\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\nHost: local\0host\r\n\r\n", b"GET /hel\0lo HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                 b"GET\0 /hello HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /hello\rHTTP/1.1\r\nHost: localhost\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\nHost: localhost\r\nA: b\0\r\n\r\n", b"GET /hello HTTP/1.1\0\r\nHost: localhost\r\n\r\n",
+                 b"GET /hello HTTP/1.1\r\n\0\r\nHost: localhost\r\n\r\n"):
+        refused(server, data, (400, 505))
+
+
+@case
+def ht05(server):
+    """HT05 folded lines, blanks before the colon, empty names and control bytes are refused"""
+    for header in (b"A: b\r\n c", b"A: b\r\n\tc", b"A : b", b"A\t: b", b": b", b" A: b", b"A: \x01b", b"A: b\x7f", b"A", b"A b: c", b"(A): b", b"A: b\x0bc",
+                   b"\xc3\xa4: b", b"A@: b", b"A: b\r\n \r\n c"):
+        refused(server, request("GET /hello HTTP/1.1", header))
+    refused(server, b"GET /hello HTTP/1.1\r\n Host: localhost\r\n\r\n")
+    refused(server, b"GET /hello HTTP/1.1\r\n\tA: b\r\nHost: localhost\r\n\r\n")
+    for line in ("GET  /hello HTTP/1.1", "GET /hello  HTTP/1.1", "GET /hello HTTP/1.1 ", " GET /hello HTTP/1.1", "GET /hello", "GET", "GET /hello HTTP/2.0",
+                 "GET /hello HTTP/1.2", "GET /hello http/1.1", "GET /hello HTTP/1.10", "GET\t/hello\tHTTP/1.1", "GET /hel lo HTTP/1.1", "GET /hello XTTP/1.1"):
+        refused(server, request(line), (400, 505))
+
+
+@case
+def head_forms(server):
+    """what the standard does allow in a head is taken, in one piece or byte by byte"""
+    for headers in (["A:b"], ["A:"], ["A: "], ["A:   b"], ["A:\tb\t"], ["A: b  "], ["A: ; \"x\" \xe9"], ["x-!#$%&'*+.^_`|~: y"], [f"H{i}: {i}" for i in range(90)],
+                    ["A: " + "x" * 20000]):
+        answers = server.talk(request("GET /hello HTTP/1.1", *headers))
+        assert [a.status for a in answers] == [200], headers[0][:60]
+    data = request("GET /show?a=b HTTP/1.1", "X-Test:  value ", *(f"H{i}: {'y' * i}" for i in range(40)))
+    with server.connect() as c:
+        c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(0, len(data), 3):
+            c.sendall(data[i:i + 3])
+        c.shutdown(socket.SHUT_WR)
+        answers = parse(read_all(c))
+    assert answers[0].status == 200 and b"X-Test: value\n" in answers[0].body, answers[0].body
+    assert server.talk(b"\r\n" + GOOD)[0].status == 200
+    assert server.talk(b"GET /hello HTTP/1.0\r\n\r\n")[0].status == 200
+
+
+@case
+def ht06(server):
+    """HT06 request line, headers and their number are bounded"""
+    assert refused(server, request(f"GET /{'x' * 9000} HTTP/1.1"), (414,)).error()["code"] == "uri_too_long"
+    assert refused(server, request(f"GET /hello?{'x' * 65536} HTTP/1.1"), (414,)) is not None
+    assert refused(server, request("GET /hello HTTP/1.1", "A: " + "x" * 40000), (431,)).error()["code"] == "headers_too_large"
+    assert refused(server, request("GET /hello HTTP/1.1", *(f"H{i}: x" for i in range(101))), (431,)).error()["code"] == "headers_too_large"
+    refused(server, request("GET /hello HTTP/1.1", *(f"H{i}: x" for i in range(10000))), (431,))
+    refused(server, request("GET /hello HTTP/1.1", *(f"H{i}: {'x' * 100}" for i in range(10000))), (431,))
+    refused(server, request(f"GET /{'x' * (1 << 20)} HTTP/1.1"), (414,))
+
+
+@case
+def ht07(server):
+    """HT07 a body over the limit is refused before it is taken, declared or not"""
+    a = server.talk(request("POST /echo HTTP/1.1", f"Content-Length: {BIG}", body=b"x" * 2000))[0]
+    assert a.status == 413 and a.error()["code"] == "body_too_large"
+    a = server.talk(request("POST /echo HTTP/1.1", f"Content-Length: {8 << 20}", body=b"x" * (8 << 20)))[0]
+    assert a.status == 413 and a.whole
+    with server.connect() as c:
+        sent = 0
+        try:
+            c.sendall(request("POST /echo HTTP/1.1", "Transfer-Encoding: chunked"))
+            while sent < BIG:
+                c.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                sent += 65536
+        except OSError:
+            pass
+        answers = parse(read_all(c))
+    assert [a.status for a in answers] == [413] and sent < BIG, (answers, sent)
+    for path in ("/upload-small", "/items/x"):
+        a = server.talk(request(f"PUT {path} HTTP/1.1", "Transfer-Encoding: chunked", body=b"20000\r\n" + b"x" * 0x20000 + b"\r\n0\r\n\r\n"))[0]
+        assert a.status == 413, (path, a.status)
+    a = server.talk(request("PUT /items/x HTTP/1.1", "Content-Length: 1001", body=b"x" * 1001) + GOOD)
+    assert [x.status for x in a] == [413, 200], "a small body that is not wanted does not cost the connection"
+
+
+@case
+def ht08(server):
+    """HT08 slow heads run into their deadline, and others are served meanwhile"""
+    with Server(head_ms=600, idle_ms=600, conns_per_addr=1000) as s:
+        slow = [s.connect() for _ in range(200)]
+        for c in slow:
+            c.sendall(b"GET /hello HTTP/1.1\r\nHo")
+        began, times = time.monotonic(), []
+        while time.monotonic() - began < 1.5:
+            for c in slow[::40]:
+                try:
+                    c.sendall(b"s")
+                except OSError:
+                    pass
+            t = time.monotonic()
+            assert s.get("/hello").status == 200
+            times.append(time.monotonic() - t)
+            time.sleep(0.02)
+        for c in slow:
+            c.settimeout(2)
+            assert read_all(c) == b""
+            c.close()
+        never = s.connect(timeout=2)
+        assert read_all(never) == b""
+        never.close()
+        assert sorted(times)[int(len(times) * 0.9)] < 0.25, f"p90 {sorted(times)[int(len(times) * 0.9)]}"
+
+
+@case
+def ht09_body(server):
+    """HT09 a body that stops coming is answered with 408"""
+    with Server(body_ms=300) as s:
+        for path, head in (("POST /echo", "Content-Length: 100"), ("PUT /upload", "Content-Length: 100"), ("PUT /upload", "Transfer-Encoding: chunked")):
+            with s.connect(timeout=4) as c:
+                c.sendall(request(f"{path} HTTP/1.1", head, body=b"5\r\nhel"))
+                answers = parse(read_all(c))
+            assert [a.status for a in answers] == [408], (path, head, answers)
+        with s.connect(timeout=5) as c:
+            c.sendall(request("PUT /upload HTTP/1.1", "Content-Length: 10"))
+            for _ in range(10):
+                time.sleep(0.08)
+                c.sendall(b"x")
+            c.shutdown(socket.SHUT_WR)
+            assert parse(read_all(c))[0].body == b"bytes 10\n", "slow but steady is served"
+        assert s.counts()["active"] == 1
+
+
+@case
+def ht09_reader(server):
+    """HT09 a client that does not read is cut off, and costs bounded memory"""
+    with Server(write_ms=400) as s:
+        def rss():
+            with open(f"/proc/{s.process.pid}/status", encoding="ascii") as f:
+                return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
+        before = rss()
+        readers = []
+        for _ in range(20):
+            c = s.connect()
+            c.sendall(request("GET /stream?bytes=1000000000 HTTP/1.1"))
+            readers.append(c)
+        time.sleep(0.25)
+        assert s.counts()["active"] == 21
+        grown = rss() - before
+        assert grown < 20 * 1024, f"{grown} KiB for 20 clients"
+        deadline = time.monotonic() + 5
+        while s.counts()["active"] > 1:
+            assert time.monotonic() < deadline, "still being served"
+            time.sleep(0.05)
+        assert s.counts()["gone"] == 20
+        for c in readers:
+            c.close()
+        with s.connect() as c:
+            c.sendall(request("GET /stream?bytes=30000000 HTTP/1.1", "Connection: close"))
+            data = b""
+            while more := c.recv(1 << 20):
+                data += more
+                time.sleep(0.03)
+        assert parse(data)[0].whole, "slow but steady is served to the end"
+
+
+@case
+def ht10(server):
+    """HT10 pipelined requests are answered in order, up to the first bad one"""
+    many = b"".join(request(f"GET /items/{i} HTTP/1.1") for i in range(1000))
+    with server.connect(timeout=30) as c:
+        c.sendall(many)
+        c.shutdown(socket.SHUT_WR)
+        time.sleep(0.3) # woken once, not a thousand times
+        answers = parse(read_all(c))
+    assert [a.body.split(b"\n")[2] for a in answers] == [b"id %d" % i for i in range(1000)]
+    mixed = b"".join(request(f"GET /slow?ms={20 - i} HTTP/1.1") if i % 2 else request(f"GET /items/{i} HTTP/1.1") for i in range(8))
+    answers = server.talk(mixed + LAST, half_close=False)
+    assert [a.status for a in answers] == [200] * 9 and answers.pop() and [a.body == b"later\n" for a in answers] == [False, True] * 4
+    answers = server.talk(GOOD + request("GET /nothing HTTP/1.1") + GOOD + request("GET /hello HTTP/1.1", "A : b") + GOOD)
+    assert [a.status for a in answers] == [200, 404, 200, 400]
+
+
+@case
+def ht11(server):
+    """HT11 Expect: 100-continue is answered, refused early, and does not wait for ever"""
+    with Server(body_ms=300) as s:
+        with s.connect() as c:
+            c.sendall(request("POST /echo HTTP/1.1", "Expect: 100-continue", "Content-Length: 5"))
+            assert c.recv(100).startswith(b"HTTP/1.1 100 ")
+            c.sendall(b"hello")
+            c.shutdown(socket.SHUT_WR)
+            assert parse(read_all(c))[0].body == b"hello"
+        with s.connect() as c:
+            c.sendall(request("POST /echo HTTP/1.1", "Expect: 100-continue", "Content-Length: 5"))
+            assert [a.status for a in parse(read_all(c))] == [100, 408]
+        for headers, status in ((["X-Deny: 1"], 401), (["X-Later: deny"], 401), ([], 413)):
+            answers = s.talk(request("POST /echo HTTP/1.1", "Expect: 100-continue", f"Content-Length: {BIG if status == 413 else 5}", *headers), half_close=False)
+            assert [a.status for a in answers] == [status]
+        answers = s.talk(request("POST /echo HTTP/1.1", "Expect: the-moon", "Content-Length: 5", body=b"hello"))
+        assert [a.status for a in answers] == [417]
+
+
+@case
+def ht12(server):
+    """HT12 other forms of target and other methods are refused"""
+    for line, statuses in (("GET http://localhost/hello HTTP/1.1", (400,)), ("GET * HTTP/1.1", (400,)), ("CONNECT localhost:80 HTTP/1.1", (400, 501)),
+                           ("TRACE /hello HTTP/1.1", (501,)), ("get /hello HTTP/1.1", (501,)), ("BREW /hello HTTP/1.1", (501,)), ("GET hello HTTP/1.1", (400,)),
+                           ("GET ?x HTTP/1.1", (400,)), ("G(T /hello HTTP/1.1", (400,)), (f"{'A' * 5000} /hello HTTP/1.1", (501, 414))):
+        before = server.counts()["handled"]
+        answers = server.talk(request(line))
+        assert answers and answers[0].status in statuses, (line[:60], answers and answers[0].status)
+        assert server.counts()["handled"] == before
+    a = server.get("/hello", method="DELETE")
+    assert a.status == 405 and a.headers["allow"] == "GET, HEAD, OPTIONS", a.headers
+    assert server.get("/items/x", method="POST").headers["allow"] == "GET, HEAD, PUT, OPTIONS"
+    a = server.get("*", method="OPTIONS")
+    assert a.status == 204 and "TRACE" not in a.headers["allow"]
+    assert server.get("/hello", method="OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS"
+    assert server.get("/nothing", method="OPTIONS").status == 404
+
+
+@case
+def ht13(server):
+    """HT13 a missing, doubled or malformed Host is refused"""
+    refused(server, request(host=None))
+    refused(server, request("GET /hello HTTP/1.1", "Host: localhost"))
+    for value in ("", "a b", "localhost/", "localhost:99999", "localhost:x", "user@localhost", "[::1", "[x]", "a,b", "localhost\t1", ".localhost", "a" * 300, "%6c"):
+        refused(server, request(host=f"Host: {value}"))
+    refused(server, request(host="Host: a/b"), unix=True)
+
+
+@case
+def wb02(server):
+    """WB02 a name that is not ours is refused (DNS rebinding), addresses and our names are not"""
+    for value in ("evil.example", "localhost.evil.example", "cove.example.evil", "localhost.", "127.0.0.1.evil.example", "xcove.example", "evil.example:80"):
+        answers = server.talk(request(host=f"Host: {value}"))
+        assert [a.status for a in answers] == [421], value
+    for value in ("localhost", "LOCALHOST:8700", "127.0.0.1", "127.0.0.1:80", "[::1]:80", "10.1.2.3", "cove.example", "Cove.Example:443"):
+        assert server.talk(request(host=f"Host: {value}"))[0].status == 200, value
+    assert server.talk(request(host="Host: anything"), unix=True)[0].status == 200
+
+
+@case
+def wb03(server):
+    """WB03 a form or text/plain body is not taken for JSON"""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/jsonx", "text/plain; application/json"):
+        headers = [f"Content-Type: {kind}"] if kind else []
+        a = server.get("/json", *headers, method="POST", body=b"{}")
+        assert a.status == 415 and "application/json" in a.error()["message"], kind
+    assert server.get("/json", "Content-Type: Application/JSON; charset=utf-8", method="POST", body=b"{}").status == 200
+
+
+@case
+def wb04(server):
+    """WB04 only listed origins and our own may call, compared whole, without credentials"""
+    for origin in ("null", "https://evil.example", "https://page.example.evil", "http://page.example", "https://page.example:444", "https://xpage.example",
+                   "https://PAGE.example", "http://localhost:1", "https://page.example/", "*", ""):
+        a = server.get("/hello", f"Origin: {origin}")
+        assert a.status == 403 and "access-control-allow-origin" not in a.headers, origin
+    for origin in ("https://page.example", "http://localhost", "https://localhost"):
+        a = server.get("/hello", f"Origin: {origin}")
+        assert a.status == 200 and a.headers["access-control-allow-origin"] == origin and "Origin" in a.headers["vary"]
+        assert "access-control-allow-credentials" not in a.headers
+    a = server.get("/items/x", "Origin: https://page.example", "Access-Control-Request-Method: PUT", method="OPTIONS")
+    assert a.status == 204 and "PUT" in a.headers["access-control-allow-methods"] and "Authorization" in a.headers["access-control-allow-headers"]
+
+
+@case
+def ht14(server):
+    """HT14 a path is decoded once, and what could climb or be read twice is refused"""
+    for path in ("/items/..", "/items/../hello", "/items/%2e%2e", "/items/%2E%2e%2fhello", "/items/x/files/%2e%2e%2f%2e%2e%2fhello", "//hello", "/hello//", "/./hello",
+                 "/items/x/files/a//b", "/items/x/files/a/./b", "/items/x/files/a/..", "/items/%00", "/items/x%00y", "/items/%c0%ae%c0%ae", "/items/%c0%af", "/items/%ff",
+                 "/items/%ed%a0%80", "/items/%", "/items/%2", "/items/%zz", "/items/x#y", "/items/\xe4", "/items/x/files/a%2f%2fb", "/items/x/files/%2f",
+                 "/items/x/files/a%2f..", "/items/.", "/items/%2e"):
+        refused(server, request(f"GET {path} HTTP/1.1"))
+    for path, seen in (("/items/%252e%252e", b"id %2e%2e\n"), ("/items/..%3b", b"id ..;\n"), ("/items/..;", b"id ..;\n"), ("/items/a%5cb", b"id a\\b\n"), ("/items/a\\..\\b", b"id a\\..\\b\n"),
+                       ("/items/x.", b"id x.\n"), ("/items/...", b"id ...\n"), ("/items/x/files/a%2fb/c", b"path a/b/c\n"), ("/items/x/files/a/b/", b"path a/b/\n"),
+                       ("/items/x/files/", b"path \n"), ("/items/x/files", b"path \n"), ("/items/%e2%82%ac", "id \u20ac\n".encode()), ("/it%65ms/x", b"id x\n"), ("/items/a+b", b"id a+b\n")):
+        a = server.get(path)
+        assert a.status == 200 and seen in a.body, (path, a.status, a.body)
+    for path in ("/hello/", "/items/", "/HELLO", "/hello%20", "/hello;x", "/hello%2f"):
+        assert server.get(path).status in (404, 400), path
+
+
+@case
+def ht15(server):
+    """HT15 headers that would change method or target change nothing"""
+    before = server.counts()["handled"]
+    a = server.get("/nothing", "X-HTTP-Method-Override: PUT", "X-HTTP-Method: PUT", "X-Original-URL: /hello", "X-Rewrite-URL: /hello", "X-Forwarded-Prefix: /hello")
+    assert a.status == 404 and server.counts()["handled"] == before
+    a = server.get("/show", "X-HTTP-Method-Override: DELETE", "X-Method-Override: DELETE")
+    assert b"method GET\npattern /show\n" in a.body
+
+
+@case
+def ht16(server):
+    """HT16 forwarding headers do not change who the client is"""
+    a = server.get("/show", "X-Forwarded-For: 10.9.9.9", "Forwarded: for=10.9.9.9", "X-Real-IP: 10.9.9.9", "X-Forwarded-Host: evil.example")
+    assert b"addr 127.0.0.1\n" in a.body and b"Host: localhost\n" in a.body
+    a = server.get("/show", "X-Forwarded-For: 10.9.9.9", unix=True)
+    assert b"uid %d\n" % os.getuid() in a.body, a.body
+
+
+@case
+def ht17_ranges(server):
+    """HT17 ranges are bounded and their lengths right"""
+    with tempfile.NamedTemporaryFile() as f:
+        f.write(bytes(range(256)) * 4)
+        f.flush()
+        content = bytes(range(256)) * 4
+        with Server(file=f.name) as s:
+            whole = s.get("/file")
+            tag = whole.headers["etag"]
+            assert whole.body == content and whole.headers["accept-ranges"] == "bytes"
+            for value, want in (("bytes=0-0", (0, 1)), ("bytes=-1", (1023, 1)), ("bytes=-5000", (0, 1024)), ("bytes=1000-", (1000, 24)), ("bytes=10-19", (10, 10)),
+                                ("bytes=1000-99999", (1000, 24)), ("bytes=1023-18446744073709551615", None), ("bytes=5-2", None), ("bytes=", None), ("bytes=-", None),
+                                ("bytes=a-b", None), ("items=0-1", None), ("bytes=0-1,3-4", None), ("bytes=" + ",".join(["0-1"] * 5000), None), ("bytes=0-1,", None)):
+                a = s.get("/file", f"Range: {value}")
+                if want:
+                    assert a.status == 206 and a.body == content[want[0]:want[0] + want[1]], (value, a.status)
+                    assert a.headers["content-range"] == f"bytes {want[0]}-{want[0] + want[1] - 1}/1024"
+                else:
+                    assert a.status == 200 and a.body == content, (value[:40], a.status)
+            for value in ("bytes=1024-", "bytes=-0", "bytes=9999-99999"):
+                a = s.get("/file", f"Range: {value}")
+                assert a.status == 416 and a.headers["content-range"] == "bytes */1024", value
+            assert s.get("/file", "Range: bytes=0-0", f"If-Range: {tag}").status == 206
+            assert s.get("/file", "Range: bytes=0-0", 'If-Range: "other"').status == 200
+            assert s.get("/file", f"If-None-Match: {tag}").status == 304
+            assert s.get("/file", f'If-None-Match: "x", W/{tag}').status == 304
+            assert s.get("/file", 'If-None-Match: "x"').status == 200
+            assert s.get("/file", f"If-Match: {tag}").status == 200
+            assert s.get("/file", 'If-Match: "x"').error()["code"] == "precondition_failed"
+
+
+@case
+def ht17_head(server):
+    """HT17 HEAD has the headers of GET and no body, and the connection goes on"""
+    for path, length in (("/hello", "17"), ("/file", None), ("/stream?bytes=1000&known=1", "1000"), ("/stream?bytes=1000", None), ("/nothing", None)):
+        with server.connect() as c:
+            c.sendall(request(f"HEAD {path} HTTP/1.1") + request("HEAD /hello HTTP/1.1", "Connection: close"))
+            answers = parse(read_all(c), head=True)
+        closes = [] if path == "/stream?bytes=1000" else [200] # what has no length ends with its connection
+        assert [a.status for a in answers] == [404 if path == "/nothing" else 200] + closes, path
+        assert length is None or answers[0].headers["content-length"] == length, answers[0].headers
+
+
+@case
+def ht18(server):
+    """HT18 a compressed body is not taken"""
+    for coding in ("gzip", "deflate", "br", "gzip, identity"):
+        assert server.get("/echo", f"Content-Encoding: {coding}", method="POST", body=b"x").status == 415
+    assert server.get("/echo", "Content-Encoding: identity", method="POST", body=b"x").status == 200
+
+
+@case
+def ht19_full(server):
+    """HT19 a full server cuts what is idle longest, and goes on answering"""
+    with Server(conns_max=50, conns_per_addr=10000) as s:
+        idle = []
+        for _ in range(150):
+            c = s.connect()
+            c.sendall(GOOD)
+            idle.append(c)
+        assert s.get("/hello").status == 200
+        counts = s.counts()
+        assert counts["open"] <= 50, counts
+        used = counts["cpu_ms"]
+        time.sleep(0.5)
+        assert s.counts()["cpu_ms"] - used < 60
+        for c in idle:
+            c.close()
+
+
+@case
+def ht19_descriptors(server):
+    """HT19 without descriptors accepting rests, without a busy loop, and comes back"""
+    with Server(nofile=40, conns_per_addr=10000) as s:
+        held = []
+        for _ in range(100):
+            c = s.connect()
+            c.sendall(GOOD)
+            held.append(c)
+        time.sleep(0.3)
+        first = s.counts()
+        time.sleep(0.6)
+        assert s.counts()["cpu_ms"] - first["cpu_ms"] < 100, "busy while it cannot accept"
+        for c in held:
+            c.close()
+        assert s.get("/hello").status == 200
+
+
+@case
+def ht19_address(server):
+    """HT19 one address cannot take all connections"""
+    with Server(conns_per_addr=10) as s:
+        held = [s.connect() for _ in range(10)]
+        for c in held:
+            c.sendall(GOOD)
+            assert c.recv(1000)
+        with s.connect() as c:
+            assert read_all(c) == b""
+        assert s.get("/hello", unix=True).status == 200, "others are not counted"
+        held.pop().close()
+        time.sleep(0.1)
+        assert s.get("/hello").status == 200
+        for c in held:
+            c.close()
+
+
+@case
+def ht22(server):
+    """HT22 nothing from a request can split a header of the answer"""
+    for value in ("a%0d%0aSet-Cookie:%20x=1", "a%0aX:%20y", "a%0d%0d", "a%01b%7f"):
+        a = server.get(f"/header?value={value}")
+        assert a.status == 200 and "set-cookie" not in a.headers and "x" not in a.headers, a.headers
+        assert re.fullmatch(r"[\x20-\x7e]*", a.headers["x-given"])
+        a = server.get(f"/file?name={value}%22;%20x=")
+        assert a.status == 200 and "set-cookie" not in a.headers
+        assert re.fullmatch(r"attachment; filename=\"[A-Za-z0-9._-]+\"; filename\*=UTF-8''[A-Za-z0-9._%-]+", a.headers["content-disposition"]), a.headers
+    a = server.get("/fail?what=%0d%0aSet-Cookie:%20x=1%22%3Cscript%3E")
+    assert a.status == 409 and a.headers["content-type"] == "application/json" and "\r\nSet-Cookie" in a.error()["message"]
+    for given in ("a b", "x" * 65, "a\"b", "<script>", "a;b", "\xe4"):
+        assert server.get("/hello", f"X-Request-Id: {given}").headers["x-request-id"] != given
+    assert server.get("/hello", "X-Request-Id: trace-1.2_3").headers["x-request-id"] == "trace-1.2_3"
+
+
+# --- what handlers rely on ---
+
+@case
+def errors(server):
+    """an error has code, message, cause, fix, docs, request id and details, and hides what the system said"""
+    a = server.get("/fail?what=thing", "X-Request-Id: abc")
+    e = a.error()
+    assert a.status == 409 and e["code"] == "conflict" and e["message"] == "there is a thing already" and e["requestId"] == "abc" and e["details"] == {"field": "name"}
+    assert e["cause"] and e["fix"] and e["docs"].endswith("conflict")
+    a = server.get("/fail?sys=1")
+    assert a.status == 500 and b"secret" not in a.body
+    e = server.get("/hallo").error()
+    assert e["code"] == "route_not_found" and "/hello" in e["message"]
+    assert "did you mean" not in server.get("/something/else/altogether").error()["message"]
+    assert "'ms'" not in server.get("/slow?ms=x").error()["message"] and server.get("/slow?ms=x").status == 400
+    assert server.get("/slow?ms=1&ms=2").status == 400
+
+
+@case
+def routing(server):
+    """a literal wins over a parameter, and a body where none belongs is refused"""
+    assert b"pattern /items/special\n" in server.get("/items/special").body
+    assert b"pattern /items/{id}\n" in server.get("/items/other").body
+    assert server.get("/items/special", method="PUT", body=b"x").body == b"x"
+    assert server.get("/hello", body=b"x").status == 400
+    assert b"query a=b c\nquery d=\n" in server.get("/show?a=b+c&d").body
+
+
+@case
+def waiting(server):
+    """handlers answer late, out of order over connections, and over a connection that goes on"""
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda i: server.talk(request(f"GET /slow?ms={i * 7 % 50} HTTP/1.1") * 3 + LAST, half_close=False),
+                                range(32)))
+    assert all([a.status for a in each] == [200] * 4 for each in answers)
+
+
+@case
+def hook(server):
+    """the hook answers or passes, at once or later, before a byte of the body is asked for"""
+    assert server.get("/hello", "X-Deny: 1").error()["code"] == "unauthorized"
+    assert server.get("/hello", "X-Later: deny").status == 401
+    assert server.get("/hello", "X-Later: pass").status == 200
+    assert server.get("/echo", "X-Later: pass", method="POST", body=b"hello").body == b"hello"
+    assert server.get("/upload", "X-Later: pass", method="PUT", body=b"x" * 300000).body == b"bytes 300000\n"
+    answers = server.talk(request("POST /echo HTTP/1.1", "X-Deny: 1", "Content-Length: 5", body=b"hello") + GOOD)
+    assert [a.status for a in answers] == [401, 200]
+    a = server.talk(request("PUT /upload HTTP/1.1", "X-Deny: 1", f"Content-Length: {8 << 20}", body=b"x" * (8 << 20)))
+    assert [x.status for x in a] == [401] and a[0].whole, "a large body does not cost the client its answer"
+    with server.connect() as c:
+        c.sendall(request("GET /hello HTTP/1.1", "X-Later: pass"))
+    time.sleep(0.1)
+    assert server.counts()["active"] == 1
+
+
+@case
+def uploads(server):
+    """a streamed body is counted, held back, and answered in the middle"""
+    assert server.get("/upload", method="PUT", body=b"x" * 5000000).body == b"bytes 5000000\n"
+    assert server.get("/upload?hold=1", method="PUT", body=b"x" * 100000).body == b"bytes 100000\n"
+    assert server.get("/upload", method="PUT").body == b"bytes 0\n"
+    pieces = b"".join(b"%x\r\n%s\r\n" % (n, b"y" * n) for n in range(1, 400)) + b"0\r\n\r\n"
+    assert server.talk(chunked(pieces, "PUT /upload HTTP/1.1"))[0].body == b"bytes %d\n" % sum(range(1, 400))
+    assert server.talk(chunked(pieces))[0].body == b"".join(b"y" * n for n in range(1, 400))
+    a = server.get("/upload?stop=1000", method="PUT", body=b"x" * (8 << 20))
+    assert a.status == 507 and a.error()["code"] == "disk_full" and a.headers["connection"] == "close"
+    with server.connect() as c:
+        c.sendall(request("PUT /upload?stop=10 HTTP/1.1", "Content-Length: 100000000", body=b"x" * 20))
+        assert parse(read_all(c))[0].status == 507, "also when the client waits"
+    with server.connect() as c:
+        c.sendall(request("PUT /upload?stop=10 HTTP/1.1", "Content-Length: 1000", body=b"x" * 20))
+        time.sleep(0.05)
+        c.sendall(b"x" * 980 + GOOD)
+        c.shutdown(socket.SHUT_WR)
+        assert [a.status for a in parse(read_all(c))] == [507, 200]
+
+
+@case
+def held_body(server):
+    """a body that is held back holds back the client"""
+    with server.connect(timeout=1) as c:
+        c.sendall(request("PUT /upload?hold=1000 HTTP/1.1", f"Content-Length: {BIG}"))
+        c.setblocking(False)
+        sent, until = 0, time.monotonic() + 0.8
+        while time.monotonic() < until:
+            if select.select([], [c], [], 0.05)[1]:
+                try:
+                    sent += c.send(b"x" * 65536)
+                except BlockingIOError:
+                    pass
+        assert sent < 24 << 20, f"{sent} bytes were taken"
+
+
+@case
+def streams(server):
+    """streamed answers come whole, chunked or of known length, and a broken one can be told from a whole one"""
+    for query, whole in (("bytes=3000000", True), ("bytes=3000000&known=1", True), ("bytes=0", True), ("bytes=1000&break=1", False)):
+        a = server.get(f"/stream?{query}")
+        assert a.whole == whole, query
+        if whole:
+            assert len(a.body) == int(query.split("=")[1].split("&")[0])
+    a = server.talk(request("GET /stream?bytes=100000 HTTP/1.1") + GOOD)
+    assert [x.status for x in a] == [200, 200] and len(a[0].body) == 100000
+    with server.connect() as c:
+        c.sendall(b"GET /stream?bytes=100000 HTTP/1.0\r\n\r\n")
+        data = read_all(c)
+    assert b"chunked" not in data and len(data.partition(b"\r\n\r\n")[2]) == 100000
+    a = server.get("/events")
+    assert a.headers["content-type"] == "text/event-stream"
+    assert a.body == b"id: 1\nevent: note\ndata: one\ndata: two\n\nid: 2\ndata: three\ndata: \ndata: four\n\n", a.body
+    a = server.get("/lines")
+    assert a.headers["content-type"] == "application/x-ndjson" and a.body == b'{"n":0}\n{"n":1}\n{"n":2}\n'
+
+
+@case
+def gone(server):
+    """a handler is told when its client goes"""
+    before = server.counts()["gone"]
+    with server.connect() as c:
+        c.sendall(request("GET /slow?ms=500&watch=1 HTTP/1.1"))
+        time.sleep(0.05)
+    time.sleep(0.1)
+    assert server.counts()["gone"] == before + 1
+    with server.connect() as c:
+        c.sendall(request("GET /stream?bytes=1000000000 HTTP/1.1"))
+        c.recv(1000)
+    time.sleep(0.1)
+    assert server.counts()["gone"] == before + 2
+    with server.connect() as c:
+        c.sendall(request("PUT /upload HTTP/1.1", "Content-Length: 1000", body=b"x"))
+        time.sleep(0.05)
+    time.sleep(0.1)
+    assert server.counts()["gone"] == before + 3
+    assert server.talk(request("GET /slow?ms=50 HTTP/1.1")) == [], "who sends no more while waiting is taken for gone"
+    assert server.talk(request("GET /items/x HTTP/1.1"))[0].status == 200, "but not when the answer is there at once"
+
+
+@case
+def done_log(server):
+    """every request is told once when it is done, refused ones too"""
+    server.get("/log")
+    server.get("/items/x", "X-Request-Id: one")
+    server.get("/nothing", "X-Request-Id: two")
+    server.get("/echo", "X-Request-Id: three", "X-Deny: 1", method="POST", body=b"abc")
+    server.get("/stream?bytes=1000", "X-Request-Id: four")
+    server.talk(request("GET /hello HTTP/1.1", "X-Request-Id: five", "A : b"))
+    lines = [line.split(" ", 1) for line in server.get("/log").body.decode().splitlines()]
+    told = dict(lines)
+    assert told["one"].startswith("GET /items/x /items/{id} 200 whole in=0") and told["one"].endswith("user=somebody")
+    assert told["two"].startswith("GET /nothing - 404 whole") and told["two"].endswith("user=-")
+    assert told["three"].startswith("POST /echo /echo 401 whole in=3")
+    assert told["four"].startswith("GET /stream /stream 200 whole in=0 out=1000 ")
+    assert sum(" 400 whole" in rest for _, rest in lines) == 1 and len(lines) == 5
+
+
+@case
+def drain(server):
+    """draining finishes what is under way, closes what is idle, and accepts no more"""
+    with Server() as s:
+        idle, busy, fresh = s.connect(), s.connect(), s.connect()
+        idle.sendall(GOOD)
+        assert idle.recv(1000)
+        busy.sendall(request("GET /slow?ms=400 HTTP/1.1"))
+        time.sleep(0.1)
+        s.process.send_signal(signal.SIGTERM)
+        assert read_all(idle) == b"" and read_all(fresh) == b""
+        try:
+            s.connect().close()
+            assert False, "accepted while draining"
+        except ConnectionRefusedError:
+            pass
+        answers = parse(read_all(busy))
+        assert answers[0].body == b"later\n" and answers[0].headers["connection"] == "close"
+        assert s.process.wait(timeout=5) == 0 and not os.path.exists(s.unix)
+    with Server() as s:
+        stuck = s.connect()
+        stuck.sendall(request("GET /slow?ms=4000 HTTP/1.1"))
+        time.sleep(0.1)
+        began = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        assert read_all(stuck) == b"" and time.monotonic() - began < 3.5
+
+
+@case
+def quiet(server):
+    """a server without work does not turn its loop"""
+    with Server() as s:
+        held = [s.connect() for _ in range(20)]
+        for c in held[:10]:
+            c.sendall(GOOD)
+        waiting = s.connect()
+        waiting.sendall(request("GET /slow?ms=3000 HTTP/1.1"))
+        time.sleep(0.2)
+        def switches():
+            with open(f"/proc/{s.process.pid}/status", encoding="ascii") as f:
+                return sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", f.read()))
+        before = switches()
+        time.sleep(0.5)
+        assert switches() - before <= 3, f"{switches() - before} wake-ups in half a second"
+        for c in held + [waiting]:
+            c.close()
+
+
+def main():
+    wanted = sys.argv[2:]
+    cases = [(name, f) for name, f in CASES if not wanted or any(w in name for w in wanted)]
+    print(f"1..{len(cases)}")
+    failed = False
+    with Server(conns_per_addr=2000) as server:
+        for number, (name, function) in enumerate(cases, 1):
+            try:
+                function(server)
+                print(f"ok {number} - {name}", flush=True)
+            except (AssertionError, OSError, subprocess.TimeoutExpired, KeyError, IndexError, ValueError) as error:
+                failed = True
+                print(f"not ok {number} - {name}")
+                trace = error.__traceback__
+                while trace.tb_next and trace.tb_next.tb_frame.f_code.co_filename == __file__:
+                    trace = trace.tb_next
+                print(f"# line {trace.tb_lineno}: {type(error).__name__} {str(error)[:500]}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
