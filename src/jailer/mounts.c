@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "isolate/mountinfo.h"
 #include "isolate/sys.h"
+#include "jailer/cow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -205,55 +206,14 @@ static int bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *
     return bind_tree(fd, rootless, true, GUARD | more, idmap, ret, err);
 }
 
-/* An empty tmpfs with `upper` and `work` in it, within the sandbox's disk limits. */
-static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct err *err)
-{
-    static const char *const dirs[] = { "upper", "work" };
-    char size[32], inodes[32];
-    auto_fd int fs = sys_fsopen("tmpfs");
-
-    snprintf(size, sizeof(size), "%" PRIu64, lim->v[LIMIT_WORKSPACE]);
-    snprintf(inodes, sizeof(inodes), "%" PRIu64, lim->v[LIMIT_WORKSPACE_INODES] + 8); /* overlay keeps a few itself */
-    if (fs < 0 || sys_fsconfig_str(fs, "size", size) < 0 || sys_fsconfig_str(fs, "nr_inodes", inodes) < 0 ||
-        sys_fsconfig_str(fs, "mode", "0700") < 0 || sys_fsconfig_create(fs) < 0)
-        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
-    auto_fd int mnt = sys_fsmount(fs, GUARD);
-    if (mnt < 0)
-        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        if (mkdirat(mnt, dirs[i], 0755) < 0 || fchownat(mnt, dirs[i], host, host, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, ERR_SYS, "layer of the workspace");
-    *ret = take_fd(&mnt);
-    return 0;
-}
-
-/* An overlay whose lower layer is the caller's directory and whose upper lives and dies with the sandbox. */
+/* The caller's directory as the lower layer; what changes lives and dies with the sandbox. */
 static int bind_cow(int fd, bool rootless, int idmap, uid_t host, const struct limits *lim, int *ret, struct err *err)
 {
-    auto_fd int lower = -1, scratch = -1;
+    auto_fd int lower = -1;
 
-    if (bind_workspace(fd, rootless, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0 ||
-        scratch_layer(host, lim, &scratch, err) < 0)
+    if (bind_workspace(fd, rootless, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0)
         return -1;
-    auto_fd int upper = openat(scratch, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    auto_fd int work = openat(scratch, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    auto_fd int fs = sys_fsopen("overlay");
-    if (upper < 0 || work < 0 || fs < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
-    if (sys_fsconfig_fd(fs, "lowerdir+", lower) < 0 || sys_fsconfig_fd(fs, "upperdir", upper) < 0 ||
-        sys_fsconfig_fd(fs, "workdir", work) < 0 ||
-        (rootless ? sys_fsconfig_flag(fs, "userxattr") : sys_fsconfig_str(fs, "redirect_dir", "on")) < 0 ||
-        sys_fsconfig_create(fs) < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace (needs Linux 6.13)");
-    auto_fd int mnt = sys_fsmount(fs, GUARD);
-    if (mnt < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
-    /* When the kernel could not prepare `work` it mounts read-only and says so only in its log. */
-    auto_fd int probe = openat(mnt, ".cove-probe", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (probe < 0 || unlinkat(mnt, ".cove-probe", 0) < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace is not writable");
-    *ret = take_fd(&mnt);
-    return 0;
+    return cow_mount(lower, rootless, host, lim, ret, err);
 }
 
 int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, bool rootless, uid_t host_uid,
