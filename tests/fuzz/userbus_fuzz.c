@@ -1,0 +1,25 @@
+/* What the user's systemd answers. A message is taken as far as its own length says, whatever else is there, and an
+ * error's name ends within its buffer. */
+#include "base/mem.h"
+#include "isolate/userbus.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[128];
+
+    if (size < 16)
+        return 0;
+    size_t len = userbus_length(data);
+    if (len > USERBUS_ANSWER_MAX || (len && len < 16))
+        abort();
+    /* In a buffer of its own size, so that a read past its end is seen. */
+    auto_free uint8_t *msg = mem_alloc(size);
+    memcpy(msg, data, size);
+    memset(why, 'x', sizeof(why));
+    enum userbus_answer a = userbus_decode(msg, size, 2, why);
+    if (size != len && a != USERBUS_MALFORMED)
+        abort();
+    if (a == USERBUS_REFUSED && !memchr(why, '\0', sizeof(why)))
+        abort();
+    return 0;
+}
