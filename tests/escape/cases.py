@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from host import COVE, INSIDE, MIB, SMALL, Escaped, Skip, Traces, nobody_left, processes, until
+from host import COVE, INSIDE, MIB, SLOW, SMALL, Escaped, Skip, Traces, nobody_left, processes, rounds, until
 
 TIGHT = ["--memory", "64M", "--disk", "16M", "--tmp", "8M"]
 
@@ -26,7 +26,7 @@ def table(host, case, profile):
     kit = host.kit(profile=profile)
     if name != "escape-probe":
         shutil.copy(os.path.join(kit, "escape-probe"), os.path.join(kit, name))
-    done = host.cove(f"{INSIDE}/{name}", case, flags=[f"--bind-ro={kit}:{INSIDE}", "--timeout", "120s"], timeout=150)
+    done = host.cove(f"{INSIDE}/{name}", case, flags=[f"--bind-ro={kit}:{INSIDE}", "--timeout", f"{120 * SLOW}s"], timeout=150)
     must(done.receipt.get("profile") == profile, "the sandbox ran with profile", done.receipt.get("profile"), str(done))
     verdict, why = done.outcomes.get(case, ("BROKEN", str(done)))
     must(verdict == "HELD", why)
@@ -62,7 +62,7 @@ def ns22(host):
     swapper.start()
     started = 0
     try:
-        for _ in range(15):
+        for _ in range(rounds(15)):
             done = host.cove("cat", "/workspace/sub/target", timeout=60,
                              flags=["--workspace", shared, f"--bind-ro={source}:/workspace/sub/target"])
             must(not os.listdir(outside), "the mount made something outside:", os.listdir(outside))
@@ -71,7 +71,7 @@ def ns22(host):
     finally:
         stop.set()
         swapper.join()
-    return f"15 starts while the directory was swapped, {started} mounted inside, the others refused"
+    return f"{rounds(15)} starts while the directory was swapped, {started} mounted inside, the others refused"
 
 
 def ns24(host):
@@ -360,7 +360,7 @@ def rs09(host):
     ended(done, 124, "wall")
     nobody_left()
     traces.must_be_gone()
-    must(done.seconds < 8, f"it took {done.seconds:.1f} s")
+    must(done.seconds < 8 * SLOW, f"it took {done.seconds:.1f} s")
     return f"a bomb of 200 processes is gone after {done.seconds:.2f} s, with its cgroups"
 
 
@@ -433,7 +433,7 @@ def rs14(host):
 def rs15(host):
     done = host.probe("RS15", flags=["--timeout", "1s"])
     ended(done, 124, "wall")
-    must(done.seconds < 5, f"it took {done.seconds:.1f} s")
+    must(done.seconds < 5 * SLOW, f"it took {done.seconds:.1f} s")
     nobody_left()
     return f"ignored signals, stopped and vfork children: gone after {done.seconds:.2f} s"
 
@@ -448,16 +448,16 @@ def rs16(host):
 
 
 def rs17(host):
-    return host.expect("RS17", flags=["--pids", "64", "--timeout", "60s"])
+    return host.expect("RS17", flags=["--pids", "64", "--timeout", f"{60 * SLOW}s"])
 
 
 def rs18(host):
     traces = Traces()
-    for _ in range(40):
+    for _ in range(rounds(40)):
         done = host.cove("true")
         must(done.code == 0, str(done))
     traces.must_be_gone()
-    return "40 quick runs left no cgroup, mount or file (make soak: 10,000)"
+    return f"{rounds(40)} quick runs left no cgroup, mount or file (make soak: 10,000)"
 
 
 def rs19(host):
@@ -468,7 +468,7 @@ def rs20(host):
     host.needs_limit("cpuMillis")  # without it nobody counts processor time of a whole tree
     asleep = host.cove("sleep", "60", flags=["--timeout", "700ms"])
     ended(asleep, 124, "wall")
-    must(0.6 < asleep.seconds < 3, f"{asleep.seconds:.2f} s")
+    must(0.6 < asleep.seconds < 3 * SLOW, f"{asleep.seconds:.2f} s")
     busy = host.cove("sh", "-c", "while :; do :; done", flags=["--cpu-time", "600ms", "--timeout", "20s"])
     ended(busy, 124, "cpu")
     used = busy.receipt["cpuUs"] / 1e6
@@ -524,7 +524,7 @@ def lc05(host):
     wrong = []
 
     def worker(n):
-        for i in range(15):
+        for i in range(rounds(15)):
             nonce = f"nonce-{n}-{i}"
             done = host.cove("sh", "-c", "echo $NONCE >/workspace/n; echo $NONCE >/tmp/n; cat /workspace/* /tmp/*; ls -A /workspace",
                              flags=["--env", f"NONCE={nonce}"])
@@ -537,9 +537,9 @@ def lc05(host):
         thread.start()
     for thread in threads:
         thread.join()
-    must(not wrong, len(wrong), "of 120:", wrong[:1])
+    must(not wrong, len(wrong), f"of {8 * rounds(15)}:", wrong[:1])
     traces.must_be_gone()
-    return "120 sandboxes, eight at a time, each with its own nonce; nothing left"
+    return f"{8 * rounds(15)} sandboxes, eight at a time, each with its own nonce; nothing left"
 
 
 def lc06(host):

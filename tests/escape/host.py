@@ -28,6 +28,11 @@ SLOW = max(1, int(os.environ.get("COVE_SLOW_HOST", "1")))  # how many times long
 SMALL = ["--memory", "96M", "--disk", "16M", "--tmp", "8M", "--pids", "64"]
 
 
+def rounds(n):
+    """How often something is repeated: less where each time takes long."""
+    return max(2, n // SLOW)
+
+
 class Escaped(Exception):
     """A case did not hold; the text says what happened."""
 
@@ -148,7 +153,7 @@ class Host:
         shutil.copy(PROBE, os.path.join(directory, "escape-probe"))
         with open(os.path.join(directory, "readonly"), "w", encoding="utf-8") as f:
             f.write("this text must never change\n" * 200)
-        everything = {**self.facts, "readonly_file": f"{INSIDE}/readonly", **facts}
+        everything = {**self.facts, "slow": SLOW, "readonly_file": f"{INSIDE}/readonly", **facts}
         with open(os.path.join(directory, "canary"), "w", encoding="utf-8") as f:
             f.writelines(f"{name}={value}\n" for name, value in everything.items())
         return directory
@@ -156,12 +161,14 @@ class Host:
     def cove(self, *command, flags=(), stdin=None, timeout=120, env=None, cwd=None, pass_fds=()):
         """Runs `cove run FLAGS -- COMMAND`. Its output goes to a file of the host, the worst kind of descriptor."""
         receipt = os.path.join(self.dir, "receipt-" + secrets.token_hex(4))
+        if SLOW > 1 and "--timeout" not in flags:
+            flags = [*flags, "--timeout", f"{30 * SLOW}s"]
         out, err = tempfile.TemporaryFile(dir=self.dir), tempfile.TemporaryFile(dir=self.dir)
         began = time.monotonic()
         process = subprocess.Popen(
             [COVE, "run", f"--receipt={receipt}", *flags, "--", *command], stdin=stdin or subprocess.DEVNULL, stdout=out,
             stderr=err, env={**os.environ, "COVE_PLANTED_TOKEN": self.secret, **(env or {})}, cwd=cwd, pass_fds=pass_fds)
-        code, maxrss = wait_for(process, timeout)
+        code, maxrss = wait_for(process, timeout * SLOW)
         seconds = time.monotonic() - began
         for f in (out, err):
             f.seek(0)

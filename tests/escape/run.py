@@ -30,6 +30,7 @@ TABLE = ["TABLE-sweep", "TABLE-arguments"]
 PROBED = ([f"NS{n:02}" for n in range(1, 21)] + [f"PR{n:02}" for n in range(1, 21)] + [f"SC{n:02}" for n in range(1, 39)] +
           [f"CP{n:02}" for n in range(1, 18)] + [f"FS{n:02}" for n in range(1, 19)] + ["FS22", "FS27"] +
           [f"LK{n:02}" for n in range(1, 12)] + ["LK15"] + [f"NT{n:02}" for n in range(1, 15)])
+PAPERS = os.path.join(HERE, "../../SECURITY.md")
 WEAK_MINIMUM = 15
 PLAIN_USER = 65534
 
@@ -90,7 +91,7 @@ def check_complete(tap, outside, left_out):
 def papers():
     """(ids, names) that the table of walls in SECURITY.md gives as proof"""
     ids, names = set(), set()
-    with open(os.path.join(HERE, "../../SECURITY.md"), encoding="utf-8") as f:
+    with open(PAPERS, encoding="utf-8") as f:
         rows = [line for line in f if line.startswith("|") and line.count("|") == 6]
     for row in rows[1:]:
         proof, left_out = row.split("|")[4:6]
@@ -162,7 +163,7 @@ def run_weak(tap, here):
          "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink",
          "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(), host.INSIDE,
          f"{host.INSIDE}/escape-probe", *wanted],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, text=True, errors="replace", check=False)
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200 * host.SLOW, text=True, errors="replace", check=False)
     outcomes = host.Run(done.returncode, done.stdout, "", {}, 0, 0).outcomes
     open_cases = [c for c, (verdict, _) in outcomes.items() if verdict == "ESCAPED"]
     held = len(open_cases) >= WEAK_MINIMUM and len(outcomes) > 100
@@ -202,7 +203,8 @@ def main():
         else:
             left_out, outside = omitted(), host_cases()
             check_complete(tap, outside, left_out)
-            check_papers(tap, outside, left_out)
+            if os.path.exists(PAPERS):  # a plain user and a virtual machine have copies of the suite alone
+                check_papers(tap, outside, left_out)
             run_probed(tap, here, words, left_out)
             run_table(tap, here, words)
             for case in CATALOGUE:
