@@ -168,6 +168,10 @@ def escape_job():
                     "COVE_KILL_ROUNDS": os.environ.get("COVE_KILL_ROUNDS", "15"), "COVE_INJECT_SECONDS": "600"}}
 
 
+def delegation_job():
+    return {"name": "delegation", "cmd": ["/cove/tests/vm/delegation.py"], "timeout": 900, "env": {"COVE": "/cove/build/src/main/cove"}}
+
+
 def choose_jobs(words):
     if "VM_SHELL" in os.environ:
         return [{"name": "shell", "user": os.environ.get("VM_USER", "tester"), "cmd": ["sh", "-c", os.environ["VM_SHELL"]], "timeout": 600,
@@ -176,7 +180,7 @@ def choose_jobs(words):
     # The runtime by itself, the cgroups and the jailer's own words are root's affair; a plain user's are what an engine sees.
     of_user = [job for job in contract if job["name"].startswith(("contract/engine", "contract/monitor"))]
     jobs = [{**job, "user": user, "name": f"{short}/{job['name']}"}
-            for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in some + [escape_job()]]
+            for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in [delegation_job()] + some + [escape_job()]]
     return [job for job in jobs if not words or any(word in job["name"] for word in words)]
 
 
