@@ -92,42 +92,45 @@ WALLS = ["NS01", "NS04", "NS08", "NS10", "NS12", "NS17", "PR01", "PR04", "PR08",
 
 
 def fault(host, kit, call, n, error):
-    """(did it happen, what the probe said, status) of a run in which the n-th such call of every process fails."""
-    out, trace = os.path.join(host.dir, "lc03"), os.path.join(host.dir, "lc03-trace")
-    with open(out, "wb") as f:
+    """(did it happen, what the probe said, what cove said, status) of a run in which the n-th such call of every process
+    fails. The status is None when the run had to be ended: who aborts as PID 1 of its namespace does not die while it is
+    traced."""
+    out, trace, err = (os.path.join(host.dir, n) for n in ("lc03", "lc03-trace", "lc03-err"))
+    with open(out, "wb") as f, open(err, "wb") as e:
         tracer = subprocess.Popen(
             ["strace", "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", f"trace={call}", "-e", "signal=none", "-e",
              f"inject={call}:error={error}:when={n}", COVE, "run", "--timeout", "10s", f"--bind-ro={kit}:{INSIDE}", "--",
              f"{INSIDE}/escape-probe", *WALLS],
-            stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.DEVNULL, cwd=host.dir)
+            stdin=subprocess.DEVNULL, stdout=f, stderr=e, cwd=host.dir)
     try:
         status = tracer.wait(4 * h.SLOW)
     except subprocess.TimeoutExpired:
-        # Whoever aborts as PID 1 of its namespace does not die while it is traced, so the tracer goes first.
         people = h.descendants(tracer.pid)
         tracer.kill()
-        status = tracer.wait()
+        tracer.wait()
+        status = None
         if not until(lambda: not h.alive(people), 12):
             raise Escaped(f"{call} number {n} failed with {error}, and nobody noticed") from None
     with open(trace, encoding="utf-8", errors="replace") as f:
         happened = "(INJECTED)" in f.read(1 << 20)
-    with open(out, encoding="utf-8", errors="replace") as f:
-        return happened, f.read(), status
+    with open(out, encoding="utf-8", errors="replace") as f, open(err, encoding="utf-8", errors="replace") as e:
+        return happened, f.read(), e.read(), status
 
 
 def lc03(host):
-    """Each system call of the set-up fails in turn: either nothing starts, or it starts with every wall."""
+    """Each system call of the set-up fails in turn: either nothing starts and the reason is said, or it starts with every
+    wall."""
     if not shutil.which("strace"):
         raise Skip("strace is not installed")
     kit = host.kit()
     refused, harmless = 0, {}
     traces = Traces()
-    end = time.monotonic() + float(os.environ.get("COVE_INJECT_SECONDS", "100"))
+    end = time.monotonic() + float(os.environ.get("COVE_INJECT_SECONDS", "300"))
     # An emulated machine takes seconds for each: the first call of every kind has to do there.
     most, errors = (1, ("EPERM",)) if h.SLOW > 1 else (max(SETUP.values()), ("ENOMEM", "EPERM"))
     for call, times in SETUP.items():
         for n, error in ((n, e) for n in range(1, min(times, most) + 1) for e in (("EPERM",) if call in PROBED else errors)):
-            happened, said, status = fault(host, kit, call, n, error)
+            happened, said, words, status = fault(host, kit, call, n, error)
             if not happened:
                 break
             open_walls = [line for line in said.splitlines() if " ESCAPED " in line]
@@ -139,11 +142,14 @@ def lc03(host):
                 raise Escaped(f"{call} number {n} failed with {error}: nothing ran, but the status is 0")
             else:
                 refused += 1
+                # Only who could not write has nothing to say.
+                if status is not None and call != "write" and "code: " not in words:
+                    raise Escaped(f"{call} number {n} failed with {error}, and cove did not say what failed: {words[-80:]!r}")
             if time.monotonic() > end:
                 raise Escaped(f"only came as far as {call}")
     if not until(lambda: not h.processes("escape-probe"), 3):
         raise Escaped(f"processes are left: {h.processes('escape-probe')[:5]}")
     subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
     traces.must_be_gone(5)
-    return (f"{refused} faults refused the start; after {sum(harmless.values())} others every wall was up "
+    return (f"{refused} faults refused the start, with a code and a reason; after {sum(harmless.values())} others every wall was up "
             f"({', '.join(f'{c} {n}' for c, n in harmless.items())})")
