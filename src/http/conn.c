@@ -5,8 +5,10 @@
  *
  * 1. A connection is ended by conn_cut() alone: the socket is shut down, and the daemon, or the next callback from it,
  *    finds that out and lets go. Nothing here closes the descriptor or frees the daemon's object.
- * 2. While the daemon has it suspended it watches nothing. Then the socket stands in our own epoll set, for the end of
- * the client alone. */
+ * 2. The daemon does not reliably see the end of a client: it watches nothing while a connection is suspended, and it
+ *    waits for an edge that it may have had already, with the last bytes of a request. So each socket stands in our
+ *    own epoll set too, for the end alone. Once that has come, conn_look_for_ends() asks after each run of the daemon
+ *    whether anything is left to read, and whether anybody still has something to send. */
 #include "http/daemon.h"
 
 #include "base/mem.h"
@@ -67,12 +69,12 @@ void conn_free(struct conn *c)
 
     assert(!c->req);
     unlist_idle(c);
-    if (c->listed_quiet) {
-        struct conn **at = &s->quiet;
+    if (c->ended) {
+        struct conn **at = &s->ended;
 
         while (*at != c)
-            at = &(*at)->quiet_next;
-        *at = c->quiet_next;
+            at = &(*at)->ended_next;
+        *at = c->ended_next;
     }
     ev_timer_clear(s->ev, &c->timer);
     ev_io_del(s->ev, &c->watch);
@@ -183,23 +185,38 @@ void conn_progress(struct conn *c)
 
 /* waiting */
 
-bool conn_at_end(const struct conn *c)
+/* A client that will send no more counts as gone while its request waits: it cannot be told from one that is, and the
+ * daemon would close the connection when it looks at it again. */
+void conn_look_for_ends(struct http_server *s)
 {
-    char byte;
+    for (struct conn *c = s->ended; c; c = c->ended_next) {
+        char byte;
 
-    return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+        if (c->phase != CONN_WRITE && !c->cut && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+            conn_cut(c);
+    }
 }
 
-/* A client that will send no more counts as gone, because it cannot be told from one that is: the daemon would close
- * the connection anyway when it looks at it again. With bytes still to be read it is not yet at its end. */
 static void on_watch(void *arg, uint32_t events)
 {
     struct conn *c = arg;
 
-    if (events & (EPOLLHUP | EPOLLERR) || conn_at_end(c))
+    ev_io_set(c->s->ev, &c->watch, 0); /* HUP comes even so, and once */
+    if (events & (EPOLLHUP | EPOLLERR)) {
         conn_cut(c);
-    else
-        ev_io_set(c->s->ev, &c->watch, 0);
+        return;
+    }
+    if (!c->ended) {
+        c->ended = true;
+        c->ended_next = c->s->ended;
+        c->s->ended = c;
+    }
+    server_kick(c->s);
+}
+
+void conn_watch(struct conn *c)
+{
+    ev_io_add(c->s->ev, &c->watch, c->fd, EPOLLRDHUP, on_watch, c, NULL); /* without it the clocks must do */
 }
 
 void conn_suspend(struct conn *c)
@@ -209,7 +226,6 @@ void conn_suspend(struct conn *c)
     c->suspended = true;
     MHD_suspend_connection(c->mhd);
     conn_phase(c, CONN_WAIT);
-    ev_io_add(c->s->ev, &c->watch, c->fd, EPOLLRDHUP, on_watch, c, NULL); /* without it, only later news of the end */
 }
 
 void conn_resume(struct conn *c)
@@ -217,7 +233,6 @@ void conn_resume(struct conn *c)
     if (!c->suspended)
         return;
     c->suspended = false;
-    ev_io_del(c->s->ev, &c->watch);
     MHD_resume_connection(c->mhd);
     server_kick(c->s);
 }

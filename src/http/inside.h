@@ -47,7 +47,7 @@ struct http_server {
     struct conn *adding;     /* while it is handed to the daemon */
     struct conn *conns;
     struct conn *idle_first, *idle_last; /* longest idle first */
-    struct conn *quiet;                  /* those that became idle in this run of the daemon */
+    struct conn *ended;                  /* whose clients will send no more */
     struct http_stats stats;
     bool draining;
     struct ev_timer drain_end;
@@ -71,8 +71,8 @@ struct conn {
     struct conn *prev, *next;
     struct conn *idle_prev, *idle_next;
     bool listed_idle;
-    struct conn *quiet_next;
-    bool listed_quiet;
+    struct conn *ended_next;
+    bool ended;
     int fd; /* the daemon's */
     struct MHD_Connection *mhd;
     struct http_peer peer;
@@ -82,7 +82,7 @@ struct conn {
     struct ev_timer timer;
     uint64_t since;     /* of the last progress in this phase */
     uint64_t acked;     /* CONN_WRITE: what the kernel said about the client's progress at the last look */
-    struct ev_io watch; /* while the daemon does not look: is the client still there */
+    struct ev_io watch; /* for the end of the client */
     bool suspended;
     bool cut; /* ended by us; whoever touches it next lets it go */
 };
@@ -186,7 +186,8 @@ void conn_progress(struct conn *c);
 void conn_suspend(struct conn *c); /* from inside a callback of the daemon only */
 void conn_resume(struct conn *c);
 void conn_cut(struct conn *c);
-bool conn_at_end(const struct conn *c); /* the client sends no more, and all it sent was read */
+void conn_watch(struct conn *c); /* for the end of the client */
+void conn_look_for_ends(struct http_server *s);
 void conn_send_raw(struct conn *c,
                    const struct buf *text); /* what fits into the socket; then the writing side closes */
 

@@ -90,6 +90,7 @@ static void take(struct listener *l, int fd, const union any_addr *from)
         return;
     }
     s->stats.accepted++;
+    conn_watch(c);
     conn_phase(c, CONN_HEAD);
 }
 

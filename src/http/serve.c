@@ -296,13 +296,7 @@ void serve_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD
     tell_done(req, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     c->req = NULL;
     c->suspended = false;
-    ev_io_del(s->ev, &c->watch);
     conn_phase(c, CONN_IDLE);
-    if (!c->listed_quiet) {
-        c->listed_quiet = true;
-        c->quiet_next = s->quiet;
-        s->quiet = c;
-    }
     if (s->draining)
         conn_cut(c);
     req_gone(req);

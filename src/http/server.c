@@ -8,7 +8,7 @@
  * 1. MHD_run() is called from the loop only, never from inside a handler's call.
  * 2. The daemon may claim that it has work when it has none (a chunk header as large as its buffer does that). Three
  *    looks without a callback, and it is asked only every 5 ms: a hostile client cannot make the server spin.
- * 3. It may miss the end of a client, see look_for_ends(). */
+ * 3. It may miss the end of a client; conn.c does not. */
 #include "http/daemon.h"
 
 #include "base/mem.h"
@@ -35,20 +35,6 @@ void http_limits_default(struct http_limits *lim)
     };
 }
 
-/* The daemon waits for an edge that it may have had already: with the last bytes of a request the end of the client
- * came too, and it has read the one and not the other. */
-static void look_for_ends(struct http_server *s)
-{
-    while (s->quiet) {
-        struct conn *c = s->quiet;
-
-        s->quiet = c->quiet_next;
-        c->listed_quiet = false;
-        if (c->phase == CONN_IDLE && conn_at_end(c))
-            conn_cut(c);
-    }
-}
-
 static void run(void *arg)
 {
     struct http_server *s = arg;
@@ -56,7 +42,7 @@ static void run(void *arg)
 
     ev_timer_clear(s->ev, &s->nudge);
     MHD_run(s->mhd);
-    look_for_ends(s);
+    conn_look_for_ends(s);
     s->still = s->calls == s->seen ? s->still + 1 : 0;
     s->seen = s->calls;
     if (MHD_get_timeout(s->mhd, &ms) != MHD_YES || ms > 0)

@@ -1,0 +1,130 @@
+/* Whatever a client sends: from any client to the server, through a real socket and libmicrohttpd.
+ *
+ * Held besides memory: a handler runs only for a head that stands in the input, line for line, as the standard writes
+ * it; the connection ends after the client's end; and no request is left over. */
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "http/server.h"
+
+#include <stdio.h>
+#include <sys/un.h>
+
+static struct ev *loop;
+static struct http_server *server;
+static const uint8_t *input;
+static size_t input_len;
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+/* The request line must stand in the input, and after it only whole lines up to the empty one. */
+static void check_head(const struct http_req *req)
+{
+    const char *p = (const char *)input, *end = p + input_len;
+    size_t n = strlen(http_path(req));
+
+    for (; (p = memmem(p, (size_t)(end - p), http_path(req), n)); p++) {
+        const char *stop = memmem(p, (size_t)(end - p), "\r\n\r\n", 4);
+        bool fine = stop && p > (const char *)input && p[-1] == ' ';
+
+        for (const char *c = p; fine && c < stop; c++)
+            fine = *c && (*c != '\n' || (c[-1] == '\r' && c[1] != ' ' && c[1] != '\t')) && (*c != '\r' || c[1] == '\n');
+        if (fine)
+            return;
+    }
+    abort();
+}
+
+static void handle(struct http_req *req, void *ctx UNUSED)
+{
+    size_t len;
+    const char *body = http_body(req, &len);
+
+    check_head(req);
+    http_answer(req, 200, "text/plain", body, len);
+}
+
+static size_t on_data(void *arg UNUSED, const void *data UNUSED, size_t len)
+{
+    return len;
+}
+
+static void on_end(void *arg)
+{
+    http_answer_empty(arg, 204);
+}
+
+static void on_fail(void *arg, const struct err *err)
+{
+    http_answer_err(arg, err);
+}
+
+static void stream(struct http_req *req, void *ctx UNUSED)
+{
+    static const struct http_reader reader = { on_data, on_end, on_fail };
+
+    check_head(req);
+    http_read_body(req, &reader, req);
+}
+
+static const struct http_route routes[] = {
+    { "GET", "/a", handle },
+    { "GET", "/a/{id}/{rest*}", handle },
+    { "POST", "/b", handle, HTTP_BODY_BUFFERED, 1000 },
+    { "PUT", "/c", stream, HTTP_BODY_STREAMED },
+    { 0 },
+};
+
+static void start(struct sockaddr_un *un)
+{
+    static const struct http_route *const tables[] = { routes, NULL };
+    struct http_settings set = { .tables = tables };
+    struct err err = { 0 };
+
+    un->sun_family = AF_UNIX;
+    snprintf(un->sun_path, sizeof(un->sun_path), "/tmp/http-fuzz-%d", getpid());
+    http_limits_default(&set.limits);
+    must(ev_new(&loop, &err) == 0 && http_new(loop, &set, &server, &err) == 0 &&
+         http_listen_unix(server, un->sun_path, 0600, &err) == 0);
+}
+
+static void stop(void)
+{
+    http_free(server);
+    ev_free(loop);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct sockaddr_un un;
+    struct http_stats st;
+    char answer[4096];
+
+    if (!loop) {
+        start(&un);
+        atexit(stop);
+    }
+    if (size > 60000)
+        return 0;
+    input = data;
+    input_len = size;
+    auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    must(fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
+    fd_nonblock(fd, true);
+    if (size && send(fd, data, size, MSG_NOSIGNAL) < 0)
+        abort();
+    shutdown(fd, SHUT_WR);
+    int turns = 0;
+    do {
+        ev_turn(loop, 0);
+        while (read(fd, answer, sizeof(answer)) > 0)
+            ;
+        http_stats(server, &st);
+    } while ((st.open > 0 || turns < 2) && ++turns < 2000);
+    must(st.open == 0 && st.active == 0);
+    return 0;
+}
