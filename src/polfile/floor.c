@@ -154,7 +154,7 @@ int floor_file_read(const char *data, size_t len, const char *file, struct floor
     struct doc top = { 0 };
     size_t before = pr->n;
 
-    if (doc_parse(data, len, &top, pr) < 0)
+    if (doc_parse(data, len, &schema_rules, &top, pr) < 0)
         return -1;
     (void)schema_version(pr, &top);
     schema_map(pr, &top, "", keys_of_floor, ARRAY_LEN(keys_of_floor), &r);

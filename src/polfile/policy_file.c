@@ -470,7 +470,7 @@ int policy_file_read(const char *data, size_t len, const char *file, const char 
     struct doc top = { 0 };
     size_t before = pr->n;
 
-    if (doc_parse(data, len, &top, pr) < 0)
+    if (doc_parse(data, len, &schema_rules, &top, pr) < 0)
         return -1;
     (void)schema_version(pr, &top);
     begin_as(p, pr, &top);

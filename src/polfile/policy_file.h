@@ -4,7 +4,7 @@
 #pragma once
 
 #include "policy/policy.h"
-#include "polfile/problems.h"
+#include "doc/problems.h"
 
 /* `file` is how messages call it; `dir` is the absolute directory that relative paths in it start from. Pure: nothing
  * is opened. The caller frees with policy_done. */

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+const struct doc_rules schema_rules = { .syntax = ERR_POLICY_SYNTAX, .begin = "Begin with 'version: 1'." };
+
 static void unknown_key(struct problems *pr, const struct doc *d, const char *where, const char *best, const char *all)
 {
     const char *in = *where ? " in " : "";

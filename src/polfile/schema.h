@@ -2,7 +2,7 @@
 #pragma once
 
 #include "policy/policy.h"
-#include "polfile/doc.h"
+#include "doc/doc.h"
 
 struct schema_key {
     const char *name;
@@ -25,3 +25,5 @@ bool schema_grant(struct problems *pr, const struct doc *d, const char *where, e
 bool schema_syscall(struct problems *pr, const struct doc *d, const char *where, unsigned *ret);
 bool schema_workspace(struct problems *pr, const struct doc *d, enum policy_workspace *ret);
 void schema_network(struct problems *pr, const struct doc *d);
+
+extern const struct doc_rules schema_rules; /* of policies, floors, and settings of others */

@@ -2,7 +2,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "polfile/doc.h"
+#include "doc/doc.h"
+#include "polfile/schema.h"
 
 struct remark {
     uint32_t line, col;
@@ -298,7 +299,7 @@ int srt_import(const char *data, size_t len, const char *file, struct buf *out, 
     struct doc top = { 0 };
     int rc = -1;
 
-    if (doc_parse(data, len, &top, pr) < 0)
+    if (doc_parse(data, len, &schema_rules, &top, pr) < 0)
         return -1;
     if (top.kind != DOC_MAP) {
         problems_add(pr, ERR_POLICY_VALUE, top.line, top.col, "Name a settings file of sandbox-runtime.",

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "polfile/problems.h"
+#include "doc/problems.h"
 
 /* Writes the policy as YAML to `out` and remarks, one for each setting, to `said`. Returns how many settings have no
  * equivalent, or -1 when the file cannot be read. */

@@ -24,7 +24,7 @@ PLAIN = ("base", "ev", "wire", "policy", "isolate", "jailer", "runtime", "engine
 # Every library is known to one room, so that replacing it is a one-room job. jansson is allowed wherever PLAIN is not.
 OWNERS = {
     "microhttpd": ("http",), "wslay": ("http",), "curl": ("fetch",), "sqlite3": ("store",), "libpq-fe": ("store",),
-    "hiredis": ("store",), "archive": ("layer",), "yaml": ("conf", "polfile"), "tree_sitter": ("api",),
+    "hiredis": ("store",), "archive": ("layer",), "yaml": ("doc",), "tree_sitter": ("api",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "base/str.h"
-#include "polfile/doc.h"
+#include "doc/doc.h"
 #include "polfile/policy_file.h"
 
 static struct problems pr;

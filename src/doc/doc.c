@@ -1,4 +1,4 @@
-#include "polfile/doc.h"
+#include "doc/doc.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -8,6 +8,7 @@
 
 struct builder {
     yaml_parser_t parser;
+    const struct doc_rules *rules;
     struct problems *pr;
     size_t nodes;
 };
@@ -24,7 +25,7 @@ static uint32_t col_of(yaml_mark_t m)
 
 static int refuse(struct builder *b, yaml_mark_t at, const char *what, const char *fix)
 {
-    problems_add(b->pr, ERR_POLICY_SYNTAX, line_of(at), col_of(at), fix, "%s", what);
+    problems_add(b->pr, b->rules->syntax, line_of(at), col_of(at), fix, "%s", what);
     return -1;
 }
 
@@ -34,7 +35,7 @@ static int next(struct builder *b, yaml_event_t *ret)
         return 0;
     const char *what = b->parser.problem ? b->parser.problem : "the file cannot be read";
     bool reading = b->parser.error == YAML_READER_ERROR; /* which knows an offset and no line */
-    problems_add(b->pr, ERR_POLICY_SYNTAX, reading ? 1 : line_of(b->parser.problem_mark),
+    problems_add(b->pr, b->rules->syntax, reading ? 1 : line_of(b->parser.problem_mark),
                  reading ? 1 : col_of(b->parser.problem_mark), NULL, "%.120s%s%.80s", what,
                  b->parser.context ? ", " : "", b->parser.context ? b->parser.context : "");
     return -1;
@@ -47,7 +48,7 @@ static int check_plain(struct builder *b, const yaml_event_t *e)
     bool named = false;
 
     if (++b->nodes > DOC_NODES_MAX)
-        return refuse(b, e->start_mark, "the file has too many values", "Keep a policy to what it has to say.");
+        return refuse(b, e->start_mark, "the file has too many values", "Keep it to what it has to say.");
     switch (e->type) {
     case YAML_ALIAS_EVENT:
         named = true;
@@ -65,7 +66,7 @@ static int check_plain(struct builder *b, const yaml_event_t *e)
         break;
     }
     if (named)
-        return refuse(b, e->start_mark, "anchors, aliases and tags are not used in policies", "Write the value out.");
+        return refuse(b, e->start_mark, "anchors, aliases and tags are not used here", "Write the value out.");
     return 0;
 }
 
@@ -117,8 +118,8 @@ static int build_key(struct builder *b, yaml_event_t *e, struct doc *d, struct d
         const struct doc *twice = doc_find(d, key);
 
         if (twice)
-            problems_add(b->pr, ERR_POLICY_SYNTAX, line_of(e->start_mark), col_of(e->start_mark),
-                         "Keep one of the two.", "'%.60s' was said before, on line %" PRIu32, key, twice->key_line);
+            problems_add(b->pr, b->rules->syntax, line_of(e->start_mark), col_of(e->start_mark), "Keep one of the two.",
+                         "'%.60s' was said before, on line %" PRIu32, key, twice->key_line);
         *ret = append(d);
         (*ret)->key = key;
         (*ret)->key_line = line_of(e->start_mark);
@@ -181,8 +182,12 @@ static int build_document(struct builder *b, struct doc *ret)
         return -1;
     bool empty = e.type == YAML_STREAM_END_EVENT;
     yaml_event_delete(&e);
+    if (empty && !b->rules->begin) {
+        *ret = (struct doc){ .kind = DOC_MAP, .line = 1, .col = 1 };
+        return 0;
+    }
     if (empty) {
-        problems_add(b->pr, ERR_POLICY_SYNTAX, 1, 1, "Begin with 'version: 1'.", "the file is empty");
+        problems_add(b->pr, b->rules->syntax, 1, 1, b->rules->begin, "the file is empty");
         return -1;
     }
     if (next(b, &e) < 0 || build(b, &e, 0, ret) < 0 || next(b, &e) < 0)
@@ -196,14 +201,13 @@ static int build_document(struct builder *b, struct doc *ret)
     return more ? refuse(b, at, "the file holds more than one document", "Keep one, without '---' between.") : 0;
 }
 
-int doc_parse(const char *data, size_t len, struct doc *ret, struct problems *pr)
+int doc_parse(const char *data, size_t len, const struct doc_rules *rules, struct doc *ret, struct problems *pr)
 {
-    struct builder b = { .pr = pr };
+    struct builder b = { .rules = rules, .pr = pr };
     struct doc d = { 0 };
 
     if (len > DOC_BYTES_MAX) {
-        problems_add(pr, ERR_POLICY_SYNTAX, 0, 0, "Keep a policy to what it has to say.",
-                     "the file is larger than 256K");
+        problems_add(pr, rules->syntax, 0, 0, "Keep it to what it has to say.", "the file is larger than 256K");
         return -1;
     }
     if (!yaml_parser_initialize(&b.parser)) {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "polfile/problems.h"
+#include "doc/problems.h"
 
 #define DOC_BYTES_MAX (256 * KIB)
 #define DOC_DEPTH_MAX 12
@@ -25,8 +25,13 @@ struct doc {
     size_t n;
 };
 
+struct doc_rules {
+    enum err_id syntax; /* the error of a file that is not well-formed */
+    const char *begin;  /* how to begin an empty file; NULL: it may be empty, and is a mapping without keys */
+};
+
 /* Returns 0 with a tree, which may still have come with problems (a key said twice), or -1 when there is none. */
-int doc_parse(const char *data, size_t len, struct doc *ret, struct problems *pr);
+int doc_parse(const char *data, size_t len, const struct doc_rules *rules, struct doc *ret, struct problems *pr);
 void doc_done(struct doc *d);
 
 const struct doc *doc_find(const struct doc *map, const char *key); /* NULL when it is not there */

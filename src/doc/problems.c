@@ -1,4 +1,4 @@
-#include "polfile/problems.h"
+#include "doc/problems.h"
 
 #include "base/str.h"
 
