@@ -165,10 +165,12 @@ static void on_list(struct ask *ask, const struct answer *a, const struct err *e
         ask->list(ask->done_arg, m.ids, m.n, NULL);
 }
 
-void engine_list(struct engine *e, engine_list_fn *fn, void *arg)
+void engine_list(struct engine *e, const char *after, engine_list_fn *fn, void *arg)
 {
-    struct ask *a = engine_ask(e, FRAME_J_LIST, NULL, 0, NULL, 0, on_list, e);
+    struct ask *a = after ? engine_ask_id(e, FRAME_J_LIST, after, on_list, e)
+                          : engine_ask(e, FRAME_J_LIST, NULL, 0, NULL, 0, on_list, e);
 
+    _Static_assert(ENGINE_LIST_MAX == JAIL_LIST_MAX, "a full list is known by its length");
     a->list = fn;
     a->done_arg = arg;
 }

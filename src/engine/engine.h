@@ -36,9 +36,11 @@ int engine_watch(struct engine *e, int monitor_fd, struct err *err);
 void engine_watch_kept(struct engine *e);
 DEFINE_AUTO(engine, engine_free);
 
-/* The sandboxes that live in the jailer, whoever made them: at most 1024 of them. ids is NULL when err is set. */
+/* The sandboxes that live in the jailer, whoever made them, in the order of their ids: the first ones, or those behind
+ * `after`. ids is NULL when err is set. A list of ENGINE_LIST_MAX may have more behind it. */
+#define ENGINE_LIST_MAX 1024
 typedef void engine_list_fn(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err);
-void engine_list(struct engine *e, engine_list_fn *fn, void *arg);
+void engine_list(struct engine *e, const char *after, engine_list_fn *fn, void *arg);
 void engine_destroy(struct engine *e, const char *id); /* a sandbox for which there is no box; nobody is told */
 
 /* --- one sandbox --- */

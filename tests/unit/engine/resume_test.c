@@ -291,7 +291,7 @@ TEST(the_jailer_s_list_names_boxes_of_nobody)
     told = 0;
     memcpy(m.ids[0], box_name, sizeof(box_name));
     scene_engine(&k);
-    engine_list(k.engine, on_list, &k);
+    engine_list(k.engine, NULL, on_list, &k);
     jailer_takes(&k, FRAME_J_LIST);
     int len = jail_list_encode(&m, bytes, NULL);
     put(k.jailer, FRAME_DONE, 0, got.f.stream, bytes, (size_t)len);
