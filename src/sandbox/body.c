@@ -1,0 +1,181 @@
+/* jansson parses; what it is too generous with is checked around it. Depth is counted before, because its own bound is
+ * deep and not ours to set; strings are counted in bytes after. */
+#include "sandbox/body.h"
+
+#include "base/str.h"
+#include "base/suggest.h"
+
+static int check_depth(const char *text, size_t len, struct err *err)
+{
+    unsigned depth = 0;
+    bool quoted = false;
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (quoted && c == '\\')
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (!quoted && (c == '{' || c == '['))
+            depth++;
+        else if (!quoted && (c == '}' || c == ']') && depth > 0)
+            depth--;
+        if (depth > BODY_DEPTH_MAX)
+            return err_set(err, ERR_INVALID, "the body is nested deeper than %d levels", BODY_DEPTH_MAX);
+    }
+    return 0;
+}
+
+int body_parse(const char *text, size_t len, json_t **ret, struct err *err)
+{
+    json_error_t why;
+
+    if (len > BODY_SIZE_MAX)
+        return err_set(err, ERR_INVALID, "the body has %zu bytes, and at most %u are read", len, BODY_SIZE_MAX);
+    if (len == 0)
+        return err_set(err, ERR_INVALID, "the body is empty; it has to be a JSON object");
+    if (check_depth(text, len, err) < 0)
+        return -1;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (!root) {
+        err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %.120s", why.line, why.column, why.text);
+        str_tame(err->msg);
+        return -1;
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(err, ERR_INVALID, "the body has to be a JSON object");
+    }
+    *ret = root;
+    return 0;
+}
+
+static int wrong(const char *path, const char *name, const char *what, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "%s%s: it has to be %s", path, name, what);
+}
+
+int body_only(const json_t *object, const char *path, const char *const *names, struct err *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        struct suggest s;
+        bool known = false;
+
+        suggest_init(&s, key);
+        for (size_t i = 0; names[i] && !known; i++) {
+            known = str_eq(key, names[i]);
+            suggest_offer(&s, names[i]);
+        }
+        if (known)
+            continue;
+        err_set(err, ERR_INVALID, "%s%.60s: there is no such field%s%s%s", path, key, s.best ? "; did you mean " : "",
+                s.best ? s.best : "", s.best ? "?" : "");
+        str_tame(err->msg);
+        return -1;
+    }
+    return 0;
+}
+
+int body_u64(const json_t *object, const char *path, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+             bool *ret_found, struct err *err)
+{
+    const json_t *v = json_object_get(object, name);
+
+    if (ret_found)
+        *ret_found = v != NULL;
+    if (!v)
+        return 0;
+    if (!json_is_integer(v))
+        return wrong(path, name, "a whole number", err);
+    json_int_t n = json_integer_value(v);
+    if (n < 0 || (uint64_t)n < min || (uint64_t)n > max)
+        return err_set(err, ERR_INVALID, "%s%s: %lld is not between %" PRIu64 " and %" PRIu64, path, name, (long long)n,
+                       min, max);
+    *ret = (uint64_t)n;
+    return 0;
+}
+
+int body_bool(const json_t *object, const char *path, const char *name, bool *ret, struct err *err)
+{
+    const json_t *v = json_object_get(object, name);
+
+    if (!v)
+        return 0;
+    if (!json_is_boolean(v))
+        return wrong(path, name, "true or false", err);
+    *ret = json_is_true(v);
+    return 0;
+}
+
+int body_text(const json_t *object, const char *path, const char *name, size_t min, size_t max, const char **ret,
+              struct err *err)
+{
+    const json_t *v = json_object_get(object, name);
+
+    if (!v)
+        return 0;
+    if (!json_is_string(v))
+        return wrong(path, name, "a text", err);
+    size_t len = json_string_length(v);
+    if (len < min || len > max)
+        return err_set(err, ERR_INVALID, "%s%s: it has %zu bytes, and has to have %zu to %zu", path, name, len, min,
+                       max);
+    *ret = json_string_value(v);
+    return 0;
+}
+
+int body_word(const json_t *object, const char *path, const char *name, const char *const *words, unsigned *ret,
+              struct err *err)
+{
+    const char *text = NULL;
+    struct suggest s;
+
+    if (body_text(object, path, name, 0, 1000, &text, err) < 0)
+        return -1;
+    if (!text)
+        return 0;
+    suggest_init(&s, text);
+    for (unsigned i = 0; words[i]; i++) {
+        if (str_eq(text, words[i])) {
+            *ret = i;
+            return 0;
+        }
+        suggest_offer(&s, words[i]);
+    }
+    err_set(err, ERR_INVALID, "%s%s: '%.40s' is not one of its values%s%s%s", path, name, text,
+            s.best ? "; did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+    str_tame(err->msg);
+    return -1;
+}
+
+int body_object(const json_t *object, const char *path, const char *name, json_t **ret, struct err *err)
+{
+    json_t *v = json_object_get(object, name);
+
+    if (!v)
+        return 0;
+    if (!json_is_object(v))
+        return wrong(path, name, "an object", err);
+    *ret = v;
+    return 0;
+}
+
+int body_array(const json_t *object, const char *path, const char *name, size_t max, json_t **ret, struct err *err)
+{
+    json_t *v = json_object_get(object, name);
+
+    if (!v)
+        return 0;
+    if (!json_is_array(v))
+        return wrong(path, name, "a list", err);
+    if (json_array_size(v) > max)
+        return err_set(err, ERR_INVALID, "%s%s: it has %zu entries, and at most %zu are read", path, name,
+                       json_array_size(v), max);
+    *ret = v;
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* body.h - reading JSON that a stranger wrote into plain C, strictly.
+ *
+ * A document is bounded in size and depth before it is parsed; a key that comes twice, a NUL in a string, a number that
+ * does not fit and anything behind the document are refused. Every field has a path ("resources.memoryBytes"), and an
+ * error begins with it. Fields that do not exist are refused with the nearest that does: what a client believes to have
+ * asked for is never silently left out.
+ *
+ * The readers leave *ret alone when the field is absent, so that presets stay, and say through *ret_found (which may be
+ * NULL) whether it was there. null is not "absent": it is of the wrong kind, like any other. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+#include <jansson.h>
+
+#define BODY_DEPTH_MAX 16
+#define BODY_SIZE_MAX (4u * 1024u * 1024u)
+
+/* An object. The caller owns *ret: json_decref(). */
+int body_parse(const char *text, size_t len, json_t **ret, struct err *err);
+
+static inline void auto_json_(json_t **j)
+{
+    json_decref(*j);
+}
+#define auto_json __attribute__((cleanup(auto_json_))) json_t
+
+/* `path` is the name of the object with a '.' behind it, or "". */
+int body_only(const json_t *object, const char *path, const char *const *names, struct err *err);
+int body_u64(const json_t *object, const char *path, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+             bool *ret_found, struct err *err);
+int body_bool(const json_t *object, const char *path, const char *name, bool *ret, struct err *err);
+/* Text of min..max bytes, borrowed from the object. */
+int body_text(const json_t *object, const char *path, const char *name, size_t min, size_t max, const char **ret,
+              struct err *err);
+/* One of the words; its index. */
+int body_word(const json_t *object, const char *path, const char *name, const char *const *words, unsigned *ret,
+              struct err *err);
+int body_object(const json_t *object, const char *path, const char *name, json_t **ret, struct err *err); /* borrowed */
+int body_array(const json_t *object, const char *path, const char *name, size_t max, json_t **ret, struct err *err);

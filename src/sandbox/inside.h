@@ -1,0 +1,191 @@
+/* inside.h - what the files of this room know of one another. Nothing outside includes it.
+ *
+ * Who owns what: the manager its sandboxes (sb), a sandbox its box, its operations and its executions (ex), an
+ * execution its engine exec, its output files and the list of its watches; a watch belongs to whoever made it. A sb or
+ * an ex goes only when its end is committed, so everything that is still to be told is told before. */
+#pragma once
+
+#include "sandbox/manager.h"
+
+#include "base/buf.h"
+#include "engine/receipt.h"
+
+#define SB_BUCKETS 1024u
+#define RETRY_NS (1 * NS_PER_S) /* for an end that the store did not take */
+
+enum sb_state {
+    SB_LOADED,   /* known from the store; not adopted yet */
+    SB_CREATING, /* box and row are on their way */
+    SB_RUNNING,
+    SB_PAUSED,
+    SB_ENDING, /* being destroyed, or its end being written down */
+};
+
+enum op_kind { OP_PAUSE, OP_RESUME, OP_EXTEND, OP_USAGE, OP_USE };
+
+struct op { /* something asked of a sandbox; carried out one after another */
+    struct op *next;
+    enum op_kind kind;
+    bool active;  /* somebody is asked, and will answer */
+    bool by_idle; /* OP_PAUSE: nobody asked */
+    uint64_t lifetime_ms;
+    store_sandbox_fn *done;
+    box_usage_fn *usage;
+    manager_box_fn *use;
+    void *arg;
+};
+
+struct waiter { /* for an end */
+    struct waiter *next;
+    store_sandbox_fn *done;
+    void *arg;
+};
+
+struct sb {
+    struct sb *next;
+    struct manager *m;
+    char id[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1];
+    enum sb_state state;
+    struct spec spec;
+    struct box *box;
+    uint64_t created_ms, expires_ms;
+    uint64_t paused_ms, paused_at_ms; /* in all before; since when, or 0 */
+    bool paused_by_idle;
+    struct ex *execs;
+    size_t nexecs;
+    unsigned uses;      /* manager_use without its manager_release */
+    struct exec *first; /* the first execution's, kept for its final sums */
+    char first_id[ID_SIZE];
+    struct op *ops;
+    struct waiter *waiters;
+    struct ev_timer idle;
+    struct ev_timer retry;
+    uint64_t pins; /* processors that were chosen for it */
+
+    /* CREATING */
+    bool inserted, kept;
+    uint64_t began_ns;
+    store_sandbox_fn *created;
+    void *created_arg;
+    /* ENDING */
+    enum ended_by ended_by;
+    struct err why;
+    uint64_t ended_ms;
+    bool gone; /* nothing of the sandbox is left; only its row is to be written */
+};
+
+struct watch {
+    struct watch *next;
+    struct ex *ex; /* NULL when it is over */
+    watch_fn *fn;
+    void *arg;
+};
+
+struct ex {
+    struct ex *next;
+    struct sb *sb;
+    char id[ID_SIZE];
+    struct exec *exec;
+    struct files_job *job; /* while its code is written to a file, or that is removed */
+    char *code;
+    size_t code_sent;
+    bool by_file;
+    char **argv, **env;
+    char *cwd;
+    char *input;
+    size_t input_len, input_sent;
+    struct exec_spec spec;
+    uint32_t stream; /* of the earlier host, when it is taken up again */
+    uint64_t created_ms, started_ms, ended_ms;
+    uint64_t paused_ms; /* of the sandbox, when it was created */
+    bool background;
+    int fd[2];
+    uint64_t len[2];
+    uint64_t lost_bytes; /* not stored because the disk refused */
+    bool started, ended; /* ended: its end is being written down */
+    bool inserted;       /* the row is there */
+    struct watch *watches;
+    struct ev_timer retry;
+    struct ev_defer tell;
+
+    /* the end */
+    enum store_execution_state end_state;
+    bool has_receipt;
+    int exit_code, signal;
+    uint64_t dropped;
+    enum ended_by ended_by;
+    bool has_ended_by;
+    char *receipt_json, *error_json;
+
+    store_execution_fn *done;
+    void *done_arg;
+};
+
+struct manager {
+    struct ev *ev;
+    struct store *store;
+    struct manager_settings set;
+    int output_dir;
+    struct engine *engine;
+    struct ev_timer reconnect;
+    uint64_t backoff_ns;
+    struct sb *sbs[SB_BUCKETS];
+    size_t nsbs;
+    bool loaded;     /* the store's living rows are all here */
+    size_t adopting; /* still to be adopted */
+    char not_ready[160];
+    unsigned pinned[64]; /* sandboxes that were confined to each processor */
+    struct manager_stats stats;
+    bool collecting;
+    struct store_retention keep;
+    struct manager_gc removed;
+    manager_gc_fn *gc_done;
+    void *gc_arg;
+    struct ev_defer defer;
+};
+
+/* manager.c */
+struct sb *sb_find(const struct manager *m, const char *owner, const char *id);
+struct sb *sb_new(struct manager *m, const char *id, const char *owner);
+void sb_free(struct sb *sb);
+uint64_t now_ms(void);
+void sb_event(struct sb *sb, const char *kind, const char *execution, const char *body_json);
+char *why_json(const struct err *why);
+char *sb_spec_json(const struct sb *sb); /* as it is stored */
+int sb_read_spec(struct sb *sb, const char *spec_json, struct err *err);
+void manager_down(struct manager *m, const struct err *why);
+void manager_connect(struct manager *m);
+
+/* life.c */
+extern const struct box_ops sb_box_ops;
+void sb_end(struct sb *sb, enum ended_by by, const struct err *why);
+void sb_ended_error(const struct sb *sb, struct err *ret);
+
+/* ops.c */
+void sb_busy(struct sb *sb); /* something runs in it, or just did: idleness begins anew */
+void sb_fail_ops(struct sb *sb, const struct err *err);
+
+/* execution.c */
+extern const struct exec_ops ex_exec_ops;
+struct ex *ex_new(struct sb *sb, const char *id);
+void ex_free(struct ex *ex);
+void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
+int ex_resume(struct ex *ex, struct err *err);
+
+/* watch.c */
+void ex_tell(struct ex *ex);                                        /* something changed */
+void ex_tell_end(struct ex *ex, const struct store_execution *row); /* its end is committed */
+
+/* output.c */
+int output_open(const struct manager *m, const char *id, int channel, int flags);
+void output_append(struct ex *ex, int channel, const void *data, size_t len);
+void output_close(struct ex *ex);
+int output_load(struct ex *ex); /* what an earlier manager stored */
+void output_remove(const struct manager *m, const char *id);
+
+/* recover.c */
+void recover_start(struct manager *m);
+void recover_adopt(struct manager *m); /* connected, and everything is loaded */
+void recover_adopted(struct sb *sb);   /* its box is ready */
+void recover_resolved(struct manager *m);

@@ -1,0 +1,348 @@
+/* One sandbox from its creation to its tombstone.
+ *
+ *     CREATING -> RUNNING <-> PAUSED -> ENDING -> (row only)
+ *
+ * What is asked of it between its creation and its end is ops.c.
+ *
+ * Invariants:
+ * 1. A row is inserted before the box is asked for, so a kill leaves at most a row without a sandbox, never a sandbox
+ *    without a row: the next manager ends the former, and the jailer ends what was not kept.
+ * 2. `running` is told when the jailer has promised to keep the sandbox and the row says so.
+ * 3. A sandbox has one end, the first that was noticed. It is told when nothing of it is left and the row says so; a
+ *    store that refuses is asked again until it does not. */
+#include "sandbox/inside.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+
+void sb_ended_error(const struct sb *sb, struct err *ret)
+{
+    err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s has ended (%s): %.140s", sb->id, ended_by_name(sb->ended_by),
+            sb->why.msg);
+}
+
+/* --- the end --- */
+
+static void store_end(void *arg);
+
+static void answer_waiters(struct sb *sb, const struct err *err, const struct store_sandbox *row)
+{
+    while (sb->waiters) {
+        struct waiter *w = sb->waiters;
+
+        sb->waiters = w->next;
+        w->done(w->arg, err, row);
+        free(w);
+    }
+}
+
+static void on_end_stored(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sb *sb = arg;
+    struct manager *m = sb->m;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
+        log_error("the end of sandbox %s is not written down yet: %s", sb->id, err->msg);
+        ev_timer_set(m->ev, &sb->retry, ev_now(m->ev) + RETRY_NS, store_end, sb);
+        return;
+    }
+    if (sb->created)
+        sb->created(sb->created_arg, &sb->why, NULL);
+    answer_waiters(sb, row ? NULL : &sb->why, row);
+    sb_free(sb);
+}
+
+static void store_end(void *arg)
+{
+    struct sb *sb = arg;
+    struct store_sandbox row = { .state = STORE_SB_ENDED, .ended_ms = sb->ended_ms };
+    auto_free char *why = why_json(&sb->why);
+
+    memcpy(row.id, sb->id, sizeof(row.id));
+    row.ended_by = (char *)ended_by_name(sb->ended_by);
+    row.why_json = why;
+    store_sandbox_update(sb->m->store, sb->owner, &row, STORE_SB_SET_STATE | STORE_SB_SET_ENDED,
+                         &(struct store_when){ .states = STORE_SB_LIVE }, on_end_stored, sb);
+}
+
+static void on_first_final(void *arg UNUSED, const struct err *err, const struct store_execution *row UNUSED)
+{
+    if (err && err->id != ERR_MISSING)
+        log_warn("a final receipt was not written down: %s", err->msg);
+}
+
+static void finish_first(struct sb *sb)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+    struct store_execution row = { 0 };
+
+    if (!sb->first || !exec_receipt(sb->first)->final)
+        return;
+    jsonw_init(&w, &out, 0);
+    receipt_json(exec_receipt(sb->first), &w);
+    memcpy(row.id, sb->first_id, sizeof(row.id));
+    row.receipt_json = out.data;
+    store_execution_update(sb->m->store, sb->owner, &row, STORE_EX_SET_RECEIPT, NULL, on_first_final, NULL);
+}
+
+static void sb_gone(struct sb *sb)
+{
+    auto_buf body = { 0 };
+    struct err err;
+
+    sb->gone = true;
+    for (struct ex *ex = sb->execs, *next; ex; ex = next) {
+        next = ex->next;
+        if (ex->ended)
+            continue;
+        ex->ended_by = sb->ended_by;
+        ex->has_ended_by = true;
+        ex_end(ex, STORE_EX_FAILED, NULL, &sb->why);
+    }
+    finish_first(sb);
+    sb_ended_error(sb, &err);
+    sb_fail_ops(sb, &err);
+    sb->m->stats.ended[sb->ended_by]++;
+    buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
+    if (sb->inserted)
+        sb_event(sb, "sandbox_ended", NULL, body.data);
+    store_end(sb);
+}
+
+static void on_destroyed(void *arg, const struct err *err)
+{
+    struct sb *sb = arg;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
+        log_warn("sandbox %s: %s", sb->id, err->msg);
+    sb_gone(sb);
+}
+
+void sb_end(struct sb *sb, enum ended_by by, const struct err *why)
+{
+    bool made = sb->box != NULL && !sb->gone;
+
+    if (sb->state == SB_ENDING)
+        return;
+    sb->state = SB_ENDING;
+    sb->ended_by = by;
+    sb->why = *why;
+    sb->ended_ms = now_ms();
+    ev_timer_clear(sb->m->ev, &sb->idle);
+    if (made)
+        box_destroy(sb->box, on_destroyed, sb);
+    else
+        sb_gone(sb);
+}
+
+/* --- creating --- */
+
+static void on_running(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sb *sb = arg;
+    store_sandbox_fn *created = sb->created;
+
+    if (err) {
+        sb_end(sb, ENDED_LOST, err); /* which answers */
+        return;
+    }
+    sb->created = NULL;
+    sb->m->stats.created++;
+    sb->m->stats.create_ns += ev_now(sb->m->ev) - sb->began_ns;
+    sb_event(sb, "sandbox_created", NULL, NULL);
+    if (created)
+        created(sb->created_arg, NULL, row);
+    sb_busy(sb);
+}
+
+static void create_step(struct sb *sb)
+{
+    struct store_sandbox row = { .state = STORE_SB_RUNNING };
+
+    if (sb->state != SB_CREATING || !sb->inserted || !sb->kept)
+        return;
+    sb->state = SB_RUNNING;
+    sb->expires_ms = now_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
+    memcpy(row.id, sb->id, sizeof(row.id));
+    row.expires_ms = sb->expires_ms;
+    store_sandbox_update(sb->m->store, sb->owner, &row, STORE_SB_SET_STATE | STORE_SB_SET_EXPIRES,
+                         &(struct store_when){ .states = STORE_BIT(STORE_SB_CREATING) }, on_running, sb);
+}
+
+static void on_inserted(void *arg, const struct err *err)
+{
+    struct sb *sb = arg;
+
+    if (err) {
+        sb->m->stats.create_failed++;
+        sb_end(sb, ENDED_LOST, err);
+        return;
+    }
+    sb->inserted = true;
+    create_step(sb);
+}
+
+static void on_kept(void *arg, const struct err *err)
+{
+    struct sb *sb = arg;
+
+    if (sb->state != SB_CREATING)
+        return;
+    if (err) {
+        sb->m->stats.create_failed++;
+        sb_end(sb, ENDED_LOST, err);
+        return;
+    }
+    sb->kept = true;
+    create_step(sb);
+}
+
+static void on_ready(void *arg)
+{
+    struct sb *sb = arg;
+
+    if (sb->state == SB_LOADED)
+        recover_adopted(sb);
+    else
+        box_keep(sb->box, on_kept, sb);
+}
+
+static void on_failed(void *arg, const struct err *err)
+{
+    struct sb *sb = arg;
+    bool loaded = sb->state == SB_LOADED, late = loaded && now_ms() >= sb->expires_ms;
+    struct err why = *err;
+
+    if (loaded && err->id == ERR_MISSING && late)
+        err_set(&why, ERR_TIMEOUT, "its lifetime was over while the server was away");
+    else if (loaded && err->id == ERR_MISSING)
+        err_set(&why, ERR_LOST, "it ended while the server was away");
+    if (!loaded)
+        sb->m->stats.create_failed++;
+    sb->gone = true;
+    sb_end(sb, late ? ENDED_LIFETIME : ENDED_LOST, &why);
+    if (loaded)
+        recover_resolved(sb->m);
+}
+
+static void on_ended(void *arg, const struct err *why)
+{
+    struct sb *sb = arg;
+    enum ended_by by = box_ended_by(sb->box);
+    bool loaded = sb->state == SB_LOADED;
+
+    /* The jailer runs the same clock, for a server that is away, and may be the first to look at it. */
+    if (by == ENDED_LOST && sb->expires_ms && now_ms() + 50 >= sb->expires_ms)
+        by = ENDED_LIFETIME;
+    sb_end(sb, by, why);
+    if (loaded)
+        recover_resolved(sb->m);
+}
+
+const struct box_ops sb_box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+
+/* As many processors as the share needs, those with the fewest others on them. */
+static uint64_t choose_pins(struct manager *m, uint64_t millis)
+{
+    uint64_t chosen = 0, wanted = (millis + 999) / 1000;
+    cpu_set_t allowed;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+        return 0;
+    for (; wanted > 0; wanted--) {
+        int best = -1;
+
+        for (int i = 0; i < 64; i++)
+            if (CPU_ISSET((size_t)i, &allowed) && !(chosen >> i & 1) && (best < 0 || m->pinned[i] < m->pinned[best]))
+                best = i;
+        if (best < 0)
+            break;
+        chosen |= 1ull << best;
+    }
+    return chosen;
+}
+
+static void pin(struct sb *sb)
+{
+    struct manager *m = sb->m;
+
+    sb->pins = choose_pins(m, sb->spec.limits.v[LIMIT_CPU]);
+    for (unsigned i = 0; i < 64; i++)
+        m->pinned[i] += sb->pins >> i & 1;
+}
+
+static void insert(struct sb *sb, const char *template)
+{
+    struct store_sandbox row = { .state = STORE_SB_CREATING, .created_ms = sb->created_ms };
+    auto_free char *spec = sb_spec_json(sb);
+    auto_free char *metadata = spec_metadata_json(&sb->spec);
+
+    memcpy(row.id, sb->id, sizeof(row.id));
+    memcpy(row.owner, sb->owner, sizeof(row.owner));
+    row.template = (char *)template;
+    row.runtime = sb->spec.runtime;
+    row.level = (char *)level_name(sb->spec.level);
+    row.spec_json = spec;
+    row.metadata_json = metadata;
+    store_sandbox_insert(sb->m->store, &row, sb->m->set.live_max, on_inserted, sb);
+}
+
+static int create_check(struct manager *m, const struct spec *spec, struct err *err)
+{
+    const struct runtime *rt = runtime_by_name(spec->runtime);
+    char path[PATH_MAX];
+    const char *why;
+
+    if (!manager_ready(m, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    return rt ? runtime_find(rt, runtime_dirs, path, sizeof(path), err)
+              : err_set(err, ERR_RUNTIME_MISSING, "there is no runtime '%s'", spec->runtime);
+}
+
+void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
+                    store_sandbox_fn *done, void *arg)
+{
+    struct box_spec box;
+    struct err err = { 0 };
+    char fresh[ID_SIZE];
+
+    if (create_check(m, spec, &err) < 0) {
+        spec_done(spec);
+        m->stats.create_failed++;
+        done(arg, &err, NULL);
+        return;
+    }
+    if (!id)
+        id_new("sb", fresh);
+    struct sb *sb = sb_new(m, id ? id : fresh, owner);
+    spec_done(&sb->spec);
+    sb->spec = *spec;
+    *spec = (struct spec){ 0 };
+    sb->state = SB_CREATING;
+    sb->created_ms = now_ms();
+    sb->began_ns = ev_now(m->ev);
+    sb->created = done;
+    sb->created_arg = arg;
+    if (sb->spec.pinning)
+        pin(sb);
+    spec_box(&sb->spec, &box);
+    box.id = sb->id;
+    box.limits.v[LIMIT_CPUSET] = sb->pins;
+    box.enforce = m->set.enforce;
+    box.every_wall = m->set.every_wall;
+    insert(sb, template);
+    if (box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, &err) < 0) {
+        m->stats.create_failed++;
+        sb_end(sb, ENDED_LOST, &err);
+        return;
+    }
+    spec_env_free(take_ptr(&sb->spec.env)); /* the sandbox has it; here it would only wait to be found */
+    sb->spec.nenv = 0;
+}

@@ -1,0 +1,353 @@
+/* The table of living sandboxes, and the connection to the jailer they live in.
+ *
+ * Only what lives is in memory; what has ended is in the store. A sandbox enters the table when its creation begins or
+ * when it is loaded, and leaves it when its end is committed, so for any id the table and the store together have one
+ * answer.
+ *
+ * A lost jailer takes its sandboxes with it. The engine tells each of them before it tells us, so by then all of them
+ * are on their way to their tombstones, and all that is left to do is to connect again, a little later each time. */
+#include "sandbox/inside.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#define BACKOFF_MIN (100 * NS_PER_MS)
+#define BACKOFF_MAX (5 * NS_PER_S)
+
+uint64_t now_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
+/* --- the table --- */
+
+static struct sb **bucket(const struct manager *m, const char *id)
+{
+    uint32_t h = 2166136261u;
+
+    for (const char *p = id; *p; p++)
+        h = (h ^ (uint8_t)*p) * 16777619u;
+    return (struct sb **)&m->sbs[h % SB_BUCKETS];
+}
+
+struct sb *sb_find(const struct manager *m, const char *owner, const char *id)
+{
+    struct sb *sb = *bucket(m, id);
+
+    while (sb && !str_eq(sb->id, id))
+        sb = sb->next;
+    return sb && (str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner)) ? sb : NULL;
+}
+
+struct sb *sb_new(struct manager *m, const char *id, const char *owner)
+{
+    struct sb *sb = mem_new(struct sb);
+    struct sb **p = bucket(m, id);
+
+    sb->m = m;
+    (void)str_copy(sb->id, sizeof(sb->id), id);
+    (void)str_copy(sb->owner, sizeof(sb->owner), owner);
+    spec_init(&sb->spec);
+    sb->next = *p;
+    *p = sb;
+    m->nsbs++;
+    return sb;
+}
+
+void sb_free(struct sb *sb)
+{
+    struct manager *m = sb->m;
+    struct sb **p = bucket(m, sb->id);
+
+    while (*p != sb)
+        p = &(*p)->next;
+    *p = sb->next;
+    m->nsbs--;
+    for (unsigned i = 0; i < 64; i++)
+        if (sb->pins >> i & 1)
+            m->pinned[i]--;
+    ev_timer_clear(m->ev, &sb->idle);
+    ev_timer_clear(m->ev, &sb->retry);
+    while (sb->execs)
+        ex_free(sb->execs);
+    exec_free(sb->first);
+    box_free(sb->box);
+    while (sb->ops) {
+        struct op *op = sb->ops;
+
+        sb->ops = op->next;
+        free(op);
+    }
+    while (sb->waiters) {
+        struct waiter *w = sb->waiters;
+
+        sb->waiters = w->next;
+        free(w);
+    }
+    spec_done(&sb->spec);
+    free(sb);
+}
+
+/* --- what is written down --- */
+
+char *why_json(const struct err *why)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "code", err_info(why->id)->code);
+    jsonw_kstr(&w, "message", why->msg);
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+char *sb_spec_json(const struct sb *sb)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "spec");
+    jsonw_object(&w);
+    spec_json(&sb->spec, &w);
+    jsonw_end_object(&w);
+    jsonw_ku64(&w, "pausedMs", sb->paused_ms);
+    jsonw_ku64(&w, "pausedAtMs", sb->paused_at_ms);
+    jsonw_kbool(&w, "pausedByIdle", sb->paused_by_idle);
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+static int read_stored(const char *text, struct sb *sb, struct spec *spec, struct err *err)
+{
+    auto_json *root = NULL;
+    json_t *inner = NULL;
+
+    if (!text)
+        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+    if (body_parse(text, strlen(text), &root, err) < 0 || body_object(root, "", "spec", &inner, err) < 0)
+        return -1;
+    if (!inner)
+        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+    if (spec_read(spec, inner, SPEC_OF_SANDBOX, err) < 0 || spec_finish(spec, err) < 0)
+        return -1;
+    if (!sb)
+        return 0;
+    if (body_u64(root, "", "pausedMs", 0, UINT64_MAX, &sb->paused_ms, NULL, err) < 0 ||
+        body_u64(root, "", "pausedAtMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0)
+        return -1;
+    return body_bool(root, "", "pausedByIdle", &sb->paused_by_idle, err);
+}
+
+int sb_read_spec(struct sb *sb, const char *text, struct err *err)
+{
+    return read_stored(text, sb, &sb->spec, err);
+}
+
+int manager_spec(const struct store_sandbox *row, struct spec *ret, struct err *err)
+{
+    spec_init(ret);
+    if (read_stored(row->spec_json, NULL, ret, err) == 0)
+        return 0;
+    spec_done(ret);
+    return err_wrap(err, "the row of sandbox %s", row->id);
+}
+
+static void on_event(void *arg UNUSED, const struct err *err, uint64_t seq UNUSED)
+{
+    if (err)
+        log_warn("an event was not written down: %s", err->msg);
+}
+
+void sb_event(struct sb *sb, const char *kind, const char *execution, const char *body_json)
+{
+    auto_buf body = { 0 };
+    struct store_event row = { .at_ms = now_ms(), .kind = (char *)kind };
+
+    str_copy(row.owner, sizeof(row.owner), sb->owner);
+    str_copy(row.sandbox, sizeof(row.sandbox), sb->id);
+    if (execution)
+        buf_addf(&body, "{\"executionId\":\"%s\"%s%s}", execution, body_json ? "," : "", body_json ? body_json : "");
+    else
+        buf_addf(&body, "{%s}", body_json ? body_json : "");
+    row.body_json = body.data;
+    store_event_append(sb->m->store, &row, on_event, NULL);
+}
+
+/* --- the jailer --- */
+
+static void on_lost(void *arg, const struct err *why)
+{
+    manager_down(arg, why);
+}
+
+static const struct engine_ops engine_ops = { .on_lost = on_lost };
+
+static void free_engine(void *arg)
+{
+    engine_free(arg);
+}
+
+static void on_reconnect(void *arg)
+{
+    manager_connect(arg);
+}
+
+void manager_down(struct manager *m, const struct err *why)
+{
+    log_warn("no jailer: %s", why->msg);
+    snprintf(m->not_ready, sizeof(m->not_ready), "there is no jailer: %.120s", why->msg);
+    if (m->engine)
+        ev_defer(m->ev, &m->defer, free_engine, take_ptr(&m->engine));
+    ev_timer_set(m->ev, &m->reconnect, ev_now(m->ev) + m->backoff_ns, on_reconnect, m);
+    m->backoff_ns = min_u64(m->backoff_ns * 2, BACKOFF_MAX);
+}
+
+static int new_engine(struct manager *m, struct err *err)
+{
+    int jailer = -1, monitor = -1;
+
+    if (m->set.connect(m->set.arg, &jailer, &monitor, err) < 0)
+        return -1;
+    if (engine_new(m->ev, jailer, &engine_ops, m, &m->engine, err) < 0) {
+        fd_close(&jailer);
+        fd_close(&monitor);
+        return -1;
+    }
+    if (monitor < 0)
+        engine_watch_kept(m->engine);
+    else if (engine_watch(m->engine, monitor, err) < 0)
+        log_warn("no monitor: %s", err->msg); /* receipts say that refusals were not counted */
+    return 0;
+}
+
+void manager_connect(struct manager *m)
+{
+    struct err err = { 0 };
+
+    if (new_engine(m, &err) < 0) {
+        manager_down(m, &err);
+        return;
+    }
+    m->stats.reconnects++;
+    m->backoff_ns = BACKOFF_MIN;
+    m->not_ready[0] = '\0';
+    if (m->loaded)
+        recover_adopt(m);
+}
+
+bool manager_ready(const struct manager *m, const char **ret_why)
+{
+    const char *why = NULL;
+
+    if (!m->engine)
+        why = m->not_ready;
+    else if (!m->loaded)
+        why = "the store is still being read";
+    else if (m->adopting > 0)
+        why = "sandboxes of before are still being adopted";
+    if (ret_why)
+        *ret_why = why;
+    return why == NULL;
+}
+
+/* --- housekeeping --- */
+
+static void on_collected(void *arg, const struct err *err, const struct store_gc_report *report)
+{
+    struct manager *m = arg;
+
+    if (!err) {
+        for (size_t i = 0; i < report->nexecutions; i++)
+            output_remove(m, report->executions[i]);
+        m->removed.executions += report->nexecutions;
+        m->removed.sandboxes += report->sandboxes;
+        m->removed.events += report->events;
+        m->removed.idem += report->idem;
+        if (report->more) {
+            store_gc(m->store, &m->keep, on_collected, m);
+            return;
+        }
+    }
+    m->collecting = false;
+    m->gc_done(m->gc_arg, err, err ? NULL : &m->removed);
+}
+
+void manager_gc(struct manager *m, const struct store_retention *keep, manager_gc_fn *done, void *arg)
+{
+    struct err err;
+
+    if (m->collecting) {
+        err_set(&err, ERR_BUSY, "what is too old is being removed already");
+        done(arg, &err, NULL);
+        return;
+    }
+    m->collecting = true;
+    m->keep = *keep;
+    m->removed = (struct manager_gc){ 0 };
+    m->gc_done = done;
+    m->gc_arg = arg;
+    store_gc(m->store, keep, on_collected, m);
+}
+
+void manager_stats(const struct manager *m, struct manager_stats *ret)
+{
+    *ret = m->stats;
+    ret->running = ret->paused = ret->executing = 0;
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (const struct sb *sb = m->sbs[i]; sb; sb = sb->next) {
+            ret->running += sb->state == SB_RUNNING;
+            ret->paused += sb->state == SB_PAUSED;
+            ret->executing += sb->nexecs;
+        }
+}
+
+/* --- life --- */
+
+int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
+{
+    auto_fd int dir = open(set->output_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+
+    if (dir < 0)
+        return err_sys(err, ERR_SYS, "%s", set->output_dir);
+    struct manager *m = mem_new(struct manager);
+    m->ev = ev;
+    m->set = *set;
+    m->set.output_dir = NULL;
+    m->store = set->store;
+    m->output_dir = take_fd(&dir);
+    m->backoff_ns = BACKOFF_MIN;
+    if (!m->set.executions_max)
+        m->set.executions_max = 64;
+    *ret = m;
+    recover_start(m);
+    manager_connect(m);
+    return 0;
+}
+
+/* The engine goes first: without it, letting go of an execution kills nothing. */
+void manager_free(struct manager *m)
+{
+    if (!m)
+        return;
+    ev_timer_clear(m->ev, &m->reconnect);
+    if (m->defer.on) {
+        ev_defer_clear(m->ev, &m->defer);
+        engine_free(m->defer.arg);
+    }
+    engine_free(m->engine);
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        while (m->sbs[i])
+            sb_free(m->sbs[i]);
+    fd_close(&m->output_dir);
+    free(m);
+}

@@ -1,0 +1,130 @@
+/* manager.h - many sandboxes over one jailer and one store: their life, their executions, their ends.
+ *
+ * The manager owns nothing that a kill could take away. Sandboxes belong to the jailer and outlive this process, rows
+ * belong to the store, output lies in files; what is held here is found again by the next manager, which adopts what
+ * lives and tells the truth about what does not.
+ *
+ * Calls answer through `done`, exactly once, in the loop; that may be before the call returns. Success means committed:
+ * it survives kill -9 of this process. Rows are borrowed for the call. Every call names an owner and sees only what is
+ * theirs (STORE_ANY_OWNER: everything); another's id is ERR_MISSING. A sandbox that has ended answers
+ * ERR_SANDBOX_ENDED with the reason of its end. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "engine/engine.h"
+#include "engine/files.h"
+#include "ev/ev.h"
+#include "sandbox/spec.h"
+#include "store/store.h"
+
+struct manager;
+
+struct manager_settings {
+    struct store *store;    /* borrowed */
+    const char *output_dir; /* an existing directory for what executions write; borrowed for manager_new */
+    /* A socket to the jailer, and one to the monitor or -1: then the jailer is asked for the way to it. Both are taken.
+     * Called at the start, and again after the jailer was lost. */
+    int (*connect)(void *arg, int *ret_jailer, int *ret_monitor, struct err *err);
+    void *arg;
+    uint32_t live_max;       /* sandboxes of one owner at one time; 0 is no bound */
+    uint32_t executions_max; /* executions of one sandbox at one time; 0 is 64 */
+    uint64_t enforce;        /* bit per limit: refuse a host that cannot enforce it whole */
+    bool every_wall;         /* refuse sandboxes without the walls that only root can raise */
+};
+
+/* Begins at once to load what the store knows and to adopt what lives. */
+int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err);
+/* Lets go of everything; sandboxes live on. Calls under way are not answered. Before the store is closed. */
+void manager_free(struct manager *m);
+DEFINE_AUTO(manager, manager_free);
+
+/* Whether sandboxes can be made; otherwise *ret_why says what is missing. */
+bool manager_ready(const struct manager *m, const char **ret_why);
+
+/* --- sandboxes --- */
+
+/* id: chosen before ("sb..."), or NULL. Takes the finished spec, which is empty after it. template: a name to note, or
+ * NULL. */
+void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
+                    store_sandbox_fn *done, void *arg);
+void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
+void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
+void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
+                    void *arg);
+/* One that has ended is brought as it is. */
+void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
+void manager_usage(struct manager *m, const char *owner, const char *id, box_usage_fn *done, void *arg);
+
+/* The box of a running sandbox, for requests of engine/files.h that are begun before `done` returns. A sandbox that was
+ * paused for being idle is woken up; one that somebody paused answers ERR_SANDBOX_PAUSED. It is not idle until
+ * manager_release. */
+typedef void manager_box_fn(void *arg, struct box *box, const struct err *err);
+void manager_use(struct manager *m, const char *owner, const char *id, manager_box_fn *done, void *arg);
+void manager_release(struct manager *m, const char *id); /* once for each success; the sandbox may be gone */
+
+/* What is known of a sandbox beside its row. Parses row->spec_json; the caller calls spec_done. */
+int manager_spec(const struct store_sandbox *row, struct spec *ret, struct err *err);
+
+/* --- executions --- */
+
+#define EXECUTION_CODE_MAX (1 * MIB)
+#define EXECUTION_STDIN_MAX (1 * MIB)
+#define EXECUTION_OUTPUT_MAX (1 * GIB)
+
+struct execution_spec {
+    const char *code;        /* in the sandbox's language, or NULL: */
+    const char *const *argv; /* a program and its arguments */
+    const char *input;       /* for its standard input, or NULL */
+    size_t input_len;
+    const char *const *env; /* may be NULL */
+    const char *cwd;        /* absolute, or relative to /workspace; NULL is /workspace */
+    uint64_t timeout_ms;    /* 0: the sandbox's */
+    uint64_t cpu_ms;        /* 0: none */
+    uint64_t output_max;    /* 0: the default */
+    bool background, changes;
+    const char *idempotency; /* to note, or NULL */
+};
+
+/* done: the row is committed, and the program is being started. id as with manager_create. */
+void manager_execute(struct manager *m, const char *owner, const char *sandbox, const char *id,
+                     const struct execution_spec *spec, store_execution_fn *done, void *arg);
+
+/* An execution that has not ended, as its readers see it. `fn` comes after every change, from the loop; with a row it
+ * has ended, that is committed, and the watch is over (it is still freed by its owner). */
+struct watch;
+typedef void watch_fn(void *arg, const struct store_execution *ended);
+/* NULL: there is none of that name that lives. In the `done` of manager_execute there always is. */
+struct watch *manager_watch(struct manager *m, const char *owner, const char *sandbox, const char *id, watch_fn *fn,
+                            void *arg);
+void watch_free(struct watch *w);
+DEFINE_AUTO(watch, watch_free);
+uint64_t watch_bytes(const struct watch *w, int channel); /* written to its file by now */
+bool watch_started(const struct watch *w);
+void watch_kill(struct watch *w); /* its whole tree; the end follows as for any other */
+
+/* What it wrote to channel 1 or 2, to be read with pread; -1 with errno, ENOENT when it wrote nothing. */
+int manager_output(struct manager *m, const char *id, int channel);
+
+/* --- housekeeping --- */
+
+struct manager_gc {
+    uint64_t executions, sandboxes, events, idem;
+};
+typedef void manager_gc_fn(void *arg, const struct err *err, const struct manager_gc *removed);
+/* Removes what the retention says, rows and output. One at a time: ERR_BUSY. */
+void manager_gc(struct manager *m, const struct store_retention *keep, manager_gc_fn *done, void *arg);
+
+#define MANAGER_ENDS 9 /* enum ended_by */
+struct manager_stats { /* since the start, except those that are of this moment */
+    uint64_t created, create_failed;
+    uint64_t create_ns; /* sum of the times from request to running */
+    uint64_t ended[MANAGER_ENDS];
+    uint64_t executions, executions_failed;
+    uint64_t executions_ended[MANAGER_ENDS];
+    uint64_t output_bytes, output_lost_bytes; /* stored; not stored because the disk refused */
+    uint64_t adopted, reconnects;
+    uint64_t running, paused, executing; /* now */
+};
+void manager_stats(const struct manager *m, struct manager_stats *ret);

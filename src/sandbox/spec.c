@@ -1,0 +1,248 @@
+#include "sandbox/spec.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "policy/policy.h"
+
+const char *const idle_action_names[] = { "end", "pause", NULL };
+
+/* What a request can say, and which limit it is. */
+static const struct {
+    const char *name;
+    enum limit limit;
+} resources[] = {
+    { "cpuMillis", LIMIT_CPU },
+    { "memoryBytes", LIMIT_MEMORY },
+    { "storageBytes", LIMIT_WORKSPACE },
+    { "pids", LIMIT_PIDS },
+}, clocks[] = {
+    { "timeoutMs", LIMIT_WALL },
+    { "lifetimeMs", LIMIT_LIFETIME },
+    { "idleTimeoutMs", LIMIT_IDLE },
+};
+
+void spec_init(struct spec *s)
+{
+    *s = (struct spec){ .level = LEVEL_STANDARD };
+    limits_default(&s->limits);
+}
+
+void spec_env_free(char **env)
+{
+    for (size_t i = 0; env && env[i]; i++) {
+        explicit_bzero(env[i], strlen(env[i]));
+        free(env[i]);
+    }
+    free(env);
+}
+
+void spec_done(struct spec *s)
+{
+    spec_env_free(s->env);
+    json_decref(s->metadata);
+    *s = (struct spec){ 0 };
+}
+
+/* --- variables --- */
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+
+    return strncmp(a, b, n + 1) == 0;
+}
+
+static void put_env(char ***env, size_t *nenv, char *pair)
+{
+    for (size_t i = 0; i < *nenv; i++)
+        if (same_name((*env)[i], pair)) {
+            free((*env)[i]);
+            (*env)[i] = pair;
+            return;
+        }
+    *env = mem_resize(*env, *nenv + 2, sizeof(char *));
+    (*env)[(*nenv)++] = pair;
+    (*env)[*nenv] = NULL;
+}
+
+static int check_variable(const char *path, const char *name, const json_t *value, struct err *err)
+{
+    if (!policy_env_name(name, strlen(name))) {
+        err_set(err, ERR_INVALID, "%s: '%.40s': a variable's name holds letters, digits and '_'", path, name);
+        str_tame(err->msg);
+        return -1;
+    }
+    if (!json_is_string(value))
+        return err_set(err, ERR_INVALID, "%s.%.60s: a variable's value has to be a text", path, name);
+    if (json_string_length(value) > SPEC_ENV_TEXT)
+        return err_set(err, ERR_INVALID, "%s.%.60s: the value is longer than %llu bytes", path, name, SPEC_ENV_TEXT);
+    return 0;
+}
+
+int spec_read_env(const json_t *object, const char *path, char ***env, size_t *nenv, struct err *err)
+{
+    const char *name;
+    json_t *value;
+    size_t sum = 0;
+
+    if (json_object_size(object) + *nenv > SPEC_ENV_MAX)
+        return err_set(err, ERR_INVALID, "%s: more than %d variables", path, SPEC_ENV_MAX);
+    for (size_t i = 0; i < *nenv; i++)
+        sum += strlen((*env)[i]) + 4;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        if (check_variable(path, name, value, err) < 0)
+            return -1;
+        sum += strlen(name) + json_string_length(value) + 5;
+    }
+    if (sum > SPEC_ENV_SUM)
+        return err_set(err, ERR_INVALID, "%s: the variables have %zu bytes, and at most %llu fit", path, sum,
+                       SPEC_ENV_SUM);
+    json_object_foreach((json_t *)object, name, value)
+        put_env(env, nenv, str_printf("%s=%s", name, json_string_value(value)));
+    return 0;
+}
+
+/* --- metadata --- */
+
+static int read_metadata(struct spec *s, const json_t *object, struct err *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!*key || strlen(key) > SPEC_METADATA_KEY || strchr(key, '='))
+            return err_set(err, ERR_INVALID, "metadata: a key has 1 to %d bytes and no '='", SPEC_METADATA_KEY);
+        if (!json_is_string(value) || json_string_length(value) > SPEC_METADATA_VALUE)
+            return err_set(err, ERR_INVALID, "metadata: a value has to be a text of at most %d bytes",
+                           SPEC_METADATA_VALUE);
+    }
+    if (!s->metadata)
+        s->metadata = json_object();
+    json_object_update(s->metadata, (json_t *)object);
+    if (json_object_size(s->metadata) > SPEC_METADATA_MAX)
+        return err_set(err, ERR_INVALID, "metadata: more than %d pairs", SPEC_METADATA_MAX);
+    return 0;
+}
+
+char *spec_metadata_json(const struct spec *s)
+{
+    return s->metadata ? json_dumps(s->metadata, JSON_COMPACT | JSON_SORT_KEYS) : str_dup("{}");
+}
+
+/* --- limits --- */
+
+static int read_limit(struct spec *s, const json_t *object, const char *path, const char *name, enum limit l,
+                      struct err *err)
+{
+    const struct limit_info *info = limit_info(l);
+    bool found;
+
+    if (body_u64(object, path, name, info->min, info->max, &s->limits.v[l], &found, err) < 0)
+        return -1;
+    if (found)
+        s->chosen |= 1ull << l;
+    return 0;
+}
+
+static int read_resources(struct spec *s, const json_t *object, struct err *err)
+{
+    static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids", "cpuPinning", NULL };
+
+    if (body_only(object, "resources.", names, err) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(resources); i++)
+        if (read_limit(s, object, "resources.", resources[i].name, resources[i].limit, err) < 0)
+            return -1;
+    return body_bool(object, "resources.", "cpuPinning", &s->pinning, err);
+}
+
+/* --- the whole --- */
+
+static int read_names(struct spec *s, const json_t *object, struct err *err)
+{
+    static const char *const levels[] = { "standard", "high", NULL };
+    unsigned level = s->level, idle = s->idle_action;
+    const char *runtime = NULL;
+
+    if (body_text(object, "", "runtime", 1, sizeof(s->runtime) - 1, &runtime, err) < 0 ||
+        body_word(object, "", "level", levels, &level, err) < 0 ||
+        body_word(object, "", "idleAction", idle_action_names, &idle, err) < 0)
+        return -1;
+    if (runtime) {
+        const struct runtime *rt = runtime_by_name(runtime);
+
+        if (!rt) {
+            err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' is none; GET /v1/runtimes lists them", runtime);
+            str_tame(err->msg);
+            return -1;
+        }
+        str_copy(s->runtime, sizeof(s->runtime), rt->name);
+    }
+    s->level = (enum level)level;
+    s->idle_action = (enum idle_action)idle;
+    return 0;
+}
+
+int spec_read(struct spec *s, const json_t *object, enum spec_of of, struct err *err)
+{
+    static const char *const names[] = { "runtime",    "level",     "resources",  "env",
+                                         "metadata",   "timeoutMs", "lifetimeMs", "idleTimeoutMs",
+                                         "idleAction", "template",  NULL };
+    json_t *sub[3] = { NULL };
+
+    if (of == SPEC_OF_TEMPLATE && json_object_get(object, "template"))
+        return err_set(err, ERR_INVALID, "template: a template is not made from another");
+    if (body_only(object, "", names, err) < 0 || read_names(s, object, err) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
+        if (read_limit(s, object, "", clocks[i].name, clocks[i].limit, err) < 0)
+            return -1;
+    if (body_object(object, "", "resources", &sub[0], err) < 0 || body_object(object, "", "env", &sub[1], err) < 0 ||
+        body_object(object, "", "metadata", &sub[2], err) < 0)
+        return -1;
+    if (sub[0] && read_resources(s, sub[0], err) < 0)
+        return -1;
+    if (sub[1] && spec_read_env(sub[1], "env", &s->env, &s->nenv, err) < 0)
+        return -1;
+    return sub[2] ? read_metadata(s, sub[2], err) : 0;
+}
+
+int spec_finish(struct spec *s, struct err *err)
+{
+    if (!s->runtime[0])
+        return err_set(err, ERR_INVALID, "runtime: say which, or name a template that does");
+    if (s->level == LEVEL_HIGH)
+        return err_set(err, ERR_LEVEL_UNAVAILABLE,
+                       "level: high needs a second kernel behind the sandbox, and this server has no driver for one");
+    limits_fit(&s->limits, s->chosen);
+    return limits_check(&s->limits, err);
+}
+
+/* The sandbox's idleness is the manager's to measure: file requests count too, and it may pause instead. */
+void spec_box(const struct spec *s, struct box_spec *ret)
+{
+    const struct runtime *rt = runtime_by_name(s->runtime);
+
+    *ret = (struct box_spec){ .level = s->level,
+                              .profile = rt ? rt->profile : PROFILE_BASE,
+                              .limits = s->limits,
+                              .env = (const char *const *)s->env };
+    ret->limits.v[LIMIT_IDLE] = 0;
+}
+
+void spec_json(const struct spec *s, struct jsonw *w)
+{
+    jsonw_kstr(w, "runtime", s->runtime);
+    jsonw_kstr(w, "level", level_name(s->level));
+    jsonw_key(w, "resources");
+    jsonw_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(resources); i++)
+        jsonw_ku64(w, resources[i].name, s->limits.v[resources[i].limit]);
+    jsonw_kbool(w, "cpuPinning", s->pinning);
+    jsonw_end_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
+        jsonw_ku64(w, clocks[i].name, s->limits.v[clocks[i].limit]);
+    jsonw_kstr(w, "idleAction", idle_action_names[s->idle_action]);
+}

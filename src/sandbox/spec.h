@@ -1,0 +1,52 @@
+/* spec.h - what somebody wants of a sandbox, as JSON says it and as the engine takes it.
+ *
+ * A spec begins with the server's presets; a template and then a request are read over it, each of them saying only
+ * some of it. spec_finish() makes the rest fit and checks the whole. What is written down of a sandbox is spec_json():
+ * everything but its environment, which may hold secrets and is in the sandbox already. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "engine/engine.h"
+#include "engine/runtimes.h"
+#include "sandbox/body.h"
+
+#define SPEC_ENV_MAX 256
+#define SPEC_ENV_TEXT (32 * KIB)
+#define SPEC_ENV_SUM (56 * KIB)
+#define SPEC_METADATA_MAX 32
+#define SPEC_METADATA_KEY 64
+#define SPEC_METADATA_VALUE 512
+
+enum idle_action { IDLE_END, IDLE_PAUSE };
+extern const char *const idle_action_names[]; /* NULL-terminated */
+
+struct spec {
+    char runtime[40]; /* its name; "" while nobody said */
+    enum level level;
+    struct limits limits;
+    uint64_t chosen; /* bit per limit that was said */
+    bool pinning;
+    enum idle_action idle_action;
+    char **env; /* "NAME=value", NULL-terminated; NULL: none */
+    size_t nenv;
+    json_t *metadata; /* an object of texts, or NULL */
+};
+
+void spec_init(struct spec *s);
+void spec_done(struct spec *s);
+
+enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE }; /* only the former may name a template */
+/* Reads the fields that are there over what the spec has. Variables and metadata are added to those before. */
+int spec_read(struct spec *s, const json_t *object, enum spec_of of, struct err *err);
+int spec_finish(struct spec *s, struct err *err);
+/* The spec as the engine takes it; points into s. */
+void spec_box(const struct spec *s, struct box_spec *ret);
+
+void spec_json(const struct spec *s, struct jsonw *w); /* members of an open object: runtime ... idleAction */
+char *spec_metadata_json(const struct spec *s);        /* the caller frees */
+
+/* Variables from an object, as "NAME=value". On failure nothing is added. */
+int spec_read_env(const json_t *object, const char *path, char ***env, size_t *nenv, struct err *err);
+void spec_env_free(char **env);

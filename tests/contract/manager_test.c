@@ -1,0 +1,699 @@
+/* The manager over a real jailer service and a real store: what was told stays true, also for the manager that comes
+ * after a killed one. Needs root. */
+#include "../unit/test.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "jailer/jailer.h"
+#include "sandbox/manager.h"
+#include "wire/door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char state_dir[64], door[96], db[96], output[96];
+static pid_t service;
+
+struct world {
+    struct ev *ev;
+    struct store *store;
+    struct manager *m;
+    int answers;
+    struct err err;
+    bool failed;
+    char sb[ID_SIZE], ex[ID_SIZE];
+    enum store_sandbox_state state;
+    enum store_execution_state ex_state;
+    char ended_by[16], why[256];
+    int exit_code, signal;
+    uint64_t bytes[2], expires_ms, ended_ms;
+    bool final;
+    struct watch *watch;
+    int changes, ended;
+    struct box_usage usage;
+    size_t rows;
+};
+
+static void start_jailer(void)
+{
+    struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
+                                 .state_dir = state_dir,
+                                 .socket = door,
+                                 .host_uid = 0 };
+    int sock = -1;
+
+    assert_true(s.runtime_fd >= 0);
+    service = fork();
+    assert_true(service >= 0);
+    if (service == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(jailer_service(&s));
+    }
+    close(s.runtime_fd);
+    for (int i = 0; i < 500 && door_knock(door, &sock, NULL, NULL) < 0; i++)
+        poll(NULL, 0, 10);
+    assert_true(sock >= 0);
+    close(sock);
+}
+
+static void stop_jailer(int signo)
+{
+    kill(service, signo);
+    assert_int_equal(waitpid(service, NULL, 0), service);
+}
+
+static int knock(void *arg UNUSED, int *ret_jailer, int *ret_monitor, struct err *err)
+{
+    *ret_monitor = -1;
+    return door_knock(door, ret_jailer, NULL, err);
+}
+
+static void turn_for(struct world *w, const int *what)
+{
+    uint64_t end = clock_mono_ns() + 20 * NS_PER_S;
+
+    while (!*what && clock_mono_ns() < end)
+        ev_turn(w->ev, 100);
+    if (!*what)
+        fail_msg("waited in vain; last error: %s", w->err.msg);
+}
+
+static void wait_ready(struct world *w)
+{
+    uint64_t end = clock_mono_ns() + 20 * NS_PER_S;
+    const char *why = NULL;
+
+    while (!manager_ready(w->m, &why) && clock_mono_ns() < end)
+        ev_turn(w->ev, 20);
+    if (why)
+        fail_msg("not ready: %s", why);
+}
+
+static void open_world(struct world *w)
+{
+    struct store_settings s = { .path = db };
+    struct manager_settings m = { .output_dir = output, .connect = knock };
+    struct err err = { 0 };
+
+    *w = (struct world){ 0 };
+    assert_int_equal(ev_new(&w->ev, &err), 0);
+    if (store_open(w->ev, &s, &w->store, &err) < 0)
+        fail_msg("%s", err.msg);
+    m.store = w->store;
+    assert_int_equal(manager_new(w->ev, &m, &w->m, &err), 0);
+    wait_ready(w);
+}
+
+static void close_world(struct world *w)
+{
+    watch_free(w->watch);
+    manager_free(w->m);
+    store_close(w->store);
+    ev_turn(w->ev, 0);
+    ev_free(w->ev);
+}
+
+/* --- answers --- */
+
+static void note(struct world *w, const struct err *err)
+{
+    w->answers++;
+    w->failed = err != NULL;
+    if (err)
+        w->err = *err;
+}
+
+static void on_row(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct world *w = arg;
+
+    note(w, err);
+    if (err)
+        return;
+    str_copy(w->sb, sizeof(w->sb), row->id);
+    w->state = row->state;
+    w->expires_ms = row->expires_ms;
+    w->ended_ms = row->ended_ms;
+    str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by ? row->ended_by : "");
+    snprintf(w->why, sizeof(w->why), "%s", row->why_json ? row->why_json : "");
+}
+
+static void on_execution(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct world *w = arg;
+
+    note(w, err);
+    if (err)
+        return;
+    str_copy(w->ex, sizeof(w->ex), row->id);
+    w->ex_state = row->state;
+    str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by ? row->ended_by : "");
+    w->exit_code = row->has_exit_code ? row->exit_code : -1;
+    w->signal = row->signal;
+    w->bytes[0] = row->out_bytes[0];
+    w->bytes[1] = row->out_bytes[1];
+    w->final = row->receipt_json && strstr(row->receipt_json, "\"final\":true");
+}
+
+static void on_watch(void *arg, const struct store_execution *ended)
+{
+    struct world *w = arg;
+
+    w->changes++;
+    if (!ended)
+        return;
+    on_execution(w, NULL, ended);
+    w->ended++;
+}
+
+static void on_accepted(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct world *w = arg;
+
+    on_execution(w, err, row);
+    if (!err)
+        w->watch = manager_watch(w->m, "me", row->sandbox, row->id, on_watch, w);
+}
+
+static void answered(struct world *w)
+{
+    turn_for(w, &w->answers);
+    w->answers = 0;
+}
+
+static void good(struct world *w)
+{
+    answered(w);
+    if (w->failed)
+        fail_msg("%s", w->err.msg);
+}
+
+static void bad(struct world *w, enum err_id id)
+{
+    answered(w);
+    assert_true(w->failed);
+    if (w->err.id != id)
+        fail_msg("%s", w->err.msg);
+}
+
+/* --- scenes --- */
+
+static void create(struct world *w, const char *json)
+{
+    struct err err = { 0 };
+    struct spec s;
+    json_t *j = NULL;
+
+    spec_init(&s);
+    assert_int_equal(body_parse(json, strlen(json), &j, &err), 0);
+    if (spec_read(&s, j, SPEC_OF_SANDBOX, &err) < 0 || spec_finish(&s, &err) < 0)
+        fail_msg("%s", err.msg);
+    json_decref(j);
+    manager_create(w->m, "me", NULL, &s, NULL, on_row, w);
+}
+
+static void begin(struct world *w, const char *json)
+{
+    open_world(w);
+    create(w, json);
+    good(w);
+    assert_int_equal(w->state, STORE_SB_RUNNING);
+}
+
+static void execute(struct world *w, const struct execution_spec *s)
+{
+    watch_free(take_ptr(&w->watch));
+    w->ended = 0;
+    manager_execute(w->m, "me", w->sb, NULL, s, on_accepted, w);
+}
+
+#define SH(script)               \
+    (const char *const[])        \
+    {                            \
+        "sh", "-c", script, NULL \
+    }
+
+static void run(struct world *w, const struct execution_spec *s)
+{
+    execute(w, s);
+    good(w);
+    assert_non_null(w->watch);
+    turn_for(w, &w->ended);
+    w->answers = 0;
+}
+
+static const char *read_output(struct world *w, int channel)
+{
+    static char text[4096];
+    auto_fd int fd = manager_output(w->m, w->ex, channel);
+
+    if (fd < 0) {
+        assert_int_equal(errno, ENOENT);
+        return "";
+    }
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    assert_true(n >= 0);
+    text[n] = '\0';
+    return text;
+}
+
+static void end(struct world *w)
+{
+    manager_delete(w->m, "me", w->sb, on_row, w);
+    good(w);
+    assert_int_equal(w->state, STORE_SB_ENDED);
+    close_world(w);
+}
+
+static void get_execution(struct world *w)
+{
+    store_execution_get(w->store, "me", w->ex, on_execution, w);
+    good(w);
+}
+
+/* --- life --- */
+
+TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"python\",\"env\":{\"WHO\":\"you\"}}");
+    run(&w, &(struct execution_spec){ .code = "import os,sys\nprint(os.environ['WHO'])\nsys.stderr.write('e')\n" });
+    assert_int_equal(w.ex_state, STORE_EX_ENDED);
+    assert_string_equal(w.ended_by, "exit");
+    assert_int_equal(w.exit_code, 0);
+    assert_string_equal(read_output(&w, 1), "you\n");
+    assert_string_equal(read_output(&w, 2), "e");
+    assert_int_equal(w.bytes[0], 4);
+    char first[ID_SIZE];
+    str_copy(first, sizeof(first), w.ex);
+    assert_false(w.final); /* if it stays alone, the sandbox's sums are its own */
+    const char *const env[] = { "X=1", NULL };
+    run(&w, &(struct execution_spec){
+                .argv = SH("echo $X; pwd; cat; exit 3"), .env = env, .cwd = "/tmp", .input = "in", .input_len = 2 });
+    assert_int_equal(w.exit_code, 3);
+    assert_string_equal(read_output(&w, 1), "1\n/tmp\nin");
+    assert_true(w.final);
+    manager_delete(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_int_equal(w.state, STORE_SB_ENDED);
+    assert_string_equal(w.ended_by, "killed");
+    str_copy(w.ex, sizeof(w.ex), first);
+    get_execution(&w);
+    assert_true(w.final);
+    manager_delete(w.m, "me", w.sb, on_row, &w); /* once more: the same answer */
+    good(&w);
+    manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("true") }, on_accepted, &w);
+    bad(&w, ERR_SANDBOX_ENDED);
+    assert_non_null(strstr(w.err.msg, "killed"));
+    close_world(&w);
+}
+
+TEST(another_s_sandbox_does_not_exist)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    manager_delete(w.m, "you", w.sb, on_row, &w);
+    bad(&w, ERR_MISSING);
+    manager_execute(w.m, "you", w.sb, NULL, &(struct execution_spec){ .argv = SH("true") }, on_accepted, &w);
+    bad(&w, ERR_MISSING);
+    manager_pause(w.m, "you", w.sb, on_row, &w);
+    bad(&w, ERR_MISSING);
+    manager_pause(w.m, "me", "../../etc", on_row, &w);
+    bad(&w, ERR_MISSING);
+    assert_null(manager_watch(w.m, "you", w.sb, w.sb, on_watch, &w));
+    end(&w);
+}
+
+TEST(long_code_goes_by_a_file_of_its_own_and_leaves_none)
+{
+    struct world w;
+    struct buf code = { 0 };
+
+    begin(&w, "{\"runtime\":\"python\"}");
+    for (int i = 0; i < 3000; i++)
+        buf_adds(&code, "# a line of nothing\n");
+    buf_adds(&code, "print('long')\n");
+    run(&w, &(struct execution_spec){ .code = code.data });
+    assert_string_equal(read_output(&w, 1), "long\n");
+    buf_done(&code);
+    run(&w, &(struct execution_spec){ .argv = SH("ls -A /tmp") });
+    assert_string_equal(read_output(&w, 1), "");
+    end(&w);
+}
+
+TEST(a_program_that_cannot_start_is_a_failed_execution)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    run(&w, &(struct execution_spec){ .argv = (const char *const[]){ "no-such-program", NULL } });
+    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    end(&w);
+}
+
+TEST(a_watch_kills_and_clocks_end)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\",\"timeoutMs\":300}");
+    execute(&w, &(struct execution_spec){ .argv = SH("sleep 60"), .timeout_ms = 60000, .background = true });
+    good(&w);
+    watch_kill(w.watch);
+    turn_for(&w, &w.ended);
+    w.answers = 0;
+    assert_string_equal(w.ended_by, "killed");
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 60") }); /* the sandbox's own timeout */
+    assert_string_equal(w.ended_by, "wall");
+    end(&w);
+}
+
+TEST(output_past_its_cap_is_counted)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    run(&w, &(struct execution_spec){ .argv = SH("printf 1234567890"), .output_max = 4 });
+    assert_string_equal(read_output(&w, 1), "1234");
+    assert_int_equal(w.bytes[0] + w.bytes[1], 10);
+    end(&w);
+}
+
+static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
+{
+    note(arg, err);
+}
+
+TEST(pausing_stops_everything_and_resuming_goes_on)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    execute(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; echo on"), .timeout_ms = 1000 });
+    good(&w);
+    manager_pause(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_int_equal(w.state, STORE_SB_PAUSED);
+    manager_pause(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    manager_use(w.m, "me", w.sb, on_box, &w);
+    bad(&w, ERR_SANDBOX_PAUSED);
+    for (int i = 0; i < 13; i++)
+        ev_turn(w.ev, 100); /* longer than its timeout */
+    assert_int_equal(w.ended, 0);
+    manager_resume(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_int_equal(w.state, STORE_SB_RUNNING);
+    turn_for(&w, &w.ended);
+    w.answers = 0;
+    assert_string_equal(w.ended_by, "exit");
+    assert_string_equal(read_output(&w, 1), "on\n");
+    end(&w);
+}
+
+TEST(an_idle_sandbox_ends_or_is_paused_and_wakes_up)
+{
+    struct world w;
+    struct manager_stats st = { 0 };
+
+    begin(&w, "{\"runtime\":\"sh\",\"idleTimeoutMs\":150,\"idleAction\":\"pause\"}");
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.4; echo busy") }); /* not idle while something runs */
+    assert_string_equal(w.ended_by, "exit");
+    for (int i = 0; i < 100 && st.paused == 0; i++) {
+        ev_turn(w.ev, 50);
+        manager_stats(w.m, &st);
+    }
+    assert_int_equal(st.paused, 1);
+    run(&w, &(struct execution_spec){ .argv = SH("echo awake") });
+    assert_string_equal(read_output(&w, 1), "awake\n");
+    end(&w);
+
+    begin(&w, "{\"runtime\":\"sh\",\"idleTimeoutMs\":100}");
+    for (int i = 0; i < 100 && st.ended[ENDED_IDLE] == 0; i++) {
+        ev_turn(w.ev, 50);
+        manager_stats(w.m, &st);
+    }
+    manager_delete(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_string_equal(w.ended_by, "idle");
+    close_world(&w);
+}
+
+TEST(lifetimes_end_sandboxes_and_can_be_set_anew)
+{
+    struct world w;
+    struct manager_stats st = { 0 };
+
+    begin(&w, "{\"runtime\":\"sh\",\"lifetimeMs\":400}");
+    manager_extend(w.m, "me", w.sb, 60000, on_row, &w);
+    good(&w);
+    assert_true(w.expires_ms > clock_real_ns() / NS_PER_MS + 50000);
+    for (int i = 0; i < 6; i++)
+        ev_turn(w.ev, 100);
+    manager_extend(w.m, "me", w.sb, 100, on_row, &w);
+    good(&w);
+    for (int i = 0; i < 100 && st.ended[ENDED_LIFETIME] == 0; i++) {
+        ev_turn(w.ev, 50);
+        manager_stats(w.m, &st);
+    }
+    assert_int_equal(st.ended[ENDED_LIFETIME], 1);
+    manager_delete(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_string_equal(w.ended_by, "lifetime");
+    close_world(&w);
+}
+
+static void on_usage(void *arg, const struct box_usage *u, const struct err *err)
+{
+    struct world *w = arg;
+
+    note(w, err);
+    if (u)
+        w->usage = *u;
+}
+
+TEST(usage_is_of_this_moment)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    manager_usage(w.m, "me", w.sb, on_usage, &w);
+    good(&w);
+    assert_true(w.usage.pids == BOX_UNKNOWN || w.usage.pids >= 1);
+    assert_true(w.usage.memory > 0);
+    end(&w);
+}
+
+TEST(a_spec_that_the_host_cannot_make_fails_with_its_reason)
+{
+    struct world w;
+    struct manager_stats st;
+
+    open_world(&w);
+    create(&w, "{\"runtime\":\"node\"}");
+    answered(&w);
+    if (w.failed)
+        assert_int_equal(w.err.id, ERR_RUNTIME_MISSING);
+    manager_stats(w.m, &st);
+    assert_int_equal(st.created + st.create_failed, 1);
+    if (!w.failed)
+        end(&w);
+    else
+        close_world(&w);
+}
+
+/* --- the manager after a killed one --- */
+
+TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
+{
+    struct world w;
+    char sb[ID_SIZE], ex[ID_SIZE];
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    execute(&w, &(struct execution_spec){ .argv = SH("echo one; sleep 0.5; echo two; cat; exit 5"),
+                                          .input = "three\n",
+                                          .input_len = 6,
+                                          .background = true });
+    good(&w);
+    while (watch_bytes(w.watch, 1) < 4)
+        ev_turn(w.ev, 50);
+    str_copy(sb, sizeof(sb), w.sb);
+    str_copy(ex, sizeof(ex), w.ex);
+    close_world(&w);
+
+    open_world(&w);
+    str_copy(w.sb, sizeof(w.sb), sb);
+    str_copy(w.ex, sizeof(w.ex), ex);
+    w.watch = manager_watch(w.m, "me", sb, ex, on_watch, &w);
+    assert_non_null(w.watch);
+    turn_for(&w, &w.ended);
+    w.answers = 0;
+    assert_string_equal(w.ended_by, "exit");
+    assert_int_equal(w.exit_code, 5);
+    assert_string_equal(read_output(&w, 1), "one\ntwo\nthree\n");
+    run(&w, &(struct execution_spec){ .argv = SH("echo still here") });
+    assert_string_equal(read_output(&w, 1), "still here\n");
+    end(&w);
+}
+
+TEST(a_paused_sandbox_stays_paused_under_the_next_manager)
+{
+    struct world w;
+    struct manager_stats st;
+    char sb[ID_SIZE];
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    manager_pause(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    str_copy(sb, sizeof(sb), w.sb);
+    close_world(&w);
+    open_world(&w);
+    str_copy(w.sb, sizeof(w.sb), sb);
+    manager_stats(w.m, &st);
+    assert_int_equal(st.paused, 1);
+    manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("true") }, on_accepted, &w);
+    bad(&w, ERR_SANDBOX_PAUSED);
+    manager_resume(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    run(&w, &(struct execution_spec){ .argv = SH("echo again") });
+    assert_string_equal(read_output(&w, 1), "again\n");
+    end(&w);
+}
+
+TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
+{
+    struct world w;
+    char sb[ID_SIZE], ex[ID_SIZE];
+
+    begin(&w, "{\"runtime\":\"sh\",\"lifetimeMs\":500}");
+    execute(&w, &(struct execution_spec){ .argv = SH("sleep 60"), .timeout_ms = 60000, .background = true });
+    good(&w);
+    str_copy(sb, sizeof(sb), w.sb);
+    str_copy(ex, sizeof(ex), w.ex);
+    close_world(&w);
+    poll(NULL, 0, 900); /* the jailer's clock, with nobody else there */
+    open_world(&w);
+    str_copy(w.ex, sizeof(w.ex), ex);
+    manager_delete(w.m, "me", sb, on_row, &w);
+    good(&w);
+    assert_string_equal(w.ended_by, "lifetime");
+    get_execution(&w);
+    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    assert_string_equal(w.ended_by, "lifetime");
+    close_world(&w);
+}
+
+TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on)
+{
+    struct world w;
+    const char *why;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    execute(&w, &(struct execution_spec){ .argv = SH("echo begun; sleep 60"), .timeout_ms = 60000 });
+    good(&w);
+    while (watch_bytes(w.watch, 1) < 6)
+        ev_turn(w.ev, 50);
+    stop_jailer(SIGKILL);
+    turn_for(&w, &w.ended);
+    w.answers = 0;
+    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    assert_string_equal(w.ended_by, "lost");
+    assert_string_equal(read_output(&w, 1), "begun\n");
+    manager_delete(w.m, "me", w.sb, on_row, &w);
+    good(&w);
+    assert_int_equal(w.state, STORE_SB_ENDED);
+    assert_string_equal(w.ended_by, "lost");
+    while (manager_ready(w.m, &why))
+        ev_turn(w.ev, 10);
+    create(&w, "{\"runtime\":\"sh\"}");
+    bad(&w, ERR_BUSY);
+    start_jailer();
+    wait_ready(&w);
+    create(&w, "{\"runtime\":\"sh\"}");
+    good(&w);
+    end(&w);
+}
+
+static void on_gc(void *arg, const struct err *err, const struct manager_gc *removed)
+{
+    struct world *w = arg;
+
+    note(w, err);
+    w->rows = removed ? removed->executions : 0;
+}
+
+TEST(retention_removes_output_with_its_row)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    run(&w, &(struct execution_spec){ .argv = SH("echo kept") });
+    struct store_retention keep = { .executions_before_ms = clock_real_ns() / NS_PER_MS + 1000 };
+    manager_gc(w.m, &keep, on_gc, &w);
+    good(&w);
+    assert_true(w.rows >= 1);
+    assert_int_equal(manager_output(w.m, w.ex, 1), -1);
+    assert_int_equal(errno, ENOENT);
+    end(&w);
+}
+
+/* --- the frame --- */
+
+static int set_up(void **state UNUSED)
+{
+    str_copy(state_dir, sizeof(state_dir), "/run/cove-test-XXXXXX");
+    if (!mkdtemp(state_dir))
+        return -1;
+    snprintf(door, sizeof(door), "%s/jailer.sock", state_dir);
+    snprintf(db, sizeof(db), "%s/db/cove.db", state_dir);
+    snprintf(output, sizeof(output), "%s/output", state_dir);
+    if (mkdir(output, 0700) < 0)
+        return -1;
+    start_jailer();
+    return 0;
+}
+
+static int tear_down(void **state UNUSED)
+{
+    char command[160];
+
+    stop_jailer(SIGTERM);
+    snprintf(command, sizeof(command), "rm -rf %s", state_dir);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone),
+        RUN(another_s_sandbox_does_not_exist),
+        RUN(long_code_goes_by_a_file_of_its_own_and_leaves_none),
+        RUN(a_program_that_cannot_start_is_a_failed_execution),
+        RUN(a_watch_kills_and_clocks_end),
+        RUN(output_past_its_cap_is_counted),
+        RUN(pausing_stops_everything_and_resuming_goes_on),
+        RUN(an_idle_sandbox_ends_or_is_paused_and_wakes_up),
+        RUN(lifetimes_end_sandboxes_and_can_be_set_anew),
+        RUN(usage_is_of_this_moment),
+        RUN(a_spec_that_the_host_cannot_make_fails_with_its_reason),
+        RUN(a_second_manager_adopts_what_lives_and_misses_nothing),
+        RUN(a_paused_sandbox_stays_paused_under_the_next_manager),
+        RUN(what_ended_while_nobody_was_there_is_told_as_it_was),
+        RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on),
+        RUN(retention_removes_output_with_its_row),
+    };
+
+    if (geteuid() != 0) {
+        printf("1..0 # SKIP the native driver is started by root\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
