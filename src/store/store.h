@@ -1,11 +1,11 @@
 /* store.h - what a server remembers: sandboxes, executions, keys, templates, events, answers already given.
  *
- * Calls. Everything after store_open is asynchronous: a call copies what it is given, and its `done` runs later, in the
- * loop, exactly once and never from inside the call. err is NULL on success, and then the change is committed: it
- * survives kill -9 of this process (and power loss, with sync_full). With an error nothing of that call happened. Calls
- * take effect, and are answered, in the order in which they were made (store_check and store_backup go on beside the
- * others and are answered when they are done); those that are made while the store is busy are committed together, so a
- * hundred at once cost little more than one.
+ * Calls. Everything after store_open is asynchronous: a call copies what it is given, and its `done` (NULL: nobody
+ * needs to be told) runs later, in the loop, exactly once and never from inside the call. err is NULL on success, and
+ * then the change is committed: it survives kill -9 of this process (and power loss, with sync_full). With an error
+ * nothing of that call happened. Calls take effect, and are answered, in the order in which they were made (store_check
+ * and store_backup go on beside the others and are answered when they are done); those that are made while the store is
+ * busy are committed together, so a hundred at once cost little more than one.
  *
  * Rows. A row handed to `done` is borrowed: it is gone when `done` returns. Texts are UTF-8 and at most STORE_TEXT_MAX
  * bytes; NULL is "none" and comes back as NULL. Times are milliseconds since 1970, 0 is "not yet" or "never".

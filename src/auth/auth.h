@@ -1,0 +1,113 @@
+/* auth.h - who makes a request, what they may do, and how often.
+ *
+ * A request is checked in two steps: auth_check finds the principal behind its key (from memory, or with one look into
+ * the store), auth_rate counts it. Rights are bits of the principal (scope.h); the owner in it is what every call of
+ * store.h is made with, so nothing in a request's path or body can reach another owner's rows.
+ *
+ * Over the Unix socket, a peer that is root or the server's own user and shows no key is "local": all rights, its own
+ * owner, no rate limit. That is how the first key is replaced when it was lost, and how the command line logs itself
+ * in.
+ *
+ * Times are handed in: now_ns monotonic, now_ms since 1970. */
+#pragma once
+
+#include "auth/keycache.h"
+#include "auth/ratelimit.h"
+#include "auth/scope.h"
+#include "store/store.h"
+
+#define AUTH_LOCAL_OWNER "local"
+#define AUTH_NAME_MAX 128u
+
+struct auth;
+
+struct auth_settings {
+    uid_t owner_uid;                    /* whose processes are local besides root's */
+    const char *rate[AUTH_CLASS_COUNT]; /* as ratelimit_parse reads them; NULL: the defaults below */
+    /* A key was revoked or rotated: whatever it has open (streams) should end now. May be NULL. */
+    void (*on_revoked)(void *arg, const char *key_id);
+    void *arg;
+};
+#define AUTH_RATE_DEFAULT "100/s burst 500"
+#define AUTH_RATE_CREATE "20/s burst 100"
+#define AUTH_RATE_EXECUTE "50/s burst 200"
+
+int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, struct auth **ret, struct err *err);
+/* Makes no further callback. Last uses that were not written yet are handed to the store, so this comes before
+ * store_close. */
+void auth_free(struct auth *a);
+DEFINE_AUTO(auth, auth_free);
+
+struct principal {
+    bool local;
+    char key_id[ID_SIZE]; /* "" for local */
+    char owner[STORE_OWNER_MAX + 1];
+    uint32_t scopes;
+    uint64_t expires_ms;          /* 0: never */
+    uint8_t hash[STORE_HASH_LEN]; /* of its key, by which auth_rate finds its buckets */
+};
+
+static inline bool principal_may(const struct principal *p, uint32_t scopes)
+{
+    return (p->scopes & scopes) == scopes;
+}
+/* ERR_DENIED naming the scope that is missing. */
+int principal_require(const struct principal *p, uint32_t scopes, struct err *err);
+
+/* --- one request --- */
+
+struct auth_request {
+    const char *authorization, *x_api_key; /* headers; NULL: not sent */
+    const char *peer;                      /* address; NULL on the Unix socket */
+    bool over_socket;
+    uid_t peer_uid; /* over_socket: SO_PEERCRED */
+    uint64_t now_ns, now_ms;
+};
+
+enum auth_verdict {
+    AUTH_YES,   /* *ret is filled */
+    AUTH_NO,    /* err is ERR_UNAUTHORIZED, or ERR_RATE_LIMITED with *retry_ns */
+    AUTH_LATER, /* done follows, never from inside the call */
+};
+struct auth_check; /* one that was not answered yet */
+
+/* err NULL: p is who it is, borrowed. Otherwise ERR_UNAUTHORIZED, or what is wrong with the store. */
+typedef void auth_done_fn(void *arg, const struct err *err, const struct principal *p);
+
+enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
+                             struct err *err, auth_done_fn *done, void *arg, struct auth_check **ret_later);
+void auth_check_forget(struct auth_check *c); /* done will not be called */
+
+/* Counts a request of this class. False: ERR_RATE_LIMITED, and ret tells when to come back. */
+bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
+               struct ratelimit_answer *ret);
+
+/* --- keys --- */
+
+struct auth_key_spec {
+    const char *name;    /* for people; NULL is none */
+    uint32_t scopes;     /* at least one */
+    uint64_t expires_ms; /* 0: never */
+    const char *owner;   /* NULL: that of the one who makes it; another one's needs `admin` */
+};
+
+/* secret: the whole key, shown this once and wiped when done returns; row is the rest of it. */
+typedef void auth_key_fn(void *arg, const struct err *err, const struct store_key *row, const char *secret);
+
+/* Nobody makes a key that may do more than they may, or that lives longer: ERR_DENIED. */
+void auth_key_create(struct auth *a, const struct principal *by, const struct auth_key_spec *spec, uint64_t now_ms,
+                     auth_key_fn *done, void *arg);
+/* A new secret for the same key; the old one is worth nothing from then on. Only for keys that may do no more than
+ * `by`: otherwise this were a way to more rights. */
+void auth_key_rotate(struct auth *a, const struct principal *by, const char *id, auth_key_fn *done, void *arg);
+/* For ever. */
+void auth_key_revoke(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_key_fn *done,
+                     void *arg);
+/* Which owner's keys `by` sees: its own, or all of them with `admin`. For store_key_list and store_key_get. */
+const char *auth_key_owner(const struct principal *by);
+
+/* The first key of a server: made when there is none, with all rights, owned by AUTH_LOCAL_OWNER. ERR_EXISTS: there is
+ * one, so this door is shut for good. */
+void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg);
+/* For the local principal only: gives the first key a new secret, or makes a new one when it was revoked. */
+void auth_first_key_replace(struct auth *a, const struct principal *by, uint64_t now_ms, auth_key_fn *done, void *arg);

@@ -1,0 +1,142 @@
+/* Two tables of fixed size (ways.h). The one for good keys gives up the key that was used longest ago, the one for
+ * wrong keys the oldest answer. Hashes are compared in constant time, though they are no secret: then nobody has to
+ * wonder. */
+#include "auth/keycache.h"
+
+#include "auth/apikey.h"
+#include "auth/ways.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define GOOD_ROWS 128u
+#define WRONG_ROWS 128u
+
+struct wrong {
+    uint8_t hash[STORE_HASH_LEN];
+    uint64_t checked_ns; /* 0: free */
+};
+
+struct keycache {
+    struct ways good_ways, wrong_ways;
+    struct keycache_entry good[GOOD_ROWS * WAYS];
+    struct wrong wrong[WRONG_ROWS * WAYS];
+};
+
+struct keycache *keycache_new(void)
+{
+    struct keycache *c = mem_new(struct keycache);
+
+    ways_init(&c->good_ways, GOOD_ROWS);
+    ways_init(&c->wrong_ways, WRONG_ROWS);
+    return c;
+}
+
+void keycache_free(struct keycache *c)
+{
+    free(c);
+}
+
+static struct keycache_entry *row_of(struct keycache *c, const uint8_t hash[STORE_HASH_LEN])
+{
+    return &c->good[ways_first(&c->good_ways, hash, STORE_HASH_LEN)];
+}
+
+struct keycache_entry *keycache_find(struct keycache *c, const uint8_t hash[STORE_HASH_LEN])
+{
+    struct keycache_entry *row = row_of(c, hash), *found = NULL;
+
+    for (size_t i = 0; i < WAYS; i++)
+        if (row[i].used && apikey_same(row[i].hash, hash))
+            found = &row[i];
+    return found;
+}
+
+static struct keycache_entry *place_for(struct keycache *c, const uint8_t hash[STORE_HASH_LEN],
+                                        struct store_key_use *ret_lost)
+{
+    struct keycache_entry *row = row_of(c, hash), *least = row;
+
+    for (size_t i = 0; i < WAYS; i++) {
+        if (!row[i].used) {
+            least = &row[i];
+            break;
+        }
+        if (row[i].touched_ns < least->touched_ns)
+            least = &row[i];
+    }
+    if (least->used && least->last_used_ms) {
+        str_copy(ret_lost->id, sizeof(ret_lost->id), least->id);
+        ret_lost->at_ms = least->last_used_ms;
+    }
+    *least = (struct keycache_entry){ .used = true };
+    memcpy(least->hash, hash, STORE_HASH_LEN);
+    return least;
+}
+
+struct keycache_entry *keycache_put(struct keycache *c, const struct store_key *row, uint64_t now_ns,
+                                    struct store_key_use *ret_lost)
+{
+    struct keycache_entry *e = keycache_find(c, row->hash);
+    struct err err = { 0 };
+
+    *ret_lost = (struct store_key_use){ 0 };
+    if (!e)
+        e = place_for(c, row->hash, ret_lost);
+    e->checked_ns = now_ns;
+    str_copy(e->id, sizeof(e->id), row->id);
+    str_copy(e->owner, sizeof(e->owner), row->owner);
+    e->expires_ms = row->expires_ms;
+    if (scope_parse_list(row->scopes ? row->scopes : "", &e->scopes, &err) < 0)
+        e->scopes = 0; /* a right that this version does not know is no right */
+    return e;
+}
+
+void keycache_drop_id(struct keycache *c, const char *id)
+{
+    for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
+        if (c->good[i].used && str_eq(c->good[i].id, id))
+            c->good[i] = (struct keycache_entry){ 0 };
+}
+
+bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)
+{
+    const struct wrong *row = &c->wrong[ways_first(&c->wrong_ways, hash, STORE_HASH_LEN)];
+    bool found = false;
+
+    for (size_t i = 0; i < WAYS; i++)
+        if (row[i].checked_ns && now_ns - row[i].checked_ns < KEYCACHE_FRESH_NS && apikey_same(row[i].hash, hash))
+            found = true;
+    return found;
+}
+
+void keycache_put_wrong(struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)
+{
+    struct wrong *row = &c->wrong[ways_first(&c->wrong_ways, hash, STORE_HASH_LEN)], *least = row;
+
+    for (size_t i = 0; i < WAYS; i++) {
+        if (apikey_same(row[i].hash, hash)) {
+            least = &row[i];
+            break;
+        }
+        if (row[i].checked_ns < least->checked_ns)
+            least = &row[i];
+    }
+    memcpy(least->hash, hash, STORE_HASH_LEN);
+    least->checked_ns = now_ns ? now_ns : 1;
+}
+
+size_t keycache_take_uses(struct keycache *c, struct store_key_use *uses, size_t cap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(c->good) && n < cap; i++) {
+        struct keycache_entry *e = &c->good[i];
+
+        if (!e->used || !e->last_used_ms)
+            continue;
+        str_copy(uses[n].id, sizeof(uses[n].id), e->id);
+        uses[n++].at_ms = e->last_used_ms;
+        e->last_used_ms = 0;
+    }
+    return n;
+}

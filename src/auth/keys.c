@@ -1,0 +1,308 @@
+/* Making, changing and ending keys.
+ *
+ * Rule: nobody hands out more than they have. A new key has a subset of its maker's scopes, its maker's owner unless an
+ * admin says otherwise, and ends no later than its maker. A key with more rights than `by` cannot be rotated by it,
+ * because whoever rotates a key holds it afterwards.
+ *
+ * The secret lives in the op from the moment it is made until done has returned, and is wiped with it. */
+#include "auth/inside.h"
+
+#include "auth/apikey.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define FIRST_KEY "auth.first_key" /* meta: its id */
+
+struct key_op {
+    struct auth_op op;
+    struct principal by;
+    struct apikey key;
+    struct store_key row; /* what is written; texts are heap */
+    bool only_first, mark_first;
+    uint64_t now_ms;
+    struct err early; /* refused before the store was asked */
+    auth_key_fn *done;
+    store_key_fn *done_row;
+    void *arg;
+};
+
+static void key_op_free(struct auth_op *op)
+{
+    struct key_op *k = container_of(op, struct key_op, op);
+
+    apikey_wipe(&k->key);
+    free(k->row.name);
+    free(k->row.scopes);
+    free(k);
+}
+
+static struct key_op *key_op_new(struct auth *a, const struct principal *by, uint64_t now_ms, auth_key_fn *done,
+                                 void *arg)
+{
+    struct key_op *k = mem_new(struct key_op);
+
+    auth_op_begin(a, &k->op, key_op_free);
+    k->by = *by;
+    k->now_ms = now_ms;
+    k->done = done;
+    k->arg = arg;
+    return k;
+}
+
+const char *auth_key_owner(const struct principal *by)
+{
+    return principal_may(by, SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : by->owner;
+}
+
+/* A refusal is answered like everything else, from the loop: the store is asked for nothing, in turn. */
+static void on_refused(void *arg, const struct err *err UNUSED, const char *value UNUSED)
+{
+    struct key_op *k = arg;
+
+    if (k->done)
+        k->done(k->arg, &k->early, NULL, NULL);
+    else
+        k->done_row(k->arg, &k->early, NULL);
+    auth_op_end(&k->op);
+}
+
+static void refuse_later(struct key_op *k)
+{
+    k->op.call = store_meta_get(k->op.auth->store, FIRST_KEY, on_refused, k);
+}
+
+static void end(struct key_op *k, const struct err *err)
+{
+    k->done(k->arg, err, err ? NULL : &k->row, err ? NULL : k->key.text);
+    auth_op_end(&k->op);
+}
+
+/* Rights that would go beyond those of `by`. */
+static int check_rights(const struct principal *by, uint32_t scopes, uint64_t expires_ms, struct err *err)
+{
+    uint32_t more = scopes & ~by->scopes;
+
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if (more & (1u << i))
+            return err_set(err, ERR_DENIED, "a key cannot give the scope %s, which it does not have", scope_name(i));
+    if (by->expires_ms && (!expires_ms || expires_ms > by->expires_ms))
+        return err_set(err, ERR_DENIED, "a key cannot outlive the key that makes it");
+    return 0;
+}
+
+/* create */
+
+static void on_marked(void *arg, const struct err *err)
+{
+    end(arg, err);
+}
+
+static void on_inserted(void *arg, const struct err *err)
+{
+    struct key_op *k = arg;
+
+    if (err || !k->mark_first) {
+        end(k, err);
+        return;
+    }
+    k->op.call = store_meta_put(k->op.auth->store, FIRST_KEY, k->row.id, on_marked, k);
+}
+
+static void insert(struct key_op *k)
+{
+    id_new("ky", k->row.id);
+    apikey_new(&k->key);
+    memcpy(k->row.hash, k->key.hash, STORE_HASH_LEN);
+    strcpy(k->row.prefix, k->key.prefix);
+    k->row.created_ms = k->now_ms;
+    k->op.call = store_key_insert(k->op.auth->store, &k->row, k->only_first, on_inserted, k);
+}
+
+static int check_spec(const struct principal *by, const struct auth_key_spec *spec, uint64_t now_ms, struct err *err)
+{
+    const char *owner = spec->owner ? spec->owner : by->owner;
+
+    if (principal_require(by, SCOPE_BIT(KEYS), err) < 0)
+        return -1;
+    if (spec->scopes == 0 || (spec->scopes & ~SCOPE_ALL))
+        return err_set(err, ERR_INVALID, "a key needs at least one scope");
+    if (spec->name && strlen(spec->name) > AUTH_NAME_MAX)
+        return err_set(err, ERR_INVALID, "the name is longer than %u bytes", AUTH_NAME_MAX);
+    if (spec->expires_ms && spec->expires_ms <= now_ms)
+        return err_set(err, ERR_INVALID, "the key would have expired already");
+    if (!store_owner_valid(owner))
+        return err_set(err, ERR_INVALID, "an owner has up to %u letters, digits, '-', '_' and '.'", STORE_OWNER_MAX);
+    if (!str_eq(owner, by->owner) && !principal_may(by, SCOPE_BIT(ADMIN)))
+        return err_set(err, ERR_DENIED, "only an admin makes keys for another owner");
+    return check_rights(by, spec->scopes, spec->expires_ms, err);
+}
+
+static void fill(struct key_op *k, const struct auth_key_spec *spec)
+{
+    struct buf scopes = { 0 };
+
+    scope_write_list(spec->scopes, &scopes);
+    k->row.scopes = scopes.data;
+    k->row.name = spec->name ? str_dup(spec->name) : NULL;
+    k->row.expires_ms = spec->expires_ms;
+    str_copy(k->row.owner, sizeof(k->row.owner), spec->owner ? spec->owner : k->by.owner);
+}
+
+void auth_key_create(struct auth *a, const struct principal *by, const struct auth_key_spec *spec, uint64_t now_ms,
+                     auth_key_fn *done, void *arg)
+{
+    struct key_op *k = key_op_new(a, by, now_ms, done, arg);
+
+    if (check_spec(by, spec, now_ms, &k->early) < 0) {
+        refuse_later(k);
+        return;
+    }
+    fill(k, spec);
+    insert(k);
+}
+
+/* rotate */
+
+static void on_rotated(void *arg, const struct err *err, const struct store_key *row)
+{
+    struct key_op *k = arg;
+    struct auth *a = k->op.auth;
+
+    if (err) {
+        end(k, err);
+        return;
+    }
+    keycache_drop_id(a->cache, row->id);
+    if (a->on_revoked)
+        a->on_revoked(a->arg, row->id);
+    k->done(k->arg, NULL, row, k->key.text);
+    auth_op_end(&k->op);
+}
+
+static void on_found(void *arg, const struct err *failed, const struct store_key *row)
+{
+    struct key_op *k = arg;
+    struct err err = { 0 };
+    uint32_t scopes = SCOPE_ALL; /* what cannot be read counts as everything */
+
+    if (failed) {
+        end(k, failed);
+        return;
+    }
+    if (scope_parse_list(row->scopes ? row->scopes : "", &scopes, &err) < 0)
+        scopes = SCOPE_ALL;
+    if (row->revoked_ms) {
+        err_set(&err, ERR_EXISTS, "the key %s was revoked", row->id);
+        end(k, &err);
+        return;
+    }
+    if (check_rights(&k->by, scopes, row->expires_ms, &err) < 0) {
+        end(k, &err);
+        return;
+    }
+    apikey_new(&k->key);
+    memcpy(k->row.hash, k->key.hash, STORE_HASH_LEN);
+    strcpy(k->row.prefix, k->key.prefix);
+    strcpy(k->row.id, row->id);
+    k->op.call = store_key_update(k->op.auth->store, row->owner, &k->row, STORE_KEY_SET_SECRET, on_rotated, k);
+}
+
+void auth_key_rotate(struct auth *a, const struct principal *by, const char *id, auth_key_fn *done, void *arg)
+{
+    struct key_op *k = key_op_new(a, by, 0, done, arg);
+
+    if (principal_require(by, SCOPE_BIT(KEYS), &k->early) < 0)
+        refuse_later(k);
+    else
+        k->op.call = store_key_get(a->store, auth_key_owner(by), id, on_found, k);
+}
+
+/* revoke */
+
+static void on_revoked(void *arg, const struct err *err, const struct store_key *row)
+{
+    struct key_op *k = arg;
+    struct auth *a = k->op.auth;
+
+    if (!err) {
+        keycache_drop_id(a->cache, row->id);
+        if (a->on_revoked)
+            a->on_revoked(a->arg, row->id);
+    }
+    k->done_row(k->arg, err, row);
+    auth_op_end(&k->op);
+}
+
+void auth_key_revoke(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_key_fn *done,
+                     void *arg)
+{
+    struct key_op *k = key_op_new(a, by, now_ms, NULL, arg);
+
+    k->done_row = done;
+    k->row.revoked_ms = now_ms ? now_ms : 1;
+    if (principal_require(by, SCOPE_BIT(KEYS), &k->early) < 0) {
+        refuse_later(k);
+    } else if (!id_valid(id, "ky")) {
+        err_set(&k->early, ERR_MISSING, "there is no such key");
+        refuse_later(k);
+    } else {
+        strcpy(k->row.id, id);
+        k->op.call = store_key_update(a->store, auth_key_owner(by), &k->row, STORE_KEY_SET_REVOKED, on_revoked, k);
+    }
+}
+
+/* the first key */
+
+static const struct auth_key_spec first_spec = { .name = "first key", .scopes = SCOPE_ALL };
+static const struct principal server = { .local = true, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
+
+void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg)
+{
+    struct key_op *k = key_op_new(a, &server, now_ms, done, arg);
+
+    fill(k, &first_spec);
+    k->only_first = k->mark_first = true;
+    insert(k);
+}
+
+static void make_another(struct key_op *k)
+{
+    fill(k, &first_spec);
+    k->mark_first = true;
+    insert(k);
+}
+
+static void on_first_row(void *arg, const struct err *err, const struct store_key *row)
+{
+    struct key_op *k = arg;
+
+    if ((err && err->id == ERR_MISSING) || (!err && row->revoked_ms))
+        make_another(k);
+    else
+        on_found(k, err, row);
+}
+
+static void on_first_id(void *arg, const struct err *err, const char *id)
+{
+    struct key_op *k = arg;
+
+    if (err)
+        end(k, err);
+    else if (id)
+        k->op.call = store_key_get(k->op.auth->store, STORE_ANY_OWNER, id, on_first_row, k);
+    else
+        make_another(k);
+}
+
+void auth_first_key_replace(struct auth *a, const struct principal *by, uint64_t now_ms, auth_key_fn *done, void *arg)
+{
+    struct key_op *k = key_op_new(a, by, now_ms, done, arg);
+
+    if (!by->local) {
+        err_set(&k->early, ERR_DENIED, "only the local owner replaces the first key, over the server's own socket");
+        refuse_later(k);
+        return;
+    }
+    k->op.call = store_meta_get(a->store, FIRST_KEY, on_first_id, k);
+}

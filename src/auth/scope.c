@@ -1,0 +1,79 @@
+/* A set is a word of bits, and `admin` is all of them: whoever asks whether a right is there never has to think of
+ * admin, and "no more rights than its creator" is one AND. */
+#include "auth/scope.h"
+
+#include "base/str.h"
+#include "base/suggest.h"
+
+static const struct {
+    const char *name, *help;
+} scopes[SCOPE_COUNT] = {
+#define SCOPE(id, name, help) [SCOPE_##id] = { name, help },
+#include "auth/scopes.def"
+#undef SCOPE
+};
+
+const char *scope_name(enum scope s)
+{
+    return scopes[s].name;
+}
+
+const char *scope_help(enum scope s)
+{
+    return scopes[s].help;
+}
+
+int scope_parse(const char *name, uint32_t *ret_bit, struct err *err)
+{
+    struct suggest near;
+    char shown[40];
+
+    suggest_init(&near, name);
+    for (unsigned i = 0; i < SCOPE_COUNT; i++) {
+        if (str_eq(scopes[i].name, name)) {
+            *ret_bit = i == SCOPE_ADMIN ? SCOPE_ALL : 1u << i;
+            return 0;
+        }
+        suggest_offer(&near, scopes[i].name);
+    }
+    if (!str_copy(shown, sizeof(shown), name))
+        return err_set(err, ERR_INVALID, "no scope has a name that long");
+    str_tame(shown);
+    if (near.best)
+        return err_set(err, ERR_INVALID, "there is no scope '%s'; did you mean '%s'?", shown, near.best);
+    return err_set(err, ERR_INVALID, "there is no scope '%s'", shown);
+}
+
+int scope_parse_list(const char *names, uint32_t *ret, struct err *err)
+{
+    uint32_t set = 0, bit;
+
+    while (*names) {
+        size_t n = strcspn(names, " ");
+        auto_free char *name = str_dup_n(names, n);
+
+        if (scope_parse(name, &bit, err) < 0)
+            return -1;
+        set |= bit;
+        names += n;
+        if (*names == ' ' && *++names == '\0')
+            return err_set(err, ERR_INVALID, "the list of scopes ends in a space");
+    }
+    *ret = set;
+    return 0;
+}
+
+void scope_write_list(uint32_t set, struct buf *out)
+{
+    const char *space = "";
+
+    if (set & SCOPE_BIT(ADMIN)) {
+        buf_adds(out, scopes[SCOPE_ADMIN].name);
+        return;
+    }
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if (set & (1u << i)) {
+            buf_addf(out, "%s%s", space, scopes[i].name);
+            space = " ";
+        }
+}

@@ -1,0 +1,107 @@
+/* An address may be wrong ATTEMPTS times at once and then once in ATTEMPT_EVERY: enough for a person with three keys in
+ * a drawer, and 10 a minute against 160 bits is nothing. The table forgets the address that is nearest to being
+ * forgiven anyway. */
+#include "auth/throttle.h"
+
+#include "auth/ratelimit.h"
+#include "auth/ways.h"
+#include "base/mem.h"
+
+#include <arpa/inet.h>
+
+#define ROWS 128u
+#define ATTEMPTS 10u
+#define ATTEMPT_EVERY (6 * NS_PER_S)
+#define EVERYBODY 500u /* at once, and then as many in a second */
+
+struct place {
+    uint8_t name[16];
+    struct ratelimit failures;
+};
+
+struct throttle {
+    struct ways ways;
+    struct ratelimit_rule rule, rule_all;
+    struct ratelimit all;
+    struct place places[ROWS * WAYS];
+};
+
+struct throttle *throttle_new(void)
+{
+    struct throttle *t = mem_new(struct throttle);
+
+    ways_init(&t->ways, ROWS);
+    t->rule = (struct ratelimit_rule){ ATTEMPT_EVERY, ATTEMPTS * ATTEMPT_EVERY, ATTEMPTS };
+    t->rule_all = (struct ratelimit_rule){ NS_PER_S / EVERYBODY, NS_PER_S / EVERYBODY * EVERYBODY, EVERYBODY };
+    return t;
+}
+
+void throttle_free(struct throttle *t)
+{
+    free(t);
+}
+
+/* What of an address is counted together. What is no address, as of a local peer, is all one. */
+static void name_of(const char *peer, uint8_t name[16])
+{
+    uint8_t v6[16], v4[4];
+    static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+    memset(name, 0, 16);
+    if (peer && inet_pton(AF_INET, peer, v4) == 1) {
+        name[0] = 4;
+        memcpy(name + 1, v4, 4);
+    } else if (peer && inet_pton(AF_INET6, peer, v6) == 1) {
+        bool v4_inside = memcmp(v6, mapped, sizeof(mapped)) == 0;
+
+        name[0] = v4_inside ? 4 : 6;
+        memcpy(name + 1, v4_inside ? v6 + 12 : v6, v4_inside ? 4 : 8);
+    }
+}
+
+/* Its place, or the one to give up for it. */
+static struct place *place_of(struct throttle *t, const char *peer, bool make)
+{
+    uint8_t name[16];
+    struct place *row, *least;
+
+    name_of(peer, name);
+    row = least = &t->places[ways_first(&t->ways, name, sizeof(name))];
+    for (size_t i = 0; i < WAYS; i++) {
+        if (memcmp(row[i].name, name, sizeof(name)) == 0)
+            return &row[i];
+        if (row[i].failures.full_at < least->failures.full_at)
+            least = &row[i];
+    }
+    if (!make)
+        return NULL;
+    memcpy(least->name, name, sizeof(name));
+    least->failures = (struct ratelimit){ 0 };
+    return least;
+}
+
+static uint64_t wait_of(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns)
+{
+    struct ratelimit copy = *rl;
+    struct ratelimit_answer answer;
+
+    ratelimit_take(rule, &copy, now_ns, &answer);
+    return answer.retry_ns;
+}
+
+bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uint64_t *retry_ns)
+{
+    const struct place *place = place_of(t, peer, false);
+    uint64_t own = place ? wait_of(&t->rule, &place->failures, now_ns) : 0;
+
+    *retry_ns = max_u64(own, wait_of(&t->rule_all, &t->all, now_ns));
+    return *retry_ns == 0;
+}
+
+void throttle_failed(struct throttle *t, const char *peer, uint64_t now_ns)
+{
+    struct ratelimit_answer answer;
+
+    ratelimit_take(&t->rule, &place_of(t, peer, true)->failures, now_ns, &answer);
+    ratelimit_take(&t->rule_all, &t->all, now_ns, &answer);
+}

@@ -1,0 +1,19 @@
+/* throttle.h - slows down those who try keys.
+ *
+ * Every address has a bucket of wrong attempts; a client that is right never touches it. Addresses of IPv6 count by
+ * their /64, because one host has all of it. A second bucket counts for everybody together and bounds what a search
+ * from many addresses at once can cost the store. */
+#pragma once
+
+#include "base/base.h"
+
+struct throttle;
+
+struct throttle *throttle_new(void);
+void throttle_free(struct throttle *t);
+DEFINE_AUTO(throttle, throttle_free);
+
+/* May this address try a key that we do not know? False: after *retry_ns. NULL is a local peer, counted as one. */
+bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uint64_t *retry_ns);
+/* It tried, and was wrong. */
+void throttle_failed(struct throttle *t, const char *peer, uint64_t now_ns);

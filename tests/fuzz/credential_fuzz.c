@@ -1,0 +1,42 @@
+/* The headers in which a request shows its key: Authorization in the first line, X-API-Key in the second.
+ *
+ * Held besides memory: what is accepted is a whole key, gives the same hash in both places and in both of its forms,
+ * and one letter more is no key any longer. */
+#include "auth/apikey.h"
+
+#include "base/str.h"
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void check_key(const char *text, const uint8_t hash[STORE_HASH_LEN])
+{
+    const char *digits = strchr(text, '_') + 1;
+    auto_free char *e2b = str_printf("e2b_%s", digits);
+    auto_free char *more = str_printf("%s0", text);
+    uint8_t again[STORE_HASH_LEN];
+
+    must(strlen(digits) == 40);
+    must(apikey_hash(e2b, again) && apikey_same(hash, again));
+    must(!apikey_hash(more, again));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
+    auto_free char *first = str_dup_n((const char *)data, line ? (size_t)(line - data) : size);
+    auto_free char *second = line ? str_dup_n((const char *)line + 1, size - (size_t)(line - data) - 1) : NULL;
+    uint8_t hash[STORE_HASH_LEN];
+
+    if (apikey_from_headers(first, second, hash) == APIKEY_OK && second)
+        check_key(second, hash);
+    if (apikey_from_headers(first, NULL, hash) == APIKEY_OK)
+        check_key(strrchr(first, ' ') + 1, hash);
+    if (apikey_from_headers(NULL, first, hash) == APIKEY_OK)
+        check_key(first, hash);
+    must(apikey_from_headers(NULL, NULL, hash) == APIKEY_NONE);
+    return 0;
+}
