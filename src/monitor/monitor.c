@@ -368,6 +368,7 @@ static int watch(struct monitor *m, const struct jail_watch *w, int fd, const st
     int rc = fd < 0 ? -1 : listener_add(r, fd, from);
     if (rc < 0)
         r->sys = w->sys ? w->sys : EMFILE;
+    r->told = false; /* a host that came later hears of this sandbox for the first time, and of no refusal */
     tell_news(r, false);
     answer_waiting(r);
     maybe_free(r);

@@ -397,6 +397,35 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
     finish();
 }
 
+/* Listeners come again when a jailer was lost for a moment. A host that hears "watched" then, and nothing else, does
+ * not ask; so the next refusal has to be told, whatever somebody else was told before. */
+TEST(after_news_that_say_nothing_the_next_refusal_is_told)
+{
+    struct task first, second;
+    struct jail_news news = { 0 };
+
+    begin();
+    first = task_new(0, false);
+    task_call(&first, 1);
+    assert_int_equal(task_told(&first, 5000), EPERM);
+    second = task_new(0, false); /* nobody has asked meanwhile */
+    for (int i = 0; i < 3; i++) {
+        assert_true(hear(5000)); /* watched; refused; watched */
+        assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+    }
+    assert_false(news.refused);
+    task_call(&second, 2);
+    assert_int_equal(task_told(&second, 5000), EPERM);
+    assert_true(hear(5000));
+    assert_int_equal(got.f.type, FRAME_J_NEWS);
+    assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+    assert_true(news.refused);
+    assert_int_equal(ask(0)->n, 2);
+    task_end(&first);
+    task_end(&second);
+    finish();
+}
+
 /* The question lies in the old socket while the new one is being taken in: it must not be answered there. */
 TEST(a_question_of_the_old_host_is_not_answered_to_the_new_one)
 {
@@ -447,6 +476,7 @@ int main(void)
         RUN(what_is_no_listener_is_put_away_and_costs_no_descriptor),
         RUN(a_sandbox_that_was_never_announced_is_not_called_watched),
         RUN(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows),
+        RUN(after_news_that_say_nothing_the_next_refusal_is_told),
         RUN(a_question_of_the_old_host_is_not_answered_to_the_new_one),
         RUN(a_host_that_goes_leaves_the_callers_answered),
     };
