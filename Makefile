@@ -54,6 +54,8 @@ soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
+	@tools/deps build vm
+	@tests/vm/run.py
 
 demo: build
 	@tools/demo $(BUILD)/src/main/cove

@@ -331,10 +331,14 @@ def run(words):
     if not jobs:
         raise debian.Missing(f"no job's name holds {shlex.join(words)}")
     with tempfile.TemporaryDirectory(prefix="run-", dir=CACHE) as here:
-        code = boot(kernel, root, jobs, here)
+        over, report = boot(kernel, root, jobs, here)
         shutil.copy(here + "/console", os.path.join(CACHE, "console.log"))
     say(f"{time.monotonic() - began:.0f} s in all, the console in build-vm/console.log")
-    return code
+    if jobs[0]["name"] == "shell":
+        return 0 if over else 1
+    print(f"1..{report.number}")
+    print(", ".join(f"{n} {status}" for status, n in report.count.items()), flush=True)
+    return 1 if report.count["failed"] else 0
 
 
 def boot(kernel, root, jobs, here):
@@ -354,11 +358,7 @@ def boot(kernel, root, jobs, here):
     finally:
         machine.kill()
         machine.wait()
-    if jobs[0]["name"] == "shell":
-        return 0 if over else 1
-    print(f"1..{report.number}")
-    print("# " + ", ".join(f"{n} {status}" for status, n in report.count.items()), flush=True)
-    return 1 if report.count["failed"] else 0
+    return over, report
 
 
 def main():
