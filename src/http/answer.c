@@ -26,18 +26,18 @@ static struct out_header **find_header(struct http_req *req, const char *name)
 
 void http_set_header(struct http_req *req, const char *name, const char *value)
 {
-    struct out_header **at = find_header(req, name);
-    size_t n = strlen(name);
+    struct out_header **at = find_header(req, name), *old = *at;
+    size_t n = strlen(name) + 1, len = strlen(value) + 1;
+    struct out_header *h = mem_alloc(sizeof(struct out_header) + n + len);
+    char *to = h->name + n;
 
-    if (!*at) {
-        *at = mem_alloc(sizeof(struct out_header) + n + 1);
-        memcpy((*at)->name, name, n + 1);
-    }
-    free((*at)->value);
-    (*at)->value = str_dup(value);
-    for (char *p = (*at)->value; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = ' ';
+    memcpy(h->name, name, n);
+    for (size_t i = 0; i < len - 1; i++)
+        to[i] = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? ' ' : value[i];
+    h->value = to;
+    h->next = old ? old->next : NULL;
+    *at = h;
+    free(old);
 }
 
 /* A plain name for old readers, and all of it for the others (RFC 6266, RFC 8187). */

@@ -62,7 +62,6 @@ static void add_cors(struct http_req *req)
 
 static int parse_target(struct http_req *req, struct err *err)
 {
-    req->decoded = mem_alloc(strlen(req->target) + 2);
     if (str_eq(req->target, "*") && str_eq(req->method, "OPTIONS"))
         return 0;
     return uri_parse(req->target, req->decoded, &req->uri, err);

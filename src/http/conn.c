@@ -148,6 +148,8 @@ static void on_clock(void *arg)
     struct conn *c = arg;
     uint64_t now = ev_now(c->s->ev), due = c->since + phase_ms(c) * NS_PER_MS;
 
+    if (c->phase == CONN_WAIT)
+        return; /* it was set for an earlier phase */
     if (c->phase == CONN_WRITE && now >= due && client_took(c)) {
         c->since = now;
         due = now + phase_ms(c) * NS_PER_MS;
@@ -172,7 +174,7 @@ void conn_phase(struct conn *c, enum conn_phase phase)
         unlist_idle(c);
     c->acked = UINT64_MAX;
     if (phase == CONN_WAIT)
-        return; /* a timer that is set finds out */
+        return; /* a timer that is still set will find out */
     uint64_t due = c->since + phase_ms(c) * NS_PER_MS;
     if (!c->timer.slot || c->timer.at > due)
         ev_timer_set(s->ev, &c->timer, due, on_clock, c);

@@ -12,6 +12,8 @@
 #include "http/server.h"
 #include "http/uri.h"
 
+#include "base/id.h"
+
 #include <netinet/in.h>
 
 struct MHD_Connection;
@@ -38,7 +40,6 @@ struct http_server {
     struct MHD_Daemon *mhd;
     struct ev_io io;       /* the daemon's epoll set */
     struct ev_defer again; /* it has more to do in the next turn */
-    struct ev_timer nudge; /* it says so and does nothing: slower then */
     uint64_t calls, seen;  /* callbacks from it; at the last look */
     unsigned still;        /* looks without one */
     struct listener *listeners;
@@ -49,6 +50,7 @@ struct http_server {
     struct conn *idle_first, *idle_last; /* longest idle first */
     struct conn *ended;                  /* whose clients will send no more */
     struct http_stats stats;
+    char id[ID_SIZE]; /* beginning of the ids of its requests */
     bool draining;
     struct ev_timer drain_end;
     struct ev_defer drained;
@@ -93,8 +95,8 @@ struct header {
 
 struct out_header {
     struct out_header *next;
-    char *value;
-    char name[];
+    const char *value;
+    char name[]; /* and the value after it */
 };
 
 struct keep {
@@ -114,7 +116,7 @@ struct http_req {
 
     /* the head */
     char *target, *path; /* as they came */
-    char *decoded;       /* memory of `uri` */
+    char *decoded;       /* memory of `uri`; all three in one piece */
     char *head;          /* memory of `headers` */
     struct header *headers;
     size_t nheaders;
@@ -200,9 +202,10 @@ int check_request(struct http_req *req, struct err *err); /* routing and all tha
 bool check_preflight(struct http_req *req);               /* OPTIONS: answered */
 
 /* serve.c */
-void serve_body_late(struct http_req *req); /* the clock of the body ran out */
-void serve_answered(struct http_req *req);  /* an answer came: get it on its way */
-void serve_more(struct http_req *req);      /* a stream has more, or its end */
+void serve_body_late(struct http_req *req);  /* the clock of the body ran out */
+void serve_answered(struct http_req *req);   /* an answer came: get it on its way */
+void serve_cut_stuck(struct http_server *s); /* bodies that the daemon can neither read on nor hand over */
+void serve_more(struct http_req *req);       /* a stream has more, or its end */
 
 /* req.c */
 struct http_req *req_new(struct http_server *s, struct conn *c, const char *target);

@@ -14,6 +14,8 @@
  * 3. Whenever nothing can be done the connection is suspended, and whoever changes that resumes it. */
 #include "http/daemon.h"
 
+#include <sys/ioctl.h>
+
 void *serve_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_server *s = cls;
@@ -125,6 +127,22 @@ void serve_body_late(struct http_req *req)
     err_set(&err, ERR_HTTP_TIMEOUT, "no byte of the body came for %" PRIu64 " ms", req->s->set.limits.body_ms);
     req->close = true;
     body_failed(req, &err);
+}
+
+/* A chunk header that fills the daemon's buffer: it waits for the end of the line, and has no room to read it. There is
+ * something to read then, and it was not read in several runs. */
+void serve_cut_stuck(struct http_server *s)
+{
+    for (struct conn *c = s->conns; c; c = c->next) {
+        struct err err = { 0 };
+        int waiting = 0;
+
+        if (c->phase != CONN_BODY || !c->req->chunked || c->cut || ioctl(c->fd, FIONREAD, &waiting) < 0 || !waiting)
+            continue;
+        err_set(&err, ERR_HTTP_MALFORMED, "a chunk's header is too long");
+        body_failed(c->req, &err);
+        conn_cut(c);
+    }
 }
 
 /* There is an answer, and somebody still sends the body. A little of it is read and thrown away; with more to come the

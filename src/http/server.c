@@ -6,8 +6,8 @@
  *
  * Invariants:
  * 1. MHD_run() is called from the loop only, never from inside a handler's call.
- * 2. The daemon may claim that it has work when it has none (a chunk header as large as its buffer does that). Three
- *    looks without a callback, and it is asked only every 5 ms: a hostile client cannot make the server spin.
+ * 2. The daemon may claim that it has work when it can do none: a chunk header as large as its buffer does that. After
+ *    some runs without a callback such connections are looked for and cut, so that no client can make the server spin.
  * 3. It may miss the end of a client; conn.c does not. */
 #include "http/daemon.h"
 
@@ -15,15 +15,13 @@
 
 #include <assert.h>
 
-#define POOL_MIN (128 * KIB)
-#define STILL_MAX 3
-#define NUDGE_MS 5
+#define STILL_MAX 8
 
 void http_limits_default(struct http_limits *lim)
 {
     *lim = (struct http_limits){
         .line_max = 8 * KIB,
-        .head_max = 32 * KIB,
+        .head_max = 16 * KIB,
         .headers_max = 100,
         .body_max = 1 * MIB,
         .conns_max = 1024,
@@ -40,17 +38,16 @@ static void run(void *arg)
     struct http_server *s = arg;
     MHD_UNSIGNED_LONG_LONG ms;
 
-    ev_timer_clear(s->ev, &s->nudge);
     MHD_run(s->mhd);
     conn_look_for_ends(s);
     s->still = s->calls == s->seen ? s->still + 1 : 0;
     s->seen = s->calls;
-    if (MHD_get_timeout(s->mhd, &ms) != MHD_YES || ms > 0)
-        return;
-    if (s->still < STILL_MAX)
+    if (s->still >= STILL_MAX) {
+        s->still = 0;
+        serve_cut_stuck(s);
+    }
+    if (MHD_get_timeout(s->mhd, &ms) == MHD_YES && ms == 0)
         ev_defer(s->ev, &s->again, run, s);
-    else
-        ev_timer_set(s->ev, &s->nudge, ev_now(s->ev) + NUDGE_MS * NS_PER_MS, run, s);
 }
 
 static void on_ready(void *arg, uint32_t events UNUSED)
@@ -60,7 +57,6 @@ static void on_ready(void *arg, uint32_t events UNUSED)
 
 void server_kick(struct http_server *s)
 {
-    s->still = 0;
     ev_defer(s->ev, &s->again, run, s);
 }
 
@@ -71,17 +67,17 @@ static size_t keep_escapes(void *cls UNUSED, struct MHD_Connection *mhd UNUSED, 
 
 static int start_daemon(struct http_server *s, struct err *err)
 {
-    size_t pool = POOL_MIN;
+    /* Per connection: a head, what the daemon notes about it, and the head of the answer. More would make uploads a
+     * little faster, and every request slower, because the daemon clears it all after each. */
+    size_t pool = 3 * max_u64(s->set.limits.head_max, 16 * KIB);
 
-    while (pool < 3 * s->set.limits.head_max)
-        pool *= 2;
     /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. screen.c refuses all of it. */
     s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
                               serve_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT,
                               s->set.limits.conns_max + 64, MHD_OPTION_URI_LOG_CALLBACK, serve_line, s,
                               MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_NOTIFY_COMPLETED,
                               serve_completed, s, MHD_OPTION_NOTIFY_CONNECTION, conn_notify, s,
-                              MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+                              MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!s->mhd)
         return err_sys(err, ERR_SYS, "starting the HTTP daemon");
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
@@ -94,6 +90,7 @@ int http_new(struct ev *ev, const struct http_settings *settings, struct http_se
 {
     struct http_server *s = mem_new(struct http_server);
 
+    signal(SIGPIPE, SIG_IGN); /* sendfile() cannot be told not to send it */
     s->ev = ev;
     s->set = *settings;
     s->router = router_new(settings->tables);
@@ -119,7 +116,6 @@ void http_free(struct http_server *s)
     ev_io_del(s->ev, &s->io);
     ev_defer_clear(s->ev, &s->again);
     ev_defer_clear(s->ev, &s->drained);
-    ev_timer_clear(s->ev, &s->nudge);
     ev_timer_clear(s->ev, &s->unpause);
     ev_timer_clear(s->ev, &s->drain_end);
     router_free(s->router);

@@ -53,6 +53,7 @@ struct http_settings {
     void (*on_done)(const struct http_done *done, void *ctx); /* each request once, refused ones too */
 };
 
+/* The process ignores SIGPIPE from here on. */
 int http_new(struct ev *ev, const struct http_settings *settings, struct http_server **ret, struct err *err);
 /* Ends all connections. Requests not yet answered are told that the client is gone, and stay until they are answered.
  */

@@ -271,7 +271,7 @@ def ht05(server):
 def head_forms(server):
     """what the standard does allow in a head is taken, in one piece or byte by byte"""
     for headers in (["A:b"], ["A:"], ["A: "], ["A:   b"], ["A:\tb\t"], ["A: b  "], ["A: ; \"x\" \xe9"], ["x-!#$%&'*+.^_`|~: y"], [f"H{i}: {i}" for i in range(90)],
-                    ["A: " + "x" * 20000]):
+                    ["A: " + "x" * 10000]):
         answers = server.talk(request("GET /hello HTTP/1.1", *headers))
         assert [a.status for a in answers] == [200], headers[0][:60]
     data = request("GET /show?a=b HTTP/1.1", "X-Test:  value ", *(f"H{i}: {'y' * i}" for i in range(40)))
@@ -554,7 +554,7 @@ def ht17_ranges(server):
             assert whole.body == content and whole.headers["accept-ranges"] == "bytes"
             for value, want in (("bytes=0-0", (0, 1)), ("bytes=-1", (1023, 1)), ("bytes=-5000", (0, 1024)), ("bytes=1000-", (1000, 24)), ("bytes=10-19", (10, 10)),
                                 ("bytes=1000-99999", (1000, 24)), ("bytes=1023-18446744073709551615", None), ("bytes=5-2", None), ("bytes=", None), ("bytes=-", None),
-                                ("bytes=a-b", None), ("items=0-1", None), ("bytes=0-1,3-4", None), ("bytes=" + ",".join(["0-1"] * 5000), None), ("bytes=0-1,", None)):
+                                ("bytes=a-b", None), ("items=0-1", None), ("bytes=0-1,3-4", None), ("bytes=" + ",".join(["0-1"] * 3000), None), ("bytes=0-1,", None)):
                 a = s.get("/file", f"Range: {value}")
                 if want:
                     assert a.status == 206 and a.body == content[want[0]:want[0] + want[1]], (value, a.status)
@@ -700,6 +700,14 @@ def waiting(server):
         answers = list(pool.map(lambda i: server.talk(request(f"GET /slow?ms={i * 7 % 50} HTTP/1.1") * 3 + LAST, half_close=False),
                                 range(32)))
     assert all([a.status for a in each] == [200] * 4 for each in answers)
+
+
+@case
+def no_clock(server):
+    """no clock of the connection runs while a handler has the request"""
+    with Server(head_ms=150, body_ms=150, idle_ms=150, write_ms=150) as s:
+        assert s.get("/slow?ms=600").body == b"later\n"
+        assert s.get("/upload?hold=200", method="PUT", body=b"x" * 3000).body == b"bytes 3000\n"
 
 
 @case
