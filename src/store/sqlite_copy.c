@@ -125,6 +125,9 @@ static int copy_step(struct copy *copy, int pages, struct err *err)
     }
     sqlite3_backup_finish(copy->backup);
     copy->backup = NULL;
+    /* One plain file that can be read where nothing can be written; the store makes it WAL again when it opens it. */
+    if (db_exec(copy->to, "PRAGMA journal_mode = DELETE", "finishing the copy", err) < 0)
+        return -1;
     sqlite3_close(copy->to);
     copy->to = NULL;
     auto_fd int fd = open(copy->part, O_RDONLY | O_CLOEXEC);

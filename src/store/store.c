@@ -108,11 +108,17 @@ static void try_alone(struct store *st, struct store_call *c)
         c->failed = true;
 }
 
+/* A call that should have had the last room on the disk. */
+static bool deserved_room(const struct store_call *c)
+{
+    return c->failed && c->err.id == ERR_STORE_FULL && !c->refused && !store_op_grows(c->op);
+}
+
 /* On a full disk the calls that end or forget something get the last room: without them there would never be more. */
 static void run_alone(struct store *st, struct store_call *c)
 {
     try_alone(st, c);
-    if (c->failed && c->err.id == ERR_STORE_FULL && !store_op_grows(c->op) && st->backend->make_room(st->db))
+    if (deserved_room(c) && st->backend->make_room(st->db))
         try_alone(st, c);
 }
 
@@ -125,6 +131,8 @@ static bool run_together(struct store *st)
     for (struct store_call *c = st->batch.first; c; c = c->next) {
         if (!c->refused)
             run_one(st, c);
+        if (deserved_room(c))
+            st->backend->rollback(st->db);
         if (!st->backend->in_transaction(st->db))
             return false;
     }

@@ -343,6 +343,30 @@ TEST(a_backup_that_is_damaged_newer_or_something_else_is_not_restored)
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
+TEST(a_backup_is_one_plain_file_that_a_read_only_place_can_hold)
+{
+    auto_free char *path = host_path();
+    auto_free char *place = str_printf("%s/small", host_dir);
+    auto_free char *backup = str_printf("%s/backup", place);
+    struct store_settings set = { .path = path };
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    struct err err = { 0 };
+
+    assert_int_equal(mkdir(place, 0700), 0);
+    assert_int_equal(mount("tmpfs", place, "tmpfs", 0, "size=4m,mode=700"), 0);
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    OK(store_backup(store, backup, on_done, NULL));
+    close_store();
+    int rc = mount(NULL, place, NULL, MS_REMOUNT | MS_RDONLY, NULL);
+    if (rc == 0)
+        rc = store_restore(&set, backup, &err);
+    umount2(place, MNT_DETACH);
+    if (rc < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(host_open(&err), 0);
+    OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
+}
+
 /* --- ST06 --- */
 
 TEST(ST06_a_newer_schema_is_refused_and_left_as_it_is)
@@ -531,6 +555,7 @@ int main(void)
         RUN_STORE(a_row_that_no_code_could_have_written_is_named),
         RUN_STORE(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched),
         RUN_STORE(a_backup_that_is_damaged_newer_or_something_else_is_not_restored),
+        RUN_STORE(a_backup_is_one_plain_file_that_a_read_only_place_can_hold),
         RUN_STORE(ST06_a_newer_schema_is_refused_and_left_as_it_is),
         RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one),
         RUN_STORE(ST06_a_step_that_fails_changes_nothing_and_says_which),
