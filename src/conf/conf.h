@@ -76,3 +76,17 @@ const char *const *conf_list(const struct conf *c, enum setting s);
 void conf_print(const struct conf *c, struct buf *out);
 void conf_json(const struct conf *c, struct buf *out);
 void conf_help(struct buf *out); /* flags with their defaults, for --help */
+
+/* A whole command line: the file that --config names (or the default one), then the environment, then the flags, as
+ * --name VALUE or --name=VALUE. `own` are flags of the program itself. Words that are neither are errors, with the
+ * nearest flag. Everything that is wrong is in pr. */
+struct conf_option {
+    const char *name;   /* "--print-config" */
+    const char **value; /* takes a value; or NULL: */
+    bool *set;          /* is a switch */
+};
+/* The two halves of the flags by themselves: the program's own, and the settings with all complaints. */
+void conf_own_flags(int argc, char **argv, const struct conf_option *own, size_t nown);
+int conf_flags(struct conf *c, int argc, char **argv, const struct conf_option *own, size_t nown, struct problems *pr);
+int conf_command(struct conf *c, const char *program, int argc, char **argv, char *const *env,
+                 const struct conf_option *own, size_t nown, struct problems *pr);

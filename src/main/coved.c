@@ -1,0 +1,410 @@
+/* coved - the server itself: HTTP on one side, the jailer's socket and the store on the other.
+ *
+ * It has a user of its own, no capability and no way to get one; it never forks and never opens a path of a sandbox.
+ * All it could lose by being killed lies elsewhere: sandboxes in the jailer, rows in the store, listening sockets in
+ * the supervisor. So it may crash at any moment, and is started again. */
+#include "auth/auth.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "conf/conf.h"
+#include "doc/doc.h"
+#include "ev/ev.h"
+#include "http/server.h"
+#include "sandbox/manager.h"
+#include "serve/place.h"
+#include "store/store.h"
+#include "wire/door.h"
+
+#include "cove_version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define FIRST_SOCKET 3
+#define GC_FIRST_NS (60 * NS_PER_S)
+#define GC_EVERY_NS (3600 * NS_PER_S)
+
+struct coved {
+    struct ev *ev;
+    struct conf conf;
+    struct place place;
+    struct store *store;
+    struct auth *auth;
+    struct manager *manager;
+    struct http_server *http;
+    struct ev_timer gc;
+    int ready_fd; /* of whoever started us; -1: nobody wants to know */
+    uint64_t sockets;
+    bool stopping;
+};
+
+/* --- what it was given --- */
+
+struct words {
+    const char *config_fd, *listen_fds, *ready_fd;
+};
+
+static int read_fd_number(const char *name, const char *text, uint64_t *ret, struct err *err)
+{
+    if (text && !str_to_u64(text, 1024, ret))
+        return err_set(err, ERR_USAGE, "%s: '%.20s' is no number of descriptors", name, text);
+    return 0;
+}
+
+/* From a supervisor: what it read, whole. The offset of the descriptor is shared with those who read it before us. */
+static int read_passed(struct coved *d, int fd, struct problems *pr)
+{
+    auto_free char *text = mem_alloc(DOC_BYTES_MAX + 1);
+    ssize_t n = pread(fd, text, DOC_BYTES_MAX, 0);
+
+    pr->file = "configuration of the supervisor";
+    if (n >= 0)
+        return conf_read(&d->conf, text, (size_t)n, pr);
+    problems_add(pr, ERR_SYS, 0, 0, NULL, "descriptor %d cannot be read", fd);
+    return -1;
+}
+
+static int read_settings(struct coved *d, int argc, char **argv, struct problems *pr)
+{
+    struct words w = { 0 };
+    const struct conf_option own[] = { { "--config-fd", &w.config_fd, NULL },
+                                       { "--listen-fds", &w.listen_fds, NULL },
+                                       { "--ready-fd", &w.ready_fd, NULL } };
+    uint64_t config = 0, ready = 0;
+    struct err err = { 0 };
+
+    conf_init(&d->conf);
+    conf_own_flags(argc, argv, own, ARRAY_LEN(own));
+    if (!w.config_fd && conf_command(&d->conf, "coved", argc, argv, environ, own, ARRAY_LEN(own), pr) < 0)
+        return -1;
+    if (read_fd_number("--config-fd", w.config_fd, &config, &err) < 0 ||
+        read_fd_number("--listen-fds", w.listen_fds, &d->sockets, &err) < 0 ||
+        read_fd_number("--ready-fd", w.ready_fd, &ready, &err) < 0) {
+        problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
+        return -1;
+    }
+    d->ready_fd = ready ? (int)ready : -1;
+    if (!config)
+        return 0;
+    if (read_passed(d, (int)config, pr) < 0)
+        return -1;
+    pr->file = "coved";
+    return conf_flags(&d->conf, argc, argv, own, ARRAY_LEN(own), pr);
+}
+
+/* A service manager may hand over sockets in its own way: LISTEN_FDS of them, from 3 on, for LISTEN_PID. */
+static void count_sockets(struct coved *d)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    uint64_t for_whom = 0;
+
+    if (!d->sockets && pid && n && str_to_u64(pid, INT32_MAX, &for_whom) && for_whom == (uint64_t)getpid())
+        (void)str_to_u64(n, 16, &d->sockets);
+    for (uint64_t i = 0; i < d->sockets; i++)
+        (void)fcntl(FIRST_SOCKET + (int)i, F_SETFD, FD_CLOEXEC);
+}
+
+/* --- what it gives up --- */
+
+static int drop_capabilities(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct none[2] = { { 0 } };
+
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    return (int)syscall(SYS_capset, &head, none);
+}
+
+static int give_up(struct err *err)
+{
+    struct rlimit files, core = { 0 };
+
+    if (geteuid() == 0)
+        return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 ||
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setrlimit(RLIMIT_CORE, &core) < 0)
+        return err_sys(err, ERR_SYS, "give up privileges");
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    umask(077);
+    return 0;
+}
+
+/* --- its parts --- */
+
+static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err)
+{
+    struct coved *d = arg;
+
+    *ret_monitor = -1; /* the jailer knows the way to the monitor */
+    return door_knock(d->place.jailer, ret_jailer, NULL, err);
+}
+
+static int open_store(struct coved *d, struct err *err)
+{
+    auto_free char *path = str_printf("%s/cove.db", d->place.state);
+    struct store_settings set = { .path = path, .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full") };
+
+    if (mkdir(d->place.output, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_DENIED, "%.160s", d->place.output);
+    return store_open(d->ev, &set, &d->store, err);
+}
+
+static int open_manager(struct coved *d, struct err *err)
+{
+    bool strict = conf_on(&d->conf, SETTING_ENFORCED);
+    struct manager_settings set = {
+        .store = d->store,
+        .output_dir = d->place.output,
+        .connect = connect_jailer,
+        .arg = d,
+        .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
+        .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
+        .enforce = strict ? UINT64_MAX : 0,
+        .every_wall = strict,
+    };
+
+    return manager_new(d->ev, &set, &d->manager, err);
+}
+
+static int open_auth(struct coved *d, struct err *err)
+{
+    struct auth_settings set = {
+        .owner_uid = geteuid(),
+        .rate = { [AUTH_CLASS_DEFAULT] = conf_text(&d->conf, SETTING_RATE_DEFAULT),
+                  [AUTH_CLASS_CREATE] = conf_text(&d->conf, SETTING_RATE_CREATE),
+                  [AUTH_CLASS_EXECUTE] = conf_text(&d->conf, SETTING_RATE_EXECUTE) },
+    };
+
+    return auth_new(d->ev, d->store, &set, &d->auth, err);
+}
+
+static void on_done(const struct http_done *done, void *ctx UNUSED)
+{
+    log_about(LOG_INFO, &(struct log_about){ .request = done->id }, "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s",
+              done->method, done->path, done->status, (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out,
+              done->whole ? "" : ", cut off");
+}
+
+static void health(struct http_req *req, void *ctx UNUSED)
+{
+    static const char body[] = "{\"status\":\"ok\",\"version\":\"" COVE_VERSION "\"}\n";
+
+    http_answer(req, 200, "application/json", body, sizeof(body) - 1);
+}
+
+static const struct http_route system_routes[] = { { .method = "GET", .pattern = "/health", .fn = health }, { 0 } };
+static const struct http_route *const tables[] = { system_routes, NULL };
+
+static int open_http(struct coved *d, struct err *err)
+{
+    struct http_settings set = {
+        .tables = tables,
+        .hosts = conf_list(&d->conf, SETTING_HOSTS),
+        .origins = conf_list(&d->conf, SETTING_ORIGINS),
+        .ctx = d,
+        .on_done = on_done,
+    };
+
+    http_limits_default(&set.limits);
+    set.limits.conns_max = (unsigned)conf_number(&d->conf, SETTING_HTTP_CONNS);
+    set.limits.conns_per_addr = (unsigned)conf_number(&d->conf, SETTING_HTTP_CONNS_PEER);
+    set.limits.body_max = conf_number(&d->conf, SETTING_HTTP_BODY);
+    set.limits.idle_ms = conf_number(&d->conf, SETTING_HTTP_IDLE);
+    if (http_new(d->ev, &set, &d->http, err) < 0)
+        return -1;
+    for (uint64_t i = 0; i < d->sockets; i++)
+        if (http_listen_fd(d->http, FIRST_SOCKET + (int)i, err) < 0)
+            return -1;
+    if (d->sockets)
+        return 0;
+    const char *listen = conf_text(&d->conf, SETTING_LISTEN);
+    if (!str_eq(listen, "off") && http_listen_tcp(d->http, listen, NULL, err) < 0)
+        return -1;
+    return http_listen_unix(d->http, d->place.api, 0600, err);
+}
+
+/* --- housekeeping --- */
+
+static void collect(void *arg);
+
+static void on_collected(void *arg UNUSED, const struct err *err, const struct manager_gc *removed)
+{
+    if (err)
+        log_warn("retention: %s", err->msg);
+    else if (removed->executions + removed->sandboxes + removed->events)
+        log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events",
+                 removed->executions, removed->sandboxes, removed->events);
+}
+
+static uint64_t before(const struct coved *d, enum setting s)
+{
+    uint64_t now = clock_real_ns() / NS_PER_MS, keep = conf_number(&d->conf, s);
+
+    return now > keep ? now - keep : 0;
+}
+
+static void collect(void *arg)
+{
+    struct coved *d = arg;
+    struct store_retention keep = {
+        .executions_before_ms = before(d, SETTING_KEEP_EXECUTIONS),
+        .sandboxes_before_ms = before(d, SETTING_KEEP_SANDBOXES),
+        .events_before_ms = before(d, SETTING_KEEP_EVENTS),
+        .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
+        .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
+    };
+
+    manager_gc(d->manager, &keep, on_collected, d);
+    ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_EVERY_NS, collect, d);
+}
+
+/* --- its life --- */
+
+static void on_drained(void *arg)
+{
+    struct coved *d = arg;
+
+    ev_stop(d->ev);
+}
+
+static void on_signal(void *arg, int signo UNUSED)
+{
+    struct coved *d = arg;
+
+    if (d->stopping) {
+        ev_stop(d->ev);
+        return;
+    }
+    d->stopping = true;
+    log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
+    http_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), on_drained, d);
+}
+
+static int watch_signals(struct coved *d, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    return ev_signals(d->ev, &set, on_signal, d, err);
+}
+
+static void tell(const struct coved *d, const char *line)
+{
+    if (d->ready_fd >= 0 && fd_write_all(d->ready_fd, line, strlen(line)) < 0)
+        log_warn("nobody listens at descriptor %d", d->ready_fd);
+}
+
+static void on_first_key(void *arg, const struct err *err, const struct store_key *row UNUSED, const char *secret)
+{
+    struct coved *d = arg;
+
+    if (!err) {
+        auto_free char *line = str_printf("key %s\n", secret);
+
+        tell(d, line);
+        explicit_bzero(line, strlen(line));
+    } else if (err->id != ERR_EXISTS) {
+        log_error("the first key: %s", err->msg);
+    }
+    tell(d, "ready\n");
+}
+
+/* The first key goes to whoever started us and is shown there; a log is no place for it. Under a service manager nobody
+ * listens: then the local owner makes keys over the socket. */
+static void become_ready(struct coved *d)
+{
+    if (d->ready_fd >= 0)
+        auth_first_key(d->auth, clock_real_ns() / NS_PER_MS, on_first_key, d);
+}
+
+static int serve(struct coved *d, struct err *err)
+{
+    struct place_wishes w = {
+        .state_dir = conf_text(&d->conf, SETTING_STATE_DIR),
+        .run_dir = conf_text(&d->conf, SETTING_RUN_DIR),
+        .user = "",
+        .euid = geteuid(),
+        .home = getenv("HOME"),
+        .xdg_state = getenv("XDG_STATE_HOME"),
+        .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
+    };
+
+    if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
+        watch_signals(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 || open_manager(d, err) < 0 ||
+        open_http(d, err) < 0)
+        return -1;
+    ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
+    log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->sockets ? d->sockets : 2,
+             d->place.state);
+    become_ready(d);
+    ev_run(d->ev);
+    return 0;
+}
+
+/* In the reverse order, and nothing of it is in a hurry: sandboxes live on. */
+static void coved_done(struct coved *d)
+{
+    if (d->ev)
+        ev_timer_clear(d->ev, &d->gc);
+    http_free(d->http);
+    manager_free(d->manager);
+    auth_free(d->auth);
+    store_close(d->store);
+    ev_free(d->ev);
+    place_done(&d->place);
+    conf_done(&d->conf);
+}
+
+static void start_log(const struct conf *c)
+{
+    enum log_level level = LOG_INFO;
+    enum log_form form = LOG_TEXT;
+
+    (void)log_level_read(conf_text(c, SETTING_LOG_LEVEL), &level);
+    (void)log_form_read(conf_text(c, SETTING_LOG_FORMAT), &form);
+    log_setup("coved", level);
+    log_form(form);
+}
+
+int main(int argc, char **argv)
+{
+    static struct coved d = { .ready_fd = -1 };
+    static struct problems pr;
+    struct err err = { 0 };
+    int status = 0;
+
+    prctl(PR_SET_NAME, "coved");
+    if (read_settings(&d, argc, argv, &pr) < 0) {
+        auto_buf out = { 0 };
+
+        problems_print(&pr, &out);
+        (void)fd_write_all(STDERR_FILENO, out.data, out.len);
+        conf_done(&d.conf);
+        return problems_exit(&pr);
+    }
+    start_log(&d.conf);
+    count_sockets(&d);
+    if (serve(&d, &err) < 0) {
+        log_error("%s (%s)", err.msg, err_info(err.id)->fix);
+        status = err_info(err.id)->exit;
+    }
+    coved_done(&d);
+    return status;
+}

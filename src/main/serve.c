@@ -1,0 +1,292 @@
+/* cove-serve - `cove serve`: starts the monitor, the jailer and coved, and keeps them running.
+ *
+ * It reads the configuration, makes the directories, opens the sockets and waits. It is the only one of them that has
+ * all rights all the time, so it does nothing else: no request of a client and no byte of a sandbox comes near it. */
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "conf/conf.h"
+#include "ev/ev.h"
+#include "serve/place.h"
+#include "serve/sockets.h"
+#include "serve/supervisor.h"
+
+#include "cove_version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#define COVED_FDS 3 /* the sockets, TCP unless that is off, and Unix; then the configuration */
+
+struct server {
+    struct ev *ev;
+    struct conf conf;
+    struct place place;
+    struct supervisor *supervisor;
+    char *cove, *coved; /* programs */
+    int fds[COVED_FDS];
+    size_t nfds;
+    char *url;
+    char key[128]; /* the first one, until it was shown */
+    int signals;
+};
+
+static const char usage[] =
+    "cove serve - sandboxes over HTTP\n"
+    "\n"
+    "  cove serve [--config FILE] [SETTINGS]    start the server; Ctrl-C stops it and ends all sandboxes\n"
+    "  cove serve --print-config [--json]       all settings as they are, with where each came from\n"
+    "\n"
+    "Settings come from the file (/etc/cove/cove.yaml, or --config FILE), then from COVE_* variables, then from "
+    "flags.\n"
+    "The first start prints a key; later ones are made with `cove key`. See docs/configuration.md.\n"
+    "\n";
+
+static int fail(const struct err *err)
+{
+    const struct err_info *info = err_info(err->id);
+
+    fprintf(stderr, "cove serve: %s\n  cause: %s\n  fix:   %s\n  code:  %s\n", err->msg, info->cause, info->fix,
+            info->code);
+    return info->exit;
+}
+
+static int print(const struct buf *out)
+{
+    return fd_write_all(STDOUT_FILENO, out->data, out->len) < 0 ? 125 : 0;
+}
+
+/* --- finding and opening --- */
+
+/* In a build directory all programs lie side by side; installed, this one lies in PREFIX/libexec/cove and cove in
+ * PREFIX/bin. */
+static int find_programs(struct server *s, struct err *err)
+{
+    static const char *const places[] = { "cove", "../../bin/cove" };
+    char dir[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+
+    dir[n < 0 ? 0 : n] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    s->coved = str_printf("%s/coved", dir);
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        free(s->cove);
+        s->cove = str_printf("%s/%s", dir, places[i]);
+        if (access(s->cove, X_OK) == 0 && access(s->coved, X_OK) == 0)
+            return 0;
+    }
+    return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove and coved that belong to %.120s", dir);
+}
+
+/* coved may not be allowed to read the file, and must not see another one than we did. */
+static int pass_configuration(struct server *s, struct err *err)
+{
+    auto_buf text = { 0 };
+    int fd = memfd_create("cove.yaml", MFD_CLOEXEC);
+
+    conf_print(&s->conf, &text);
+    if (fd < 0 || fd_write_all(fd, text.data, text.len) < 0)
+        return err_sys(err, ERR_SYS, "pass the configuration on");
+    s->fds[s->nfds++] = fd;
+    return 0;
+}
+
+static int open_sockets(struct server *s, struct err *err)
+{
+    const char *listen = conf_text(&s->conf, SETTING_LISTEN);
+
+    if (!str_eq(listen, "off")) {
+        if (sockets_tcp(listen, &s->fds[s->nfds], err) < 0)
+            return -1;
+        auto_free char *name = sockets_name(s->fds[s->nfds++]);
+        s->url = str_printf("http://%s", name);
+    }
+    if (sockets_unix(s->place.api, geteuid() == 0 ? 0666 : 0600, &s->fds[s->nfds], err) < 0)
+        return -1;
+    s->nfds++;
+    return 0;
+}
+
+static int prepare(struct server *s, int *lock, struct err *err)
+{
+    struct place_wishes w = {
+        .state_dir = conf_text(&s->conf, SETTING_STATE_DIR),
+        .run_dir = conf_text(&s->conf, SETTING_RUN_DIR),
+        .user = conf_text(&s->conf, SETTING_USER),
+        .euid = geteuid(),
+        .home = getenv("HOME"),
+        .xdg_state = getenv("XDG_STATE_HOME"),
+        .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
+    };
+
+    if (find_programs(s, err) < 0 || place_find(&w, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
+        place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* --- running --- */
+
+static void on_line(void *arg, const char *program UNUSED, const char *line)
+{
+    struct server *s = arg;
+
+    if (str_eat(&line, "key "))
+        (void)str_copy(s->key, sizeof(s->key), line);
+}
+
+static void on_ready(void *arg)
+{
+    struct server *s = arg;
+    auto_buf out = { 0 };
+    auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->place.api);
+
+    buf_addf(&out, "cove %s is ready\n  address  %s\n  socket   %s\n  state    %s\n", COVE_VERSION,
+             s->url ? s->url : "off", s->place.api, s->place.state);
+    if (s->key[0]) {
+        buf_addf(&out, "  key      %s\n\nThis key has every right and is shown this once. Try it:\n\n", s->key);
+        buf_addf(&out, "  curl -H 'Authorization: Bearer %s' %s/v1/capabilities\n\n", s->key, reach);
+    }
+    explicit_bzero(s->key, sizeof(s->key));
+    (void)print(&out);
+    explicit_bzero(out.data, out.len);
+}
+
+static void on_signal(void *arg, int signo)
+{
+    struct server *s = arg;
+
+    if (signo == SIGCHLD)
+        supervisor_child(s->supervisor);
+    else if (s->signals++ == 0)
+        supervisor_stop(s->supervisor);
+    else
+        supervisor_hurry(s->supervisor); /* who asks twice does not want to wait */
+}
+
+static int watch_signals(struct server *s, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    return ev_signals(s->ev, &set, on_signal, s, err);
+}
+
+static int run(struct server *s, struct err *err)
+{
+    static const struct supervisor_ops ops = { .on_line = on_line, .on_ready = on_ready };
+    char uid[16], parent[16], nfds[16], config[16], ready[16];
+    const char *level = conf_text(&s->conf, SETTING_LOG_LEVEL), *form = conf_text(&s->conf, SETTING_LOG_FORMAT);
+    const char *const monitor[] = { s->cove,        "__monitor", "--socket",    s->place.monitor,
+                                    "--parent",     parent,      "--log-level", level,
+                                    "--log-format", form,        NULL };
+    const char *const jailer[] = { s->cove,      "__jailer",  "--socket",       s->place.jailer, "--state-dir",
+                                   s->place.run, "--monitor", s->place.monitor, "--host-uid",    uid,
+                                   "--parent",   parent,      "--log-level",    level,           "--log-format",
+                                   form,         NULL };
+    const char *const coved[] = { s->coved, "--config-fd", config,         "--listen-fds", nfds,         "--ready-fd",
+                                  ready,    "--state-dir", s->place.state, "--run-dir",    s->place.run, NULL };
+    uint64_t drain = conf_number(&s->conf, SETTING_DRAIN);
+    const struct program programs[] = {
+        { .name = "cove-monitor", .argv = monitor, .door = s->place.monitor, .stop_ms = 2000 },
+        { .name = "cove-jailer", .argv = jailer, .door = s->place.jailer, .stop_ms = 60000 },
+        { .name = "coved",
+          .argv = coved,
+          .fds = s->fds,
+          .nfds = s->nfds,
+          .uid = s->place.uid,
+          .gid = s->place.gid,
+          .stop_ms = drain + 5000 },
+    };
+
+    snprintf(uid, sizeof(uid), "%u", s->place.uid);
+    snprintf(parent, sizeof(parent), "%d", getpid());
+    snprintf(nfds, sizeof(nfds), "%zu", s->nfds - 1);
+    snprintf(config, sizeof(config), "%zu", 2 + s->nfds);
+    snprintf(ready, sizeof(ready), "%zu", 3 + s->nfds);
+    if (ev_new(&s->ev, err) < 0 || watch_signals(s, err) < 0 ||
+        supervisor_new(s->ev, programs, ARRAY_LEN(programs), &ops, s, &s->supervisor, err) < 0)
+        return -1;
+    ev_run(s->ev);
+    int status = supervisor_status(s->supervisor);
+    supervisor_free(s->supervisor);
+    (void)unlink(s->place.api);
+    (void)unlink(s->place.monitor);
+    return status;
+}
+
+static void server_done(struct server *s)
+{
+    for (size_t i = 0; i < s->nfds; i++)
+        close(s->fds[i]);
+    ev_free(s->ev);
+    place_done(&s->place);
+    conf_done(&s->conf);
+    free(s->cove);
+    free(s->coved);
+    free(s->url);
+}
+
+/* Reads the command line; *ret_status is set when there is nothing more to do. */
+static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_status)
+{
+    static struct problems pr;
+    bool help = false, show = false, json = false;
+    const struct conf_option own[] = {
+        { "--help", NULL, &help }, { "-h", NULL, &help }, { "--print-config", NULL, &show }, { "--json", NULL, &json }
+    };
+    auto_buf out = { 0 };
+    enum log_level level = LOG_INFO;
+    enum log_form form = LOG_TEXT;
+
+    conf_init(&s->conf);
+    int bad = conf_command(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
+    if (help) {
+        buf_adds(&out, usage);
+        conf_help(&out);
+        *ret_status = print(&out);
+    } else if (bad) {
+        problems_print(&pr, &out);
+        (void)fd_write_all(STDERR_FILENO, out.data, out.len);
+        *ret_status = problems_exit(&pr);
+    } else if (show) {
+        (json ? conf_json : conf_print)(&s->conf, &out);
+        *ret_status = print(&out);
+    }
+    (void)log_level_read(conf_text(&s->conf, SETTING_LOG_LEVEL), &level);
+    (void)log_form_read(conf_text(&s->conf, SETTING_LOG_FORMAT), &form);
+    log_setup("cove-serve", level);
+    log_form(form);
+    return help || bad || show;
+}
+
+int main(int argc, char **argv)
+{
+    static struct server s;
+    struct err err = { 0 };
+    auto_fd int lock = -1;
+    int status = -1;
+
+    prctl(PR_SET_NAME, "cove-serve");
+    if (!answer_at_once(&s, argc, argv, &status)) {
+        if (prepare(&s, &lock, &err) == 0)
+            status = run(&s, &err);
+        if (status < 0)
+            status = fail(&err);
+    }
+    server_done(&s);
+    return status;
+}

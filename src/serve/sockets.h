@@ -1,0 +1,17 @@
+/* sockets.h - the sockets that clients of the server connect to, opened by the supervisor.
+ *
+ * It holds them while coved is restarted: clients that come meanwhile wait in the kernel's queue instead of being
+ * refused. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+#include <sys/types.h>
+
+/* "127.0.0.1:8700", "[::1]:8700". ADDRESS_USED when somebody has it. */
+int sockets_tcp(const char *address, int *ret_fd, struct err *err);
+/* A dead server's is replaced. */
+int sockets_unix(const char *path, mode_t mode, int *ret_fd, struct err *err);
+/* "127.0.0.1:8700" as the socket has it; port 0 became a real one. */
+char *sockets_name(int fd) MUST_USE;

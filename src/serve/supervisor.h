@@ -1,0 +1,40 @@
+/* supervisor.h - keeps a few programs running: starts them in order, restarts what dies, stops them in reverse.
+ *
+ * A program that dies before it was ready for the first time ends the whole: it has said why, and would say it again.
+ * Later it is started again, at once at first and then ever more patiently. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "ev/ev.h"
+
+#include <sys/types.h>
+
+struct supervisor;
+
+struct program {
+    const char *name;
+    const char *const *argv; /* argv[0] is the path */
+    const int *fds;          /* become 3, 4, ... of the program */
+    size_t nfds;
+    uid_t uid; /* when we are root it becomes this one, without capabilities or a way to new ones; 0 stays root */
+    gid_t gid;
+    const char *door; /* a socket that it opens when it is ready; NULL: descriptor 3 + nfds is a pipe, on which it says
+                         lines, the last of them "ready" */
+    uint64_t stop_ms; /* from SIGTERM to SIGKILL */
+};
+
+struct supervisor_ops {
+    void (*on_line)(void *arg, const char *program, const char *line); /* said on its ready pipe before "ready" */
+    void (*on_ready)(void *arg);                                       /* all of them, for the first time */
+};
+
+/* Programs and their tables are borrowed. */
+int supervisor_new(struct ev *ev, const struct program *programs, size_t n, const struct supervisor_ops *ops, void *arg,
+                   struct supervisor **ret, struct err *err);
+void supervisor_stop(struct supervisor *s);        /* the last first, one after the other; then the loop stops */
+void supervisor_hurry(struct supervisor *s);       /* SIGKILL instead of patience */
+void supervisor_child(struct supervisor *s);       /* after SIGCHLD */
+int supervisor_status(const struct supervisor *s); /* the exit status for the whole, after the loop */
+void supervisor_free(struct supervisor *s);
+DEFINE_AUTO(supervisor, supervisor_free);

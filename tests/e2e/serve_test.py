@@ -1,0 +1,251 @@
+"""`cove serve` as an operator meets it: it starts, says what is needed, mends what breaks, and leaves nothing behind."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from cove import COVE, Case, run
+
+USER = 65534
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+def processes(run_dir):
+    """{name: pid} of the server whose sockets lie in run_dir."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().decode(errors="replace").split("\0")
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+                name = f.read().strip()
+        except OSError:
+            continue
+        if any(run_dir in word for word in words):
+            found[name] = int(pid)
+    return found
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(self.path)
+
+
+class Serve(Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        self.place = os.path.join(self.dir, "place")
+        self.run_dir = os.path.join(self.place, "run")
+        self.server = None
+
+    def tearDown(self):
+        if self.server and self.server.poll() is None:
+            self.server.kill()
+            self.server.wait()
+        super().tearDown()
+
+    def start(self, *flags, **options):
+        self.out = open(os.path.join(self.dir, "out"), "w+b")
+        self.err = open(os.path.join(self.dir, "err"), "w+b")
+        self.addCleanup(self.out.close)
+        self.addCleanup(self.err.close)
+        self.server = subprocess.Popen(
+            [COVE, "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", *flags], stdin=subprocess.DEVNULL,
+            stdout=self.out, stderr=self.err, **options)
+        wait_for(lambda: b"is ready" in self.said() or self.server.poll() is not None)
+        if self.server.poll() is not None:
+            raise AssertionError(self.logged())
+        words = self.said().decode().split()
+        return words[words.index("address") + 1]
+
+    def said(self):
+        with open(self.out.name, "rb") as f:
+            return f.read()
+
+    def logged(self):
+        with open(self.err.name, "rb") as f:
+            return f.read().decode()
+
+    def health(self, url):
+        host = url.removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=10)
+        connection.request("GET", "/health")
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.status, body
+
+    def stop(self, how=signal.SIGTERM):
+        self.server.send_signal(how)
+        self.assertEqual(self.server.wait(30), 0, self.logged())
+        self.assertEqual(processes(self.run_dir), {})
+
+    def test_it_prints_what_is_needed_and_stops_clean(self):
+        url = self.start()
+        text = self.said().decode()
+        self.assertIn("key      cove_", text)
+        self.assertIn(f"{url}/v1/capabilities", text)
+        self.assertEqual(self.health(url)[0], 200)
+        over_socket = Unix(os.path.join(self.run_dir, "api.sock"))
+        over_socket.request("GET", "/health")
+        self.assertEqual(over_socket.getresponse().status, 200)
+        over_socket.close()
+        self.assertNotIn("cove_", self.logged())  # the key is no log entry
+        self.stop()
+        self.assertEqual(os.listdir(self.run_dir), ["serve.lock"])
+        url = self.start()
+        self.assertNotIn("key ", self.said().decode())  # it was shown once
+        self.stop(signal.SIGINT)
+
+    def test_coved_has_a_user_of_its_own_and_no_privilege(self):
+        self.start()
+        running = processes(self.run_dir)
+        status = {}
+        with open(f"/proc/{running['coved']}/status", encoding="utf-8") as f:
+            for line in f:
+                name, _, value = line.partition(":")
+                status[name] = value.split()
+        uid = int(status["Uid"][0])
+        self.assertNotEqual(uid, 0)
+        self.assertEqual(set(status["Uid"]), {str(uid)})
+        self.assertEqual(status["Groups"], [])
+        for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
+            self.assertEqual(int(status[name][0], 16), 0, name)
+        self.assertEqual(status["NoNewPrivs"], ["1"])
+        state = os.stat(os.path.join(self.place, "state"))
+        self.assertEqual((state.st_uid, state.st_mode & 0o777), (uid, 0o700))
+        self.assertEqual(os.stat(self.run_dir).st_uid, 0)
+        self.assertEqual(os.stat(os.path.join(self.place, "state/cove.db")).st_mode & 0o777, 0o600)
+        self.stop()
+
+    def test_what_is_killed_is_started_again_and_clients_wait_meanwhile(self):
+        url = self.start()
+        for name in ("coved", "cove-jailer", "cove-monitor"):
+            pid = processes(self.run_dir)[name]
+            os.kill(pid, signal.SIGKILL)
+            if name == "coved":
+                self.assertEqual(self.health(url)[0], 200)  # the connection waited in the kernel's queue
+            wait_for(lambda: processes(self.run_dir).get(name, pid) != pid)
+            self.assertEqual(self.health(url)[0], 200)
+        self.assertEqual(self.said().count(b"is ready"), 1)
+        self.stop()
+
+    def test_a_killed_supervisor_takes_everything_along(self):
+        self.start()
+        self.server.kill()
+        self.server.wait()
+        wait_for(lambda: processes(self.run_dir) == {})
+
+    def test_a_second_server_and_a_taken_port_are_clear_errors(self):
+        url = self.start()
+        done = run("serve", "--state-dir", self.place)
+        self.assertEqual(done.code, 125, done)
+        self.assertIn("server_running", done.err)
+        done = run("serve", "--state-dir", os.path.join(self.dir, "other"), "--listen", url.removeprefix("http://"))
+        self.assertEqual(done.code, 125, done)
+        self.assertIn("address_in_use", done.err)
+        self.stop()
+
+    def test_a_directory_of_somebody_else_is_refused(self):
+        os.makedirs(os.path.join(self.place, "state"))
+        done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0")
+        self.assertEqual(done.code, 125, done)
+        self.assertIn("state_dir_unusable", done.err)
+        self.assertIn("belongs to uid 0", done.err)
+
+    def test_a_broken_database_ends_the_start_with_its_reason(self):
+        self.start()
+        self.stop()
+        with open(os.path.join(self.place, "state/cove.db"), "r+b") as f:
+            f.write(b"this is no database at all" * 100)
+        for name in ("cove.db-wal", "cove.db-shm"):
+            if os.path.exists(os.path.join(self.place, "state", name)):
+                os.unlink(os.path.join(self.place, "state", name))
+        done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", timeout=30)
+        self.assertEqual(done.code, 125, done)
+        self.assertIn("coved ended with status 125", done.err)
+        self.assertEqual(processes(self.run_dir), {})
+
+    def test_settings_come_from_file_variable_and_flag(self):
+        config = self.file("cove.yaml", "drainTimeout: 3s\nlog:\n  level: warn\n  format: json\n")
+        done = run("serve", "--config", config, "--print-config", "--json", "--log-level=error",
+                   env={"COVE_LOG_FORMAT": "text"})
+        self.assertEqual(done.code, 0, done)
+        self.assertEqual(done.json["drainTimeout"], {"value": "3s", "from": f"{config}:1"})
+        self.assertEqual(done.json["log.level"], {"value": "error", "from": "--log-level"})
+        self.assertEqual(done.json["log.format"], {"value": "text", "from": "COVE_LOG_FORMAT"})
+        printed = run("serve", "--config", config, "--print-config")
+        again = self.file("again.yaml", printed.out)
+        done = run("serve", "--config", again, "--print-config", "--json")
+        self.assertEqual(done.json["drainTimeout"]["value"], "3s")
+
+    def test_mistakes_in_settings_are_fatal_with_their_place(self):
+        config = self.file("cove.yaml", "listen: 127.0.0.1:0\nlog:\n  levle: warn\n")
+        done = run("serve", "--config", config)
+        self.assertEqual(done.code, 2, done)
+        self.assertIn(f"{config}:3:3", done.err)
+        self.assertIn("Did you mean 'log.level'?", done.err)
+        done = run("serve", "--lisen", "x")
+        self.assertEqual(done.code, 2, done)
+        self.assertIn("Did you mean --listen?", done.err)
+        done = run("serve", env={"COVE_LISTN": "x"})
+        self.assertEqual(done.code, 2, done)
+        self.assertIn("COVE_LISTEN", done.err)
+        os.chmod(config, 0o666)
+        done = run("serve", "--config", config)
+        self.assertEqual(done.code, 125, done)
+        self.assertIn("config_unsafe_file", done.err)
+
+    def test_a_plain_user_has_a_server_too(self):
+        for name in ("cove", "cove-runtime", "cove-serve", "coved"):
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        home = os.path.join(self.dir, "home")
+        os.mkdir(home, 0o700)
+        os.chown(home, USER, USER)
+        self.place = os.path.join(home, "place")
+        self.run_dir = os.path.join(self.place, "run")
+        self.out = open(os.path.join(self.dir, "out"), "w+b")
+        self.err = open(os.path.join(self.dir, "err"), "w+b")
+        self.addCleanup(self.out.close)
+        self.addCleanup(self.err.close)
+        self.server = subprocess.Popen(
+            [os.path.join(self.dir, "cove"), "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0"], cwd="/",
+            user=USER, group=USER, extra_groups=[], env={"PATH": "/usr/bin:/bin", "HOME": home}, stdin=subprocess.DEVNULL,
+            stdout=self.out, stderr=self.err)
+        wait_for(lambda: b"is ready" in self.said() or self.server.poll() is not None)
+        if "no_namespaces" in self.logged() or "user namespace" in self.logged():
+            self.skipTest("this host lets no plain user make user namespaces")
+        self.assertIsNone(self.server.poll(), self.logged())
+        words = self.said().decode().split()
+        self.assertEqual(self.health(words[words.index("address") + 1])[0], 200)
+        self.assertEqual(os.stat(self.run_dir).st_mode & 0o777, 0o700)
+        self.stop()
+
+    def test_logs_are_json_when_asked_for_and_name_the_request(self):
+        url = self.start("--log-format", "json")
+        self.health(url)
+        wait_for(lambda: "/health" in self.logged())
+        lines = [json.loads(line) for line in self.logged().splitlines()]
+        access = [line for line in lines if "/health" in line["message"]]
+        self.assertTrue(access[0]["requestId"])
+        self.stop()
