@@ -133,7 +133,13 @@ void http_error_json(const struct err *err, const char *request_id, const char *
 
 void http_answer_err_with(struct http_req *req, const struct err *err, const char *details)
 {
-    answer(req, ANSWER_BUFFER, err_info(err->id)->http, "application/json");
+    int status = err_info(err->id)->http;
+
+    if (status == 401)
+        preset_header(req, "WWW-Authenticate", "Bearer");
+    if (status == 503)
+        preset_header(req, "Retry-After", "1");
+    answer(req, ANSWER_BUFFER, status, "application/json");
     http_error_json(err, req->id, req->s ? req->s->set.docs : NULL, details, &req->content);
     serve_answered(req);
 }

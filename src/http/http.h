@@ -120,7 +120,8 @@ void http_answer_json(struct http_req *req, int status, struct buf *body); /* ta
 void http_answer_empty(struct http_req *req, int status);
 /* Status and body of the error's row in errors.def, with http_id() in it:
  *     {"error":{"code","message","cause","fix","docs","requestId","details"}}
- * `details` is a JSON value in text, or NULL for none. A system error's text goes to the log and not to the client. */
+ * A 401 gets WWW-Authenticate and a 503 Retry-After, unless they are set. `details` is a JSON value in text, or NULL. A
+ * system error's text goes to the log and not to the client. */
 void http_answer_err(struct http_req *req, const struct err *err);
 void http_answer_err_with(struct http_req *req, const struct err *err, const char *details);
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,

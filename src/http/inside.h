@@ -50,7 +50,8 @@ struct http_server {
     struct conn *idle_first, *idle_last; /* longest idle first */
     struct conn *ended;                  /* whose clients will send no more */
     struct http_stats stats;
-    char id[ID_SIZE]; /* beginning of the ids of its requests */
+    uint64_t buffered; /* bytes of bodies in memory */
+    char id[ID_SIZE];  /* beginning of the ids of its requests */
     bool draining;
     struct ev_timer drain_end;
     struct ev_defer drained;

@@ -88,6 +88,7 @@ void req_gone(struct http_req *req)
 
     ev_timer_clear(s->ev, &req->beat);
     s->stats.active--;
+    s->buffered -= req->body.len;
     req->conn = NULL;
     req->s = NULL;
     buf_clear(&req->out);

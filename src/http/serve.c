@@ -115,6 +115,14 @@ static void too_large(struct http_req *req)
     body_failed(req, &err);
 }
 
+static void no_room(struct http_req *req)
+{
+    struct err err = { 0 };
+
+    err_set(&err, ERR_BUSY, "the server holds as many bodies of requests as it has memory for");
+    body_failed(req, &err);
+}
+
 void serve_body_late(struct http_req *req)
 {
     struct err err = { 0 };
@@ -170,8 +178,12 @@ static enum MHD_Result at_body(struct http_req *req, const char *data, size_t *s
         conn_phase(req->conn, CONN_BODY);
     if (!req->body_dropped && *size > req->body_max - req->received)
         too_large(req);
-    if (!req->body_dropped && req->match.route->body == HTTP_BODY_BUFFERED) {
+    bool buffered = !req->body_dropped && req->match.route->body == HTTP_BODY_BUFFERED;
+    if (buffered && *size > req->s->set.limits.buffered_max - req->s->buffered) {
+        no_room(req);
+    } else if (buffered) {
         buf_add(&req->body, data, *size);
+        req->s->buffered += *size;
     } else if (!req->body_dropped) {
         if (!req->reader)
             return wait(req);

@@ -24,6 +24,7 @@ void http_limits_default(struct http_limits *lim)
         .head_max = 16 * KIB,
         .headers_max = 100,
         .body_max = 1 * MIB,
+        .buffered_max = 64 * MIB,
         .conns_max = 1024,
         .conns_per_addr = 256,
         .head_ms = 10000,

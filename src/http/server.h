@@ -14,6 +14,7 @@ struct http_limits {
     size_t head_max;         /* bytes of request line and headers; 431 */
     unsigned headers_max;    /* their number; 431 */
     uint64_t body_max;       /* bytes of a buffered body whose route says nothing else; 413 */
+    uint64_t buffered_max;   /* bytes of all buffered bodies under way together; 503 */
     unsigned conns_max;      /* connections in all; beyond it, new ones wait in the kernel's queue */
     unsigned conns_per_addr; /* connections of one address; one more is closed at once. Unix sockets are not counted */
     uint64_t head_ms;        /* from the first byte of a request to the end of its head */

@@ -324,6 +324,25 @@ def ht07(server):
 
 
 @case
+def ht07_together(server):
+    """HT07 bodies under way are bounded together, and room comes back"""
+    with Server(buffered_max=2000000) as s:
+        held = []
+        for _ in range(2):
+            c = s.connect()
+            c.sendall(request("POST /echo HTTP/1.1", "Content-Length: 1000000", body=b"x" * 900000))
+            held.append(c)
+        time.sleep(0.2)
+        a = s.get("/echo", method="POST", body=b"x" * 250000)
+        assert a.status == 503 and a.headers["retry-after"] == "1" and a.error()["code"] == "service_unavailable"
+        assert s.get("/echo", method="POST", body=b"x" * 1000).status == 200
+        for c in held:
+            c.close()
+        time.sleep(0.1)
+        assert s.get("/echo", method="POST", body=b"x" * 1000000).status == 200
+
+
+@case
 def ht08(server):
     """HT08 slow heads run into their deadline, and others are served meanwhile"""
     with Server(head_ms=600, idle_ms=600, conns_per_addr=1000) as s:
@@ -713,7 +732,8 @@ def no_clock(server):
 @case
 def hook(server):
     """the hook answers or passes, at once or later, before a byte of the body is asked for"""
-    assert server.get("/hello", "X-Deny: 1").error()["code"] == "unauthorized"
+    a = server.get("/hello", "X-Deny: 1")
+    assert a.error()["code"] == "unauthorized" and a.headers["www-authenticate"] == "Bearer"
     assert server.get("/hello", "X-Later: deny").status == 401
     assert server.get("/hello", "X-Later: pass").status == 200
     assert server.get("/echo", "X-Later: pass", method="POST", body=b"hello").body == b"hello"

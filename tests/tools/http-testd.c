@@ -444,6 +444,8 @@ static void set(struct http_settings *st, const char **unix_path, const char *ar
         l->line_max = number(v);
     else if (str_starts(arg, "head_max="))
         l->head_max = number(v);
+    else if (str_starts(arg, "buffered_max="))
+        l->buffered_max = number(v);
     else if (str_starts(arg, "conns_max="))
         l->conns_max = (unsigned)number(v);
     else if (str_starts(arg, "conns_per_addr="))
