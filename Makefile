@@ -3,6 +3,7 @@
 #   make            build into build/ (gcc)              make check        everything that must hold
 #   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
 #   make check-vm   the suites under Debian's kernel and systemd, in QEMU
+#   make serve      start the server, and build it first
 #   make demo       three sandboxes, explained           make bench        start-up figures, table and chart
 #   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
 #   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
@@ -14,9 +15,10 @@ DESTDIR ?=
 BUILD ?= build
 SECONDS ?= 60
 SUITES ?=
+FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo clean fuzz coverage prefix
+.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo serve clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) product
@@ -26,7 +28,7 @@ $(BUILD)/build.ninja:
 	@CC=$${CC:-gcc} meson setup $(BUILD) --prefix=$(PREFIX)
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,10p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,11p' Makefile
 
 deps:
 	@tools/deps build
@@ -56,6 +58,10 @@ soak: build
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tools/deps build vm
 	@tests/vm/run.py
+
+# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them.
+serve: deps build
+	@$(BUILD)/src/main/cove serve $(FLAGS)
 
 demo: build
 	@tools/demo $(BUILD)/src/main/cove

@@ -70,7 +70,8 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
     case VERB_RM:
         return verb_rm(a, settings);
     case VERB_POLICY:
-        return 125; /* a program of its own; cli_main has gone there */
+    case VERB_SERVE:
+        return 125; /* programs of their own; cli_main has gone there */
     case VERB_DOCTOR:
         return verb_doctor(a, settings);
     case VERB_RUNTIMES:
@@ -122,6 +123,11 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     if (!v) {
         try_external(settings->find_libexec(), word, argv + 1);
         return unknown_verb(word, json);
+    }
+    if (v->id == VERB_SERVE) { /* it knows its settings, and prints them for --help as well */
+        try_external(settings->find_libexec(), word, argv + 1);
+        err_set(&err, ERR_NO_RUNTIME_FILE, "there is no cove-serve beside cove-runtime");
+        return report_error(&err, json);
     }
     if (v->id == VERB_POLICY && !(argc > 2 && (str_eq(argv[2], "--help") || str_eq(argv[2], "-h")))) {
         try_external(settings->find_libexec(), word, argv + 1);

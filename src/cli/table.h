@@ -60,6 +60,7 @@ enum verb_id {
     VERB_LS,
     VERB_RM,
     VERB_POLICY,
+    VERB_SERVE,
     VERB_DOCTOR,
     VERB_RUNTIMES,
     VERB_EXPLAIN,

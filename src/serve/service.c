@@ -11,12 +11,13 @@
 #include "policy/denial.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 
 struct words {
-    const char *socket, *state_dir, *monitor, *host_uid, *parent, *log_level, *log_format;
+    const char *socket, *state_dir, *monitor, *host_uid, *host_user, *parent, *log_level, *log_format;
 };
 
 static int read_words(int argc, char **argv, struct words *w, struct err *err)
@@ -25,9 +26,9 @@ static int read_words(int argc, char **argv, struct words *w, struct err *err)
         const char *name;
         const char **to;
     } known[] = {
-        { "--socket", &w->socket },         { "--state-dir", &w->state_dir }, { "--monitor", &w->monitor },
-        { "--host-uid", &w->host_uid },     { "--parent", &w->parent },       { "--log-level", &w->log_level },
-        { "--log-format", &w->log_format },
+        { "--socket", &w->socket },       { "--state-dir", &w->state_dir },   { "--monitor", &w->monitor },
+        { "--host-uid", &w->host_uid },   { "--host-user", &w->host_user },   { "--parent", &w->parent },
+        { "--log-level", &w->log_level }, { "--log-format", &w->log_format },
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -53,6 +54,18 @@ static int read_number(const char *name, const char *s, uint32_t *ret, struct er
     if (!str_to_u64(s, UINT32_MAX - 1, &n))
         return err_set(err, ERR_USAGE, "%s: '%.60s' is no number", name, s);
     *ret = (uint32_t)n;
+    return 0;
+}
+
+/* For units of a service manager, which know the name. */
+static int find_host_user(const char *name, uint32_t *ret, struct err *err)
+{
+    if (!name)
+        return 0;
+    const struct passwd *pw = getpwnam(name);
+    if (!pw)
+        return err_set(err, ERR_USAGE, "--host-user: there is no user '%.60s'", name);
+    *ret = pw->pw_uid;
     return 0;
 }
 
@@ -110,7 +123,7 @@ int service_main(int argc, char **argv, int (*open_runtime)(struct err *err))
 
     log_setup(jailer ? "cove-jailer" : "cove-monitor", LOG_INFO);
     if (read_words(argc, argv, &w, &err) == 0 && read_number("--host-uid", w.host_uid, &host_uid, &err) == 0 &&
-        read_number("--parent", w.parent, &parent, &err) == 0 &&
+        find_host_user(w.host_user, &host_uid, &err) == 0 && read_number("--parent", w.parent, &parent, &err) == 0 &&
         start_log(jailer ? "cove-jailer" : "cove-monitor", &w, &err) == 0) {
         auto_fd int runtime_fd = jailer ? open_runtime(&err) : -1;
         if (!jailer)

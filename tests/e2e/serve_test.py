@@ -241,6 +241,20 @@ class Serve(Case):
         self.assertEqual(os.stat(self.run_dir).st_mode & 0o777, 0o700)
         self.stop()
 
+    def test_the_units_for_systemd_are_well_formed(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("there is no systemd-analyze")
+        units = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "deploy/systemd")
+        names = [n for n in os.listdir(units) if n.endswith((".service", ".socket", ".target"))]
+        for name in names:  # verify wants the programs to exist where the unit says
+            with open(os.path.join(units, name), encoding="utf-8") as f:
+                text = f.read().replace("/usr/local/bin/cove", "/bin/true").replace("/usr/local/libexec/cove/coved", "/bin/true")
+            self.file(name, text)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", *(os.path.join(self.dir, n) for n in names)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        said = [line for line in done.stdout.decode().splitlines() if any(n in line for n in names)]
+        self.assertEqual((done.returncode, said), (0, []), done.stdout.decode())
+
     def test_logs_are_json_when_asked_for_and_name_the_request(self):
         url = self.start("--log-format", "json")
         self.health(url)
