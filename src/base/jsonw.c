@@ -150,6 +150,12 @@ void jsonw_null(struct jsonw *w)
     buf_adds(w->out, "null");
 }
 
+void jsonw_raw(struct jsonw *w, const char *json)
+{
+    before(w);
+    buf_adds(w->out, json);
+}
+
 void jsonw_kstr(struct jsonw *w, const char *key, const char *s)
 {
     jsonw_key(w, key);

@@ -26,6 +26,7 @@ void jsonw_u64(struct jsonw *w, uint64_t v);
 void jsonw_i64(struct jsonw *w, int64_t v);
 void jsonw_bool(struct jsonw *w, bool v);
 void jsonw_null(struct jsonw *w);
+void jsonw_raw(struct jsonw *w, const char *json); /* a value that is JSON already; trusted */
 /* "key": value in one call. */
 void jsonw_kstr(struct jsonw *w, const char *key, const char *s);
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v);

@@ -8,7 +8,7 @@
 
 #include "cli/report.h"
 #include "cli/term.h"
-#include "cli/text.h"
+#include "base/text.h"
 
 #include "base/mem.h"
 

@@ -44,8 +44,11 @@ TEST(commas_and_nesting_are_kept)
     jsonw_end_object(&w);
     jsonw_end_array(&w);
     jsonw_kbool(&w, "c", true);
+    jsonw_key(&w, "d");
+    jsonw_raw(&w, "{\"e\":[]}");
+    jsonw_ku64(&w, "f", 3);
     jsonw_end_object(&w);
-    assert_string_equal(b.data, "{\"a\":\"x\",\"b\":[1,-2,null,{}],\"c\":true}");
+    assert_string_equal(b.data, "{\"a\":\"x\",\"b\":[1,-2,null,{}],\"c\":true,\"d\":{\"e\":[]},\"f\":3}");
 }
 
 TEST(indent_gives_one_member_a_line)

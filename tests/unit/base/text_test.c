@@ -1,6 +1,6 @@
 #include "../test.h"
 
-#include "cli/text.h"
+#include "base/text.h"
 
 TEST(utf8_is_accepted_only_when_well_formed)
 {
