@@ -64,6 +64,17 @@ void exec_release(struct exec *x)
 
 /* --- frames of the program's stream --- */
 
+/* Of a program that has ended before it was taken up, the runtime repeats what it wrote and its end, but not that it
+ * started. */
+static void started_before(struct exec *x)
+{
+    if (!x->resumed || x->state != EXEC_STARTING)
+        return;
+    x->state = EXEC_RUNNING;
+    if (x->ops && x->ops->on_started)
+        x->ops->on_started(x->arg);
+}
+
 static bool on_output(struct exec *x, const struct frame *f)
 {
     struct stream *s = x->stream;
@@ -71,6 +82,7 @@ static bool on_output(struct exec *x, const struct frame *f)
     size_t known = (size_t)min_u64(x->skip, f->len);
     size_t give = f->len - known;
 
+    started_before(x);
     if (x->state != EXEC_RUNNING || (channel != RT_STDOUT && (channel != RT_STDERR || x->tty)))
         return false;
     x->skip -= known;
@@ -94,6 +106,7 @@ static bool on_exit_frame(struct exec *x, const struct frame *f)
 {
     struct rt_exit m;
 
+    started_before(x);
     x->stream = NULL;
     x->unclosed = x->confirm;
     if (x->state != EXEC_RUNNING || rt_exit_decode(f, &m, NULL) < 0)

@@ -121,6 +121,32 @@ TEST(the_end_is_confirmed_when_the_execution_is_freed)
     scene_end(&k);
 }
 
+TEST(one_that_ended_before_is_told_whole_without_having_started_again)
+{
+    struct fake k;
+
+    scene_adopted(&k);
+    take_up(&k, 0, 0, 0, 60000, 0);
+    runtime_takes(&k, FRAME_STATS);
+    runtime_resumes(&k, 2, 0, 0);
+    runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, "last", 4);
+    assert_int_equal(k.started, 1);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 1);
+    assert_string_equal(k.out.data, "last");
+    assert_int_equal(k.ended_by, ENDED_EXIT);
+    scene_end(&k);
+
+    scene_adopted(&k);
+    take_up(&k, 0, 0, 0, 60000, 0);
+    runtime_takes(&k, FRAME_STATS);
+    runtime_resumes(&k, 2, 0, 0);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(k.ended, 0);
+    scene_end(&k);
+}
+
 TEST(an_execution_that_the_sandbox_does_not_know_is_lost)
 {
     struct fake k;
@@ -325,6 +351,7 @@ int main(void)
         RUN(bytes_that_were_stored_are_dropped_once_over_both_channels),
         RUN(the_cap_on_output_goes_on_from_what_was_stored),
         RUN(the_end_is_confirmed_when_the_execution_is_freed),
+        RUN(one_that_ended_before_is_told_whole_without_having_started_again),
         RUN(an_execution_that_the_sandbox_does_not_know_is_lost),
         RUN(a_program_that_nobody_took_up_is_killed),
         RUN(the_wall_clock_counts_the_time_before),
