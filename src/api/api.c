@@ -1,0 +1,174 @@
+/* What every resource needs: who asks, what a page is, how a row becomes JSON. */
+#include "api/inside.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
+                                                template_routes, key_routes,       service_routes, NULL };
+
+const struct api_right api_open = { .open = true };
+const struct api_right api_any = { 0 };
+const struct api_right api_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
+const struct api_right api_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
+const struct api_right api_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE), .class = AUTH_CLASS_CREATE };
+const struct api_right api_run = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
+const struct api_right api_runs = { .scopes = SCOPE_BIT(EXECUTIONS) };
+const struct api_right api_files = { .scopes = SCOPE_BIT(FILES) };
+const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
+const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
+const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };
+
+struct api *api_new(const struct api_settings *set)
+{
+    struct api *api = mem_new(struct api);
+
+    api->set = *set;
+    api->started_ns = ev_now(set->ev);
+    return api;
+}
+
+void api_free(struct api *api)
+{
+    free(api);
+}
+
+void api_set_server(struct api *api, const struct http_server *server)
+{
+    api->server = server;
+}
+
+/* --- who --- */
+
+const struct principal *api_who(const struct http_req *req)
+{
+    return http_user(req);
+}
+
+const char *api_owner(const struct http_req *req)
+{
+    return api_who(req)->owner;
+}
+
+const char *api_sees(const struct http_req *req)
+{
+    return principal_may(api_who(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : api_owner(req);
+}
+
+/* --- requests --- */
+
+int api_body(const struct http_req *req, json_t **ret, struct err *err)
+{
+    size_t len;
+    const char *text = http_body(req, &len);
+
+    return body_parse(text, len, ret, err);
+}
+
+int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err)
+{
+    const char *known[11] = { "limit", "cursor" };
+    uint64_t limit;
+
+    for (size_t i = 0; names && names[i]; i++)
+        known[i + 2] = names[i];
+    if (http_query_only(req, known, err) < 0 || http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, err) < 0)
+        return -1;
+    q->owner = api_sees(req);
+    q->limit = (uint32_t)limit;
+    q->cursor = http_query(req, "cursor");
+    return 0;
+}
+
+int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
+{
+    *ret = http_param(req, "sandboxId");
+    return id_valid(*ret, "sb") ? 0 : err_set(err, ERR_MISSING, "there is no such sandbox");
+}
+
+int api_execution_id(const struct http_req *req, const char **ret, struct err *err)
+{
+    *ret = http_param(req, "executionId");
+    return id_valid(*ret, "ex") ? 0 : err_set(err, ERR_MISSING, "there is no such execution");
+}
+
+/* --- answers --- */
+
+void api_time(struct jsonw *w, const char *key, uint64_t ms)
+{
+    char text[32];
+
+    if (ms)
+        jsonw_kstr(w, key, clock_rfc3339(ms * NS_PER_MS, text));
+}
+
+/* It was written by us and came back from the store. */
+void api_raw(struct jsonw *w, const char *key, const char *json)
+{
+    if (!json)
+        return;
+    jsonw_key(w, key);
+    jsonw_raw(w, json);
+}
+
+void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w)
+{
+    static const char *const states[] = { "creating", "running", "paused", "ended" };
+    struct spec spec;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "id", row->id);
+    jsonw_kstr(w, "state", states[row->state]);
+    if (row->template)
+        jsonw_kstr(w, "template", row->template);
+    if (manager_spec(row, &spec, NULL) == 0) {
+        spec_json(&spec, w);
+        spec_done(&spec);
+    }
+    api_raw(w, "metadata", row->metadata_json ? row->metadata_json : "{}");
+    api_time(w, "createdAt", row->created_ms);
+    if (row->state != STORE_SB_ENDED)
+        api_time(w, "expiresAt", row->expires_ms);
+    api_time(w, "endedAt", row->ended_ms);
+    if (row->ended_by)
+        jsonw_kstr(w, "endedBy", row->ended_by);
+    api_raw(w, "reason", row->why_json);
+    jsonw_end_object(w);
+}
+
+static void json_end(const struct store_execution *row, struct jsonw *w)
+{
+    jsonw_key(w, "exitCode");
+    if (row->has_exit_code)
+        jsonw_i64(w, row->exit_code);
+    else
+        jsonw_null(w);
+    jsonw_key(w, "signal");
+    if (row->signal)
+        jsonw_i64(w, row->signal);
+    else
+        jsonw_null(w);
+    if (row->ended_by)
+        jsonw_kstr(w, "endedBy", row->ended_by);
+}
+
+void api_execution_json(const struct store_execution *row, struct jsonw *w)
+{
+    static const char *const states[] = { "starting", "running", "ended", "failed" };
+
+    jsonw_object(w);
+    jsonw_kstr(w, "id", row->id);
+    jsonw_kstr(w, "sandboxId", row->sandbox);
+    jsonw_kstr(w, "state", states[row->state]);
+    jsonw_kbool(w, "background", row->background);
+    api_time(w, "createdAt", row->created_ms);
+    api_time(w, "startedAt", row->started_ms);
+    api_time(w, "endedAt", row->ended_ms);
+    if (row->ended_ms)
+        json_end(row, w);
+    jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
+    jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
+    jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1]);
+    api_raw(w, "error", row->error_json);
+}

@@ -1,0 +1,32 @@
+/* api.h - the REST interface of api/openapi.yaml: route tables for the HTTP server, and the hook that asks who it is.
+ *
+ * One file per resource: JSON in, one call to sandbox, auth or store, JSON out. A handler never waits; what it waits
+ * for answers the request later. */
+#pragma once
+
+#include "auth/auth.h"
+#include "ev/ev.h"
+#include "http/server.h"
+#include "sandbox/manager.h"
+#include "store/store.h"
+
+struct api;
+
+struct api_settings { /* all borrowed for the life of the api */
+    struct ev *ev;
+    struct store *store;
+    struct manager *manager;
+    struct auth *auth;
+    const char *version;
+};
+
+struct api *api_new(const struct api_settings *set);
+void api_free(struct api *api);
+DEFINE_AUTO(api, api_free);
+
+/* For http_settings: its tables, and its hooks with the api as ctx. */
+extern const struct http_route *const api_tables[];
+bool api_on_request(struct http_req *req, void *ctx);
+void api_on_done(const struct http_done *done, void *ctx);
+/* Figures of the server itself in /metrics; NULL, or after http_new. */
+void api_set_server(struct api *api, const struct http_server *server);

@@ -1,0 +1,238 @@
+/* /v1/apikeys */
+#include "api/inside.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static void json_key(const struct store_key *row, struct jsonw *w)
+{
+    auto_free char *scopes = str_dup(row->scopes ? row->scopes : "");
+    char *save = NULL;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "id", row->id);
+    jsonw_kstr(w, "name", row->name ? row->name : "");
+    jsonw_kstr(w, "prefix", row->prefix);
+    jsonw_key(w, "scopes");
+    jsonw_array(w);
+    for (char *s = strtok_r(scopes, " ", &save); s; s = strtok_r(NULL, " ", &save))
+        jsonw_str(w, s);
+    jsonw_end_array(w);
+    api_time(w, "createdAt", row->created_ms);
+    api_time(w, "expiresAt", row->expires_ms);
+    api_time(w, "lastUsedAt", row->last_used_ms);
+    api_time(w, "revokedAt", row->revoked_ms);
+}
+
+static void answer_key(struct http_req *req, int status, const struct store_key *row, const char *secret)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    json_key(row, &w);
+    if (secret)
+        jsonw_kstr(&w, "key", secret);
+    jsonw_end_object(&w);
+    if (secret)
+        http_set_header(req, "Cache-Control", "no-store");
+    http_answer_json(req, status, &out);
+}
+
+static void on_created(void *arg, const struct err *err, const struct store_key *row, const char *secret)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        answer_key(arg, 201, row, secret);
+}
+
+static void on_rotated(void *arg, const struct err *err, const struct store_key *row, const char *secret)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        answer_key(arg, 200, row, secret);
+}
+
+static void on_row(void *arg, const struct err *err, const struct store_key *row)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        answer_key(arg, 200, row, NULL);
+}
+
+static void on_revoked(void *arg, const struct err *err, const struct store_key *row UNUSED)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        http_answer_empty(arg, 204);
+}
+
+/* --- create --- */
+
+static int read_scopes(const json_t *body, uint32_t *ret, struct err *err)
+{
+    json_t *list = NULL;
+
+    if (body_array(body, "", "scopes", SCOPE_COUNT, &list, err) < 0)
+        return -1;
+    if (!list || json_array_size(list) == 0)
+        return err_set(err, ERR_INVALID, "scopes: say what the key may do");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        uint32_t bit;
+
+        if (!name)
+            return err_set(err, ERR_INVALID, "scopes[%zu]: a scope is a text", i);
+        if (scope_parse(name, &bit, err) < 0)
+            return err_wrap(err, "scopes[%zu]", i);
+        *ret |= bit;
+    }
+    return 0;
+}
+
+/* RFC 3339 in UTC; a fraction of a second is passed over. */
+static int read_time(const char *text, uint64_t *ret_ms, struct err *err)
+{
+    struct tm tm = { 0 };
+    const char *p = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+
+    if (p && *p == '.')
+        p += 1 + strspn(p + 1, "0123456789");
+    time_t t = p && str_eq(p, "Z") ? timegm(&tm) : -1;
+    if (t <= 0)
+        return err_set(err, ERR_INVALID, "expiresAt: write a time of the form 2027-01-31T12:00:00Z");
+    *ret_ms = (uint64_t)t * 1000;
+    return 0;
+}
+
+static int read_key(const json_t *body, struct auth_key_spec *ret, struct err *err)
+{
+    static const char *const names[] = { "name", "scopes", "expiresAt", NULL };
+    const char *expires = NULL;
+
+    if (body_only(body, "", names, err) < 0 || body_text(body, "", "name", 1, 64, &ret->name, err) < 0 ||
+        read_scopes(body, &ret->scopes, err) < 0 || body_text(body, "", "expiresAt", 1, 40, &expires, err) < 0)
+        return -1;
+    if (!ret->name)
+        return err_set(err, ERR_INVALID, "name: say what the key is for");
+    if (expires && read_time(expires, &ret->expires_ms, err) < 0)
+        return -1;
+    if (expires && ret->expires_ms <= clock_real_ns() / NS_PER_MS)
+        return err_set(err, ERR_INVALID, "expiresAt: that time has passed");
+    return 0;
+}
+
+static void create(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    auto_json *body = NULL;
+    struct auth_key_spec spec = { 0 };
+    struct err err = { 0 };
+
+    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
+        read_key(body, &spec, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        auth_key_create(api->set.auth, api_who(req), &spec, clock_real_ns() / NS_PER_MS, on_created, req);
+}
+
+/* --- list --- */
+
+static void on_rows(void *arg, const struct err *err, const struct store_key *rows, size_t n, const char *next)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "apiKeys");
+    jsonw_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        json_key(&rows[i], &w);
+        jsonw_end_object(&w);
+    }
+    jsonw_end_array(&w);
+    if (next)
+        jsonw_kstr(&w, "nextCursor", next);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+
+    if (api_page(req, NULL, &q, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    q.owner = auth_key_owner(api_who(req));
+    store_key_list(api->set.store, &q, on_rows, req);
+}
+
+/* --- one --- */
+
+static const char *id_or_refuse(struct http_req *req)
+{
+    const char *id = http_param(req, "keyId");
+    struct err err = { 0 };
+
+    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+        if (id_valid(id, "ky"))
+            return id;
+        err_set(&err, ERR_MISSING, "there is no such key");
+    }
+    http_answer_err(req, &err);
+    return NULL;
+}
+
+static void get(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = id_or_refuse(req);
+
+    if (id)
+        store_key_get(api->set.store, auth_key_owner(api_who(req)), id, on_row, req);
+}
+
+static void revoke_(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = id_or_refuse(req);
+
+    if (id)
+        auth_key_revoke(api->set.auth, api_who(req), id, clock_real_ns() / NS_PER_MS, on_revoked, req);
+}
+
+static void rotate(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = id_or_refuse(req);
+
+    if (id)
+        auth_key_rotate(api->set.auth, api_who(req), id, on_rotated, req);
+}
+
+const struct http_route key_routes[] = {
+    { "POST", "/v1/apikeys", create, HTTP_BODY_BUFFERED, 16 * KIB, "application/json", &api_keys },
+    { "GET", "/v1/apikeys", list, HTTP_BODY_NONE, .data = &api_keys },
+    { "GET", "/v1/apikeys/{keyId}", get, HTTP_BODY_NONE, .data = &api_keys },
+    { "DELETE", "/v1/apikeys/{keyId}", revoke_, HTTP_BODY_NONE, .data = &api_keys },
+    { "POST", "/v1/apikeys/{keyId}/rotate", rotate, HTTP_BODY_NONE, .data = &api_keys },
+    { 0 },
+};

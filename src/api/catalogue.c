@@ -1,0 +1,151 @@
+/* /v1/runtimes and /v1/capabilities: what this server can do, read from the tables that it does it by. */
+#include "api/inside.h"
+
+#include "base/str.h"
+
+#include <limits.h>
+
+static void json_runtime(const struct runtime *rt, struct jsonw *w)
+{
+    char path[PATH_MAX];
+    struct err err = { 0 };
+    bool there = runtime_find(rt, runtime_dirs, path, sizeof(path), &err) == 0;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", rt->name);
+    jsonw_kstr(w, "program", rt->program);
+    jsonw_kstr(w, "profile", profile_name(rt->profile));
+    jsonw_kbool(w, "available", there);
+    if (there)
+        jsonw_kstr(w, "path", path);
+    else
+        jsonw_kstr(w, "reason", err.msg);
+    jsonw_end_object(w);
+}
+
+void api_runtimes_json(struct jsonw *w)
+{
+    size_t n;
+    const struct runtime *all = runtimes_all(&n);
+
+    jsonw_key(w, "runtimes");
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++)
+        json_runtime(&all[i], w);
+    jsonw_end_array(w);
+}
+
+static bool no_query(struct http_req *req)
+{
+    struct err err = { 0 };
+
+    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0)
+        return true;
+    http_answer_err(req, &err);
+    return false;
+}
+
+static void runtimes(struct http_req *req, void *ctx UNUSED)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    api_runtimes_json(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void runtime(struct http_req *req, void *ctx UNUSED)
+{
+    const struct runtime *rt = runtime_by_name(http_param(req, "runtime"));
+    struct buf out = { 0 };
+    struct jsonw w;
+    struct err err;
+
+    if (!no_query(req))
+        return;
+    if (!rt) {
+        err_set(&err, ERR_RUNTIME_MISSING, "there is no such runtime; GET /v1/runtimes lists them");
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    json_runtime(rt, &w);
+    http_answer_json(req, 200, &out);
+}
+
+static void json_levels(struct jsonw *w)
+{
+    static const struct {
+        enum level level;
+        bool available;
+    } levels[] = { { LEVEL_STANDARD, true }, { LEVEL_HIGH, false } };
+
+    jsonw_key(w, "levels");
+    jsonw_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
+        jsonw_object(w);
+        jsonw_kstr(w, "name", level_name(levels[i].level));
+        jsonw_kbool(w, "available", levels[i].available);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+/* Under the names that a request gives them. */
+static void json_limits(struct jsonw *w)
+{
+    static const struct {
+        const char *name;
+        enum limit limit;
+    } limits[] = {
+        { "cpuMillis", LIMIT_CPU },       { "memoryBytes", LIMIT_MEMORY }, { "storageBytes", LIMIT_WORKSPACE },
+        { "pids", LIMIT_PIDS },           { "timeoutMs", LIMIT_WALL },     { "cpuTimeMs", LIMIT_CPU_TIME },
+        { "lifetimeMs", LIMIT_LIFETIME }, { "idleTimeoutMs", LIMIT_IDLE }, { "outputBytes", LIMIT_OUTPUT },
+    };
+
+    jsonw_key(w, "limits");
+    jsonw_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        const struct limit_info *info = limit_info(limits[i].limit);
+        uint64_t max = limits[i].limit == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
+
+        jsonw_key(w, limits[i].name);
+        jsonw_object(w);
+        jsonw_ku64(w, "default", info->dflt);
+        jsonw_ku64(w, "min", info->min);
+        jsonw_ku64(w, "max", max);
+        jsonw_kstr(w, "action", info->action);
+        jsonw_end_object(w);
+    }
+    jsonw_end_object(w);
+}
+
+static void capabilities(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "version", api->set.version);
+    json_levels(&w);
+    api_runtimes_json(&w);
+    json_limits(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+const struct http_route catalogue_routes[] = {
+    { "GET", "/v1/runtimes", runtimes, HTTP_BODY_NONE, .data = &api_any },
+    { "GET", "/v1/runtimes/{runtime}", runtime, HTTP_BODY_NONE, .data = &api_any },
+    { "GET", "/v1/capabilities", capabilities, HTTP_BODY_NONE, .data = &api_any },
+    { 0 },
+};

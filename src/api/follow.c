@@ -1,0 +1,404 @@
+/* Following an execution: as one answer when it has ended, as a stream of events, or as the plain bytes of one channel.
+ *
+ * Bytes are read from the files that the manager writes, at an offset that the reader holds; so following from the
+ * beginning, resuming in the middle and reading one that has ended are the same. The watch only says when there is
+ * more. A client that does not read stops the reading and nothing else: the execution goes on.
+ *
+ * A piece of output is text when it can be: a character that is cut in two at the end of a piece waits for its rest,
+ * and what is no text travels as base64. */
+#include "api/inside.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define PIECE (32 * KIB)
+#define EMBEDDED_MAX (1 * MIB)
+#define HEARTBEAT_NS (15 * NS_PER_S)
+
+struct follow {
+    struct http_req *req;
+    struct api *api;
+    enum follow_mode mode;
+    char execution[ID_SIZE];
+    int channel;
+    int fd[2];
+    uint64_t offset[2], end[2]; /* end: what may be read by now */
+    struct watch *watch;        /* NULL when it has ended */
+    bool once;                  /* what was there at the beginning, and no more */
+    struct buf ended;           /* the execution as JSON, when it has ended */
+    struct ev_timer heartbeat;
+};
+
+static void follow_free(struct follow *f)
+{
+    ev_timer_clear(f->api->set.ev, &f->heartbeat);
+    watch_free(f->watch);
+    fd_close(&f->fd[0]);
+    fd_close(&f->fd[1]);
+    buf_done(&f->ended);
+    free(f);
+}
+
+/* --- output in an answer --- */
+
+static int open_output(struct api *api, const char *execution, int channel, uint64_t *ret_size)
+{
+    int fd = manager_output(api->set.manager, execution, channel);
+    struct stat st;
+
+    *ret_size = fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return fd;
+}
+
+static bool embed(struct api *api, const char *execution, int channel, const char *name, struct jsonw *w)
+{
+    uint64_t size;
+    auto_fd int fd = open_output(api, execution, channel, &size);
+    size_t n = (size_t)min_u64(size, EMBEDDED_MAX), done = 0;
+    auto_free char *data = mem_alloc(n + 1);
+
+    while (done < n) {
+        ssize_t r = pread(fd, data + done, n - done, (off_t)done);
+
+        if (r <= 0)
+            break;
+        done += (size_t)r;
+    }
+    jsonw_key(w, name);
+    jsonw_strn(w, data, done);
+    return size > done;
+}
+
+static void execution_text(struct api *api, const struct store_execution *row, bool output, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    api_execution_json(row, &w);
+    if (output) {
+        bool more = embed(api, row->id, 1, "stdout", &w);
+
+        more = embed(api, row->id, 2, "stderr", &w) || more;
+        jsonw_kbool(&w, "truncated", more);
+    }
+    jsonw_end_object(&w);
+}
+
+void follow_answer(struct http_req *req, struct api *api, int status, const struct store_execution *row, bool output)
+{
+    struct store_execution now = *row;
+    struct buf out = { 0 };
+
+    for (int i = 0; !row->ended_ms && i < 2; i++) { /* a row learns of its output at the end */
+        auto_fd int fd = open_output(api, row->id, i + 1, &now.out_bytes[i]);
+    }
+    execution_text(api, &now, output, &out);
+    http_answer_json(req, status, &out);
+}
+
+/* --- the stream --- */
+
+static bool tell(struct follow *f, const char *type, struct buf *json)
+{
+    char id[48];
+
+    if (f->mode == FOLLOW_NDJSON)
+        return http_ndjson(f->req, json);
+    snprintf(id, sizeof(id), "%" PRIu64 "-%" PRIu64, f->offset[0], f->offset[1]);
+    return http_event(f->req, id, type, json->data);
+}
+
+static void begin_event(struct jsonw *w, struct buf *out, const char *type)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_kstr(w, "type", type);
+}
+
+static bool send_execution(struct follow *f, const char *type, const char *json)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    begin_event(&w, &out, type);
+    api_raw(&w, "execution", json);
+    jsonw_end_object(&w);
+    return tell(f, type, &out);
+}
+
+/* How much of the piece can be told as text: all of it, all but a character that is cut in two, or nothing. */
+static size_t text_part(const char *data, size_t n, bool last)
+{
+    size_t at = 0;
+    uint32_t c;
+
+    while (at < n) {
+        size_t len = (data[at] & 0x80) ? str_utf8(data + at, n - at, &c) : 1;
+
+        if (len == 0)
+            break;
+        at += len;
+    }
+    if (at == n || (!last && n - at < 4))
+        return at;
+    return 0;
+}
+
+static bool send_piece(struct follow *f, int i, const char *data, size_t n, bool last)
+{
+    auto_buf out = { 0 }, coded = { 0 };
+    struct jsonw w;
+    size_t text = text_part(data, n, last);
+
+    begin_event(&w, &out, "output");
+    jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
+    jsonw_ku64(&w, "offset", f->offset[i]);
+    if (text > 0) {
+        jsonw_key(&w, "data");
+        jsonw_strn(&w, data, text);
+    } else {
+        text_base64(&coded, data, n);
+        jsonw_kstr(&w, "base64", coded.data);
+        text = n;
+    }
+    jsonw_end_object(&w);
+    f->offset[i] += text;
+    return tell(f, "output", &out);
+}
+
+static bool send_raw(struct follow *f, int i, const char *data, size_t n)
+{
+    f->offset[i] += n;
+    return http_stream_write(f->req, data, n);
+}
+
+/* Sends what there is of one channel. False: the client has to read first. */
+static bool pump_channel(struct follow *f, int i)
+{
+    char data[PIECE] __attribute__((uninitialized));
+
+    if (f->fd[i] < 0 && f->end[i] > f->offset[i])
+        f->fd[i] = manager_output(f->api->set.manager, f->execution, i + 1);
+    while (f->offset[i] < f->end[i] && f->fd[i] >= 0) {
+        size_t want = (size_t)min_u64(f->end[i] - f->offset[i], sizeof(data));
+        ssize_t n = pread(f->fd[i], data, want, (off_t)f->offset[i]);
+        bool last = !f->watch && f->offset[i] + want == f->end[i];
+
+        if (n <= 0)
+            break; /* it was removed by retention meanwhile */
+        if (f->mode != FOLLOW_RAW && !last && n < 4 && text_part(data, (size_t)n, false) == 0)
+            return true; /* the beginning of a character */
+        if (!(f->mode == FOLLOW_RAW ? send_raw(f, i, data, (size_t)n) : send_piece(f, i, data, (size_t)n, last)))
+            return false;
+    }
+    return true;
+}
+
+static void look(struct follow *f)
+{
+    for (int i = 0; f->watch && i < 2; i++)
+        f->end[i] = watch_bytes(f->watch, i + 1);
+}
+
+static void pump(struct follow *f)
+{
+    bool room = true;
+
+    look(f);
+    for (int i = 0; room && i < 2; i++)
+        if (f->mode != FOLLOW_RAW || f->channel == i + 1)
+            room = pump_channel(f, i);
+    if (!room || f->watch)
+        return;
+    if (f->mode != FOLLOW_RAW)
+        send_execution(f, "end", f->ended.data);
+    if (f->once && f->offset[f->channel - 1] < f->end[f->channel - 1])
+        http_stream_break(f->req);
+    else
+        http_stream_end(f->req);
+    follow_free(f);
+}
+
+static void on_room(void *arg)
+{
+    pump(arg);
+}
+
+static void on_gone(void *arg)
+{
+    struct follow *f = arg;
+    struct err err;
+
+    if (f->mode == FOLLOW_ANSWER) {
+        err_set(&err, ERR_CLIENT_GONE, "the client went away");
+        http_answer_err(f->req, &err);
+    } else {
+        http_stream_end(f->req);
+    }
+    follow_free(f);
+}
+
+static void on_heartbeat(void *arg)
+{
+    static const char text[] = "{\"type\":\"heartbeat\"}";
+    struct follow *f = arg;
+    struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
+
+    ev_timer_set(f->api->set.ev, &f->heartbeat, ev_now(f->api->set.ev) + HEARTBEAT_NS, on_heartbeat, f);
+    http_ndjson(f->req, &json);
+}
+
+static void on_watch(void *arg, const struct store_execution *row)
+{
+    struct follow *f = arg;
+
+    if (row) {
+        look(f);
+        f->end[0] = max_u64(f->end[0], row->out_bytes[0] - row->dropped[0]);
+        f->end[1] = max_u64(f->end[1], row->out_bytes[1] - row->dropped[1]);
+        watch_free(take_ptr(&f->watch));
+        execution_text(f->api, row, f->mode == FOLLOW_ANSWER, &f->ended);
+    }
+    if (f->mode != FOLLOW_ANSWER) {
+        pump(f);
+    } else if (row) {
+        struct buf out = f->ended;
+
+        f->ended = (struct buf){ 0 };
+        http_on_gone(f->req, NULL, NULL);
+        http_answer_json(f->req, 200, &out);
+        follow_free(f);
+    }
+}
+
+/* --- beginning --- */
+
+static void begin_stream(struct follow *f, const struct store_execution *row)
+{
+    auto_buf execution = { 0 };
+    char text[24];
+
+    http_on_room(f->req, on_room, f);
+    if (f->mode == FOLLOW_RAW) {
+        static const char *const states[] = { "starting", "running", "ended", "failed" };
+
+        snprintf(text, sizeof(text), "%" PRIu64, f->offset[f->channel - 1]);
+        http_set_header(f->req, "Cove-Offset", text);
+        http_set_header(f->req, "Cove-Execution-State", states[row->state]);
+        http_answer_stream(f->req, 200, "application/octet-stream",
+                           f->once ? f->end[f->channel - 1] - f->offset[f->channel - 1] : HTTP_UNTIL_END);
+        return;
+    }
+    if (f->mode == FOLLOW_NDJSON) {
+        http_answer_ndjson(f->req, 200);
+        ev_timer_set(f->api->set.ev, &f->heartbeat, ev_now(f->api->set.ev) + HEARTBEAT_NS, on_heartbeat, f);
+    } else {
+        http_answer_events(f->req);
+    }
+    execution_text(f->api, row, false, &execution);
+    send_execution(f, "started", execution.data);
+}
+
+static int check_offsets(const struct follow *f, struct err *err)
+{
+    for (int i = 0; i < 2; i++)
+        if (f->offset[i] > f->end[i])
+            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes by now, and nothing at %" PRIu64,
+                           i == 0 ? "stdout" : "stderr", f->end[i], f->offset[i]);
+    return 0;
+}
+
+static bool live(const struct store_execution *row)
+{
+    return row->state == STORE_EX_STARTING || row->state == STORE_EX_RUNNING;
+}
+
+static int join(struct follow *f, const struct follow_spec *spec, const struct store_execution *row, struct err *err)
+{
+    struct api *api = f->api;
+
+    if (!str_eq(row->sandbox, spec->sandbox))
+        return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
+    if (live(row) && !spec->once)
+        f->watch = manager_watch(api->set.manager, api_sees(f->req), spec->sandbox, row->id, on_watch, f);
+    if (live(row) && !spec->once && !f->watch)
+        return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+    for (int i = 0; i < 2; i++)
+        f->fd[i] = open_output(api, row->id, i + 1, &f->end[i]);
+    look(f);
+    return check_offsets(f, err);
+}
+
+static void begin_follow(struct follow *f, const struct follow_spec *spec, const struct store_execution *row)
+{
+    if (f->mode == FOLLOW_ANSWER && !f->watch) {
+        follow_answer(f->req, f->api, 200, row, true);
+        follow_free(f);
+        return;
+    }
+    http_on_gone(f->req, on_gone, f);
+    if (spec->kill)
+        watch_kill(f->watch);
+    if (f->mode == FOLLOW_ANSWER)
+        return;
+    if (!f->watch)
+        execution_text(f->api, row, false, &f->ended);
+    begin_stream(f, row);
+    pump(f);
+}
+
+void follow_row(struct http_req *req, struct api *api, const struct follow_spec *spec,
+                const struct store_execution *row)
+{
+    struct follow *f = mem_new(struct follow);
+    struct err err = { 0 };
+
+    *f = (struct follow){
+        .req = req, .api = api, .mode = spec->mode, .channel = spec->channel, .once = spec->once, .fd = { -1, -1 }
+    };
+    memcpy(f->execution, row->id, sizeof(f->execution));
+    memcpy(f->offset, spec->offset, sizeof(f->offset));
+    if (join(f, spec, row, &err) < 0) {
+        http_answer_err(req, &err);
+        follow_free(f);
+    } else {
+        begin_follow(f, spec, row);
+    }
+}
+
+struct beginning {
+    struct http_req *req;
+    struct api *api;
+    struct follow_spec spec;
+};
+
+static void on_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    auto_free struct beginning *b = arg;
+
+    if (err)
+        http_answer_err(b->req, err);
+    else
+        follow_row(b->req, b->api, &b->spec, row);
+}
+
+enum follow_mode follow_mode(const struct http_req *req)
+{
+    return http_wants(req, "text/event-stream")      ? FOLLOW_EVENTS
+           : http_wants(req, "application/x-ndjson") ? FOLLOW_NDJSON
+                                                     : FOLLOW_ANSWER;
+}
+
+void follow(struct http_req *req, struct api *api, const struct follow_spec *spec)
+{
+    struct beginning *b = mem_new(struct beginning);
+
+    *b = (struct beginning){ req, api, *spec };
+    store_execution_get(api->set.store, api_sees(req), spec->execution, on_row, b);
+}

@@ -1,0 +1,156 @@
+/* A request with an Idempotency-Key is carried out once.
+ *
+ * What the key claims is the id of the thing that the request makes, chosen before anything is made. So nothing has to
+ * be remembered of an answer: who asks again is shown the thing itself, as it is now. A claim without its thing was
+ * made by a request that is still under way, or by one that a kill cut off; the latter is as good as new after a while.
+ */
+#include "api/inside.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <openssl/evp.h>
+
+#define KEY_MAX 100u
+#define UNDER_WAY_MS 60000u
+
+struct claim {
+    struct http_req *req;
+    struct api *api;
+    idem_fn *fn;
+    void *arg;
+    void (*dropped)(void *arg);
+    uint8_t hash[STORE_HASH_LEN];
+    char id[ID_SIZE];
+    uint64_t now_ms, claimed_ms;
+};
+
+static bool key_ok(const char *key)
+{
+    size_t n = strlen(key);
+
+    return n >= 1 && n <= KEY_MAX &&
+           strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static void hash_request(const struct http_req *req, uint8_t ret[STORE_HASH_LEN])
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    size_t len;
+    const char *body = http_body(req, &len);
+
+    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1 ||
+        EVP_DigestUpdate(ctx, http_path(req), strlen(http_path(req)) + 1) != 1 ||
+        EVP_DigestUpdate(ctx, body, len) != 1 || EVP_DigestFinal_ex(ctx, ret, NULL) != 1)
+        abort();
+    EVP_MD_CTX_free(ctx);
+}
+
+static void refuse(struct claim *c, const struct err *err)
+{
+    c->dropped(c->arg);
+    http_answer_err(c->req, err);
+    free(c);
+}
+
+static void go(struct claim *c, bool fresh)
+{
+    struct claim copy = *c;
+
+    free(c);
+    if (!fresh)
+        http_set_header(copy.req, "Idempotency-Replayed", "true");
+    copy.fn(copy.req, copy.api, fresh, copy.id, copy.arg);
+}
+
+static void found_thing(struct claim *c, const struct err *err)
+{
+    struct err why;
+
+    if (!err) {
+        go(c, false);
+    } else if (err->id != ERR_MISSING) {
+        refuse(c, err);
+    } else if (c->claimed_ms + UNDER_WAY_MS > c->now_ms) {
+        err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still being worked on");
+        refuse(c, &why);
+    } else {
+        go(c, true);
+    }
+}
+
+static void on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+{
+    found_thing(arg, err);
+}
+
+static void on_execution(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    found_thing(arg, err);
+}
+
+static void on_claim(void *arg, const struct err *err, bool fresh, const struct store_idem *row)
+{
+    struct claim *c = arg;
+    struct err why;
+
+    if (err) {
+        refuse(c, err);
+        return;
+    }
+    if (fresh) {
+        go(c, true);
+        return;
+    }
+    if (memcmp(row->request_hash, c->hash, sizeof(c->hash)) != 0) {
+        err_set(&why, ERR_IDEMPOTENCY, "this Idempotency-Key was used with another request");
+        refuse(c, &why);
+        return;
+    }
+    memcpy(c->id, row->resource, sizeof(c->id));
+    c->claimed_ms = row->at_ms;
+    if (str_starts(c->id, "sb"))
+        store_sandbox_get(c->api->set.store, api_sees(c->req), c->id, on_sandbox, c);
+    else
+        store_execution_get(c->api->set.store, api_sees(c->req), c->id, on_execution, c);
+}
+
+void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_fn *fn, void *arg,
+                void (*dropped)(void *arg))
+{
+    const char *key = http_header(req, "Idempotency-Key");
+    struct claim *c = mem_new(struct claim);
+    struct err err;
+
+    *c = (struct claim){ .req = req, .api = api, .fn = fn, .arg = arg, .dropped = dropped };
+    c->now_ms = clock_real_ns() / NS_PER_MS;
+    id_new(kind, c->id);
+    if (!key) {
+        go(c, true);
+        return;
+    }
+    if (!key_ok(key)) {
+        err_set(&err, ERR_INVALID, "Idempotency-Key: it has 1 to %u letters, digits, '.', '_' and '-'", KEY_MAX);
+        refuse(c, &err);
+        return;
+    }
+    struct store_idem row = { .key = (char *)key, .at_ms = c->now_ms };
+    hash_request(req, c->hash);
+    memcpy(row.request_hash, c->hash, sizeof(row.request_hash));
+    memcpy(row.resource, c->id, sizeof(row.resource));
+    str_copy(row.owner, sizeof(row.owner), api_owner(req));
+    store_idem_claim(api->set.store, &row, on_claim, c);
+}
+
+static void on_dropped(void *arg UNUSED, const struct err *err UNUSED)
+{
+}
+
+void idem_undo(struct http_req *req, struct api *api)
+{
+    const char *key = http_header(req, "Idempotency-Key");
+
+    if (key)
+        store_idem_drop(api->set.store, api_owner(req), key, on_dropped, NULL);
+}

@@ -1,0 +1,90 @@
+/* inside.h - what the files of this room share. Nothing outside includes it. */
+#pragma once
+
+#include "api/api.h"
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "sandbox/body.h"
+
+#define API_STATUSES 6u /* by the first digit; 0 is "the client left" */
+#define API_ROUTES_MAX 64u
+
+struct api_counter {
+    const struct http_route *route;
+    uint64_t requests[API_STATUSES];
+    uint64_t duration_ns, bytes_in, bytes_out;
+};
+
+struct api {
+    struct api_settings set;
+    const struct http_server *server;
+    uint64_t started_ns;
+    struct api_counter counters[API_ROUTES_MAX];
+    size_t ncounters;
+};
+
+/* What a route demands: http_route.data. */
+struct api_right {
+    uint32_t scopes;
+    enum auth_class class;
+    bool open; /* nobody is asked who they are */
+};
+extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_files,
+    api_keys, api_admin, api_metrics;
+
+extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
+    template_routes[], key_routes[], service_routes[];
+
+/* --- who --- */
+
+const struct principal *api_who(const struct http_req *req);
+const char *api_owner(const struct http_req *req); /* of what they make */
+const char *api_sees(const struct http_req *req);  /* whose things they reach: their own, or everybody's with admin */
+
+/* --- requests --- */
+
+/* The body as an object; the caller owns it. */
+int api_body(const struct http_req *req, json_t **ret, struct err *err);
+/* limit and cursor, and no query name but those and `names` (NULL-terminated, at most 8). */
+int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
+/* The id in the path. MISSING when it is none: nothing else is said of it. */
+int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
+int api_execution_id(const struct http_req *req, const char **ret, struct err *err);
+
+/* --- answers --- */
+
+void api_time(struct jsonw *w, const char *key, uint64_t ms);     /* nothing when it is 0 */
+void api_raw(struct jsonw *w, const char *key, const char *json); /* a value that is JSON already; NULL: nothing */
+void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w);
+void api_execution_json(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
+void api_runtimes_json(struct jsonw *w);                                     /* "runtimes": [...] */
+
+/* --- idempotency (idem.c) --- */
+
+/* Decides whether a request that makes something is carried out. fresh: it is, with `id` for what it makes. Otherwise
+ * `id` was made by an earlier request with the same key and body; look at it. On an error the request is answered. */
+typedef void idem_fn(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg);
+void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_fn *fn, void *arg,
+                void (*dropped)(void *arg));
+void idem_undo(struct http_req *req, struct api *api); /* it was refused: the key may be used again */
+
+/* --- following an execution (follow.c) --- */
+
+enum follow_mode { FOLLOW_ANSWER, FOLLOW_NDJSON, FOLLOW_EVENTS, FOLLOW_RAW };
+struct follow_spec {
+    enum follow_mode mode;
+    const char *sandbox, *execution;
+    uint64_t offset[2];
+    int channel; /* FOLLOW_RAW: 1 or 2 */
+    bool once;   /* FOLLOW_RAW: what is there now, and no more */
+    bool kill;   /* FOLLOW_ANSWER: end it first */
+};
+enum follow_mode follow_mode(const struct http_req *req);
+/* Answers the request, now or when the execution has ended. */
+void follow(struct http_req *req, struct api *api, const struct follow_spec *spec);
+/* The same for who has its row; of the spec, `execution` is not looked at. */
+void follow_row(struct http_req *req, struct api *api, const struct follow_spec *spec,
+                const struct store_execution *row);
+/* The whole answer about an execution that has ended, or runs and is not followed. */
+void follow_answer(struct http_req *req, struct api *api, int status, const struct store_execution *row, bool output);

@@ -1,0 +1,211 @@
+/* /health, /ready and /metrics: for those who run the server. */
+#include "api/inside.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+static void health(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "status", "ok");
+    jsonw_kstr(&w, "version", api->set.version);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+/* The store is asked a real question; the jailer is connected or not. */
+static void on_asked(void *arg, const struct err *err, const char *value UNUSED)
+{
+    struct http_req *req = arg;
+    struct api *api = *(struct api **)http_user(req);
+    const char *why = NULL;
+    bool ready = manager_ready(api->set.manager, &why);
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "status", ready && !err ? "ready" : "not_ready");
+    jsonw_key(&w, "checks");
+    jsonw_object(&w);
+    jsonw_kstr(&w, "store", err ? err_info(err->id)->code : "ok");
+    jsonw_kstr(&w, "sandboxes", ready ? "ok" : why);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    if (!ready || err)
+        http_set_header(req, "Retry-After", "1");
+    http_answer_json(req, ready && !err ? 200 : 503, &out);
+}
+
+static void ready(struct http_req *req, void *ctx)
+{
+    struct api **holder = malloc(sizeof(*holder));
+
+    if (!holder)
+        abort();
+    *holder = ctx;
+    http_keep(req, holder, free);
+    http_set_user(req, holder); /* nobody was asked who they are */
+    store_meta_get((*holder)->set.store, "ready", on_asked, req);
+}
+
+/* --- metrics --- */
+
+static struct api_counter *counter(struct api *api, const struct http_route *route)
+{
+    for (size_t i = 0; i < api->ncounters; i++)
+        if (api->counters[i].route == route)
+            return &api->counters[i];
+    if (api->ncounters == API_ROUTES_MAX)
+        return NULL;
+    struct api_counter *c = &api->counters[api->ncounters++];
+    c->route = route;
+    return c;
+}
+
+void api_on_done(const struct http_done *done, void *ctx)
+{
+    struct api_counter *c = counter(ctx, done->route);
+    unsigned class = done->status / 100 > 0 && done->status < 600 ? (unsigned)done->status / 100 : 0;
+
+    if (!c)
+        return;
+    c->requests[class]++;
+    c->duration_ns += done->duration_ns;
+    c->bytes_in += done->bytes_in;
+    c->bytes_out += done->bytes_out;
+}
+
+static void family(struct buf *out, const char *name, const char *kind, const char *help)
+{
+    buf_addf(out, "# HELP cove_%s %s\n# TYPE cove_%s %s\n", name, help, name, kind);
+}
+
+static void number(struct buf *out, const char *name, const char *kind, const char *help, uint64_t v)
+{
+    family(out, name, kind, help);
+    buf_addf(out, "cove_%s %" PRIu64 "\n", name, v);
+}
+
+static void seconds(struct buf *out, const char *name, const char *labels, uint64_t ns)
+{
+    buf_addf(out, "cove_%s%s %" PRIu64 ".%09" PRIu64 "\n", name, labels, ns / (uint64_t)NS_PER_S,
+             ns % (uint64_t)NS_PER_S);
+}
+
+static void by_cause(struct buf *out, const char *name, const char *help, const uint64_t counts[MANAGER_ENDS])
+{
+    family(out, name, "counter", help);
+    for (int i = 0; i < MANAGER_ENDS; i++)
+        buf_addf(out, "cove_%s{ended_by=\"%s\"} %" PRIu64 "\n", name, ended_by_name((enum ended_by)i), counts[i]);
+}
+
+static void put_manager(struct api *api, struct buf *out)
+{
+    struct manager_stats s;
+
+    manager_stats(api->set.manager, &s);
+    number(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.", s.created);
+    number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be made.", s.create_failed);
+    by_cause(out, "sandboxes_ended_total", "Ends of sandboxes, by their reason.", s.ended);
+    family(out, "sandbox_startup_seconds", "summary", "From the request to a sandbox that is ready.");
+    seconds(out, "sandbox_startup_seconds_sum", "", s.create_ns);
+    buf_addf(out, "cove_sandbox_startup_seconds_count %" PRIu64 "\n", s.created);
+    family(out, "sandboxes", "gauge", "Sandboxes that live now.");
+    buf_addf(out, "cove_sandboxes{state=\"running\"} %" PRIu64 "\n", s.running);
+    buf_addf(out, "cove_sandboxes{state=\"paused\"} %" PRIu64 "\n", s.paused);
+    number(out, "executions_started_total", "counter", "Executions that were begun.", s.executions);
+    number(out, "executions_failed_total", "counter", "Executions that could not start, or were lost.",
+           s.executions_failed);
+    by_cause(out, "executions_ended_total", "Ends of executions, by their reason.", s.executions_ended);
+    number(out, "executions_running", "gauge", "Executions under way.", s.executing);
+    number(out, "output_bytes_total", "counter", "Output of executions that was stored.", s.output_bytes);
+    number(out, "output_lost_bytes_total", "counter", "Output that the disk refused.", s.output_lost_bytes);
+    number(out, "sandboxes_adopted_total", "counter", "Sandboxes taken over from a server before this one.", s.adopted);
+    number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
+}
+
+static void put_store(struct api *api, struct buf *out)
+{
+    struct store_stats s;
+
+    store_stats(api->set.store, &s);
+    number(out, "store_calls_total", "counter", "Calls of the store.", s.calls);
+    number(out, "store_commits_total", "counter", "Commits, each of one or more calls.", s.commits);
+    number(out, "store_errors_total", "counter", "Calls that failed.", s.errors);
+    number(out, "store_waiting", "gauge", "Calls that are not answered yet.", s.waiting);
+    family(out, "store_commit_seconds_total", "counter", "Time spent in commits.");
+    seconds(out, "store_commit_seconds_total", "", s.commit_ns);
+}
+
+static void labels_of(const struct api_counter *c, char *ret, size_t cap)
+{
+    snprintf(ret, cap, "{method=\"%s\",route=\"%s\"}", c->route ? c->route->method : "",
+             c->route ? c->route->pattern : "none");
+}
+
+static void put_requests(struct api *api, struct buf *out)
+{
+    char labels[256];
+
+    family(out, "api_requests_total", "counter", "Requests, by route and class of their status.");
+    for (size_t i = 0; i < api->ncounters; i++)
+        for (unsigned k = 0; k < API_STATUSES; k++) {
+            const struct api_counter *c = &api->counters[i];
+
+            if (!c->requests[k])
+                continue;
+            labels_of(c, labels, sizeof(labels));
+            labels[strlen(labels) - 1] = '\0';
+            buf_addf(out, "cove_api_requests_total%s,status=\"%s\"} %" PRIu64 "\n", labels,
+                     (const char *const[]){ "gone", "1xx", "2xx", "3xx", "4xx", "5xx" }[k], c->requests[k]);
+        }
+    family(out, "api_request_seconds_total", "counter", "Time from the head of requests to the end of their answers.");
+    for (size_t i = 0; i < api->ncounters; i++) {
+        labels_of(&api->counters[i], labels, sizeof(labels));
+        seconds(out, "api_request_seconds_total", labels, api->counters[i].duration_ns);
+    }
+    uint64_t in = 0, sent = 0;
+    for (size_t i = 0; i < api->ncounters; i++) {
+        in += api->counters[i].bytes_in;
+        sent += api->counters[i].bytes_out;
+    }
+    number(out, "api_received_bytes_total", "counter", "Bytes of the bodies of requests.", in);
+    number(out, "api_sent_bytes_total", "counter", "Bytes of the bodies of answers.", sent);
+    if (!api->server)
+        return;
+    struct http_stats s;
+    http_stats(api->server, &s);
+    number(out, "api_connections", "gauge", "Open connections.", s.open);
+    number(out, "api_requests_active", "gauge", "Requests under way.", s.active);
+    number(out, "api_connections_total", "counter", "Connections that were accepted.", s.accepted);
+    number(out, "api_connections_refused_total", "counter", "Connections of addresses that had too many.", s.refused);
+}
+
+static void metrics(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    auto_buf out = { 0 };
+
+    family(&out, "build_info", "gauge", "The version of the server.");
+    buf_addf(&out, "cove_build_info{version=\"%s\"} 1\n", api->set.version);
+    family(&out, "uptime_seconds", "gauge", "Since the start of the server.");
+    seconds(&out, "uptime_seconds", "", ev_now(api->set.ev) - api->started_ns);
+    put_manager(api, &out);
+    put_store(api, &out);
+    put_requests(api, &out);
+    http_answer(req, 200, "text/plain; version=0.0.4", out.data, out.len);
+}
+
+const struct http_route service_routes[] = {
+    { "GET", "/health", health, HTTP_BODY_NONE, .data = &api_open },
+    { "GET", "/ready", ready, HTTP_BODY_NONE, .data = &api_open },
+    { "GET", "/metrics", metrics, HTTP_BODY_NONE, .data = &api_metrics },
+    { 0 },
+};

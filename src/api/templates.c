@@ -1,0 +1,179 @@
+/* /v1/templates: named beginnings of sandboxes, kept as they were written. */
+#include "api/inside.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+/* Variables may be secrets: of those only the names are told. */
+static char *shown_spec(const char *spec_json)
+{
+    auto_json *spec = NULL;
+
+    if (body_parse(spec_json, strlen(spec_json), &spec, NULL) < 0)
+        return str_dup("{}");
+    json_t *env = json_object_get(spec, "env");
+    const char *name;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(env, next, name, value) json_object_set_new(env, name, json_string(""));
+    char *text = json_dumps(spec, JSON_COMPACT);
+    return text ? text : str_dup("{}");
+}
+
+static void json_template(const struct store_template *row, struct jsonw *w)
+{
+    auto_free char *spec = shown_spec(row->spec_json);
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", row->name);
+    jsonw_ku64(w, "generation", row->generation);
+    api_time(w, "createdAt", row->created_ms);
+    api_time(w, "updatedAt", row->updated_ms);
+    api_raw(w, "spec", spec);
+    jsonw_end_object(w);
+}
+
+static void on_row(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    json_template(row, &w);
+    http_answer_json(req, 200, &out);
+}
+
+static void on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n, const char *next)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "templates");
+    jsonw_array(&w);
+    for (size_t i = 0; i < n; i++)
+        json_template(&rows[i], &w);
+    jsonw_end_array(&w);
+    if (next)
+        jsonw_kstr(&w, "nextCursor", next);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+
+    if (api_page(req, NULL, &q, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        store_template_list(api->set.store, &q, on_rows, req);
+}
+
+static bool name_ok(const char *name)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t n = strlen(name);
+
+    return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+}
+
+/* NULL: refused. */
+static const char *name_of(struct http_req *req, enum err_id id)
+{
+    const char *name = http_param(req, "template");
+    struct err err = { 0 };
+
+    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+        if (name_ok(name))
+            return name;
+        err_set(&err, id,
+                id == ERR_MISSING ? "there is no such template"
+                                  : "a template's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+    }
+    http_answer_err(req, &err);
+    return NULL;
+}
+
+static void get(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = name_of(req, ERR_MISSING);
+
+    if (name)
+        store_template_get(api->set.store, name, on_row, req);
+}
+
+static int check(const json_t *body, struct err *err)
+{
+    struct spec spec;
+
+    spec_init(&spec);
+    int rc = spec_read(&spec, body, SPEC_OF_TEMPLATE, err);
+    if (rc == 0 && !spec.runtime[0])
+        str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* the request may say which; the rest has to fit */
+    if (rc == 0)
+        rc = spec_finish(&spec, err);
+    spec_done(&spec);
+    return rc;
+}
+
+static void put(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = name_of(req, ERR_INVALID);
+    auto_json *body = NULL;
+    struct store_template row = { 0 };
+    struct err err = { 0 };
+
+    if (!name)
+        return;
+    if (api_body(req, &body, &err) < 0 || check(body, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    str_copy(row.name, sizeof(row.name), name);
+    row.spec_json = text;
+    row.created_ms = row.updated_ms = clock_real_ns() / NS_PER_MS;
+    store_template_put(api->set.store, &row, NULL, on_row, req);
+}
+
+static void on_deleted(void *arg, const struct err *err)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        http_answer_empty(arg, 204);
+}
+
+static void delete_(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = name_of(req, ERR_MISSING);
+
+    if (name)
+        store_template_delete(api->set.store, name, NULL, on_deleted, req);
+}
+
+const struct http_route template_routes[] = {
+    { "GET", "/v1/templates", list, HTTP_BODY_NONE, .data = &api_read },
+    { "GET", "/v1/templates/{template}", get, HTTP_BODY_NONE, .data = &api_read },
+    { "PUT", "/v1/templates/{template}", put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json", &api_admin },
+    { "DELETE", "/v1/templates/{template}", delete_, HTTP_BODY_NONE, .data = &api_admin },
+    { 0 },
+};

@@ -1,0 +1,804 @@
+#!/usr/bin/env python3
+"""api_test.py API_TESTD RUNTIME - the REST interface over real sandboxes, held against api/openapi.yaml; prints TAP.
+
+Cases whose name begins with JSnn or FAnn are those of the attack catalogue. Needs root.
+"""
+import base64
+import http.client
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+import traceback
+import urllib.parse
+
+TESTD, RUNTIME = sys.argv[1], sys.argv[2]
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Answer:
+    def __init__(self, response, body):
+        self.status, self.headers, self.body = response.status, response.headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        return self.json["error"]["code"]
+
+
+class Server:
+    """Both halves of it."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="cove-test-", dir="/run")
+        self.key = None
+        self.jailer = subprocess.Popen([TESTD, "jailer", self.dir, RUNTIME])
+        while not os.path.exists(os.path.join(self.dir, "jailer.sock")):
+            time.sleep(0.01)
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([TESTD, "serve", self.dir], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().split()[1])
+        key = self.process.stdout.readline().split()[1]
+        if key != "-":
+            self.key = key
+        self.wait_ready()
+
+    def wait_ready(self):
+        end = time.monotonic() + 20
+        while self.call("GET", "/ready").status != 200:
+            assert time.monotonic() < end, "never ready"
+            time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(timeout=20) == 0, "the server did not end well"
+        self.process.stdout.close()
+        self.jailer.terminate()
+        assert self.jailer.wait(timeout=20) == 0, "the jailer did not end well"
+        shutil.rmtree(self.dir)
+
+    def connect(self, timeout=30):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def open(self, method, path, body=None, headers=None, key=True, timeout=30):
+        """(connection, response) with the body still to be read."""
+        head = dict(headers or {})
+        if key:
+            head.setdefault("Authorization", "Bearer " + (key if isinstance(key, str) else self.key or ""))
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+            head.setdefault("Content-Type", "application/json")
+        elif isinstance(body, (bytes, str)) and method == "POST":
+            head.setdefault("Content-Type", "application/json")
+        c = self.connect(timeout)
+        c.request(method, path, body, head)
+        return c, c.getresponse()
+
+    def call(self, method, path, body=None, headers=None, key=True, timeout=30):
+        c, r = self.open(method, path, body, headers, key, timeout)
+        answer = Answer(r, r.read())
+        c.close()
+        check_contract(method, path, answer)
+        return answer
+
+    def create(self, body=None, **more):
+        a = self.call("POST", "/v1/sandboxes", dict({"runtime": "python"}, **(body or {}), **more))
+        assert a.status == 201, a.body
+        return a.json["id"]
+
+    def execute(self, sandbox, body, **more):
+        return self.call("POST", f"/v1/sandboxes/{sandbox}/executions", body, **more)
+
+    def delete(self, sandbox):
+        a = self.call("DELETE", f"/v1/sandboxes/{sandbox}")
+        assert a.status == 200, a.body
+        return a.json
+
+    def files(self, sandbox, method="GET", verb="", body=None, headers=None, **query):
+        path = f"/v1/sandboxes/{sandbox}/files{verb}"
+        if query:
+            path += "?" + urllib.parse.urlencode(query)
+        return self.call(method, path, body, headers)
+
+
+# --- the contract ---
+
+def load_contract():
+    """The paths of openapi.yaml: {(method, regex): operation}, and its schemas. Without a YAML parser nothing is held."""
+    try:
+        import yaml
+    except ImportError:
+        return {}, {}
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "../../api/openapi.yaml"), encoding="utf-8") as f:
+        doc = yaml.safe_load(f)
+    paths = {}
+    for path, item in doc["paths"].items():
+        pattern = re.compile("^" + re.sub(r"\{[^}]+\}", "[^/]+", path) + "$")
+        for method in ("get", "put", "post", "delete"):
+            if method in item:
+                paths[(method.upper(), pattern)] = item[method]
+    return paths, doc["components"]
+
+
+PATHS, COMPONENTS = load_contract()
+
+
+def resolve(node):
+    while "$ref" in node:
+        target = COMPONENTS
+        for part in node["$ref"].split("/")[2:]:
+            target = target[part]
+        node = target
+    return node
+
+
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "null": type(None)}
+
+
+def conforms(value, schema, where):
+    """Complaints about a value: kinds, required fields, unknown fields, enums and patterns."""
+    schema = resolve(schema)
+    kinds = schema.get("type")
+    kinds = [kinds] if isinstance(kinds, str) else kinds or []
+    if kinds and not any(isinstance(value, TYPES[k]) and not (k == "integer" and isinstance(value, bool)) for k in kinds):
+        return [f"{where}: {value!r} is no {kinds}"]
+    found = []
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{where}: {value!r} is not in {schema['enum']}")
+    if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
+        found.append(f"{where}: {value!r} does not match {schema['pattern']}")
+    if isinstance(value, dict):
+        properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        found += [f"{where}: no {name}" for name in schema.get("required", []) if name not in value]
+        for name, inner in value.items():
+            if name in properties:
+                found += conforms(inner, properties[name], f"{where}.{name}")
+            elif isinstance(rest, dict):
+                found += conforms(inner, rest, f"{where}.{name}")
+            elif properties:
+                found.append(f"{where}.{name}: the contract knows no such field")
+    if isinstance(value, list) and "items" in schema:
+        for i, inner in enumerate(value):
+            found += conforms(inner, schema["items"], f"{where}[{i}]")
+    return found
+
+
+def check_contract(method, path, answer):
+    path = path.split("?")[0]
+    for (verb, pattern), operation in PATHS.items():
+        if verb != method or not pattern.match(path):
+            continue
+        responses = operation["responses"]
+        assert answer.status < 500 or answer.status in (501, 503, 504, 507), f"{method} {path}: {answer.status} {answer.body}"
+        response = resolve(responses.get(str(answer.status)) or responses["default"])
+        kind = (answer.headers.get("Content-Type") or "").split(";")[0]
+        content = response.get("content")
+        if not content:
+            assert not answer.body, f"{method} {path}: a body with {answer.status}"
+            return
+        assert kind in content, f"{method} {path}: {answer.status} with {kind}: {answer.body[:200]}"
+        if kind == "application/json":
+            wrong = conforms(json.loads(answer.body), content[kind]["schema"], f"{method} {path} {answer.status}")
+            assert not wrong, "; ".join(wrong[:5])
+        return
+
+
+def ndjson(response):
+    """Events as they come."""
+    for line in response:
+        yield json.loads(line)
+
+
+# --- sandboxes ---
+
+@case
+def a_sandbox_lives_and_its_end_stays_readable(s):
+    a = s.call("POST", "/v1/sandboxes", {"runtime": "python", "metadata": {"task": "42"}, "lifetimeMs": 60000})
+    assert a.status == 201, a.body
+    sb = a.json["id"]
+    assert a.headers["Location"] == f"/v1/sandboxes/{sb}"
+    assert a.json["state"] == "running" and a.json["metadata"] == {"task": "42"}
+    assert a.json["resources"]["memoryBytes"] == 512 << 20
+    got = s.call("GET", f"/v1/sandboxes/{sb}").json
+    assert got == a.json, (got, a.json)
+    assert s.delete(sb)["state"] == "ended"
+    dead = s.call("GET", f"/v1/sandboxes/{sb}")
+    assert dead.status == 200 and dead.json["endedBy"] == "killed" and dead.json["reason"]["message"]
+    late = s.execute(sb, {"code": "1"})
+    assert late.status == 410 and late.code == "sandbox_ended", late.body
+    assert s.delete(sb)["endedBy"] == "killed"
+
+
+@case
+def sandboxes_are_listed_by_state_and_metadata_page_by_page(s):
+    ids = [s.create({"runtime": "sh", "metadata": {"list": "yes", "n": str(i)}}) for i in range(3)]
+    a = s.call("GET", "/v1/sandboxes?metadata=list%3Dyes&state=running&limit=2").json
+    assert [x["id"] for x in a["sandboxes"]] == ids[:0:-1] and a["nextCursor"]
+    b = s.call("GET", f"/v1/sandboxes?metadata=list%3Dyes&limit=2&cursor={a['nextCursor']}").json
+    assert [x["id"] for x in b["sandboxes"]] == ids[:1] and "nextCursor" not in b
+    assert [x["id"] for x in s.call("GET", "/v1/sandboxes?metadata=n%3D1").json["sandboxes"]] == [ids[1]]
+    for bad in ("state=dead", "limit=0", "limit=1001", "limit=x", "cursor=%27%20OR%201", "metadata=x", "colour=red"):
+        answer = s.call("GET", "/v1/sandboxes?" + bad)
+        assert answer.status == 400, (bad, answer.status, answer.body)
+    for sb in ids:
+        s.delete(sb)
+
+
+@case
+def a_sandbox_is_paused_resumed_and_extended(s):
+    sb = s.create({"runtime": "sh"})
+    assert s.call("POST", f"/v1/sandboxes/{sb}/pause").json["state"] == "paused"
+    refused = s.execute(sb, {"command": ["true"]})
+    assert refused.status == 409 and refused.code == "sandbox_paused"
+    assert s.call("POST", f"/v1/sandboxes/{sb}/resume").json["state"] == "running"
+    a = s.call("POST", f"/v1/sandboxes/{sb}/extend", {"lifetimeMs": 3600000}).json
+    assert a["lifetimeMs"] == 3600000
+    for body in ({}, {"lifetimeMs": 0}, {"lifetimeMs": "1h"}, {"lifetime": 5}):
+        assert s.call("POST", f"/v1/sandboxes/{sb}/extend", body).status == 400
+    usage = s.call("GET", f"/v1/sandboxes/{sb}/usage").json
+    assert usage["memoryBytes"] > 0 and usage["sandboxId"] == sb
+    kinds = [e["kind"] for e in s.call("GET", f"/v1/sandboxes/{sb}/events").json["events"]]
+    assert kinds == ["sandbox_created", "sandbox_paused", "sandbox_resumed", "sandbox_extended"], kinds
+    page = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3").json
+    rest = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3&cursor={page['nextCursor']}").json
+    assert [e["kind"] for e in rest["events"]] == kinds[3:]
+    s.delete(sb)
+
+
+@case
+def a_template_is_where_a_sandbox_begins(s):
+    spec = {"runtime": "sh", "resources": {"pids": 33}, "env": {"FROM": "template", "SECRET": "s3cr3t"}}
+    a = s.call("PUT", "/v1/templates/small", spec)
+    assert a.status == 200 and a.json["generation"] == 1, a.body
+    assert b"s3cr3t" not in a.body + s.call("GET", "/v1/templates").body + s.call("GET", "/v1/templates/small").body
+    b = s.call("POST", "/v1/sandboxes", {"template": "small", "env": {"FROM": "request"}})
+    assert b.status == 201 and b.json["resources"]["pids"] == 33 and b.json["template"] == "small", b.body
+    out = s.execute(b.json["id"], {"command": ["sh", "-c", "echo $FROM $SECRET"]}).json
+    assert out["stdout"] == "request s3cr3t\n", out
+    assert s.call("POST", "/v1/sandboxes", {"template": "none"}).status == 404
+    assert s.call("PUT", "/v1/templates/UPPER", {}).status == 400
+    assert s.call("PUT", "/v1/templates/x", {"template": "small"}).status == 400
+    assert s.call("DELETE", "/v1/templates/small").status == 204
+    assert s.call("GET", "/v1/templates/small").status == 404
+    s.delete(b.json["id"])
+
+
+# --- executions ---
+
+@case
+def code_and_commands_are_answered_with_their_output(s):
+    sb = s.create()
+    a = s.execute(sb, {"code": "import sys\nprint(6 * 7)\nprint('e', file=sys.stderr)"}).json
+    assert (a["state"], a["exitCode"], a["signal"], a["endedBy"]) == ("ended", 0, None, "exit"), a
+    assert (a["stdout"], a["stderr"], a["stdoutBytes"], a["truncated"]) == ("42\n", "e\n", 3, False), a
+    b = s.execute(sb, {"command": ["sh", "-c", "cat; echo $X; pwd; exit 3"], "stdin": "in ", "env": {"X": "1"}, "cwd": "/tmp"}).json
+    assert b["exitCode"] == 3 and b["stdout"] == "in 1\n/tmp\n", b
+    c = s.execute(sb, {"command": ["no-such-program"]}).json
+    assert c["state"] == "failed" and c["error"]["code"] == "program_not_found", c
+    d = s.execute(sb, {"command": ["sleep", "60"], "timeoutMs": 200}).json
+    assert d["endedBy"] == "wall", d
+    rows = s.call("GET", f"/v1/sandboxes/{sb}/executions").json["executions"]
+    assert [r["id"] for r in rows] == [x["id"] for x in (d, c, b, a)]
+    assert [r["id"] for r in s.call("GET", f"/v1/sandboxes/{sb}/executions?state=failed").json["executions"]] == [c["id"]]
+    receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{b['id']}/receipt").json
+    assert receipt["exitCode"] == 3 and receipt["final"] is True
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{c['id']}/receipt").status == 404
+    s.delete(sb)
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}/receipt").json["final"] is True
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdout"] == "42\n"
+
+
+@case
+def a_stream_brings_output_as_it_is_written_and_then_the_end(s):
+    sb = s.create({"runtime": "sh"})
+    script = "echo one; sleep 0.3; echo two >&2; sleep 0.3; printf '\\377\\376'; printf '\\303'; sleep 0.1; printf '\\244'"
+    began = time.monotonic()
+    c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", script]},
+                  {"Accept": "application/x-ndjson"})
+    assert r.status == 200 and r.headers["Content-Type"] == "application/x-ndjson"
+    events, first = [], None
+    for e in ndjson(r):
+        events.append(e)
+        if e["type"] == "output" and first is None:
+            first = time.monotonic() - began
+    c.close()
+    assert events[0]["type"] == "started" and events[0]["execution"]["sandboxId"] == sb
+    assert first < 0.3, first
+    out = b"".join(base64.b64decode(e["base64"]) if "base64" in e else e["data"].encode()
+                   for e in events if e["type"] == "output" and e["stream"] == "stdout")
+    assert out == b"one\n\xff\xfe\xc3\xa4", out
+    assert [e["data"] for e in events if e.get("stream") == "stderr"] == ["two\n"]
+    assert events[-1]["type"] == "end" and events[-1]["execution"]["exitCode"] == 0
+    for e in events:
+        wrong = conforms(e, {"$ref": "#/components/schemas/StreamEvent"}, "event") if PATHS else []
+        assert not wrong, wrong
+    s.delete(sb)
+
+
+@case
+def server_sent_events_carry_ids_that_resume(s):
+    sb = s.create({"runtime": "sh"})
+    c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", "echo abc; sleep 0.2; echo def"]},
+                  {"Accept": "text/event-stream"})
+    assert r.headers["Content-Type"].startswith("text/event-stream")
+    text = r.read().decode()
+    c.close()
+    ids = re.findall(r"^id: (.*)$", text, re.M)
+    assert ids[-1] == "8-0", ids
+    ex = json.loads(re.search(r"^data: (.*)$", text, re.M).group(1))["execution"]["id"]
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", None,
+                  {"Accept": "text/event-stream", "Last-Event-ID": "4-0"})
+    again = r.read().decode()
+    c.close()
+    assert "def" in again and "abc" not in again
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", None, {"Last-Event-ID": "x"}).status == 400
+    s.delete(sb)
+
+
+@case
+def output_is_read_from_any_byte_and_followed_live(s):
+    sb = s.create({"runtime": "sh"})
+    ex = s.execute(sb, {"command": ["sh", "-c", "printf 0123456789; sleep 0.4; printf abc; printf err >&2"],
+                        "background": True})
+    assert ex.status == 202 and ex.json["background"] is True, ex.body
+    base = f"/v1/sandboxes/{sb}/executions/{ex.json['id']}"
+    assert ex.headers["Location"] == base
+    while s.call("GET", base).json["stdoutBytes"] < 10:
+        time.sleep(0.01)
+    c, r = s.open("GET", base + "/output?offset=4&follow=true")
+    assert r.headers["Cove-Offset"] == "4"
+    assert r.read() == b"456789abc"
+    c.close()
+    assert s.call("GET", base + "/output").body == b"0123456789abc"
+    assert s.call("GET", base + "/output?stream=stderr&offset=1").body == b"rr"
+    assert s.call("GET", base + "/output?offset=13").body == b""
+    assert s.call("GET", base + "/output?offset=14").status == 416
+    for bad in ("offset=-1", "offset=x", "stream=stdin", "follow=maybe", "from=3"):
+        assert s.call("GET", f"{base}/output?{bad}").status == 400, bad
+    s.delete(sb)
+    assert s.call("GET", base + "/output?offset=10").body == b"abc"
+
+
+@case
+def an_execution_is_cancelled_with_all_that_it_started(s):
+    sb = s.create({"runtime": "sh"})
+    ex = s.execute(sb, {"command": ["sh", "-c", "sleep 60 & sleep 60"], "background": True, "timeoutMs": 60000}).json["id"]
+    a = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/cancel").json
+    assert a["state"] == "ended" and a["endedBy"] == "killed", a
+    assert s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/cancel").json == a
+    out = s.execute(sb, {"command": ["sh", "-c", "ps ax | grep -c [s]leep; true"]}).json["stdout"]
+    assert out.strip() in ("0", ""), out
+    s.delete(sb)
+
+
+@case
+def a_client_that_goes_away_ends_nothing(s):
+    sb = s.create({"runtime": "sh"})
+    c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", "echo 1; sleep 0.5; echo 2"]},
+                  {"Accept": "application/x-ndjson"})
+    ex = json.loads(r.readline())["execution"]["id"]
+    c.close()
+    end = time.monotonic() + 10
+    while (a := s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json)["state"] != "ended":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert a["stdout"] == "1\n2\n" and a["exitCode"] == 0
+    s.delete(sb)
+
+
+@case
+def the_same_idempotency_key_makes_one_thing(s):
+    head = {"Idempotency-Key": "key-1"}
+    body = {"runtime": "sh"}
+    a, b = s.call("POST", "/v1/sandboxes", body, head), s.call("POST", "/v1/sandboxes", body, head)
+    assert a.status == b.status == 201 and a.json["id"] == b.json["id"]
+    assert b.headers["Idempotency-Replayed"] == "true" and "Idempotency-Replayed" not in a.headers
+    other = s.call("POST", "/v1/sandboxes", {"runtime": "bash"}, head)
+    assert other.status == 409 and other.code == "idempotency_conflict"
+    assert s.call("POST", "/v1/sandboxes", body, {"Idempotency-Key": "a b"}).status == 400
+    sb = a.json["id"]
+    run = {"command": ["sh", "-c", "echo x >> /workspace/f; cat /workspace/f"]}
+    x = s.execute(sb, run, headers={"Idempotency-Key": "key-2"}).json
+    y = s.execute(sb, run, headers={"Idempotency-Key": "key-2"}).json
+    assert x == y and x["stdout"] == "x\n", (x, y)
+    z = s.execute(sb, dict(run, background=True), headers={"Idempotency-Key": "key-3"})
+    again = s.execute(sb, dict(run, background=True), headers={"Idempotency-Key": "key-3"})
+    assert z.status == again.status == 202 and z.json["id"] == again.json["id"]
+    refused = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "resources": {"memoryBytes": 1}}, {"Idempotency-Key": "key-4"})
+    assert refused.status == 400
+    assert s.call("POST", "/v1/sandboxes", body, {"Idempotency-Key": "key-4"}).status == 201
+    for row in s.call("GET", "/v1/sandboxes?state=running").json["sandboxes"]:
+        s.delete(row["id"])
+
+
+# --- bodies and ids ---
+
+@case
+def JS01_JS08_bad_bodies_are_400_by_name(s):
+    sb = s.create({"runtime": "sh"})
+    create, execute = "/v1/sandboxes", f"/v1/sandboxes/{sb}/executions"
+    cases = [
+        (create, b"[" * 100000), (create, b'{"runtime":' * 50), (create, b'{"runtime":"sh","runtime":"sh"}'),
+        (create, b'{"runtime":"sh","metadata":{"a":"1","\\u0061":"2"}}'), (create, b'{"runtime":"s\xff"}'),
+        (create, b'{"runtime":"sh\\u0000"}'), (create, b'\xef\xbb\xbf{"runtime":"sh"}'), (create, b'{"runtime":"\\ud800"}'),
+        (create, b'{"runtime":"sh","lifetimeMs":1e400}'), (create, b'{"runtime":"sh","lifetimeMs":18446744073709551617}'),
+        (create, b'{"runtime":"sh","resources":{"memoryBytes":9223372036854775808}}'),
+        (create, b'{"runtime":"sh","resources":{"pids":0}}'), (create, b'{"runtime":"sh","resources":{"pids":null}}'),
+        (create, b'{"runtime":"sh","owner":"root"}'), (create, b'{"runtime":"sh","isolation":"none"}'),
+        (create, b'{"runtime":"sh"}x'), (create, b""), (create, b"[]"), (create, b"null"),
+        (execute, b"{}"), (execute, b'{"code":""}'), (execute, b'{"command":[]}'), (execute, b'{"command":[""]}'),
+        (execute, b'{"command":"ls"}'), (execute, b'{"command":[1]}'), (execute, b'{"code":"1","command":["ls"]}'),
+        (execute, b'{"command":["ls"],"timeoutMs":0}'), (execute, b'{"command":["ls"],"tty":true}'),
+        (execute, b'{"command":["ls"],"env":{"A B":"1"}}'), (execute, b'{"command":["l\\u0000s"]}'),
+        (execute, json.dumps({"command": ["x" * 40000]}).encode()),
+        (execute, json.dumps({"command": ["echo"] + ["x" * 1000] * 100}).encode()),
+        (execute, json.dumps({"command": ["x"] * 2000}).encode()),
+        (execute, json.dumps({"command": ["ls"], "env": {f"V{i}": "" for i in range(300)}}).encode()),
+    ]
+    for path, body in cases:
+        a = s.call("POST", path, body)
+        assert a.status == 400 and a.code == "invalid_request", (body[:80], a.status, a.body[:200])
+    a = s.call("POST", create, {"runtime": "sh", "resources": {"memory": 1}})
+    assert "did you mean memoryBytes?" in a.json["error"]["message"], a.body
+    assert s.call("POST", create, b'{"runtime":"sh"}', {"Content-Type": "text/plain"}).status == 415
+    assert s.call("POST", create, b"x" * (300 * 1024)).status == 413
+    s.delete(sb)
+
+
+@case
+def JS10_ids_that_are_none_are_not_found(s):
+    sb = s.create({"runtime": "sh"})
+    ex = s.execute(sb, {"command": ["true"]}).json["id"]
+    bad = ["x", "sb" + "a" * 20, "%27%20OR%201%3D1", "sb" + "A" * 20, ex, "sb%2e%2e%2fetc", "a" * 2000, "*"]
+    for one in bad:
+        for path in ("", "/usage", "/events", "/executions", "/files?path=/workspace/x", f"/executions/{ex}"):
+            a = s.call("GET", f"/v1/sandboxes/{one}{path}")
+            assert a.status == 404, (one, path, a.status, a.body)
+        assert s.call("DELETE", f"/v1/sandboxes/{one}").status == 404
+        assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{one if one != ex else sb}").status == 404
+    s.delete(sb)
+
+
+# --- files ---
+
+@case
+def files_are_written_read_in_ranges_moved_and_removed(s):
+    sb = s.create({"runtime": "sh"})
+    data = os.urandom(300000)
+    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin")
+    assert a.status == 404, a.body
+    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin", parents="true", mode="0600")
+    assert a.status == 200 and a.json == {"path": "/workspace/d/f.bin", "sizeBytes": len(data)}, a.body
+    got = s.files(sb, path="/workspace/d/f.bin")
+    assert got.body == data and got.headers["Content-Length"] == str(len(data))
+    assert got.headers["X-Content-Type-Options"] == "nosniff" and "attachment" in got.headers["Content-Disposition"]
+    tag = got.headers["ETag"]
+    part = s.files(sb, headers={"Range": "bytes=100-199"}, path="/workspace/d/f.bin")
+    assert part.status == 206 and part.body == data[100:200] and part.headers["Content-Range"].endswith(f"/{len(data)}")
+    assert s.files(sb, headers={"Range": "bytes=-5"}, path="/workspace/d/f.bin").body == data[-5:]
+    assert s.files(sb, headers={"Range": "bytes=999999-"}, path="/workspace/d/f.bin").status == 416
+    assert s.files(sb, headers={"If-None-Match": tag}, path="/workspace/d/f.bin").status == 304
+    assert s.files(sb, "PUT", body=b"", path="/workspace/empty").json["sizeBytes"] == 0
+    assert s.files(sb, path="/workspace/empty").body == b""
+    assert s.files(sb, "PUT", body=b"x", headers={"If-None-Match": "*"}, path="/workspace/empty").status == 409
+    st = s.files(sb, verb="/stat", path="/workspace/d/f.bin").json
+    assert (st["kind"], st["mode"], st["sizeBytes"]) == ("file", "0600", len(data)), st
+    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b"}).status == 404
+    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b", "parents": True}).status == 204
+    assert s.files(sb, "POST", "/move", {"from": "/workspace/d/f.bin", "to": "/workspace/a/b/g"}).status == 204
+    assert s.files(sb, path="/workspace/d/f.bin").status == 404
+    names = sorted(e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"])
+    assert names == ["a", "d", "empty"], names
+    assert s.files(sb, verb="/list", path="/workspace", limit=1).json["truncated"] is True
+    assert s.files(sb, "DELETE", path="/workspace/a").status >= 400
+    assert s.files(sb, "DELETE", path="/workspace/a", recursive="true").status == 204
+    assert s.files(sb, verb="/stat", path="/workspace/a").status == 404
+    s.delete(sb)
+    assert s.files(sb, path="/workspace/empty").status == 410
+
+
+@case
+def trees_travel_as_archives(s):
+    sb = s.create({"runtime": "sh"})
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        for name, text in (("x/one", b"1"), ("x/y/two", b"22")):
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            t.addfile(info, io.BytesIO(text))
+    a = s.files(sb, "PUT", "/tar", out.getvalue(), {"Content-Type": "application/x-tar"}, path="/workspace")
+    assert a.status == 200 and a.json["sizeBytes"] == 3, a.body
+    assert s.execute(sb, {"command": ["cat", "x/one", "x/y/two"]}).json["stdout"] == "122"
+    b = s.files(sb, verb="/tar", path="/workspace/x")
+    assert b.headers["Content-Type"] == "application/x-tar"
+    with tarfile.open(fileobj=io.BytesIO(b.body)) as t:
+        assert sorted(m.name.split("/")[-1] for m in t.getmembers() if m.isfile()) == ["one", "two"]
+    s.delete(sb)
+
+
+@case
+def FA01_FA04_paths_and_archives_lead_nowhere_else(s):
+    sb = s.create({"runtime": "sh"})
+    for path in ("etc/passwd", "", "../x", "workspace/f"):
+        assert s.files(sb, path=path).status == 400, path
+    assert s.files(sb).status == 400
+    shadow = s.files(sb, path="/workspace/../../etc/shadow")
+    assert shadow.status in (400, 403, 404), shadow.status
+    s.execute(sb, {"command": ["sh", "-c", "ln -s /etc/hostname l; ln -s loop loop; ln -s /nowhere d"]})
+    with open("/etc/hostname", "rb") as f:
+        hostname = f.read()
+    for name in ("l", "loop", "d"):
+        a = s.files(sb, path=f"/workspace/{name}")
+        assert a.status >= 400 or hostname not in a.body, (name, a.status)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        info = tarfile.TarInfo("../../tmp/slipped")
+        info.size = 1
+        t.addfile(info, io.BytesIO(b"x"))
+    a = s.files(sb, "PUT", "/tar", out.getvalue(), {"Content-Type": "application/x-tar"}, path="/workspace")
+    assert a.status >= 400, a.body
+    assert s.files(sb, verb="/stat", path="/tmp/slipped").status == 404 and not os.path.exists("/tmp/slipped")
+    s.delete(sb)
+
+
+@case
+def FA06_FA10_a_write_beyond_the_quota_leaves_the_old_file(s):
+    sb = s.create({"runtime": "sh", "resources": {"storageBytes": 1 << 20}})
+    assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
+    a = s.files(sb, "PUT", body=b"x" * (4 << 20), path="/workspace/f")
+    assert a.status == 507 and a.code == "sandbox_full", (a.status, a.body)
+    assert s.files(sb, path="/workspace/f").body == b"old"
+    s.delete(sb)
+
+
+@case
+def FA07_an_upload_that_is_cut_off_changes_nothing(s):
+    sb = s.create({"runtime": "sh"})
+    assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
+    with socket.create_connection(("127.0.0.1", s.port)) as c:
+        c.sendall((f"PUT /v1/sandboxes/{sb}/files?path=/workspace/f HTTP/1.1\r\nHost: localhost\r\n"
+                   f"Authorization: Bearer {s.key}\r\nContent-Length: 1000000\r\n\r\n").encode() + b"n" * 5000)
+        time.sleep(0.1)
+    time.sleep(0.1)
+    assert s.files(sb, path="/workspace/f").body == b"old"
+    names = [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]]
+    assert names == ["f"], names
+    s.delete(sb)
+
+
+@case
+def FA08_FA09_odd_files_do_not_hang_and_odd_names_survive(s):
+    sb = s.create({"runtime": "python"})
+    s.execute(sb, {"code": "import os\nos.mkfifo('p')\nopen(b'\\xff\\n','w').close()\nos.truncate(os.open('s',65),1<<30)"})
+    assert s.files(sb, path="/workspace/p").status == 400
+    assert s.files(sb, path="/workspace").status == 400
+    entries = s.files(sb, verb="/list", path="/workspace").json["entries"]
+    odd = [e for e in entries if "nameBase64" in e]
+    assert len(odd) == 1 and base64.b64decode(odd[0]["nameBase64"]) == b"\xff\n", entries
+    assert s.files(sb, headers={"Range": "bytes=1073741820-"}, path="/workspace/s").body == b"\0" * 4
+    s.delete(sb)
+
+
+# --- who ---
+
+@case
+def keys_bound_what_they_open_and_another_s_is_not_there(s):
+    def make(*scopes):
+        a = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes)})
+        assert a.status == 201 and a.json["key"].startswith("cove_"), a.body
+        return a.json
+    reader, runner = make("sandboxes:read"), make("sandboxes:read", "sandboxes:write", "executions", "files")
+    assert s.call("GET", "/v1/sandboxes", key=False).status == 401
+    assert s.call("GET", "/v1/sandboxes", key="cove_" + "0" * 40).status == 401
+    denied = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=reader["key"])
+    assert denied.status == 403 and "sandboxes:write" in denied.json["error"]["message"], denied.body
+    for path in ("/v1/apikeys", "/metrics"):
+        assert s.call("GET", path, key=runner["key"]).status == 403
+    shown = s.call("GET", f"/v1/apikeys/{runner['id']}")
+    assert shown.status == 200 and runner["key"].encode() not in shown.body
+    rotated = s.call("POST", f"/v1/apikeys/{runner['id']}/rotate").json
+    assert s.call("GET", "/v1/sandboxes", key=runner["key"]).status == 401
+    assert s.call("GET", "/v1/sandboxes", key=rotated["key"]).status == 200
+    assert s.call("DELETE", f"/v1/apikeys/{runner['id']}").status == 204
+    assert s.call("GET", "/v1/sandboxes", key=rotated["key"]).status == 401
+    for body in ({}, {"name": "x", "scopes": []}, {"name": "x", "scopes": ["root"]}, {"name": "", "scopes": ["files"]},
+                 {"name": "x", "scopes": ["files"], "expiresAt": "2001-01-01T00:00:00Z"},
+                 {"name": "x", "scopes": ["files"], "expiresAt": "tomorrow"}):
+        assert s.call("POST", "/v1/apikeys", body).status == 400, body
+    assert s.call("GET", "/v1/apikeys?limit=1").json["nextCursor"]
+
+
+@case
+def the_server_tells_what_it_can_and_how_it_is(s):
+    names = [r["name"] for r in s.call("GET", "/v1/runtimes").json["runtimes"]]
+    assert names == ["python", "node", "bash", "sh"]
+    assert s.call("GET", "/v1/runtimes/sh").json["available"] is True
+    assert s.call("GET", "/v1/runtimes/perl").status == 404
+    assert s.call("GET", "/v1/capabilities").json["limits"]["memoryBytes"]["default"] == 512 << 20
+    assert s.call("GET", "/health", key=False).json["status"] == "ok"
+    assert s.call("GET", "/ready", key=False).json["status"] == "ready"
+    text = s.call("GET", "/metrics").body.decode()
+    for family in ("cove_sandboxes_created_total", "cove_executions_ended_total", "cove_api_requests_total"):
+        assert f"# TYPE {family} " in text, family
+    assert re.search(r'cove_api_requests_total\{method="POST",route="/v1/sandboxes",status="2xx"\} [1-9]', text)
+
+
+@case
+def every_route_is_in_the_contract_and_every_path_of_it_answers(s):
+    if not PATHS:
+        return
+    listed = set()
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/api")
+    defines = {}
+    for name in sorted(os.listdir(source)):
+        with open(os.path.join(source, name), encoding="utf-8") as f:
+            text = f.read()
+        defines = dict(re.findall(r'^#define ([A-Z]+) ((?:"[^"]*"|[A-Z]+)(?: "[^"]*")*)$', text, re.M))
+        for method, pattern in re.findall(r'\{ "(GET|PUT|POST|DELETE)",\s*((?:[A-Z]+ )?(?:"[^"]*"|[A-Z]+)),', text):
+            for _ in range(3):
+                pattern = re.sub(r"\b([A-Z]{3,})\b", lambda m: defines.get(m.group(1), m.group(1)), pattern)
+            path = "".join(re.findall(r'"([^"]*)"', pattern))
+            listed.add((method, re.sub(r"\{[^}]+\}", "{}", path)))
+    known = {(m, p.pattern.strip("^$").replace("[^/]+", "{}")) for m, p in PATHS}
+    assert listed == known, f"only in the code: {listed - known}; only in the contract: {known - listed}"
+
+
+# --- recovery ---
+
+@case
+def a_killed_server_is_followed_by_one_that_goes_on(s):
+    sb, paused, doomed = s.create({"runtime": "sh"}), s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
+    s.call("POST", f"/v1/sandboxes/{paused}/pause")
+    s.delete(doomed)
+    script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done; exit 9"
+    c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", script]},
+                  {"Accept": "application/x-ndjson"})
+    ex, seen = json.loads(r.readline())["execution"]["id"], b""
+    while len(seen) < 4:
+        e = json.loads(r.readline())
+        seen += e["data"].encode()
+    s.kill()
+    c.close()
+    s.start()
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream?stdoutOffset={len(seen)}")
+    assert r.status == 200, r.read()
+    events = list(ndjson(r))
+    c.close()
+    seen += b"".join(e["data"].encode() for e in events if e["type"] == "output")
+    assert seen == b"1\n2\n3\n4\n5\n6\n7\n8\n", seen
+    assert events[-1]["execution"]["exitCode"] == 9, events[-1]
+    assert s.call("GET", f"/v1/sandboxes/{paused}").json["state"] == "paused"
+    assert s.call("GET", f"/v1/sandboxes/{doomed}").json["state"] == "ended"
+    assert s.call("POST", f"/v1/sandboxes/{paused}/resume").json["state"] == "running"
+    for one in (sb, paused):
+        assert s.execute(one, {"command": ["echo", "alive"]}).json["stdout"] == "alive\n"
+        s.delete(one)
+
+
+@case
+def a_server_killed_in_the_middle_of_everything_loses_nothing_it_said(s):
+    told, stop = {}, threading.Event()
+
+    def work(n):
+        while not stop.is_set():
+            try:
+                a = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, timeout=5)
+                if a.status != 201:
+                    continue
+                told[a.json["id"]] = "running"
+                x = s.execute(a.json["id"], {"command": ["echo", str(n)]}, timeout=5)
+                if x.status == 200:
+                    assert x.json["stdout"] == f"{n}\n", x.body
+                told[a.json["id"]] = "ending"
+                if s.call("DELETE", f"/v1/sandboxes/{a.json['id']}", timeout=5).status == 200:
+                    told[a.json["id"]] = "ended"
+            except (OSError, http.client.HTTPException, ValueError):
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for i in range(5):
+        time.sleep(0.25 + 0.07 * i)
+        s.kill()
+        s.start()
+    stop.set()
+    for t in threads:
+        t.join()
+    rows, cursor = {}, ""
+    while cursor is not None:
+        page = s.call("GET", f"/v1/sandboxes?limit=1000{cursor}").json
+        rows.update((r["id"], r) for r in page["sandboxes"])
+        cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
+    assert told, "nothing was made"
+    for sb, state in told.items():
+        assert sb in rows, f"{sb} was told of and is unknown"
+        if state == "ended":
+            assert rows[sb]["state"] == "ended", rows[sb]
+        if state == "running":
+            assert rows[sb]["state"] == "running", rows[sb]
+    for row in rows.values():
+        assert row["state"] in ("running", "ended"), row
+        if row["state"] == "running":
+            s.delete(row["id"])
+    left = [n for n in os.listdir(os.path.join(s.dir, "kept"))] if os.path.isdir(os.path.join(s.dir, "kept")) else []
+    assert not left, f"still kept: {left}"
+
+
+@case
+def a_killed_jailer_ends_sandboxes_and_the_server_goes_on(s):
+    sb = s.create({"runtime": "sh"})
+    ex = s.execute(sb, {"command": ["sleep", "60"], "background": True, "timeoutMs": 60000}).json["id"]
+    s.jailer.kill()
+    s.jailer.wait()
+    end = time.monotonic() + 10
+    while (a := s.call("GET", f"/v1/sandboxes/{sb}").json)["state"] != "ended":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert a["endedBy"] == "lost", a
+    x = s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json
+    assert x["state"] == "failed" and x["endedBy"] == "lost", x
+    late = s.call("POST", "/v1/sandboxes", {"runtime": "sh"})
+    assert late.status == 503, late.body
+    s.jailer = subprocess.Popen([TESTD, "jailer", s.dir, RUNTIME])
+    s.wait_ready()
+    s.delete(s.create({"runtime": "sh"}))
+
+
+def main():
+    if os.geteuid() != 0:
+        print("1..0 # SKIP the native driver is started by root")
+        return 0
+    only = sys.argv[3:]
+    chosen = [f for f in CASES if not only or f.__name__ in only]
+    print(f"1..{len(chosen)}")
+    server, failed = Server(), 0
+    for n, function in enumerate(chosen, 1):
+        try:
+            function(server)
+            print(f"ok {n} - {function.__name__}", flush=True)
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            print(f"not ok {n} - {function.__name__}")
+            for line in traceback.format_exc().splitlines():
+                print(f"# {line}")
+            sys.stdout.flush()
+            if server.process.poll() is not None:
+                print(f"# the server has ended with {server.process.returncode}", flush=True)
+                server.start()
+    if failed:
+        server.process.kill()
+        server.jailer.send_signal(signal.SIGTERM)
+        server.jailer.wait()
+    else:
+        server.stop()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

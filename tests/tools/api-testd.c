@@ -1,0 +1,119 @@
+/* api-testd jailer DIR RUNTIME | serve DIR - the two halves of a server, as bare as they can be, for the tests of
+ * src/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other goes
+ * on.
+ */
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "jailer/jailer.h"
+#include "wire/door.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char door[256], db[256], output[256], sock[256];
+
+struct served {
+    struct ev *ev;
+    struct http_server *http;
+};
+
+static int die(const char *what, const struct err *err)
+{
+    fprintf(stderr, "%s: %s\n", what, err->msg);
+    return 1;
+}
+
+static int jailer(const char *dir, const char *runtime)
+{
+    struct jailer_settings s = { .runtime_fd = open(runtime, O_RDONLY | O_CLOEXEC), .state_dir = dir, .socket = door };
+
+    return s.runtime_fd < 0 ? 1 : jailer_service(&s);
+}
+
+static int knock(void *arg UNUSED, int *ret_jailer, int *ret_monitor, struct err *err)
+{
+    *ret_monitor = -1;
+    return door_knock(door, ret_jailer, NULL, err);
+}
+
+static void on_first_key(void *arg UNUSED, const struct err *err, const struct store_key *row UNUSED,
+                         const char *secret)
+{
+    printf("key %s\n", err ? "-" : secret);
+    fflush(stdout);
+}
+
+static void on_drained(void *arg)
+{
+    ev_stop(((struct served *)arg)->ev);
+}
+
+static void on_signal(void *arg, int signo UNUSED)
+{
+    struct served *s = arg;
+
+    http_drain(s->http, 1000, on_drained, s);
+}
+
+static int serve(void)
+{
+    struct store_settings store_set = { .path = db };
+    struct auth_settings auth_set = { .rate = { "none", "none", "none" } };
+    struct served s = { 0 };
+    struct store *store;
+    struct auth *auth;
+    struct manager *manager;
+    struct err err = { 0 };
+    sigset_t signals;
+    uint16_t port;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    signal(SIGPIPE, SIG_IGN);
+    if (ev_new(&s.ev, &err) < 0 || store_open(s.ev, &store_set, &store, &err) < 0)
+        return die("store", &err);
+    struct manager_settings manager_set = { .store = store, .output_dir = output, .connect = knock, .live_max = 50 };
+    if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
+        return die("manager", &err);
+    struct api_settings api_set = { s.ev, store, manager, auth, "0.0-test" };
+    struct api *api = api_new(&api_set);
+    struct http_settings http_set = {
+        .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
+    };
+    http_limits_default(&http_set.limits);
+    http_set.limits.conns_per_addr = 200;
+    if (http_new(s.ev, &http_set, &s.http, &err) < 0 || http_listen_tcp(s.http, "127.0.0.1:0", &port, &err) < 0 ||
+        http_listen_unix(s.http, sock, 0600, &err) < 0 || ev_signals(s.ev, &signals, on_signal, &s, &err) < 0)
+        return die("http", &err);
+    api_set_server(api, s.http);
+    printf("port %u\n", port);
+    auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
+    ev_run(s.ev);
+    http_free(s.http);
+    manager_free(manager);
+    auth_free(auth);
+    store_close(store);
+    api_free(api);
+    ev_free(s.ev);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    log_setup("api-testd", LOG_WARN);
+    snprintf(door, sizeof(door), "%s/jailer.sock", argv[2]);
+    snprintf(db, sizeof(db), "%s/db/cove.db", argv[2]);
+    snprintf(output, sizeof(output), "%s/output", argv[2]);
+    snprintf(sock, sizeof(sock), "%s/api.sock", argv[2]);
+    if (str_eq(argv[1], "jailer") && argc == 4)
+        return jailer(argv[2], argv[3]);
+    mkdir(output, 0700);
+    return serve();
+}
