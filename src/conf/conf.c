@@ -314,13 +314,12 @@ void conf_print(const struct conf *c, struct buf *out)
         const char *name = infos[s].name;
         const char *dot = strchr(name, '.');
         size_t n = dot ? (size_t)(dot - name) : 0;
-        size_t from = out->len;
 
         if (n && (n != group || strncmp(last, name, n) != 0))
             buf_addf(out, "%.*s:\n", (int)n, name);
         group = n;
         last = name;
-        from = out->len;
+        size_t from = out->len;
         buf_addf(out, "%s%s: ", n ? "  " : "", dot ? dot + 1 : name);
         add_value(c, (enum setting)s, out);
         buf_addf(out, "%*s # ", (int)(out->len - from < 44 ? 44 - (out->len - from) : 0), "");
