@@ -3,6 +3,7 @@
  * It has a user of its own, no capability and no way to get one; it never forks and never opens a path of a sandbox.
  * All it could lose by being killed lies elsewhere: sandboxes in the jailer, rows in the store, listening sockets in
  * the supervisor. So it may crash at any moment, and is started again. */
+#include "api/api.h"
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -41,6 +42,7 @@ struct coved {
     struct store *store;
     struct auth *auth;
     struct manager *manager;
+    struct api *api;
     struct http_server *http;
     struct ev_timer gc;
     int ready_fd; /* of whoever started us; -1: nobody wants to know */
@@ -191,30 +193,28 @@ static int open_auth(struct coved *d, struct err *err)
     return auth_new(d->ev, d->store, &set, &d->auth, err);
 }
 
-static void on_done(const struct http_done *done, void *ctx UNUSED)
+static void on_done(const struct http_done *done, void *ctx)
 {
+    api_on_done(done, ctx);
     log_about(LOG_INFO, &(struct log_about){ .request = done->id }, "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s",
               done->method, done->path, done->status, (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out,
               done->whole ? "" : ", cut off");
 }
 
-static void health(struct http_req *req, void *ctx UNUSED)
+static void open_api(struct coved *d)
 {
-    static const char body[] = "{\"status\":\"ok\",\"version\":\"" COVE_VERSION "\"}\n";
-
-    http_answer(req, 200, "application/json", body, sizeof(body) - 1);
+    d->api = api_new(&(struct api_settings){
+        .ev = d->ev, .store = d->store, .manager = d->manager, .auth = d->auth, .version = COVE_VERSION });
 }
-
-static const struct http_route system_routes[] = { { .method = "GET", .pattern = "/health", .fn = health }, { 0 } };
-static const struct http_route *const tables[] = { system_routes, NULL };
 
 static int open_http(struct coved *d, struct err *err)
 {
     struct http_settings set = {
-        .tables = tables,
+        .tables = api_tables,
         .hosts = conf_list(&d->conf, SETTING_HOSTS),
         .origins = conf_list(&d->conf, SETTING_ORIGINS),
-        .ctx = d,
+        .ctx = d->api,
+        .on_request = api_on_request,
         .on_done = on_done,
     };
 
@@ -225,6 +225,7 @@ static int open_http(struct coved *d, struct err *err)
     set.limits.idle_ms = conf_number(&d->conf, SETTING_HTTP_IDLE);
     if (http_new(d->ev, &set, &d->http, err) < 0)
         return -1;
+    api_set_server(d->api, d->http);
     for (uint64_t i = 0; i < d->sockets; i++)
         if (http_listen_fd(d->http, FIRST_SOCKET + (int)i, err) < 0)
             return -1;
@@ -347,8 +348,10 @@ static int serve(struct coved *d, struct err *err)
     };
 
     if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
-        watch_signals(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 || open_manager(d, err) < 0 ||
-        open_http(d, err) < 0)
+        watch_signals(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 || open_manager(d, err) < 0)
+        return -1;
+    open_api(d);
+    if (open_http(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
     log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->sockets ? d->sockets : 2,
@@ -364,6 +367,7 @@ static void coved_done(struct coved *d)
     if (d->ev)
         ev_timer_clear(d->ev, &d->gc);
     http_free(d->http);
+    api_free(d->api);
     manager_free(d->manager);
     auth_free(d->auth);
     store_close(d->store);

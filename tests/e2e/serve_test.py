@@ -150,6 +150,45 @@ class Serve(Case):
         self.assertEqual(self.said().count(b"is ready"), 1)
         self.stop()
 
+    def call(self, method, path, body=None):
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, json.loads(text) if text else None
+
+    def start_with_sandbox(self):
+        self.url = self.start()
+        words = self.said().decode().split()
+        self.key = words[words.index("key") + 1]
+        status, made = self.call("POST", "/v1/sandboxes", {"runtime": "sh"})
+        self.assertEqual(status, 201, made)
+        return made["id"]
+
+    def execute(self, sandbox, code):
+        status, done = self.call("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": code})
+        return done.get("stdout") if status == 200 else None
+
+    def test_a_sandbox_outlives_coved_with_its_files(self):
+        sandbox = self.start_with_sandbox()
+        self.assertEqual(self.execute(sandbox, "echo kept > /workspace/a; echo done"), "done\n")
+        os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
+        self.assertEqual(wait_for(lambda: self.execute(sandbox, "cat /workspace/a")), "kept\n")
+        self.stop()
+
+    def test_a_killed_jailer_s_sandboxes_are_told_lost_and_the_server_goes_on(self):
+        sandbox = self.start_with_sandbox()
+        os.kill(processes(self.run_dir)["cove-jailer"], signal.SIGKILL)
+        ended = wait_for(lambda: (lambda s: s if s["state"] == "ended" else None)(self.call("GET", f"/v1/sandboxes/{sandbox}")[1]))
+        self.assertEqual(ended["endedBy"], "lost")
+        wait_for(lambda: self.call("GET", "/ready")[0] == 200)
+        status, made = self.call("POST", "/v1/sandboxes", {"runtime": "sh"})
+        self.assertEqual(status, 201, made)
+        self.assertEqual(self.execute(made["id"], "echo again"), "again\n")
+        self.stop()
+
     def test_a_killed_supervisor_takes_everything_along(self):
         self.start()
         self.server.kill()
