@@ -121,20 +121,21 @@ static void count_sockets(struct coved *d)
 static int drop_capabilities(void)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct none[2] = { { 0 } };
+    struct __user_cap_data_struct none[2] = { { 0 } }, held[2] = { { 0 } };
 
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capget, &head, held) == 0 && memcmp(held, none, sizeof(none)) == 0)
+        return 0; /* a service manager's filter may refuse capset, and there is nothing to drop */
     return (int)syscall(SYS_capset, &head, none);
 }
 
 static int give_up(struct err *err)
 {
-    struct rlimit files, core = { 0 };
+    struct rlimit files;
 
     if (geteuid() == 0)
         return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 ||
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setrlimit(RLIMIT_CORE, &core) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "give up privileges");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

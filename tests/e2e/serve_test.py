@@ -189,6 +189,15 @@ class Serve(Case):
         self.assertEqual(self.execute(made["id"], "echo again"), "again\n")
         self.stop()
 
+    def test_stopping_with_many_sandboxes_is_quick_and_leaves_none(self):
+        first = self.start_with_sandbox()
+        made = [first] + [self.call("POST", "/v1/sandboxes", {"runtime": "sh"})[1]["id"] for _ in range(40)]
+        began = time.monotonic()
+        self.stop()
+        self.assertLess(time.monotonic() - began, 15)
+        leaves = {name for top, names, _ in os.walk("/sys/fs/cgroup") if os.path.basename(top) == "cove" for name in names}
+        self.assertEqual(leaves & set(made), set())
+
     def test_a_killed_supervisor_takes_everything_along(self):
         self.start()
         self.server.kill()
