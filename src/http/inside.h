@@ -1,5 +1,5 @@
-/* inside.h - what the files of this room share. libmicrohttpd is known to server.c, conn.c, serve.c, screen.c and
- * send.c; the rest of the room sees requests only.
+/* inside.h - what the files of this room share. libmicrohttpd is known to those that include daemon.h;
+ * the rest of the room sees requests only.
  *
  *     server.c  the daemon in our loop, drain           listen.c  sockets, who may connect, when accepting pauses
  *     conn.c    one connection: clocks, waiting, gone   serve.c   a request from its head to its answer
@@ -141,8 +141,7 @@ struct http_req {
     bool queued;     /* the daemon has the answer */
     bool raw;        /* it was sent around the daemon, in the middle of the body */
     bool close;      /* the connection ends with this answer */
-    bool whole;
-    bool head_bad; /* the framing cannot be trusted */
+    bool head_bad;   /* the framing cannot be trusted */
 
     /* its body */
     bool has_body, chunked, expects, body_done, body_dropped, body_told;

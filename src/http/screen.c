@@ -8,6 +8,10 @@
  * was skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those
  * are counted without being looked at, which is safe since the daemon skips nothing else there.
  *
+ * One spelling escapes: NUL LF in place of CR LF leaves the same gap, and both are zeros by now. It is read as what the
+ * daemon took it for, the end of a line, here and everywhere after. To make use of that, somebody would need a proxy
+ * in front of us that forwards a NUL within a header.
+ *
  * A daemon that laid out its strings in another way would fail every request, which tests see at once: the check can be
  * wrong in the safe direction only. */
 #include "http/daemon.h"

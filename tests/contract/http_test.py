@@ -255,6 +255,13 @@ def ht04_lines(server):
 
 
 @case
+def ht04_nul_for_cr(server):
+    """HT04 NUL LF, which cannot be told from CR LF any more, is the end of a line and no part of a value"""
+    a = server.talk(b"GET /show HTTP/1.1\r\nHost: localhost\0\nX-Test: a\0\nConnection: close\0\n\r\n", half_close=False)
+    assert len(a) == 1 and (a[0].status == 400 or b"Host: localhost\nX-Test: a\naddr" in a[0].body), a[0].body
+
+
+@case
 def ht05(server):
     """HT05 folded lines, blanks before the colon, empty names and control bytes are refused"""
     for header in (b"A: b\r\n c", b"A: b\r\n\tc", b"A : b", b"A\t: b", b": b", b" A: b", b"A: \x01b", b"A: b\x7f", b"A", b"A b: c", b"(A): b", b"A: b\x0bc",
