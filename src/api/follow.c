@@ -96,7 +96,9 @@ void follow_answer(struct http_req *req, struct api *api, int status, const stru
     struct buf out = { 0 };
 
     for (int i = 0; !row->ended_ms && i < 2; i++) { /* a row learns of its output at the end */
-        auto_fd int fd = open_output(api, row->id, i + 1, &now.out_bytes[i]);
+        int fd = open_output(api, row->id, i + 1, &now.out_bytes[i]);
+
+        fd_close(&fd);
     }
     execution_text(api, &now, output, &out);
     http_answer_json(req, status, &out);

@@ -1,0 +1,279 @@
+/* Contents of files, both ways: from the sandbox to the client and from the client to the sandbox, as fast as the
+ * slower of the two takes them. Neither side's bytes are gathered here. */
+#include "api/transfer.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+/* --- reading --- */
+
+static void on_room(void *arg)
+{
+    struct transfer *t = arg;
+
+    files_hold(t->job, false);
+}
+
+static void on_bytes(void *arg, const void *data, size_t len)
+{
+    struct transfer *t = arg;
+
+    if (!t->begun) {
+        t->begun = true;
+        http_on_room(t->req, on_room, t);
+        http_answer_stream(t->req, t->status,
+                           t->len == HTTP_UNTIL_END && t->limit ? "application/x-tar" : "application/octet-stream",
+                           t->len);
+    }
+    if (t->len != HTTP_UNTIL_END)
+        len = (size_t)min_u64(len, t->len - t->sent);
+    t->sent += len;
+    if (!http_stream_write(t->req, data, len))
+        files_hold(t->job, true);
+}
+
+static void on_all_read(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct transfer *t = arg;
+
+    if (err && !t->begun) {
+        transfer_refuse(t, err);
+        return;
+    }
+    if (!t->begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it became shorter since we looked */
+        struct err why;
+
+        err_set(&why, ERR_EXISTS, "the file changed while it was read; ask again");
+        transfer_refuse(t, &why);
+        return;
+    }
+    if (!t->begun)
+        on_bytes(t, "", 0);
+    http_on_gone(t->req, NULL, NULL);
+    if (err || (t->len != HTTP_UNTIL_END && t->sent < t->len))
+        http_stream_break(t->req);
+    else
+        http_stream_end(t->req);
+    transfer_free(t);
+}
+
+static const struct files_ops read_ops = { .on_data = on_bytes, .on_done = on_all_read };
+
+static void on_looked(void *arg, const struct files_entry *e)
+{
+    struct transfer *t = arg;
+
+    t->entry = *e;
+    t->entry.name = t->entry.target = NULL;
+}
+
+static void set_file_headers(struct transfer *t)
+{
+    const char *slash = strrchr(t->path, '/');
+
+    http_set_header(t->req, "X-Content-Type-Options", "nosniff");
+    http_set_filename(t->req, slash[1] ? slash + 1 : "file");
+}
+
+static void read_now(void *arg, struct box *box, const struct err *err)
+{
+    struct transfer *t = arg;
+    struct err why = { 0 };
+
+    if (err) {
+        transfer_refuse(t, err);
+        return;
+    }
+    manager_release(t->api->set.manager, t->sandbox); /* held by the first use */
+    files_free(take_ptr(&t->job));
+    http_on_gone(t->req, transfer_gone, t);
+    if (files_read(box, t->path, t->from, t->len == HTTP_UNTIL_END ? 0 : t->len, &read_ops, t, &t->job, &why) < 0)
+        transfer_refuse(t, &why);
+}
+
+static void on_stat_for_read(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct transfer *t = arg;
+    char etag[64];
+    struct err why;
+
+    if (err) {
+        transfer_refuse(t, err);
+        return;
+    }
+    set_file_headers(t);
+    if (t->entry.kind == 'l') { /* where it leads, and how much is there, is known when it is read */
+        t->status = 200;
+        t->len = HTTP_UNTIL_END;
+    } else if (t->entry.kind != 'f') {
+        err_set(&why, ERR_INVALID, "path: it is no file but a %s; files/list and files/tar read directories",
+                transfer_kind(t->entry.kind));
+        transfer_refuse(t, &why);
+        return;
+    } else if (!http_part(t->req, t->entry.size, http_etag(t->entry.size, t->entry.mtime_ns, etag), &t->status,
+                          &t->from, &t->len)) {
+        transfer_free(t);
+        return;
+    }
+    if (t->len == 0) {
+        http_on_gone(t->req, NULL, NULL);
+        http_answer(t->req, t->status, "application/octet-stream", "", 0);
+        transfer_free(t);
+        return;
+    }
+    manager_use(t->api->set.manager, api_sees(t->req), t->sandbox, read_now, t);
+}
+
+static void start_read(struct transfer *t, struct box *box)
+{
+    static const struct files_ops ops = { .on_entry = on_looked, .on_done = on_stat_for_read };
+    struct err err = { 0 };
+
+    if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
+        transfer_refuse(t, &err);
+}
+
+void bytes_read(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct transfer *t = transfer_of_path(req, ctx, query);
+
+    if (t)
+        transfer_begin(t, start_read);
+}
+
+static void start_tar_out(struct transfer *t, struct box *box)
+{
+    struct err err = { 0 };
+
+    t->status = 200;
+    t->len = HTTP_UNTIL_END;
+    t->limit = 1; /* the answer is an archive */
+    http_set_header(t->req, "X-Content-Type-Options", "nosniff");
+    http_on_gone(t->req, transfer_gone, t);
+    if (files_tar_out(box, t->path, &read_ops, t, &t->job, &err) < 0)
+        transfer_refuse(t, &err);
+}
+
+void bytes_tar_out(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct transfer *t = transfer_of_path(req, ctx, query);
+
+    if (t)
+        transfer_begin(t, start_tar_out);
+}
+
+/* --- writing --- */
+
+static size_t on_body(void *arg, const void *data, size_t len)
+{
+    struct transfer *t = arg;
+
+    return files_send(t->job, data, len);
+}
+
+static void on_body_end(void *arg)
+{
+    files_send_end(((struct transfer *)arg)->job);
+}
+
+static void on_body_fail(void *arg, const struct err *err)
+{
+    transfer_refuse(arg, err); /* what was begun is given up, and the old file stays */
+}
+
+static void on_writable(void *arg)
+{
+    http_resume_body(((struct transfer *)arg)->req);
+}
+
+static void on_written(void *arg, const struct files_done *d, const struct err *err)
+{
+    struct transfer *t = arg;
+
+    if (err) {
+        http_drop_body(t->req);
+        transfer_refuse(t, err);
+        return;
+    }
+    jsonw_init(&t->w, &t->out, 0);
+    jsonw_object(&t->w);
+    jsonw_kstr(&t->w, "path", t->path);
+    if (t->limit)
+        jsonw_ku64(&t->w, "files", d->files);
+    jsonw_ku64(&t->w, "sizeBytes", d->bytes);
+    jsonw_end_object(&t->w);
+    transfer_answer(t);
+}
+
+static const struct files_ops write_ops = { .on_writable = on_writable, .on_done = on_written };
+static const struct http_reader reader = { on_body, on_body_end, on_body_fail };
+
+static void start_write(struct transfer *t, struct box *box)
+{
+    struct err err = { 0 };
+
+    if (files_write(box, t->path, t->mode, t->flags, &write_ops, t, &t->job, &err) < 0)
+        transfer_refuse(t, &err);
+    else
+        http_read_body(t->req, &reader, t);
+}
+
+static int read_mode(const struct http_req *req, uint32_t *ret, struct err *err)
+{
+    const char *text = http_query(req, "mode");
+    uint32_t mode = 0;
+
+    if (!text)
+        return 0;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '7' || p - text > 3)
+            return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+        mode = mode * 8 + (uint32_t)(*p - '0');
+    }
+    if (strlen(text) < 3 || mode == 0 || mode > 0777)
+        return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+    *ret = mode;
+    return 0;
+}
+
+void bytes_write(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", "parents", "mode", NULL };
+    struct transfer *t = transfer_of_path(req, ctx, query);
+    const char *match = http_header(req, "If-None-Match");
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    if (read_mode(req, &t->mode, &err) < 0 || transfer_flag(req, "parents", FILES_PARENTS, &t->flags, &err) < 0) {
+        transfer_refuse(t, &err);
+    } else if (match && !str_eq(match, "*")) {
+        err_set(&err, ERR_INVALID, "If-None-Match: a write knows only '*'");
+        transfer_refuse(t, &err);
+    } else {
+        t->flags |= match ? FILES_EXCL : 0;
+        transfer_begin(t, start_write);
+    }
+}
+
+static void start_tar_in(struct transfer *t, struct box *box)
+{
+    struct err err = { 0 };
+
+    t->limit = 1; /* the answer counts files */
+    if (files_tar_in(box, t->path, &write_ops, t, &t->job, &err) < 0)
+        transfer_refuse(t, &err);
+    else
+        http_read_body(t->req, &reader, t);
+}
+
+void bytes_tar_in(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct transfer *t = transfer_of_path(req, ctx, query);
+
+    if (t)
+        transfer_begin(t, start_tar_in);
+}
