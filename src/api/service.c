@@ -1,6 +1,7 @@
 /* /health, /ready and /metrics: for those who run the server. */
 #include "api/inside.h"
 
+#include "base/mem.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -19,11 +20,17 @@ static void health(struct http_req *req, void *ctx)
     http_answer_json(req, 200, &out);
 }
 
+struct question {
+    struct http_req *req;
+    struct api *api;
+};
+
 /* The store is asked a real question; the jailer is connected or not. */
 static void on_asked(void *arg, const struct err *err, const char *value UNUSED)
 {
-    struct http_req *req = arg;
-    struct api *api = *(struct api **)http_user(req);
+    auto_free struct question *q = arg;
+    struct http_req *req = q->req;
+    struct api *api = q->api;
     const char *why = NULL;
     bool ready = manager_ready(api->set.manager, &why);
     struct buf out = { 0 };
@@ -45,14 +52,11 @@ static void on_asked(void *arg, const struct err *err, const char *value UNUSED)
 
 static void ready(struct http_req *req, void *ctx)
 {
-    struct api **holder = malloc(sizeof(*holder));
+    struct question *q = mem_new(struct question);
 
-    if (!holder)
-        abort();
-    *holder = ctx;
-    http_keep(req, holder, free);
-    http_set_user(req, holder); /* nobody was asked who they are */
-    store_meta_get((*holder)->set.store, "ready", on_asked, req);
+    q->req = req;
+    q->api = ctx;
+    store_meta_get(q->api->set.store, "ready", on_asked, q);
 }
 
 /* --- metrics --- */

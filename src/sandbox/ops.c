@@ -26,7 +26,7 @@ static void tell_lookup(const struct lookup *l, const struct err *err, const str
         l->usage(l->arg, NULL, err);
     else if (l->use)
         l->use(l->arg, NULL, err);
-    else
+    else if (l->done)
         l->done(l->arg, err, row);
 }
 
