@@ -171,6 +171,36 @@ class Serve(Case):
         status, done = self.call("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": code})
         return done.get("stdout") if status == 200 else None
 
+    def open_stream(self, method, path, body=None):
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json",
+                            "Accept": "application/x-ndjson"})
+        self.addCleanup(connection.close)
+        return connection.getresponse()
+
+    def test_a_stream_goes_on_where_it_was_when_coved_was_killed(self):
+        sandbox = self.start_with_sandbox()
+        base = f"/v1/sandboxes/{sandbox}/executions"
+        script = "for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.1; done; exit 4"
+        stream = self.open_stream("POST", base, {"command": ["sh", "-c", script]})
+        execution = json.loads(stream.readline())["execution"]["id"]
+        seen = ""
+        while len(seen) < 4:
+            seen += json.loads(stream.readline())["data"]
+        os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
+        wait_for(lambda: self.call("GET", "/ready")[0] == 200)
+        stream = self.open_stream("GET", f"{base}/{execution}/stream?stdoutOffset={len(seen)}")
+        events = [json.loads(line) for line in stream]
+        seen += "".join(e.get("data", "") for e in events)
+        self.assertEqual(seen, "".join(f"{i}\n" for i in range(1, 10)))
+        self.assertEqual(events[-1]["execution"]["exitCode"], 4, events[-1])
+        status, rows = self.call("GET", base)
+        self.assertEqual([r["id"] for r in rows["executions"]], [execution])
+        status, ended = self.call("DELETE", f"/v1/sandboxes/{sandbox}")
+        self.assertEqual((status, ended["state"]), (200, "ended"))
+        self.stop()
+
     def test_a_sandbox_outlives_coved_with_its_files(self):
         sandbox = self.start_with_sandbox()
         self.assertEqual(self.execute(sandbox, "echo kept > /workspace/a; echo done"), "done\n")
