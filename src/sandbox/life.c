@@ -49,6 +49,7 @@ static void on_end_stored(void *arg, const struct err *err, const struct store_s
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
         log_error("the end of sandbox %s is not written down yet: %s", sb->id, err->msg);
+        answer_waiters(sb, err, NULL); /* nothing of it is left; only the row says otherwise for now */
         ev_timer_set(m->ev, &sb->retry, ev_now(m->ev) + RETRY_NS, store_end, sb);
         return;
     }
