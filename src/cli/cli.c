@@ -29,13 +29,13 @@ static void fill_standard_fds(void)
             _exit(125);
 }
 
-static void try_external(const char *libexec, const char *verb, char **argv)
+static void try_external(const char *libexec, const char *program, char **argv)
 {
     char path[PATH_MAX];
 
-    if (!*libexec || strspn(verb, "abcdefghijklmnopqrstuvwxyz-") != strlen(verb))
+    if (!*libexec || strspn(program, "abcdefghijklmnopqrstuvwxyz-") != strlen(program))
         return;
-    int n = snprintf(path, sizeof(path), "%s/cove-%s", libexec, verb);
+    int n = snprintf(path, sizeof(path), "%s/%s", libexec, program);
     if (n > 0 && (size_t)n < sizeof(path))
         execv(path, argv);
 }
@@ -69,9 +69,6 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
         return verb_ls(a, settings);
     case VERB_RM:
         return verb_rm(a, settings);
-    case VERB_POLICY:
-    case VERB_SERVE:
-        return 125; /* programs of their own; cli_main has gone there */
     case VERB_DOCTOR:
         return verb_doctor(a, settings);
     case VERB_RUNTIMES:
@@ -86,8 +83,9 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
         return verb_help(a, settings->version);
     case VERB_VERSION:
         return verb_version(settings->version);
+    default:
+        return 125; /* programs of their own; cli_main has gone there */
     }
-    return 125;
 }
 
 static int overview(const struct cli_settings *settings, bool asked)
@@ -99,6 +97,23 @@ static int overview(const struct cli_settings *settings, bool asked)
         return report_text(&out);
     (void)!write(STDERR_FILENO, out.data, out.len);
     return err_info(ERR_USAGE)->exit;
+}
+
+static int tell_about(const struct cli_verb *v)
+{
+    auto_buf out = { 0 };
+
+    help_verb(&out, v);
+    return report_text(&out);
+}
+
+/* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
+static bool asks_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc && i < 4; i++)
+        if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
+            return true;
+    return false;
 }
 
 int cli_main(int argc, char **argv, const struct cli_settings *settings)
@@ -121,30 +136,24 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     }
     const struct cli_verb *v = cli_verb_find(word);
     if (!v) {
-        try_external(settings->find_libexec(), word, argv + 1);
+        char program[64];
+
+        if ((size_t)snprintf(program, sizeof(program), "cove-%s", word) < sizeof(program))
+            try_external(settings->find_libexec(), program, argv + 1);
         return unknown_verb(word, json);
     }
-    if (v->id == VERB_SERVE) { /* it knows its settings, and prints them for --help as well */
-        try_external(settings->find_libexec(), word, argv + 1);
-        err_set(&err, ERR_NO_RUNTIME_FILE, "there is no cove-serve beside cove-runtime");
-        return report_error(&err, json);
-    }
-    if (v->id == VERB_POLICY && !(argc > 2 && (str_eq(argv[2], "--help") || str_eq(argv[2], "-h")))) {
-        try_external(settings->find_libexec(), word, argv + 1);
-        err_set(&err, ERR_POLICY_PROGRAM, "there is no cove-policy beside cove-runtime");
+    /* The server knows its settings, and prints them for --help itself. */
+    if (v->program && v->id != VERB_SERVE && asks_help(argc, argv))
+        return tell_about(v);
+    if (v->program) {
+        try_external(settings->find_libexec(), v->program, argv + 1);
+        err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "there is no %s beside cove-runtime",
+                v->program);
         return report_error(&err, json);
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
         return report_error(&err, json);
-    int rc;
-    if (args_find(&a, OPT_HELP)) {
-        auto_buf out = { 0 };
-
-        help_verb(&out, v);
-        rc = report_text(&out);
-    } else {
-        rc = dispatch(v, &a, settings);
-    }
+    int rc = args_find(&a, OPT_HELP) ? tell_about(v) : dispatch(v, &a, settings);
     args_done(&a);
     return rc;
 }

@@ -28,6 +28,22 @@ enum opt_id {
     OPT_HELP,
     OPT_TIMEOUT,
     OPT_ALL,
+    OPT_URL,
+    OPT_TEMPLATE,
+    OPT_CPUS,
+    OPT_MEMORY,
+    OPT_STORAGE,
+    OPT_PIDS,
+    OPT_METADATA,
+    OPT_LIFETIME,
+    OPT_IDLE,
+    OPT_IDLE_ACTION,
+    OPT_STATE,
+    OPT_BACKGROUND,
+    OPT_FOLLOW,
+    OPT_TAR,
+    OPT_SCOPE,
+    OPT_EXPIRES,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -59,6 +75,12 @@ enum verb_id {
     VERB_ENTER,
     VERB_LS,
     VERB_RM,
+    VERB_SANDBOX,
+    VERB_EXEC,
+    VERB_CP,
+    VERB_LOGS,
+    VERB_PS,
+    VERB_KEY,
     VERB_POLICY,
     VERB_SERVE,
     VERB_DOCTOR,
@@ -95,6 +117,7 @@ struct cli_verb {
     const char *const *text;            /* paragraphs; NULL-terminated */
     const struct cli_example *examples; /* ends with a NULL command */
     bool exit_codes;                    /* its exit status is that of `cove run` */
+    const char *program;                /* beside cove-runtime, that does it; NULL: cove itself */
 };
 
 const struct cli_verb *cli_verbs(size_t *count);

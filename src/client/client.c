@@ -23,7 +23,8 @@ struct client {
     struct fetch *fetch;
     char *url;
     char *socket;
-    char *auth; /* "Authorization: Bearer ..." or NULL */
+    struct exchange *now; /* that a function waits for */
+    char *auth;           /* "Authorization: Bearer ..." or NULL */
 };
 
 struct exchange {
@@ -110,17 +111,21 @@ const char *client_where(const struct client *c)
 
 /* --- an exchange --- */
 
+void client_interrupt(struct client *c)
+{
+    if (c->now)
+        c->now->left = c->now->done = true;
+}
+
 static void leave(struct exchange *x)
 {
     x->left = x->done = true;
-    fetch_cancel(x->call);
 }
 
 static void fail(struct exchange *x, enum err_id id, const char *what)
 {
     err_set(&x->err, id, "%s", what);
     x->done = true;
-    fetch_cancel(x->call);
 }
 
 static void on_head(void *arg, int status)
@@ -183,6 +188,7 @@ static void on_done(void *arg, const struct err *err)
     struct exchange *x = arg;
 
     x->done = true;
+    x->call = NULL;
     if (err && x->err.id == ERR_NONE)
         x->err = *err;
 }
@@ -234,8 +240,12 @@ static int exchange(struct client *c, struct fetch_spec *spec, const char *path,
     x->c = c;
     if (fetch_start(c->fetch, spec, x->on_read ? &sending : &reading, x, &x->call, err) < 0)
         return -1;
+    c->now = x;
     while (!x->done)
         ev_turn(c->ev, -1);
+    c->now = NULL;
+    if (x->call)
+        fetch_cancel(x->call);
     ev_turn(c->ev, 0); /* what was put off while it ended */
     if (x->err.id == ERR_UNREACHABLE)
         err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(c));

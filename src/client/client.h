@@ -30,6 +30,9 @@ DEFINE_AUTO(client, client_free);
 /* Where it goes: the URL, or the path of the socket. For messages. */
 const char *client_where(const struct client *c);
 
+/* For a callback of the loop: the function that waits returns as if the caller had left the answer. */
+void client_interrupt(struct client *c);
+
 /* Path segments and query values from outside go through fetch_escape() first. Body: JSON text, or NULL for none. *ret
  * is the answer's JSON, or NULL when it had none; the caller frees it. */
 int client_json(struct client *c, const char *method, const char *path, const char *body, json_t **ret,

@@ -271,6 +271,8 @@ TEST(a_flood_with_a_slow_reader_stays_bounded_and_whole)
 
     g->hold = true;
     g->discard = true;
+    while (g->bytes < WIRE_WINDOW && host_turn(h, 60000))
+        ;
     while (host_turn(h, 300))
         ;
     assert_int_equal(g->bytes, WIRE_WINDOW); /* exactly the window, then it waits for us */

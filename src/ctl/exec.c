@@ -1,0 +1,177 @@
+/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. With -i standard input goes along
+ * with the request. Ctrl-C ends the execution; a second one ends only us. */
+#include "ctl/inside.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/report.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define STDIN_MAX (8 * MIB)
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static volatile bool interrupted;
+
+static void on_signal(void *arg, int signo UNUSED)
+{
+    struct ctl *c = arg;
+
+    if (interrupted)
+        _exit(130);
+    interrupted = true;
+    client_interrupt(c->client);
+}
+
+static int catch_signals(struct ctl *c, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return ev_signals(c->ev, &set, on_signal, c, err);
+}
+
+/* The whole of it goes with the request, so a pipe that nobody closes would be waited for: only when asked. */
+static int take_input(const struct ctl *c, json_t *body, struct err *err)
+{
+    auto_buf in = { 0 };
+    char piece[65536];
+    ssize_t n;
+
+    if (!args_find(&c->args, OPT_INTERACTIVE))
+        return 0;
+    while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0)
+            buf_add(&in, piece, (size_t)n);
+        if (in.len > STDIN_MAX)
+            return err_set(err, ERR_LIMIT,
+                           "standard input is larger than 8M; copy it in with 'cove cp' and read it there");
+    }
+    if (n < 0)
+        return err_sys(err, ERR_SYS, "standard input");
+    if (in.len == 0)
+        return 0;
+    if (!text_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
+        return err_set(err, ERR_INVALID, "standard input is no text; copy it in with 'cove cp' and read it there");
+    json_object_set_new(body, "stdin", json_stringn(in.data, in.len));
+    return 0;
+}
+
+static int make_body(struct ctl *c, json_t *body, struct err *err)
+{
+    const struct arg *code = args_find(&c->args, OPT_CODE);
+    json_t *env = NULL;
+
+    if (ctl_words(c, code ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
+        return -1;
+    if (code) {
+        json_object_set_new(body, "code", json_string(code->value));
+    } else {
+        json_t *command = json_array();
+        int first = str_eq(c->args.rest[1], "--") ? 2 : 1;
+
+        if (first == 1 && c->args.rest[1][0] == '-') {
+            json_decref(command);
+            return err_set(err, ERR_USAGE, "flags come before the sandbox: cove exec %.40s %.40s", c->args.rest[1],
+                           c->args.rest[0]);
+        }
+
+        for (int i = first; i < c->args.nrest; i++)
+            json_array_append_new(command, json_string(c->args.rest[i]));
+        if (json_array_size(command) != (size_t)(c->args.nrest - first) || c->args.nrest == first) {
+            json_decref(command);
+            return err_set(err, ERR_USAGE, "the command is missing, or one of its words is no text");
+        }
+        json_object_set_new(body, "command", command);
+    }
+    ctl_set_text(c, OPT_CWD, body, "cwd");
+    if (ctl_set_ms(c, OPT_TIMEOUT, body, "timeoutMs", err) < 0 || ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    return take_input(c, body, err);
+}
+
+static int in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
+{
+    AUTO_JSON *answer = NULL;
+
+    json_object_set_new(body, "background", json_true());
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    printf("%s\n", ctl_text(answer, "id"));
+    return 0;
+}
+
+static int as_json(struct ctl *c, const char *path, json_t *body, struct err *err)
+{
+    AUTO_JSON *answer = NULL;
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
+        return -1;
+    int status = ctl_print_json(answer);
+    return status ? status : ctl_exit_status(answer);
+}
+
+static int cancel(struct ctl_follow *f, struct err *err)
+{
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s/cancel", f->sandbox, f->execution);
+
+    return client_json(f->c->client, "POST", path, NULL, NULL, err);
+}
+
+static int streamed(struct ctl *c, const char *path, json_t *body, struct err *err)
+{
+    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0] };
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+
+    int bad = client_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
+    if (!bad && f.err.id != ERR_NONE) {
+        *err = f.err;
+        bad = -1;
+    }
+    if (interrupted && f.execution) {
+        if (!c->quiet)
+            report_note("ending %s; Ctrl-C again leaves it to itself", f.execution);
+        bad = cancel(&f, err) < 0 ? -1 : 0;
+    }
+    /* Its beginning is known, so that it is not lost with the connection. */
+    if (f.execution && !f.end && f.err.id == ERR_NONE && (!bad || err->id == ERR_CUT_OFF))
+        bad = ctl_follow(&f, err);
+    int status = f.end ? ctl_exit_status(f.end) : 130;
+    const json_t *why = json_object_get(f.end, "error");
+    if (!bad && why) {
+        enum err_id id = err_by_code(ctl_text(why, "code"));
+
+        bad = err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
+    }
+    free(f.execution);
+    json_decref(f.end);
+    return bad ? -1 : status;
+}
+
+int ctl_exec(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object();
+
+    if (make_body(c, body, err) < 0)
+        return -1;
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", c->args.rest[0]);
+    if (args_find(&c->args, OPT_BACKGROUND))
+        return in_background(c, path, body, err);
+    if (c->json)
+        return as_json(c, path, body, err);
+    if (catch_signals(c, err) < 0)
+        return -1;
+    return streamed(c, path, body, err);
+}

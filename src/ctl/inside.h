@@ -1,0 +1,69 @@
+/* inside.h - what the verbs share, and nobody else sees. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "cli/args.h"
+#include "client/client.h"
+#include "ev/ev.h"
+
+#include <jansson.h>
+
+struct ctl {
+    struct ev *ev;
+    struct client *client;
+    struct args args;
+    bool json, quiet;
+};
+
+/* Verbs. Each returns 0, an exit status of its own, or -1 with *err. */
+int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
+int ctl_exec(struct ctl *c, struct err *err);
+int ctl_cp(struct ctl *c, struct err *err);
+int ctl_logs(struct ctl *c, struct err *err);
+int ctl_ps(struct ctl *c, struct err *err);
+int ctl_key(struct ctl *c, const char *what, struct err *err);
+
+/* Exactly min to max words besides the flags; otherwise an error that shows how the verb is used. */
+int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct err *err);
+/* The path with each "%s" replaced by a word, escaped: ctl_path("/v1/sandboxes/%s", id, NULL). The caller frees. */
+char *ctl_path(const char *form, ...);
+
+/* Answers on standard output. */
+int ctl_print_json(const json_t *answer);
+const char *ctl_text(const json_t *object, const char *key); /* "" without it */
+uint64_t ctl_number(const json_t *object, const char *key);  /* 0 without it */
+
+/* A table for people: columns as wide as they must be, the first row in capitals. */
+struct ctl_table {
+    size_t columns;
+    size_t n;
+    char **cells;
+};
+void ctl_row(struct ctl_table *t, ...);   /* const char * for each column, the last one NULL */
+int ctl_print_table(struct ctl_table *t); /* and frees it */
+
+/* All pages of a list: calls each for every member of the array `key`. */
+int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item), void *arg,
+             struct err *err);
+
+/* name=value pairs of a repeated flag as an object; NULL when the flag was not given. from_env: a name alone takes the
+ * caller's own value. */
+int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err);
+/* "1m", "256M" of a flag into body[key]; nothing when it was not given. */
+int ctl_set_ms(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err);
+int ctl_set_bytes(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err);
+void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
+
+/* Follows an execution to its end: writes its output to ours and keeps the offsets, so that a connection that breaks is
+ * taken up where it was. *ret_end is the execution as it ended; the caller frees it. */
+struct ctl_follow {
+    struct ctl *c;
+    char *sandbox, *execution;
+    uint64_t offset[2];
+    json_t *end;
+    struct err err;
+};
+bool ctl_follow_line(void *arg, const json_t *line); /* one event of a stream */
+int ctl_follow(struct ctl_follow *f, struct err *err);
+int ctl_exit_status(const json_t *execution); /* as `cove run` would end */

@@ -1,0 +1,100 @@
+/* cove key: create, ls, revoke, rotate. A secret is printed once, alone on standard output, so that a script can take
+ * it. */
+#include "ctl/inside.h"
+
+#include "base/str.h"
+#include "cli/report.h"
+
+#include <stdio.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static int show_secret(struct ctl *c, const json_t *answer)
+{
+    if (c->json)
+        return ctl_print_json(answer);
+    printf("%s\n", ctl_text(answer, "key"));
+    if (!c->quiet)
+        report_note("key %s '%s'; it is shown this once", ctl_text(answer, "id"), ctl_text(answer, "name"));
+    return 0;
+}
+
+static json_t *scopes(const struct ctl *c)
+{
+    static const char *const usual[] = { "sandboxes:read", "sandboxes:write", "executions", "files" };
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < c->args.n; i++)
+        if (c->args.items[i].opt->id == OPT_SCOPE)
+            json_array_append_new(list, json_string(c->args.items[i].value));
+    for (size_t i = 0; i < ARRAY_LEN(usual) && !args_find(&c->args, OPT_SCOPE); i++)
+        json_array_append_new(list, json_string(usual[i]));
+    return list;
+}
+
+static int create(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object(), *answer = NULL;
+
+    if (ctl_words(c, 1, 1, "key create [FLAGS] NAME", err) < 0)
+        return -1;
+    json_object_set_new(body, "name", json_string(c->args.rest[0]));
+    json_object_set_new(body, "scopes", scopes(c));
+    ctl_set_text(c, OPT_EXPIRES, body, "expiresAt");
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", "/v1/apikeys", text, &answer, err) < 0)
+        return -1;
+    return show_secret(c, answer);
+}
+
+struct keys {
+    struct ctl_table table;
+    json_t *all;
+};
+
+static void add_key(void *arg, const json_t *k)
+{
+    struct keys *l = arg;
+    auto_buf may = { 0 };
+    json_t *scope;
+    size_t i;
+
+    json_array_foreach(json_object_get(k, "scopes"), i, scope)
+        buf_addf(&may, "%s%s", i ? " " : "", json_string_value(scope));
+    const char *state = *ctl_text(k, "revokedAt")   ? "revoked"
+                        : *ctl_text(k, "expiresAt") ? ctl_text(k, "expiresAt")
+                                                    : "-";
+    json_array_append(l->all, (json_t *)(uintptr_t)k);
+    ctl_row(&l->table, ctl_text(k, "id"), ctl_text(k, "name"), ctl_text(k, "prefix"),
+            *ctl_text(k, "lastUsedAt") ? ctl_text(k, "lastUsedAt") : "never", state, may.len ? may.data : "", NULL);
+}
+
+static int list(struct ctl *c, struct err *err)
+{
+    struct keys l = { .all = json_array() };
+    AUTO_JSON *whole = json_pack("{s:o}", "apiKeys", l.all);
+
+    if (ctl_words(c, 0, 0, "key ls", err) < 0)
+        return -1;
+    ctl_row(&l.table, "id", "name", "begins", "last used", "until", "may", NULL);
+    if (ctl_each(c, "/v1/apikeys", "apiKeys", add_key, &l, err) < 0)
+        return -1;
+    return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+}
+
+int ctl_key(struct ctl *c, const char *what, struct err *err)
+{
+    AUTO_JSON *answer = NULL;
+
+    if (str_eq(what, "create"))
+        return create(c, err);
+    if (str_eq(what, "ls"))
+        return list(c, err);
+    bool rotate = str_eq(what, "rotate");
+    if (ctl_words(c, 1, 1, rotate ? "key rotate ID" : "key revoke ID", err) < 0)
+        return -1;
+    auto_free char *path = ctl_path(rotate ? "/v1/apikeys/%s/rotate" : "/v1/apikeys/%s", c->args.rest[0]);
+    if (client_json(c->client, rotate ? "POST" : "DELETE", path, NULL, &answer, err) < 0)
+        return -1;
+    return rotate ? show_secret(c, answer) : 0;
+}

@@ -1,0 +1,130 @@
+/* cove logs and cove ps: what ran, what runs, and what it wrote. Output is kept by the server with its offsets, of
+ * ended sandboxes too. */
+#include "ctl/inside.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+struct copy {
+    struct ctl_follow *f;
+    int fd;
+    struct err *err;
+};
+
+static bool copy_bytes(void *arg, const void *data, size_t len)
+{
+    struct copy *c = arg;
+    const char *p = data;
+
+    while (len) {
+        ssize_t n = write(c->fd, p, len);
+
+        if (n < 0) {
+            err_sys(c->err, ERR_SYS, "standard output");
+            return false;
+        }
+        p += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+static int newest(struct ctl *c, const char *sandbox, char **ret, struct err *err)
+{
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions?limit=1", sandbox);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    const json_t *first = json_array_get(json_object_get(answer, "executions"), 0);
+    if (!first)
+        return err_set(err, ERR_MISSING, "nothing was ever executed in %.40s", sandbox);
+    *ret = str_dup(ctl_text(first, "id"));
+    return 0;
+}
+
+static int as_it_is(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    for (int channel = 1; channel <= 2; channel++) {
+        auto_free char *base = ctl_path("/v1/sandboxes/%s/executions/%s/output", sandbox, execution);
+        auto_free char *path = str_printf("%s?stream=%s", base, channel == 1 ? "stdout" : "stderr");
+        struct copy to = { .fd = channel == 1 ? STDOUT_FILENO : STDERR_FILENO, .err = err };
+
+        if (client_download(c->client, path, copy_bytes, &to, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int ctl_logs(struct ctl *c, struct err *err)
+{
+    auto_free char *execution = NULL;
+
+    if (ctl_words(c, 1, 2, "logs [-f] SANDBOX [EXECUTION]", err) < 0)
+        return -1;
+    if (c->args.nrest == 2)
+        execution = str_dup(c->args.rest[1]);
+    else if (newest(c, c->args.rest[0], &execution, err) < 0)
+        return -1;
+    if (!args_find(&c->args, OPT_FOLLOW))
+        return as_it_is(c, c->args.rest[0], execution, err);
+    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0], .execution = execution };
+    int bad = ctl_follow(&f, err);
+    json_decref(f.end);
+    return bad;
+}
+
+struct ps {
+    struct ctl *c;
+    struct ctl_table table;
+    json_t *all;
+    json_t *sandboxes;
+};
+
+static void add_id(void *arg, const json_t *s)
+{
+    struct ps *p = arg;
+
+    json_array_append(p->sandboxes, json_object_get(s, "id"));
+}
+
+static void add_execution(void *arg, const json_t *x)
+{
+    struct ps *p = arg;
+    const char *by = ctl_text(x, "endedBy");
+
+    json_array_append(p->all, (json_t *)(uintptr_t)x);
+    ctl_row(&p->table, ctl_text(x, "id"), ctl_text(x, "sandboxId"), ctl_text(x, "state"), ctl_text(x, "createdAt"),
+            *by ? by : "-", NULL);
+}
+
+int ctl_ps(struct ctl *c, struct err *err)
+{
+    bool all = args_find(&c->args, OPT_ALL) != NULL;
+    struct ps p = { .c = c, .all = json_array(), .sandboxes = json_array() };
+    AUTO_JSON *whole = json_pack("{s:o,s:o}", "executions", p.all, "sandboxes", p.sandboxes);
+    json_t *id;
+    size_t i;
+
+    if (ctl_words(c, 0, 1, "ps [-a] [SANDBOX]", err) < 0)
+        return -1;
+    if (c->args.nrest == 1)
+        json_array_append_new(p.sandboxes, json_string(c->args.rest[0]));
+    else if (ctl_each(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes", add_id, &p, err) < 0)
+        return -1;
+    ctl_row(&p.table, "execution", "sandbox", "state", "created", "ended by", NULL);
+    json_array_foreach(p.sandboxes, i, id)
+    {
+        auto_free char *path = ctl_path(
+            all ? "/v1/sandboxes/%s/executions" : "/v1/sandboxes/%s/executions?state=running", json_string_value(id));
+
+        if (ctl_each(c, path, "executions", add_execution, &p, err) < 0 && err->id != ERR_MISSING)
+            return -1; /* one that was removed meanwhile has nothing to tell */
+    }
+    json_object_del(whole, "sandboxes");
+    return c->json ? ctl_print_json(whole) : ctl_print_table(&p.table);
+}

@@ -1,0 +1,193 @@
+/* What the verbs share: words and flags in, tables and JSON out. */
+#include "ctl/inside.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/report.h"
+#include "fetch/fetch.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct err *err)
+{
+    if (c->args.nrest < min)
+        return err_set(err, ERR_USAGE, "something is missing: cove %s", usage);
+    if (c->args.nrest > max)
+        return err_set(err, ERR_USAGE, "'%.60s' is one word too many: cove %s", c->args.rest[max], usage);
+    return 0;
+}
+
+char *ctl_path(const char *form, ...)
+{
+    auto_buf out = { 0 };
+    va_list ap;
+
+    va_start(ap, form);
+    for (const char *p = form; *p; p++) {
+        if (p[0] == '%' && p[1] == 's') {
+            auto_free char *word = fetch_escape(va_arg(ap, const char *));
+
+            buf_adds(&out, word);
+            p++;
+        } else {
+            buf_add(&out, p, 1);
+        }
+    }
+    va_end(ap);
+    return str_dup(out.data ? out.data : "");
+}
+
+int ctl_print_json(const json_t *answer)
+{
+    auto_buf out = { 0 };
+    auto_free char *text = json_dumps(answer, JSON_COMPACT | JSON_PRESERVE_ORDER);
+
+    buf_adds(&out, text ? text : "null");
+    buf_adds(&out, "\n");
+    return report_text(&out);
+}
+
+const char *ctl_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+uint64_t ctl_number(const json_t *object, const char *key)
+{
+    json_int_t v = json_integer_value(json_object_get(object, key));
+
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+void ctl_row(struct ctl_table *t, ...)
+{
+    const char *cell;
+    size_t n = 0;
+    va_list ap;
+
+    va_start(ap, t);
+    while ((cell = va_arg(ap, const char *))) {
+        t->cells = mem_resize(t->cells, t->n + 1, sizeof(*t->cells));
+        t->cells[t->n] = str_dup(cell);
+        str_tame(t->cells[t->n++]);
+        n++;
+    }
+    va_end(ap);
+    t->columns = n;
+}
+
+int ctl_print_table(struct ctl_table *t)
+{
+    size_t *width = mem_new_array(size_t, t->columns + 1);
+    auto_buf out = { 0 };
+
+    memset(width, 0, sizeof(*width) * (t->columns + 1));
+    for (size_t i = 0; i < t->n; i++)
+        if (strlen(t->cells[i]) > width[i % t->columns])
+            width[i % t->columns] = strlen(t->cells[i]);
+    for (size_t i = 0; i < t->n; i++) {
+        size_t column = i % t->columns;
+
+        if (i < t->columns)
+            for (char *p = t->cells[i]; *p; p++)
+                *p = (char)toupper((unsigned char)*p);
+        if (column + 1 == t->columns)
+            buf_addf(&out, "%s\n", t->cells[i]);
+        else
+            buf_addf(&out, "%-*s  ", (int)width[column], t->cells[i]);
+        free(t->cells[i]);
+    }
+    free(t->cells);
+    free(width);
+    return report_text(&out);
+}
+
+int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item), void *arg,
+             struct err *err)
+{
+    auto_free char *cursor = NULL;
+
+    do {
+        auto_free char *escaped = fetch_escape(cursor ? cursor : "");
+        auto_free char *page = str_printf("%s%climit=100%s%s", path, strchr(path, '?') ? '&' : '?',
+                                          cursor ? "&cursor=" : "", cursor ? escaped : "");
+        json_t *answer, *item;
+        size_t i;
+
+        if (client_json(c->client, "GET", page, NULL, &answer, err) < 0)
+            return -1;
+        json_array_foreach(json_object_get(answer, key), i, item) each(arg, item);
+        free(cursor);
+        cursor = *ctl_text(answer, "nextCursor") ? str_dup(ctl_text(answer, "nextCursor")) : NULL;
+        json_decref(answer);
+    } while (cursor);
+    return 0;
+}
+
+/* --- flags --- */
+
+int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err)
+{
+    json_t *object = NULL;
+
+    for (size_t i = 0; i < c->args.n; i++) {
+        const char *text = c->args.items[i].value;
+
+        if (c->args.items[i].opt->id != opt)
+            continue;
+        const char *eq = strchr(text, '=');
+        auto_free char *name = str_dup_n(text, eq ? (size_t)(eq - text) : strlen(text));
+        const char *value = eq ? eq + 1 : from_env ? getenv(name) : NULL;
+        if (!value || !*name) {
+            json_decref(object);
+            return err_set(err, ERR_USAGE, "--%s '%.60s': %s", c->args.items[i].opt->name, text,
+                           from_env && *name ? "you have no variable of that name" : "it has to be NAME=VALUE");
+        }
+        if (!object)
+            object = json_object();
+        if (json_object_set_new(object, name, json_string(value)) < 0) {
+            json_decref(object);
+            return err_set(err, ERR_USAGE, "--%s %.60s: its value is no text", c->args.items[i].opt->name, name);
+        }
+    }
+    *ret = object;
+    return 0;
+}
+
+int ctl_set_ms(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t ms;
+
+    if (!a)
+        return 0;
+    if (!str_to_ms(a->value, &ms))
+        return err_set(err, ERR_USAGE, "--%s '%.40s' is no time; write 500ms, 30s, 5m or 1h", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)ms));
+    return 0;
+}
+
+int ctl_set_bytes(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t bytes;
+
+    if (!a)
+        return 0;
+    if (!str_to_bytes(a->value, &bytes))
+        return err_set(err, ERR_USAGE, "--%s '%.40s' is no size; write 64M or 1G", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)bytes));
+    return 0;
+}
+
+void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key)
+{
+    const struct arg *a = args_find(&c->args, opt);
+
+    if (a)
+        json_object_set_new(body, key, json_string(a->value));
+}

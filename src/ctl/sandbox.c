@@ -1,0 +1,185 @@
+/* cove sandbox: create, ls, info, rm, pause, resume, extend. */
+#include "ctl/inside.h"
+
+#include "base/str.h"
+#include "cli/report.h"
+
+#include <stdio.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static int set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t v;
+
+    if (!a)
+        return 0;
+    if (!str_to_u64(a->value, INT64_MAX, &v))
+        return err_set(err, ERR_USAGE, "--%s '%.40s' is no number", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+static int set_cpus(const struct ctl *c, json_t *body, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, OPT_CPUS);
+    uint64_t millis;
+
+    if (!a)
+        return 0;
+    if (!str_to_millis(a->value, &millis))
+        return err_set(err, ERR_USAGE, "--cpus '%.40s' is no number of processors; write 0.5 or 2", a->value);
+    json_object_set_new(body, "cpuMillis", json_integer((json_int_t)millis));
+    return 0;
+}
+
+static int resources(const struct ctl *c, json_t *body, struct err *err)
+{
+    json_t *r = json_object();
+
+    if (set_cpus(c, r, err) < 0 || ctl_set_bytes(c, OPT_MEMORY, r, "memoryBytes", err) < 0 ||
+        ctl_set_bytes(c, OPT_STORAGE, r, "storageBytes", err) < 0 || set_count(c, OPT_PIDS, r, "pids", err) < 0) {
+        json_decref(r);
+        return -1;
+    }
+    if (json_object_size(r))
+        json_object_set_new(body, "resources", r);
+    else
+        json_decref(r);
+    return 0;
+}
+
+static int create(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object(), *answer = NULL;
+    json_t *env = NULL, *metadata = NULL;
+
+    if (ctl_words(c, 0, 0, "sandbox create [FLAGS]", err) < 0)
+        return -1;
+    ctl_set_text(c, OPT_RUNTIME, body, "runtime");
+    ctl_set_text(c, OPT_TEMPLATE, body, "template");
+    ctl_set_text(c, OPT_LEVEL, body, "level");
+    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
+    if (resources(c, body, err) < 0 || ctl_set_ms(c, OPT_TIMEOUT, body, "timeoutMs", err) < 0 ||
+        ctl_set_ms(c, OPT_LIFETIME, body, "lifetimeMs", err) < 0 ||
+        ctl_set_ms(c, OPT_IDLE, body, "idleTimeoutMs", err) < 0 || ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    if (ctl_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
+        return -1;
+    if (metadata)
+        json_object_set_new(body, "metadata", metadata);
+    if (!args_find(&c->args, OPT_RUNTIME) && !args_find(&c->args, OPT_TEMPLATE))
+        json_object_set_new(body, "runtime", json_string("python"));
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", "/v1/sandboxes", text, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    printf("%s\n", ctl_text(answer, "id"));
+    if (!c->quiet && *ctl_text(answer, "expiresAt"))
+        report_note("running until %s; 'cove exec %s -- COMMAND' runs something in it", ctl_text(answer, "expiresAt"),
+                    ctl_text(answer, "id"));
+    return 0;
+}
+
+struct listing {
+    struct ctl_table table;
+    json_t *all;
+};
+
+static void add_sandbox(void *arg, const json_t *s)
+{
+    struct listing *l = arg;
+    const char *ended = ctl_text(s, "endedBy");
+
+    json_array_append(l->all, (json_t *)(uintptr_t)s);
+    ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"), ctl_text(s, "createdAt"),
+            *ended ? ended : ctl_text(s, "expiresAt"), NULL);
+}
+
+static int list(struct ctl *c, struct err *err)
+{
+    const struct arg *state = args_find(&c->args, OPT_STATE), *meta = args_find(&c->args, OPT_METADATA);
+    struct listing l = { .all = json_array() };
+    AUTO_JSON *whole = NULL;
+
+    if (ctl_words(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
+        return -1;
+    auto_free char *by_state = ctl_path(state ? "?state=%s" : "", state ? state->value : "");
+    auto_free char *by_meta = ctl_path(meta ? "metadata=%s" : "", meta ? meta->value : "");
+    auto_free char *path = str_printf("/v1/sandboxes%s%s%s", by_state, meta ? state ? "&" : "?" : "", by_meta);
+    ctl_row(&l.table, "id", "state", "runtime", "created", "until, or why it ended", NULL);
+    int bad = ctl_each(c, path, "sandboxes", add_sandbox, &l, err);
+    whole = json_pack("{s:o}", "sandboxes", l.all);
+    if (bad)
+        return -1;
+    return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+}
+
+/* One request for each sandbox that was named; the first that fails ends it. */
+static int each_named(struct ctl *c, const char *method, const char *form, const char *body, const char *usage,
+                      void (*say)(const json_t *answer), struct err *err)
+{
+    if (ctl_words(c, 1, 1000, usage, err) < 0)
+        return -1;
+    for (int i = 0; i < c->args.nrest; i++) {
+        auto_free char *path = ctl_path(form, c->args.rest[i]);
+        AUTO_JSON *answer = NULL;
+
+        if (client_json(c->client, method, path, body, &answer, err) < 0)
+            return -1;
+        if (c->json)
+            (void)ctl_print_json(answer);
+        else if (!c->quiet)
+            say(answer);
+    }
+    return 0;
+}
+
+static void say_id(const json_t *s)
+{
+    printf("%s\n", ctl_text(s, "id"));
+}
+
+static void say_all(const json_t *s)
+{
+    static const char *const shown[] = { "id",        "state",     "runtime", "template", "level",
+                                         "createdAt", "expiresAt", "endedAt", "endedBy" };
+    const json_t *r = json_object_get(s, "resources"), *why = json_object_get(s, "reason");
+    char memory[32], storage[32];
+
+    for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+        if (*ctl_text(s, shown[i]))
+            printf("%-10s %s\n", shown[i], ctl_text(s, shown[i]));
+    if (why)
+        printf("%-10s %s\n", "reason", ctl_text(why, "message"));
+    printf("%-10s %.3g processors, %s memory, %s storage, %" PRIu64 " processes\n", "limits",
+           (double)ctl_number(r, "cpuMillis") / 1000, str_bytes(ctl_number(r, "memoryBytes"), memory),
+           str_bytes(ctl_number(r, "storageBytes"), storage), ctl_number(r, "pids"));
+}
+
+int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
+{
+    if (str_eq(what, "create"))
+        return create(c, err);
+    if (str_eq(what, "ls"))
+        return list(c, err);
+    if (str_eq(what, "info"))
+        return each_named(c, "GET", "/v1/sandboxes/%s", NULL, "sandbox info ID...", say_all, err);
+    if (str_eq(what, "rm"))
+        return each_named(c, "DELETE", "/v1/sandboxes/%s", NULL, "sandbox rm ID...", say_id, err);
+    if (str_eq(what, "pause"))
+        return each_named(c, "POST", "/v1/sandboxes/%s/pause", NULL, "sandbox pause ID...", say_id, err);
+    if (str_eq(what, "resume"))
+        return each_named(c, "POST", "/v1/sandboxes/%s/resume", NULL, "sandbox resume ID...", say_id, err);
+    AUTO_JSON *body = json_object();
+    if (!args_find(&c->args, OPT_LIFETIME))
+        return err_set(err, ERR_USAGE, "say how much longer: cove sandbox extend --lifetime 10m ID");
+    if (ctl_set_ms(c, OPT_LIFETIME, body, "lifetimeMs", err) < 0)
+        return -1;
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    return each_named(c, "POST", "/v1/sandboxes/%s/extend", text, "sandbox extend --lifetime TIME ID...", say_id, err);
+}

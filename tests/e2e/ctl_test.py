@@ -1,0 +1,127 @@
+"""The verbs that talk to a server, against a real one: what a person types, and what comes back."""
+import os
+import signal
+import subprocess
+import time
+
+from cove import COVE, Case, run, start
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+class Ctl(Case):
+    """One server for a test; sandboxes are what costs little here."""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        out = os.path.join(self.dir, "said")
+        with open(out, "wb") as said, open(os.path.join(self.dir, "log"), "wb") as log:
+            self.server = subprocess.Popen(
+                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0"],
+                stdin=subprocess.DEVNULL, stdout=said, stderr=log)
+        words = wait_for(lambda: self.words(out))
+        self.env = {"COVE_URL": words[words.index("address") + 1], "COVE_API_KEY": words[words.index("key") + 1]}
+
+    def words(self, path):
+        self.assertIsNone(self.server.poll(), "the server ended")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        return text.split() if "is ready" in text and "key " in text else None
+
+    def tearDown(self):
+        self.server.send_signal(signal.SIGTERM)
+        self.server.wait(30)
+        super().tearDown()
+
+    def cove(self, *args, code=0, **options):
+        done = run(*args, env=self.env, **options)
+        self.assertEqual(done.code, code, done)
+        return done
+
+    def test_a_sandbox_is_made_used_and_ended(self):
+        sandbox = self.cove("sandbox", "create", "-q", "-m", "task=42", "-e", "WHO=you").out.strip()
+        self.assertEqual(self.cove("exec", "-c", "print(6 * 7)", sandbox).out, "42\n")
+        done = self.cove("exec", sandbox, "--", "sh", "-c", "echo $WHO; echo no >&2; exit 3", code=3)
+        self.assertEqual((done.out, done.err), ("you\n", "no\n"))
+        self.assertEqual(self.cove("exec", "-i", sandbox, "--", "cat", stdin="hello").out, "hello")
+        self.assertIn(sandbox, self.cove("sandbox", "ls", "--state", "running", "-m", "task=42").out)
+        self.assertNotIn(sandbox, self.cove("sandbox", "ls", "-m", "task=43").out)
+        self.assertEqual(len(self.cove("ps", "-a", "--json", sandbox).json["executions"]), 3)
+        self.cove("sandbox", "pause", sandbox)
+        self.assertIn("paused", self.cove("sandbox", "info", sandbox).out)
+        self.cove("sandbox", "resume", sandbox)
+        self.cove("sandbox", "extend", "--lifetime", "1h", sandbox)
+        self.cove("sandbox", "rm", sandbox)
+        self.assertIn("killed", self.cove("sandbox", "ls").out)
+        self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
+        self.assertEqual(self.cove("logs", sandbox).out, "hello")
+
+    def test_files_go_and_come_whole(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        here, there, back = os.path.join(self.dir, "a"), f"{sandbox}:/workspace/a", os.path.join(self.dir, "b")
+        data = os.urandom(3 << 20)
+        with open(here, "wb") as f:
+            f.write(data)
+        self.cove("cp", here, there)
+        self.cove("cp", there, back)
+        with open(back, "rb") as f:
+            self.assertEqual(f.read(), data)
+        self.assertEqual(self.cove("cp", there, "-").bytes_out, data)
+        self.assertIn("not_found", self.cove("cp", f"{sandbox}:/workspace/none", back + "2", code=125).err)
+        self.assertEqual(sorted(n for n in os.listdir(self.dir) if n.startswith("b")), ["b"])  # no part is left
+        archive = subprocess.run(["tar", "-c", "-C", self.dir, "a"], stdout=subprocess.PIPE, check=True).stdout
+        self.cove("cp", "--tar", "-", f"{sandbox}:/workspace", stdin=archive)
+        self.assertIn("tar -c -C", self.cove("cp", self.dir, there, code=2).err)
+
+    def test_output_is_followed_and_ctrl_c_ends_the_execution(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        script = "for i in 1 2 3; do echo $i; sleep 0.1; done"
+        execution = self.cove("exec", "-b", sandbox, "--", "sh", "-c", script).out.strip()
+        self.assertEqual(self.cove("logs", "-f", sandbox, execution).out, "1\n2\n3\n")
+        process = start("exec", sandbox, "--", "sh", "-c", "echo here; sleep 60", env=self.env)
+        self.assertEqual(process.stdout.readline(), b"here\n")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, out), (128 + 9, b""), err)
+        self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
+        self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
+
+    def test_a_key_does_what_it_may_and_no_more(self):
+        key = self.cove("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
+        self.assertIn("looker", self.cove("key", "ls").out)
+        less = dict(self.env, COVE_API_KEY=key)
+        self.assertEqual(run("sandbox", "ls", env=less).code, 0)
+        refused = run("sandbox", "create", env=less)
+        self.assertEqual(refused.code, 125, refused)
+        self.assertIn("forbidden", refused.err)
+        wrong = run("sandbox", "ls", env=dict(self.env, COVE_API_KEY="cove_" + "0" * 40))
+        self.assertIn("unauthorized", wrong.err)
+
+
+class Words(Case):
+    def test_mistakes_are_told_with_what_was_meant(self):
+        for words, told in ((("sandbox", "lss"), "cove sandbox ls"), (("sandbox",), "needs a word"),
+                            (("exec", "sbx", "-c", "1"), "flags come before"), (("exec", "sbx"), "something is missing"),
+                            (("cp", "a", "b"), "SANDBOX:PATH"), (("key", "revoke"), "something is missing"),
+                            (("sandbox", "create", "--memory", "much"), "64M"),
+                            (("sandbox", "create", "-m", "x"), "NAME=VALUE")):
+            done = run(*words, env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
+            self.assertEqual(done.code, 2, done)
+            self.assertIn(told, done.err)
+
+    def test_no_server_is_said_with_its_address_and_a_key_stays_here(self):
+        nobody = run("ps", env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
+        self.assertEqual(nobody.code, 125)
+        self.assertIn("http://127.0.0.1:1", nobody.err)
+        self.assertIn("cove serve", nobody.err)
+        clear = run("ps", "--url", "http://example.org", env={"COVE_API_KEY": "cove_" + "0" * 40})
+        self.assertIn("in the clear", clear.err)
