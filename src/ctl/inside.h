@@ -40,7 +40,8 @@ struct ctl_table {
     size_t n;
     char **cells;
 };
-void ctl_row(struct ctl_table *t, ...);   /* const char * for each column, the last one NULL */
+#define ctl_row(t, ...) ctl_cells(t, (const char *const[]){ __VA_ARGS__, NULL }) /* one text for each column */
+void ctl_cells(struct ctl_table *t, const char *const *cells);
 int ctl_print_table(struct ctl_table *t); /* and frees it */
 
 /* All pages of a list: calls each for every member of the array `key`. */

@@ -66,7 +66,7 @@ static void add_key(void *arg, const json_t *k)
                                                     : "-";
     json_array_append(l->all, (json_t *)(uintptr_t)k);
     ctl_row(&l->table, ctl_text(k, "id"), ctl_text(k, "name"), ctl_text(k, "prefix"),
-            *ctl_text(k, "lastUsedAt") ? ctl_text(k, "lastUsedAt") : "never", state, may.len ? may.data : "", NULL);
+            *ctl_text(k, "lastUsedAt") ? ctl_text(k, "lastUsedAt") : "never", state, may.len ? may.data : "");
 }
 
 static int list(struct ctl *c, struct err *err)
@@ -76,7 +76,7 @@ static int list(struct ctl *c, struct err *err)
 
     if (ctl_words(c, 0, 0, "key ls", err) < 0)
         return -1;
-    ctl_row(&l.table, "id", "name", "begins", "last used", "until", "may", NULL);
+    ctl_row(&l.table, "id", "name", "begins", "last used", "until", "may");
     if (ctl_each(c, "/v1/apikeys", "apiKeys", add_key, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);

@@ -99,7 +99,7 @@ static void add_execution(void *arg, const json_t *x)
 
     json_array_append(p->all, (json_t *)(uintptr_t)x);
     ctl_row(&p->table, ctl_text(x, "id"), ctl_text(x, "sandboxId"), ctl_text(x, "state"), ctl_text(x, "createdAt"),
-            *by ? by : "-", NULL);
+            *by ? by : "-");
 }
 
 int ctl_ps(struct ctl *c, struct err *err)
@@ -116,7 +116,7 @@ int ctl_ps(struct ctl *c, struct err *err)
         json_array_append_new(p.sandboxes, json_string(c->args.rest[0]));
     else if (ctl_each(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes", add_id, &p, err) < 0)
         return -1;
-    ctl_row(&p.table, "execution", "sandbox", "state", "created", "ended by", NULL);
+    ctl_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
     json_array_foreach(p.sandboxes, i, id)
     {
         auto_free char *path = ctl_path(

@@ -63,20 +63,15 @@ uint64_t ctl_number(const json_t *object, const char *key)
     return v > 0 ? (uint64_t)v : 0;
 }
 
-void ctl_row(struct ctl_table *t, ...)
+void ctl_cells(struct ctl_table *t, const char *const *cells)
 {
-    const char *cell;
     size_t n = 0;
-    va_list ap;
 
-    va_start(ap, t);
-    while ((cell = va_arg(ap, const char *))) {
+    for (; cells[n]; n++) {
         t->cells = mem_resize(t->cells, t->n + 1, sizeof(*t->cells));
-        t->cells[t->n] = str_dup(cell);
+        t->cells[t->n] = str_dup(cells[n]);
         str_tame(t->cells[t->n++]);
-        n++;
     }
-    va_end(ap);
     t->columns = n;
 }
 

@@ -97,7 +97,7 @@ static void add_sandbox(void *arg, const json_t *s)
 
     json_array_append(l->all, (json_t *)(uintptr_t)s);
     ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"), ctl_text(s, "createdAt"),
-            *ended ? ended : ctl_text(s, "expiresAt"), NULL);
+            *ended ? ended : ctl_text(s, "expiresAt"));
 }
 
 static int list(struct ctl *c, struct err *err)
@@ -111,7 +111,7 @@ static int list(struct ctl *c, struct err *err)
     auto_free char *by_state = ctl_path(state ? "?state=%s" : "", state ? state->value : "");
     auto_free char *by_meta = ctl_path(meta ? "metadata=%s" : "", meta ? meta->value : "");
     auto_free char *path = str_printf("/v1/sandboxes%s%s%s", by_state, meta ? state ? "&" : "?" : "", by_meta);
-    ctl_row(&l.table, "id", "state", "runtime", "created", "until, or why it ended", NULL);
+    ctl_row(&l.table, "id", "state", "runtime", "created", "until, or why it ended");
     int bad = ctl_each(c, path, "sandboxes", add_sandbox, &l, err);
     whole = json_pack("{s:o}", "sandboxes", l.all);
     if (bad)
