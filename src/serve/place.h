@@ -6,8 +6,8 @@
 
 #include <sys/types.h>
 
-#define PLACE_UID 1900290001u /* of coved, where there is no such user; beside those of monitor, templates, sandboxes \
-                               */
+/* Of coved, where there is no user of that name; beside the uids of monitor, templates and sandboxes. */
+#define PLACE_UID 1900290001u
 
 struct place {
     char *state, *run;            /* directories */
