@@ -30,7 +30,7 @@ struct fetch {
 };
 
 struct fetch_call {
-    struct fetch_call *next, **at;
+    struct fetch_call *next;
     struct fetch *f;
     CURL *easy;
     struct curl_slist *headers;
@@ -42,7 +42,6 @@ struct fetch_call {
     bool told_head, held, reading_later, over, cancelled;
     bool want_pause; /* the state libcurl should have is not the one it has */
     CURLcode result;
-    struct ev_defer defer;
 };
 
 static void settle(void *arg);
@@ -56,10 +55,11 @@ static void settle_later(struct fetch *f)
 
 static void call_free(struct fetch_call *c)
 {
-    ev_defer_clear(c->f->ev, &c->defer);
-    *c->at = c->next;
-    if (c->next)
-        c->next->at = c->at;
+    struct fetch_call **p = &c->f->calls;
+
+    while (*p != c)
+        p = &(*p)->next;
+    *p = c->next;
     curl_multi_remove_handle(c->f->multi, c->easy);
     curl_easy_cleanup(c->easy);
     curl_slist_free_all(c->headers);
@@ -324,10 +324,8 @@ int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fet
     if (!easy)
         return err_set(err, ERR_LIMIT, "no memory for a request");
     struct fetch_call *c = mem_new(struct fetch_call);
-    *c = (struct fetch_call){ .f = f, .easy = easy, .ops = ops, .arg = arg, .next = f->calls, .at = &f->calls };
+    *c = (struct fetch_call){ .f = f, .easy = easy, .ops = ops, .arg = arg, .next = f->calls };
     set_options(c, spec);
-    if (f->calls)
-        f->calls->at = &c->next;
     f->calls = c;
     CURLMcode bad = curl_multi_add_handle(f->multi, easy);
     if (bad) {

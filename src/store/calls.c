@@ -79,7 +79,8 @@ static void give_owner(struct store_call *c, const char *owner)
 
     if (c->refused)
         return;
-    if ((str_eq(owner, STORE_ANY_OWNER) || store_owner_valid(owner)) && str_copy(c->owner, sizeof(c->owner), owner))
+    if (owner && (str_eq(owner, STORE_ANY_OWNER) || store_owner_valid(owner)) &&
+        str_copy(c->owner, sizeof(c->owner), owner))
         return;
     err_set(&err, ERR_INVALID, "that cannot be an owner");
     store_refuse(c, &err);
