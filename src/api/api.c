@@ -66,6 +66,40 @@ int api_body(const struct http_req *req, json_t **ret, struct err *err)
     return body_parse(text, len, ret, err);
 }
 
+const char *const api_sandbox_states[] = { "creating", "running", "paused", "ended", NULL };
+const char *const api_execution_states[] = { "starting", "running", "ended", "failed", NULL };
+
+int api_query_state(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
+{
+    const char *state = http_query(req, "state");
+
+    if (!state)
+        return 0;
+    for (unsigned i = 0; names[i]; i++)
+        if (str_eq(state, names[i])) {
+            *ret = STORE_BIT(i);
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "state: it is %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
+}
+
+void api_list_begin(struct jsonw *w, struct buf *out, const char *key)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_key(w, key);
+    jsonw_array(w);
+}
+
+void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
+{
+    jsonw_end_array(w);
+    if (next)
+        jsonw_kstr(w, "nextCursor", next);
+    jsonw_end_object(w);
+    http_answer_json(req, 200, w->out);
+}
+
 int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err)
 {
     const char *known[11] = { "limit", "cursor" };
@@ -114,12 +148,11 @@ void api_raw(struct jsonw *w, const char *key, const char *json)
 
 void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w)
 {
-    static const char *const states[] = { "creating", "running", "paused", "ended" };
     struct spec spec;
 
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
-    jsonw_kstr(w, "state", states[row->state]);
+    jsonw_kstr(w, "state", api_sandbox_states[row->state]);
     if (row->template)
         jsonw_kstr(w, "template", row->template);
     if (manager_spec(row, &spec, NULL) == 0) {
@@ -155,12 +188,10 @@ static void json_end(const struct store_execution *row, struct jsonw *w)
 
 void api_execution_json(const struct store_execution *row, struct jsonw *w)
 {
-    static const char *const states[] = { "starting", "running", "ended", "failed" };
-
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "sandboxId", row->sandbox);
-    jsonw_kstr(w, "state", states[row->state]);
+    jsonw_kstr(w, "state", api_execution_states[row->state]);
     jsonw_kbool(w, "background", row->background);
     api_time(w, "createdAt", row->created_ms);
     api_time(w, "startedAt", row->started_ms);

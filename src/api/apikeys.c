@@ -156,19 +156,12 @@ static void on_rows(void *arg, const struct err *err, const struct store_key *ro
         http_answer_err(req, err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "apiKeys");
-    jsonw_array(&w);
+    api_list_begin(&w, &out, "apiKeys");
     for (size_t i = 0; i < n; i++) {
         json_key(&rows[i], &w);
         jsonw_end_object(&w);
     }
-    jsonw_end_array(&w);
-    if (next)
-        jsonw_kstr(&w, "nextCursor", next);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, next);
 }
 
 static void list(struct http_req *req, void *ctx)

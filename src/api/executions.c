@@ -181,19 +181,12 @@ static void on_rows(void *arg, const struct err *err, const struct store_executi
         http_answer_err(req, err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "executions");
-    jsonw_array(&w);
+    api_list_begin(&w, &out, "executions");
     for (size_t i = 0; i < n; i++) {
         api_execution_json(&rows[i], &w);
         jsonw_end_object(&w);
     }
-    jsonw_end_array(&w);
-    if (next)
-        jsonw_kstr(&w, "nextCursor", next);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, next);
 }
 
 struct listing {
@@ -214,21 +207,6 @@ static void on_list_of(void *arg, const struct err *err, const struct store_sand
     store_execution_list(l->api->set.store, &l->q, on_rows, l->req);
 }
 
-static int read_state(const struct http_req *req, uint32_t *ret, struct err *err)
-{
-    static const char *const names[] = { "starting", "running", "ended", "failed" };
-    const char *state = http_query(req, "state");
-
-    if (!state)
-        return 0;
-    for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-        if (str_eq(state, names[i])) {
-            *ret = STORE_BIT(i);
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "state: it is starting, running, ended or failed");
-}
-
 static void list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -239,7 +217,7 @@ static void list(struct http_req *req, void *ctx)
     l->req = req;
     l->api = api;
     if (api_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
-        read_state(req, &l->q.states, &err) < 0 || api_sandbox_id(req, &id, &err) < 0) {
+        api_query_state(req, api_execution_states, &l->q.states, &err) < 0 || api_sandbox_id(req, &id, &err) < 0) {
         http_answer_err(req, &err);
         free(l);
         return;

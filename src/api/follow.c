@@ -288,11 +288,9 @@ static void begin_stream(struct follow *f, const struct store_execution *row)
 
     http_on_room(f->req, on_room, f);
     if (f->mode == FOLLOW_RAW) {
-        static const char *const states[] = { "starting", "running", "ended", "failed" };
-
         snprintf(text, sizeof(text), "%" PRIu64, f->offset[f->channel - 1]);
         http_set_header(f->req, "Cove-Offset", text);
-        http_set_header(f->req, "Cove-Execution-State", states[row->state]);
+        http_set_header(f->req, "Cove-Execution-State", api_execution_states[row->state]);
         http_answer_stream(f->req, 200, "application/octet-stream",
                            f->once ? f->end[f->channel - 1] - f->offset[f->channel - 1] : HTTP_UNTIL_END);
         return;

@@ -49,11 +49,18 @@ int api_body(const struct http_req *req, json_t **ret, struct err *err);
 /* limit and cursor, and no query name but those and `names` (NULL-terminated, at most 8). */
 int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
 /* The id in the path. MISSING when it is none: nothing else is said of it. */
+/* ?state=NAME as a set of one, left alone when it is not asked for. */
+int api_query_state(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
 int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
 int api_execution_id(const struct http_req *req, const char **ret, struct err *err);
 
 /* --- answers --- */
 
+/* The names of states, in the order of the store's; NULL ends each. */
+extern const char *const api_sandbox_states[], *const api_execution_states[];
+/* An answer that is a page: {"key": [ ..., "nextCursor": ...}; the caller writes the members between the two. */
+void api_list_begin(struct jsonw *w, struct buf *out, const char *key);
+void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_time(struct jsonw *w, const char *key, uint64_t ms);     /* nothing when it is 0 */
 void api_raw(struct jsonw *w, const char *key, const char *json); /* a value that is JSON already; NULL: nothing */
 void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w);

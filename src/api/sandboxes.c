@@ -157,32 +157,10 @@ static void on_rows(void *arg, const struct err *err, const struct store_sandbox
         http_answer_err(req, err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "sandboxes");
-    jsonw_array(&w);
+    api_list_begin(&w, &out, "sandboxes");
     for (size_t i = 0; i < n; i++)
         api_sandbox_json(&rows[i], &w);
-    jsonw_end_array(&w);
-    if (next)
-        jsonw_kstr(&w, "nextCursor", next);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
-}
-
-static int read_state(const struct http_req *req, uint32_t *ret, struct err *err)
-{
-    static const char *const names[] = { "creating", "running", "paused", "ended" };
-    const char *state = http_query(req, "state");
-
-    if (!state)
-        return 0;
-    for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-        if (str_eq(state, names[i])) {
-            *ret = STORE_BIT(i);
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "state: it is creating, running, paused or ended");
+    api_list_end(req, &w, next);
 }
 
 static void list(struct http_req *req, void *ctx)
@@ -194,7 +172,7 @@ static void list(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     if (api_page(req, (const char *const[]){ "state", "metadata", NULL }, &q, &err) < 0 ||
-        read_state(req, &q.states, &err) < 0) {
+        api_query_state(req, api_sandbox_states, &q.states, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }

@@ -59,17 +59,10 @@ static void on_rows(void *arg, const struct err *err, const struct store_templat
         http_answer_err(req, err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "templates");
-    jsonw_array(&w);
+    api_list_begin(&w, &out, "templates");
     for (size_t i = 0; i < n; i++)
         json_template(&rows[i], &w);
-    jsonw_end_array(&w);
-    if (next)
-        jsonw_kstr(&w, "nextCursor", next);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, next);
 }
 
 static void list(struct http_req *req, void *ctx)
