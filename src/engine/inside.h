@@ -303,7 +303,7 @@ struct exec *resume_find(const struct box *b, uint32_t stream);
 void resume_attach(struct exec *x, struct stream *s, const struct rt_resume *m);
 void resume_late(struct exec *x);
 /* settle.c */
-#define MONITOR_NS (1 * NS_PER_S) /* for the monitor to answer; it never has a reason to take longer */
+#define MONITOR_NS (4 * NS_PER_S) /* for the monitor to answer; more than it waits for a listener on its way */
 void denials_take(struct box *b, const struct answer *a, const struct err *err); /* the monitor's answer */
 void denials_lost(struct box *b);                                                /* the next monitor counts from 0 */
 void denials_base(struct exec *x);                                               /* at the launch */

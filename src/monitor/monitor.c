@@ -42,7 +42,7 @@
 #define GUESTS_MAX 32u
 #define HOST_READS_NS (5 * NS_PER_MS) /* until we look again whether a host that is behind has read */
 #define LINGER_NS (600 * NS_PER_S)    /* a service: for a host that was restarted to ask for what has ended */
-#define NEWCOMER_NS (300 * NS_PER_MS) /* a service: for a listener that is still on its way */
+#define NEWCOMER_NS (2 * NS_PER_S)    /* a service: for a listener that is still on its way */
 
 struct guest { /* a host; or a jailer that hands on its listeners */
     struct guest *next;
@@ -465,7 +465,7 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     if (g->chan.dead) /* a new host took its place */
         return;
     struct record *r = find_record(m, q.id);
-    if (type == FRAME_J_DENIALS && !r && m->door.path) {
+    if (type == FRAME_J_DENIALS && !r && m->door.path && m->nrecords < RECORDS_MAX) {
         question_wait(g, stream, q.id);
     } else if (type == FRAME_J_DENIALS) {
         reply_denied(g, stream, r);

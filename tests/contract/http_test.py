@@ -413,7 +413,7 @@ def ht09_reader(server):
         assert s.counts()["active"] == 21
         grown = rss() - before
         assert grown < 20 * 1024, f"{grown} KiB for 20 clients"
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while s.counts()["active"] > 1:
             assert time.monotonic() < deadline, "still being served"
             time.sleep(0.05)
@@ -876,11 +876,11 @@ def drain(server):
         assert s.process.wait(timeout=5) == 0 and not os.path.exists(s.unix)
     with Server() as s:
         stuck = s.connect()
-        stuck.sendall(request("GET /slow?ms=4000 HTTP/1.1"))
+        stuck.sendall(request("GET /slow?ms=40000 HTTP/1.1"))
         time.sleep(0.1)
         began = time.monotonic()
         s.process.send_signal(signal.SIGTERM)
-        assert read_all(stuck) == b"" and time.monotonic() - began < 3.5
+        assert read_all(stuck) == b"" and time.monotonic() - began < 30
 
 
 @case

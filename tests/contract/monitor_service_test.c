@@ -156,12 +156,15 @@ TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "up\n1\n");
     assert_non_null(exec_receipt(w.exec)->denials_why); /* what the first one knew is gone, and it says so */
-    exec_free(w.exec);
-    w.exited = 0;
-    buf_clear(&w.out);
-    assert_int_equal(box_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
-    turn_until(&w, &w.exited, 30);
-    assert_string_equal(w.out.data, "1\n");
+    /* The engine finds the next monitor by itself, and how soon is not promised: one that ran before says so. */
+    for (int tries = 0; tries < 50 && exec_receipt(w.exec)->denials_why; tries++) {
+        exec_free(w.exec);
+        w.exited = 0;
+        buf_clear(&w.out);
+        assert_int_equal(box_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
+        turn_until(&w, &w.exited, 30);
+        assert_string_equal(w.out.data, "1\n");
+    }
     assert_null(exec_receipt(w.exec)->denials_why);
     assert_int_equal(counted(&w, "mount(...)"), 1);
     destroy(&w);

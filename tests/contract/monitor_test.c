@@ -386,11 +386,11 @@ TEST(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start)
     assert_int_equal(errno, EAGAIN);
     uint64_t began = clock_mono_ns();
     start_box(&w, w.engine, NULL);
-    for (int i = 0; i < 100 && !w.failed && !w.ready; i++)
+    for (int i = 0; i < 600 && !w.failed && !w.ready; i++)
         ev_turn(w.ev, 100);
     assert_int_equal(w.ready, 0);
     assert_int_equal(w.failed, 1);
-    assert_true(clock_mono_ns() - began < 8 * NS_PER_S);
+    assert_true(clock_mono_ns() - began < 60 * NS_PER_S);
     assert_non_null(strstr(w.err.msg, "monitor"));
     kill(monitor, SIGCONT);
     close_watched(&w);

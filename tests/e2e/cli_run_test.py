@@ -251,7 +251,7 @@ class Limits(Case):
         done = run("run", "--workspace", os.path.join(self.dir, "work"), "--io-write", "32K", "--timeout", "500ms", "--",
                    "dd", "if=/dev/zero", "of=data", "bs=1M", "count=4", "conv=fsync")
         self.assertIn(done.code, (0, 124), done)  # 0 where nothing is slowed
-        self.assertLess(time.monotonic() - before, 20)
+        self.assertLess(time.monotonic() - before, 60)
 
     def test_a_demanded_disk_limit_is_whole_or_refused(self):
         demand = self.file("demand.yaml", "version: 1\nwalls: all\nenforce: [ioWriteBytesPerSecond]\n")
@@ -423,7 +423,7 @@ class Signals(Case):
                         stdin=subprocess.DEVNULL)
         process.stdout.readline()
         process.send_signal(signal.SIGTSTP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while state() != "T":
             self.assertLess(time.monotonic(), deadline, "it did not stop")
             time.sleep(0.01)
@@ -437,7 +437,7 @@ class Signals(Case):
         process = self.running("sh", "-c", "echo up; exec sleep 54321")
         process.kill()
         process.wait(20)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while subprocess.run(["pgrep", "-f", "sleep 54321"], stdout=subprocess.DEVNULL).returncode == 0:
             self.assertLess(time.monotonic(), deadline, "sleep 54321 still lives")
             time.sleep(0.05)
@@ -479,7 +479,7 @@ class Afterwards(Case):
 
     def test_a_process_left_in_the_background_is_gone_soon_after(self):
         self.assertCode(run("run", "--", "sh", "-c", "setsid sleep 65432 & exit 0"), 0)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while subprocess.run(["pgrep", "-f", "sleep 65432"], stdout=subprocess.DEVNULL).returncode == 0:
             self.assertLess(time.monotonic(), deadline, "sleep 65432 still lives")
             time.sleep(0.02)

@@ -7,7 +7,7 @@ import time
 from cove import COVE, Case, run, start
 
 
-def wait_for(what, seconds=20):
+def wait_for(what, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = what()
@@ -90,7 +90,7 @@ class Ctl(Case):
         process = start("exec", sandbox, "--", "sh", "-c", "echo here; sleep 60", env=self.env)
         self.assertEqual(process.stdout.readline(), b"here\n")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (128 + 9, b""), err)
         self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")

@@ -79,7 +79,7 @@ class Refusals(Case):
         self.assertEqual(done.out, "")
 
     def test_the_probe_does_nothing_outside_a_sandbox(self):
-        done = subprocess.run([os.path.join(os.path.dirname(COVE), "cove-probe"), "limits"], capture_output=True, check=False, timeout=20)
+        done = subprocess.run([os.path.join(os.path.dirname(COVE), "cove-probe"), "limits"], capture_output=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (2, b""))
 
     def test_a_probe_that_lies_in_another_form_is_refused(self):

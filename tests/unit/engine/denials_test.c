@@ -158,7 +158,7 @@ TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
     scene_leave(&k);
 }
 
-TEST(a_monitor_that_does_not_answer_has_one_second)
+TEST(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer)
 {
     struct fake k;
 
@@ -168,7 +168,7 @@ TEST(a_monitor_that_does_not_answer_has_one_second)
     runtime_exit(&k, 0, 0);
     uint64_t began = now_ms();
     turn_until(&k, &k.exited);
-    assert_in_range(now_ms() - began, 900, 4000);
+    assert_in_range(now_ms() - began, 3900, 60000);
     assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "did not answer"));
     take(monitor, FRAME_J_DENIALS);
     answer(got.f.stream, &two_mounts); /* too late, and harmless */
@@ -248,7 +248,7 @@ int main(void)
         RUN(counts_that_shrink_are_not_told_as_huge_ones),
         RUN(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel),
         RUN(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end),
-        RUN(a_monitor_that_does_not_answer_has_one_second),
+        RUN(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer),
         RUN(who_was_cut_off_is_asked_for_even_without_news),
         RUN(a_monitor_cannot_answer_what_the_jailer_was_asked),
         RUN(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor),

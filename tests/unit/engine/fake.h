@@ -88,10 +88,10 @@ static inline uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Turns the loop until the counter moves; a test that waits for nothing fails after five seconds. */
+/* Turns the loop until the counter moves; a test that waits for nothing fails after a minute. */
 static inline void turn_until(struct fake *k, const int *counter)
 {
-    uint64_t end = now_ms() + 5000;
+    uint64_t end = now_ms() + 60000;
 
     while (*counter == 0 && now_ms() < end)
         ev_turn(k->ev, 50);
