@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "isolate/cgtext.h"
 #include "isolate/mountinfo.h"
-#include "isolate/userbus.h"
+#include "systemd/userbus.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,25 +153,6 @@ static bool only_family(int dir)
     return true;
 }
 
-static const char *runtime_dir(uid_t uid, char buf[64])
-{
-    const char *env = getenv("XDG_RUNTIME_DIR");
-
-    if (env && env[0] == '/')
-        return env;
-    snprintf(buf, 64, "/run/user/%u", uid);
-    return buf;
-}
-
-static bool has_manager(uid_t uid)
-{
-    char buf[64];
-    auto_free char *own = str_printf("%s/systemd/private", runtime_dir(uid, buf));
-    auto_free char *bus = str_printf("%s/bus", runtime_dir(uid, buf));
-
-    return access(own, W_OK) == 0 || access(bus, W_OK) == 0;
-}
-
 /* --- taking --- */
 
 static int move_in(int dir, const char *leaf)
@@ -212,12 +193,12 @@ static int clear_out(int dir, struct err *err)
 static int ask(struct place *p, uid_t uid, pid_t spawner, struct err *err)
 {
     pid_t pids[] = { getpid(), spawner };
-    char id[ID_SIZE], name[ID_SIZE + 16], buf[64], helper[1024], path[64];
+    char id[ID_SIZE], name[ID_SIZE + 16], buf[USERBUS_DIR_MAX], helper[1024], path[64];
     char text[4096];
 
     id_new("sc", id);
     snprintf(name, sizeof(name), "cove-%s.scope", id);
-    if (userbus_scope(runtime_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
+    if (userbus_scope(userbus_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
         return -1;
     snprintf(path, sizeof(path), "/proc/%d/cgroup", spawner > 0 ? spawner : getpid());
     for (int i = 0; i < MOVED_TRIES; i++) { /* the answer says that it will be done, not that it is */
@@ -260,7 +241,7 @@ static int take(struct cgroup_forest *f, int dir, bool ours, struct err *err)
 
 static int take_what_there_is(struct cgroup_forest *f, struct place *p, uid_t uid, pid_t spawner, struct err *err)
 {
-    char offered[512], here[512], parent[512];
+    char offered[512], here[512], parent[512], buf[USERBUS_DIR_MAX];
     auto_fd int above = openat(p->here, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct delegate_facts facts = {
         .offered = fd_get_at(p->root, "cgroup.controllers", offered, sizeof(offered)) > 0 ? offered : NULL,
@@ -271,7 +252,7 @@ static int take_what_there_is(struct cgroup_forest *f, struct place *p, uid_t ui
         .parent_marked = is_marked(above),
         .parent_writable = is_writable(above),
         .parent = fd_get_at(above, "cgroup.subtree_control", parent, sizeof(parent)) > 0 ? parent : NULL,
-        .manager = has_manager(uid),
+        .manager = userbus_offered(userbus_dir(uid, buf)),
     };
 
     switch (delegate_choose(&facts)) {

@@ -3,9 +3,10 @@
 
 #include "base/fd.h"
 #include "base/str.h"
-#include "isolate/userbus.h"
+#include "systemd/userbus.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -214,6 +215,47 @@ TEST(nobody_there_is_an_error_at_once)
     assert_int_equal(err.sys, ENOENT);
 }
 
+TEST(root_never_asks)
+{
+    struct err err = { 0 };
+    pid_t self = getpid();
+    int door = listen_at("systemd/private");
+
+    assert_int_equal(userbus_scope(dir, 0, "cove-test.scope", &self, 1, &err), -1);
+    assert_int_equal(err.id, ERR_BUG);
+    assert_int_equal(poll(&(struct pollfd){ .fd = door, .events = POLLIN }, 1, 0), 0); /* nobody even knocked */
+    close(door);
+    auto_free char *path = str_printf("%s/systemd/private", dir);
+    unlink(path);
+}
+
+TEST(a_manager_is_offered_by_either_of_its_sockets)
+{
+    static const char *const doors[] = { "systemd/private", "bus" };
+
+    assert_false(userbus_offered(dir));
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
+        int door = listen_at(doors[i]);
+        auto_free char *path = str_printf("%s/%s", dir, doors[i]);
+
+        assert_true(userbus_offered(dir));
+        close(door);
+        unlink(path);
+    }
+}
+
+TEST(sockets_lie_where_the_session_says_or_where_systemd_puts_them)
+{
+    char buf[USERBUS_DIR_MAX];
+
+    setenv("XDG_RUNTIME_DIR", "/elsewhere", 1);
+    assert_string_equal(userbus_dir(1000, buf), "/elsewhere");
+    setenv("XDG_RUNTIME_DIR", "not/absolute", 1);
+    assert_string_equal(userbus_dir(1000, buf), "/run/user/1000");
+    unsetenv("XDG_RUNTIME_DIR");
+    assert_string_equal(userbus_dir(4294967294u, buf), "/run/user/4294967294");
+}
+
 static int set_up(void **state UNUSED)
 {
     str_copy(dir, sizeof(dir), "/tmp/cove-userbus-XXXXXX");
@@ -243,6 +285,9 @@ int main(void)
         RUN(the_bus_is_asked_where_the_managers_socket_is_not),
         RUN(a_refusal_is_named_and_silence_is_an_error),
         RUN(nobody_there_is_an_error_at_once),
+        RUN(root_never_asks),
+        RUN(a_manager_is_offered_by_either_of_its_sockets),
+        RUN(sockets_lie_where_the_session_says_or_where_systemd_puts_them),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

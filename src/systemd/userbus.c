@@ -3,8 +3,11 @@
  * which costs more than the sandbox and needs a bus daemon that servers often do not have.
  *
  * systemd's user manager listens on a socket of its own (systemctl uses it), where no Hello is needed; the bus daemon
- * wants one first. Everything is little-endian, as we say in the first byte, and so must the answer be. */
-#include "isolate/userbus.h"
+ * wants one first. Everything is little-endian, as we say in the first byte, and so must the answer be.
+ *
+ * This is not privileged code: it runs in the jailer of a plain user, which has no more rights on the host than they
+ * have, and it hears nobody but their own systemd. For root, to whom the whole tree belongs, it does nothing. */
+#include "systemd/userbus.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -302,6 +305,24 @@ static int say(int fd, const uint8_t *msg, size_t len, uint32_t serial, struct e
     return await(fd, serial, err);
 }
 
+const char *userbus_dir(uid_t uid, char buf[USERBUS_DIR_MAX])
+{
+    const char *env = getenv("XDG_RUNTIME_DIR");
+
+    if (env && env[0] == '/')
+        return env;
+    snprintf(buf, USERBUS_DIR_MAX, "/run/user/%u", uid);
+    return buf;
+}
+
+bool userbus_offered(const char *runtime_dir)
+{
+    auto_free char *own = str_printf("%s/systemd/private", runtime_dir);
+    auto_free char *bus = str_printf("%s/bus", runtime_dir);
+
+    return access(own, W_OK) == 0 || access(bus, W_OK) == 0;
+}
+
 int userbus_scope(const char *runtime_dir, uid_t uid, const char *scope, const pid_t *pids, size_t npids,
                   struct err *err)
 {
@@ -311,6 +332,8 @@ int userbus_scope(const char *runtime_dir, uid_t uid, const char *scope, const p
     auto_free char *bus = str_printf("%s/bus", runtime_dir);
     size_t len = userbus_encode(call, CALL_SERIAL, scope, pids, npids);
 
+    if (uid == 0)
+        return err_set(err, ERR_BUG, "root asks no systemd for a cgroup");
     if (!len)
         return err_set(err, ERR_BUG, "a call that is too long");
     auto_fd int fd = dial(own, uid, err);

@@ -21,7 +21,12 @@ size_t userbus_length(const uint8_t head[16]);
 /* Whether one whole message answers the call with this serial, and how. why gets the name of the error. */
 enum userbus_answer userbus_decode(const uint8_t *msg, size_t len, uint32_t serial, char why[128]);
 
+/* Where a user's sockets lie: XDG_RUNTIME_DIR, or where systemd puts it. */
+#define USERBUS_DIR_MAX 64
+const char *userbus_dir(uid_t uid, char buf[USERBUS_DIR_MAX]);
+bool userbus_offered(const char *runtime_dir);
+
 /* Carries it out, over the manager's own socket below runtime_dir or, where that is closed, over the user's bus. `uid`
- * is the caller's as the host sees it. Processes are moved when this has returned, or soon after. */
+ * is the caller's as the host sees it, and never root. Processes are moved when this has returned, or soon after. */
 int userbus_scope(const char *runtime_dir, uid_t uid, const char *scope, const pid_t *pids, size_t npids,
                   struct err *err);
