@@ -41,7 +41,7 @@ check:
 check-fresh:
 	@tests/fresh/run
 
-# WORDS choose jobs: root, user, contract, escape.
+# WORDS choose jobs: root, user, contract, storm, escape.
 check-vm: build
 	@tools/deps build vm
 	@ninja -C $(BUILD)
@@ -56,6 +56,7 @@ soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
+	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}
 	@tools/deps build vm
 	@tests/vm/run.py
 

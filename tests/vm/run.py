@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and runs the contract and
-escape suites there, as root and as a plain user with a login session. Prints TAP.
+escape suites and the storm there, as root and as a plain user with a login session. Prints TAP.
 
     tests/vm/run.py                       all of it
     tests/vm/run.py escape                the jobs whose name holds a word: root/escape, user/escape, root/contract/...
@@ -169,6 +169,11 @@ def escape_job():
                     "COVE_KILL_ROUNDS": os.environ.get("COVE_KILL_ROUNDS", "15"), "COVE_INJECT_SECONDS": "600"}}
 
 
+def storm_job():
+    return {"name": "storm", "cmd": ["/cove/tests/storm/run.py", "--seed", "1", "--rounds", "3"], "timeout": 900,
+            "env": {"COVE": "/cove/build/src/main/cove", "COVE_SLOW_HOST": SLOW}}
+
+
 def delegation_job():
     return {"name": "delegation", "cmd": ["/cove/tests/vm/delegation.py"], "timeout": 900, "env": {"COVE": "/cove/build/src/main/cove"}}
 
@@ -181,7 +186,7 @@ def choose_jobs(words):
     # The runtime by itself, the cgroups and the jailer's own words are root's affair; a plain user's are what an engine sees.
     of_user = [job for job in contract if job["name"].startswith(("contract/engine", "contract/monitor"))]
     jobs = [{**job, "user": user, "name": f"{short}/{job['name']}"}
-            for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in [delegation_job()] + some + [escape_job()]]
+            for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in [delegation_job()] + some + [storm_job(), escape_job()]]
     return [job for job in jobs if not words or any(word in job["name"] for word in words)]
 
 
@@ -190,7 +195,7 @@ def tree_image(jobs, image):
     with tempfile.TemporaryDirectory(dir=CACHE) as tree:
         os.chmod(tree, 0o755)
         shutil.copytree(ROOT + "/tests", tree + "/tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "fuzz"))
-        programs = [os.path.join(d, name) for place in ("src/main", "tests/contract", "tests/escape")
+        programs = [os.path.join(d, name) for place in ("src/main", "tests/contract", "tests/escape", "tests/storm")
                     for d, _, names in os.walk(os.path.join(BUILD, place)) for name in names if not name.endswith((".o", ".d", ".a"))]
         for path in programs:
             target = os.path.join(tree, os.path.relpath(path, ROOT))
