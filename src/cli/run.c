@@ -276,7 +276,12 @@ static void on_ready(void *arg)
     struct run *r = arg;
     struct err err = { 0 };
 
-    if (!r->prog.code)
+    if (r->req.keep && !box_can_freeze(r->box)) { /* found out now, while no work can be lost */
+        err_set(&err, ERR_NO_CGROUP,
+                "--keep freezes the sandbox, and this user has no cgroup to freeze it in: log in through systemd on a "
+                "host with cgroup v2 (or loginctl enable-linger), or run as root");
+        fail(r, &err);
+    } else if (!r->prog.code)
         start_program(r);
     else if (files_write(r->box, RUNTIME_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
         fail(r, &err);
@@ -334,8 +339,6 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     };
 
     memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
-    if (r->req.keep && geteuid() != 0)
-        return err_set(err, ERR_NO_CGROUP, "--keep leaves a frozen sandbox to its jailer, which only root may do here");
     if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, &monitor, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0 ||

@@ -345,6 +345,11 @@ void box_destroy(struct box *b, box_done_fn *done, void *arg)
         box_destroy_now(b);
 }
 
+bool box_can_freeze(const struct box *b)
+{
+    return !str_eq(b->outside.cgroup, "none");
+}
+
 const char *box_id(const struct box *b)
 {
     return b->id;

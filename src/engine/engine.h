@@ -83,6 +83,7 @@ int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, con
               struct box **ret, struct err *err);
 void box_free(struct box *b); /* destroys the sandbox in the background if nobody did */
 const char *box_id(const struct box *b);
+bool box_can_freeze(const struct box *b); /* known when it is ready: it has a cgroup */
 
 /* Each answers once through `done`; err is NULL on success. */
 typedef void box_done_fn(void *arg, const struct err *err);

@@ -119,6 +119,7 @@ class Rootless(Case):
         done = self.run_as_user("run", "--keep", "--", "sh", "-c", "echo ran")
         self.assertEqual((done.code, done.out), (125, ""), done)
         self.assertIn("no_cgroup", done.err)
+        self.assertIn("loginctl enable-linger", done.err)
 
     def test_a_state_directory_of_somebody_else_is_refused(self):
         os.chown(self.state, 0, 0)

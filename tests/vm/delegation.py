@@ -158,6 +158,31 @@ def user_without_a_manager_limits_are_partial_and_the_way_out_is_said():
     return done.stderr.strip()
 
 
+def user_a_kept_sandbox_stands_still_is_entered_and_goes():
+    done = run([COVE, "run", "--keep", "--json", "--", "sh", "-c", "echo kept >note; (while :; do echo x; sleep 0.1; done) >ticks 2>&1 & sleep 1"])
+    must(done.returncode == 0, done.stdout[-400:], done.stderr[-400:])
+    kept = json.loads(done.stdout)["sandbox"]
+    try:
+        must(kept in run([COVE, "ls"]).stdout, "it is not listed")
+        frozen = [d for d in leftovers() if d.endswith(kept)]
+        must(len(frozen) == 1, leftovers())
+        with open(frozen[0] + "/cgroup.events", encoding="utf-8") as f:
+            must("frozen 1" in f.read(), "its processes run on")
+        inside = run([COVE, "enter", kept, "--", "sh", "-c", "cat note; wc -l <ticks"])
+        must(inside.returncode == 0 and inside.stdout.split()[0] == "kept" and int(inside.stdout.split()[1]) > 0, inside)
+    finally:
+        gone = run([COVE, "rm", kept])
+    must(gone.returncode == 0 and gone.stdout == kept + "\n", gone)
+    must(until(lambda: not leftovers()), leftovers())
+    return "frozen, entered, removed"
+
+
+def user_what_needs_a_cgroup_is_refused_before_anything_runs():
+    done = run(["env", "XDG_RUNTIME_DIR=/nonexistent", COVE, "run", "--keep", "--state-dir", f"/tmp/state-{os.getpid()}", "--", "echo", "ran"])
+    must(done.returncode == 125 and done.stdout == "" and "no_cgroup" in done.stderr, done)
+    return "--keep without a cgroup"
+
+
 def user_memory_ends_the_whole_sandbox():
     # Ten processes that together, but none of them alone, take more than is allowed.
     script = "for i in 1 2 3 4 5 6 7 8 9 10; do head -c 20M /dev/zero | tail | sleep 20 & done; wait"
