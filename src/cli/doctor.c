@@ -1,21 +1,23 @@
 /* `cove doctor`: makes real sandboxes, attacks them from inside, and says what held.
  *
  * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at once. Before that we
- * plant things that a leak would carry along: a descriptor without CLOEXEC, a variable, a listening port, an abstract
- * socket, shared memory. They all go away with this process.
+ * plant things that a leak would carry along (canary.c).
  *
  *   sandbox 1: walls, limits, memory
  *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it
  *   sandbox 3: too much output, too much processor time
  *   sandbox 4: lives until its lifetime is over
  *   sandbox 5: has nothing to do, until that ends it
+ *   sandbox 6: writes and reads a file on a disk of the host, where rates of disks can be had
  *
  * What comes out of a sandbox is hostile: findings_read holds it to its form, and the engine to its length. */
 #include "cli/verbs.h"
 
+#include "cli/canary.h"
 #include "cli/choose.h"
 #include "cli/findings.h"
 #include "cli/host.h"
+#include "cli/rates.h"
 #include "cli/report.h"
 #include "cli/state.h"
 
@@ -25,19 +27,13 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <netinet/in.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/ipc.h>
-#include <sys/shm.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #define PROBE_INSIDE "/mnt/cove-probe"
 #define HOSTNAME "cove-doctor"
-#define CANARY_FD 57 /* some number that nothing else has */
-#define CANARY_NAME "COVE_DOCTOR_CANARY"
 #define WORDS_MAX 24
 #define WORD_MAX 160
 #define STEP_MS 15000u
@@ -47,13 +43,25 @@
 #define IDLE_MS 80u
 #define LIFE_MS 250u
 #define LATE_MS 3000u /* an end that has not come by then does not come */
-#define BOXES 5
+#define BOXES 6
+#define RATES_BOX 5
 #define BURN_MILLICPU 50u
 #define BURN_SHARE_MAX                                                                            \
     4 /* a quarter of one processor is far above the limit and far below what four processes take \
        */
 
-enum look { LOOK_WALLS, LOOK_LIMITS, LOOK_MEMORY, LOOK_UID, LOOK_BURN, LOOK_OUTPUT, LOOK_CPU, LOOK_IDLE, LOOK_LIFE };
+enum look {
+    LOOK_WALLS,
+    LOOK_LIMITS,
+    LOOK_MEMORY,
+    LOOK_UID,
+    LOOK_BURN,
+    LOOK_OUTPUT,
+    LOOK_CPU,
+    LOOK_IDLE,
+    LOOK_LIFE,
+    LOOK_RATES
+};
 
 static const struct step {
     enum look look;
@@ -70,6 +78,7 @@ static const struct step {
     { LOOK_CPU, "burn", 2, SPEND_MS, CPU_MS },
     { LOOK_LIFE, "burn", 3, LATE_MS, 0 },
     { LOOK_IDLE, NULL, 4, 0, 0 },
+    { LOOK_RATES, "rates", RATES_BOX, STEP_MS, 0 }, /* the last: it may be left out */
 };
 
 struct ward { /* whose sandbox something happened to */
@@ -84,7 +93,7 @@ struct doctor {
     struct ward ward[BOXES];
     struct exec *exec[ARRAY_LEN(steps)];
     struct limits limits[BOXES];
-    struct box_mount probe;
+    struct box_mount mounts[2]; /* the probe; the place for rates */
     struct stat probe_st;
     size_t step;
     struct buf said;
@@ -93,63 +102,15 @@ struct doctor {
     struct policy policy;
     struct floor floor;
     struct findings findings;
+    struct rates rates;
     bool failed;
     struct err why;
+    int signaled;
 
-    int port_fd, socket_fd;
-    unsigned port;
-    char socket[32];
+    struct canary canary;
     char words[WORDS_MAX][WORD_MAX];
     const char *argv[WORDS_MAX + 1];
 };
-
-/* --- what is planted --- */
-
-static void plant_port(struct doctor *d)
-{
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof(at);
-
-    d->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (d->port_fd >= 0 && bind(d->port_fd, (struct sockaddr *)&at, len) == 0 && listen(d->port_fd, 1) == 0 &&
-        getsockname(d->port_fd, (struct sockaddr *)&at, &len) == 0)
-        d->port = ntohs(at.sin_port);
-}
-
-static void plant_socket(struct doctor *d)
-{
-    struct sockaddr_un at = { .sun_family = AF_UNIX };
-    int len = snprintf(d->socket, sizeof(d->socket), "cove-doctor-%d", (int)getpid());
-
-    memcpy(at.sun_path + 1, d->socket, (size_t)len);
-    d->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (d->socket_fd >= 0 && bind(d->socket_fd, (struct sockaddr *)&at,
-                                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
-        (void)listen(d->socket_fd, 1);
-}
-
-/* After the jailer was forked: it would hold it too, and live a moment longer than we do. */
-static void plant_memory(void)
-{
-    int shm = shmget(IPC_PRIVATE, 4096, 0600);
-
-    if (shm < 0)
-        return;
-    (void)shmat(shm, NULL, SHM_RDONLY);
-    (void)shmctl(shm, IPC_RMID, NULL); /* stays as long as we are attached */
-}
-
-/* What cannot be planted is not missed: the attack then looks at the state alone. */
-static void plant(struct doctor *d)
-{
-    auto_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-    if (null >= 0 && fcntl(CANARY_FD, F_GETFD) < 0)
-        (void)dup2(null, CANARY_FD);
-    (void)setenv(CANARY_NAME, "1", 1);
-    plant_port(d);
-    plant_socket(d);
-}
 
 /* --- what the probe is told --- */
 
@@ -184,8 +145,10 @@ static void tell_all(struct doctor *d, const struct step *s)
     tell(d, &n, "hostname=%s", HOSTNAME);
     tell(d, &n, "pid=%d", (int)getpid());
     tell(d, &n, "uid=%u", (unsigned)getuid());
-    tell(d, &n, "port=%u", d->port);
-    tell(d, &n, "socket=%s", d->socket);
+    tell(d, &n, "port=%u", d->canary.port);
+    tell(d, &n, "socket=%s", d->canary.socket);
+    tell(d, &n, "rateBytes=%u", (unsigned)RATES_BYTES);
+    tell(d, &n, "rateMs=%u", (unsigned)(RATES_BYTES * 1000 / RATES_PER_SECOND / 2));
     for (size_t i = 0; i < ARRAY_LEN(told); i++)
         tell(d, &n, "%s=%" PRIu64, limit_info(told[i])->name, d->limits[s->box].v[told[i]]);
 }
@@ -210,11 +173,13 @@ static void choose_limits(struct doctor *d)
     d->limits[1] = d->limits[0];
     d->limits[1].v[LIMIT_CPU] = BURN_MILLICPU;
     d->limits[1].v[LIMIT_WALL] = BURN_MS;
-    d->limits[2] = d->limits[3] = d->limits[4] = d->limits[0];
+    d->limits[2] = d->limits[3] = d->limits[4] = d->limits[RATES_BOX] = d->limits[0];
     d->limits[2].v[LIMIT_CPU_TIME] = CPU_MS; /* for hosts where only the kernel's own clocks hold it */
     d->limits[3].v[LIMIT_WALL] = 1;
     d->limits[3].v[LIMIT_LIFETIME] = LIFE_MS;
     d->limits[4].v[LIMIT_IDLE] = IDLE_MS;
+    d->limits[RATES_BOX].v[LIMIT_IO_READ] = d->limits[RATES_BOX].v[LIMIT_IO_WRITE] = RATES_PER_SECOND;
+    d->limits[RATES_BOX].v[LIMIT_FSIZE] = MIB;
 }
 
 /* --- the steps --- */
@@ -283,6 +248,18 @@ static void judge_end(struct doctor *d, const struct receipt *r, enum limit limi
                     ended_by_name(r->ended_by), r->wall_ns.v / NS_PER_MS);
 }
 
+static int judge_rates(struct doctor *d, const struct receipt *r, struct err *err)
+{
+    struct findings rates;
+
+    findings_rates_init(&rates);
+    if (findings_read(&rates, d->said.data ? d->said.data : "", d->said.len, err) < 0)
+        return -1;
+    findings_weigh(&rates, r, LIMIT_BIT(IO_READ) | LIMIT_BIT(IO_WRITE));
+    findings_rates(&d->findings, &rates);
+    return 0;
+}
+
 static int judge_said(struct doctor *d, const struct receipt *r, struct err *err)
 {
     if (r->dropped_bytes)
@@ -317,6 +294,8 @@ static int judge(struct doctor *d, const struct receipt *r, struct err *err)
     case LOOK_LIFE:
         judge_end(d, r, LIMIT_LIFETIME, ENDED_LIFETIME);
         break;
+    case LOOK_RATES:
+        return judge_rates(d, r, err);
     case LOOK_IDLE: /* has no execution */
         break;
     }
@@ -328,7 +307,7 @@ static void begin_step(void *arg);
 static void end_step(struct doctor *d)
 {
     buf_clear(&d->said);
-    if (++d->step == ARRAY_LEN(steps))
+    if (++d->step == ARRAY_LEN(steps) || (steps[d->step].look == LOOK_RATES && d->rates.dir < 0))
         ev_stop(d->ev);
     else
         ev_defer(d->ev, &d->next, begin_step, d);
@@ -445,8 +424,8 @@ static void begin_step(void *arg)
         .profile = PROFILE_BASE,
         .limits = d->limits[which],
         .hostname = HOSTNAME,
-        .mounts = &d->probe,
-        .nmounts = 1,
+        .mounts = d->mounts,
+        .nmounts = which == RATES_BOX ? 2 : 1,
         .owner_uid = d->probe_st.st_uid, /* so that it can be read inside whatever its mode is */
         .owner_gid = d->probe_st.st_gid,
     };
@@ -468,10 +447,45 @@ static int open_probe(struct doctor *d, const struct cli_settings *settings, str
     int fd = *dir ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return err_set(err, ERR_PROBE_PROGRAM, "there is no cove-probe beside cove-runtime");
-    d->probe = (struct box_mount){ BOX_BIND_RO, fd, PROBE_INSIDE };
+    d->mounts[0] = (struct box_mount){ BOX_BIND_RO, fd, PROBE_INSIDE };
     if (fstat(fd, &d->probe_st) < 0)
         return err_sys(err, ERR_SYS, "cove-probe");
     return 0;
+}
+
+/* What cannot be tried is said instead of what was seen. */
+static void plant_rates(struct doctor *d)
+{
+    struct host_fact fact;
+    char why[128];
+
+    host_disk_rates(&fact);
+    (void)str_copy(d->findings.disk_rates, sizeof(d->findings.disk_rates), fact.says);
+    if (!fact.good)
+        return;
+    if (rates_plant(&d->rates, "/var/tmp", d->probe_st.st_uid, d->probe_st.st_gid, why, sizeof(why)))
+        d->mounts[1] = (struct box_mount){ BOX_WORKSPACE, d->rates.dir, "/workspace" };
+    else
+        snprintf(d->findings.disk_rates, sizeof(d->findings.disk_rates), "%s; not tried: %s", fact.says, why);
+}
+
+static void on_signal(void *arg, int signo)
+{
+    struct doctor *d = arg;
+
+    d->signaled = signo;
+    ev_stop(d->ev);
+}
+
+static int await_signals(struct doctor *d, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    return ev_signals(d->ev, &set, on_signal, d, err);
 }
 
 static int start(struct doctor *d, const struct args *a, const struct cli_settings *settings, struct err *err)
@@ -479,7 +493,6 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
     static const struct engine_ops ops = { on_failed };
     const struct arg *given = args_find(a, OPT_STATE_DIR);
     char dir[STATE_DIR_MAX];
-    struct host_fact rates;
     int jailer, monitor;
 
     if (a->nrest > 0)
@@ -490,16 +503,15 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
     if (open_probe(d, settings, err) < 0)
         return -1;
     findings_init(&d->findings);
-    host_disk_rates(&rates);
-    (void)str_copy(d->findings.disk_rates, sizeof(d->findings.disk_rates), rates.says);
     choose_limits(d);
-    plant(d);
+    canary_plant(&d->canary);
     if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, &monitor, err) < 0)
         return -1;
-    plant_memory();
+    canary_plant_memory();
     if (ev_new(&d->ev, err) < 0 || engine_new(d->ev, jailer, &ops, d, &d->engine, err) < 0 ||
-        engine_watch(d->engine, monitor, err) < 0)
+        engine_watch(d->engine, monitor, err) < 0 || await_signals(d, err) < 0)
         return -1;
+    plant_rates(d); /* the signals find it from here on */
     begin_step(d);
     return 0;
 }
@@ -517,16 +529,16 @@ static void doctor_done(struct doctor *d)
     engine_free(d->engine);
     ev_free(d->ev);
     buf_done(&d->said);
-    fd_close(&d->probe.fd);
-    fd_close(&d->port_fd);
-    fd_close(&d->socket_fd);
+    fd_close(&d->mounts[0].fd);
+    rates_done(&d->rates);
+    canary_done(&d->canary);
     policy_done(&d->policy);
     floor_done(&d->floor);
 }
 
 int verb_doctor(const struct args *a, const struct cli_settings *settings)
 {
-    struct doctor d = { .probe.fd = -1, .port_fd = -1, .socket_fd = -1 };
+    struct doctor d = { .mounts[0].fd = -1, .rates.dir = -1, .canary = CANARY_NONE };
     bool json = args_find(a, OPT_JSON) != NULL;
     auto_buf out = { 0 };
     int status;
@@ -536,8 +548,10 @@ int verb_doctor(const struct args *a, const struct cli_settings *settings)
         d.failed = true;
     else if (status == 0 && !d.failed)
         ev_run(d.ev);
+    if (d.signaled)
+        status = 128 + d.signaled;
     if (status > 0) {
-        /* said by who found it */
+        /* said by who found it, or asked for */
     } else if (d.failed) {
         status = report_error(&d.why, json);
     } else {

@@ -57,6 +57,11 @@ static const struct row limit_rows[] = {
     { "idleTimeoutMs",   "stay, with nothing to do" },
     { "outputBytes",     "write four times the output" },
 };
+
+static const struct row rate_rows[] = {
+    { "ioReadBytesPerSecond",  "--io-read" },
+    { "ioWriteBytesPerSecond", "--io-write" },
+};
 /* clang-format on */
 
 static bool demands_root(const char *name)
@@ -85,6 +90,15 @@ void findings_init(struct findings *f)
                                          .needs_root = demands_root(wall_rows[i].name) };
     for (size_t i = 0; i < ARRAY_LEN(limit_rows); i++)
         f->v[f->n++] = (struct finding){ .name = limit_rows[i].name, .tried = limit_rows[i].tried, .limit = true };
+}
+
+void findings_rates_init(struct findings *rates)
+{
+    *rates = (struct findings){ 0 };
+    for (size_t i = 0; i < ARRAY_LEN(rate_rows); i++)
+        rates->v[rates->n++] = (struct finding){ .name = rate_rows[i].name,
+                                                 .tried = rate_rows[i].tried,
+                                                 .limit = true };
 }
 
 static struct finding *find(struct findings *f, const char *name, size_t len)
@@ -228,9 +242,34 @@ static bool unexpected(const struct findings *f, const struct finding *one)
     return finding_state(f, one) == FINDING_OPEN && !(one->limit && one->enforced < 2);
 }
 
+void findings_rates(struct findings *f, const struct findings *rates)
+{
+    auto_buf says = { 0 };
+
+    for (size_t i = 0; i < rates->n; i++) {
+        const struct finding *one = &rates->v[i];
+        bool claimed = one->enforced == 2, broken = one->answered && one->broken;
+
+        buf_addf(&says, "%s%s %s", i ? "; " : "", one->tried,
+                 !one->enforced      ? "holds nothing here"
+                 : !one->answered    ? "was not tried"
+                 : broken && claimed ? "DID NOT HOLD"
+                 : claimed           ? "held"
+                 : broken            ? "did not hold here, and is not called enforced"
+                                     : "held, for programs that wait for the disk");
+        if (one->enforced && one->answered)
+            buf_addf(&says, " (%s)", one->seen);
+        f->rates_broken = f->rates_broken || (claimed && broken);
+    }
+    snprintf(f->disk_rates, sizeof(f->disk_rates), "%s", says.data);
+}
+
 int findings_status(const struct findings *f)
 {
     int status = f->floor_unmet ? FINDINGS_PARTIAL : FINDINGS_COMPLETE;
+
+    if (f->rates_broken)
+        return FINDINGS_BROKEN;
 
     for (size_t i = 0; i < f->n; i++) {
         if (unexpected(f, &f->v[i]))
@@ -292,6 +331,8 @@ static void sentence(const struct findings *f, struct buf *out)
         buf_addf(out, "%s%s", comma, one->name);
         comma = ", ";
     }
+    if (f->rates_broken)
+        buf_addf(out, "%sdisk rates", comma);
     buf_adds(out, status == FINDINGS_BROKEN ? " did not hold" : " cannot be had in full here; all other walls held");
 }
 

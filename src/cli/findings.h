@@ -30,9 +30,10 @@ struct findings {
     bool rootless;
     uint32_t landlock_abi;
     char cgroup[16];
-    char disk_rates[96]; /* what is not of standard, and so not of the verdict; "" when nobody looked */
-    char floor[256];     /* what the operator demands of this host; "" when there is no floor */
-    bool floor_unmet;    /* and this host cannot have it, so that every run is refused */
+    char disk_rates[256]; /* how fast disks are is not of standard; "" when nobody looked */
+    bool rates_broken;    /* but a rate that is called enforced has to hold */
+    char floor[256];      /* what the operator demands of this host; "" when there is no floor */
+    bool floor_unmet;     /* and this host cannot have it, so that every run is refused */
 };
 
 void findings_init(struct findings *f);
@@ -45,6 +46,9 @@ void findings_answer(struct findings *f, const char *name, bool held, const char
 /* Holds what an operator demands against what this sandbox had; `limits` are those that it asked for. */
 void findings_floor(struct findings *f, const struct floor *floor, const struct receipt *r,
                     const struct limits *limits);
+/* Disk rates are tried apart, in rows of their own, and told in one line of `f`. */
+void findings_rates_init(struct findings *rates);
+void findings_rates(struct findings *f, const struct findings *rates);
 /* What the sandbox itself says of its walls, and of the limits whose bit is in `limits`. */
 void findings_weigh(struct findings *f, const struct receipt *r, uint64_t limits);
 

@@ -44,3 +44,5 @@ struct attack *attack_limits(size_t *count);
 void attack_memory(void); /* needs much more than memory= bytes; answers when that was refused or given */
 void attack_burn(void);   /* several processes that only compute */
 void attack_shout(void);  /* writes four times outputBytes */
+/* Writes and reads rateBytes of /workspace/rates past the cache; held when that takes rateMs at least. */
+void attack_rates(void);

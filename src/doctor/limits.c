@@ -2,6 +2,8 @@
  * host must not suffer for the question. */
 #include "doctor/attack.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -206,6 +208,31 @@ void attack_burn(void)
             break;
     for (volatile uint64_t n = 0;; n++)
         ;
+}
+
+static void rate(const char *name, int fd, bool writing)
+{
+    static _Alignas(CHUNK) char chunk[16 * CHUNK];
+    uint64_t bytes = attack_number("rateBytes"), least = attack_number("rateMs"), n = 0, began = clock_mono_ns();
+
+    while (n < bytes) {
+        ssize_t done = writing ? pwrite(fd, chunk, sizeof(chunk), (off_t)n) : pread(fd, chunk, sizeof(chunk), (off_t)n);
+
+        if (done <= 0)
+            return; /* no answer: nothing was tried */
+        n += (uint64_t)done;
+    }
+    uint64_t ms = (clock_mono_ns() - began) / NS_PER_MS;
+    dprintf(STDOUT_FILENO, "%s\t%s\t%llu KiB took %" PRIu64 " ms\n", name, ms >= least ? "held" : "open", n / KIB, ms);
+}
+
+void attack_rates(void)
+{
+    int fd = open("/workspace/rates", O_RDWR | O_DIRECT | O_CLOEXEC);
+
+    rate("ioWriteBytesPerSecond", fd, true);
+    rate("ioReadBytesPerSecond", fd, false);
+    close(fd);
 }
 
 void attack_shout(void)

@@ -56,7 +56,7 @@ static int tree_of(const struct cgroup_forest *f, enum cgroup_job job, bool *v2)
 static bool forgotten(enum cgroup_job job)
 {
     return (job == CGROUP_MEMORY && mutated("memory")) || (job == CGROUP_PIDS && mutated("pids")) ||
-           (job == CGROUP_CPU && mutated("cpu"));
+           (job == CGROUP_CPU && mutated("cpu")) || (job == CGROUP_IO && mutated("io"));
 }
 
 int cgroup_put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,

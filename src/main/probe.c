@@ -1,4 +1,4 @@
-/* cove-probe walls|uid|limits|memory|burn|shout [NAME=VALUE...] - attacks the sandbox it runs in and says what it saw.
+/* cove-probe walls|uid|limits|memory|burn|shout|rates [NAME=VALUE...] - attacks the sandbox it runs in and says what it saw.
  * `cove doctor` binds it in, starts it and reads the answers; nobody else has a use for it. */
 #include "doctor/attack.h"
 
@@ -23,6 +23,8 @@ int main(int argc, char **argv)
         attack_burn();
     else if (str_eq(what, "shout"))
         attack_shout();
+    else if (str_eq(what, "rates"))
+        attack_rates();
     else if (str_eq(what, "uid"))
         a = attack_one("unique_uid", &n);
     else

@@ -1,7 +1,10 @@
 """`cove doctor`: it says what holds, by attacking; it notices what does not, and its status says so."""
+import glob
 import os
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from cove import COVE, Case, Done, run
@@ -54,6 +57,32 @@ class AsRoot(Case):
             ours, theirs = run("doctor", env={"COVE_FLOOR": floor}), run("run", "--", "true", env={"COVE_FLOOR": floor})
             self.assertNotEqual(ours.code, 0)
             self.assertEqual((ours.code, ours.out, ours.err), (theirs.code, "", theirs.err))
+
+    def test_disk_rates_are_tried_where_the_host_has_them(self):
+        says = run("doctor", "--json").json["diskRates"]
+        work = os.path.join(self.dir, "work")
+        os.mkdir(work)
+        limits = run("run", "--json", "--workspace", work, "--io-read", "1M", "--", "true").json["receipt"]["limits"]
+        if "not tried" in says or limits["ioReadBytesPerSecond"]["state"] != "enforced":
+            self.skipTest(says)
+        self.assertRegex(says, r"^--io-read held \(384 KiB took \d+ ms\); --io-write held")
+
+    def test_a_signal_ends_it_and_what_it_lent_goes_too(self):
+        """The directory for disk rates is the one thing that does not go with the process by itself."""
+        def lent():
+            return set(glob.glob("/var/tmp/cove-doctor-*"))
+        before = lent()
+        process = subprocess.Popen([COVE, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        end = time.monotonic() + 60
+        while process.poll() is None and not lent() - before and time.monotonic() < end:
+            time.sleep(0.005)
+        mine = lent() - before
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertIn(process.returncode, (0, 128 + signal.SIGTERM))  # 0 where there was nothing to lend, and it is over
+        while mine & lent() and time.monotonic() < end:  # others may run a doctor here
+            time.sleep(0.01)
+        self.assertEqual(mine & lent(), set())
 
     def test_it_leaves_nothing_behind(self):
         state = os.path.join(self.dir, "state")

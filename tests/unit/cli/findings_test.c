@@ -83,6 +83,56 @@ TEST(a_floor_that_this_host_cannot_have_is_part_of_the_verdict)
     assert_non_null(strstr(f.floor, "walls that only root can raise"));
 }
 
+/* What both rates were said to be, and whether that makes the doctor warn. */
+static int rates(struct findings *f, const char *text, uint8_t reads, uint8_t writes)
+{
+    struct findings apart;
+    struct receipt r;
+    struct err err = { 0 };
+
+    all_up(&r);
+    examine(f, &r, "", NULL);
+    r.enforced[LIMIT_IO_READ] = reads;
+    r.enforced[LIMIT_IO_WRITE] = writes;
+    findings_rates_init(&apart);
+    assert_int_equal(findings_read(&apart, text, strlen(text), &err), 0);
+    findings_weigh(&apart, &r, LIMIT_BIT(IO_READ) | LIMIT_BIT(IO_WRITE));
+    findings_rates(f, &apart);
+    return findings_status(f);
+}
+
+TEST(disk_rates_count_only_where_they_are_called_enforced)
+{
+    static const char both[] = "ioReadBytesPerSecond\theld\t1 s\nioWriteBytesPerSecond\theld\t2 s\n";
+    static const char fast[] = "ioReadBytesPerSecond\topen\t1 ms\nioWriteBytesPerSecond\topen\t2 ms\n";
+    struct findings f;
+    auto_buf out = { 0 };
+
+    assert_int_equal(rates(&f, both, 2, 2), FINDINGS_COMPLETE);
+    assert_string_equal(f.disk_rates, "--io-read held (1 s); --io-write held (2 s)");
+    assert_int_equal(rates(&f, both, 2, 1), FINDINGS_COMPLETE); /* what is not of standard cannot make it incomplete */
+    assert_non_null(strstr(f.disk_rates, "--io-write held, for programs that wait for the disk (2 s)"));
+    assert_int_equal(rates(&f, "", 2, 2), FINDINGS_COMPLETE);
+    assert_non_null(strstr(f.disk_rates, "--io-read was not tried"));
+    assert_int_equal(rates(&f, fast, 0, 1), FINDINGS_COMPLETE);
+    assert_non_null(strstr(f.disk_rates, "--io-read holds nothing here; --io-write did not hold here"));
+
+    assert_int_equal(rates(&f, fast, 2, 1), FINDINGS_BROKEN); /* but a promise that is not kept is one */
+    findings_print(&f, &out);
+    assert_non_null(strstr(out.data, "--io-read DID NOT HOLD (1 ms)"));
+    assert_non_null(strstr(out.data, "standard is not complete on this host, because disk rates did not hold"));
+}
+
+TEST(rates_are_answered_apart_from_walls_and_limits)
+{
+    struct findings f;
+    struct err err = { 0 };
+
+    assert_int_equal(read_text("ioReadBytesPerSecond\theld\tx\n", 30), -1);
+    findings_rates_init(&f);
+    assert_int_equal(findings_read(&f, "landlock\theld\tx\n", 16, &err), -1);
+}
+
 TEST(what_is_no_answer_is_refused)
 {
     static const char *const bad[] = {
@@ -209,6 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_floor_that_this_host_cannot_have_is_part_of_the_verdict),
+        RUN(disk_rates_count_only_where_they_are_called_enforced),
+        RUN(rates_are_answered_apart_from_walls_and_limits),
         RUN(what_is_no_answer_is_refused),
         RUN(an_answer_cannot_steer_the_terminal),
         RUN(the_status_tells_complete_broken_and_partial_apart),

@@ -1,0 +1,74 @@
+/* A rate shows only in time, and time passes for other reasons too. So the same bytes are written and read here first,
+ * without a sandbox: where that is slow already, nobody could tell what held it back, and nothing is claimed. The
+ * page cache is passed by (O_DIRECT), because what it serves is no disk's work and slowed by nobody. */
+#include "cli/rates.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK (64 * KIB)
+#define ALONE_MAX_MS 100u
+
+static int pass(int fd, bool writing)
+{
+    static _Alignas(4096) char chunk[CHUNK];
+
+    for (off_t at = 0; at < (off_t)RATES_BYTES; at += (off_t)CHUNK)
+        if ((writing ? pwrite(fd, chunk, CHUNK, at) : pread(fd, chunk, CHUNK, at)) != (ssize_t)CHUNK)
+            return -1;
+    return 0;
+}
+
+static bool quick_enough(int dir, uid_t uid, gid_t gid, char *why, size_t cap)
+{
+    auto_fd int fd = openat(dir, RATES_FILE, O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_CLOEXEC, 0600);
+
+    if (fd < 0 || pass(fd, true) < 0) { /* the first time also finds the blocks */
+        snprintf(why, cap, "the directory is on no disk that can be asked directly (%s)", strerror(errno));
+        return false;
+    }
+    uint64_t began = clock_mono_ns();
+    if (fchown(fd, uid, gid) < 0 || pass(fd, true) < 0 || pass(fd, false) < 0) {
+        snprintf(why, cap, "%s", strerror(errno));
+        return false;
+    }
+    uint64_t ms = (clock_mono_ns() - began) / NS_PER_MS;
+    if (ms <= ALONE_MAX_MS)
+        return true;
+    snprintf(why, cap, "the disk is too busy to tell, %u KiB took %" PRIu64 " ms without a limit",
+             (unsigned)(2 * RATES_BYTES / KIB), ms);
+    return false;
+}
+
+bool rates_plant(struct rates *r, const char *parent, uid_t uid, gid_t gid, char *why, size_t cap)
+{
+    r->dir = -1;
+    snprintf(r->path, sizeof(r->path), "%.40s/cove-doctor-XXXXXX", parent);
+    if (!mkdtemp(r->path)) {
+        snprintf(why, cap, "%s: %s", parent, strerror(errno));
+        r->path[0] = '\0';
+        return false;
+    }
+    r->dir = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->dir >= 0 && fchown(r->dir, uid, gid) == 0 && quick_enough(r->dir, uid, gid, why, cap))
+        return true;
+    rates_done(r);
+    return false;
+}
+
+void rates_done(struct rates *r)
+{
+    if (r->dir >= 0)
+        (void)unlinkat(r->dir, RATES_FILE, 0);
+    if (r->path[0])
+        (void)rmdir(r->path);
+    r->path[0] = '\0';
+    fd_close(&r->dir);
+}
