@@ -17,6 +17,7 @@
 void transfer_free(struct transfer *t)
 {
     files_free(t->job);
+    ev_timer_clear(t->api->set.ev, &t->heartbeat);
     if (t->used)
         manager_release(t->api->set.manager, t->sandbox);
     json_decref(t->body);
@@ -362,6 +363,7 @@ const struct http_route file_routes[] = {
     { "GET", FILES "/stat", stat_, HTTP_BODY_NONE, .data = &api_files },
     { "POST", FILES "/mkdir", mkdir_, JSON_BODY, &api_files },
     { "POST", FILES "/move", move_, JSON_BODY, &api_files },
+    { "GET", FILES "/watch", watch_files, HTTP_BODY_NONE, .data = &api_files },
     { "GET", FILES "/tar", bytes_tar_out, HTTP_BODY_NONE, .data = &api_files },
     { "PUT", FILES "/tar", bytes_tar_in, HTTP_BODY_STREAMED, .data = &api_files },
     { 0 },

@@ -1,4 +1,5 @@
-/* transfer.h - one request about files while it is carried out: files.c answers with names, bytes.c moves bytes. */
+/* transfer.h - one request about files while it is carried out: files.c answers with names, bytes.c moves bytes,
+ * watch.c tells what happens. */
 #pragma once
 
 #include "api/inside.h"
@@ -18,6 +19,8 @@ struct transfer {
     bool begun; /* the answer */
     int status;
     uint64_t from, len, sent;
+    bool sse; /* watch.c */
+    struct ev_timer heartbeat;
     struct buf out;
     struct jsonw w;
 };
@@ -37,3 +40,6 @@ void bytes_read(struct http_req *req, void *ctx);
 void bytes_write(struct http_req *req, void *ctx);
 void bytes_tar_out(struct http_req *req, void *ctx);
 void bytes_tar_in(struct http_req *req, void *ctx);
+
+/* watch.c */
+void watch_files(struct http_req *req, void *ctx);

@@ -44,6 +44,7 @@ enum opt_id {
     OPT_TAR,
     OPT_SCOPE,
     OPT_EXPIRES,
+    OPT_RECURSIVE,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -79,6 +80,7 @@ enum verb_id {
     VERB_EXEC,
     VERB_CP,
     VERB_LOGS,
+    VERB_WATCH,
     VERB_PS,
     VERB_KEY,
     VERB_POLICY,

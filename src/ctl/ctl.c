@@ -57,6 +57,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_cp(c, err);
     case VERB_LOGS:
         return ctl_logs(c, err);
+    case VERB_WATCH:
+        return ctl_watch(c, err);
     case VERB_PS:
         return ctl_ps(c, err);
     case VERB_KEY:

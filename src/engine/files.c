@@ -3,7 +3,8 @@
  *
  * Invariants:
  * 1. on_done once, or never after files_free.
- * 2. A name from a list cannot lead anywhere: it is not empty, holds no slash, and is neither "." nor "..". */
+ * 2. A name from a list cannot lead anywhere: it is not empty, holds no slash, and is neither "." nor "..". The path of
+ *    an event leads downwards from what is watched; the decoder sees to that. */
 #include "engine/files.h"
 
 #include "base/mem.h"
@@ -11,7 +12,7 @@
 #include "engine/inside.h"
 
 enum answer_kind { ANSWER_COUNTS, ANSWER_ENTRY };
-enum data_kind { DATA_NONE, DATA_BYTES, DATA_ENTRIES };
+enum data_kind { DATA_NONE, DATA_BYTES, DATA_ENTRIES, DATA_EVENTS };
 
 struct request {
     uint8_t type;
@@ -25,7 +26,7 @@ static const struct request requests[] = {
     { FRAME_LIST, false, DATA_ENTRIES, ANSWER_COUNTS }, { FRAME_STAT, false, DATA_NONE, ANSWER_ENTRY },
     { FRAME_MKDIR, false, DATA_NONE, ANSWER_COUNTS },   { FRAME_MOVE, false, DATA_NONE, ANSWER_COUNTS },
     { FRAME_REMOVE, false, DATA_NONE, ANSWER_COUNTS },  { FRAME_TAR_OUT, false, DATA_BYTES, ANSWER_COUNTS },
-    { FRAME_TAR_IN, true, DATA_NONE, ANSWER_COUNTS },
+    { FRAME_TAR_IN, true, DATA_NONE, ANSWER_COUNTS },   { FRAME_WATCH, false, DATA_EVENTS, ANSWER_COUNTS },
 };
 
 struct files_job {
@@ -37,6 +38,8 @@ struct files_job {
     bool hold, write_wanted, send_ended;
     size_t held;
     uint64_t bytes, entries;
+    char *base; /* watch: the directory that paths of events are relative to, without a slash at its end */
+    bool watching;
     struct ev_defer defer;
 };
 
@@ -87,6 +90,51 @@ static bool on_entries(struct files_job *j, const struct frame *f)
     return true;
 }
 
+static char *absolute(const struct files_job *j, const char *path)
+{
+    return path[0] || !j->base[0] ? str_printf("%s/%s", j->base, path) : str_printf("%s", j->base);
+}
+
+static void cut_slash(char *path, bool leaf)
+{
+    size_t len = strlen(path);
+
+    while (len > 0 && path[len - 1] == '/')
+        path[--len] = '\0';
+    if (leaf && len > 0)
+        *strrchr(path, '/') = '\0';
+}
+
+static void give_event(struct files_job *j, const struct rt_event *e)
+{
+    static const char kinds[] = { RT_WATCHING, RT_CREATED, RT_WRITTEN, RT_REMOVED, RT_MOVED, RT_OVERFLOW, '\0' };
+    auto_free char *path = absolute(j, e->path);
+    auto_free char *from = e->kind == RT_MOVED ? absolute(j, e->from) : NULL;
+    struct files_event out = {
+        .kind = (enum files_event_kind)(strchr(kinds, e->kind) - kinds), .dir = e->dir, .path = path, .from = from
+    };
+
+    if (j->ops && j->ops->on_event)
+        j->ops->on_event(j->arg, &out);
+}
+
+static bool on_events(struct files_job *j, const struct frame *f)
+{
+    auto_free struct rt_event *e = mem_new(struct rt_event);
+    struct unpack u;
+
+    unpack_init(&u, f->data, f->len);
+    while (u.pos < u.len && j->ops && j->base) { /* both go when a callback frees the job */
+        if (!rt_event_unpack(&u, e) || j->watching == (e->kind == RT_WATCHING))
+            return false;
+        give_event(j, e);
+        if (e->kind == RT_WATCHING && j->base)
+            cut_slash(j->base, !e->dir);
+        j->watching = true;
+    }
+    return true;
+}
+
 static bool on_data(struct files_job *j, const struct frame *f)
 {
     if (j->req->data == DATA_NONE || (f->flags & RT_CHANNEL) != 0)
@@ -94,6 +142,9 @@ static bool on_data(struct files_job *j, const struct frame *f)
     j->bytes += f->len;
     if (j->req->data == DATA_ENTRIES) {
         if (!on_entries(j, f))
+            return false;
+    } else if (j->req->data == DATA_EVENTS) {
+        if (!on_events(j, f))
             return false;
     } else if (f->len > 0 && j->ops && j->ops->on_data) {
         j->ops->on_data(j->arg, f->data, f->len);
@@ -188,10 +239,12 @@ static void on_writable(void *arg)
 static void on_gone(void *arg, const struct err *why)
 {
     struct files_job *j = arg;
+    struct err ended;
 
     j->stream = NULL;
-    if (why)
-        tell(j, NULL, why);
+    err_set(&ended, ERR_SANDBOX_ENDED, "the sandbox was ended on request");
+    if (why) /* an end that somebody asked for has no other reason */
+        tell(j, NULL, why->id ? why : &ended);
 }
 
 static const struct stream_ops stream_ops = { .on_frame = on_frame, .on_writable = on_writable, .on_gone = on_gone };
@@ -306,6 +359,18 @@ int files_tar_in(struct box *b, const char *path, const struct files_ops *ops, v
     return open_path(b, FRAME_TAR_IN, path, &m, ops, arg, ret, err);
 }
 
+int files_watch(struct box *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
+                struct files_job **ret, struct err *err)
+{
+    struct rt_path m = { .flags = flags };
+
+    if (open_path(b, FRAME_WATCH, path, &m, ops, arg, ret, err) < 0)
+        return -1;
+    (*ret)->base = str_printf("%s", path);
+    cut_slash((*ret)->base, false);
+    return 0;
+}
+
 /* --- what the caller does with a job --- */
 
 _Static_assert(FILES_PARENTS == RT_PATH_PARENTS && FILES_EXCL == RT_PATH_EXCL, "flags travel as they are");
@@ -345,6 +410,7 @@ void files_free(struct files_job *j)
     if (!j)
         return;
     j->ops = NULL;
+    free(take_ptr(&j->base));
     if (j->stream)
         stream_cancel(j->stream);
     j->stream = NULL;

@@ -19,6 +19,14 @@ struct files_entry {
     const char *target; /* of a link, else "" */
 };
 
+enum files_event_kind { FILES_WATCHING, FILES_CREATED, FILES_MODIFIED, FILES_REMOVED, FILES_MOVED, FILES_OVERFLOW };
+
+struct files_event {
+    enum files_event_kind kind;
+    bool dir;                /* it is about a directory */
+    const char *path, *from; /* absolute; never leads out of what was asked for. from: FILES_MOVED, else NULL */
+};
+
 struct files_done {
     uint64_t bytes, files;
     bool truncated; /* a list that had more entries than the limit */
@@ -26,6 +34,7 @@ struct files_done {
 
 struct files_ops {                                            /* what a job never does may be NULL */
     void (*on_entry)(void *arg, const struct files_entry *e); /* list: each one; stat, read: once, before on_done */
+    void (*on_event)(void *arg, const struct files_event *e); /* watch; credited by the frame, see hold */
     void (*on_data)(void *arg, const void *data, size_t len); /* read, tar_out; credited when it returns, see hold */
     void (*on_writable)(void *arg);                           /* files_send took less than it was given */
     void (*on_done)(void *arg, const struct files_done *d, const struct err *err); /* one of the two is NULL */
@@ -61,6 +70,11 @@ int files_tar_out(struct box *b, const char *path, const struct files_ops *ops, 
                   struct err *err);
 int files_tar_in(struct box *b, const char *path, const struct files_ops *ops, void *arg, struct files_job **ret,
                  struct err *err);
+/* RECURSIVE. FILES_WATCHING comes first: what happens from then on is told, or FILES_OVERFLOW says that something is
+ * missing. on_done comes when what is watched is gone. While it is held, the sandbox keeps what happens as long as it
+ * has room for it. */
+int files_watch(struct box *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
+                struct files_job **ret, struct err *err);
 
 size_t files_send(struct files_job *j, const void *data, size_t len); /* write, tar_in: bytes taken */
 void files_send_end(struct files_job *j);

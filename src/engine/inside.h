@@ -114,7 +114,7 @@ struct stream {
     uint8_t ended;                /* channels on which the runtime said RT_END, as bits */
     const struct stream_ops *ops; /* NULL: abandoned, everything is swallowed */
     void *arg;
-    bool orphan;    /* a program that an earlier host started and nobody took up */
+    bool orphan;    /* a request of an earlier host that nobody took up */
     bool confirm;   /* CLOSE is the owner's to send, when it has kept the last word */
     bool cancelled; /* the runtime was told to forget it; gone when the stream `fence` ended */
     uint32_t fence;

@@ -7,7 +7,8 @@
  *
  * The runtime answers in order. So a STATS request behind the last box_exec_resume is a fence: when it is answered,
  * every RESUME has come. An execution that still waits then does not exist any more; a program that nobody waited for
- * was started by a host that died before it could tell anybody, and is killed.
+ * was started by a host that died before it could tell anybody, and is killed. So is every other request: a watch would
+ * go on for ever, and an upload wait for the rest.
  *
  * A processor clock begins again: where the counter stood at the start went with the earlier host. */
 #include "engine/inside.h"

@@ -260,7 +260,7 @@ static void resumed(struct box *b, uint32_t id, const struct rt_resume *m)
     struct exec *x = m->request == FRAME_EXEC ? resume_find(b, id) : NULL;
     struct stream *s = add(b, id, m->request, x ? &exec_stream_ops : NULL, x);
 
-    s->orphan = !x && m->request == FRAME_EXEC;
+    s->orphan = !x;
     if (x)
         resume_attach(x, s, m);
 }

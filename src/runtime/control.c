@@ -13,6 +13,7 @@
 #include "runtime/mark.h"
 #include "runtime/remove.h"
 #include "runtime/stats.h"
+#include "runtime/watch.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,7 +29,7 @@ static const struct {
     { FRAME_WRITE, write_open },     { FRAME_LIST, list_open },       { FRAME_STAT, stat_open },
     { FRAME_MKDIR, mkdir_open },     { FRAME_MOVE, move_open },       { FRAME_REMOVE, remove_open },
     { FRAME_TAR_IN, tar_in_open },   { FRAME_TAR_OUT, tar_out_open }, { FRAME_MARK, mark_open },
-    { FRAME_CHANGES, changes_open },
+    { FRAME_CHANGES, changes_open }, { FRAME_WATCH, watch_open },
 };
 
 static void say(struct runtime *rt, uint32_t stream, uint8_t type, const void *data, int len)

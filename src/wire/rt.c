@@ -207,6 +207,32 @@ static void rt_change_walk(struct walk *w, struct rt_change *c)
     walk_str(w, c->path, sizeof(c->path), "path");
 }
 
+/* Made of names that lead downwards, or "". */
+static bool is_plain(const char *path)
+{
+    for (bool last = path[0] == '\0'; !last; path++) {
+        size_t n = strcspn(path, "/");
+
+        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += n;
+        last = *path == '\0';
+    }
+    return true;
+}
+
+static void rt_event_walk(struct walk *w, struct rt_event *e)
+{
+    walk_char(w, &e->kind);
+    walk_check(w, e->kind != '\0' && strchr("WCMRVO", e->kind), "kind");
+    walk_u8(w, &e->dir);
+    walk_check(w, e->dir <= 1, "directory");
+    walk_str(w, e->path, sizeof(e->path), "path");
+    walk_check(w, is_plain(e->path), "path");
+    walk_str(w, e->from, sizeof(e->from), "path");
+    walk_check(w, is_plain(e->from) && (e->kind == RT_MOVED) == (e->from[0] != '\0'), "path");
+}
+
 #define WALK_ITEM(m)                                    \
     void m##_pack(struct pack *p, const struct m *item) \
     {                                                   \
@@ -229,6 +255,7 @@ static void rt_change_walk(struct walk *w, struct rt_change *c)
 
 WALK_ITEM(rt_entry);
 WALK_ITEM(rt_change);
+WALK_ITEM(rt_event);
 
 /* Messages with string lists: as WALK_CODEC, with the memory of the strings handed out. */
 #define WALK_CODEC_STRINGS(m, nlists)                                                     \

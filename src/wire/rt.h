@@ -155,10 +155,10 @@ struct rt_entry {
 
 #define RT_PATH_PARENTS 0x01u   /* WRITE, MKDIR, MOVE: make missing parents */
 #define RT_PATH_EXCL 0x02u      /* WRITE, MKDIR, MOVE: fail with EXISTS instead of replacing or accepting */
-#define RT_PATH_RECURSIVE 0x04u /* REMOVE: a whole tree; missing is an error without RT_PATH_MISSING_OK */
+#define RT_PATH_RECURSIVE 0x04u /* REMOVE, WATCH: a whole tree; REMOVE: missing is an error without MISSING_OK */
 #define RT_PATH_MISSING_OK 0x08u
 
-struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MARK, CHANGES */
+struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MARK, CHANGES, WATCH */
     char path[RT_PATH_MAX];
     uint64_t offset, length; /* READ; length of LIST and CHANGES is the greatest number of entries */
     uint32_t mode;           /* WRITE, MKDIR; 0 is the default (0644, 0755) */
@@ -183,6 +183,21 @@ struct rt_change { /* DATA of CHANGES: packed one after another, never split ove
     char file;     /* kind of file, as in rt_entry */
     uint64_t size;
     char path[RT_PATH_MAX]; /* relative to /workspace */
+};
+
+enum rt_event_kind {
+    RT_WATCHING = 'W', /* first, once: nothing that happens from here on is left out; dir says what the path is */
+    RT_CREATED = 'C',
+    RT_WRITTEN = 'M', /* its content, or its mode, owner or times */
+    RT_REMOVED = 'R', /* or moved to where nobody watches */
+    RT_MOVED = 'V',
+    RT_OVERFLOW = 'O', /* there were more than could be told: some are missing here */
+};
+struct rt_event {           /* DATA of WATCH: packed one after another, never split over two frames */
+    char kind;              /* enum rt_event_kind */
+    uint8_t dir;            /* 1: a directory */
+    char path[RT_PATH_MAX]; /* relative to the watched directory, or to the directory of what is none; "" is itself */
+    char from[RT_PATH_MAX]; /* MOVED, likewise; else "" */
 };
 
 struct rt_stats {       /* payload of DONE for STATS */
@@ -230,3 +245,5 @@ void rt_entry_pack(struct pack *p, const struct rt_entry *e);
 bool rt_entry_unpack(struct unpack *u, struct rt_entry *ret);
 void rt_change_pack(struct pack *p, const struct rt_change *c);
 bool rt_change_unpack(struct unpack *u, struct rt_change *ret);
+void rt_event_pack(struct pack *p, const struct rt_event *e);
+bool rt_event_unpack(struct unpack *u, struct rt_event *ret);

@@ -604,6 +604,127 @@ def FA08_FA09_odd_files_do_not_hang_and_odd_names_survive(s):
     s.delete(sb)
 
 
+class Watch:
+    """GET .../files/watch, read line by line; `watching` has come."""
+
+    def __init__(self, s, sandbox, path="/workspace", **query):
+        query = urllib.parse.urlencode(dict(path=path, **query))
+        self.connection, self.response = s.open("GET", f"/v1/sandboxes/{sandbox}/files/watch?{query}")
+        assert self.response.status == 200, self.response.read()
+        first = self.next()
+        assert first["type"] == "watching" and first["path"] == path, first
+
+    def next(self):
+        while True:
+            event = json.loads(self.response.readline())
+            assert not COMPONENTS or not conforms(event, COMPONENTS["schemas"]["FileEvent"], "watch"), event
+            if event["type"] != "heartbeat":
+                return event
+
+    def until(self, kind, path):
+        """Everything told up to that event."""
+        seen = []
+        while not seen or (seen[-1]["type"], seen[-1].get("path")) != (kind, path):
+            seen.append(self.next())
+        return seen
+
+    def close(self):
+        self.response.close()
+        self.connection.close()
+
+
+@case
+def a_watch_tells_what_happens_to_files_in_order(s):
+    sb = s.create({"runtime": "sh"})
+    w = Watch(s, sb)
+    s.execute(sb, {"command": ["sh", "-c", "mkdir d; echo 1 >f; mv f g; echo 2 >d/hidden; chmod 600 g; rm g; >last"]})
+    seen = [(e["type"], e.get("from"), e["path"], e["directory"]) for e in w.until("created", "/workspace/last")]
+    assert seen == [("created", None, "/workspace/d", True), ("created", None, "/workspace/f", False),
+                    ("modified", None, "/workspace/f", False), ("moved", "/workspace/f", "/workspace/g", False),
+                    ("modified", None, "/workspace/g", False), ("removed", None, "/workspace/g", False),
+                    ("created", None, "/workspace/last", False)], seen
+    w.close()
+    # a name in its directory, and what is put in its place; as server-sent events
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace/last", headers={"Accept": "text/event-stream"})
+    assert r.headers["Content-Type"] == "text/event-stream" and r.readline() == b"event: watching\n"
+    assert json.loads(r.readline()[6:])["directory"] is False and r.readline() == b"\n"
+    s.execute(sb, {"command": ["sh", "-c", "echo 3 >other; mv other last"]})
+    assert r.readline() == b"event: moved\n"
+    assert json.loads(r.readline()[6:])["from"] == "/workspace/other"
+    r.close(), c.close()
+    s.delete(sb)
+
+
+@case
+def a_recursive_watch_misses_nothing_in_directories_that_are_yet_to_be_made(s):
+    sb = s.create({"runtime": "sh"})
+    w = Watch(s, sb, recursive="true")
+    script = "for i in 1 2 3 4 5 6 7 8; do mkdir -p t$i/a/b; echo x >t$i/a/b/f; done; ln -s /usr t1/link; rm -r t2; mv t3 t1/a/; >t1/a/t3/a/z; >last"
+    assert s.execute(sb, {"command": ["sh", "-c", script]}).json["exitCode"] == 0
+    seen = w.until("created", "/workspace/last")
+    made = [e["path"] for e in seen if e["type"] == "created"]
+    for i in range(1, 9):
+        for name in ("", "/a", "/a/b", "/a/b/f"):
+            assert i == 2 or made.count(f"/workspace/t{i}{name}") == 1, (i, name, made)
+    assert not [p for p in made if p.startswith("/workspace/t1/link/")]
+    assert [(e["from"], e["path"]) for e in seen if e["type"] == "moved"] == [("/workspace/t3", "/workspace/t1/a/t3")]
+    assert "/workspace/t1/a/t3/a/z" in made, made
+    assert "/workspace/t2" in [e["path"] for e in seen if e["type"] == "removed"]
+    w.close()
+    s.delete(sb)
+
+
+@case
+def what_cannot_be_watched_is_refused_and_a_watch_ends_with_what_it_watches(s):
+    sb = s.create({"runtime": "sh"})
+    assert s.files(sb, verb="/watch", path="/workspace/none").status == 404
+    assert s.files(sb, verb="/watch", path="workspace").status == 400
+    assert s.files(sb, verb="/watch", path="/workspace", recursive="maybe").status == 400
+    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/d"}).status == 204
+    w = Watch(s, sb, "/workspace/d")
+    assert s.files(sb, "DELETE", path="/workspace/d").status == 204
+    assert (w.next()["type"], w.next()) == ("removed", {"type": "end"}) and w.response.read() == b""
+    w.close()
+    many = [Watch(s, sb) for _ in range(16)]
+    refused = s.files(sb, verb="/watch", path="/workspace")
+    assert refused.status == 429 and refused.code == "limit_reached", refused.body
+    many.pop().close()
+    end = time.monotonic() + 20
+    while True:  # the client's place is free as soon as the server notices
+        c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace")
+        if r.status == 200:
+            break
+        assert time.monotonic() < end
+        c.close()
+    s.delete(sb)
+    event = json.loads(r.readline())
+    event = json.loads(r.readline()) if event["type"] == "watching" else event
+    assert event["type"] == "end" and event["error"]["code"] == "sandbox_ended", event
+    r.close(), c.close()
+    for w in many:
+        assert w.next()["type"] == "end"
+        w.close()
+
+
+@case
+def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
+    def resident():
+        with open(f"/proc/{s.process.pid}/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * 4096
+    sb = s.create({"runtime": "python"})
+    w = Watch(s, sb)
+    before = resident()
+    flood = "import os\nfor i in range(60000):\n  n = 'n%d' % i + 'x' * 200\n  open(n, 'w').close()\n  os.unlink(n)"
+    assert s.execute(sb, {"code": flood, "timeoutMs": 120000}, timeout=150).json["exitCode"] == 0
+    assert resident() - before < 16 << 20, resident() - before
+    while w.next()["type"] != "overflow":
+        pass
+    s.execute(sb, {"command": ["touch", "after"]})
+    w.until("created", "/workspace/after")
+    w.close()
+    s.delete(sb)
+
+
 # --- who ---
 
 @case

@@ -95,6 +95,23 @@ class Ctl(Case):
         self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
 
+    def test_a_watch_tells_what_happens_until_the_sandbox_ends(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        process = start("watch", "-r", sandbox, env=self.env)
+        self.assertIn(b"watching /workspace", process.stderr.readline())
+        self.cove("exec", sandbox, "--", "sh", "-c", "mkdir d; echo 1 >d/f; mv d/f d/g; rm d/g; >\"$(printf 'a\\033b')\"")
+        told = [process.stdout.readline().decode().split(None, 1) for _ in range(6)]
+        self.assertEqual([t[0] for t in told], ["created", "created", "modified", "moved", "removed", "created"], told)
+        self.assertEqual([t[1].strip() for t in told[:5]],
+                         ["/workspace/d/", "/workspace/d/f", "/workspace/d/f", "/workspace/d/f -> /workspace/d/g",
+                          "/workspace/d/g"])
+        self.assertNotIn("\033", told[5][1])  # a terminal would obey it
+        self.cove("sandbox", "rm", sandbox)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual((process.returncode, out), (125, b""), err)
+        self.assertIn(b"sandbox_ended", err)
+        self.assertIn("sandbox_ended", self.cove("watch", sandbox, code=125).err)
+
     def test_a_key_does_what_it_may_and_no_more(self):
         key = self.cove("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
         self.assertIn("looker", self.cove("key", "ls").out)

@@ -25,7 +25,7 @@ static struct {
     struct files_job *job;
     int jailer, runtime;
     uint64_t oom_kills;
-    int ready, failed, ended, lost, done, exited, job_done;
+    int ready, failed, ended, lost, done, exited, job_done, watching;
     uint64_t out;
 } w;
 
@@ -138,7 +138,14 @@ static void on_job_done(void *arg, const struct files_done *d, const struct err 
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
 static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
-static const struct files_ops files_ops = { .on_entry = on_entry, .on_done = on_job_done };
+static void on_event(void *arg, const struct files_event *e)
+{
+    (void)arg;
+    CHECK(e->path[0] == '/' && !strstr(e->path, "//") && !strstr(e->path, "/../") && !w.job_done);
+    CHECK((w.watching++ == 0) == (e->kind == FILES_WATCHING) && !e->from == (e->kind != FILES_MOVED));
+}
+
+static const struct files_ops files_ops = { .on_entry = on_entry, .on_event = on_event, .on_done = on_job_done };
 
 static uint32_t every(const struct wall *walls, size_t n)
 {
@@ -243,7 +250,9 @@ static void open_world(uint8_t honest)
         return;
     runtime_hello();
     CHECK(box_exec(w.box, &spec, &exec_ops, NULL, &w.exec, &err) == 0);
-    if (honest & 4)
+    if (honest & 8)
+        CHECK(files_watch(w.box, "/workspace", 0, &files_ops, NULL, &w.job, &err) == 0);
+    else if (honest & 4)
         CHECK(files_list(w.box, "/workspace", 0, &files_ops, NULL, &w.job, &err) == 0);
     turn();
 }

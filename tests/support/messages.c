@@ -211,6 +211,12 @@ static const struct rt_change rt_change_example_value[] = {
 };
 ITEMS(rt_change);
 
+static const struct rt_event rt_event_example_value[] = {
+    { .kind = RT_WATCHING, .dir = 1 },
+    { .kind = RT_MOVED, .path = "b/c", .from = "a" },
+};
+ITEMS(rt_event);
+
 #define ROW(m) #m, .example = m##_example, .again = m##_again, .kept = m##_kept
 
 const struct message messages[] = {
@@ -225,12 +231,13 @@ const struct message messages[] = {
     { ROW(rt_exit), .types = { FRAME_EXIT } },
     { ROW(rt_error), .types = { FRAME_ERROR, FRAME_J_ERROR } },
     { ROW(rt_path), .types = { FRAME_READ, FRAME_WRITE, FRAME_LIST, FRAME_STAT, FRAME_MKDIR, FRAME_REMOVE,
-                               FRAME_TAR_OUT, FRAME_TAR_IN, FRAME_MARK, FRAME_CHANGES } },
+                               FRAME_TAR_OUT, FRAME_TAR_IN, FRAME_MARK, FRAME_CHANGES, FRAME_WATCH } },
     { ROW(rt_move), .types = { FRAME_MOVE } },
     { ROW(rt_done), .types = { FRAME_DONE } },
     { ROW(rt_stats), .types = { FRAME_DONE } },
     { ROW(rt_entry), .items = true, .types = { FRAME_DATA, FRAME_DONE } },
     { ROW(rt_change), .items = true, .types = { FRAME_DATA } },
+    { ROW(rt_event), .items = true, .types = { FRAME_DATA } },
 
     { ROW(jail_template), .jail = true, .types = { FRAME_J_TEMPLATE } },
     { ROW(jail_create), .jail = true, .types = { FRAME_J_CREATE } },

@@ -28,6 +28,18 @@ static void see_entry(void *arg, const struct files_entry *e)
     give_up(s);
 }
 
+static void see_event(void *arg, const struct files_event *e)
+{
+    struct seen *s = arg;
+
+    assert_true(!e->from == (e->kind != FILES_MOVED));
+    buf_addf(&s->names, "%d%s %s%s%s\n", (int)e->kind, e->dir ? "d" : "", e->from ? e->from : "", e->from ? ">" : "",
+             e->path);
+    if (s->hold)
+        files_hold(s->job, true);
+    give_up(s);
+}
+
 static void see_data(void *arg, const void *data, size_t len)
 {
     struct seen *s = arg;
@@ -59,7 +71,7 @@ static void see_done(void *arg, const struct files_done *d, const struct err *er
 }
 
 static const struct files_ops ops = {
-    .on_entry = see_entry, .on_data = see_data, .on_writable = see_writable, .on_done = see_done
+    .on_entry = see_entry, .on_event = see_event, .on_data = see_data, .on_writable = see_writable, .on_done = see_done
 };
 
 static void scene_over(struct fake *k, struct seen *s)
@@ -223,6 +235,118 @@ TEST(names_that_lead_elsewhere_kill_the_box)
         assert_int_equal(k.err.id, ERR_PROTOCOL);
         assert_int_equal(s.failed, 1);
         assert_int_equal(s.names.len, 0);
+        scene_over(&k, &s);
+    }
+}
+
+static void put_event(struct fake *k, uint32_t stream, char kind, bool dir, const char *from, const char *path)
+{
+    static struct rt_event e;
+    uint8_t out[9000];
+    struct pack p;
+
+    e = (struct rt_event){ .kind = kind, .dir = dir };
+    str_copy(e.path, sizeof(e.path), path);
+    str_copy(e.from, sizeof(e.from), from);
+    pack_init(&p, out, sizeof(out));
+    rt_event_pack(&p, &e);
+    assert_false(p.bad);
+    runtime_says(k, FRAME_DATA, 0, stream, out, p.len);
+}
+
+TEST(a_watch_tells_absolute_paths_in_order)
+{
+    static const struct {
+        const char *path;
+        bool dir;
+        const char *told;
+    } cases[] = {
+        { "/workspace//", true,
+          "0d /workspace\n1d /workspace/a\n4 /workspace/a/b>/workspace/c\n3 /workspace\n5 /workspace\n" },
+        { "/", true, "0d /\n1d /a\n4 /a/b>/c\n3 /\n5 /\n" },
+        { "/workspace/f", false,
+          "0 /workspace/f\n1d /workspace/a\n4 /workspace/a/b>/workspace/c\n3 /workspace\n5 /workspace\n" },
+        { "/f", false, "0 /f\n1d /a\n4 /a/b>/c\n3 /\n5 /\n" },
+    };
+    struct rt_done nothing = { 0 };
+    struct rt_path m;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct fake k;
+        struct seen s = { 0 };
+
+        scene_ready(&k);
+        assert_int_equal(files_watch(k.box, cases[i].path, FILES_RECURSIVE, &ops, &s, &s.job, NULL), 0);
+        runtime_takes(&k, FRAME_WATCH);
+        uint32_t stream = got.f.stream;
+        assert_int_equal(rt_path_decode(&got.f, &m, NULL), 0);
+        assert_string_equal(m.path, cases[i].path);
+        assert_int_equal(m.flags, RT_PATH_RECURSIVE);
+        put_event(&k, stream, RT_WATCHING, cases[i].dir, "", "");
+        put_event(&k, stream, RT_CREATED, true, "", "a");
+        put_event(&k, stream, RT_MOVED, false, "a/b", "c");
+        put_event(&k, stream, RT_REMOVED, false, "", "");
+        put_event(&k, stream, RT_OVERFLOW, false, "", "");
+        runtime_done(&k, stream, &nothing);
+        assert_string_equal(s.names.data, cases[i].told);
+        assert_int_equal(s.done, 1);
+        scene_over(&k, &s);
+    }
+}
+
+TEST(a_watch_that_is_held_credits_nothing)
+{
+    struct fake k;
+    struct seen s = { .hold = true };
+
+    scene_ready(&k);
+    assert_int_equal(files_watch(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+    runtime_takes(&k, FRAME_WATCH);
+    uint32_t stream = got.f.stream;
+    put_event(&k, stream, RT_WATCHING, true, "", "");
+    for (int i = 0; i < 5000; i++)
+        put_event(&k, stream, RT_CREATED, false, "", "a name that is long enough");
+    silent(&k, k.runtime);
+    s.hold = false;
+    files_hold(s.job, false);
+    runtime_takes(&k, FRAME_CREDIT);
+    scene_over(&k, &s);
+}
+
+TEST(events_that_lie_or_lead_elsewhere_kill_the_box)
+{
+    static const struct {
+        bool watching;
+        char kind;
+        const char *bytes; /* of the paths: a length of one byte, then the path, twice */
+    } lies[] = {
+        { false, RT_CREATED, "\1a\0" },   { true, RT_WATCHING, "\0\0" },  { true, RT_CREATED, "\2..\0" },
+        { true, RT_CREATED, "\4a/..\0" }, { true, RT_CREATED, "\2/a\0" }, { true, RT_CREATED, "\2a/\0" },
+        { true, RT_CREATED, "\1a\1b" },   { true, RT_MOVED, "\1a\0" },    { true, RT_MOVED, "\1a\4b//c" },
+        { true, 'X', "\1a\0" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
+        uint8_t out[64] = { (uint8_t)lies[i].kind };
+        const char *p = lies[i].bytes;
+        size_t len = 2;
+        struct fake k;
+        struct seen s = { 0 };
+
+        for (int n = 0; n < 2; n++, len += 4 + (size_t)*p, p += 1 + *p) {
+            out[len] = (uint8_t)*p;
+            memcpy(out + len + 4, p + 1, (size_t)*p);
+        }
+        scene_ready(&k);
+        assert_int_equal(files_watch(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+        runtime_takes(&k, FRAME_WATCH);
+        uint32_t stream = got.f.stream;
+        if (lies[i].watching)
+            put_event(&k, stream, RT_WATCHING, true, "", "");
+        runtime_says(&k, FRAME_DATA, 0, stream, out, len);
+        jailer_ends(&k);
+        if (k.err.id != ERR_PROTOCOL || s.failed != 1 || s.names.len > sizeof("0d /workspace\n"))
+            fail_msg("lie %zu was believed", i);
         scene_over(&k, &s);
     }
 }
@@ -436,6 +560,9 @@ int main(void)
         RUN(a_read_takes_no_bytes),
         RUN(list_gives_each_entry),
         RUN(names_that_lead_elsewhere_kill_the_box),
+        RUN(a_watch_tells_absolute_paths_in_order),
+        RUN(a_watch_that_is_held_credits_nothing),
+        RUN(events_that_lie_or_lead_elsewhere_kill_the_box),
         RUN(simple_requests_carry_their_arguments),
         RUN(bad_paths_are_refused_before_anything_is_sent),
         RUN(a_cancelled_job_is_given_up_and_its_late_frames_are_swallowed),

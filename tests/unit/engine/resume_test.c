@@ -33,13 +33,18 @@ static void take_up(struct fake *k, uint64_t out, uint64_t err, uint64_t elapsed
     box_resume_end(k->box);
 }
 
-static void runtime_resumes(struct fake *k, uint32_t stream, uint64_t out, uint64_t in)
+static void runtime_resumes_request(struct fake *k, uint8_t request, uint32_t stream, uint64_t out, uint64_t in)
 {
-    struct rt_resume m = { .request = FRAME_EXEC, .out = out, .in = in };
+    struct rt_resume m = { .request = request, .out = out, .in = in };
     uint8_t bytes[FRAME_PAYLOAD_MAX];
     int len = rt_resume_encode(&m, bytes, NULL);
 
     runtime_says(k, FRAME_RESUME, 0, stream, bytes, (size_t)len);
+}
+
+static void runtime_resumes(struct fake *k, uint32_t stream, uint64_t out, uint64_t in)
+{
+    runtime_resumes_request(k, FRAME_EXEC, stream, out, in);
 }
 
 static void fence_answers(struct fake *k, uint32_t stream)
@@ -174,6 +179,29 @@ TEST(a_program_that_nobody_took_up_is_killed)
     assert_int_equal(got.f.stream, fence);
     runtime_takes(&k, FRAME_CLOSE);
     assert_int_equal(got.f.stream, 6); /* before its last word: given up, with all that it started */
+    scene_end(&k);
+}
+
+TEST(a_watch_and_an_upload_that_nobody_took_up_are_given_up)
+{
+    struct fake k;
+
+    scene_adopted(&k);
+    box_resume_end(k.box);
+    runtime_takes(&k, FRAME_STATS);
+    uint32_t fence = got.f.stream;
+    runtime_resumes_request(&k, FRAME_WATCH, 6, 0, 0);
+    runtime_resumes_request(&k, FRAME_WRITE, 8, 0, 0);
+    fence_answers(&k, fence);
+    runtime_takes(&k, FRAME_CLOSE);
+    assert_int_equal(got.f.stream, fence);
+    uint32_t given_up = 0;
+    for (int i = 0; i < 2; i++) {
+        runtime_takes(&k, FRAME_CLOSE);
+        given_up |= 1u << got.f.stream;
+        runtime_takes(&k, FRAME_STATS); /* behind it nothing of the stream may come */
+    }
+    assert_int_equal(given_up, 1u << 6 | 1u << 8);
     scene_end(&k);
 }
 
@@ -354,6 +382,7 @@ int main(void)
         RUN(one_that_ended_before_is_told_whole_without_having_started_again),
         RUN(an_execution_that_the_sandbox_does_not_know_is_lost),
         RUN(a_program_that_nobody_took_up_is_killed),
+        RUN(a_watch_and_an_upload_that_nobody_took_up_are_given_up),
         RUN(the_wall_clock_counts_the_time_before),
         RUN(standard_input_goes_on_where_it_was),
         RUN(a_box_that_was_not_adopted_has_nothing_to_take_up),
