@@ -23,7 +23,7 @@
 #define LOOK_NS (10 * NS_PER_MS)
 #define FIRST_WAIT_NS (100 * NS_PER_MS)
 #define LAST_WAIT_NS (30 * NS_PER_S)
-#define STEADY_NS (60 * NS_PER_S) /* who ran for so long may be restarted at once again */
+#define RUN_TO_WAIT 10u /* who ran ten times as long as it was waited for has proven itself */
 #define LINE_MAX_BYTES 4096
 
 struct child {
@@ -216,15 +216,20 @@ static void start_again(void *arg)
     start(arg);
 }
 
+uint64_t supervisor_wait_ns(uint64_t before_ns, uint64_t ran_ns)
+{
+    if (before_ns == 0 || ran_ns / RUN_TO_WAIT > before_ns)
+        return FIRST_WAIT_NS;
+    return min_u64(before_ns * 2, LAST_WAIT_NS);
+}
+
 static void start_later(struct child *c)
 {
     struct ev *ev = c->s->ev;
 
-    if (ev_now(ev) - c->started_at > STEADY_NS || c->wait_ns == 0)
-        c->wait_ns = FIRST_WAIT_NS;
+    c->wait_ns = supervisor_wait_ns(c->wait_ns, ev_now(ev) - c->started_at);
     log_warn("%s is started again in %u ms", c->prog->name, (unsigned)(c->wait_ns / NS_PER_MS));
     ev_timer_set(ev, &c->timer, ev_now(ev) + c->wait_ns, start_again, c);
-    c->wait_ns = min_u64(c->wait_ns * 2, LAST_WAIT_NS);
 }
 
 static void start_next(struct supervisor *s)

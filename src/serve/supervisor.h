@@ -38,3 +38,8 @@ void supervisor_child(struct supervisor *s);       /* after SIGCHLD */
 int supervisor_status(const struct supervisor *s); /* the exit status for the whole, after the loop */
 void supervisor_free(struct supervisor *s);
 DEFINE_AUTO(supervisor, supervisor_free);
+
+/* How long to wait before a program is started again: twice as long as the last time (0: there was none), or as at
+ * first when it ran for much longer than that. So one that dies at once is tried ever more seldom, and one that is
+ * killed now and then is away for a small part of the time. */
+uint64_t supervisor_wait_ns(uint64_t before_ns, uint64_t ran_ns);

@@ -1,0 +1,35 @@
+/* Programs that die: one that always does must not cost the machine, one that was killed must not be missed for long.
+ */
+#include "../test.h"
+
+#include "serve/supervisor.h"
+
+TEST(a_program_that_dies_at_once_is_tried_ever_more_seldom_and_one_that_ran_is_back_at_once)
+{
+    static const struct {
+        uint64_t ran_ms, wait_ms;
+    } steps[] = {
+        { 0, 100 },        { 0, 200 },      { 0, 400 }, /* dies at once */
+        { 3000, 800 },     { 9000, 100 },               /* a while is not enough, long enough is */
+        { 1500, 100 },     { 900, 200 },                /* killed now and then */
+        { 0, 400 },        { 0, 800 },      { 0, 1600 },  { 0, 3200 },  { 0, 6400 },
+        { 0, 12800 },      { 0, 25600 },    { 0, 30000 }, { 0, 30000 }, /* and never more seldom than this */
+        { 299000, 30000 }, { 301000, 100 },
+    };
+    uint64_t wait = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        wait = supervisor_wait_ns(wait, steps[i].ran_ms * NS_PER_MS);
+        if (wait != steps[i].wait_ms * NS_PER_MS)
+            fail_msg("step %zu: %" PRIu64 " ms instead of %" PRIu64, i, (uint64_t)(wait / NS_PER_MS), steps[i].wait_ms);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        RUN(a_program_that_dies_at_once_is_tried_ever_more_seldom_and_one_that_ran_is_back_at_once),
+    };
+
+    return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);
+}
