@@ -290,7 +290,7 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
              struct err *err)
 {
     if (b->state != BOX_READY || b->over || !b->wired)
-        return err_set(err, ERR_EXISTS, "sandbox %s is not ready for an execution", b->id);
+        return err_set(err, ERR_BUSY, "sandbox %s takes no execution at this moment; it may just have ended", b->id);
     if (!spec->argv || !spec->argv[0])
         return err_set(err, ERR_INVALID, "an execution needs a program");
     if (spec->id && !id_valid(spec->id, "ex"))

@@ -257,7 +257,7 @@ static int open_job(struct box *b, uint8_t type, const uint8_t *payload, int len
     if (len < 0)
         return -1;
     if (b->state != BOX_READY || !b->wired)
-        return err_set(err, ERR_EXISTS, "sandbox %s is not ready", b->id);
+        return err_set(err, ERR_BUSY, "sandbox %s answers no requests at this moment; it may just have ended", b->id);
 
     struct files_job *j = mem_new(struct files_job);
     j->req = requests;

@@ -164,7 +164,7 @@ TEST(a_box_that_is_not_ready_takes_no_execution)
 
     scene_created(&k, &box);
     assert_int_equal(box_exec(k.box, &spec, &fake_exec_ops, &k, &k.exec, &err), -1);
-    assert_int_equal(err.id, ERR_EXISTS);
+    assert_int_equal(err.id, ERR_BUSY);
     scene_end(&k);
 }
 

@@ -495,7 +495,7 @@ TEST(a_sandbox_that_dies_fails_its_jobs)
     struct err err = { 0 };
     struct files_job *j;
     assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &j, &err), -1);
-    assert_int_equal(err.id, ERR_EXISTS);
+    assert_int_equal(err.id, ERR_BUSY);
     scene_over(&k, &s);
 }
 
