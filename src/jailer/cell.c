@@ -128,6 +128,17 @@ void cell_destroy(struct cell *cell)
     } /* MAKING: when the spawner answers. ENDING: when it is reaped. */
 }
 
+static void freeze_fails(struct cell *cell, const char *why)
+{
+    struct err err;
+
+    if (!cell->freeze_stream)
+        return;
+    err_set(&err, ERR_LOST, "%s", why);
+    reply_error(cell->owner, cell->freeze_stream, &err);
+    cell->freeze_stream = 0;
+}
+
 void cell_died(struct cell *cell, int status)
 {
     struct jailer *j = cell->j;
@@ -139,13 +150,7 @@ void cell_died(struct cell *cell, int status)
     reply_event(cell, JAIL_EVENT_ENDED);
     reply_ok(cell->owner, cell->kill_stream);
     cell->kill_stream = 0;
-    if (cell->freeze_stream) {
-        struct err err;
-
-        err_set(&err, ERR_LOST, "the sandbox ended");
-        reply_error(cell->owner, cell->freeze_stream, &err);
-        cell->freeze_stream = 0;
-    }
+    freeze_fails(cell, "the sandbox ended");
     if (cell->destroy || !cell->owner)
         cell_destroy(cell);
 }
@@ -214,6 +219,16 @@ int cell_freeze(struct cell *cell, uint32_t stream, struct err *err)
     cell->freeze_stream = stream;
     cell->rounds = 0;
     freeze_step(cell);
+    return 0;
+}
+
+int cell_thaw(struct cell *cell, struct err *err)
+{
+    if (cgroup_freeze(&cell->j->forest, cell->id, false, err) < 0)
+        return -1;
+    ev_timer_clear(cell->j->ev, &cell->timer); /* in a cell that is alive it can only be a freeze under way */
+    freeze_fails(cell, "the sandbox was thawed meanwhile");
+    cell->state = CELL_LIVE;
     return 0;
 }
 

@@ -69,8 +69,10 @@ void cell_died(struct cell *cell, int status);                        /* PID 1 w
 void cell_destroy(struct cell *cell);                                 /* end it, then remove every trace */
 void cell_remove(struct cell *cell);                                  /* the last step: what the cell owned goes back */
 int cell_freeze(struct cell *cell, uint32_t stream, struct err *err); /* answers when all stand still */
-void cell_extend(struct cell *cell, uint64_t lifetime_ms);            /* from now on */
-int cell_keep(struct cell *cell, struct err *err); /* let it outlive its host, but not its lifetime */
+/* Whether or not it was frozen: a host that takes over cannot know how far the one before it came. */
+int cell_thaw(struct cell *cell, struct err *err);
+void cell_extend(struct cell *cell, uint64_t lifetime_ms); /* from now on */
+int cell_keep(struct cell *cell, struct err *err);         /* let it outlive its host, but not its lifetime */
 void jailer_maybe_stop(struct jailer *j);
 struct cell *cell_find(struct jailer *j, const char *id);
 

@@ -50,11 +50,7 @@ static int do_freeze(struct conn *c UNUSED, struct cell *cell, uint32_t stream, 
 
 static int do_thaw(struct conn *c, struct cell *cell, uint32_t stream, struct err *err)
 {
-    if (cgroup_freeze(&cell->j->forest, cell->id, false, err) < 0)
-        return -1;
-    cell->state = CELL_LIVE;
-    reply_ok(c, stream);
-    return 0;
+    return cell_thaw(cell, err) < 0 ? -1 : (reply_ok(c, stream), 0);
 }
 
 static int do_stats(struct conn *c, struct cell *cell, uint32_t stream, struct err *err UNUSED)
@@ -155,7 +151,7 @@ static const struct {
 } requests[] = {
     { FRAME_J_KILL, ALIVE | IN(CELL_ENDING) | IN(CELL_DEAD), do_kill },
     { FRAME_J_FREEZE, IN(CELL_LIVE), do_freeze },
-    { FRAME_J_THAW, IN(CELL_FROZEN), do_thaw },
+    { FRAME_J_THAW, ALIVE, do_thaw },
     { FRAME_J_STATS, ALIVE | IN(CELL_ENDING) | IN(CELL_DEAD), do_stats },
     { FRAME_J_DESTROY, IN(CELL_MAKING) | ALIVE | IN(CELL_ENDING) | IN(CELL_DEAD), do_destroy },
     { FRAME_J_ADOPT, ALIVE, do_adopt },

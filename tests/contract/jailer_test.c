@@ -238,8 +238,8 @@ TEST(requests_are_legal_only_in_their_states)
     char id[ID_SIZE];
 
     one_sandbox(&h, id, &r);
-    ask(&h, FRAME_J_THAW, id);
-    expect_error(&h, ERR_EXISTS);
+    ask(&h, FRAME_J_THAW, id); /* nothing to do; a host that took over cannot know that */
+    expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
