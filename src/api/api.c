@@ -26,6 +26,7 @@ struct api *api_new(const struct api_settings *set)
 
     api->set = *set;
     api->started_ns = ev_now(set->ev);
+    api->started_ms = clock_real_ns() / NS_PER_MS;
     return api;
 }
 

@@ -44,7 +44,7 @@ static void on_accepted(void *arg, const struct err *err, const struct store_exe
     struct launch *l = arg;
 
     if (err) {
-        idem_undo(l->req, l->api);
+        idem_undo(l->req, l->api, err);
         http_answer_err(l->req, err);
     } else if (l->spec.background) {
         answer_background(l, row);

@@ -2,8 +2,9 @@
  *
  * What the key claims is the id of the thing that the request makes, chosen before anything is made. So nothing has to
  * be remembered of an answer: who asks again is shown the thing itself, as it is now. A claim without its thing was
- * made by a request that is still under way, or by one that a kill cut off; the latter is as good as new after a while.
- */
+ * made by a request that is still under way, or by one that a kill cut off. The latter is as good as new: at once after
+ * a restart, since nobody else can be at it, and otherwise after a while. A sandbox that a kill ended before it ever
+ * ran is no thing to show either; its claim is given up for a new one. */
 #include "api/inside.h"
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@ struct claim {
     uint8_t hash[STORE_HASH_LEN];
     char id[ID_SIZE];
     uint64_t now_ms, claimed_ms;
+    const char *key, *kind;
 };
 
 static bool key_ok(const char *key)
@@ -64,25 +66,54 @@ static void go(struct claim *c, bool fresh)
     copy.fn(copy.req, copy.api, fresh, copy.id, copy.arg);
 }
 
-static void found_thing(struct claim *c, const struct err *err)
+static void refuse_under_way(struct claim *c)
 {
     struct err why;
 
-    if (!err) {
-        go(c, false);
-    } else if (err->id != ERR_MISSING) {
-        refuse(c, err);
-    } else if (c->claimed_ms + UNDER_WAY_MS > c->now_ms) {
-        err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still being worked on");
-        refuse(c, &why);
-    } else {
-        go(c, true);
-    }
+    err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still being worked on");
+    refuse(c, &why);
 }
 
-static void on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+/* A clock that was set back or forth must not keep a claim under way for ever. */
+static bool under_way(const struct claim *c)
 {
-    found_thing(arg, err);
+    uint64_t apart = c->now_ms > c->claimed_ms ? c->now_ms - c->claimed_ms : c->claimed_ms - c->now_ms;
+
+    return c->claimed_ms >= c->api->started_ms && apart < UNDER_WAY_MS;
+}
+
+static void found_thing(struct claim *c, const struct err *err)
+{
+    if (!err)
+        go(c, false);
+    else if (err->id != ERR_MISSING)
+        refuse(c, err);
+    else if (under_way(c))
+        refuse_under_way(c);
+    else
+        go(c, true);
+}
+
+static void claim_key(struct claim *c);
+
+static void on_given_up(void *arg, const struct err *err)
+{
+    if (err)
+        refuse(arg, err);
+    else
+        claim_key(arg);
+}
+
+static void on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct claim *c = arg;
+
+    if (!err && row->state == STORE_SB_CREATING)
+        refuse_under_way(c);
+    else if (!err && row->state == STORE_SB_ENDED && !row->expires_ms)
+        store_idem_drop(c->api->set.store, api_owner(c->req), c->key, row->id, on_given_up, c);
+    else
+        found_thing(c, err);
 }
 
 static void on_execution(void *arg, const struct err *err, const struct store_execution *row UNUSED)
@@ -116,6 +147,17 @@ static void on_claim(void *arg, const struct err *err, bool fresh, const struct 
         store_execution_get(c->api->set.store, api_sees(c->req), c->id, on_execution, c);
 }
 
+static void claim_key(struct claim *c)
+{
+    struct store_idem row = { .key = (char *)c->key, .at_ms = c->now_ms };
+
+    id_new(c->kind, c->id);
+    memcpy(row.request_hash, c->hash, sizeof(row.request_hash));
+    memcpy(row.resource, c->id, sizeof(row.resource));
+    str_copy(row.owner, sizeof(row.owner), api_owner(c->req));
+    store_idem_claim(c->api->set.store, &row, on_claim, c);
+}
+
 void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_fn *fn, void *arg,
                 void (*dropped)(void *arg))
 {
@@ -123,10 +165,10 @@ void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_
     struct claim *c = mem_new(struct claim);
     struct err err;
 
-    *c = (struct claim){ .req = req, .api = api, .fn = fn, .arg = arg, .dropped = dropped };
+    *c = (struct claim){ .req = req, .api = api, .fn = fn, .arg = arg, .dropped = dropped, .key = key, .kind = kind };
     c->now_ms = clock_real_ns() / NS_PER_MS;
-    id_new(kind, c->id);
     if (!key) {
+        id_new(kind, c->id);
         go(c, true);
         return;
     }
@@ -135,22 +177,18 @@ void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_
         refuse(c, &err);
         return;
     }
-    struct store_idem row = { .key = (char *)key, .at_ms = c->now_ms };
     hash_request(req, c->hash);
-    memcpy(row.request_hash, c->hash, sizeof(row.request_hash));
-    memcpy(row.resource, c->id, sizeof(row.resource));
-    str_copy(row.owner, sizeof(row.owner), api_owner(req));
-    store_idem_claim(api->set.store, &row, on_claim, c);
+    claim_key(c);
 }
 
 static void on_dropped(void *arg UNUSED, const struct err *err UNUSED)
 {
 }
 
-void idem_undo(struct http_req *req, struct api *api)
+void idem_undo(struct http_req *req, struct api *api, const struct err *why)
 {
     const char *key = http_header(req, "Idempotency-Key");
 
-    if (key)
-        store_idem_drop(api->set.store, api_owner(req), key, on_dropped, NULL);
+    if (key && why->id != ERR_IDEMPOTENCY) /* that is another's, who is still at it */
+        store_idem_drop(api->set.store, api_owner(req), key, NULL, on_dropped, NULL);
 }

@@ -19,7 +19,7 @@ struct api_counter {
 struct api {
     struct api_settings set;
     const struct http_server *server;
-    uint64_t started_ns;
+    uint64_t started_ns, started_ms; /* monotonic; of the calendar */
     struct api_counter counters[API_ROUTES_MAX];
     size_t ncounters;
 };
@@ -74,7 +74,8 @@ void api_runtimes_json(struct jsonw *w);                                     /* 
 typedef void idem_fn(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg);
 void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_fn *fn, void *arg,
                 void (*dropped)(void *arg));
-void idem_undo(struct http_req *req, struct api *api); /* it was refused: the key may be used again */
+void idem_undo(struct http_req *req, struct api *api,
+               const struct err *why); /* it was refused: the key may be used again */
 
 /* --- following an execution (follow.c) --- */
 

@@ -49,7 +49,7 @@ static void on_created(void *arg, const struct err *err, const struct store_sand
     struct creation *c = arg;
 
     if (err) {
-        idem_undo(c->req, c->api);
+        idem_undo(c->req, c->api, err);
         http_answer_err(c->req, err);
     } else {
         auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);

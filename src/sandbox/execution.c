@@ -329,6 +329,7 @@ static void on_inserted(void *arg, const struct err *err)
                                    .background = ex->background };
 
     ex->done = NULL;
+    output_name(ex, !err);
     if (err) {
         if (!ex->ended)
             exec_kill(ex->exec);
@@ -454,8 +455,14 @@ static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
         give_up(ex, err);
         return;
     }
+    bool twice = ex_find(sb, ex->id) != NULL;
     ex_link(ex, sb);
     manager_release(sb->m, sb->id);
+    if (twice) {
+        err_set(&why, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
+        give_up(ex, &why);
+        return;
+    }
     if (sb->nexecs > sb->m->set.executions_max) {
         err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
                 sb->nexecs - 1);

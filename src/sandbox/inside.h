@@ -103,6 +103,7 @@ struct ex {
     int fd[2];
     uint64_t len[2];
     uint64_t lost_bytes; /* not stored because the disk refused */
+    bool unnamed[2];     /* its file waits for the row */
     bool started, ended; /* ended: its end is being written down */
     bool inserted;       /* the row is there */
     struct watch *watches;
@@ -174,15 +175,18 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
 int ex_resume(struct ex *ex, struct err *err);
 
 /* watch.c */
-void ex_tell(struct ex *ex);                                        /* something changed */
+void ex_tell(struct ex *ex);
+struct ex *ex_find(const struct sb *sb, const char *id);            /* something changed */
 void ex_tell_end(struct ex *ex, const struct store_execution *row); /* its end is committed */
 
 /* output.c */
-int output_open(const struct manager *m, const char *id, int channel, int flags);
 void output_append(struct ex *ex, int channel, const void *data, size_t len);
 void output_close(struct ex *ex);
-int output_load(struct ex *ex); /* what an earlier manager stored */
+int output_load(struct ex *ex); /* what an earlier manager stored; again is nothing */
+void output_name(struct ex *ex, bool has_row);
 void output_remove(const struct manager *m, const char *id);
+void output_sizes(const struct manager *m, const char *id, uint64_t ret[2]);
+void output_sweep(struct manager *m); /* files of executions that never got a row */
 
 /* recover.c */
 void recover_start(struct manager *m);

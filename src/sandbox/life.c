@@ -314,7 +314,9 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     struct err err = { 0 };
     char fresh[ID_SIZE];
 
-    if (create_check(m, spec, &err) < 0) {
+    if (id && sb_find(m, STORE_ANY_OWNER, id))
+        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
+    if (err.id || create_check(m, spec, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);

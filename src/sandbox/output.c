@@ -2,23 +2,37 @@
  *
  * A byte is in its file before the sandbox gets credit for it, and a file only grows; so what any reader was ever shown
  * is there after a kill, and the length of the two files together says exactly where a resumed execution goes on. A
- * disk that refuses costs the bytes and not the execution: they are counted, and told. */
+ * disk that refuses costs the bytes and not the execution: they are counted, and told.
+ *
+ * A program may write before its row is committed, and a kill in between would leave files that no retention ever
+ * finds. So until then the files are called <id>.1.new and <id>.2.new, and the next manager looks what became of each.
+ */
 #include "sandbox/inside.h"
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-int output_open(const struct manager *m, const char *id, int channel, int flags)
-{
-    char name[ID_SIZE + 2];
+#define NAME_SIZE (ID_SIZE + sizeof(".1.new"))
 
-    snprintf(name, sizeof(name), "%s.%d", id, channel);
+static void file_name(char ret[NAME_SIZE], const char *id, int channel, bool unnamed)
+{
+    snprintf(ret, NAME_SIZE, "%s.%d%s", id, channel, unnamed ? ".new" : "");
+}
+
+static int open_file(const struct manager *m, const char *id, int channel, bool unnamed, int flags)
+{
+    char name[NAME_SIZE];
+
+    file_name(name, id, channel, unnamed);
     return openat(m->output_dir, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
@@ -28,16 +42,97 @@ int manager_output(struct manager *m, const char *id, int channel)
         errno = ENOENT;
         return -1;
     }
-    return output_open(m, id, channel, O_RDONLY);
+    int fd = open_file(m, id, channel, false, O_RDONLY);
+    return fd >= 0 || errno != ENOENT ? fd : open_file(m, id, channel, true, O_RDONLY);
 }
+
+/* --- names --- */
+
+static int give_name(const struct manager *m, const char *id, int channel)
+{
+    char from[NAME_SIZE], to[NAME_SIZE];
+
+    file_name(from, id, channel, true);
+    file_name(to, id, channel, false);
+    return renameat(m->output_dir, from, m->output_dir, to);
+}
+
+static void remove_file(const struct manager *m, const char *id, int channel, bool unnamed)
+{
+    char name[NAME_SIZE];
+
+    file_name(name, id, channel, unnamed);
+    if (unlinkat(m->output_dir, name, 0) < 0 && errno != ENOENT)
+        log_warn("output %s: %s", name, strerror(errno));
+}
+
+void output_name(struct ex *ex, bool has_row)
+{
+    const struct manager *m = ex->sb->m;
+
+    for (int i = 0; i < 2; i++) {
+        if (!ex->unnamed[i])
+            continue;
+        ex->unnamed[i] = false;
+        if (!has_row)
+            remove_file(m, ex->id, i + 1, true);
+        else if (give_name(m, ex->id, i + 1) < 0)
+            log_error("output %s.%d keeps its first name: %s", ex->id, i + 1, strerror(errno));
+    }
+}
+
+struct stray {
+    struct manager *m;
+    char id[ID_SIZE];
+};
+
+static void on_stray(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    auto_free struct stray *s = arg;
+
+    for (int i = 1; i <= 2; i++)
+        if (!err)
+            (void)give_name(s->m, s->id, i);
+        else if (err->id == ERR_MISSING)
+            remove_file(s->m, s->id, i, true);
+}
+
+void output_sweep(struct manager *m)
+{
+    int fd = openat(m->output_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        char id[ID_SIZE] = { 0 };
+
+        if (strlen(e->d_name) != NAME_SIZE - 2 || !str_ends(e->d_name, ".new"))
+            continue;
+        memcpy(id, e->d_name, ID_SIZE - 1);
+        if (!id_valid(id, "ex"))
+            continue;
+        struct stray *s = mem_new(struct stray);
+        s->m = m;
+        memcpy(s->id, id, sizeof(s->id));
+        store_execution_get(m->store, STORE_ANY_OWNER, id, on_stray, s);
+    }
+    if (dir)
+        closedir(dir);
+    else
+        fd_close(&fd);
+}
+
+/* --- bytes --- */
 
 void output_append(struct ex *ex, int channel, const void *data, size_t len)
 {
     int *fd = &ex->fd[channel - 1];
     struct manager *m = ex->sb->m;
 
-    if (*fd < 0 && ex->lost_bytes == 0)
-        *fd = output_open(m, ex->id, channel, O_WRONLY | O_CREAT | O_APPEND);
+    if (*fd < 0 && ex->lost_bytes == 0) {
+        *fd = open_file(m, ex->id, channel, !ex->inserted, O_WRONLY | O_CREAT | O_APPEND);
+        ex->unnamed[channel - 1] = *fd >= 0 && !ex->inserted;
+    }
     const uint8_t *p = data;
     while (len > 0 && *fd >= 0 && ex->lost_bytes == 0) {
         ssize_t n = write(*fd, p, len);
@@ -64,7 +159,10 @@ int output_load(struct ex *ex)
     struct stat st;
 
     for (int i = 0; i < 2; i++) {
-        ex->fd[i] = output_open(ex->sb->m, ex->id, i + 1, O_WRONLY | O_APPEND);
+        if (ex->fd[i] >= 0)
+            continue;
+        (void)give_name(ex->sb->m, ex->id, i + 1); /* in case that it was not done any more */
+        ex->fd[i] = open_file(ex->sb->m, ex->id, i + 1, false, O_WRONLY | O_APPEND);
         if (ex->fd[i] < 0 && errno == ENOENT)
             continue;
         if (ex->fd[i] < 0 || fstat(ex->fd[i], &st) < 0)
@@ -82,11 +180,18 @@ void output_close(struct ex *ex)
 
 void output_remove(const struct manager *m, const char *id)
 {
-    char name[ID_SIZE + 2];
+    for (int i = 1; i <= 2; i++)
+        remove_file(m, id, i, false);
+}
 
-    for (int i = 1; i <= 2; i++) {
-        snprintf(name, sizeof(name), "%s.%d", id, i);
-        if (unlinkat(m->output_dir, name, 0) < 0 && errno != ENOENT)
-            log_warn("output %s: %s", name, strerror(errno));
+void output_sizes(const struct manager *m, const char *id, uint64_t ret[2])
+{
+    char name[NAME_SIZE];
+    struct stat st;
+
+    for (int i = 0; i < 2; i++) {
+        (void)give_name(m, id, i + 1);
+        file_name(name, id, i + 1, false);
+        ret[i] = fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
     }
 }

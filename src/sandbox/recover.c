@@ -4,14 +4,17 @@
  * adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so from now on.
  * What the jailer knows and no row does was being made or removed when the last manager died, and is destroyed.
  *
- * A frozen sandbox cannot answer, so one that is paused is thawed for the moment of its adoption. */
+ * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
+ * the last manager may have died after it had it frozen and before it could write that down. */
 #include "sandbox/inside.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 /* --- loading --- */
 
@@ -113,8 +116,9 @@ static void end_orphan(struct manager *m, const struct store_execution *row)
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
-    store_execution_update(m->store, row->owner, &end, STORE_EX_SET_STATE | STORE_EX_SET_END, NULL, on_orphan_stored,
-                           NULL);
+    output_sizes(m, row->id, end.out_bytes);
+    store_execution_update(m->store, row->owner, &end, STORE_EX_SET_STATE | STORE_EX_SET_END | STORE_EX_SET_OUTPUT,
+                           NULL, on_orphan_stored, NULL);
 }
 
 static void load_execution(struct manager *m, const struct store_execution *row)
@@ -133,6 +137,8 @@ static void load_execution(struct manager *m, const struct store_execution *row)
     ex->inserted = true;
     if (read_request(ex, row->request_json, &err) < 0)
         log_error("execution %s: its row cannot be read: %s", ex->id, err.msg);
+    if (output_load(ex) < 0) /* tried again when it is resumed */
+        log_warn("output of %s: %s", ex->id, strerror(errno));
 }
 
 static void on_executions(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
@@ -151,6 +157,7 @@ static void on_executions(void *arg, const struct err *err, const struct store_e
         return;
     }
     m->loaded = true;
+    output_sweep(m);
     if (m->engine)
         recover_adopt(m);
 }
@@ -192,8 +199,7 @@ static void adopt(struct sb *sb)
         recover_resolved(m);
         return;
     }
-    if (sb->paused_at_ms)
-        box_thaw(sb->box, on_thawed, sb);
+    box_thaw(sb->box, on_thawed, sb);
 }
 
 static void on_refrozen(void *arg, const struct err *err)

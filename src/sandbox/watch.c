@@ -32,7 +32,7 @@ void ex_tell_end(struct ex *ex, const struct store_execution *row)
     }
 }
 
-static struct ex *find_ex(const struct sb *sb, const char *id)
+struct ex *ex_find(const struct sb *sb, const char *id)
 {
     struct ex *ex = sb->execs;
 
@@ -45,7 +45,7 @@ struct watch *manager_watch(struct manager *m, const char *owner, const char *sa
                             void *arg)
 {
     struct sb *sb = sb_find(m, owner, sandbox);
-    struct ex *ex = sb ? find_ex(sb, id) : NULL;
+    struct ex *ex = sb ? ex_find(sb, id) : NULL;
 
     if (!ex || !ex->inserted)
         return NULL;

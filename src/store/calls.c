@@ -399,9 +399,13 @@ struct store_call *store_idem_finish(struct store *st, const char *owner, const 
     return store_submit(st, c);
 }
 
-struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, store_done_fn *done, void *arg)
+struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
+                                   store_done_fn *done, void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_IDEM_DROP, &row_idem, owner, key, ANY(done), arg));
+    struct store_call *c = get_call(STORE_OP_IDEM_DROP, &row_idem, owner, key, ANY(done), arg);
+
+    give_text(c, &c->text, "the resource", resource, ID_SIZE);
+    return store_submit(st, c);
 }
 
 struct store_call *store_meta_get(struct store *st, const char *name, store_text_fn *done, void *arg)

@@ -376,20 +376,18 @@ static int key_touch(struct sqlite_db *db, struct store_call *c, struct err *err
 static int idem_end(struct sqlite_db *db, struct store_call *c, struct err *err)
 {
     bool drop = c->op == STORE_OP_IDEM_DROP;
-    sqlite3_stmt *st = db_statement(db,
-                                    drop
-                                        ? "DELETE FROM idempotency WHERE owner = ?1 AND key = ?2"
-                                        : "UPDATE idempotency SET status = ?3, body = ?4 WHERE owner = ?1 AND key = ?2",
-                                    err);
+    sqlite3_stmt *st = db_statement(
+        db,
+        drop ? "DELETE FROM idempotency WHERE owner = ?1 AND key = ?2 AND (?4 IS NULL OR resource = ?4)"
+             : "UPDATE idempotency SET status = ?3, body = ?4 WHERE owner = ?1 AND key = ?2",
+        err);
 
     if (!st)
         return -1;
     db_bind_text(st, 1, c->owner);
     db_bind_text(st, 2, c->id);
-    if (!drop) {
-        sqlite3_bind_int(st, 3, c->status);
-        db_bind_text(st, 4, c->text);
-    }
+    sqlite3_bind_int(st, 3, c->status);
+    db_bind_text(st, 4, c->text);
     if (db_next(db, st, "keeping an answer", err) < 0)
         return -1;
     if (!drop && sqlite3_changes(db->h) == 0)

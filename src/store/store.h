@@ -283,8 +283,9 @@ typedef void store_idem_fn(void *arg, const struct err *err, bool fresh, const s
 struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg);
 struct store_call *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
                                      const char *body, store_done_fn *done, void *arg);
-struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, store_done_fn *done,
-                                   void *arg);
+/* resource: only while the key claims this one; NULL: whatever it claims. That there is none is no error. */
+struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
+                                   store_done_fn *done, void *arg);
 
 /* --- meta: a few texts of the server itself --- */
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -869,6 +870,41 @@ def a_server_killed_in_the_middle_of_everything_loses_nothing_it_said(s):
             s.delete(row["id"])
     left = [n for n in os.listdir(os.path.join(s.dir, "kept"))] if os.path.isdir(os.path.join(s.dir, "kept")) else []
     assert not left, f"still kept: {left}"
+
+
+@case
+def what_a_kill_left_half_done_is_finished_or_undone(s):
+    def make(key):
+        return s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, {"Idempotency-Key": key})
+
+    frozen, unmade, unclaimed = s.create({"runtime": "sh"}), make("half-1").json["id"], make("half-2").json["id"]
+    assert s.call("POST", f"/v1/sandboxes/{frozen}/pause").status == 200
+    s.kill()
+    db = sqlite3.connect(os.path.join(s.dir, "db/cove.db"))
+    with db:  # as if each had been cut off one commit earlier
+        db.execute("UPDATE sandboxes SET state = 'running' WHERE id = ?", (frozen,))
+        db.execute("UPDATE sandboxes SET state = 'creating', expires_ms = 0 WHERE id = ?", (unmade,))
+        db.execute("DELETE FROM sandboxes WHERE id = ?", (unclaimed,))
+    db.close()
+    strays = [os.path.join(s.dir, "output", f"exaaaaaaaaaaaaaaaaaaaa.{i}.new") for i in (1, 2)]
+    for stray in strays:
+        with open(stray, "w", encoding="utf-8") as f:
+            f.write("of an execution without a row")
+    s.start()
+    assert s.call("GET", f"/v1/sandboxes/{frozen}").json["state"] == "running"
+    assert s.execute(frozen, {"command": ["echo", "thawed"]}).json["stdout"] == "thawed\n"
+    a = s.call("GET", f"/v1/sandboxes/{unmade}").json
+    assert a["state"] == "ended" and a["endedBy"] == "lost", a
+    made = [make("half-1"), make("half-2")]
+    for again in made:
+        assert again.status == 201 and again.json["state"] == "running", again.body
+    assert made[0].json["id"] != unmade
+    end = time.monotonic() + 60
+    while any(map(os.path.exists, strays)):
+        assert time.monotonic() < end, "output of nobody is still there"
+        time.sleep(0.02)
+    for sb in (frozen, made[0].json["id"], made[1].json["id"]):
+        s.delete(sb)
 
 
 @case

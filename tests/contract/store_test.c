@@ -577,7 +577,7 @@ TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
     OK(store_idem_claim(store, &idem, on_idem, NULL));
     assert_true(got.fresh);
     FAILS(ERR_MISSING, store_idem_finish(store, "carl", idem_key, 200, "x", on_done, NULL));
-    OK(store_idem_drop(store, "anna", idem_key, on_done, NULL));
+    OK(store_idem_drop(store, "anna", idem_key, NULL, on_done, NULL));
     strcpy(idem.owner, "bert");
     OK(store_idem_claim(store, &idem, on_idem, NULL));
     assert_string_equal(GOT(store_idem, 0)->body, "theirs");
@@ -850,7 +850,13 @@ TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left)
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_int_equal(GOT(store_idem, 0)->status, 201);
     assert_string_equal(GOT(store_idem, 0)->body, body);
-    OK(store_idem_drop(store, "anna", key, on_done, NULL));
+    OK(store_idem_drop(store, "anna", key, claim.resource, on_done, NULL)); /* not what the key claims */
+    OK(store_idem_claim(store, &claim, on_idem, NULL));
+    assert_false(got.fresh);
+    OK(store_idem_drop(store, "anna", key, "exaaaaaaaaaaaaaaaaaaaa", on_done, NULL));
+    OK(store_idem_claim(store, &claim, on_idem, NULL));
+    assert_true(got.fresh);
+    OK(store_idem_drop(store, "anna", key, NULL, on_done, NULL));
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_true(got.fresh);
 }
