@@ -55,6 +55,7 @@ bench: build
 soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
+	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}
 	@tools/deps build vm
