@@ -4,7 +4,7 @@
 #   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
 #   make check-vm   the suites under Debian's kernel and systemd, in QEMU
 #   make serve      start the server, and build it first
-#   make demo       three sandboxes, explained           make bench        start-up figures, table and chart
+#   make demo       three sandboxes, explained           make bench        figures of start and server
 #   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
 #   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
 #   make coverage   lines that the tests execute         make clean        remove the build directories
@@ -51,6 +51,7 @@ bench: build
 	@tools/deps build bench
 	@ninja -C $(BUILD)
 	@bench/start
+	@bench/api
 
 soak: build
 	@ninja -C $(BUILD)

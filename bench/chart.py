@@ -1,4 +1,4 @@
-"""chart.py - draws the result of bench/start as an SVG of horizontal bars.
+"""chart.py - draws results as an SVG of horizontal bars.
 
 One picture for light and dark pages: colours are classes, and a media query swaps them. Bars start at zero and share
 one scale within a panel. A bar longer than the panel (podman beside a process) is cut, marked as cut, and still labelled
@@ -26,51 +26,51 @@ STYLE = """
       .cut { fill: #0d1117; }
     }
 """
-OURS = ("cove", "engine")
 
 
-def panel(result, part, top):
-    """The bars of one workload, and the y at which the next panel may begin."""
-    ms = result[part]["ms"]
-    rows = [(r, ms[r["name"]]) for r in result["runners"] if r["name"] in ms]
+class Panel:
+    """A title, what its figures are, and rows of (label, figure, whether it is cove's)."""
+
+    def __init__(self, title, note, rows):
+        self.title, self.note, self.rows = title, note, rows
+
+
+def bars(panel, top):
+    """The bars of one panel, and the y at which the next may begin."""
     room = WIDTH - LEFT - RIGHT
-    values = sorted(s["p50"] for _, s in rows)
+    values = sorted(value for _, value, _ in panel.rows)
     # The scale ends at the longest bar that is not several times the one before it.
     full = values[-1]
     if len(values) > 1 and values[-1] > 4 * values[-2]:
         full = values[-2] * 1.35
-    out = [f'<text class="title" x="0" y="{top}">{escape(result[part]["command"])}</text>',
-           f'<text class="note" x="{WIDTH}" y="{top}" text-anchor="end">'
-           f'milliseconds to exit, p50 of {result[part]["rounds"]} interleaved rounds</text>']
+    out = [f'<text class="title" x="0" y="{top}">{escape(panel.title)}</text>',
+           f'<text class="note" x="{WIDTH}" y="{top}" text-anchor="end">{escape(panel.note)}</text>']
     y = top + 14
-    for r, s in rows:
-        cut = s["p50"] > full
-        length = room if cut else max(1.0, s["p50"] / full * room)
+    for label, value, ours in panel.rows:
+        cut = value > full
+        length = room if cut else max(1.0, value / full * room)
         middle = y + BAR - 4
-        out.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escape(r["title"])}</text>')
-        out.append(f'<rect class="{"ours" if r["name"] in OURS else "peer"}" x="{LEFT}" y="{y}" width="{length:.1f}" '
+        out.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escape(label)}</text>')
+        out.append(f'<rect class="{"ours" if ours else "peer"}" x="{LEFT}" y="{y}" width="{length:.1f}" '
                    f'height="{BAR}" rx="2"/>')
         if cut:
             x = LEFT + room - 26
             out.append(f'<path class="cut" d="M{x} {y + BAR + 1} l8 -{BAR + 2} h5 l-8 {BAR + 2} z"/>')
-        out.append(f'<text class="value" x="{LEFT + length + 6:.1f}" y="{middle}">{s["p50"]:.2f}</text>')
+        out.append(f'<text class="value" x="{LEFT + length + 6:.1f}" y="{middle}">{value:.2f}</text>')
         y += ROW
     out.append(f'<line class="axis" x1="{LEFT}" y1="{top + 10}" x2="{LEFT}" y2="{y - ROW + BAR + 4}"/>')
     return out, y
 
 
-def draw(result):
+def draw(panels, result, name, label):
     body, y = [], 20
-    for part in ("true", "python"):
-        lines, y = panel(result, part, y)
+    for panel in panels:
+        lines, y = bars(panel, y)
         body += lines
         y += GAP - ROW + 8
     host = result["host"]
     body.append(f'<text class="note" x="0" y="{y - 6}">{host["cores"]} cores, Linux {escape(host["kernel"])}, cgroup '
-                f'{host["cgroup"]}, {result["date"]}. bench/start repeats it; bench/results/start.md has p95, p99 and steal.</text>')
+                f'{host["cgroup"]}, {result["date"]}. bench/{name} repeats it; bench/results/{name}.md has p95, p99 and steal.</text>')
     height = y + 4
-    label = "Time to start and end a program: " + ", ".join(
-        f'{r["title"]} {result["true"]["ms"][r["name"]]["p50"]:.2f} ms' for r in result["runners"]
-        if r["name"] in result["true"]["ms"])
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
             f'role="img" aria-label="{escape(label)}">\n  <style>{STYLE}  </style>\n  ' + "\n  ".join(body) + "\n</svg>\n")

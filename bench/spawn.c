@@ -3,7 +3,6 @@
  * Runners are compared in one interleaved run: every round starts each of them once, in an order drawn anew for the
  * round, so that a noisy neighbour, a slow cleanup in the kernel and the warmth of caches hit all of them alike. All
  * get the same start: posix_spawn (no copy of page tables), /dev/null on 0, 1 and 2, three environment variables.
- * Nothing of cove is linked in, so that cove and its peers are measured by the same small program.
  *
  * A runner is a line of the plan on standard input, its fields separated by tabs:
  *
@@ -17,24 +16,20 @@
  *
  * A run that does not exit with 0 ends the whole thing: a failed start is quick, and would look like a good figure. */
 #define _GNU_SOURCE 1
+#include "common.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define RUNNERS_MAX 16
 #define ARGS_MAX 64
 #define WORKERS_MAX 64
-#define NS_PER_S 1000000000ull
 
 struct runner {
     bool ask;
@@ -51,37 +46,6 @@ static char env_path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 static char env_home[] = "HOME=/root";
 static char env_lang[] = "LANG=C.UTF-8";
 static char *const environment[] = { env_path, env_home, env_lang, NULL };
-
-__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    fputs("bench-spawn: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-    va_end(ap);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-static uint32_t number(const char *text, uint32_t max)
-{
-    char *end;
-    errno = 0;
-    unsigned long v = strtoul(text, &end, 10);
-
-    if (errno != 0 || end == text || *end != '\0' || v > max)
-        die("'%s' is not a number up to %" PRIu32, text, max);
-    return (uint32_t)v;
-}
 
 /* --- the plan --- */
 
@@ -217,14 +181,6 @@ static uint64_t run_once(const struct runner *r)
 
 /* --- the two modes --- */
 
-static uint32_t draw(uint32_t *state) /* xorshift: an order that a reader can repeat */
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
 static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
 {
     uint32_t state = seed != 0 ? seed : 1;
@@ -236,12 +192,7 @@ static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
             ask_start(&runners[i]);
     }
     for (uint32_t round = 0; round < warmup + count; round++) {
-        for (size_t left = nrunners; left > 1; left--) {
-            size_t j = draw(&state) % left, keep = order[left - 1];
-
-            order[left - 1] = order[j];
-            order[j] = keep;
-        }
+        shuffle(order, nrunners, &state);
         for (size_t i = 0; i < nrunners; i++) {
             const struct runner *r = &runners[order[i]];
 

@@ -2,6 +2,7 @@
  *
  *     engine-bench [--count N | --seconds S] [--workers W] [--depth D] [--quiet] -- PROGRAM ARG...
  *     engine-bench --step -- PROGRAM ARG...      one run for each line on standard input, answered by a line
+ *     engine-bench --live -- PROGRAM ARG...      the same in one sandbox that lives on: only the execution is measured
  *     engine-bench --idle N                      N ready sandboxes until standard input ends
  *
  * A run is a whole life: create, execute, exit, destroyed. Each prints its microseconds on a line; the last line is
@@ -28,7 +29,7 @@
 struct options {
     uint64_t count, seconds, idle;
     uint32_t workers, depth;
-    bool step, quiet;
+    bool step, live, quiet;
     const char *state_dir;
     const char *const *argv;
 };
@@ -42,7 +43,8 @@ struct bench {
     uint64_t end_ns;
     uint64_t *samples;
     struct ev_io input;
-    bool closing; /* no more input: end with the last run */
+    bool closing;     /* no more input: end with the last run */
+    struct run *host; /* --live: the sandbox of all runs */
 };
 
 struct run {
@@ -79,13 +81,10 @@ static void free_run(void *arg)
     free(r);
 }
 
-static void on_destroyed(void *arg, const struct err *err)
+static void finish_run(struct run *r)
 {
-    struct run *r = arg;
     struct bench *b = r->b;
 
-    if (err)
-        die("destroy", err);
     if (b->samples && b->finished < SAMPLES_MAX)
         b->samples[b->finished] = clock_mono_ns() - r->start_ns;
     b->finished++;
@@ -100,6 +99,13 @@ static void on_destroyed(void *arg, const struct err *err)
         ev_stop(b->ev);
 }
 
+static void on_destroyed(void *arg, const struct err *err)
+{
+    if (err)
+        die("destroy", err);
+    finish_run(arg);
+}
+
 static void on_exit_(void *arg, const struct receipt *receipt)
 {
     struct run *r = arg;
@@ -109,7 +115,10 @@ static void on_exit_(void *arg, const struct receipt *receipt)
                 receipt->exit_code, receipt->signal);
         exit(1);
     }
-    box_destroy(r->box, on_destroyed, r);
+    if (r->b->o.live)
+        finish_run(r);
+    else
+        box_destroy(r->box, on_destroyed, r);
 }
 
 static void on_output(void *arg UNUSED, int channel, const void *data, size_t len)
@@ -125,19 +134,27 @@ static void on_exec_failed(void *arg UNUSED, const struct err *err)
 
 static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
 
-static void on_ready(void *arg)
+static void execute(struct run *r, struct box *box)
 {
-    struct run *r = arg;
     struct exec_spec spec = { .argv = r->b->o.argv, .wall_ms = 30000, .output_max = 8 * MIB };
     struct err err = { 0 };
 
-    if (r->b->o.idle) {
-        if (++r->b->ready == r->b->o.idle) {
-            printf("ready\n");
-            fflush(stdout);
-        }
-    } else if (box_exec(r->box, &spec, &exec_ops, r, &r->exec, &err) < 0) {
+    if (box_exec(box, &spec, &exec_ops, r, &r->exec, &err) < 0)
         die("exec", &err);
+}
+
+static void on_ready(void *arg)
+{
+    struct run *r = arg;
+    struct bench *b = r->b;
+
+    if (b->o.live) {
+        b->host = r;
+    } else if (!b->o.idle) {
+        execute(r, r->box);
+    } else if (++b->ready == b->o.idle) {
+        printf("ready\n");
+        fflush(stdout);
     }
 }
 
@@ -159,18 +176,33 @@ static void on_lost(void *arg UNUSED, const struct err *why)
 static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
 
-static void begin_run(struct bench *b)
+static struct run *new_run(struct bench *b)
+{
+    struct run *r = mem_new(struct run);
+
+    r->b = b;
+    r->start_ns = clock_mono_ns();
+    return r;
+}
+
+static void begin_box(struct bench *b)
 {
     struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_BASE };
-    struct run *r = mem_new(struct run);
+    struct run *r = new_run(b);
     struct err err = { 0 };
 
     limits_default(&spec.limits);
-    r->b = b;
-    r->start_ns = clock_mono_ns();
-    b->begun++;
     if (box_new(b->engine, &spec, &box_ops, r, &r->box, &err) < 0)
         die("sandbox", &err);
+}
+
+static void begin_run(struct bench *b)
+{
+    b->begun++;
+    if (b->host)
+        execute(new_run(b), b->host->box);
+    else
+        begin_box(b);
 }
 
 /* --- one worker --- */
@@ -254,6 +286,10 @@ static void serve(struct bench *b)
     struct err err = { 0 };
 
     start_engine(b);
+    if (b->o.live)
+        begin_box(b);
+    while (b->o.live && !b->host)
+        ev_turn(b->ev, -1);
     if (ev_io_add(b->ev, &b->input, 0, EPOLLIN, on_input, b, &err) < 0)
         die("standard input", &err);
     for (uint64_t i = 0; i < b->o.idle; i++)
@@ -339,6 +375,8 @@ static void parse(int argc, char **argv, struct options *o)
         }
         if (str_eq(a, "--step"))
             o->step = true;
+        else if (str_eq(a, "--live"))
+            o->step = o->live = true;
         else if (str_eq(a, "--quiet"))
             o->quiet = true;
         else if (str_eq(a, "--count"))

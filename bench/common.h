@@ -1,0 +1,18 @@
+/* common.h - what the measuring programs share. Nothing of cove is linked into them, so that cove and what it is
+ * compared with are measured by the same small program. */
+#pragma once
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_S 1000000000ull
+
+/* Both end the program; a figure that is wrong would be worse than none. */
+__attribute__((noreturn, format(printf, 1, 2))) void die(const char *fmt, ...);
+uint32_t number(const char *text, uint32_t max);
+
+uint64_t now_ns(void);
+
+/* A new order of n things for each call, drawn from *state: the same seed gives the same orders. */
+void shuffle(size_t *order, size_t n, uint32_t *state);
