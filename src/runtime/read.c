@@ -63,7 +63,12 @@ static void read_release(struct stream *s)
     free(r);
 }
 
-static const struct stream_ops read_ops = { .step = read_step, .release = read_release };
+static void read_rewind(struct stream *s, size_t n)
+{
+    ((struct reading *)s->obj)->at -= n;
+}
+
+static const struct stream_ops read_ops = { .step = read_step, .rewind = read_rewind, .release = read_release };
 
 int read_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
 {

@@ -1,8 +1,12 @@
 /* Everything that is told to the host and must not be lost is either DATA, kept until credited, or a last word, kept
- * until CLOSE. A new host therefore needs nothing but a walk over the streams.
+ * until CLOSE. A new host therefore needs nothing but a walk over the streams. A stream that can make its DATA a second
+ * time (`rewind`: a file is just read again) keeps none, which spares a large file one copy; its object stays until
+ * CLOSE, since the last of its bytes may be wanted again.
+ *
+ * Credit goes back in quarters of a window, not for every frame: each is a wake-up on the other side.
  *
  * Invariants:
- * 1. A stream's kept bytes never exceed its window, because nobody may send more than stream_room says.
+ * 1. A stream's uncredited bytes never exceed its window, because nobody may send more than stream_room says.
  * 2. No object is released inside one of its own callbacks, but before the next frame is looked at where that is
  *    possible: whoever asks again after a last word finds the request's traces gone.
  * 3. While a stream is repeating, room is 0 and everything else it wants to say waits, so the order stays; repeating
@@ -68,7 +72,7 @@ static void release(struct stream *s)
 
 void stream_settle(struct stream *s)
 {
-    if (s->over && s->ops)
+    if (s->over && s->ops && !s->ops->rewind)
         release(s);
 }
 
@@ -125,9 +129,14 @@ size_t stream_room(const struct stream *s)
 {
     size_t window = rt_window(s->request);
 
-    if (s->over || s->repeating || s->kept.len >= window || chan_full(s->all->chan))
+    if (s->over || s->repeating || s->uncredited >= window || chan_full(s->all->chan))
         return 0;
-    return min_size(window - s->kept.len, FRAME_PAYLOAD_MAX);
+    return min_size(window - s->uncredited, FRAME_PAYLOAD_MAX);
+}
+
+static bool can_rewind(const struct stream *s)
+{
+    return s->ops && s->ops->rewind;
 }
 
 static void send_data(struct stream *s, uint8_t channel, const void *data, size_t len, bool merge)
@@ -135,7 +144,9 @@ static void send_data(struct stream *s, uint8_t channel, const void *data, size_
     if (s->over)
         return;
     assert(len <= FRAME_PAYLOAD_MAX);
-    keep_add(&s->kept, channel, data, len, merge);
+    s->uncredited += len;
+    if (!can_rewind(s))
+        keep_add(&s->kept, channel, data, len, merge);
     put(s, FRAME_DATA, channel, data, len);
 }
 
@@ -158,21 +169,23 @@ void stream_end(struct stream *s, uint8_t channel)
         put(s, FRAME_DATA, channel | RT_END, NULL, 0);
 }
 
-static void send_credit(struct stream *s, uint64_t n)
+static void send_credit(struct stream *s)
 {
     uint8_t out[4];
     struct pack p;
 
     pack_init(&p, out, sizeof(out));
-    pack_u32(&p, (uint32_t)n);
+    pack_u32(&p, (uint32_t)s->owed);
+    s->owed = 0;
     put(s, FRAME_CREDIT, 0, out, p.len);
 }
 
 void stream_consumed(struct stream *s, size_t n)
 {
     s->consumed += n;
-    if (n > 0 && !s->over && !s->repeating)
-        send_credit(s, n);
+    s->owed += n;
+    if (s->owed >= rt_window(s->request) / 4 && !s->over && !s->repeating)
+        send_credit(s);
 }
 
 static void room_again(struct stream *s)
@@ -191,9 +204,11 @@ void stream_credit(struct stream *s, const struct frame *f)
 
     unpack_init(&u, f->data, f->len);
     uint32_t n = unpack_u32(&u);
-    if (!unpack_end(&u) || !keep_drop(&s->kept, n))
+    if (!unpack_end(&u) || n > s->uncredited)
         return; /* more than was sent: nothing of ours depends on believing it */
+    s->uncredited -= n;
     s->credited += n;
+    keep_drop(&s->kept, min_size(n, s->kept.len));
     s->repeat_at -= min_size(s->repeat_at, n);
     room_again(s);
 }
@@ -208,7 +223,7 @@ void stream_data(struct stream *s, const struct frame *f)
     if (!ops->on_data) {
         err_set(&err, ERR_PROTOCOL, "%s takes no DATA", frame_name(s->request));
         stream_fail(s, &err);
-    } else if (s->received - s->consumed + f->len > rt_window(s->request)) {
+    } else if (s->received - s->consumed + s->owed + f->len > rt_window(s->request)) {
         err_set(&err, ERR_PROTOCOL, "DATA beyond the window of %s", frame_name(s->request));
         stream_fail(s, &err);
     } else {
@@ -274,9 +289,9 @@ static void repeat(struct stream *s)
         put(s, s->last_type, 0, s->last_word, s->last_len);
         return;
     }
-    uint64_t free_bytes = rt_window(s->request) - (s->received - s->consumed);
-    if (s->ops && s->ops->on_data && free_bytes > 0)
-        send_credit(s, free_bytes);
+    s->owed = rt_window(s->request) - (s->received - s->consumed); /* all that a host may send that sent nothing yet */
+    if (s->ops && s->ops->on_data && s->owed > 0)
+        send_credit(s);
     room_again(s);
 }
 
@@ -293,10 +308,20 @@ static void on_tick(void *arg)
             s->ready = s->ops->step(s) || s->ready;
         }
         stream_settle(s);
-        again = again || (s->ops && s->ready && s->ops->step);
+        again = again || (s->ops && s->ready && !s->over && s->ops->step);
     }
     if (again)
         ev_defer(all->ev, &all->tick, on_tick, all);
+}
+
+/* As if what the host has not taken were not said yet, the last word included. */
+static void rewind_stream(struct stream *s)
+{
+    s->ops->rewind(s, s->uncredited);
+    s->uncredited = 0;
+    s->over = false;
+    s->ended = 0;
+    free(take_ptr(&s->last_word));
 }
 
 void streams_resume(struct streams *all)
@@ -309,6 +334,8 @@ void streams_resume(struct streams *all)
         put(s, FRAME_RESUME, 0, scratch, (size_t)n);
         if (s->ops && s->ops->resume)
             s->ops->resume(s);
+        if (can_rewind(s))
+            rewind_stream(s);
         s->repeating = true;
         s->repeat_at = 0;
     }

@@ -2,8 +2,8 @@
  *
  * A request opens a stream and hangs its own object and operations on it. Work that could take long is done in steps:
  * stream_wake asks for a call of `step` in the next turn, so a big request never holds up the others. After
- * stream_done/stream_fail the object is released (ops->release) at the end of the turn; the stream itself stays until
- * the host's CLOSE, because a new host must hear the last word again. */
+ * stream_done/stream_fail the object is released (ops->release) at the end of the turn, or at CLOSE if it can rewind;
+ * the stream itself stays until the host's CLOSE, because a new host must hear the last word again. */
 #pragma once
 
 #include "ev/ev.h"
@@ -21,6 +21,7 @@ struct stream_ops {
     void (*on_room)(struct stream *s);                         /* more may be sent again; NULL wakes `step` */
     bool (*step)(struct stream *s);                            /* one slice of work; true: again next turn */
     void (*resume)(struct stream *s);                          /* repeats what is neither DATA nor last word */
+    void (*rewind)(struct stream *s, size_t n);                /* go back n bytes of DATA; NULL: they are kept */
     void (*release)(struct stream *s);                         /* frees s->obj; also after an early CLOSE */
 };
 
@@ -45,10 +46,12 @@ struct stream {
     size_t repeat_at; /* bytes of `kept` repeated so far */
 
     struct keep kept;
-    uint64_t credited; /* DATA bytes the host has taken */
+    size_t uncredited; /* DATA bytes sent that the host has not taken yet */
+    uint64_t credited; /* those it has */
     uint8_t ended;     /* channels closed with RT_END, one bit each */
     uint64_t received; /* DATA bytes from the host */
-    uint64_t consumed; /* of them, credited */
+    uint64_t consumed; /* of them, done with */
+    size_t owed;       /* of these, not credited yet */
     uint8_t last_type; /* the last word, kept until CLOSE */
     uint8_t *last_word;
     uint32_t last_len;

@@ -742,6 +742,44 @@ TEST(a_new_host_in_the_middle_of_a_read_gets_every_byte_once)
     end(h);
 }
 
+TEST(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited)
+{
+    struct host *h = begin();
+    auto_free char *data = mem_alloc(200001);
+
+    memset(data, 'x', 200000);
+    put("file", data);
+    uint32_t s = host_path(h, FRAME_READ, in("file"), 0);
+    struct got *g = host_got(h, s);
+    g->hold = true;
+    host_wait(h, s);
+    assert_int_equal(g->uncredited, 200000);
+    host_credit(h, s, 50000);
+    g->resumed = false;
+    host_hello(h, 2);
+    while (!g->resumed || !g->last)
+        assert_true(host_turn(h, 60000));
+    assert_int_equal(g->resume.out, 50000);
+    assert_int_equal(g->uncredited, 150000);
+    assert_int_equal(g->last, FRAME_DONE);
+    host_close(h, s);
+    end(h);
+}
+
+TEST(a_long_upload_is_credited_in_few_words)
+{
+    struct host *h = begin();
+    auto_free char *data = mem_alloc(8 * MIB);
+    uint32_t s = host_path(h, FRAME_WRITE, in("big"), 0);
+    struct got *g = host_got(h, s);
+
+    host_data(h, s, data, 8 * MIB, true);
+    host_wait(h, s);
+    assert_int_equal(g->last, FRAME_DONE);
+    assert_true(g->credits <= 8 * MIB / (WIRE_WINDOW_BULK / 4));
+    end(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -768,6 +806,8 @@ int main(void)
         RUN(changes_are_counted_beyond_the_listed),
         RUN(statistics_count_processes_and_executions),
         RUN(a_new_host_in_the_middle_of_a_read_gets_every_byte_once),
+        RUN(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited),
+        RUN(a_long_upload_is_credited_in_few_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

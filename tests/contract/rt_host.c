@@ -187,6 +187,7 @@ static void take_stream(struct host *h, const struct frame *f)
     case FRAME_CREDIT:
         assert_int_equal(rt_number_decode(f, &m, NULL), 0);
         g->credit += m.value;
+        g->credits++;
         break;
     case FRAME_STARTED:
         assert_int_equal(rt_number_decode(f, &m, NULL), 0);

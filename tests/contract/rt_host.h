@@ -15,6 +15,7 @@ struct got {            /* what was heard on one stream */
     uint8_t ended;      /* channels with RT_END, one bit each */
     uint64_t bytes;     /* over all channels */
     uint64_t credit;    /* returned by the runtime for what we sent */
+    uint32_t credits;   /* in so many words */
     uint64_t uncredited;
     bool hold;    /* do not credit what arrives */
     bool discard; /* count, do not store */
