@@ -112,6 +112,12 @@ union control {
     char bytes[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
 };
 
+void fd_widen(int sock, int bytes)
+{
+    if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
+        (void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags)
 {
     struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };

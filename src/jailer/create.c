@@ -256,6 +256,8 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
         return err_sys(err, ERR_SYS, "control stream");
     cell->control = sv[0];
     cell->runtime_end = sv[1];
+    fd_widen(sv[0], WIRE_WINDOW_BULK); /* a whole window in flight, so that neither side waits for every frame */
+    fd_widen(sv[1], WIRE_WINDOW_BULK);
     spec = (struct native_spec){
         .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_end, .nmounts = m->nmounts
     };
