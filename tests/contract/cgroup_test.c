@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -304,13 +305,17 @@ static void burn(void)
 static void cpu_time_is_counted(struct world *w)
 {
     struct cgroup_stats s;
+    struct rusage used;
     bool v2;
     char text[128];
     pid_t pid = child_in(w, burn);
 
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(wait4(pid, NULL, 0, &used), pid);
     cgroup_read(&w->forest, w->id, &s);
-    assert_true(s.cpu_ns >= 50 * NS_PER_MS && s.cpu_ns < 2000 * NS_PER_MS);
+    /* As the kernel says elsewhere: a machine that is emulated counts what its own host took from it as well. */
+    uint64_t most = ((uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec + 2) * NS_PER_S;
+    if (s.cpu_ns < 50 * NS_PER_MS || s.cpu_ns > most)
+        fail_msg("%" PRIu64 " ns were counted, at most %" PRIu64 " were used", s.cpu_ns, most);
     auto_fd int fd = cgroup_usage_fd(&w->forest, w->id, &v2);
     assert_true(fd >= 0);
     ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
