@@ -5,48 +5,30 @@
 #include "base/str.h"
 #include "systemd/userbus.h"
 
+#include "../../support/fakebus.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 static char dir[64];
-
-/* A return (2) or an error (3) that answers call `serial`; errors carry a name. */
-static size_t answer(uint8_t *buf, uint8_t type, uint8_t serial, const char *error)
-{
-    static const uint8_t head[] = { 'l', 0, 1, 1, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 1, 'u', 0, 0, 0, 0, 0 };
-    size_t n = sizeof(head), end = n;
-
-    memset(buf, 0, 256);
-    memcpy(buf, head, n);
-    buf[1] = type;
-    buf[20] = serial;
-    if (error) {
-        memcpy(buf + n, (uint8_t[]){ 4, 1, 's', 0, (uint8_t)strlen(error) }, 5);
-        memcpy(buf + n + 8, error, strlen(error));
-        end = n + 8 + strlen(error) + 1;
-    }
-    buf[12] = (uint8_t)(end - 16);
-    return (end + 7) / 8 * 8;
-}
 
 TEST(an_answer_is_told_from_a_refusal_and_from_other_talk)
 {
     uint8_t buf[256];
     char why[128];
-    size_t n = answer(buf, 2, 2, NULL);
+    size_t n = fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
 
     assert_int_equal(userbus_length(buf), n);
     assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_DONE);
     assert_int_equal(userbus_decode(buf, n, 3, why), USERBUS_OTHER);
-    n = answer(buf, 4, 2, NULL); /* a signal answers nothing, whatever it says */
+    n = fakebus_answer(buf, FAKEBUS_SIGNAL, 2, NULL); /* a signal answers nothing, whatever it says */
     assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_OTHER);
-    n = answer(buf, 3, 2, "org.freedesktop.systemd1.UnitExists");
+    n = fakebus_answer(buf, FAKEBUS_ERROR, 2, "org.freedesktop.systemd1.UnitExists");
     assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_REFUSED);
     assert_string_equal(why, "org.freedesktop.systemd1.UnitExists");
 }
@@ -55,19 +37,19 @@ TEST(what_is_cut_off_or_too_long_is_malformed)
 {
     uint8_t buf[256];
     char why[128];
-    size_t n = answer(buf, 3, 2, "a.b.C");
+    size_t n = fakebus_answer(buf, FAKEBUS_ERROR, 2, "a.b.C");
 
     for (size_t i = 0; i < n; i++)
         assert_int_equal(userbus_decode(buf, i, 2, why), USERBUS_MALFORMED);
     buf[28] = 200; /* a name longer than the message */
     assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_MALFORMED);
-    (void)answer(buf, 2, 2, NULL);
+    (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[18] = 'v'; /* a type we do not know the length of */
     assert_int_equal(userbus_decode(buf, 24, 2, why), USERBUS_MALFORMED);
-    (void)answer(buf, 2, 2, NULL);
+    (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[0] = 'B';
     assert_int_equal(userbus_length(buf), 0);
-    (void)answer(buf, 2, 2, NULL);
+    (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[6] = 1; /* a body of 64 KiB */
     assert_int_equal(userbus_length(buf), 0);
 }
@@ -101,31 +83,10 @@ TEST(a_call_that_does_not_fit_is_none)
 
 static int listen_at(const char *name)
 {
-    struct sockaddr_un sa = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = fakebus_listen(dir, name);
 
-    snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir, name);
-    unlink(sa.sun_path);
-    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
-    assert_int_equal(listen(fd, 4), 0);
+    assert_true(fd >= 0);
     return fd;
-}
-
-static void read_line(int fd, char *line, size_t cap)
-{
-    size_t n = 0;
-
-    while (n + 1 < cap && read(fd, line + n, 1) == 1 && line[n++] != '\n')
-        ;
-    line[n] = '\0';
-}
-
-static void read_call(int fd)
-{
-    uint8_t msg[USERBUS_CALL_MAX];
-
-    if (fd_read_full(fd, msg, 16) == 16)
-        (void)fd_read_full(fd, msg + 16, userbus_length(msg) - 16);
 }
 
 enum manner { WILLING, REFUSING, MUTE, CLOSED, RAMBLING };
@@ -134,33 +95,30 @@ enum manner { WILLING, REFUSING, MUTE, CLOSED, RAMBLING };
 static pid_t manager(int door, bool bus, enum manner manner)
 {
     pid_t pid = fork();
-    uint8_t buf[256];
-    char line[128];
+    uint8_t buf[FAKEBUS_ANSWER_MAX], call[USERBUS_CALL_MAX];
 
     if (pid)
         return pid;
     int fd = accept(door, NULL, NULL);
-    if (read(fd, line, 1) != 1 || line[0] != '\0')
+    if (fakebus_greet(fd, manner != CLOSED) != (manner != CLOSED))
         _exit(1);
-    read_line(fd, line, sizeof(line));
-    if (!str_eq(line, "AUTH EXTERNAL 31303030\r\n"))
-        _exit(2);
-    (void)!write(fd, manner == CLOSED ? "REJECTED\r\n" : "OK 0123\r\n", manner == CLOSED ? 10 : 9);
-    read_line(fd, line, sizeof(line));
     if (manner == CLOSED)
         _exit(0);
     if (bus) {
-        read_call(fd);
-        (void)!write(fd, buf, answer(buf, 2, 1, NULL));
+        (void)fakebus_read_call(fd, call, sizeof(call));
+        (void)!write(fd, buf, fakebus_answer(buf, FAKEBUS_RETURN, 1, NULL));
     }
-    read_call(fd);
+    if (!fakebus_read_call(fd, call, sizeof(call)))
+        _exit(2);
     if (manner == MUTE)
         _exit(0);
-    (void)!write(fd, buf, answer(buf, 4, 0, NULL)); /* signals come in between */
+    (void)!write(fd, buf, fakebus_answer(buf, FAKEBUS_SIGNAL, 0, NULL)); /* signals come in between */
     if (manner == RAMBLING)
         (void)!write(fd, "HTTP/1.1 400 Bad", 16);
     else
-        (void)!write(fd, buf, answer(buf, manner == WILLING ? 2 : 3, 2, manner == WILLING ? NULL : "x.y.Busy"));
+        (void)!write(fd, buf,
+                     fakebus_answer(buf, manner == WILLING ? FAKEBUS_RETURN : FAKEBUS_ERROR, 2,
+                                    manner == WILLING ? NULL : "x.y.Busy"));
     _exit(0);
 }
 
