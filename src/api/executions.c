@@ -131,8 +131,8 @@ static int read_limits(struct launch *l, struct err *err)
 
 static int read_request(struct launch *l, struct err *err)
 {
-    static const char *const names[] = { "code",      "command",     "stdin",      "env",     "cwd", "timeoutMs",
-                                         "cpuTimeMs", "outputBytes", "background", "changes", NULL };
+    static const char *const names[] = { "code",      "command",   "stdin",       "stdinOpen",  "env",     "cwd",
+                                         "timeoutMs", "cpuTimeMs", "outputBytes", "background", "changes", NULL };
     struct execution_spec *s = &l->spec;
     json_t *env = NULL;
     size_t nenv = 0;
@@ -141,10 +141,13 @@ static int read_request(struct launch *l, struct err *err)
         api_sandbox_id(l->req, &l->sandbox, err) < 0 || api_body(l->req, &l->body, err) < 0 ||
         body_only(l->body, "", names, err) < 0 || read_what(l, err) < 0 || read_limits(l, err) < 0 ||
         body_text(l->body, "", "stdin", 0, EXECUTION_STDIN_MAX, &s->input, err) < 0 ||
+        body_bool(l->body, "", "stdinOpen", &s->input_open, err) < 0 ||
         body_text(l->body, "", "cwd", 1, CWD_MAX, &s->cwd, err) < 0 || body_object(l->body, "", "env", &env, err) < 0 ||
         body_bool(l->body, "", "background", &s->background, err) < 0 ||
         body_bool(l->body, "", "changes", &s->changes, err) < 0)
         return -1;
+    if (s->input && s->input_open)
+        return err_set(err, ERR_INVALID, "stdin and stdinOpen do not go together: write all of it, or send all of it");
     if (s->input)
         s->input_len = strlen(s->input);
     if (env && spec_read_env(env, "env", &l->env, &nenv, err) < 0)
@@ -366,6 +369,7 @@ const struct http_route execution_routes[] = {
     { "GET", ALL, list, HTTP_BODY_NONE, .data = &api_runs },
     { "GET", ONE, get, HTTP_BODY_NONE, .data = &api_runs },
     { "POST", ONE "/cancel", cancel, HTTP_BODY_NONE, .data = &api_runs },
+    { "POST", ONE "/stdin", input_write, HTTP_BODY_STREAMED, .data = &api_runs },
     { "GET", ONE "/output", output, HTTP_BODY_NONE, .data = &api_runs },
     { "GET", ONE "/stream", stream, HTTP_BODY_NONE, .data = &api_runs },
     { "GET", ONE "/receipt", receipt, HTTP_BODY_NONE, .data = &api_runs },

@@ -134,6 +134,21 @@ static bool send_execution(struct follow *f, const char *type, const char *json)
     return tell(f, type, &out);
 }
 
+/* Whether these are the first bytes of a character whose rest may follow. */
+static bool is_begun(const char *data, size_t n)
+{
+    uint8_t first = n ? (uint8_t)data[0] : 0;
+    size_t need = first >= 0xf0 && first <= 0xf4  ? 4
+                  : first >= 0xe0 && first < 0xf0 ? 3
+                  : first >= 0xc2 && first < 0xe0 ? 2
+                                                  : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (((uint8_t)data[i] & 0xc0) != 0x80)
+            return false;
+    return n < need;
+}
+
 /* How much of the piece can be told as text: all of it, all but a character that is cut in two, or nothing. */
 static size_t text_part(const char *data, size_t n, bool last)
 {
@@ -147,7 +162,7 @@ static size_t text_part(const char *data, size_t n, bool last)
             break;
         at += len;
     }
-    if (at == n || (!last && n - at < 4))
+    if (at == n || (!last && is_begun(data + at, n - at)))
         return at;
     return 0;
 }
@@ -194,8 +209,8 @@ static bool pump_channel(struct follow *f, int i)
 
         if (n <= 0)
             break; /* it was removed by retention meanwhile */
-        if (f->mode != FOLLOW_RAW && !last && n < 4 && text_part(data, (size_t)n, false) == 0)
-            return true; /* the beginning of a character */
+        if (f->mode != FOLLOW_RAW && !last && is_begun(data, (size_t)n))
+            return true;
         if (!(f->mode == FOLLOW_RAW ? send_raw(f, i, data, (size_t)n) : send_piece(f, i, data, (size_t)n, last)))
             return false;
     }

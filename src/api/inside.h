@@ -77,6 +77,10 @@ void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_
 void idem_undo(struct http_req *req, struct api *api,
                const struct err *why); /* it was refused: the key may be used again */
 
+/* --- standard input of an execution (input.c) --- */
+
+void input_write(struct http_req *req, void *ctx);
+
 /* --- following an execution (follow.c) --- */
 
 enum follow_mode { FOLLOW_ANSWER, FOLLOW_NDJSON, FOLLOW_EVENTS, FOLLOW_RAW };

@@ -73,7 +73,7 @@ static const struct cli_verb verbs[] = {
       false, "cove-ctl" },
     { VERB_EXEC, "exec", "run something in a sandbox of a server",
       LIST("exec [FLAGS] SANDBOX -- COMMAND...", "exec [FLAGS] -c CODE SANDBOX"),
-      LIST("Output comes as it is written, and the exit status is that of the program. With -i standard input is read to its end and goes along. Ctrl-C ends the execution. If the connection breaks, the execution goes on, and its output is taken up where it was."),
+      LIST("Output comes as it is written, and the exit status is that of the program. With -i standard input goes to it as it comes. Ctrl-C ends the execution. If the connection breaks, the execution goes on, and its output is taken up where it was."),
       EXAMPLES({ "cove exec sbq7... -- ls -l", "a command" },
                { "cove exec -c 'print(6 * 7)' sbq7...", "code in its language" },
                { "cove exec -b sbq7... -- ./server", "leave it running" }),

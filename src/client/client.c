@@ -16,7 +16,8 @@
 
 #define ANSWER_MAX (64 * MIB)
 #define LINE_MAX_BYTES (8 * MIB)
-#define SILENCE_MS 120000u /* a stream has heartbeats; anything slower is gone */
+#define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL) /* what a program wrote may hold any character */
+#define SILENCE_MS 120000u                                   /* a stream has heartbeats; anything slower is gone */
 
 struct client {
     struct ev *ev;
@@ -141,7 +142,7 @@ static void take_lines(struct exchange *x)
 
     while (!x->done && (end = memchr(x->text.data, '\n', x->text.len))) {
         size_t len = (size_t)(end - x->text.data);
-        json_t *line = len ? json_loadb(x->text.data, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+        json_t *line = len ? json_loadb(x->text.data, len, JSON_FLAGS, NULL) : NULL;
 
         if (len && !line) {
             fail(x, ERR_PROTOCOL, "the server sent a line that is no JSON");
@@ -220,8 +221,8 @@ static int refused(const struct exchange *x, struct err *err)
     return -1;
 }
 
-static int exchange(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
-                    struct exchange *x, struct err *err)
+static int start(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
+                 const struct fetch_ops *ops, struct exchange *x, struct err *err)
 {
     auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
     const char *headers[4] = { 0 };
@@ -238,7 +239,25 @@ static int exchange(struct client *c, struct fetch_spec *spec, const char *path,
     spec->headers = headers;
     spec->silence_ms = SILENCE_MS;
     x->c = c;
-    if (fetch_start(c->fetch, spec, x->on_read ? &sending : &reading, x, &x->call, err) < 0)
+    return fetch_start(c->fetch, spec, ops, x, &x->call, err);
+}
+
+/* The error of an exchange that is over, or 0. */
+static int result(struct exchange *x, struct err *err)
+{
+    if (x->err.id == ERR_UNREACHABLE)
+        err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(x->c));
+    if (x->err.id != ERR_NONE) {
+        *err = x->err;
+        return -1;
+    }
+    return !x->left && x->status >= 400 ? refused(x, err) : 0;
+}
+
+static int exchange(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
+                    struct exchange *x, struct err *err)
+{
+    if (start(c, spec, path, type, accept, x->on_read ? &sending : &reading, x, err) < 0)
         return -1;
     c->now = x;
     while (!x->done)
@@ -247,13 +266,7 @@ static int exchange(struct client *c, struct fetch_spec *spec, const char *path,
     if (x->call)
         fetch_cancel(x->call);
     ev_turn(c->ev, 0); /* what was put off while it ended */
-    if (x->err.id == ERR_UNREACHABLE)
-        err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(c));
-    if (x->err.id != ERR_NONE) {
-        *err = x->err;
-        return -1;
-    }
-    return !x->left && x->status >= 400 ? refused(x, err) : 0;
+    return result(x, err);
 }
 
 static int take_json(struct exchange *x, json_t **ret, struct err *err)
@@ -263,7 +276,7 @@ static int take_json(struct exchange *x, json_t **ret, struct err *err)
     *ret = NULL;
     if (x->text.len == 0)
         return 0;
-    *ret = json_loadb(x->text.data, x->text.len, JSON_REJECT_DUPLICATES, &where);
+    *ret = json_loadb(x->text.data, x->text.len, JSON_FLAGS, &where);
     return *ret ? 0 : err_set(err, ERR_PROTOCOL, "the server's answer is no JSON: %.120s", where.text);
 }
 
@@ -330,4 +343,54 @@ int client_upload(struct client *c, const char *path, const char *type, uint64_t
     else
         json_decref(answer);
     return 0;
+}
+
+/* --- beside it --- */
+
+struct client_side {
+    struct exchange x;
+    client_side_fn *fn;
+    void *arg;
+};
+
+static void on_side_done(void *arg, const struct err *err)
+{
+    struct client_side *s = container_of((struct exchange *)arg, struct client_side, x);
+    struct err why = { 0 };
+    json_t *answer = NULL;
+
+    on_done(&s->x, err);
+    int bad = result(&s->x, &why);
+    if (!bad)
+        bad = take_json(&s->x, &answer, &why);
+    s->fn(s->arg, bad ? &why : NULL, answer); /* it may free the object */
+    json_decref(answer);
+}
+
+int client_post(struct client *c, const char *path, const void *data, size_t len, client_side_fn *fn, void *arg,
+                struct client_side **ret, struct err *err)
+{
+    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_side_done };
+    struct fetch_spec spec = { .method = "POST", .body = data, .body_len = len };
+    struct client_side *s = mem_new(struct client_side);
+
+    s->fn = fn;
+    s->arg = arg;
+    if (start(c, &spec, path, "Content-Type: application/octet-stream", "Accept: application/json", &ops, &s->x, err) <
+        0) {
+        free(s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}
+
+void client_side_free(struct client_side *s)
+{
+    if (!s)
+        return;
+    if (s->x.call)
+        fetch_cancel(s->x.call);
+    buf_done(&s->x.text);
+    free(s);
 }

@@ -43,6 +43,14 @@ int client_json(struct client *c, const char *method, const char *path, const ch
 int client_lines(struct client *c, const char *method, const char *path, const char *body,
                  bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err);
 
+/* A request beside the one that a function waits for: it goes on while the loop turns. on_done once, with the answer
+ * (borrowed, may be NULL) or an error; never after client_side_free, which gives the request up. The data is copied. */
+struct client_side;
+typedef void client_side_fn(void *arg, const struct err *err, const json_t *answer);
+int client_post(struct client *c, const char *path, const void *data, size_t len, client_side_fn *on_done, void *arg,
+                struct client_side **ret, struct err *err);
+void client_side_free(struct client_side *s);
+
 /* Bytes. on_data returns false when it could not put them anywhere and *err is set. */
 int client_download(struct client *c, const char *path, bool (*on_data)(void *arg, const void *data, size_t len),
                     void *arg, struct err *err);

@@ -1,5 +1,6 @@
-/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. With -i standard input goes along
- * with the request. Ctrl-C ends the execution; a second one ends only us. */
+/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. With -i standard input goes to it
+ * as it comes (feed.c); where nobody follows, with --json and -b, it is read to its end and goes along. Ctrl-C ends the
+ * execution; a second one ends only us. */
 #include "ctl/inside.h"
 
 #include "base/fd.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define STDIN_MAX (8 * MIB)
+#define STDIN_MAX (1 * MIB)
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 static volatile bool interrupted;
@@ -46,12 +47,16 @@ static int take_input(const struct ctl *c, json_t *body, struct err *err)
 
     if (!args_find(&c->args, OPT_INTERACTIVE))
         return 0;
+    if (!c->json && !args_find(&c->args, OPT_BACKGROUND)) {
+        json_object_set_new(body, "stdinOpen", json_true());
+        return 0;
+    }
     while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
         if (n > 0)
             buf_add(&in, piece, (size_t)n);
         if (in.len > STDIN_MAX)
             return err_set(err, ERR_LIMIT,
-                           "standard input is larger than 8M; copy it in with 'cove cp' and read it there");
+                           "standard input is larger than 1M; copy it in with 'cove cp' and read it there");
     }
     if (n < 0)
         return err_sys(err, ERR_SYS, "standard input");
@@ -132,7 +137,7 @@ static int cancel(struct ctl_follow *f, struct err *err)
 
 static int streamed(struct ctl *c, const char *path, json_t *body, struct err *err)
 {
-    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0] };
+    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0], .input = json_object_get(body, "stdinOpen") != NULL };
     auto_free char *text = json_dumps(body, JSON_COMPACT);
 
     int bad = client_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
@@ -146,8 +151,16 @@ static int streamed(struct ctl *c, const char *path, json_t *body, struct err *e
         bad = cancel(&f, err) < 0 ? -1 : 0;
     }
     /* Its beginning is known, so that it is not lost with the connection. */
-    if (f.execution && !f.end && f.err.id == ERR_NONE && (!bad || err->id == ERR_CUT_OFF))
+    if (f.execution && !f.end && f.err.id == ERR_NONE && !ctl_feed_error(f.feed) && (!bad || err->id == ERR_CUT_OFF))
         bad = ctl_follow(&f, err);
+    if (!f.end && ctl_feed_error(f.feed)) { /* half of an input is worse than none */
+        struct err ignored = { 0 };
+
+        (void)cancel(&f, &ignored);
+        *err = *ctl_feed_error(f.feed);
+        bad = -1;
+    }
+    ctl_feed_free(f.feed);
     int status = f.end ? ctl_exit_status(f.end) : 130;
     const json_t *why = json_object_get(f.end, "error");
     if (!bad && why) {

@@ -71,6 +71,8 @@ bool ctl_follow_line(void *arg, const json_t *line)
 
     if (str_eq(type, "started") && !f->execution)
         f->execution = str_dup(ctl_text(execution, "id"));
+    if (f->input && f->execution && !f->feed)
+        f->feed = ctl_feed_new(f->c, f->sandbox, f->execution);
     if (str_eq(type, "output"))
         return output(f, line);
     if (!str_eq(type, "end"))
@@ -100,7 +102,8 @@ int ctl_follow(struct ctl_follow *f, struct err *err)
     for (int i = 0;; i++) {
         if (follow_once(f, err) == 0)
             return 0;
-        if (i == TRIES || f->err.id != ERR_NONE || (err->id != ERR_CUT_OFF && err->id != ERR_UNREACHABLE))
+        if (i == TRIES || f->err.id != ERR_NONE || ctl_feed_error(f->feed) ||
+            (err->id != ERR_CUT_OFF && err->id != ERR_UNREACHABLE))
             return -1;
         if (i == 0 && !f->c->quiet)
             report_note("the connection was lost; trying to take it up again");

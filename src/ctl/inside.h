@@ -59,13 +59,22 @@ void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 
 /* Follows an execution to its end: writes its output to ours and keeps the offsets, so that a connection that breaks is
  * taken up where it was. *ret_end is the execution as it ended; the caller frees it. */
+struct ctl_feed;
 struct ctl_follow {
     struct ctl *c;
     char *sandbox, *execution;
+    bool input; /* our standard input goes to it, from `started` on */
+    struct ctl_feed *feed;
     uint64_t offset[2];
     json_t *end;
     struct err err;
 };
 bool ctl_follow_line(void *arg, const json_t *line); /* one event of a stream */
 int ctl_follow(struct ctl_follow *f, struct err *err);
+
+/* Sends our standard input to an execution while the loop turns. An error of it interrupts what the client waits for. */
+struct ctl_feed *ctl_feed_new(struct ctl *c, const char *sandbox, const char *execution);
+void ctl_feed_free(struct ctl_feed *f);
+const struct err *ctl_feed_error(const struct ctl_feed *f); /* NULL: none */
+
 int ctl_exit_status(const json_t *execution); /* as `cove run` would end */

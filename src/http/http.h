@@ -93,7 +93,8 @@ const char *http_body(const struct http_req *req,
                       size_t *ret_len); /* buffered; NUL-terminated, "" when there is none */
 bool http_body_declared(const struct http_req *req, uint64_t *ret); /* its Content-Length; false when it is chunked */
 
-/* on_data takes some or all of the bytes and returns how many. Less than len holds the body, and with it the client,
+/* The last thing that a handler does: on_fail may come before http_read_body returns, when the client is gone already.
+ * on_data takes some or all of the bytes and returns how many. Less than len holds the body, and with it the client,
  * until http_resume_body(). One of on_end and on_fail comes last, on_fail also when the client is gone: it says why
  * there will be no more, and the request is still to be answered, as always. */
 struct http_reader {

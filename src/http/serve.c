@@ -272,10 +272,17 @@ void http_continue(struct http_req *req)
 
 void http_read_body(struct http_req *req, const struct http_reader *reader, void *arg)
 {
+    struct err gone;
+
     req->reader = reader;
     req->reader_arg = arg;
-    if (req->conn)
+    if (req->conn) {
         conn_resume(req->conn);
+    } else if (!req->body_told) { /* it went before anybody read, and nobody was told */
+        req->body_told = true;
+        err_set(&gone, ERR_CLIENT_GONE, "the client went away before its request was complete");
+        reader->on_fail(arg, &gone);
+    }
 }
 
 void http_resume_body(struct http_req *req)

@@ -94,6 +94,8 @@ void ex_free(struct ex *ex)
 {
     for (struct watch *w = ex->watches; w; w = w->next)
         w->ex = NULL;
+    if (ex->writer)
+        ex->writer->ex = NULL;
     if (ex->sb)
         ex_unlink(ex);
     output_close(ex);
@@ -210,6 +212,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (ex->has_ended_by)
         m->stats.executions_ended[ex->ended_by]++;
     end_event(ex);
+    input_over(ex);
     store_end(ex);
 }
 
@@ -219,8 +222,10 @@ static void send_input(void *arg)
 {
     struct ex *ex = arg;
 
-    if (!ex->input)
+    if (!ex->input) {
+        input_room(ex);
         return;
+    }
     ex->input_sent += exec_write(ex->exec, ex->input + ex->input_sent, ex->input_len - ex->input_sent);
     if (ex->input_sent == ex->input_len)
         exec_write_end(ex->exec);
@@ -245,8 +250,10 @@ static void on_started(void *arg)
         store_execution_update(ex->sb->m->store, ex->sb->owner, &row, STORE_EX_SET_STATE | STORE_EX_SET_STARTED,
                                &(struct store_when){ .states = STORE_BIT(STORE_EX_STARTING) }, on_start_stored, NULL);
     }
+    if (ex->stream)
+        ex->input_sent = (size_t)exec_received(ex->exec);
     if (ex->stream && ex->input)
-        ex->input_sent = min_size((size_t)exec_received(ex->exec), ex->input_len);
+        ex->input_sent = min_size(ex->input_sent, ex->input_len);
     send_input(ex);
     ex_tell(ex);
 }
@@ -316,6 +323,8 @@ static char *request_json(const struct ex *ex)
     jsonw_kbool(&w, "changes", ex->spec.changes);
     if (ex->input && ex->input_len <= INPUT_STORED_MAX)
         jsonw_kstr(&w, "stdin", ex->input);
+    if (ex->input_open)
+        jsonw_kbool(&w, "stdinOpen", true);
     jsonw_end_object(&w);
     return out.data;
 }
@@ -374,7 +383,7 @@ static void start(struct ex *ex)
     ex->spec.argv = (const char *const *)ex->argv;
     ex->spec.env = (const char *const *)ex->env;
     ex->spec.cwd = ex->cwd;
-    ex->spec.stdin_open = ex->input != NULL;
+    ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm = true;
     if (box_exec(ex->sb->box, &ex->spec, &ex_exec_ops, ex, &ex->exec, &err) < 0) {
         give_up(ex, &err);
@@ -514,6 +523,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
         ex->input = str_dup_n(s->input, s->input_len);
         ex->input_len = s->input_len;
     }
+    ex->input_open = s->input_open;
     ex->background = s->background;
     ex->spec.wall_ms = s->timeout_ms;
     ex->spec.cpu_ms = s->cpu_ms;
@@ -545,7 +555,7 @@ int ex_resume(struct ex *ex, struct err *err)
     resume.stored[1] = ex->len[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;
     ex->spec.id = ex->id;
-    ex->spec.stdin_open = ex->input != NULL;
+    ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm = true;
     return box_exec_resume(ex->sb->box, &ex->spec, &resume, &ex_exec_ops, ex, &ex->exec, err);
 }

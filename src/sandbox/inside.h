@@ -82,6 +82,12 @@ struct watch {
     void *arg;
 };
 
+struct writer {
+    struct ex *ex; /* NULL when it is over */
+    const struct writer_ops *ops;
+    void *arg;
+};
+
 struct ex {
     struct ex *next;
     struct sb *sb;
@@ -95,6 +101,8 @@ struct ex {
     char *cwd;
     char *input;
     size_t input_len, input_sent;
+    bool input_open, input_closed; /* for a writer; closed by one */
+    struct writer *writer;
     struct exec_spec spec;
     uint32_t stream; /* of the earlier host, when it is taken up again */
     uint64_t created_ms, started_ms, ended_ms;
@@ -174,9 +182,13 @@ void ex_free(struct ex *ex);
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
 int ex_resume(struct ex *ex, struct err *err);
 
+/* input.c */
+void input_room(struct ex *ex); /* its standard input may take more */
+void input_over(struct ex *ex); /* it takes no more */
+
 /* watch.c */
-void ex_tell(struct ex *ex);
-struct ex *ex_find(const struct sb *sb, const char *id);            /* something changed */
+struct ex *ex_find(const struct sb *sb, const char *id);
+void ex_tell(struct ex *ex);                                        /* something changed */
 void ex_tell_end(struct ex *ex, const struct store_execution *row); /* its end is committed */
 
 /* output.c */

@@ -78,6 +78,7 @@ struct execution_spec {
     const char *const *argv; /* a program and its arguments */
     const char *input;       /* for its standard input, or NULL */
     size_t input_len;
+    bool input_open;        /* instead: it is written with manager_writer() */
     const char *const *env; /* may be NULL */
     const char *cwd;        /* absolute, or relative to /workspace; NULL is /workspace */
     uint64_t timeout_ms;    /* 0: the sandbox's */
@@ -103,6 +104,20 @@ DEFINE_AUTO(watch, watch_free);
 uint64_t watch_bytes(const struct watch *w, int channel); /* written to its file by now */
 bool watch_started(const struct watch *w);
 void watch_kill(struct watch *w); /* its whole tree; the end follows as for any other */
+
+/* Standard input of an execution with input_open; one writer at a time. NULL with *err: EXISTS when it takes none. */
+struct writer;
+struct writer_ops {
+    void (*on_room)(void *arg);                 /* writer_send took less than it was given; try again */
+    void (*on_over)(void *arg, uint64_t bytes); /* it has ended, having been given so many; the writer is of no use */
+};
+struct writer *manager_writer(struct manager *m, const char *owner, const char *sandbox, const char *id,
+                              const struct writer_ops *ops, void *arg, struct err *err);
+void writer_free(struct writer *w);
+DEFINE_AUTO(writer, writer_free);
+uint64_t writer_bytes(const struct writer *w); /* given to it so far, by all its writers */
+size_t writer_send(struct writer *w, const void *data, size_t len);
+void writer_close(struct writer *w); /* nothing follows */
 
 /* What it wrote to channel 1 or 2, to be read with pread; -1 with errno, ENOENT when it wrote nothing. */
 int manager_output(struct manager *m, const char *id, int channel);

@@ -89,6 +89,7 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
         body_u64(root, "", "outputBytes", 0, UINT64_MAX, &ex->spec.output_max, NULL, err) < 0 ||
         body_u64(root, "", "pausedMs", 0, UINT64_MAX, &ex->paused_ms, NULL, err) < 0 ||
         body_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
+        body_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
         body_text(root, "", "stdin", 0, BODY_SIZE_MAX, &input, err) < 0)
         return -1;
     ex->stream = (uint32_t)stream;

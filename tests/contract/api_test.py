@@ -386,6 +386,73 @@ def output_is_read_from_any_byte_and_followed_live(s):
 
 
 @case
+def output_that_is_no_text_is_told_without_waiting_for_more(s):
+    sb = s.create({"runtime": "sh"})
+    c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["cat"], "stdinOpen": True},
+                  {"Accept": "application/x-ndjson"})
+    events = ndjson(r)
+    ex = next(events)["execution"]["id"]
+    for piece, told in ((b"a\0\xff\n", b"a\0\xff\n"), (b"\xc3", b""), (b"\xa9!", b"\xc3\xa9!"), (b"\xc3\n", b"\xc3\n")):
+        assert s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/stdin", piece).status == 200
+        got = b""
+        while got != told:
+            e = next(events)
+            got += e["data"].encode() if "data" in e else base64.b64decode(e.get("base64", ""))
+            assert told.startswith(got), (got, told)
+    r.close(), c.close()
+    s.delete(sb)
+
+
+@case
+def standard_input_is_written_while_the_program_runs(s):
+    sb = s.create({"runtime": "python"})
+    assert s.execute(sb, {"command": ["cat"], "stdin": "a", "stdinOpen": True}).status == 400
+    ex = s.execute(sb, {"command": ["cat"], "stdinOpen": True, "background": True}).json["id"]
+    here = f"/v1/sandboxes/{sb}/executions/{ex}"
+
+    def write(data, **query):
+        headers = {"Content-Type": "application/octet-stream"}
+        return s.call("POST", f"{here}/stdin?{urllib.parse.urlencode(query)}", data, headers, timeout=60)
+    assert write(b"one\n").json == {"stdinBytes": 4, "stdinOpen": True}
+    with s.open("GET", here + "/output?follow=true")[1] as out:
+        assert out.readline() == b"one\n"  # it runs, and has read it
+        assert write(b"ne\ntwo\0\n", offset=1).json["stdinBytes"] == 9  # the piece that was there is left out
+        assert out.readline() == b"two\0\n"
+        gap = write(b"x", offset=11)
+        assert gap.status == 409 and gap.json["error"]["details"] == {"stdinBytes": 9}, gap.body
+        assert write(b"three", close="true").json == {"stdinBytes": 14, "stdinOpen": False}
+        assert out.read() == b"three"
+    assert s.call("GET", here).json["state"] in ("ended", "running")
+    assert write(b"more").status == 409
+    shut = s.execute(sb, {"command": ["sleep", "60"], "background": True}).json["id"]
+    refused = s.call("POST", f"/v1/sandboxes/{sb}/executions/{shut}/stdin", b"x", {"Content-Type": "text/plain"})
+    assert refused.status == 409 and "stdinOpen" in refused.json["error"]["message"], refused.body
+    assert s.call("POST", f"/v1/sandboxes/{sb}/executions/ex{'a' * 20}/stdin", b"").status == 404
+    s.delete(sb)
+
+
+@case
+def a_program_that_does_not_read_holds_its_writer_and_nobody_else(s):
+    sb = s.create({"runtime": "python"})
+    ex = s.execute(sb, {"command": ["sleep", "600"], "stdinOpen": True, "background": True, "timeoutMs": 900000}).json["id"]
+    here = f"/v1/sandboxes/{sb}/executions/{ex}"
+    answers = []
+
+    def write():
+        answers.append(s.call("POST", here + "/stdin", b"x" * (8 << 20), {"Content-Type": "text/plain"}, timeout=120))
+    writer = threading.Thread(target=write)
+    writer.start()
+    end = time.monotonic() + 60
+    while "another request" not in s.call("POST", here + "/stdin?offset=99999999999", b"y").json["error"]["message"]:
+        assert time.monotonic() < end and writer.is_alive()  # until the first one is at it
+    assert not answers and s.execute(sb, {"command": ["echo", "on"]}).json["stdout"] == "on\n"
+    s.call("POST", here + "/cancel", timeout=60)
+    writer.join(60)
+    assert answers[0].status == 409 and 0 < answers[0].json["error"]["details"]["stdinBytes"] < 2 << 20, answers[0].body
+    s.delete(sb)
+
+
+@case
 def an_execution_is_cancelled_with_all_that_it_started(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sh", "-c", "sleep 60 & sleep 60"], "background": True, "timeoutMs": 60000}).json["id"]
@@ -820,6 +887,25 @@ def a_killed_server_is_followed_by_one_that_goes_on(s):
     for one in (sb, paused):
         assert s.execute(one, {"command": ["echo", "alive"]}).json["stdout"] == "alive\n"
         s.delete(one)
+
+
+@case
+def standard_input_goes_on_after_a_killed_server_without_a_byte_twice(s):
+    sb = s.create({"runtime": "sh"})
+    ex = s.execute(sb, {"command": ["cat"], "stdinOpen": True, "background": True}).json["id"]
+    here, kind = f"/v1/sandboxes/{sb}/executions/{ex}", {"Content-Type": "application/octet-stream"}
+    assert s.call("POST", here + "/stdin?offset=0", b"one\n", kind).status == 200
+    s.kill()
+    s.start()
+    end = time.monotonic() + 30
+    while True:
+        a = s.call("POST", here + "/stdin?offset=0&close=true", b"one\ntwo\n", kind)
+        if a.status != 503:
+            break
+        assert time.monotonic() < end, a.body
+    assert a.json == {"stdinBytes": 8, "stdinOpen": False}, a.body
+    assert s.call("GET", here + "/output?follow=true").body == b"one\ntwo\n"
+    s.delete(sb)
 
 
 @case

@@ -1,4 +1,5 @@
 """The verbs that talk to a server, against a real one: what a person types, and what comes back."""
+import hashlib
 import os
 import signal
 import subprocess
@@ -94,6 +95,25 @@ class Ctl(Case):
         self.assertEqual((process.returncode, out), (128 + 9, b""), err)
         self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
+
+    def test_standard_input_is_streamed_both_ways(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        process = start("exec", "-i", sandbox, "--", "cat", env=self.env, stdin=subprocess.PIPE)
+        for line in (b"one\n", b"two\0\xff\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), line)  # before its end is known
+        self.assertEqual(process.communicate(timeout=60), (b"", b""))
+        self.assertEqual(process.returncode, 0)
+        data = os.urandom(5 << 20)
+        here = os.path.join(self.dir, "data")
+        with open(here, "wb") as f:
+            f.write(data)
+        with open(here, "rb") as f:  # a file, which no loop can wait for
+            out, err = start("exec", "-i", sandbox, "--", "sha256sum", env=self.env, stdin=f).communicate(timeout=60)
+        self.assertEqual(out.split()[0].decode(), hashlib.sha256(data).hexdigest(), err)
+        self.assertEqual(self.cove("exec", "-i", sandbox, "--", "head", "-c", "3", stdin=data).bytes_out, data[:3])
+        self.assertEqual(self.cove("exec", "-i", "--json", sandbox, "--", "cat", stdin="x").json["stdout"], "x")
 
     def test_a_watch_tells_what_happens_until_the_sandbox_ends(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()

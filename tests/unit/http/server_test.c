@@ -29,6 +29,7 @@ static void handle(struct http_req *req, void *ctx)
 static const struct http_route routes[] = {
     { "GET", "/x/{id}", handle },
     { "POST", "/x", handle, HTTP_BODY_BUFFERED },
+    { "PUT", "/x", handle, HTTP_BODY_STREAMED },
     { 0 },
 };
 
@@ -334,6 +335,45 @@ TEST(a_request_outlives_its_client_and_its_server_until_it_is_answered)
     ev_free(loop);
 }
 
+static size_t take_none(void *arg UNUSED, const void *data UNUSED, size_t len UNUSED)
+{
+    fail_msg("there is nobody who sends");
+    return 0;
+}
+
+static void no_end(void *arg UNUSED)
+{
+    fail_msg("it was not whole");
+}
+
+static void see_fail(void *arg, const struct err *err)
+{
+    assert_int_equal(err->id, ERR_CLIENT_GONE);
+    http_answer_err(arg, err);
+    freed = 100;
+}
+
+TEST(a_body_that_is_read_after_its_client_went_fails_at_once)
+{
+    static const struct http_reader reader = { take_none, no_end, see_fail };
+
+    listen_here();
+    handler = keep_it;
+    int fd = dial_unix();
+    const char *text = "PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab";
+    assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
+    for (kept = NULL; !kept;)
+        ev_turn(loop, 100);
+    close(fd);
+    for (int i = 0; i < 1000 && !http_is_gone(kept); i++)
+        ev_turn(loop, 5);
+    assert_true(http_is_gone(kept));
+    freed = 0;
+    http_read_body(kept, &reader, kept);
+    assert_int_equal(freed, 100);
+    stop();
+}
+
 static int make_dir(void **state UNUSED)
 {
     if (!mkdtemp(dir))
@@ -358,6 +398,7 @@ int main(void)
         RUN(query_parameters_are_known_in_range_or_named_in_the_error),
         RUN(a_client_wants_events_when_it_names_them_before_json),
         RUN(a_request_outlives_its_client_and_its_server_until_it_is_answered),
+        RUN(a_body_that_is_read_after_its_client_went_fails_at_once),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
