@@ -70,6 +70,7 @@ static void refuse_under_way(struct claim *c)
 {
     struct err why;
 
+    http_set_header(c->req, "Retry-After", "1"); /* this refusal is for now, the other one for good */
     err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still being worked on");
     refuse(c, &why);
 }

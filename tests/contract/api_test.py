@@ -504,6 +504,28 @@ def the_same_idempotency_key_makes_one_thing(s):
         s.delete(row["id"])
 
 
+@case
+def requests_that_race_with_one_key_make_one_thing(s):
+    answers = []
+
+    def ask():
+        a = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, {"Idempotency-Key": "race-1"}, timeout=120)
+        while a.status == 409:
+            assert a.code == "idempotency_conflict" and int(a.headers["Retry-After"]) >= 1, a.body
+            time.sleep(0.05)
+            a = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, {"Idempotency-Key": "race-1"}, timeout=120)
+        answers.append((a.status, a.json.get("id")))
+
+    askers = [threading.Thread(target=ask) for _ in range(8)]
+    for t in askers:
+        t.start()
+    for t in askers:
+        t.join()
+    assert len(answers) == 8 and len(set(answers)) == 1 and answers[0][0] == 201, answers
+    assert "Retry-After" not in s.call("POST", "/v1/sandboxes", {"runtime": "bash"}, {"Idempotency-Key": "race-1"}).headers
+    s.delete(answers[0][1])
+
+
 # --- bodies and ids ---
 
 @case
