@@ -57,15 +57,17 @@ def call(command, timeout):
     raise Failed(f"{' '.join(command)}\n{text[-4000:]}")
 
 
-def make(where):
+def make(where, *words):
     """An empty environment; its interpreter."""
     shutil.rmtree(where, ignore_errors=True)
-    call([sys.executable, "-m", "venv", where], 300)
+    call([sys.executable, "-m", "venv", *words, where], 300)
     return os.path.join(where, "bin/python")
 
 
-def install(python, *words):
-    call([python, "-m", "pip", "install", "--quiet", "--no-input", "--retries", "2", "--timeout", "20", *words], 600)
+def install(python, *words, into=None):
+    """By the pip of that interpreter, into its own environment or into another that needs no pip then."""
+    other = ["--python", into] if into else []
+    call([python, "-m", "pip", *other, "install", "--quiet", "--no-input", "--retries", "2", "--timeout", "20", *words], 600)
 
 
 def ready(name, requirements):

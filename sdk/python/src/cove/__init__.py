@@ -1,0 +1,37 @@
+"""cove: run code that nobody has read behind real walls.
+
+    from cove import Sandbox
+
+    with Sandbox.create("python") as sandbox:
+        print(sandbox.run_code("print(6 * 7)").stdout)
+
+`Sandbox` and `Cove` wait; `AsyncSandbox` and `AsyncCove` are the same for asyncio and trio. Everything is in docs/python.md.
+"""
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from . import errors
+from ._async.client import AsyncCove, AsyncKeys, AsyncTemplates
+from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
+from ._async.files import AsyncFiles
+from ._async.sandbox import AsyncSandbox
+from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
+from ._local import Downloaded
+from ._settings import Retry
+from ._sync.client import Cove, Keys, Templates
+from ._sync.execution import Execution, Result, Stream
+from ._sync.files import Files
+from ._sync.sandbox import Sandbox
+from .events import Event, Exit, Output, Started
+from .models import (ApiKey, ApiKeySecret, Capabilities, ExecutionInfo, FileEntry, Happening, Level, LimitRange, Listing, Ready, Reason, Receipt, Resources,
+                     Runtime, SandboxInfo, Template, TemplateSpec, Usage, Written)
+from .options import RunOptions
+
+__all__ = [
+    "ApiKey", "ApiKeySecret", "AsyncCove", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncResult", "AsyncSandbox", "AsyncStream",
+    "AsyncTemplates", "Capabilities", "Cove", "CoveError", "Downloaded", "Event", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit",
+    "FileEntry", "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "Output", "Ready", "Reason", "Receipt", "Resources", "Result",
+    "Retry", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Usage",
+    "WaitTimeoutError", "Written", "errors",
+]

@@ -1,0 +1,113 @@
+"""One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, AsyncIterator, Dict, Optional, Type, TypeVar
+
+import httpx
+
+from .. import _aio
+from .._call import Attempts, Body, Call, answer_error, transport_error
+from .._error import CoveError
+from .._json import decode, loads_object
+from .._settings import Settings
+from ..errors import NotFoundError
+
+T = TypeVar("T")
+log = logging.getLogger("cove")
+
+
+class AsyncHTTP:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.known = False  # the server has answered once
+        self.client = _aio.HTTPClient(
+            base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20), trust_env=not settings.local,
+            transport=_aio.HTTPTransport(uds=settings.socket) if settings.socket else None)
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+    def attempts(self, repeatable: bool = True) -> Attempts:
+        return Attempts(self.settings.retry, repeatable, self.known)
+
+    async def open(self, call: Call) -> httpx.Response:
+        """One attempt. The answer's body is still to be read, and closed; a refusal is raised."""
+        headers: Dict[str, str] = dict(call.headers)
+        body: Any = call.body
+        if isinstance(body, Body):
+            if body.length is not None:
+                headers["Content-Length"] = str(body.length)
+            body = _aio.pieces(body.open())
+        read = call.read_timeout or self.settings.timeout
+        request = self.client.build_request(
+            call.method, call.path, params=call.params() or None, json=call.json, content=body, headers=headers,
+            timeout=httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, 10.0), read=read))
+        try:
+            response = await self.client.send(request, stream=True)
+            self.known = True
+            if response.status_code < 400 or response.status_code in call.also_ok:
+                return response
+            try:
+                content = await response.aread()
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        raise answer_error(response.status_code, response.headers, content)
+
+    async def once(self, call: Call) -> httpx.Response:
+        response = await self.open(call)
+        try:
+            await response.aread()
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        finally:
+            await response.aclose()
+        return response
+
+    async def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
+        """Waits before the next attempt; raises the error when there is to be none."""
+        wait = attempts.pause(error, time.monotonic())
+        log.debug("%s: %s; again in %.1f s", what, error.message, wait)
+        await _aio.sleep(wait)
+
+    async def send(self, call: Call) -> httpx.Response:
+        """The whole answer, after as many attempts as it may take."""
+        attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
+        while True:
+            try:
+                return await self.once(call)
+            except CoveError as error:
+                if call.gone_is_done and attempts.lost and isinstance(error, NotFoundError):
+                    return httpx.Response(204)
+                await self.again(attempts, error, f"{call.method} {call.path}")
+
+    async def json(self, call: Call) -> Dict[str, Any]:
+        return loads_object((await self.send(call)).content)
+
+    async def get(self, cls: Type[T], call: Call) -> T:
+        return decode(cls, await self.json(call))
+
+    async def pages(self, cls: Type[T], name: str, call: Call) -> AsyncIterator[T]:
+        """Everything of a list, page by page as it is asked for."""
+        cursor: Optional[str] = None
+        while True:
+            page = await self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
+            for item in page.get(name, []):
+                yield decode(cls, item)
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return
+
+    async def chunks(self, response: httpx.Response) -> _aio.ByteStream:
+        """The pieces of a body. One that breaks off is a lost connection."""
+        try:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        finally:
+            await response.aclose()

@@ -1,0 +1,119 @@
+"""A server: who asks, its keys, its templates, what it can do."""
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any, AsyncIterator, Optional, Sequence
+
+from .._call import Call, path
+from .._json import decode, encode, time_text
+from .._settings import Retry, resolve
+from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
+from ._http import AsyncHTTP
+
+
+class AsyncCove:
+    """A client of one server. It can be used by many tasks at a time.
+
+    Args:
+        url: without it COVE_URL, then the Unix socket of a server on this machine, then http://127.0.0.1:8700.
+        api_key: without it COVE_API_KEY. The owner of a server needs none over its socket.
+        socket: path of a Unix socket, instead of a URL.
+        timeout: seconds without a sign of life after which a request is given up. How long a program may run is said
+            where it is started.
+        retry: how long a request is repeated.
+        insecure: send the key over http:// to another machine.
+    """
+
+    def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
+                 retry: Optional[Retry] = None, insecure: bool = False) -> None:
+        self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ))
+        self.keys = AsyncKeys(self._http)
+        self.templates = AsyncTemplates(self._http)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._http.settings.where}>"
+
+    async def __aenter__(self) -> AsyncCove:
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections. Sandboxes go on."""
+        await self._http.aclose()
+
+    async def capabilities(self) -> Capabilities:
+        """Levels, runtimes, and limits with their ranges."""
+        return await self._http.get(Capabilities, Call("GET", path("v1", "capabilities")))
+
+    async def runtimes(self) -> Sequence[Runtime]:
+        """The languages that cove knows; `available` tells which of them this server has."""
+        return [decode(Runtime, item) for item in (await self._http.json(Call("GET", path("v1", "runtimes"))))["runtimes"]]
+
+    async def runtime(self, name: str) -> Runtime:
+        return await self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
+
+    async def version(self) -> str:
+        """Of the server."""
+        return str((await self._http.json(Call("GET", "/health")))["version"])
+
+    async def ready(self) -> Ready:
+        """Whether sandboxes can be created, and what is missing if not."""
+        return await self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+
+    async def metrics(self) -> str:
+        """Counters in the text format of Prometheus."""
+        return (await self._http.send(Call("GET", "/metrics"))).text
+
+
+class AsyncKeys:
+    """The API keys of a server."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def create(self, name: str, scopes: Sequence[str], *, expires_at: Optional[datetime.datetime] = None) -> ApiKeySecret:
+        """Makes a key. The answer is the only one that shows it."""
+        body = {"name": name, "scopes": [*scopes]}
+        if expires_at is not None:
+            body["expiresAt"] = time_text(expires_at)
+        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
+
+    async def list(self) -> AsyncIterator[ApiKey]:
+        async for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
+            yield key
+
+    async def get(self, id: str) -> ApiKey:
+        return await self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
+
+    async def revoke(self, id: str) -> None:
+        """From now on it opens nothing."""
+        await self._http.send(Call("DELETE", path("v1", "apikeys", id), gone_is_done=True))
+
+    async def rotate(self, id: str) -> ApiKeySecret:
+        """A new secret for the same key; the old one opens nothing any more."""
+        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+
+
+class AsyncTemplates:
+    """The templates of a server."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def put(self, name: str, spec: TemplateSpec) -> Template:
+        """Makes or replaces one. Sandboxes that were made from it stay as they are."""
+        return await self._http.get(Template, Call("PUT", path("v1", "templates", name), json=encode(spec)))
+
+    async def list(self) -> AsyncIterator[Template]:
+        """By name."""
+        async for template in self._http.pages(Template, "templates", Call("GET", path("v1", "templates"))):
+            yield template
+
+    async def get(self, name: str) -> Template:
+        return await self._http.get(Template, Call("GET", path("v1", "templates", name)))
+
+    async def delete(self, name: str) -> None:
+        await self._http.send(Call("DELETE", path("v1", "templates", name), gone_is_done=True))

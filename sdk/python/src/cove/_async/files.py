@@ -1,0 +1,174 @@
+"""The files of a sandbox. Paths are absolute, as the sandbox sees them."""
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import AsyncIterable, AsyncIterator, Optional, Union
+
+from .. import _aio
+from .._call import Body, Call, path as url
+from .._error import CoveError
+from .._json import decode, without_none
+from .._local import Content, Downloaded, Landing, directory_body, file_body, unpack
+from ..errors import NotFoundError, PreconditionFailedError
+from ..models import FileEntry, Listing, Written
+from ._http import AsyncHTTP
+
+LocalPath = Union[str, "os.PathLike[str]"]
+
+
+class AsyncFiles:
+    """What is in a sandbox.
+
+        await sandbox.files.write("/workspace/data.csv", "a,b\\n1,2\\n")
+        print(await sandbox.files.read_text("/workspace/data.csv"))
+    """
+
+    def __init__(self, http: AsyncHTTP, sandbox_id: str) -> None:
+        self._http = http
+        self._sandbox_id = sandbox_id
+
+    def _path(self, *more: str) -> str:
+        return url("v1", "sandboxes", self._sandbox_id, "files", *more)
+
+    # --- contents ---
+
+    async def read(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
+        """The whole file, or `length` bytes of it from `offset` on."""
+        pieces = []
+        async for piece in self.stream(path, offset=offset, length=length):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def read_text(self, path: str, encoding: str = "utf-8") -> str:
+        return (await self.read(path)).decode(encoding)
+
+    async def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> AsyncIterator[bytes]:
+        """The file piece by piece, however large it is.
+
+        A connection that breaks is made again and goes on at the same byte; if the file has changed meanwhile,
+        PreconditionFailedError is raised.
+        """
+        if length == 0:
+            return
+        end = offset + length if length is not None else None
+        etag: Optional[str] = None
+        attempts = self._http.attempts()
+        while True:
+            try:
+                headers = {}
+                if offset or end is not None:
+                    headers["Range"] = f"bytes={offset}-{'' if end is None else end - 1}"
+                if etag is not None:
+                    headers["If-Range"] = etag
+                response = await self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
+                if etag is not None and response.headers.get("ETag") != etag:
+                    await response.aclose()
+                    raise PreconditionFailedError(f"{path} changed while it was read")
+                etag = response.headers.get("ETag")
+                chunks = self._http.chunks(response)
+                try:
+                    async for chunk in chunks:
+                        offset += len(chunk)
+                        attempts.came_through()
+                        yield chunk
+                finally:
+                    await chunks.aclose()
+                return
+            except CoveError as error:
+                await self._http.again(attempts, error, f"GET {path}")
+
+    async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
+                    exclusive: bool = False) -> Written:
+        """Writes a file: a text, bytes, an open file, or pieces of bytes. It appears whole or not at all.
+
+        Args:
+            parents: make missing directories.
+            mode: permission bits, 0o644 unless said otherwise.
+            exclusive: refuse to replace a file.
+        """
+        return await self._put(path, _aio.body_of(content), parents, mode, exclusive)
+
+    async def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> Written:
+        query = {"path": path, "parents": parents or None, "mode": f"{mode:04o}" if mode is not None else None}
+        headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
+        return await self._http.get(Written, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
+
+    async def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> Written:
+        """A file of this machine, streamed. Its permission bits come along unless `mode` is given."""
+        name = os.fspath(local)
+        body = await _aio.blocking(file_body, name)
+        return await self._put(path, body, parents, (os.stat(name).st_mode & 0o777) if mode is None else mode, False)
+
+    async def download(self, path: str, local: LocalPath) -> Downloaded:
+        """A file of the sandbox, streamed into one of this machine. It appears whole or not at all."""
+        landing = await _aio.blocking(Landing, os.fspath(local))
+        try:
+            async for piece in self.stream(path):
+                await _aio.blocking(landing.write, piece)
+            return await _aio.blocking(landing.keep)
+        finally:
+            await _aio.blocking(landing.discard)
+
+    # --- whole directories ---
+
+    async def upload_directory(self, local: LocalPath, path: str) -> Written:
+        """Everything in a directory of this machine, into one of the sandbox that is there or is made."""
+        body = await _aio.blocking(directory_body, os.fspath(local))
+        await self.mkdir(path, parents=True)
+        call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
+        return await self._http.get(Written, call)
+
+    async def download_directory(self, path: str, local: LocalPath) -> Downloaded:
+        """Everything in a directory of the sandbox, into one of this machine that is there or is made.
+
+        What comes out of a sandbox is not trusted: nothing is written outside of the directory, links that point out of
+        it are left out and told in `skipped`.
+        """
+        attempts = self._http.attempts()
+        while True:
+            with tempfile.TemporaryFile() as spool:  # an archive that breaks off leaves nothing half done
+                try:
+                    async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": path}))):
+                        await _aio.blocking(spool.write, chunk)
+                except CoveError as error:
+                    await self._http.again(attempts, error, f"GET {path}")
+                    continue
+                spool.seek(0)
+                return await _aio.blocking(unpack, spool, os.fspath(local))
+
+    # --- names ---
+
+    async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
+        """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""
+        told = await self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
+        found = Listing(decode(FileEntry, entry) for entry in told["entries"])
+        found.truncated = bool(told["truncated"])
+        return found
+
+    async def stat(self, path: str) -> FileEntry:
+        """What a path is. A link is told as a link."""
+        return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
+
+    async def exists(self, path: str) -> bool:
+        try:
+            await self.stat(path)
+        except NotFoundError as error:
+            if error.code != "not_found":  # the sandbox itself is gone
+                raise
+            return False
+        return True
+
+    async def mkdir(self, path: str, *, parents: bool = False, exclusive: bool = False) -> None:
+        """Makes a directory. One that exists is accepted, unless `exclusive`."""
+        body = without_none(path=path, parents=parents or None, exclusive=exclusive or None)
+        await self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
+
+    async def move(self, source: str, target: str, *, parents: bool = False, exclusive: bool = False) -> None:
+        """Renames a file or a directory. `exclusive` refuses to replace something."""
+        body = {"from": source, "to": target, **without_none(parents=parents or None, exclusive=exclusive or None)}
+        await self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
+
+    async def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Removes a file or an empty directory; with `recursive`, a directory with everything in it."""
+        await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, gone_is_done=True))

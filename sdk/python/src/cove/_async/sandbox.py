@@ -1,0 +1,218 @@
+"""A sandbox: its life, the programs in it, its files."""
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
+
+from .._call import NDJSON, Call, path
+from .._error import CoveError
+from .._json import Duration, encode, milliseconds, without_none
+from ..errors import NotFoundError
+from ..events import Progress
+from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, TemplateSpec, Usage
+from ..options import RunOptions, run_body, words_of
+from .client import AsyncCove
+from .execution import AsyncExecution, AsyncResult, AsyncStream
+from .files import AsyncFiles
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AsyncSandbox:
+    """A place of its own for code that nobody has read.
+
+        async with await AsyncSandbox.create("python") as sandbox:
+            result = await sandbox.run_code("print(6 * 7)")
+            print(result.stdout)
+
+    Leaving the block ends the sandbox, with every process and file in it. Without a block it lives until its lifetime is
+    over or somebody calls `delete()`.
+    """
+
+    def __init__(self, client: AsyncCove, info: SandboxInfo, *, owns_client: bool = False) -> None:
+        self._client = client
+        self._http = client._http
+        self._owns_client = owns_client
+        self.info = info
+        """What the server said last; `refresh()` asks again."""
+        self.files = AsyncFiles(client._http, info.id)
+        """The files in it."""
+
+    @classmethod
+    async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
+                     resources: Optional[Resources] = None, env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None,
+                     timeout: Optional[Duration] = None, lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
+                     idle_action: Optional[str] = None, idempotency_key: Optional[str] = None, client: Optional[AsyncCove] = None) -> AsyncSandbox:
+        """Makes a sandbox; it is running when this returns.
+
+        Args:
+            runtime: the language of `run_code`; python, unless a template says otherwise. `client.runtimes()` lists them.
+            template: what is not said here comes from it.
+            level: how strong the walls are; "standard" or "high".
+            resources: processor, memory, storage, processes.
+            env: variables for every program in it.
+            metadata: pairs for your own use; `list` finds sandboxes by them.
+            timeout: seconds that one execution may take, unless it says otherwise.
+            lifetime: seconds after which it ends, whatever happens.
+            idle_timeout: seconds without an execution or a file request, after which `idle_action` ("end" or "pause") is taken.
+            idempotency_key: of your own choosing; without it each call makes a new sandbox, and only a repetition after a
+                broken connection finds the first.
+            client: the server; without it the one of COVE_URL, or of this machine.
+        """
+        owner = client is None
+        client = client or AsyncCove()
+        spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action)
+        call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
+                    headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+        try:
+            return cls(client, await client._http.get(SandboxInfo, call), owns_client=owner)
+        except BaseException:
+            if owner:
+                await client.aclose()
+            raise
+
+    @classmethod
+    async def connect(cls, id: str, *, client: Optional[AsyncCove] = None) -> AsyncSandbox:
+        """One that exists. Nothing about it changes by that: no clock is moved."""
+        owner = client is None
+        client = client or AsyncCove()
+        try:
+            return cls(client, await client._http.get(SandboxInfo, Call("GET", path("v1", "sandboxes", id))), owns_client=owner)
+        except BaseException:
+            if owner:
+                await client.aclose()
+            raise
+
+    @staticmethod
+    async def list(*, state: Optional[str] = None, metadata: Optional[Mapping[str, str]] = None,
+                   client: Optional[AsyncCove] = None) -> AsyncIterator[SandboxInfo]:
+        """The newest first, ended ones included until their retention is over.
+
+        `metadata` holds one pair that they must have; `state` is creating, running, paused or ended.
+        """
+        owner = client is None
+        client = client or AsyncCove()
+        try:
+            if metadata is not None and len(metadata) != 1:
+                raise ValueError("metadata is one pair to look for")
+            pair = "=".join(next(iter(metadata.items()))) if metadata else None
+            async for info in client._http.pages(SandboxInfo, "sandboxes", Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
+                yield info
+        finally:
+            if owner:
+                await client.aclose()
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.info.state}>"
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            await self.delete()
+        except NotFoundError:
+            pass
+        except CoveError:
+            if error is None:  # what went wrong in the block is more interesting
+                raise
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Lets go of the connections. The sandbox goes on."""
+        if self._owns_client:
+            await self._client.aclose()
+
+    def _path(self, *more: str) -> str:
+        return path("v1", "sandboxes", self.id, *more)
+
+    # --- its life ---
+
+    async def _told(self, call: Call) -> SandboxInfo:
+        self.info = await self._http.get(SandboxInfo, call)
+        return self.info
+
+    async def refresh(self) -> SandboxInfo:
+        """Asks the server how it is. One that has ended tells why."""
+        return await self._told(Call("GET", self._path()))
+
+    async def delete(self) -> SandboxInfo:
+        """Ends it, with every process and file in it. One that has ended is told as it is."""
+        return await self._told(Call("DELETE", self._path()))
+
+    async def pause(self) -> SandboxInfo:
+        """Freezes every process. The lifetime runs on, the other clocks stand still."""
+        return await self._told(Call("POST", self._path("pause")))
+
+    async def resume(self) -> SandboxInfo:
+        """Lets a paused one go on."""
+        return await self._told(Call("POST", self._path("resume")))
+
+    async def extend(self, lifetime: Duration) -> SandboxInfo:
+        """It ends so many seconds from now, instead of when it would have."""
+        return await self._told(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+
+    async def usage(self) -> Usage:
+        """What it uses now, as the kernel counts."""
+        return await self._http.get(Usage, Call("GET", self._path("usage")))
+
+    async def events(self) -> AsyncIterator[Happening]:
+        """What happened to it, the oldest first."""
+        async for event in self._http.pages(Happening, "events", Call("GET", self._path("events"))):
+            yield event
+
+    # --- programs in it ---
+
+    async def run_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncResult:
+        """Runs code in the sandbox's language and waits for its end.
+
+        Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
+        `result.success`, or call `result.check()`.
+        """
+        async with self.stream_code(code, **options) as stream:
+            return await stream.result()
+
+    async def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncResult:
+        """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
+        async with self.stream_command(command, **options) as stream:
+            return await stream.result()
+
+    def stream_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncStream:
+        """Runs code; its events come as they happen. It starts with the first of them."""
+        return AsyncStream(self._http, self.id, Progress(), self._launch({"code": code}, options))
+
+    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncStream:
+        """Runs a program; its events come as they happen. It starts with the first of them."""
+        return AsyncStream(self._http, self.id, Progress(), self._launch({"command": words_of(command)}, options))
+
+    async def start_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncExecution:
+        """Starts code and returns at once."""
+        return await self._start({"code": code}, options)
+
+    async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncExecution:
+        """Starts a program and returns at once."""
+        return await self._start({"command": words_of(command)}, options)
+
+    def execution(self, id: str) -> AsyncExecution:
+        """The handle of an execution whose id is known."""
+        return AsyncExecution(self._http, self.id, id)
+
+    async def executions(self, *, state: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:
+        """All executions, the newest first; `state` is starting, running, ended or failed."""
+        async for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
+            yield info
+
+    def _launch(self, what: Mapping[str, Any], options: RunOptions) -> Call:
+        return Call("POST", self._path("executions"), json={**what, **run_body(options)},
+                    headers={"Idempotency-Key": options.get("idempotency_key") or str(uuid.uuid4()), "Accept": NDJSON})
+
+    async def _start(self, what: Mapping[str, Any], options: RunOptions) -> AsyncExecution:
+        call = self._launch({**what, "background": True}, options)
+        call.headers["Accept"] = "application/json"
+        return AsyncExecution(self._http, self.id, (await self._http.get(ExecutionInfo, call)).id)

@@ -1,0 +1,129 @@
+"""A request as a value, and the decision whether it is sent again; nothing here touches the network or a clock.
+
+A request that got no answer may have been carried out. So it is repeated only if twice is the same as once (`repeatable`):
+what reads, what sets a state, and what carries an idempotency key. A refusal "not now" (Retry-After) was not carried out and
+is repeated in any case, and so is a connection that was never made.
+"""
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any, AsyncIterable, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
+from urllib.parse import quote
+
+import httpx
+
+from ._error import CoveError
+from ._json import loads
+from ._settings import Retry
+from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LimitReachedError, LostError,
+                     NotFoundError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
+
+NDJSON = "application/x-ndjson"
+HEARTBEAT = 15.0
+"""Seconds between two signs of life in a stream."""
+SILENCE = 3 * HEARTBEAT
+"""A stream that is silent for so long is dead."""
+
+
+@dataclasses.dataclass
+class Body:
+    """A body that is streamed. `open` makes its pieces anew each time, unless it can be had only once."""
+
+    open: Callable[[], Union[Iterator[bytes], AsyncIterable[bytes]]]
+    length: Optional[int] = None
+    repeatable: bool = True
+
+
+@dataclasses.dataclass
+class Call:
+    method: str
+    path: str
+    query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    json: Optional[Mapping[str, Any]] = None
+    body: Union[None, bytes, Body] = None
+    headers: Dict[str, str] = dataclasses.field(default_factory=dict)
+    repeatable: bool = True
+    gone_is_done: bool = False
+    """A repetition that finds nothing any more has done its work the first time."""
+    read_timeout: Optional[float] = None
+    also_ok: Tuple[int, ...] = ()
+    """Statuses from 400 on whose body is an answer all the same."""
+
+    def params(self) -> Dict[str, str]:
+        return {name: ("true" if value is True else "false" if value is False else str(value))
+                for name, value in self.query.items() if value is not None}
+
+
+def path(*words: str) -> str:
+    return "/" + "/".join(quote(word, safe="") for word in words)
+
+
+class Attempts:
+    """The repetitions of one call, or of one stream between two pieces that came through."""
+
+    def __init__(self, retry: Retry, repeatable: bool, known: bool) -> None:
+        self.retry, self.repeatable = retry, repeatable
+        self.window = retry.window if known else min(retry.window, retry.unknown)
+        self.failures = 0
+        self.began: Optional[float] = None
+        self.lost = False  # an attempt may have been carried out
+
+    def pause(self, error: CoveError, now: float) -> float:
+        """Seconds to wait before it is sent again; raises the error when it is not to be."""
+        if not self.may_repeat(error):
+            raise error
+        if self.began is None:
+            self.began = now
+        wait = min(self.retry.first * 2.0 ** min(self.failures, 30), self.retry.longest) * random.uniform(0.5, 1.0)
+        wait = max(wait, error.retry_after or 0.0)
+        if now - self.began + wait > self.window:
+            raise error
+        self.failures += 1
+        self.lost = self.lost or isinstance(error, ConnectionLostError)
+        return wait
+
+    def may_repeat(self, error: CoveError) -> bool:
+        if isinstance(error, ServerUnreachableError) or error.retry_after is not None:
+            return True
+        return self.repeatable and (isinstance(error, ConnectionLostError) or error.status in (502, 503, 504) and not error.code)
+
+    def came_through(self, known: bool = True) -> None:
+        self.failures, self.began = 0, None
+        self.window = self.retry.window if known else self.window
+
+
+def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
+    """An error of ours for one of httpx."""
+    what = str(error) or type(error).__name__
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+        return ServerUnreachableError(f"{where}: {what}")
+    if isinstance(error, httpx.ReadTimeout):
+        return ConnectionLostError(f"{where} was silent for too long")
+    if isinstance(error, httpx.PoolTimeout):
+        return TimedOutError("all connections of this client are in use", fix="Close streams that are no longer read, or use a second client.")
+    return ConnectionLostError(f"{where}: {what}")
+
+
+BY_STATUS = {400: InvalidRequestError, 401: UnauthorizedError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 410: NotFoundError,
+             429: LimitReachedError, 502: LostError, 503: ServiceUnavailableError, 504: TimedOutError}
+
+
+def answer_error(status: int, headers: httpx.Headers, content: bytes) -> CoveError:
+    """The error that an answer with a status of 400 or more tells. One that is not from cove has an empty code."""
+    request_id: Optional[str] = headers.get("X-Request-Id")
+    try:
+        wait: Optional[float] = max(float(headers["Retry-After"]), 0.0)
+    except (KeyError, ValueError):
+        wait = None
+    general = BY_STATUS.get(status, InternalError if status >= 500 else InvalidRequestError)
+    try:
+        told = loads(content)["error"]
+        code, message = str(told["code"]), str(told["message"])
+    except (CoveError, KeyError, TypeError):
+        text = content[:200].decode("utf-8", "replace").strip()
+        return general(f"the answer was {status}: {text}" if text else f"the answer was {status}", code="", status=status, request_id=request_id,
+                       retry_after=wait, cause="The answer did not come from cove, or not as a whole.",
+                       fix="Look at the address, and at what stands between this program and the server.")
+    return BY_CODE.get(code, general)(message, code=code, cause=told.get("cause"), fix=told.get("fix"), status=status,
+                                      request_id=told.get("requestId") or request_id, details=told.get("details"), retry_after=wait)

@@ -1,0 +1,260 @@
+"""Files of this machine: bodies that are read from it, and archives that are written to it.
+
+An archive comes out of a sandbox, so what it says is hostile. It is unpacked as plain files, directories and links, each
+below the directory that was named: no name leads out, no link is walked through, no link is made that points out, no
+special bits are set. What is not taken is told.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import stat
+import tarfile
+import tempfile
+from typing import IO, Any, Iterable, Iterator, List, Tuple, Union
+
+from ._call import Body
+from .errors import ProtocolError
+
+PIECE = 256 << 10
+BLOCK = 512
+Content = Union[str, bytes, bytearray, memoryview, IO[bytes], Iterable[bytes]]
+
+
+def read_all(file: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        piece = file.read(PIECE)
+        if not piece:
+            return
+        yield piece
+
+
+def body_of(content: Content) -> Union[bytes, Body]:
+    """What is to be sent. A file that can seek is sent from where it stands, and again if need be."""
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    if not hasattr(content, "read"):
+        iterable: Iterable[bytes] = content
+        return Body(lambda: iter(iterable), None, repeatable=isinstance(content, (list, tuple)))
+    file: Any = content
+    try:
+        start = file.tell()
+        end = file.seek(0, io.SEEK_END)
+        file.seek(start)
+    except (AttributeError, OSError, ValueError):
+        return Body(lambda: read_all(file), None, repeatable=False)
+
+    def again() -> Iterator[bytes]:
+        file.seek(start)
+        return read_all(file)
+
+    return Body(again, end - start)
+
+
+def file_body(path: str) -> Body:
+    """A file, opened anew for each attempt. One that grows meanwhile is sent as long as it was, one that shrinks is an error."""
+    size = os.stat(path).st_size
+
+    def pieces() -> Iterator[bytes]:
+        with open(path, "rb") as f:
+            yield from exactly(f, size, path)
+
+    return Body(pieces, size)
+
+
+def exactly(file: IO[bytes], size: int, path: str) -> Iterator[bytes]:
+    left = size
+    while left > 0:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise OSError(f"{path} became smaller while it was read")
+        left -= len(piece)
+        yield piece
+
+
+# --- a directory as an archive ---
+
+def walk(top: str, below: str = "") -> Iterator[Tuple[str, str]]:
+    """(path, name in the archive), directories before what is in them, in a stable order."""
+    for entry in sorted(os.scandir(os.path.join(top, below)), key=lambda e: e.name):
+        name = os.path.join(below, entry.name)
+        yield entry.path, name
+        if entry.is_dir(follow_symlinks=False):
+            yield from walk(top, name)
+
+
+def header_of(path: str, name: str) -> Union[None, tarfile.TarInfo]:
+    """None: neither a file, a directory nor a link."""
+    told = os.lstat(path)
+    item = tarfile.TarInfo(name.replace(os.sep, "/"))
+    item.mode, item.mtime = stat.S_IMODE(told.st_mode), int(told.st_mtime)
+    if stat.S_ISREG(told.st_mode):
+        item.size = told.st_size
+    elif stat.S_ISDIR(told.st_mode):
+        item.type = tarfile.DIRTYPE
+    elif stat.S_ISLNK(told.st_mode):
+        item.type, item.linkname = tarfile.SYMTYPE, os.readlink(path)
+    else:
+        return None
+    return item
+
+
+def pack(directory: str) -> Iterator[bytes]:
+    """A tar archive of what is in a directory, piece by piece; sockets, pipes and devices are left out."""
+    for path, name in walk(directory):
+        item = header_of(path, name)
+        if item is None:
+            continue
+        yield item.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        if item.isreg():
+            with open(path, "rb") as f:
+                yield from exactly(f, item.size, path)
+            yield bytes(-item.size % BLOCK)
+    yield bytes(2 * BLOCK)
+
+
+def directory_body(directory: str) -> Body:
+    if not os.path.isdir(directory):
+        raise NotADirectoryError(f"{directory} is no directory")
+    return Body(lambda: pack(directory))
+
+
+# --- an archive as a directory ---
+
+@dataclasses.dataclass(frozen=True)
+class Downloaded:
+    """What a download left on this machine. `skipped` are (name, reason) of what was not taken."""
+
+    path: str
+    files: int
+    size_bytes: int
+    skipped: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
+
+
+class Refused(Exception):
+    """This member is not taken; the text says why."""
+
+
+class Unpacking:
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self.made = {""}  # directories that are known to be no links
+        self.modes: List[Tuple[str, int]] = []
+
+    def real(self, parts: List[str]) -> str:
+        """The directory of these names below the top, made if need be. It is no link, nor is anything on the way."""
+        for n in range(1, len(parts) + 1):
+            name = os.path.join(*parts[:n])
+            if name in self.made:
+                continue
+            path = os.path.join(self.top, name)
+            try:
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    raise Refused("something that is no directory stands in its way")
+            except FileNotFoundError:
+                os.mkdir(path)
+            self.made.add(name)
+        return os.path.join(self.top, *parts)
+
+    def place(self, parts: List[str]) -> str:
+        """The path of a new file or link; what was there before, and is no directory, is removed."""
+        path = os.path.join(self.real(parts[:-1]), parts[-1])
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                raise Refused("a directory stands in its way")
+            os.unlink(path)
+        return path
+
+    def member(self, archive: tarfile.TarFile, item: tarfile.TarInfo) -> None:
+        parts = parts_of(item.name)
+        if item.isdir():
+            self.modes.append((self.real(parts), item.mode & 0o777))
+        elif not parts:
+            raise Refused("it has no name")
+        elif item.issym():
+            check_link(item.linkname, len(parts) - 1)
+            os.symlink(item.linkname, self.place(parts))
+        elif item.isreg():
+            source = archive.extractfile(item)
+            assert source is not None
+            target = os.open(self.place(parts), os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), item.mode & 0o777 | 0o200)
+            with os.fdopen(target, "wb") as out:
+                for piece in read_all(source):
+                    out.write(piece)
+            os.utime(out.name if isinstance(out.name, str) else os.path.join(self.top, *parts), (item.mtime, item.mtime))
+        else:
+            raise Refused("it is neither a file, a directory nor a link")
+
+
+def parts_of(name: str) -> List[str]:
+    if name.startswith("/") or "\0" in name or (os.sep != "/" and (os.sep in name or ":" in name)):
+        raise Refused("its name leads out of the directory")
+    parts = [p for p in name.split("/") if p not in ("", ".")]
+    if ".." in parts:
+        raise Refused("its name leads out of the directory")
+    return parts
+
+
+def check_link(target: str, depth: int) -> None:
+    """A link may climb to the top at most, and only at its beginning: after a name, which may itself be a link, nobody
+    knows where `..` leads."""
+    parts = [p for p in target.split("/") if p not in ("", ".")]
+    ups = 0
+    while ups < len(parts) and parts[ups] == "..":
+        ups += 1
+    if not target or target.startswith("/") or ups > depth or ".." in parts[ups:]:
+        raise Refused(f"it is a link that points out of the directory: {target!r}")
+
+
+def unpack(file: IO[bytes], directory: str) -> Downloaded:
+    os.makedirs(directory, exist_ok=True)
+    work = Unpacking(directory)
+    files = size = 0
+    skipped: List[Tuple[str, str]] = []
+    try:
+        with tarfile.open(fileobj=file, mode="r:", errorlevel=2) as archive:
+            for item in archive:
+                try:
+                    work.member(archive, item)
+                except Refused as why:
+                    skipped.append((item.name, str(why)))
+                    continue
+                files += not item.isdir()
+                size += item.size if item.isreg() else 0
+    except tarfile.TarError as error:
+        raise ProtocolError(f"the archive is malformed: {error}") from error
+    for path, mode in reversed(work.modes):
+        os.chmod(path, mode | 0o700)
+    return Downloaded(directory, files, size, skipped)
+
+
+# --- a download as a file ---
+
+class Landing:
+    """A file that appears whole or not at all."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.size = 0
+        self.file = tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(path)), prefix=".cove-", delete=False)
+
+    def write(self, piece: bytes) -> None:
+        self.size += len(piece)
+        self.file.write(piece)
+
+    def keep(self) -> Downloaded:
+        self.file.close()
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self.file.name, 0o666 & ~mask)
+        os.replace(self.file.name, self.path)
+        return Downloaded(self.path, 1, self.size)
+
+    def discard(self) -> None:
+        self.file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.file.name)

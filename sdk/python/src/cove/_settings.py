@@ -1,0 +1,81 @@
+"""Where the server is and as whom we speak to it: what the caller says, then the environment, then the server of this machine."""
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+from typing import Dict, Mapping, Optional
+from urllib.parse import urlsplit
+
+SOCKET = "/run/cove/api.sock"
+URL = "http://127.0.0.1:8700"
+
+
+@dataclasses.dataclass(frozen=True)
+class Retry:
+    """How long a request is repeated that the server refused for the moment, or whose connection broke.
+
+    Pauses double from `first` to `longest` seconds, or are as long as the server asks for; `window` seconds after the first
+    failure the error is raised. Only what may be repeated is: what reads, what sets a state, and what carries an
+    idempotency key. `Retry(window=0)` repeats nothing.
+    """
+
+    window: float = 90.0
+    first: float = 0.1
+    longest: float = 5.0
+    unknown: float = 2.0
+    """The window as long as this server has never answered: a wrong address is told soon."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    url: str
+    api_key: Optional[str]
+    socket: Optional[str]
+    timeout: float
+    retry: Retry
+
+    @property
+    def where(self) -> str:
+        return self.socket or self.url
+
+    @property
+    def local(self) -> bool:
+        return self.socket is not None or is_local(self.url)
+
+    def headers(self) -> Dict[str, str]:
+        from . import __version__
+
+        found = {"User-Agent": f"cove-python/{__version__}", "Accept-Encoding": "identity"}
+        if self.api_key:
+            found["Authorization"] = f"Bearer {self.api_key}"
+        return found
+
+
+def is_local(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], timeout: float, retry: Optional[Retry],
+            insecure: bool, environ: Mapping[str, str]) -> Settings:
+    if url is not None and socket is not None:
+        raise ValueError("url and socket do not go together: give one of them")
+    key = api_key if api_key is not None else environ.get("COVE_API_KEY")
+    if socket is None and url is None:
+        url = environ.get("COVE_URL") or None
+        if url is None and os.access(SOCKET, os.W_OK):
+            socket = SOCKET
+    if socket is not None:
+        url = "http://localhost"
+    url = (url or URL).rstrip("/")
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ValueError(f"{url!r} is no URL of a server: it begins with http:// or https:// and names a host")
+    if key and not all("!" <= c <= "~" for c in key):
+        raise ValueError("the API key holds a character that no key has")
+    if key and url.startswith("http://") and not is_local(url) and not insecure:
+        raise ValueError(f"the API key would cross the network in the clear to {url}; use https://, or say insecure=True if the way there is safe")
+    return Settings(url, key or None, socket, timeout, retry or Retry())

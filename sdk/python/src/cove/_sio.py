@@ -1,0 +1,23 @@
+"""What the sync half of the package waits with. `_aio.py` has the same names for the other half."""
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Generator, Iterator, TypeVar
+
+import httpx
+
+from ._local import body_of as body_of
+
+T = TypeVar("T")
+ByteStream = Generator[bytes, None, None]
+HTTPClient = httpx.Client
+HTTPTransport = httpx.HTTPTransport
+sleep = time.sleep
+
+
+def blocking(function: Callable[..., T], *args: Any) -> T:
+    return function(*args)
+
+
+def pieces(source: Any) -> Iterator[bytes]:
+    return iter(source)

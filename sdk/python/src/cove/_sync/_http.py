@@ -1,0 +1,114 @@
+# Written by tools/unasync.py from _async/_http.py: change that.
+"""One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Iterator, Dict, Optional, Type, TypeVar
+
+import httpx
+
+from .. import _sio
+from .._call import Attempts, Body, Call, answer_error, transport_error
+from .._error import CoveError
+from .._json import decode, loads_object
+from .._settings import Settings
+from ..errors import NotFoundError
+
+T = TypeVar("T")
+log = logging.getLogger("cove")
+
+
+class HTTP:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.known = False  # the server has answered once
+        self.client = _sio.HTTPClient(
+            base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20), trust_env=not settings.local,
+            transport=_sio.HTTPTransport(uds=settings.socket) if settings.socket else None)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def attempts(self, repeatable: bool = True) -> Attempts:
+        return Attempts(self.settings.retry, repeatable, self.known)
+
+    def open(self, call: Call) -> httpx.Response:
+        """One attempt. The answer's body is still to be read, and closed; a refusal is raised."""
+        headers: Dict[str, str] = dict(call.headers)
+        body: Any = call.body
+        if isinstance(body, Body):
+            if body.length is not None:
+                headers["Content-Length"] = str(body.length)
+            body = _sio.pieces(body.open())
+        read = call.read_timeout or self.settings.timeout
+        request = self.client.build_request(
+            call.method, call.path, params=call.params() or None, json=call.json, content=body, headers=headers,
+            timeout=httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, 10.0), read=read))
+        try:
+            response = self.client.send(request, stream=True)
+            self.known = True
+            if response.status_code < 400 or response.status_code in call.also_ok:
+                return response
+            try:
+                content = response.read()
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        raise answer_error(response.status_code, response.headers, content)
+
+    def once(self, call: Call) -> httpx.Response:
+        response = self.open(call)
+        try:
+            response.read()
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        finally:
+            response.close()
+        return response
+
+    def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
+        """Waits before the next attempt; raises the error when there is to be none."""
+        wait = attempts.pause(error, time.monotonic())
+        log.debug("%s: %s; again in %.1f s", what, error.message, wait)
+        _sio.sleep(wait)
+
+    def send(self, call: Call) -> httpx.Response:
+        """The whole answer, after as many attempts as it may take."""
+        attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
+        while True:
+            try:
+                return self.once(call)
+            except CoveError as error:
+                if call.gone_is_done and attempts.lost and isinstance(error, NotFoundError):
+                    return httpx.Response(204)
+                self.again(attempts, error, f"{call.method} {call.path}")
+
+    def json(self, call: Call) -> Dict[str, Any]:
+        return loads_object((self.send(call)).content)
+
+    def get(self, cls: Type[T], call: Call) -> T:
+        return decode(cls, self.json(call))
+
+    def pages(self, cls: Type[T], name: str, call: Call) -> Iterator[T]:
+        """Everything of a list, page by page as it is asked for."""
+        cursor: Optional[str] = None
+        while True:
+            page = self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
+            for item in page.get(name, []):
+                yield decode(cls, item)
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return
+
+    def chunks(self, response: httpx.Response) -> _sio.ByteStream:
+        """The pieces of a body. One that breaks off is a lost connection."""
+        try:
+            for chunk in response.iter_bytes():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.settings.where) from error
+        finally:
+            response.close()

@@ -1,0 +1,120 @@
+# Written by tools/unasync.py from _async/client.py: change that.
+"""A server: who asks, its keys, its templates, what it can do."""
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any, Iterator, Optional, Sequence
+
+from .._call import Call, path
+from .._json import decode, encode, time_text
+from .._settings import Retry, resolve
+from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
+from ._http import HTTP
+
+
+class Cove:
+    """A client of one server. It can be used by many threads at a time.
+
+    Args:
+        url: without it COVE_URL, then the Unix socket of a server on this machine, then http://127.0.0.1:8700.
+        api_key: without it COVE_API_KEY. The owner of a server needs none over its socket.
+        socket: path of a Unix socket, instead of a URL.
+        timeout: seconds without a sign of life after which a request is given up. How long a program may run is said
+            where it is started.
+        retry: how long a request is repeated.
+        insecure: send the key over http:// to another machine.
+    """
+
+    def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
+                 retry: Optional[Retry] = None, insecure: bool = False) -> None:
+        self._http = HTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ))
+        self.keys = Keys(self._http)
+        self.templates = Templates(self._http)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._http.settings.where}>"
+
+    def __enter__(self) -> Cove:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections. Sandboxes go on."""
+        self._http.close()
+
+    def capabilities(self) -> Capabilities:
+        """Levels, runtimes, and limits with their ranges."""
+        return self._http.get(Capabilities, Call("GET", path("v1", "capabilities")))
+
+    def runtimes(self) -> Sequence[Runtime]:
+        """The languages that cove knows; `available` tells which of them this server has."""
+        return [decode(Runtime, item) for item in (self._http.json(Call("GET", path("v1", "runtimes"))))["runtimes"]]
+
+    def runtime(self, name: str) -> Runtime:
+        return self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
+
+    def version(self) -> str:
+        """Of the server."""
+        return str((self._http.json(Call("GET", "/health")))["version"])
+
+    def ready(self) -> Ready:
+        """Whether sandboxes can be created, and what is missing if not."""
+        return self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+
+    def metrics(self) -> str:
+        """Counters in the text format of Prometheus."""
+        return (self._http.send(Call("GET", "/metrics"))).text
+
+
+class Keys:
+    """The API keys of a server."""
+
+    def __init__(self, http: HTTP) -> None:
+        self._http = http
+
+    def create(self, name: str, scopes: Sequence[str], *, expires_at: Optional[datetime.datetime] = None) -> ApiKeySecret:
+        """Makes a key. The answer is the only one that shows it."""
+        body = {"name": name, "scopes": [*scopes]}
+        if expires_at is not None:
+            body["expiresAt"] = time_text(expires_at)
+        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
+
+    def list(self) -> Iterator[ApiKey]:
+        for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
+            yield key
+
+    def get(self, id: str) -> ApiKey:
+        return self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
+
+    def revoke(self, id: str) -> None:
+        """From now on it opens nothing."""
+        self._http.send(Call("DELETE", path("v1", "apikeys", id), gone_is_done=True))
+
+    def rotate(self, id: str) -> ApiKeySecret:
+        """A new secret for the same key; the old one opens nothing any more."""
+        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+
+
+class Templates:
+    """The templates of a server."""
+
+    def __init__(self, http: HTTP) -> None:
+        self._http = http
+
+    def put(self, name: str, spec: TemplateSpec) -> Template:
+        """Makes or replaces one. Sandboxes that were made from it stay as they are."""
+        return self._http.get(Template, Call("PUT", path("v1", "templates", name), json=encode(spec)))
+
+    def list(self) -> Iterator[Template]:
+        """By name."""
+        for template in self._http.pages(Template, "templates", Call("GET", path("v1", "templates"))):
+            yield template
+
+    def get(self, name: str) -> Template:
+        return self._http.get(Template, Call("GET", path("v1", "templates", name)))
+
+    def delete(self, name: str) -> None:
+        self._http.send(Call("DELETE", path("v1", "templates", name), gone_is_done=True))

@@ -1,0 +1,286 @@
+# Written by tools/unasync.py from _async/execution.py: change that.
+"""Executions: the handle of one, the stream of its life, and what came out."""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import Iterator, List, Optional
+
+import httpx
+
+from .. import _sio
+from .._call import NDJSON, SILENCE, Call, path
+from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
+from .._json import Duration, milliseconds
+from ..errors import ConnectionLostError, ProtocolError
+from ..events import Event, Exit, Lines, Output, Progress
+from ..models import ExecutionInfo, Reason, Receipt
+from ._http import HTTP
+
+
+class Execution:
+    """A handle of one execution. It holds no connection; it can be made anew from the two ids at any time.
+
+        execution = sandbox.start_command(["make", "-j4"])
+        ...
+        result = execution.wait()
+    """
+
+    def __init__(self, http: HTTP, sandbox_id: str, id: str) -> None:
+        self._http = http
+        self.sandbox_id = sandbox_id
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} in {self.sandbox_id}>"
+
+    def _path(self, *more: str) -> str:
+        return path("v1", "sandboxes", self.sandbox_id, "executions", self.id, *more)
+
+    def info(self) -> ExecutionInfo:
+        """As it is now."""
+        return self._http.get(ExecutionInfo, Call("GET", self._path()))
+
+    def stream(self, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Stream:
+        """Its events from the given bytes on; it goes on until the execution has ended."""
+        return Stream(self._http, self.sandbox_id, Progress(self.id, stdout_offset, stderr_offset), None)
+
+    def wait(self, timeout: Optional[Duration] = None) -> Result:
+        """Waits for its end. After `timeout` seconds WaitTimeoutError is raised, and the execution goes on."""
+        stream = self.stream()
+        if timeout is not None:
+            stream.deadline = time.monotonic() + milliseconds(timeout) / 1000
+        with stream:
+            return stream.result()
+
+    def cancel(self) -> ExecutionInfo:
+        """Kills it and everything it started. One that has ended is told as it is."""
+        return self._http.get(ExecutionInfo, Call("POST", self._path("cancel")))
+
+    def output(self, stream: str = "stdout", *, offset: int = 0) -> bytes:
+        """What it has written by now, from a byte on. The next call goes on with `offset + len(...)`."""
+        response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}))
+        return response.content
+
+    def follow(self, stream: str = "stdout", *, offset: int = 0) -> Iterator[bytes]:
+        """The bytes of one stream as they are written, until it has ended. Pieces are cut where they come."""
+        if stream not in ("stdout", "stderr"):
+            raise ValueError(f"stream is stdout or stderr, not {stream!r}")
+        with self.stream(**{f"{stream}_offset": offset}) as events:
+            for event in events:
+                if isinstance(event, Output) and event.type == stream:
+                    yield event.data
+
+    def receipt(self) -> Receipt:
+        """What it used, met and changed. There is one as soon as it has ended."""
+        return self._http.get(Receipt, Call("GET", self._path("receipt")))
+
+
+class Stream:
+    """The events of one execution: `Started`, `Output` as it is written, and at last `Exit`.
+
+    A connection that breaks is made again, and the stream goes on behind the last byte that came; nothing is lost and
+    nothing comes twice. Leaving it early ends nothing but the stream: the execution goes on.
+
+        for event in sandbox.stream_command(["make"]):
+            if event.type == "stdout":
+                print(event.text, end="")
+    """
+
+    def __init__(self, http: HTTP, sandbox_id: str, progress: Progress, first: Optional[Call]) -> None:
+        self._http = http
+        self._sandbox_id = sandbox_id
+        self._progress = progress
+        self._first = first  # the request that starts it; repeated until the execution has a name
+        self._attempts = http.attempts()
+        self._response: Optional[httpx.Response] = None
+        self._chunks: Optional[_sio.ByteStream] = None
+        self._lines = Lines()
+        self._waiting: List[bytes] = []
+        self._closed = False
+        self.deadline: Optional[float] = None
+        self._read_timeout = SILENCE
+
+    @property
+    def execution(self) -> Execution:
+        """The handle. It is known from the first event on."""
+        if self._progress.execution_id is None:
+            raise RuntimeError("the execution has no name before the first event of its stream")
+        return Execution(self._http, self._sandbox_id, self._progress.execution_id)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Event:
+        while not self._progress.ended and not self._closed:
+            try:
+                line = self._line()
+                event = self._progress.take(line)
+            except CoveError as error:
+                self._drop()
+                if isinstance(error, ConnectionLostError):
+                    self._check_deadline()
+                self._http.again(self._attempts, error, "stream")
+                continue
+            self._attempts.came_through()
+            self._check_deadline()
+            if event is not None:
+                if isinstance(event, Exit):
+                    self._drop()
+                return event
+            self._shorten()
+        raise StopIteration
+
+    def close(self) -> None:
+        """Leaves the stream. The execution goes on."""
+        self._closed = True
+        self._drop()
+
+    def result(self) -> Result:
+        """Reads it to its end. Only what comes from here on is in the result's output."""
+        out: List[bytes] = []
+        err: List[bytes] = []
+        for event in self:
+            if isinstance(event, Output):
+                (out if event.type == "stdout" else err).append(event.data)
+            elif isinstance(event, Exit):
+                return Result(self.execution, event.execution, b"".join(out), b"".join(err))
+        raise ProtocolError("the stream has been read to its end, or was closed, before")
+
+    def _call(self) -> Call:
+        known = self._progress
+        if known.execution_id is None:
+            assert self._first is not None
+            return dataclasses.replace(self._first, read_timeout=self._read_timeout)
+        return Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions", known.execution_id, "stream"),
+                    {"stdoutOffset": known.offsets["stdout"], "stderrOffset": known.offsets["stderr"]}, headers={"Accept": NDJSON},
+                    read_timeout=self._read_timeout)
+
+    def _line(self) -> bytes:
+        while not self._waiting:
+            if self._chunks is None:
+                self._read_timeout = self._patience()
+                self._response = self._http.open(self._call())
+                self._chunks = self._http.chunks(self._response)
+                self._lines = Lines()
+            try:
+                self._waiting = self._lines.feed(self._chunks.__next__())
+            except StopIteration:
+                raise ConnectionLostError("the stream ended before the execution did") from None
+        return self._waiting.pop(0)
+
+    def _drop(self) -> None:
+        response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
+        with contextlib.suppress(httpx.HTTPError):
+            if chunks is not None:
+                chunks.close()
+            if response is not None:
+                response.close()
+
+    # A deadline is kept by reading no longer than what is left of it: the stream is taken up again with a shorter patience.
+
+    def _patience(self) -> float:
+        if self.deadline is None:
+            return SILENCE
+        return min(SILENCE, max(self.deadline - time.monotonic(), 0.001))
+
+    def _check_deadline(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise WaitTimeoutError(f"{self._progress.execution_id or 'the execution'} has not ended yet")
+
+    def _shorten(self) -> None:
+        if self._patience() < self._read_timeout and self._progress.execution_id is not None and not self._waiting:
+            self._drop()
+
+
+class Result:
+    """What came out of an execution that has ended.
+
+    Attributes:
+        stdout, stderr: as text; what is no UTF-8 becomes U+FFFD.
+        stdout_bytes, stderr_bytes: as it was written.
+        exit_code: None when a signal or a limit ended it.
+        ended_by: exit, signal, lifetime, idle, wall, cpu, memory, killed or lost.
+        duration: seconds from start to end, by the server's clock.
+        dropped_bytes: output past the cap, which was not kept.
+        error: why it could not be started, or was lost.
+        execution: the handle.
+    """
+
+    def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes) -> None:
+        self.execution = execution
+        self.info = info
+        self.stdout_bytes = stdout
+        self.stderr_bytes = stderr
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        return self.info.exit_code
+
+    @property
+    def signal(self) -> Optional[int]:
+        return self.info.signal
+
+    @property
+    def ended_by(self) -> Optional[str]:
+        return self.info.ended_by
+
+    @property
+    def duration(self) -> Optional[float]:
+        return self.info.duration
+
+    @property
+    def dropped_bytes(self) -> int:
+        return self.info.dropped_bytes
+
+    @property
+    def error(self) -> Optional[Reason]:
+        return self.info.error
+
+    @property
+    def success(self) -> bool:
+        """It ran to its own end, with status 0."""
+        return self.info.state == "ended" and self.info.exit_code == 0
+
+    def check(self) -> Result:
+        """Itself if all went well; otherwise ExecutionFailedError."""
+        if self.success:
+            return self
+        error = ExecutionFailedError(failure_text(self))
+        error.result = self
+        raise error
+
+    def receipt(self) -> Receipt:
+        """What it used, met and changed."""
+        return self.execution.receipt()
+
+    def __repr__(self) -> str:
+        how = f"error={self.error.message!r}" if self.error else f"exit_code={self.exit_code} ended_by={self.ended_by}"
+        return (f"<{type(self).__name__} {how} stdout={shortened(self.stdout)!r} stderr={shortened(self.stderr)!r}>")
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def failure_text(result: Result) -> str:
+    if result.error is not None:
+        return result.error.message
+    how = {"exit": f"it ended with status {result.exit_code}", "signal": f"signal {result.signal} ended it"}.get(result.ended_by or "")
+    last = result.stderr.strip().splitlines()[-1:]
+    return (how or f"it was ended by: {result.ended_by}") + (f"; its last words: {shortened(last[0])}" if last else "")

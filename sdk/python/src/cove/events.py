@@ -1,0 +1,122 @@
+"""What a stream tells, and how far it has come.
+
+A stream may break at any byte and be taken up again. `Progress` knows what arrived: pieces that come twice are cut to what
+is new, and a piece that is missing is an error, never a hole.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from typing import Any, Dict, List, Literal, Mapping, Optional, Union
+
+from ._json import decode, loads_object
+from .errors import ProtocolError
+from .models import ExecutionInfo
+
+LINE_MAX = 8 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """The first of a stream. `execution` is what it was when the stream began."""
+
+    execution: ExecutionInfo
+    type: Literal["started"] = "started"
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A piece of output, as it was written."""
+
+    type: Literal["stdout", "stderr"]
+    data: bytes
+    offset: int
+    """Of its first byte in its stream."""
+
+    @property
+    def text(self) -> str:
+        """What is no UTF-8 becomes U+FFFD. A character is never cut in two by the stream itself."""
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclasses.dataclass(frozen=True)
+class Exit:
+    """The last of a stream: the execution has ended."""
+
+    execution: ExecutionInfo
+    type: Literal["exit"] = "exit"
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        return self.execution.exit_code
+
+    @property
+    def ended_by(self) -> Optional[str]:
+        return self.execution.ended_by
+
+
+Event = Union[Started, Output, Exit]
+
+
+class Lines:
+    """Bytes in, whole lines out. Only a newline ends one: the text in them may hold every other separator."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> List[bytes]:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if len(self.rest) > LINE_MAX:
+            raise ProtocolError(f"the server sent a line of more than {LINE_MAX} bytes")
+        return [line for line in lines if line.strip()]
+
+
+def piece_of(event: Mapping[str, Any]) -> bytes:
+    if "base64" in event:
+        return base64.b64decode(event["base64"], validate=True)
+    return str(event["data"]).encode("utf-8", "surrogatepass")
+
+
+class Progress:
+    """How far the stream of one execution has come."""
+
+    def __init__(self, execution_id: Optional[str] = None, stdout: int = 0, stderr: int = 0) -> None:
+        self.execution_id = execution_id
+        self.offsets: Dict[str, int] = {"stdout": stdout, "stderr": stderr}
+        self.begun = False
+        self.ended = False
+
+    def take(self, line: bytes) -> Optional[Event]:
+        """What a line tells that is new, if anything."""
+        told = loads_object(line)
+        kind = told.get("type")
+        try:
+            if kind == "output":
+                return self.output(told)
+            if kind in ("started", "end"):
+                return self.turn(str(kind), decode(ExecutionInfo, told["execution"]))
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
+        return None  # a heartbeat, or something that is younger than this package
+
+    def turn(self, kind: str, execution: ExecutionInfo) -> Optional[Event]:
+        if self.execution_id is not None and self.execution_id != execution.id:
+            raise ProtocolError(f"the stream of {self.execution_id} became that of {execution.id}")
+        self.execution_id = execution.id
+        if kind == "end":
+            self.ended = True
+            return Exit(execution)
+        first, self.begun = not self.begun, True
+        return Started(execution) if first else None
+
+    def output(self, told: Mapping[str, Any]) -> Optional[Event]:
+        stream, offset, data = str(told["stream"]), int(told["offset"]), piece_of(told)
+        known = self.offsets[stream]
+        if offset > known:
+            raise ProtocolError(f"{stream} goes on at {offset}, and {known} bytes of it have come")
+        data = data[known - offset:]
+        if not data:
+            return None
+        self.offsets[stream] = known + len(data)
+        return Output("stdout" if stream == "stdout" else "stderr", data, known)

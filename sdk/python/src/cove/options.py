@@ -1,0 +1,46 @@
+"""What can be said about one execution."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, TypedDict, Union
+
+from ._json import Duration, milliseconds
+
+
+class RunOptions(TypedDict, total=False):
+    """The keyword arguments of run_code, run_command, stream_code, stream_command, start_code and start_command."""
+
+    timeout: Duration
+    """Seconds on the wall. Then it and everything it started is killed, and `ended_by` is "wall"."""
+    cpu_time: Duration
+    """Seconds of processor time, of it and all that it starts."""
+    env: Mapping[str, str]
+    """Variables beside those of the sandbox."""
+    cwd: str
+    """Absolute, or relative to /workspace."""
+    stdin: str
+    """What it reads from standard input; without it there is nothing to read."""
+    output_bytes: int
+    """How much output is kept, both streams together; the rest is counted and dropped."""
+    changes: bool
+    """Let the receipt tell what it changed below /workspace."""
+    idempotency_key: str
+    """Of your own choosing: the same execution is found again with it, even from another process."""
+
+
+def run_body(options: RunOptions) -> Dict[str, Any]:
+    names: Dict[str, str] = {"env": "env", "cwd": "cwd", "stdin": "stdin", "output_bytes": "outputBytes", "changes": "changes"}
+    unknown = set(options) - set(RunOptions.__annotations__)
+    if unknown:
+        raise TypeError(f"there is no option {sorted(unknown)[0]!r}; there are {', '.join(RunOptions.__annotations__)}")
+    body: Dict[str, Any] = {names[k]: v for k, v in options.items() if k in names and v is not None}
+    for name, value in (("timeoutMs", options.get("timeout")), ("cpuTimeMs", options.get("cpu_time"))):
+        if value is not None:
+            body[name] = milliseconds(value)
+    if "env" in body:
+        body["env"] = dict(body["env"])
+    return body
+
+
+def words_of(command: Union[str, Sequence[str]]) -> List[str]:
+    """A text is for a shell, words are for the program as they are."""
+    return ["sh", "-c", command] if isinstance(command, str) else list(command)

@@ -1,0 +1,135 @@
+"""The life of a sandbox, and what a server tells about itself."""
+from __future__ import annotations
+
+import datetime
+
+from cove import Cove, CoveError, ExecutionInfo, Resources, Sandbox, TemplateSpec
+from cove._call import Call, path
+from cove.errors import ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, UnauthorizedError
+
+from support import Case
+
+
+class Life(Case):
+    def test_a_block_ends_what_it_made_also_when_it_fails(self) -> None:
+        with Sandbox.create("sh", client=self.client) as box:
+            self.assertEqual(box.info.state, "running")
+        self.assertEqual((box.info.state, box.info.ended_by), ("ended", "killed"))
+        with self.assertRaises(ZeroDivisionError):
+            with Sandbox.create("sh", client=self.client) as box:
+                raise ZeroDivisionError
+        self.assertEqual(box.refresh().state, "ended")
+        with self.assertRaises(SandboxEndedError) as met:
+            box.run_command("true")
+        self.assertEqual((met.exception.status, met.exception.code), (410, "sandbox_ended"))
+        self.assertTrue(met.exception.fix and met.exception.cause and met.exception.request_id)
+
+    def test_what_is_asked_for_is_what_is_made(self) -> None:
+        with Sandbox.create("sh", client=self.client, resources=Resources(cpu_millis=500, memory_bytes=128 << 20, pids=64), env={"A": "b"},
+                            metadata={"task": "42"}, timeout=2.5, lifetime=datetime.timedelta(minutes=10), idle_timeout=60, idle_action="pause") as box:
+            info = box.info
+            self.assertEqual((info.resources.cpu_millis, info.resources.memory_bytes, info.resources.pids), (500, 128 << 20, 64))
+            self.assertEqual((info.timeout, info.lifetime, info.idle_timeout, info.idle_action), (2.5, 600.0, 60.0, "pause"))
+            self.assertEqual((info.metadata, info.runtime), ({"task": "42"}, "sh"))
+            assert info.expires_at is not None and info.created_at is not None
+            self.assertAlmostEqual((info.expires_at - info.created_at).total_seconds(), 600, delta=2)
+            self.assertEqual(box.run_command("echo $A").stdout, "b\n")
+
+    def test_connecting_and_reading_move_no_clock(self) -> None:
+        box = self.sandbox()
+        before = box.info.expires_at
+        assert before is not None
+        other = Sandbox.connect(box.id, client=self.client)
+        other.refresh()
+        self.assertEqual(other.info.expires_at, before)
+        after = other.extend(5000).expires_at
+        assert after is not None
+        self.assertGreater(after, before)
+
+    def test_paused_and_resumed(self) -> None:
+        box = self.sandbox()
+        box.files.write("/workspace/kept", "x")
+        self.assertEqual(box.pause().state, "paused")
+        with self.assertRaises(SandboxPausedError):
+            box.run_command("true")
+        self.assertEqual(box.resume().state, "running")
+        self.assertEqual(box.run_command("cat kept").stdout, "x")
+
+    def test_usage_and_events(self) -> None:
+        box = self.sandbox()
+        box.run_command("true")
+        self.assertEqual(box.usage().sandbox_id, box.id)
+        kinds = [happening.kind for happening in box.events()]
+        self.assertEqual(kinds[0], "sandbox_created")
+        self.assertIn("execution_ended", kinds)
+
+    def test_lists_go_over_pages(self) -> None:
+        box = self.sandbox(metadata={"page": "yes"})
+        for _ in range(3):
+            box.run_command("true")
+        pages = self.client._http.pages(ExecutionInfo, "executions", Call("GET", path("v1", "sandboxes", box.id, "executions"), {"limit": 1}))
+        self.assertEqual(len(list(pages)), 3)
+        self.assertEqual([s.id for s in Sandbox.list(metadata={"page": "yes"}, state="running", client=self.client)], [box.id])
+        with self.assertRaises(ValueError):
+            list(Sandbox.list(metadata={"a": "b", "c": "d"}, client=self.client))
+
+    def test_the_same_key_makes_one_sandbox(self) -> None:
+        key = f"job-{self.id()[-40:]}"
+        one = Sandbox.create("sh", client=self.client, idempotency_key=key)
+        two = Sandbox.create("sh", client=self.client, idempotency_key=key)
+        self.addCleanup(one.delete)
+        self.assertEqual(one.id, two.id)
+        with self.assertRaises(IdempotencyConflictError):
+            Sandbox.create("python", client=self.client, idempotency_key=key)
+
+    def test_nonsense_is_refused_with_its_reason(self) -> None:
+        with self.assertRaises(NotFoundError) as gone:
+            Sandbox.connect("sbaaaaaaaaaaaaaaaaaaaa", client=self.client)
+        self.assertEqual(gone.exception.status, 404)
+        with self.assertRaises(InvalidRequestError) as met:
+            Sandbox.create("sh", client=self.client, resources=Resources(memory_bytes=1))
+        self.assertIn("memoryBytes", met.exception.message)
+        with self.assertRaises(CoveError):
+            Sandbox.create("no-such-language", client=self.client)
+
+
+class Catalogue(Case):
+    def test_what_the_server_can_do(self) -> None:
+        told = self.client.capabilities()
+        self.assertEqual(told.version, self.client.version())
+        self.assertIn("standard", [level.name for level in told.levels])
+        self.assertLessEqual(told.limits["memoryBytes"].min, told.limits["memoryBytes"].default)
+        self.assertIn("python", [r.name for r in self.client.runtimes()])
+        self.assertTrue(self.client.runtime("sh").available)
+        self.assertTrue(self.client.ready().ready)
+        self.assertIn("cove_", self.client.metrics())
+
+    def test_templates(self) -> None:
+        spec = TemplateSpec(runtime="sh", resources=Resources(pids=99), env={"FROM": "template"}, lifetime=700)
+        made = self.client.templates.put("sdk-test", spec)
+        self.assertEqual((made.spec.runtime, made.spec.lifetime), ("sh", 700.0))
+        with Sandbox.create(template="sdk-test", client=self.client) as box:
+            self.assertEqual((box.info.resources.pids, box.info.template, box.info.lifetime), (99, "sdk-test", 700.0))
+            self.assertEqual(box.run_code("echo $FROM").stdout, "template\n")
+        self.assertIn("sdk-test", [t.name for t in self.client.templates.list()])
+        self.assertEqual(self.client.templates.get("sdk-test").generation, made.generation)
+        self.client.templates.delete("sdk-test")
+        with self.assertRaises(NotFoundError):
+            self.client.templates.get("sdk-test")
+
+    def test_keys(self) -> None:
+        soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+        made = self.client.keys.create("reader", ["sandboxes:read"], expires_at=soon)
+        self.assertNotIn(made.key, repr(made))
+        self.assertAlmostEqual((made.expires_at or soon).timestamp(), soon.timestamp(), delta=1.5)
+        with Cove(self.server.url, made.key) as reader:
+            self.assertIsInstance(list(Sandbox.list(client=reader)), list)
+            with self.assertRaises(ForbiddenError):
+                Sandbox.create("sh", client=reader)
+            fresh = self.client.keys.rotate(made.id)
+            with self.assertRaises(UnauthorizedError):
+                list(Sandbox.list(client=reader))
+        self.assertNotEqual(fresh.key, made.key)
+        self.client.keys.revoke(made.id)
+        self.assertIsNotNone(self.client.keys.get(made.id).revoked_at)
+        self.assertIn(made.id, [key.id for key in self.client.keys.list()])

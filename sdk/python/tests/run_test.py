@@ -1,0 +1,117 @@
+"""Running code and commands, and what comes out."""
+from __future__ import annotations
+
+from typing import Any, cast
+
+from cove import ExecutionFailedError, Sandbox, WaitTimeoutError
+
+from support import Case
+
+
+class Run(Case):
+    box: Sandbox
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.box = self.sandbox()
+
+    def test_a_result_tells_everything(self) -> None:
+        result = self.box.run_command("echo out; echo err >&2; exit 3")
+        self.assertEqual((result.stdout, result.stderr, result.exit_code), ("out\n", "err\n", 3))
+        self.assertEqual((result.ended_by, result.success, result.signal, result.error), ("exit", False, None, None))
+        assert result.duration is not None
+        self.assertGreaterEqual(result.duration, 0)
+        receipt = result.receipt()
+        self.assertEqual((receipt.execution, receipt.exit_code, receipt.ended_by), (result.execution.id, 3, "exit"))
+        self.assertGreater(receipt.wall_us or 0, 0)
+
+    def test_code_is_in_the_sandbox_s_language(self) -> None:
+        self.assertEqual(self.sandbox(runtime="python").run_code("print(6 * 7)").stdout, "42\n")
+        self.assertEqual(self.box.run_code("echo $((6 * 7))").stdout, "42\n")
+
+    def test_words_reach_the_program_as_they_are(self) -> None:
+        self.assertEqual(self.box.run_command(["echo", "$HOME", "a  b"]).stdout, "$HOME a  b\n")
+
+    def test_options_are_honoured(self) -> None:
+        self.box.files.mkdir("/workspace/sub")
+        result = self.box.run_command('echo "$WHO"; pwd; cat', env={"WHO": "me"}, cwd="sub", stdin="from stdin")
+        self.assertEqual(result.stdout, "me\n/workspace/sub\nfrom stdin")
+        capped = self.box.run_command("yes | head -c 100000", output_bytes=1000)
+        self.assertEqual((len(capped.stdout_bytes), capped.dropped_bytes), (1000, 99000))
+        changed = self.box.run_command("echo > new", changes=True).receipt()
+        self.assertIn("new", str(changed.changes))
+
+    def test_a_timeout_kills_and_is_told(self) -> None:
+        result = self.box.run_command("echo before; sleep 600", timeout=2)
+        self.assertEqual((result.stdout, result.exit_code, result.ended_by, result.success), ("before\n", None, "wall", False))
+
+    def test_a_signal_is_told(self) -> None:
+        result = self.box.run_command("kill -9 $$")
+        self.assertEqual((result.ended_by, result.signal, result.success), ("signal", 9, False))
+
+    def test_output_is_whole_and_exact(self) -> None:
+        result = self.box.run_command("head -c 3000000 /dev/zero | tr '\\0' x; printf '\\377\\376' >&2")
+        self.assertEqual(result.stdout_bytes, b"x" * 3000000)
+        self.assertEqual((result.stderr_bytes, result.stderr), (b"\xff\xfe", "\ufffd\ufffd"))
+        # U+2028 and its like are no ends of lines to us, though they are to Python
+        self.assertEqual(self.box.run_command(["printf", "%s", "a\u2028b\u0085c\x0bd"]).stdout, "a\u2028b\u0085c\x0bd")
+
+    def test_check_raises_what_went_wrong(self) -> None:
+        self.assertEqual(self.box.run_command("echo fine").check().stdout, "fine\n")
+        with self.assertRaises(ExecutionFailedError) as met:
+            self.box.run_command("echo no room >&2; exit 5").check()
+        self.assertIn("no room", met.exception.message)
+        self.assertEqual(met.exception.result.exit_code, 5)
+
+    def test_a_program_that_is_not_there_is_no_success(self) -> None:
+        result = self.box.run_command(["no-such-program"])
+        self.assertFalse(result.success)
+        assert result.error is not None
+        self.assertEqual(result.error.code, "program_not_found")
+        with self.assertRaisesRegex(ExecutionFailedError, "no-such-program"):
+            result.check()
+
+    def test_a_misspelled_option_is_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "timeoutt"):
+            cast(Any, self.box.run_command)("true", timeoutt=3)
+
+    def test_the_same_key_finds_the_same_execution(self) -> None:
+        first = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
+        again = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
+        self.assertEqual((first.stdout.strip(), again.stdout.strip(), again.execution.id), ("1", "1", first.execution.id))
+
+
+class Background(Case):
+    box: Sandbox
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.box = self.sandbox()
+
+    def test_it_is_waited_for_and_read_by_offset(self) -> None:
+        execution = self.box.start_command("printf 0123456789; read line; echo", stdin="x\n")
+        result = execution.wait()
+        self.assertEqual((result.stdout, result.exit_code), ("0123456789\n", 0))
+        self.assertEqual(execution.output(offset=4), b"456789\n")
+        self.assertEqual(b"".join(execution.follow(offset=8)), b"89\n")
+        self.assertEqual(execution.output("stderr"), b"")
+        self.assertTrue(execution.info().ended)
+
+    def test_waiting_gives_up_and_the_execution_goes_on(self) -> None:
+        execution = self.box.start_command("while [ ! -e go ]; do sleep 0.05; done; echo went")
+        with self.assertRaises(WaitTimeoutError):
+            execution.wait(timeout=0.3)
+        self.assertFalse(execution.info().ended)
+        self.box.files.write("/workspace/go", "")
+        self.assertEqual(execution.wait(timeout=120).stdout, "went\n")
+
+    def test_it_is_cancelled_with_all_that_it_started(self) -> None:
+        execution = self.box.start_command("sleep 600 & sleep 600")
+        self.assertEqual(execution.cancel().ended_by, "killed")
+        self.assertEqual(execution.wait().ended_by, "killed")
+
+    def test_a_handle_is_made_anew_from_the_ids(self) -> None:
+        execution = self.box.start_code("echo hello")
+        other = Sandbox.connect(self.box.id, client=self.client).execution(execution.id)
+        self.assertEqual(other.wait().stdout, "hello\n")
+        self.assertIn(execution.id, [info.id for info in self.box.executions()])

@@ -1,0 +1,176 @@
+"""A real server in a directory of its own, and a proxy that cuts connections."""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from typing import Callable, Dict, List, Optional, TypeVar
+
+from cove import Cove, Retry, Sandbox
+
+COVE = os.environ.get("COVE", "cove")
+PATIENCE = 120.0
+T = TypeVar("T")
+
+
+def wait_for(what: Callable[[], Optional[T]], seconds: float = PATIENCE) -> T:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+class Server:
+    """`cove serve`, as an operator starts it."""
+
+    def __init__(self) -> None:
+        self.scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
+        os.chmod(self.scratch.name, 0o755)
+        place = os.path.join(self.scratch.name, "place")
+        self.run_dir = os.path.join(place, "run")
+        self.socket = os.path.join(self.run_dir, "api.sock")
+        self.said = os.path.join(self.scratch.name, "said")
+        self.logged = os.path.join(self.scratch.name, "log")
+        with open(self.said, "wb") as out, open(self.logged, "wb") as err:
+            self.process = subprocess.Popen([COVE, "serve", "--state-dir", place, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=err)
+        wait_for(lambda: "is ready" in self.text() or self.process.poll() is not None)
+        if self.process.poll() is not None:
+            with open(self.logged, encoding="utf-8") as f:
+                raise AssertionError(f.read())
+        words = self.text().split()
+        self.url, self.key = words[words.index("address") + 1], words[words.index("key") + 1]
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def text(self) -> str:
+        with open(self.said, encoding="utf-8") as f:
+            return f.read()
+
+    def pid(self, name: str) -> Optional[int]:
+        """Of a program of this server."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f, open(f"/proc/{pid}/comm", encoding="utf-8") as g:
+                    if g.read().strip() == name and self.run_dir in f.read().decode(errors="replace"):
+                        return int(pid)
+            except OSError:
+                continue
+        return None
+
+    def kill_coved(self) -> None:
+        pid = wait_for(lambda: self.pid("coved"))
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: (self.pid("coved") or pid) != pid)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.scratch.cleanup()
+
+
+class Proxy:
+    """Forwards to a port. Each connection gets so many bytes of the answer, the next number of the list, and is cut when there
+    would be more; with 0 the server has done its work and nobody hears of it."""
+
+    def __init__(self, port: int, cuts: List[int]) -> None:
+        self.port, self.cuts = port, list(cuts)
+        self.connections = 0
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with self.lock:
+                self.connections += 1
+                budget = self.cuts.pop(0) if self.cuts else None
+            server = socket.create_connection(("127.0.0.1", self.port))
+            threading.Thread(target=self.forward, args=(client, server, None), daemon=True).start()
+            threading.Thread(target=self.forward, args=(server, client, budget), daemon=True).start()
+
+    def forward(self, source: socket.socket, target: socket.socket, budget: Optional[int]) -> None:
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                target.sendall(data if budget is None else data[:budget])
+                if budget is not None:
+                    budget -= len(data)
+                    if budget < 0:
+                        break
+        except OSError:
+            pass
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            if budget is not None:
+                end.close()
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+_server: List[Server] = []
+
+
+def server() -> Server:
+    """One for all tests of this run."""
+    if not _server:
+        _server.append(Server())
+    return _server[0]
+
+
+def stop_server() -> None:
+    while _server:
+        _server.pop().stop()
+
+
+class Case(unittest.TestCase):
+    """A test with a client of the server as its owner."""
+
+    maxDiff = 4000
+
+    def setUp(self) -> None:
+        self.server = server()
+        self.client = Cove(socket=self.server.socket)
+        self.addCleanup(self.client.close)
+        scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
+        self.addCleanup(scratch.cleanup)
+        self.dir = scratch.name
+
+    def sandbox(self, client: Optional[Cove] = None, runtime: str = "sh", metadata: Optional[Dict[str, str]] = None) -> Sandbox:
+        made = Sandbox.create(runtime, client=client or self.client, lifetime=900, timeout=300, metadata=metadata)
+        self.addCleanup(lambda: Sandbox.connect(made.id, client=self.client).delete())
+        return made
+
+    def through(self, *cuts: int) -> Cove:
+        """A client whose connections are cut after so many bytes, one after the other; later ones hold."""
+        proxy = Proxy(self.server.port, list(cuts))
+        self.addCleanup(proxy.close)
+        client = Cove(proxy.url, self.server.key, retry=Retry(window=PATIENCE, first=0.01))
+        self.addCleanup(client.close)
+        self.proxy = proxy
+        return client
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.dir, name)
