@@ -6,9 +6,13 @@ backslash, or following lines that begin with "> ", continue it), the lines afte
 anything, within a line or for any number of lines. A command without lines after it may print what it likes. A command
 must end with status 0 unless the text shows its status with a following "$ echo $?".
 
+A block fenced as ```python is a whole program, run by a Python that has the package of sdk/python; a block fenced as ```text
+right behind it is what it prints. Where that Python cannot be made, because PyPI is out of reach, it is skipped.
+
 The blocks of one file share one scratch directory and run in order, as a reader would paste them. A block fenced as
 ```console no-run REASON is skipped, and the reason is reported.
 """
+import functools
 import glob
 import os
 import re
@@ -22,20 +26,44 @@ MARK = "cove-docs-end-of-command"
 
 
 def blocks(path):
-    """(line number, reason not to run or None, lines)"""
+    """(line number, reason not to run or None, lines, language)"""
     inside = None
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             line = line.rstrip("\n")
             if inside is None:
-                match = re.match(r"\s*```console(?:\s+no-run\b\s*(.*))?\s*$", line)
+                match = re.match(r"\s*```(console|python|text)(?:\s+no-run\b\s*(.*))?\s*$", line)
                 if match:
-                    inside = (number, None if "no-run" not in line else match.group(1) or "marked no-run", [])
+                    inside = (number, None if "no-run" not in line else match.group(2) or "marked no-run", [], match.group(1))
             elif line.strip() == "```":
                 yield inside
                 inside = None
             else:
                 inside[2].append(line)
+
+
+def examples(path):
+    """(line number, reason not to run or None, lines, what a program prints; None for a block of commands)"""
+    found = list(blocks(path))
+    for i, (number, reason, lines, language) in enumerate(found):
+        if language == "console":
+            yield number, reason, lines, None
+        elif language == "python":
+            behind = found[i + 1] if i + 1 < len(found) else None
+            shown = behind and behind[3] == "text" and behind[0] - (number + len(lines)) <= 3
+            yield number, reason, lines, behind[2] if shown else []
+
+
+@functools.lru_cache(maxsize=None)
+def python_with_package():
+    """(its path, why there is none)"""
+    done = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=900)
+    if done.returncode == 0:
+        return done.stdout.strip(), None
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    raise SystemExit(f"Bail out! {done.stderr}")
 
 
 def commands(lines):
@@ -100,9 +128,17 @@ def main():
     for path in files:
         name = os.path.relpath(path, ROOT)
         with tempfile.TemporaryDirectory(prefix="cove-docs-") as directory, tempfile.TemporaryDirectory() as aside:
-            for line, reason, lines in blocks(path):
+            for line, reason, lines, expected in examples(path):
                 number += 1
-                shell_commands = commands(lines)
+                if expected is None:
+                    shell_commands = commands(lines)
+                else:
+                    python, missing = python_with_package()
+                    reason = reason or missing
+                    program = os.path.join(aside, f"{line}.py")
+                    with open(program, "w", encoding="utf-8") as f:
+                        f.write("\n".join(lines) + "\n")
+                    shell_commands = [(f"{python} {program}", expected)]
                 if reason is not None or not shell_commands:
                     print(f"ok {number} - {name}:{line} # SKIP {reason or 'holds no command'}")
                     continue

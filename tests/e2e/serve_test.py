@@ -50,7 +50,9 @@ class Unix(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-class Serve(Case):
+class Server(Case):
+    """A test with a server of its own."""
+
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
@@ -100,6 +102,8 @@ class Serve(Case):
         self.assertEqual(self.server.wait(30), 0, self.logged())
         self.assertEqual(processes(self.run_dir), {})
 
+
+class Serve(Server):
     def test_it_prints_what_is_needed_and_stops_clean(self):
         url = self.start()
         text = self.said().decode()
