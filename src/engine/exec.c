@@ -22,6 +22,7 @@
 
 #define GRACE_NS (200 * NS_PER_MS)         /* for the runtime to kill a tree and report */
 #define GRACE_SHARED_NS (1000 * NS_PER_MS) /* the same, when others would die with the sandbox */
+#define GRACE_KEPT_NS (10 * NS_PER_S)      /* the same, when its files and its name would be lost to somebody */
 #define STEP_NS (10 * NS_PER_S)            /* for MARK */
 
 static void on_timer(void *arg);
@@ -326,7 +327,9 @@ void exec_end(struct exec *x, enum ended_by cause)
         return;
     }
     send_signal(x, SIGKILL, RT_SCOPE_TREE);
-    exec_set_timer(x, ev_now(x->ev) + (x->box->running > 1 ? GRACE_SHARED_NS : GRACE_NS));
+    exec_set_timer(x, ev_now(x->ev) + (x->box->kept          ? GRACE_KEPT_NS
+                                       : x->box->running > 1 ? GRACE_SHARED_NS
+                                                             : GRACE_NS));
 }
 
 static void grace_is_over(struct exec *x)

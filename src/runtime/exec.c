@@ -296,8 +296,10 @@ static void kill_tree(struct exec *x)
         return;
     }
     procs_signal_tree(x->pid, SIGKILL);
-    if (!x->reaped)
-        kill(-x->pid, SIGKILL); /* also members of its group that hide from /proc by not being dumpable */
+    if (x->reaped)
+        return;
+    kill(x->pid, SIGKILL);  /* before its exec it is as hidden from /proc as we are, and has no group yet */
+    kill(-x->pid, SIGKILL); /* also members of its group that hide from /proc by not being dumpable */
 }
 
 static void signal_group(struct exec *x, int signo)

@@ -315,6 +315,19 @@ def code_and_commands_are_answered_with_their_output(s):
 
 
 @case
+def a_cancel_right_behind_the_start_kills_that_execution_and_no_other(s):
+    sb = s.create({"runtime": "sh"})
+    other = s.execute(sb, {"command": ["sleep", "600"], "background": True, "timeoutMs": 600000}).json["id"]
+    for _ in range(15):
+        ex = s.execute(sb, {"command": ["sleep", "600"], "background": True, "timeoutMs": 600000}).json["id"]
+        a = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/cancel").json
+        assert (a["state"], a["endedBy"]) == ("ended", "killed"), a
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json["state"] == "running"
+    assert s.call("GET", f"/v1/sandboxes/{sb}").json["state"] == "running"
+    s.delete(sb)
+
+
+@case
 def a_stream_brings_output_as_it_is_written_and_then_the_end(s):
     sb = s.create({"runtime": "sh"})
     script = "echo one; sleep 0.3; echo two >&2; sleep 0.3; printf '\\377\\376'; printf '\\303'; sleep 0.1; printf '\\244'"
