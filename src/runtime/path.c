@@ -33,7 +33,14 @@ static enum err_id id_of(int sys)
         return ERR_MISSING;
     case EEXIST:
     case ENOTEMPTY:
+    case EXDEV:
         return ERR_EXISTS;
+    case ELOOP:
+    case ENOTDIR:
+    case EISDIR:
+    case ENXIO:
+    case ENODEV:
+        return ERR_WRONG_KIND;
     case EACCES:
     case EPERM:
     case EROFS:
@@ -51,13 +58,7 @@ static enum err_id id_of(int sys)
     case EAGAIN:
         return ERR_BUSY;
     case EINVAL:
-    case ELOOP:
-    case ENOTDIR:
-    case EISDIR:
     case ENAMETOOLONG:
-    case EXDEV:
-    case ENXIO:
-    case ENODEV:
         return ERR_INVALID;
     default:
         return ERR_SYS;
@@ -117,7 +118,7 @@ static int split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], struc
     char *slash = strrchr(path, '/');
     const char *name = slash + 1;
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return err_set(err, ERR_INVALID, "path '%.120s' names no entry of a directory", asked);
+        return err_set(err, ERR_WRONG_KIND, "path '%.120s' names no entry of a directory", asked);
     if (strlen(name) >= PATH_NAME_SIZE)
         return err_set(err, ERR_INVALID, "the last name of '%.120s' is longer than 255 bytes", asked);
     memcpy(leaf, name, strlen(name) + 1);

@@ -84,7 +84,7 @@ int read_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
     if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
         return path_fail(err, "looking at", m.path);
     if (!S_ISREG(st.st_mode) || fs.f_type == PROC_MAGIC)
-        return err_set(err, ERR_INVALID, "%.160s is not a regular file", m.path);
+        return err_set(err, ERR_WRONG_KIND, "%.160s is not a regular file", m.path);
 
     struct reading *r = mem_new(struct reading);
     uint64_t size = (uint64_t)st.st_size;

@@ -164,7 +164,7 @@ static int open_file(struct runtime *rt, struct stream *s, struct packing *p, co
         return path_fail(err, "archiving", m->path);
     size_t n = next_entry(p, stream_scratch());
     if (n == 0)
-        return err_set(err, ERR_INVALID, "%.160s is neither a file, a directory nor a link", m->path);
+        return err_set(err, ERR_WRONG_KIND, "%.160s is neither a file, a directory nor a link", m->path);
     stream_send(s, 0, stream_scratch(), n);
     return 0;
 }

@@ -174,7 +174,7 @@ TEST(a_write_replaces_atomically_and_leaves_nothing_when_given_up)
     assert_string_equal(get("x"), "new");
     assert_int_equal(write_file(h, in("y"), RT_PATH_EXCL, "fresh", NULL), 0);
     assert_int_equal(write_file(h, in("no/y"), 0, "z", NULL), ERR_MISSING);
-    assert_int_equal(write_file(h, top, 0, "z", NULL), ERR_INVALID);
+    assert_int_equal(write_file(h, top, 0, "z", NULL), ERR_WRONG_KIND);
     end(h);
 }
 
@@ -208,8 +208,8 @@ TEST(only_regular_files_are_read_and_nothing_blocks)
         const char *name;
         enum err_id id;
     } cases[] = {
-        { "fifo", ERR_INVALID },  { "sock", ERR_INVALID }, { ".", ERR_INVALID },    { "env", ERR_INVALID },
-        { "magic", ERR_INVALID }, { "loop", ERR_INVALID }, { "none", ERR_MISSING },
+        { "fifo", ERR_WRONG_KIND },  { "sock", ERR_WRONG_KIND }, { ".", ERR_WRONG_KIND }, { "env", ERR_WRONG_KIND },
+        { "magic", ERR_WRONG_KIND }, { "loop", ERR_WRONG_KIND }, { "none", ERR_MISSING },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         uint32_t id = ask(h, FRAME_READ, in(cases[i].name), 0, NULL);
@@ -217,8 +217,8 @@ TEST(only_regular_files_are_read_and_nothing_blocks)
         if (id != cases[i].id && !(id == ERR_DENIED && i == 3))
             fail_msg("%s: %u", cases[i].name, id);
     }
-    assert_int_equal(ask(h, FRAME_READ, "/dev/zero", 0, NULL), ERR_INVALID);
-    assert_int_equal(ask(h, FRAME_READ, "/dev/tty", 0, NULL), ERR_INVALID);
+    assert_int_equal(ask(h, FRAME_READ, "/dev/zero", 0, NULL), ERR_WRONG_KIND);
+    assert_int_equal(ask(h, FRAME_READ, "/dev/tty", 0, NULL), ERR_WRONG_KIND);
     close(fd);
     end(h);
 }
@@ -238,7 +238,7 @@ TEST(paths_must_be_absolute_and_name_something)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         uint32_t id = ask(h, cases[i].type, cases[i].path, 0, NULL);
 
-        if (id != ERR_INVALID && id != ERR_PROTOCOL)
+        if (id != ERR_INVALID && id != ERR_WRONG_KIND && id != ERR_PROTOCOL)
             fail_msg("case %zu: %u", i, id);
     }
     end(h);
@@ -333,7 +333,7 @@ TEST(directories_are_made_with_and_without_parents)
     assert_true(there("p/q/r"));
     put("file", "");
     assert_int_equal(ask(h, FRAME_MKDIR, in("file"), 0, NULL), ERR_EXISTS);
-    assert_int_equal(ask(h, FRAME_MKDIR, in("file/x"), RT_PATH_PARENTS, NULL), ERR_INVALID);
+    assert_int_equal(ask(h, FRAME_MKDIR, in("file/x"), RT_PATH_PARENTS, NULL), ERR_WRONG_KIND);
     end(h);
 }
 
@@ -527,8 +527,8 @@ TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
     }
     assert_string_equal(get("dst/one"), "a single file\n");
     assert_int_equal(readlink(in("dst/soft"), want, sizeof(want)), 3);
-    assert_int_equal(ask(h, FRAME_TAR_OUT, in("pipe"), 0, &g), ERR_INVALID);
-    assert_int_equal(ask(h, FRAME_TAR_OUT, in("one/below"), 0, &g), ERR_INVALID);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, in("pipe"), 0, &g), ERR_WRONG_KIND);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, in("one/below"), 0, &g), ERR_WRONG_KIND);
     assert_int_equal(ask(h, FRAME_TAR_OUT, in("none"), 0, &g), ERR_MISSING);
     end(h);
 }
@@ -588,13 +588,13 @@ TEST(hostile_archives_stay_inside)
         { 'f', "../escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "/escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "a/../../escape", NULL, 0, NULL, NULL, ERR_INVALID },
-        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_INVALID }, /* through a link of its own */
-        { 'l', "l", "/tmp", 'd', "l/escape", NULL, ERR_INVALID },
+        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_WRONG_KIND }, /* through a link of its own */
+        { 'l', "l", "/tmp", 'd', "l/escape", NULL, ERR_WRONG_KIND },
         { 'h', "h", "../secret", 0, NULL, NULL, ERR_INVALID },
         { 'h', "h", "/etc/passwd", 0, NULL, NULL, ERR_INVALID },
-        { 'l', "l", "..", 'h', "h", "l/secret", ERR_INVALID },
+        { 'l', "l", "..", 'h', "h", "l/secret", ERR_WRONG_KIND },
         { 'f', "f", NULL, 'd', "f", NULL, ERR_EXISTS },
-        { 'd', "d", NULL, 'f', "d", NULL, ERR_INVALID },
+        { 'd', "d", NULL, 'f', "d", NULL, ERR_WRONG_KIND },
         { 'l', "planted", "../secret", 'f', "planted", NULL, 0 }, /* replaced, not written through */
     };
     struct host *h = begin();
