@@ -144,7 +144,7 @@ bool check_preflight(struct http_req *req)
         answer_error(req, &err);
         return true;
     }
-    route_allow(req->match.allow ? req->match.allow : ~0u, allow);
+    route_allow(req->match.allow ? req->match.allow : ROUTE_METHODS, allow);
     http_set_header(req, "Allow", allow);
     if (req->cors && http_header(req, "Access-Control-Request-Method")) {
         http_set_header(req, "Access-Control-Allow-Methods", allow);

@@ -34,7 +34,8 @@ struct router {
     size_t nrows;
 };
 
-static const char *const methods[] = { "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS" };
+/* The last two are known in order to be refused as what they are: no row has them. */
+static const char *const methods[] = { "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY" };
 #define METHOD_GET 1u
 #define METHOD_HEAD 2u
 #define METHOD_OPTIONS 64u

@@ -32,7 +32,9 @@ struct route_match {
 void router_find(const struct router *r, const char *method, const struct uri *u, struct route_match *ret);
 const char *router_near(const struct router *r, const struct uri *u); /* a pattern, or NULL */
 
-/* The bit of a method that this server knows, 0 for others (TRACE and CONNECT are others). */
+/* Every method that a row may have. */
+#define ROUTE_METHODS 0x7fu
+/* The bit of a method that this server knows, 0 for others (CONNECT is one). */
 unsigned route_method(const char *method);
 /* "GET, HEAD, OPTIONS" for Allow. buf needs 64 bytes and is returned. */
 char *route_allow(unsigned methods, char buf[64]);

@@ -470,7 +470,7 @@ def ht11(server):
 def ht12(server):
     """HT12 other forms of target and other methods are refused"""
     for line, statuses in (("GET http://localhost/hello HTTP/1.1", (400,)), ("GET * HTTP/1.1", (400,)), ("CONNECT localhost:80 HTTP/1.1", (400, 501)),
-                           ("TRACE /hello HTTP/1.1", (501,)), ("get /hello HTTP/1.1", (501,)), ("BREW /hello HTTP/1.1", (501,)), ("GET hello HTTP/1.1", (400,)),
+                           ("TRACE /hello HTTP/1.1", (405,)), ("QUERY /hello HTTP/1.1", (405,)), ("TRACE /nowhere HTTP/1.1", (404,)), ("get /hello HTTP/1.1", (501,)), ("BREW /hello HTTP/1.1", (501,)), ("GET hello HTTP/1.1", (400,)),
                            ("GET ?x HTTP/1.1", (400,)), ("G(T /hello HTTP/1.1", (400,)), (f"{'A' * 5000} /hello HTTP/1.1", (501, 414))):
         before = server.counts()["handled"]
         answers = server.talk(request(line))
