@@ -98,21 +98,6 @@ static int read_scopes(const json_t *body, uint32_t *ret, struct err *err)
     return 0;
 }
 
-/* RFC 3339 in UTC; a fraction of a second is passed over. */
-static int read_time(const char *text, uint64_t *ret_ms, struct err *err)
-{
-    struct tm tm = { 0 };
-    const char *p = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-
-    if (p && *p == '.')
-        p += 1 + strspn(p + 1, "0123456789");
-    time_t t = p && str_eq(p, "Z") ? timegm(&tm) : -1;
-    if (t <= 0)
-        return err_set(err, ERR_INVALID, "expiresAt: write a time of the form 2027-01-31T12:00:00Z");
-    *ret_ms = (uint64_t)t * 1000;
-    return 0;
-}
-
 static int read_key(const json_t *body, struct auth_key_spec *ret, struct err *err)
 {
     static const char *const names[] = { "name", "scopes", "expiresAt", NULL };
@@ -123,8 +108,8 @@ static int read_key(const json_t *body, struct auth_key_spec *ret, struct err *e
         return -1;
     if (!ret->name)
         return err_set(err, ERR_INVALID, "name: say what the key is for");
-    if (expires && read_time(expires, &ret->expires_ms, err) < 0)
-        return -1;
+    if (expires && !clock_from_rfc3339(expires, &ret->expires_ms))
+        return err_set(err, ERR_INVALID, "expiresAt: write a time of the form 2027-01-31T12:00:00Z");
     if (expires && ret->expires_ms <= clock_real_ns() / NS_PER_MS)
         return err_set(err, ERR_INVALID, "expiresAt: that time has passed");
     return 0;

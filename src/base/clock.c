@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static uint64_t read_clock(clockid_t id)
@@ -30,4 +31,87 @@ char *clock_rfc3339(uint64_t real_ns, char buf[32])
     size_t n = strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(buf + n, 32 - n, ".%03uZ", (unsigned)(real_ns % NS_PER_S / NS_PER_MS));
     return buf;
+}
+
+/* `n` digits, no less: strptime would take fewer, and blanks before them. */
+static bool eat_digits(const char **p, unsigned n, int least, int most, int *ret)
+{
+    int v = 0;
+
+    for (unsigned i = 0; i < n; i++, (*p)++) {
+        if (**p < '0' || **p > '9')
+            return false;
+        v = v * 10 + (**p - '0');
+    }
+    *ret = v;
+    return v >= least && v <= most;
+}
+
+static bool eat_char(const char **p, const char *any)
+{
+    if (!**p || !strchr(any, **p))
+        return false;
+    (*p)++;
+    return true;
+}
+
+static bool eat_date(const char **p, struct tm *tm)
+{
+    static const int days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+    int year, month, day;
+
+    if (!eat_digits(p, 4, 0, 9999, &year) || !eat_char(p, "-") || !eat_digits(p, 2, 1, 12, &month) ||
+        !eat_char(p, "-") || !eat_digits(p, 2, 1, 31, &day))
+        return false;
+    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    *tm = (struct tm){ .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day };
+    return day <= days[month - 1] + (month == 2 && leap);
+}
+
+/* A second of 60 is a leap second, and the same instant as the one after it. */
+static bool eat_time(const char **p, struct tm *tm, int *ret_ms)
+{
+    int unit = 100;
+
+    *ret_ms = 0;
+    if (!eat_digits(p, 2, 0, 23, &tm->tm_hour) || !eat_char(p, ":") || !eat_digits(p, 2, 0, 59, &tm->tm_min) ||
+        !eat_char(p, ":") || !eat_digits(p, 2, 0, 60, &tm->tm_sec))
+        return false;
+    if (!eat_char(p, "."))
+        return true;
+    if (**p < '0' || **p > '9')
+        return false;
+    for (; **p >= '0' && **p <= '9'; (*p)++, unit /= 10)
+        *ret_ms += (**p - '0') * unit;
+    return true;
+}
+
+static bool eat_offset(const char **p, int *ret_minutes)
+{
+    int hours, minutes;
+    bool west = **p == '-';
+
+    *ret_minutes = 0;
+    if (eat_char(p, "Zz"))
+        return true;
+    if (!eat_char(p, "+-") || !eat_digits(p, 2, 0, 23, &hours) || !eat_char(p, ":") ||
+        !eat_digits(p, 2, 0, 59, &minutes))
+        return false;
+    *ret_minutes = (hours * 60 + minutes) * (west ? -1 : 1);
+    return true;
+}
+
+bool clock_from_rfc3339(const char *text, uint64_t *ret_ms)
+{
+    const char *p = text;
+    struct tm tm;
+    int ms, minutes;
+
+    if (!eat_date(&p, &tm) || !eat_char(&p, "Tt") || !eat_time(&p, &tm, &ms) || !eat_offset(&p, &minutes) || *p)
+        return false;
+    int64_t s = (int64_t)timegm(&tm) - (int64_t)minutes * 60;
+    if (s < 0)
+        return false;
+    *ret_ms = (uint64_t)s * 1000 + (uint64_t)ms;
+    return true;
 }

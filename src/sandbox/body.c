@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "base/suggest.h"
 
+#define EXACT 9007199254740992.0 /* 2^53: beyond it doubles skip numbers */
+
 static int check_depth(const char *text, size_t len, struct err *err)
 {
     unsigned depth = 0;
@@ -81,6 +83,20 @@ int body_only(const json_t *object, const char *path, const char *const *names, 
     return 0;
 }
 
+/* 1.0 and 1e3 are whole numbers too, where a double holds them exactly. */
+static bool whole(const json_t *v, json_int_t *ret)
+{
+    if (json_is_integer(v)) {
+        *ret = json_integer_value(v);
+        return true;
+    }
+    double d = json_is_real(v) ? json_real_value(v) : 0.5;
+    if (d < -EXACT || d > EXACT || d != (double)(json_int_t)d)
+        return false;
+    *ret = (json_int_t)d;
+    return true;
+}
+
 int body_u64(const json_t *object, const char *path, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              bool *ret_found, struct err *err)
 {
@@ -90,9 +106,9 @@ int body_u64(const json_t *object, const char *path, const char *name, uint64_t 
         *ret_found = v != NULL;
     if (!v)
         return 0;
-    if (!json_is_integer(v))
+    json_int_t n;
+    if (!whole(v, &n))
         return wrong(path, name, "a whole number", err);
-    json_int_t n = json_integer_value(v);
     if (n < 0 || (uint64_t)n < min || (uint64_t)n > max)
         return err_set(err, ERR_INVALID, "%s%s: %lld is not between %" PRIu64 " and %" PRIu64, path, name, (long long)n,
                        min, max);
