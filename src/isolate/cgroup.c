@@ -12,6 +12,7 @@
 #include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/cgtext.h"
+#include "isolate/sys.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -187,15 +188,18 @@ int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const 
                 struct limit_states *held, struct err *err)
 {
     char text[32];
+    struct sys_bond bond;
     int bad = 0;
 
     if (!f->ntrees)
         return 0;
+    sys_bond_keep(&bond);
     setfsgid(gid);
     for (size_t i = 0; i < f->ntrees && !bad; i++)
         if (tree_needed(f, i, lim) && mkdirat(f->trees[i], id, 0755) < 0)
             bad = err_sys(err, errno == ENOSPC || errno == ENOMEM ? ERR_DISK_FULL : ERR_NO_CGROUP, "cgroup %s", id);
     setfsgid(0);
+    sys_bond_renew(&bond);
     if (bad)
         goto out;
     bad = limit_memory(f, id, lim, held, err);

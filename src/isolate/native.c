@@ -103,6 +103,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     auto_fd int pidfd = -1;
     struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.into };
     struct shell shell = { .t = t, .spec = spec, .go = go };
+    struct sys_bond bond;
     uint64_t one = 1;
 
     if (!t->plain.len)
@@ -117,6 +118,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
         args.flags &= ~(uint64_t)CLONE_NEWIPC;
     if (mutated("uts"))
         args.flags &= ~(uint64_t)CLONE_NEWUTS;
+    sys_bond_keep(&bond);
     if (seteuid(t->owner) < 0)
         return err_sys(err, ERR_SYS, "seteuid");
     pid_t pid = sys_clone3(&args);
@@ -125,6 +127,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     int saved = errno;
     if (seteuid(0) < 0)
         _exit(125); /* not abort: a traced PID 1 survives it, and the wrong identity must not go on */
+    sys_bond_renew(&bond);
     errno = saved;
     if (pid < 0)
         return clone_failed(err);

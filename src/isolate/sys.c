@@ -7,6 +7,7 @@
 #include <linux/openat2.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -153,4 +154,18 @@ int sys_take_ordinary_turn(void)
         syscall(SYS_ioprio_set, 1, 0, IOPRIO_NONE) < 0)
         return -1;
     return spare_nobody();
+}
+
+void sys_bond_keep(struct sys_bond *b)
+{
+    *b = (struct sys_bond){ 0 };
+    if (prctl(PR_GET_PDEATHSIG, &b->signo, 0, 0, 0) < 0)
+        b->signo = 0;
+    b->parent = getppid();
+}
+
+void sys_bond_renew(const struct sys_bond *b)
+{
+    if (b->signo && prctl(PR_SET_PDEATHSIG, b->signo, 0, 0, 0) == 0 && getppid() != b->parent)
+        raise(b->signo); /* it died in between */
 }

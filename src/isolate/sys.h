@@ -45,5 +45,14 @@ int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
  * spared out-of-memory score. All of it is inherited, and a sandbox must not have it. */
 int sys_take_ordinary_turn(void);
 
+/* That a process dies with its parent is forgotten by the kernel whenever its identity changes, even for a moment. Kept
+ * before such a moment and renewed behind it, the bond holds. */
+struct sys_bond {
+    int signo;
+    pid_t parent;
+};
+void sys_bond_keep(struct sys_bond *b);
+void sys_bond_renew(const struct sys_bond *b);
+
 /* Opens beneath dirfd without following any link and without leaving it. */
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

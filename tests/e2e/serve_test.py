@@ -233,10 +233,29 @@ class Serve(Server):
         self.assertEqual(leaves & set(made), set())
 
     def test_a_killed_supervisor_takes_everything_along(self):
-        self.start()
+        sandbox = self.start_with_sandbox()  # making one changes the jailer's identity for a moment
+        self.assertEqual(self.execute(sandbox, "echo here"), "here\n")
         self.server.kill()
         self.server.wait()
-        wait_for(lambda: processes(self.run_dir) == {})
+        wait_for(lambda: processes(self.run_dir) == {}, 60)
+
+    def test_a_spawner_dies_with_a_jailer_that_cannot_tell_it(self):
+        sandbox = self.start_with_sandbox()
+        jailer = processes(self.run_dir)["cove-jailer"]
+        spawner = processes(self.run_dir)["cove-spawner"]
+        os.kill(spawner, signal.SIGSTOP)  # so it does not see its socket end
+        os.kill(jailer, signal.SIGKILL)
+        wait_for(lambda: processes(self.run_dir).get("cove-spawner") != spawner, 60)
+        wait_for(lambda: self.call("GET", f"/v1/sandboxes/{sandbox}")[1]["state"] == "ended", 60)
+        self.stop()
+
+    def test_a_killed_spawner_costs_its_sandboxes_and_no_more(self):
+        sandbox = self.start_with_sandbox()
+        os.kill(processes(self.run_dir)["cove-spawner"], signal.SIGKILL)
+        wait_for(lambda: self.call("GET", f"/v1/sandboxes/{sandbox}")[1]["state"] == "ended", 60)
+        status, made = wait_for(lambda: (lambda a: a if a[0] == 201 else None)(self.call("POST", "/v1/sandboxes", {"runtime": "sh"})), 60)
+        self.assertEqual(self.execute(made["id"], "echo again"), "again\n")
+        self.stop()
 
     def test_a_second_server_and_a_taken_port_are_clear_errors(self):
         url = self.start()
