@@ -263,6 +263,11 @@ static void on_created(struct ask *ask, const struct answer *a, const struct err
             engine_ask_id(b->e, FRAME_J_DESTROY, b->id, NULL, NULL);
         return;
     }
+    if (err && err->id == ERR_MISSING && !b->adopted) { /* its spawner died */
+        engine_template_gone(b->e, &b->filter);
+        err_set(&why, ERR_BUSY, "what makes sandboxes of this kind has died and is made again; ask again");
+        err = &why;
+    }
     if (err) {
         box_fail(b, err);
         return;

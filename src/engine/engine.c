@@ -415,6 +415,9 @@ void engine_watch_kept(struct engine *e)
 
 /* --- templates --- */
 
+#define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, and asking again costs little \
+                            */
+
 static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
 {
     return a->profile == b->profile && a->grants == b->grants && memcmp(a->deny, b->deny, sizeof(a->deny)) == 0;
@@ -437,6 +440,14 @@ static struct filter_spec *find_template(struct engine *e, const struct filter_s
     return NULL;
 }
 
+void engine_template_gone(struct engine *e, const struct filter_spec *filter)
+{
+    struct filter_spec *t = find_template(e, filter);
+
+    if (t)
+        *t = e->templates[--e->ntemplates];
+}
+
 /* The boxes behind a template that failed learn its reason and not that there is no such template. One that exists
  * already was made for an earlier host. */
 static void on_template(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
@@ -446,9 +457,7 @@ static void on_template(struct ask *ask, const struct answer *a UNUSED, const st
 
     if (!err || err->id == ERR_EXISTS)
         return;
-    struct filter_spec *t = find_template(e, &filter);
-    if (t)
-        *t = e->templates[--e->ntemplates];
+    engine_template_gone(e, &filter);
     for (struct box *b; (b = waiting_box(e, &filter));)
         box_fail(b, err);
 }
@@ -477,10 +486,13 @@ void engine_template(struct engine *e, const struct filter_spec *filter)
     struct jail_template m = { .profile = (uint8_t)filter->profile, .grants = filter->grants };
     PAYLOAD(payload);
 
-    if (find_template(e, filter))
+    bool known = find_template(e, filter) != NULL;
+    if (known && e->ntemplates <= TEMPLATES_SURE)
         return;
-    e->templates = mem_resize(e->templates, e->ntemplates + 1, sizeof(*e->templates));
-    e->templates[e->ntemplates++] = *filter;
+    if (!known) {
+        e->templates = mem_resize(e->templates, e->ntemplates + 1, sizeof(*e->templates));
+        e->templates[e->ntemplates++] = *filter;
+    }
     _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
     memcpy(m.deny, filter->deny, sizeof(m.deny));
     engine_template_name(filter, m.name);

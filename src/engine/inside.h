@@ -82,6 +82,7 @@ bool engine_nothing_refused(const struct box *b);
 /* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
  * and a template that fails fails the boxes that were asked for meanwhile. */
 void engine_template(struct engine *e, const struct filter_spec *filter);
+void engine_template_gone(struct engine *e, const struct filter_spec *filter); /* so that it is asked for again */
 void engine_template_name(const struct filter_spec *filter, char ret[JAIL_NAME_MAX]);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);

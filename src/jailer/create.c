@@ -70,6 +70,51 @@ static void on_spawn_ended(void *arg, uint64_t token, int status)
         cell_died(cell, status);
 }
 
+/* In the order of their last use. */
+static void take_out(struct jailer *j, const struct spawner *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (j->spawners[i] != s)
+            j->spawners[n++] = j->spawners[i];
+    j->nspawners = n;
+}
+
+static void used_now(struct jailer *j, struct spawner *s)
+{
+    take_out(j, s);
+    j->spawners[j->nspawners++] = s;
+}
+
+static void drop_spawner(struct jailer *j, struct spawner *s)
+{
+    take_out(j, s);
+    if (j->spare == s)
+        j->spare = NULL;
+    uids_give(&j->uids, spawner_owner(s));
+    spawner_free(s);
+}
+
+static bool has_cells(const struct jailer *j, const struct spawner *s)
+{
+    const struct cell *c = j->cells;
+
+    while (c && c->spawner != s)
+        c = c->next;
+    return c != NULL;
+}
+
+/* Room for another template: the one goes that is in no use, and has been for the longest time. */
+static void drop_idle(struct jailer *j)
+{
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (!has_cells(j, j->spawners[i])) {
+            drop_spawner(j, j->spawners[i]);
+            return;
+        }
+}
+
 static void on_spawner_lost(void *arg, struct spawner *s)
 {
     struct jailer *j = arg;
@@ -90,12 +135,7 @@ static void on_spawner_lost(void *arg, struct spawner *s)
         cgroup_kill(&j->forest, c->id);
         cell_died(c, SIGKILL);
     }
-    for (size_t i = 0; i < j->nspawners; i++)
-        if (j->spawners[i] == s)
-            j->spawners[i] = j->spawners[--j->nspawners];
-    if (j->spare == s)
-        j->spare = NULL;
-    spawner_free(s);
+    drop_spawner(j, s);
 }
 
 const struct spawner_ops create_spawner_ops = { on_spawned, on_spawn_ended, on_spawner_lost };
@@ -152,10 +192,14 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
     known = find_template(j, m.name);
     if (known && !same_filter(spawner_filter(known), &filter)) /* EXISTS would let the host go on with the wrong one */
         return err_set(err, ERR_INVALID, "template '%s' exists with another filter", m.name);
-    if (known)
+    if (known) {
+        used_now(j, known);
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
+    }
     if (j->nspawners == TEMPLATES_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d templates", TEMPLATES_MAX);
+        drop_idle(j);
+    if (j->nspawners == TEMPLATES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
     if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
     if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd, relay_fd(j),
@@ -361,6 +405,7 @@ int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, st
     struct spawner *s = find_template(j, m.template);
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
+    used_now(j, s);
     struct cell *cell = mem_new(struct cell);
     cell->j = j;
     memcpy(cell->id, m.id, sizeof(cell->id));

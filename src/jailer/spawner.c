@@ -43,6 +43,7 @@ struct spawner {
     void *arg;
     char name[64];
     struct filter_spec filter;
+    uid_t owner;
     pid_t pid;
     size_t orders; /* not answered yet */
 };
@@ -332,6 +333,11 @@ const char *spawner_name(const struct spawner *s)
     return s->name;
 }
 
+uid_t spawner_owner(const struct spawner *s)
+{
+    return s->owner;
+}
+
 const struct filter_spec *spawner_filter(const struct spawner *s)
 {
     return &s->filter;
@@ -357,6 +363,7 @@ int spawner_choose(struct spawner *s, const char *name, const struct filter_spec
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     o = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner };
     s->filter = *filter;
+    s->owner = owner;
     return send_order(s, &o, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 

@@ -31,6 +31,7 @@ void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 pid_t spawner_pid(const struct spawner *s);
 const char *spawner_name(const struct spawner *s);
+uid_t spawner_owner(const struct spawner *s);                      /* 0: not chosen, or rootless */
 const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
 /* It has as many orders as fit into its socket for sure; more must wait until one of them is answered. */
 bool spawner_full(const struct spawner *s);

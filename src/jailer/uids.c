@@ -86,10 +86,11 @@ int uids_take_owner(struct uids *u, uid_t *ret, struct err *err)
 
 void uids_give(struct uids *u, uid_t uid)
 {
-    uint32_t slot = uid - NATIVE_UID_FIRST;
+    bool owner = uid - NATIVE_UID_OWNER < NATIVE_OWNER_COUNT;
+    uint32_t slot = owner ? uid - NATIVE_UID_OWNER + NATIVE_UID_COUNT : uid - NATIVE_UID_FIRST;
     struct flock lock = byte_at(slot, F_UNLCK);
 
-    if (slot >= NATIVE_UID_COUNT || !mine(u, slot))
+    if ((!owner && slot >= NATIVE_UID_COUNT) || !mine(u, slot))
         return;
     (void)fcntl(u->fd, F_OFD_SETLK, &lock);
     u->mine[slot / 8] = (uint8_t)(u->mine[slot / 8] & ~(1u << (slot % 8)));

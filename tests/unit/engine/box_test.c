@@ -92,6 +92,25 @@ TEST(a_template_that_fails_fails_its_boxes_and_is_tried_again)
     scene_end(&k);
 }
 
+TEST(a_template_whose_spawner_died_is_asked_for_again)
+{
+    struct fake k;
+    struct box_spec spec = plain_spec();
+
+    scene_engine(&k);
+    scene_asked(&k, &spec);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    jailer_ok(&k);
+    jailer_takes(&k, FRAME_J_CREATE);
+    jailer_error(&k, ERR_MISSING, "template 'native-python' does not exist");
+    assert_int_equal(k.failed, 1);
+    assert_int_equal(k.err.id, ERR_BUSY);
+    box_free(k.box);
+    scene_asked(&k, &spec);
+    jailer_takes(&k, FRAME_J_TEMPLATE);
+    scene_end(&k);
+}
+
 TEST(a_template_made_for_an_earlier_host_is_used)
 {
     struct fake k;
@@ -795,6 +814,7 @@ int main(void)
         RUN(a_template_is_asked_for_once_per_profile),
         RUN(a_template_with_grants_or_denials_is_another_template),
         RUN(a_template_that_fails_fails_its_boxes_and_is_tried_again),
+        RUN(a_template_whose_spawner_died_is_asked_for_again),
         RUN(a_template_made_for_an_earlier_host_is_used),
         RUN(create_carries_limits_mounts_and_descriptors),
         RUN(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top),
