@@ -13,7 +13,8 @@
  * 4. A question is answered after all listeners that were sent before it have been taken in. In a service they come
  *    through the jailer, so a question about a sandbox that is not known waits for a moment.
  * 5. Hosts are told of a refusal before the call returns, unless they were told since one of them last asked. While one
- *    does not read, calls that it would have to be told of wait, as in a flood. */
+ *    does not read, calls that it would have to be told of wait, as in a flood; in a service, where that would be the
+ *    calls of all hosts, one that has not read for PATIENCE_NS is sent away. It may come again. */
 #include "monitor/monitor.h"
 
 #include "base/fd.h"
@@ -41,14 +42,16 @@
 #define RECORDS_MAX 20000u
 #define GUESTS_MAX 32u
 #define HOST_READS_NS (5 * NS_PER_MS) /* until we look again whether a host that is behind has read */
-#define LINGER_NS (600 * NS_PER_S)    /* a service: for a host that was restarted to ask for what has ended */
-#define NEWCOMER_NS (2 * NS_PER_S)    /* a service: for a listener that is still on its way */
+#define PATIENCE_NS (2 * NS_PER_S)
+#define LINGER_NS (600 * NS_PER_S) /* a service: for a host that was restarted to ask for what has ended */
+#define NEWCOMER_NS (2 * NS_PER_S) /* a service: for a listener that is still on its way */
 
 struct guest { /* a host; or a jailer that hands on its listeners */
     struct guest *next;
     struct monitor *m;
     struct chan chan;
-    bool jailer; /* sends listeners and hosts, and wants no news */
+    bool jailer;                 /* sends listeners and hosts, and wants no news */
+    uint64_t behind_at, seen_at; /* since when it has not read what it was told; when that was last looked at */
     struct ev_defer free_later;
 };
 
@@ -234,13 +237,33 @@ static int refuse_one(struct listener *l)
     return -1;
 }
 
-/* What waits in our queue has not been told yet. */
-static bool host_is_behind(const struct monitor *m)
+static void on_end(void *arg, const struct err *why);
+
+static bool out_of_patience(struct guest *g, uint64_t now)
 {
-    for (const struct guest *g = m->guests; g; g = g->next)
-        if (!g->jailer && !chan_idle(&g->chan))
-            return true;
-    return false;
+    if (now - g->seen_at > PATIENCE_NS) /* nobody had to wait for it meanwhile, so nobody looked */
+        g->behind_at = now;
+    g->seen_at = now;
+    return g->m->door.path && now - g->behind_at >= PATIENCE_NS;
+}
+
+/* What waits in our queue has not been told yet. */
+static bool host_is_behind(struct monitor *m)
+{
+    bool behind = false;
+
+    for (struct guest *g = m->guests, *next; g; g = next) {
+        next = g->next;
+        if (g->jailer || chan_idle(&g->chan)) {
+            g->seen_at = 0;
+        } else if (out_of_patience(g, ev_now(m->ev))) {
+            log_warn("a host does not read what it is told of refused calls, and is sent away");
+            on_end(g, NULL);
+        } else {
+            behind = true;
+        }
+    }
+    return behind;
 }
 
 /* One call a turn, however many wait, so that every sandbox has its turn. */

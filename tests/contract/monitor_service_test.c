@@ -5,6 +5,8 @@
 #include "monitor/monitor.h"
 #include "policy/denial.h"
 #include "wire/door.h"
+#include "wire/frame.h"
+#include "wire/jail.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -192,6 +194,53 @@ TEST(without_a_next_monitor_refused_calls_answer_enosys_after_a_while)
     close_services(&w);
 }
 
+/* A host that asks and never reads the answers. */
+static int stalled_host(const char *id)
+{
+    uint8_t packet[FRAME_MAX];
+    int sock = knock(jailer_door), way = -1;
+    size_t nfds = 1;
+    struct jail_id m = { { 0 } };
+
+    frame_header(packet, &(struct frame){ .type = FRAME_J_MONITOR, .stream = 2 });
+    assert_true(fd_send(sock, packet, FRAME_HEADER, NULL, 0, 0) > 0);
+    assert_true(fd_recv(sock, packet, sizeof(packet), &way, &nfds, 0) > 0);
+    assert_int_equal(nfds, 1);
+    close(sock);
+    memcpy(m.id, id, sizeof(m.id));
+    struct frame f = { .type = FRAME_J_DENIALS, .stream = 2 };
+    f.len = (uint32_t)jail_id_encode(&m, packet + FRAME_HEADER, NULL);
+    frame_header(packet, &f);
+    for (int i = 0; i < 4000; i++)
+        if (fd_send(way, packet, FRAME_HEADER + f.len, NULL, 0, MSG_DONTWAIT) < 0)
+            poll(NULL, 0, 1);
+    return way;
+}
+
+TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
+{
+    struct world w;
+    struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True)\n"
+                                               "sys.stdin.readline()\n"
+                                               "print(call(165, 0, 0, 0, 0, 0))\n"),
+                              .stdin_open = true,
+                              .wall_ms = 60000 };
+    char c;
+
+    begin_in_services(&w, &spec);
+    await_output(&w, 3);
+    int stalled = stalled_host(box_id(w.box));
+    exec_write_end(w.exec);
+    turn_until(&w, &w.exited, 60);
+    assert_string_equal(w.out.data, "up\n1\n");
+    assert_null(exec_receipt(w.exec)->denials_why);
+    while (recv(stalled, &c, 1, 0) > 0) /* what it was told before, and then the end */
+        ;
+    close(stalled);
+    destroy(&w);
+    close_services(&w);
+}
+
 TEST(a_stranger_cannot_speak_to_the_monitor)
 {
     struct world w;
@@ -226,6 +275,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_next_monitor_takes_over_and_a_call_that_waited_is_refused, make_state_dir,
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(without_a_next_monitor_refused_calls_answer_enosys_after_a_while,
+                                        make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on,
                                         make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_stranger_cannot_speak_to_the_monitor, make_state_dir, remove_state_dir),
     };
