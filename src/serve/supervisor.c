@@ -220,7 +220,7 @@ uint64_t supervisor_wait_ns(uint64_t before_ns, uint64_t ran_ns)
 {
     if (before_ns == 0 || ran_ns / RUN_TO_WAIT > before_ns)
         return FIRST_WAIT_NS;
-    return min_u64(before_ns * 2, LAST_WAIT_NS);
+    return ran_ns > before_ns ? max_u64(before_ns / 2, FIRST_WAIT_NS) : min_u64(before_ns * 2, LAST_WAIT_NS);
 }
 
 static void start_later(struct child *c)

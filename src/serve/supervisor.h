@@ -39,7 +39,7 @@ int supervisor_status(const struct supervisor *s); /* the exit status for the wh
 void supervisor_free(struct supervisor *s);
 DEFINE_AUTO(supervisor, supervisor_free);
 
-/* How long to wait before a program is started again: twice as long as the last time (0: there was none), or as at
- * first when it ran for much longer than that. So one that dies at once is tried ever more seldom, and one that is
- * killed now and then is away for a small part of the time. */
+/* How long to wait before a program is started again: twice as long as the last time (0: there was none) when it ran
+ * for less than that, half as long when it ran for more, and as at first when it ran for much more. So one that dies at
+ * once is tried ever more seldom, and one that is killed again and again is not away for longer than it was there. */
 uint64_t supervisor_wait_ns(uint64_t before_ns, uint64_t ran_ns);
