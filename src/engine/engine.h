@@ -146,6 +146,7 @@ struct exec_resume {
     uint64_t stored[2];       /* bytes of channel 1 and 2 that are kept already */
     uint64_t started_real_ns; /* 0: it is not known that it started */
     uint64_t elapsed_ms;      /* of its time on the wall */
+    uint64_t cpu_base_ns; /* exec_cpu_base() of the earlier host's exec; 0: unknown, its processor clock begins anew */
 };
 int box_exec_resume(struct box *b, const struct exec_spec *spec, const struct exec_resume *resume,
                     const struct exec_ops *ops, void *arg, struct exec **ret, struct err *err);
@@ -153,7 +154,10 @@ int box_exec_resume(struct box *b, const struct exec_spec *spec, const struct ex
 void box_resume_end(struct box *b);
 uint64_t exec_received(const struct exec *x); /* bytes of standard input that the earlier host had sent; on_started */
 uint32_t exec_stream(const struct exec *x);   /* its name for box_exec_resume(); known as soon as box_exec returned */
-void exec_free(struct exec *x);               /* kills what still runs */
+/* Where the sandbox's processor counter stood when it began, 0 where there is none; known with exec_stream(). */
+uint64_t exec_cpu_base(const struct exec *x);
+uint64_t exec_dropped(const struct exec *x, int channel); /* bytes of 1 or 2 that were past the cap; in on_exit */
+void exec_free(struct exec *x);                           /* kills what still runs */
 void exec_hold(struct exec *x, bool hold);
 size_t exec_write(struct exec *x, const void *data, size_t len); /* to its standard input; bytes taken */
 void exec_write_end(struct exec *x);

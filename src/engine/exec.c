@@ -92,6 +92,7 @@ static bool on_output(struct exec *x, const struct frame *f)
         give = (size_t)min_u64(give, x->output_max - min_u64(x->handed, x->output_max));
     x->handed += give;
     x->receipt.dropped_bytes += f->len - known - give;
+    x->dropped[channel == RT_STDERR] += f->len - known - give;
     if (give > 0 && x->ops && x->ops->on_output)
         x->ops->on_output(x->arg, channel, f->data + known, give);
     if (!x->stream)
@@ -305,6 +306,7 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     x->request = take_ptr(&request);
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
+    x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit);
     if (x->changes) {
         exec_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_open_path(x, FRAME_MARK, &mark_ops);
@@ -456,6 +458,16 @@ void exec_kill(struct exec *x)
 uint32_t exec_stream(const struct exec *x)
 {
     return x->stream_id;
+}
+
+uint64_t exec_cpu_base(const struct exec *x)
+{
+    return x->cpu_base == CPU_UNKNOWN ? 0 : x->cpu_base;
+}
+
+uint64_t exec_dropped(const struct exec *x, int channel)
+{
+    return x->dropped[channel == RT_STDERR];
 }
 
 const struct receipt *exec_receipt(const struct exec *x)

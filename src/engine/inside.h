@@ -276,6 +276,7 @@ struct exec {
     bool uncounted; /* the monitor was lost while it ran */
     bool shared;    /* another execution ran beside it */
     uint64_t started_ns, cpu_base;
+    uint64_t dropped[2];                        /* of receipt.dropped_bytes, by channel */
     uint64_t denied_base[JAIL_DENIALS_MAX + 1]; /* counts when it was launched; the last is that of `more` */
     bool asks_monitor;                          /* SETTLING: the timer is for its answer */
     struct clocks clocks;

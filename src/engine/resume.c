@@ -9,8 +9,10 @@
  * every RESUME has come. An execution that still waits then does not exist any more; a program that nobody waited for
  * was started by a host that died before it could tell anybody, and is killed. So is every other request: a watch would
  * go on for ever, and an upload wait for the rest.
+
  *
- * A processor clock begins again: where the counter stood at the start went with the earlier host. */
+ * Its clocks go on from where they were. What it used in all stays unknown: whether others ran beside it went with the
+ * earlier host. */
 #include "engine/inside.h"
 
 #define RESUME_NS (10 * NS_PER_S)
@@ -30,7 +32,7 @@ int box_exec_resume(struct box *b, const struct exec_spec *spec, const struct ex
     x->stream_id = resume->stream;
     x->handed = resume->stored[0] + resume->stored[1];
     x->started_ns = now > elapsed ? now - elapsed : 1;
-    x->cpu_base = CPU_UNKNOWN;
+    x->cpu_base = resume->cpu_base_ns ? resume->cpu_base_ns : CPU_UNKNOWN;
     x->receipt.stdout_bytes = resume->stored[0];
     x->receipt.stderr_bytes = resume->stored[1];
     x->receipt.started_real_ns = resume->started_real_ns;
@@ -48,6 +50,15 @@ struct exec *resume_find(const struct box *b, uint32_t stream)
     return x;
 }
 
+/* Bytes that were consumed and not stored were past the cap, or the disk had no room for them. Nothing may follow the
+ * hole: its offset would be a lie. Of which channel they were is not known. */
+static void drop_rest(struct exec *x, uint64_t lost)
+{
+    x->receipt.dropped_bytes = x->dropped[0] = lost;
+    x->output_max = max_u64(x->output_max, 1);
+    x->handed = x->output_max;
+}
+
 void resume_attach(struct exec *x, struct stream *s, const struct rt_resume *m)
 {
     struct box *b = x->box;
@@ -60,9 +71,9 @@ void resume_attach(struct exec *x, struct stream *s, const struct rt_resume *m)
     if (x->handed >= m->out)
         x->skip = x->handed - m->out;
     else
-        x->receipt.dropped_bytes = m->out - x->handed; /* consumed and not stored: they were past the cap */
-    clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, box_cpu_rate(b), x->started_ns,
-                 cpu_read(b->cpu_fd, b->outside.cpu_unit));
+        drop_rest(x, m->out - x->handed);
+    uint64_t base = x->cpu_base == CPU_UNKNOWN ? cpu_read(b->cpu_fd, b->outside.cpu_unit) : x->cpu_base;
+    clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, box_cpu_rate(b), x->started_ns, base);
     if (b->paused)
         clocks_pause(&x->clocks, ev_now(x->ev));
     exec_set_timer(x, clocks_next(&x->clocks));

@@ -145,9 +145,10 @@ static void store_end(void *arg)
                                    .signal = ex->signal };
 
     memcpy(row.id, ex->id, sizeof(row.id));
-    row.out_bytes[0] = ex->len[0];
-    row.out_bytes[1] = ex->len[1] + ex->dropped;
-    row.dropped[1] = ex->dropped;
+    for (int i = 0; i < 2; i++) {
+        row.out_bytes[i] = ex->len[i] + ex->dropped[i];
+        row.dropped[i] = ex->dropped[i];
+    }
     row.ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row.receipt_json = ex->receipt_json;
     row.error_json = ex->error_json;
@@ -180,7 +181,8 @@ static void take_receipt(struct ex *ex, const struct receipt *r)
     ex->signal = r->signal;
     ex->ended_by = r->ended_by;
     ex->has_ended_by = true;
-    ex->dropped = r->dropped_bytes;
+    for (int i = 0; i < 2; i++)
+        ex->dropped[i] = exec_dropped(ex->exec, i + 1);
 }
 
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why)
@@ -206,7 +208,8 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;
     }
-    ex->dropped += ex->lost_bytes;
+    for (int i = 0; i < 2; i++)
+        ex->dropped[i] += ex->lost[i];
     if (state == STORE_EX_FAILED)
         m->stats.executions_failed++;
     if (ex->has_ended_by)
@@ -320,6 +323,8 @@ static char *request_json(const struct ex *ex)
     jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
     jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
     jsonw_ku64(&w, "pausedMs", ex->paused_ms);
+    jsonw_ku64(&w, "createdMonoMs", mono_ms(ex->sb->m));
+    jsonw_ku64(&w, "cpuBaseNs", exec_cpu_base(ex->exec));
     jsonw_kbool(&w, "changes", ex->spec.changes);
     if (ex->input && ex->input_len <= INPUT_STORED_MAX)
         jsonw_kstr(&w, "stdin", ex->input);
@@ -538,8 +543,8 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
 static uint64_t elapsed_ms(const struct ex *ex)
 {
     const struct sb *sb = ex->sb;
-    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : now_ms();
-    uint64_t from = ex->started_ms ? ex->started_ms : ex->created_ms;
+    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : mono_ms(sb->m);
+    uint64_t from = ex->created_mono_ms ? ex->created_mono_ms : now;
     uint64_t paused = sb->paused_ms > ex->paused_ms ? sb->paused_ms - ex->paused_ms : 0;
 
     return now > from + paused ? now - from - paused : 0;
@@ -554,6 +559,7 @@ int ex_resume(struct ex *ex, struct err *err)
     resume.stored[0] = ex->len[0];
     resume.stored[1] = ex->len[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;
+    resume.cpu_base_ns = ex->cpu_base_ns;
     ex->spec.id = ex->id;
     ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm = true;

@@ -49,8 +49,9 @@ struct sb {
     enum sb_state state;
     struct spec spec;
     struct box *box;
-    uint64_t created_ms, expires_ms;
-    uint64_t paused_ms, paused_at_ms; /* in all before; since when, or 0 */
+    uint64_t created_ms, expires_ms;  /* of the calendar, for people */
+    uint64_t expires_mono_ms;         /* mono_ms(): what counts; 0: not known */
+    uint64_t paused_ms, paused_at_ms; /* in all before; since when by mono_ms(), or 0 */
     bool paused_by_idle;
     struct ex *execs;
     size_t nexecs;
@@ -106,11 +107,13 @@ struct ex {
     struct exec_spec spec;
     uint32_t stream; /* of the earlier host, when it is taken up again */
     uint64_t created_ms, started_ms, ended_ms;
-    uint64_t paused_ms; /* of the sandbox, when it was created */
+    uint64_t created_mono_ms; /* 0: not known */
+    uint64_t cpu_base_ns;     /* of the earlier host's */
+    uint64_t paused_ms;       /* of the sandbox, when it was created */
     bool background;
     int fd[2];
     uint64_t len[2];
-    uint64_t lost_bytes; /* not stored because the disk refused */
+    uint64_t lost[2];    /* bytes not stored because the disk refused */
     bool unnamed[2];     /* its file waits for the row */
     bool started, ended; /* ended: its end is being written down */
     bool inserted;       /* the row is there */
@@ -122,7 +125,7 @@ struct ex {
     enum store_execution_state end_state;
     bool has_receipt;
     int exit_code, signal;
-    uint64_t dropped;
+    uint64_t dropped[2];
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
@@ -159,6 +162,10 @@ struct sb *sb_find(const struct manager *m, const char *owner, const char *id);
 struct sb *sb_new(struct manager *m, const char *id, const char *owner);
 void sb_free(struct sb *sb);
 uint64_t now_ms(void);
+/* Since the machine was started. Sandboxes do not outlive that, so what is written down of a living one can be compared
+ * after a restart of the server too, however the calendar was set meanwhile. */
+uint64_t mono_ms(const struct manager *m);
+bool sb_lifetime_over(const struct sb *sb, uint64_t slack_ms);
 void sb_event(struct sb *sb, const char *kind, const char *execution, const char *body_json);
 char *why_json(const struct err *why);
 char *sb_spec_json(const struct sb *sb); /* as it is stored */

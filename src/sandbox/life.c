@@ -171,9 +171,12 @@ static void create_step(struct sb *sb)
         return;
     sb->state = SB_RUNNING;
     sb->expires_ms = now_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
+    sb->expires_mono_ms = mono_ms(sb->m) + sb->spec.limits.v[LIMIT_LIFETIME];
+    auto_free char *spec = sb_spec_json(sb);
     memcpy(row.id, sb->id, sizeof(row.id));
     row.expires_ms = sb->expires_ms;
-    store_sandbox_update(sb->m->store, sb->owner, &row, STORE_SB_SET_STATE | STORE_SB_SET_EXPIRES,
+    row.spec_json = spec;
+    store_sandbox_update(sb->m->store, sb->owner, &row, STORE_SB_SET_STATE | STORE_SB_SET_EXPIRES | STORE_SB_SET_SPEC,
                          &(struct store_when){ .states = STORE_BIT(STORE_SB_CREATING) }, on_running, sb);
 }
 
@@ -215,10 +218,16 @@ static void on_ready(void *arg)
         box_keep(sb->box, on_kept, sb);
 }
 
+bool sb_lifetime_over(const struct sb *sb, uint64_t slack_ms)
+{
+    return sb->expires_mono_ms ? mono_ms(sb->m) + slack_ms >= sb->expires_mono_ms
+                               : now_ms() + slack_ms >= sb->expires_ms;
+}
+
 static void on_failed(void *arg, const struct err *err)
 {
     struct sb *sb = arg;
-    bool loaded = sb->state == SB_LOADED, late = loaded && now_ms() >= sb->expires_ms;
+    bool loaded = sb->state == SB_LOADED, late = loaded && sb_lifetime_over(sb, 0);
     struct err why = *err;
 
     if (loaded && err->id == ERR_MISSING && late)
@@ -240,7 +249,7 @@ static void on_ended(void *arg, const struct err *why)
     bool loaded = sb->state == SB_LOADED;
 
     /* The jailer runs the same clock, for a server that is away, and may be the first to look at it. */
-    if (by == ENDED_LOST && sb->expires_ms && now_ms() + 50 >= sb->expires_ms)
+    if (by == ENDED_LOST && sb->expires_ms && sb_lifetime_over(sb, 50))
         by = ENDED_LIFETIME;
     sb_end(sb, by, why);
     if (loaded)

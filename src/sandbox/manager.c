@@ -25,6 +25,11 @@ uint64_t now_ms(void)
     return clock_real_ns() / NS_PER_MS;
 }
 
+uint64_t mono_ms(const struct manager *m)
+{
+    return ev_now(m->ev) / NS_PER_MS;
+}
+
 /* --- the table --- */
 
 static struct sb **bucket(const struct manager *m, const char *id)
@@ -120,8 +125,9 @@ char *sb_spec_json(const struct sb *sb)
     jsonw_object(&w);
     spec_json(&sb->spec, &w);
     jsonw_end_object(&w);
+    jsonw_ku64(&w, "expiresMonoMs", sb->expires_mono_ms);
     jsonw_ku64(&w, "pausedMs", sb->paused_ms);
-    jsonw_ku64(&w, "pausedAtMs", sb->paused_at_ms);
+    jsonw_ku64(&w, "pausedAtMonoMs", sb->paused_at_ms);
     jsonw_kbool(&w, "pausedByIdle", sb->paused_by_idle);
     jsonw_end_object(&w);
     return out.data;
@@ -142,8 +148,9 @@ static int read_stored(const char *text, struct sb *sb, struct spec *spec, struc
         return -1;
     if (!sb)
         return 0;
-    if (body_u64(root, "", "pausedMs", 0, UINT64_MAX, &sb->paused_ms, NULL, err) < 0 ||
-        body_u64(root, "", "pausedAtMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0)
+    if (body_u64(root, "", "expiresMonoMs", 0, UINT64_MAX, &sb->expires_mono_ms, NULL, err) < 0 ||
+        body_u64(root, "", "pausedMs", 0, UINT64_MAX, &sb->paused_ms, NULL, err) < 0 ||
+        body_u64(root, "", "pausedAtMonoMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0)
         return -1;
     return body_bool(root, "", "pausedByIdle", &sb->paused_by_idle, err);
 }

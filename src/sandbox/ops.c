@@ -161,7 +161,7 @@ static void on_frozen(void *arg, const struct err *err)
         return;
     }
     sb->state = SB_PAUSED;
-    sb->paused_at_ms = now_ms();
+    sb->paused_at_ms = mono_ms(sb->m);
     sb->paused_by_idle = op->by_idle;
     sb_event(sb, "sandbox_paused", NULL, op->by_idle ? "\"by\":\"idle\"" : "\"by\":\"request\"");
     op_store(sb);
@@ -177,7 +177,7 @@ static void on_thawed(void *arg, const struct err *err)
         op_finish(sb, err, NULL);
         return;
     }
-    uint64_t now = now_ms();
+    uint64_t now = mono_ms(sb->m);
     sb->state = SB_RUNNING;
     if (now > sb->paused_at_ms)
         sb->paused_ms += now - sb->paused_at_ms;
@@ -201,6 +201,7 @@ static void on_extended(void *arg, const struct err *err)
     }
     sb->spec.limits.v[LIMIT_LIFETIME] = op->lifetime_ms;
     sb->expires_ms = now_ms() + op->lifetime_ms;
+    sb->expires_mono_ms = mono_ms(sb->m) + op->lifetime_ms;
     buf_addf(&body, "\"lifetimeMs\":%" PRIu64, op->lifetime_ms);
     sb_event(sb, "sandbox_extended", NULL, body.data);
     op_store(sb);

@@ -128,13 +128,14 @@ void output_append(struct ex *ex, int channel, const void *data, size_t len)
 {
     int *fd = &ex->fd[channel - 1];
     struct manager *m = ex->sb->m;
+    bool refused = ex->lost[0] + ex->lost[1] > 0;
 
-    if (*fd < 0 && ex->lost_bytes == 0) {
+    if (*fd < 0 && !refused) {
         *fd = open_file(m, ex->id, channel, !ex->inserted, O_WRONLY | O_CREAT | O_APPEND);
         ex->unnamed[channel - 1] = *fd >= 0 && !ex->inserted;
     }
     const uint8_t *p = data;
-    while (len > 0 && *fd >= 0 && ex->lost_bytes == 0) {
+    while (len > 0 && *fd >= 0 && !refused) {
         ssize_t n = write(*fd, p, len);
 
         if (n < 0 && errno == EINTR)
@@ -148,9 +149,9 @@ void output_append(struct ex *ex, int channel, const void *data, size_t len)
     }
     if (len == 0)
         return;
-    if (ex->lost_bytes == 0)
+    if (!refused)
         log_error("output of %s is not stored from here on: %s", ex->id, strerror(errno));
-    ex->lost_bytes += len;
+    ex->lost[channel - 1] += len;
     m->stats.output_lost_bytes += len;
 }
 

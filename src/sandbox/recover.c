@@ -38,7 +38,7 @@ static void load_sandbox(struct manager *m, const struct store_sandbox *row)
     if (row->state != STORE_SB_PAUSED)
         sb->paused_at_ms = 0;
     else if (!sb->paused_at_ms)
-        sb->paused_at_ms = now_ms();
+        sb->paused_at_ms = mono_ms(m);
 }
 
 static void load_failed(struct manager *m, const struct err *err)
@@ -88,6 +88,8 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
         body_u64(root, "", "cpuTimeMs", 0, UINT64_MAX, &ex->spec.cpu_ms, NULL, err) < 0 ||
         body_u64(root, "", "outputBytes", 0, UINT64_MAX, &ex->spec.output_max, NULL, err) < 0 ||
         body_u64(root, "", "pausedMs", 0, UINT64_MAX, &ex->paused_ms, NULL, err) < 0 ||
+        body_u64(root, "", "createdMonoMs", 0, UINT64_MAX, &ex->created_mono_ms, NULL, err) < 0 ||
+        body_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
         body_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
         body_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
         body_text(root, "", "stdin", 0, BODY_SIZE_MAX, &input, err) < 0)
@@ -188,7 +190,9 @@ static void on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 static void adopt(struct sb *sb)
 {
     struct manager *m = sb->m;
-    uint64_t now = now_ms(), left = sb->expires_ms > now ? sb->expires_ms - now : 1;
+    uint64_t now = sb->expires_mono_ms ? mono_ms(m) : now_ms();
+    uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
+    uint64_t left = until > now ? until - now : 1;
     struct box_spec box;
     struct err err = { 0 };
 

@@ -1032,6 +1032,39 @@ def what_a_kill_left_half_done_is_finished_or_undone(s):
 
 
 @case
+def RC06_clocks_run_on_over_a_restart_however_the_calendar_is_set(s):
+    sb = s.create({"runtime": "python"})
+    program = ("import os, time\nwhile time.process_time() < 0.7: pass\nopen('burnt', 'w').close()\n"
+               "while not os.path.exists('go'): time.sleep(0.05)\nwhile True: pass\n")
+    ex = s.execute(sb, {"code": program, "background": True, "cpuTimeMs": 1000, "timeoutMs": 600000}).json["id"]
+    flood = s.execute(sb, {"command": ["head", "-c", "5000", "/dev/zero"], "outputBytes": 1000}).json
+    assert (flood["stdoutBytes"], flood["droppedBytes"]) == (1000, 4000), flood
+    end = time.monotonic() + 120
+    while s.files(sb, verb="/stat", path="/workspace/burnt").status != 200:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    s.kill()
+    db = sqlite3.connect(os.path.join(s.dir, "db/cove.db"))
+    with db:  # as if the calendar had jumped ahead by many years
+        dropped = db.execute("SELECT dropped1, dropped2 FROM executions WHERE id = ?", (flood["id"],)).fetchone()
+        db.execute("UPDATE sandboxes SET created_ms = 1, expires_ms = 2 WHERE id = ?", (sb,))
+        db.execute("UPDATE executions SET created_ms = 1, started_ms = 2 WHERE id = ?", (ex,))
+    db.close()
+    assert dropped == (4000, 0), dropped
+    s.start()
+    assert s.call("GET", f"/v1/sandboxes/{sb}").json["state"] == "running"
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["state"] == "running"
+    assert s.files(sb, "PUT", body=b"", path="/workspace/go").status == 200
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", timeout=120)
+    last = list(ndjson(r))[-1]["execution"]
+    c.close()
+    assert last["endedBy"] == "cpu", last
+    used = s.call("GET", f"/v1/sandboxes/{sb}/usage").json
+    assert used.get("cpuUs", 0) < 1600000, used  # a clock that had begun anew would have allowed 1.7 s and more
+    s.delete(sb)
+
+
+@case
 def a_killed_jailer_ends_sandboxes_and_the_server_goes_on(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sleep", "60"], "background": True, "timeoutMs": 60000}).json["id"]
