@@ -415,8 +415,7 @@ void engine_watch_kept(struct engine *e)
 
 /* --- templates --- */
 
-#define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, and asking again costs little \
-                            */
+#define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
 
 static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
 {
