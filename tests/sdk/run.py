@@ -97,7 +97,7 @@ def relay(python, words):
     """Its TAP with our numbers."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COVE_URL", "COVE_API_KEY")}
     run = subprocess.Popen([python, os.path.join(SDK, "tests/run.py"), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, env=dict(env, COVE=COVE), text=True)
+                           stderr=subprocess.STDOUT, env=dict(env, COVE=COVE, COVE_OPENAPI=os.path.join(ROOT, "api/openapi.yaml")), text=True)
     for line in run.stdout:
         if match := re.match(r"(ok|not ok) \d+ - (.*)", line):
             COUNT[0] += 1

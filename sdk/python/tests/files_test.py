@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 from typing import Iterator, List
 
-from cove import Sandbox
+from cove import CoveError, FileEvent, Sandbox
 from cove._local import pack, unpack
 from cove.errors import ConflictError, NotFoundError, PreconditionFailedError, SandboxEndedError
 
@@ -134,6 +134,48 @@ class Files(Case):
         told = self.files.download_directory("/workspace/t", self.path("t"))
         self.assertEqual({os.path.basename(name) for name, _ in told.skipped}, {"a", "b"})
         self.assertEqual(sorted(os.listdir(self.path("t"))), ["f", "good"])
+
+
+class Watching(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        self.box = self.sandbox()
+
+    def test_what_happens_is_told(self) -> None:
+        self.box.files.mkdir("/workspace/d")
+        with self.box.files.watch("/workspace", recursive=True) as events:
+            self.box.run_command("echo > d/f; mv d/f d/g; rm d/g; mkdir e").check()
+            seen: List[FileEvent] = []
+            while not any(e.directory for e in seen):
+                seen.append(next(events))
+        self.assertEqual((seen[0], seen[-1]), (FileEvent("created", "/workspace/d/f"), FileEvent("created", "/workspace/e", directory=True)))
+        moved = [e for e in seen if e.type == "moved"]
+        self.assertEqual([(e.path, e.moved_from) for e in moved], [("/workspace/d/g", "/workspace/d/f")])
+        self.assertIn(FileEvent("removed", "/workspace/d/g"), seen)
+        with self.assertRaises(StopIteration):
+            next(events)
+
+    def test_what_was_missed_while_cut_off_is_told_as_such(self) -> None:
+        client = self.through(10000)
+        with Sandbox(client, self.box.info).files.watch() as events:
+            self.box.run_command("for i in $(seq 300); do echo > f$i; done").check()
+            while next(events).type != "overflow":
+                pass
+            self.box.files.write("/workspace/last", "")
+            while next(events).path != "/workspace/last":
+                pass
+
+    def test_it_ends_with_the_path_and_with_the_sandbox(self) -> None:
+        self.box.files.mkdir("/workspace/gone")
+        with self.box.files.watch("/workspace/gone") as events:
+            self.box.files.remove("/workspace/gone")
+            self.assertLess(len(list(events)), 10)
+        with self.box.files.watch() as events:
+            self.box.delete()
+            with self.assertRaises(CoveError):
+                list(events)
+        with self.assertRaises(NotFoundError):
+            list(self.box.files.watch("/workspace/nowhere/at/all"))
 
 
 class Hostile(Case):

@@ -8,9 +8,10 @@ They need a `cove` that can serve, which means root, and the package installed (
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unittest
-from typing import Any, Iterator
+from typing import Any, Iterator, List, Set, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -51,6 +52,30 @@ def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield item
 
 
+def operations(contract: str) -> Iterator[Tuple[str, str]]:
+    """(method, path) of every operation of an OpenAPI file that is written as cove's is."""
+    path = ""
+    with open(contract, encoding="utf-8") as f:
+        for line in f:
+            found = re.match(r"  (/\S*):$", line)
+            method = re.match(r"    (get|post|put|delete|patch):$", line)
+            if found:
+                path = found.group(1)
+            elif method:
+                yield method.group(1).upper(), path
+            elif line.startswith("components:"):
+                return
+
+
+def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:
+    """The operations that no test has reached through the package."""
+    def reached(method: str, path: str) -> bool:
+        shape = re.sub(r"\{\w+\}", "[^/]+", path)
+        return any(m == method and re.fullmatch(shape, p) for m, p in called)
+
+    return [f"{method} {path}" for method, path in operations(contract) if not reached(method, path)]
+
+
 def main() -> int:
     import support
     words = sys.argv[1:]
@@ -60,6 +85,10 @@ def main() -> int:
         unittest.TestSuite(found).run(result)
     finally:
         support.stop_server()
+    if not words and os.environ.get("COVE_OPENAPI"):
+        for operation in untouched(os.environ["COVE_OPENAPI"], support.CALLED) or [""]:
+            result.number += 1
+            print(f"ok {result.number} - contract: " + (f"{operation} # SKIP the package has no call for it" if operation else "every operation is reached"))
     print(f"1..{result.number}")
     return 0 if result.wasSuccessful() else 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from cove import ExecutionFailedError, Sandbox, WaitTimeoutError
+from cove.errors import ConflictError
 
 from support import Case
 
@@ -115,3 +116,44 @@ class Background(Case):
         other = Sandbox.connect(self.box.id, client=self.client).execution(execution.id)
         self.assertEqual(other.wait().stdout, "hello\n")
         self.assertIn(execution.id, [info.id for info in self.box.executions()])
+
+
+class Input(Case):
+    """Standard input that is written while the program runs."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.box = self.sandbox()
+
+    def test_a_conversation(self) -> None:
+        with self.box.stream_command("while read line; do echo you said $line; done; echo bye", stdin_open=True) as stream:
+            next(stream)
+            for word in ("one", "two"):
+                stream.execution.write_stdin(f"{word}\n")
+                event = next(stream)
+                assert event.type == "stdout"
+                self.assertEqual(event.text, f"you said {word}\n")
+            stream.execution.close_stdin()
+            self.assertEqual(stream.result().stdout, "bye\n")
+
+    def test_cut_off_no_byte_arrives_twice(self) -> None:
+        box = Sandbox(self.through(), self.box.info)
+        execution = box.start_command("cat", stdin_open=True)
+        for n in range(3):
+            box._http.client.close()
+            box = Sandbox(self.through(0, 0), self.box.info)
+            execution = box.execution(execution.id)
+            execution.write_stdin(f"{n}" * 100000)
+        execution.close_stdin()
+        self.assertEqual(execution.wait().stdout, "0" * 100000 + "1" * 100000 + "2" * 100000)
+
+    def test_the_lost_answer_to_the_last_piece_is_no_error(self) -> None:
+        execution = self.box.start_command("cat", stdin_open=True)
+        Sandbox(self.through(100000, 0), self.box.info).execution(execution.id).write_stdin("all of it", close=True)
+        self.assertEqual(execution.wait().stdout, "all of it")
+
+    def test_nobody_writes_to_what_is_closed_or_waited_for(self) -> None:
+        with self.assertRaises(ConflictError):
+            self.box.start_command("sleep 600").write_stdin("x")
+        with self.assertRaisesRegex(TypeError, "stdin_open"):
+            cast(Any, self.box.run_command)("cat", stdin_open=True)

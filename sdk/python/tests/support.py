@@ -9,8 +9,10 @@ import tempfile
 import threading
 import time
 import unittest
-from typing import Callable, Dict, List, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
+import cove._async._http
+import cove._sync._http
 from cove import Cove, Retry, Sandbox
 
 COVE = os.environ.get("COVE", "cove")
@@ -128,6 +130,25 @@ class Proxy:
 
     def close(self) -> None:
         self.listener.close()
+
+
+CALLED: Set[Tuple[str, str]] = set()
+
+
+def record(module: Any, name: str) -> None:
+    """Lets every attempt to ask the server leave its method and path in CALLED."""
+    cls = getattr(module, name)
+    plain = cls.open
+
+    def open_and_tell(self: Any, call: Any) -> Any:
+        CALLED.add((call.method, call.path))
+        return plain(self, call)
+
+    cls.open = open_and_tell
+
+
+record(cove._sync._http, "HTTP")
+record(cove._async._http, "AsyncHTTP")
 
 
 _server: List[Server] = []

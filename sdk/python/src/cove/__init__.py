@@ -14,24 +14,24 @@ __version__ = "0.1.0"
 from . import errors
 from ._async.client import AsyncCove, AsyncKeys, AsyncTemplates
 from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
-from ._async.files import AsyncFiles
+from ._async.files import AsyncFiles, AsyncWatch
 from ._async.sandbox import AsyncSandbox
 from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from ._local import Downloaded
 from ._settings import Retry
 from ._sync.client import Cove, Keys, Templates
 from ._sync.execution import Execution, Result, Stream
-from ._sync.files import Files
+from ._sync.files import Files, Watch
 from ._sync.sandbox import Sandbox
-from .events import Event, Exit, Output, Started
+from .events import Event, Exit, FileEvent, Output, Started
 from .models import (ApiKey, ApiKeySecret, Capabilities, ExecutionInfo, FileEntry, Happening, Level, LimitRange, Listing, Ready, Reason, Receipt, Resources,
                      Runtime, SandboxInfo, Template, TemplateSpec, Usage, Written)
-from .options import RunOptions
+from .options import RunOptions, StartOptions
 
 __all__ = [
     "ApiKey", "ApiKeySecret", "AsyncCove", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncResult", "AsyncSandbox", "AsyncStream",
-    "AsyncTemplates", "Capabilities", "Cove", "CoveError", "Downloaded", "Event", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit",
-    "FileEntry", "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "Output", "Ready", "Reason", "Receipt", "Resources", "Result",
-    "Retry", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Usage",
-    "WaitTimeoutError", "Written", "errors",
+    "AsyncTemplates", "AsyncWatch", "Capabilities", "Cove", "CoveError", "Downloaded", "Event", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit",
+    "FileEntry", "FileEvent", "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "Output", "Ready", "Reason", "Receipt", "Resources", "Result",
+    "Retry", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Usage",
+    "WaitTimeoutError", "Watch", "Written", "errors",
 ]

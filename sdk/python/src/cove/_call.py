@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any, AsyncIterable, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, AsyncIterable, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union
 from urllib.parse import quote
 
 import httpx
@@ -44,8 +44,8 @@ class Call:
     body: Union[None, bytes, Body] = None
     headers: Dict[str, str] = dataclasses.field(default_factory=dict)
     repeatable: bool = True
-    gone_is_done: bool = False
-    """A repetition that finds nothing any more has done its work the first time."""
+    done_if: Tuple[Type[CoveError], ...] = ()
+    """What a repetition meets when the first attempt, of which nobody heard, has done the work."""
     read_timeout: Optional[float] = None
     also_ok: Tuple[int, ...] = ()
     """Statuses from 400 on whose body is an answer all the same."""
@@ -127,3 +127,10 @@ def answer_error(status: int, headers: httpx.Headers, content: bytes) -> CoveErr
                        fix="Look at the address, and at what stands between this program and the server.")
     return BY_CODE.get(code, general)(message, code=code, cause=told.get("cause"), fix=told.get("fix"), status=status,
                                       request_id=told.get("requestId") or request_id, details=told.get("details"), retry_after=wait)
+
+
+def event_error(told: Mapping[str, Any]) -> CoveError:
+    """The error that a stream ended with, after its answer had begun."""
+    code = str(told.get("code") or "")
+    return BY_CODE.get(code, CoveError)(str(told.get("message") or "the stream ended"), code=code, cause=told.get("cause"), fix=told.get("fix"),
+                                        request_id=told.get("requestId"), details=told.get("details"))

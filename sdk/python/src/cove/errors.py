@@ -601,6 +601,14 @@ class SandboxFullError(LimitReachedError):
     default_fix = "Remove files in it, or create a sandbox with larger resources.storageBytes."
 
 
+class WrongFileKindError(ConflictError):
+    """The path names another kind of thing than this needs: a directory where a file is needed, a file where a directory is, or links that go in circles."""
+
+    code = "wrong_file_kind"
+    default_cause = "The path names another kind of thing than this needs: a directory where a file is needed, a file where a directory is, or links that go in circles."
+    default_fix = "Look at what it is (files/stat), and name what is meant."
+
+
 class IdempotencyConflictError(ConflictError):
     """The Idempotency-Key was used for another request, or the first request with it is still being worked on."""
 
@@ -684,6 +692,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "sandbox_ended": SandboxEndedError,
     "sandbox_paused": SandboxPausedError,
     "sandbox_full": SandboxFullError,
+    "wrong_file_kind": WrongFileKindError,
     "idempotency_conflict": IdempotencyConflictError,
 }
 
@@ -767,5 +776,6 @@ __all__ = [
     "SandboxEndedError",
     "SandboxPausedError",
     "SandboxFullError",
+    "WrongFileKindError",
     "IdempotencyConflictError",
 ]

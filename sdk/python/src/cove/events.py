@@ -59,6 +59,21 @@ class Exit:
 Event = Union[Started, Output, Exit]
 
 
+@dataclasses.dataclass(frozen=True)
+class FileEvent:
+    """Something that happened to a file."""
+
+    type: str
+    """created, modified, removed, moved; or overflow: something is missing, look for yourself"""
+    path: Optional[str] = None
+    """Absolute. Of something that moved, the new one."""
+    moved_from: Optional[str] = dataclasses.field(default=None, metadata={"json": "from"})
+    directory: bool = False
+    path_base64: Optional[str] = None
+    """The bytes of a path that is no valid text."""
+    from_base64: Optional[str] = None
+
+
 class Lines:
     """Bytes in, whole lines out. Only a newline ends one: the text in them may hold every other separator."""
 

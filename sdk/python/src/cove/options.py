@@ -7,7 +7,7 @@ from ._json import Duration, milliseconds
 
 
 class RunOptions(TypedDict, total=False):
-    """The keyword arguments of run_code, run_command, stream_code, stream_command, start_code and start_command."""
+    """The keyword arguments of run_code and run_command."""
 
     timeout: Duration
     """Seconds on the wall. Then it and everything it started is killed, and `ended_by` is "wall"."""
@@ -27,11 +27,19 @@ class RunOptions(TypedDict, total=False):
     """Of your own choosing: the same execution is found again with it, even from another process."""
 
 
-def run_body(options: RunOptions) -> Dict[str, Any]:
-    names: Dict[str, str] = {"env": "env", "cwd": "cwd", "stdin": "stdin", "output_bytes": "outputBytes", "changes": "changes"}
-    unknown = set(options) - set(RunOptions.__annotations__)
+class StartOptions(RunOptions, total=False):
+    """Those of stream_code, stream_command, start_code and start_command, which can write to it while it runs."""
+
+    stdin_open: bool
+    """Instead of `stdin`: `execution.write_stdin` writes it while the program runs."""
+
+
+def run_body(options: StartOptions) -> Dict[str, Any]:
+    names: Dict[str, str] = {"env": "env", "cwd": "cwd", "stdin": "stdin", "output_bytes": "outputBytes", "changes": "changes",
+                             "stdin_open": "stdinOpen"}
+    unknown = set(options) - set(StartOptions.__annotations__)
     if unknown:
-        raise TypeError(f"there is no option {sorted(unknown)[0]!r}; there are {', '.join(RunOptions.__annotations__)}")
+        raise TypeError(f"there is no option {sorted(unknown)[0]!r}; there are {', '.join(StartOptions.__annotations__)}")
     body: Dict[str, Any] = {names[k]: v for k, v in options.items() if k in names and v is not None}
     for name, value in (("timeoutMs", options.get("timeout")), ("cpuTimeMs", options.get("cpu_time"))):
         if value is not None:
@@ -39,6 +47,13 @@ def run_body(options: RunOptions) -> Dict[str, Any]:
     if "env" in body:
         body["env"] = dict(body["env"])
     return body
+
+
+def to_its_end(options: RunOptions) -> RunOptions:
+    """The options of a call that waits for the end, and could not write meanwhile."""
+    if "stdin_open" in options:
+        raise TypeError("stdin_open goes with stream_* and start_*: nobody could write while this call waits")
+    return options
 
 
 def words_of(command: Union[str, Sequence[str]]) -> List[str]:

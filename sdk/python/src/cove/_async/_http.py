@@ -1,9 +1,10 @@
 """One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from typing import Any, AsyncIterator, Dict, Optional, Type, TypeVar
+from typing import Any, AsyncIterator, Dict, List, Optional, Type, TypeVar
 
 import httpx
 
@@ -12,7 +13,8 @@ from .._call import Attempts, Body, Call, answer_error, transport_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
-from ..errors import NotFoundError
+from ..errors import ConnectionLostError
+from ..events import Lines
 
 T = TypeVar("T")
 log = logging.getLogger("cove")
@@ -81,7 +83,7 @@ class AsyncHTTP:
             try:
                 return await self.once(call)
             except CoveError as error:
-                if call.gone_is_done and attempts.lost and isinstance(error, NotFoundError):
+                if attempts.lost and isinstance(error, call.done_if):
                     return httpx.Response(204)
                 await self.again(attempts, error, f"{call.method} {call.path}")
 
@@ -111,3 +113,45 @@ class AsyncHTTP:
             raise transport_error(error, self.settings.where) from error
         finally:
             await response.aclose()
+
+
+class AsyncLineStream:
+    """The lines of an answer that goes on. It is opened when the first is asked for, and again after `drop`."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+        self._response: Optional[httpx.Response] = None
+        self._chunks: Optional[_aio.ByteStream] = None
+        self._cut = Lines()
+        self._waiting: List[bytes] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self._response is not None
+
+    @property
+    def is_drained(self) -> bool:
+        """The next line has to be waited for."""
+        return not self._waiting
+
+    async def open(self, call: Call) -> None:
+        self._response = await self._http.open(call)
+        self._chunks = self._http.chunks(self._response)
+        self._cut = Lines()
+
+    async def next(self) -> bytes:
+        assert self._chunks is not None
+        while not self._waiting:
+            try:
+                self._waiting = self._cut.feed(await self._chunks.__anext__())
+            except StopAsyncIteration:
+                raise ConnectionLostError("the stream ended before it was over") from None
+        return self._waiting.pop(0)
+
+    async def drop(self) -> None:
+        response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
+        with contextlib.suppress(httpx.HTTPError):
+            if chunks is not None:
+                await chunks.aclose()
+            if response is not None:
+                await response.aclose()

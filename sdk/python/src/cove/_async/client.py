@@ -8,6 +8,7 @@ from typing import Any, AsyncIterator, Optional, Sequence
 from .._call import Call, path
 from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
+from ..errors import NotFoundError
 from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
 from ._http import AsyncHTTP
 
@@ -90,7 +91,7 @@ class AsyncKeys:
 
     async def revoke(self, id: str) -> None:
         """From now on it opens nothing."""
-        await self._http.send(Call("DELETE", path("v1", "apikeys", id), gone_is_done=True))
+        await self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
 
     async def rotate(self, id: str) -> ApiKeySecret:
         """A new secret for the same key; the old one opens nothing any more."""
@@ -116,4 +117,4 @@ class AsyncTemplates:
         return await self._http.get(Template, Call("GET", path("v1", "templates", name)))
 
     async def delete(self, name: str) -> None:
-        await self._http.send(Call("DELETE", path("v1", "templates", name), gone_is_done=True))
+        await self._http.send(Call("DELETE", path("v1", "templates", name), done_if=(NotFoundError,)))

@@ -1,21 +1,20 @@
 """Executions: the handle of one, the stream of its life, and what came out."""
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from typing import AsyncIterator, List, Optional
+from typing import AsyncIterator, List, Optional, Union
 
-import httpx
-
-from .. import _aio
 from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
-from ..errors import ConnectionLostError, ProtocolError
-from ..events import Event, Exit, Lines, Output, Progress
+from ..errors import ConflictError, ConnectionLostError, ProtocolError
+from ..events import Event, Exit, Output, Progress
 from ..models import ExecutionInfo, Reason, Receipt
-from ._http import AsyncHTTP
+from ._http import AsyncHTTP, AsyncLineStream
+
+STDIN_PATIENCE = 3600.0
+"""A program may take its time before it reads."""
 
 
 class AsyncExecution:
@@ -26,10 +25,11 @@ class AsyncExecution:
         result = await execution.wait()
     """
 
-    def __init__(self, http: AsyncHTTP, sandbox_id: str, id: str) -> None:
+    def __init__(self, http: AsyncHTTP, sandbox_id: str, id: str, *, fresh: bool = False) -> None:
         self._http = http
         self.sandbox_id = sandbox_id
         self.id = id
+        self._stdin: Optional[int] = 0 if fresh else None  # bytes that were written to it, as far as we know
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} in {self.sandbox_id}>"
@@ -71,6 +71,27 @@ class AsyncExecution:
                 if isinstance(event, Output) and event.type == stream:
                     yield event.data
 
+    async def write_stdin(self, data: Union[str, bytes], *, close: bool = False) -> None:
+        """Writes to its standard input, if it was started with `stdin_open=True`; `close` says that nothing follows.
+
+        It returns when the sandbox has taken all of it; while the program does not read, it waits. One writes at a time.
+        A connection that breaks is made again, and no byte arrives twice.
+        """
+        if self._stdin is None:
+            self._stdin = int((await self._http.json(self._stdin_call(b"", None, False)))["stdinBytes"])
+        sent = data.encode() if isinstance(data, str) else data
+        await self._http.send(self._stdin_call(sent, self._stdin, close))
+        self._stdin += len(sent)
+
+    async def close_stdin(self) -> None:
+        """Says that nothing follows."""
+        await self.write_stdin(b"", close=True)
+
+    def _stdin_call(self, data: bytes, offset: Optional[int], close: bool) -> Call:
+        return Call("POST", self._path("stdin"), {"offset": offset, "close": close or None}, body=data,
+                    headers={"Content-Type": "application/octet-stream"}, repeatable=offset is not None or not data, read_timeout=STDIN_PATIENCE,
+                    done_if=(ConflictError,) if close else ())
+
     async def receipt(self) -> Receipt:
         """What it used, met and changed. There is one as soon as it has ended."""
         return await self._http.get(Receipt, Call("GET", self._path("receipt")))
@@ -93,10 +114,8 @@ class AsyncStream:
         self._progress = progress
         self._first = first  # the request that starts it; repeated until the execution has a name
         self._attempts = http.attempts()
-        self._response: Optional[httpx.Response] = None
-        self._chunks: Optional[_aio.ByteStream] = None
-        self._lines = Lines()
-        self._waiting: List[bytes] = []
+        self._lines = AsyncLineStream(http)
+        self._execution: Optional[AsyncExecution] = None
         self._closed = False
         self.deadline: Optional[float] = None
         self._read_timeout = SILENCE
@@ -106,7 +125,9 @@ class AsyncStream:
         """The handle. It is known from the first event on."""
         if self._progress.execution_id is None:
             raise RuntimeError("the execution has no name before the first event of its stream")
-        return AsyncExecution(self._http, self._sandbox_id, self._progress.execution_id)
+        if self._execution is None:
+            self._execution = AsyncExecution(self._http, self._sandbox_id, self._progress.execution_id, fresh=self._first is not None)
+        return self._execution
 
     async def __aenter__(self) -> AsyncStream:
         return self
@@ -120,10 +141,12 @@ class AsyncStream:
     async def __anext__(self) -> Event:
         while not self._progress.ended and not self._closed:
             try:
-                line = await self._line()
-                event = self._progress.take(line)
+                if not self._lines.is_open:
+                    self._read_timeout = self._patience()
+                    await self._lines.open(self._call())
+                event = self._progress.take(await self._lines.next())
             except CoveError as error:
-                await self._drop()
+                await self._lines.drop()
                 if isinstance(error, ConnectionLostError):
                     self._check_deadline()
                 await self._http.again(self._attempts, error, "stream")
@@ -132,7 +155,7 @@ class AsyncStream:
             self._check_deadline()
             if event is not None:
                 if isinstance(event, Exit):
-                    await self._drop()
+                    await self._lines.drop()
                 return event
             await self._shorten()
         raise StopAsyncIteration
@@ -140,7 +163,7 @@ class AsyncStream:
     async def aclose(self) -> None:
         """Leaves the stream. The execution goes on."""
         self._closed = True
-        await self._drop()
+        await self._lines.drop()
 
     async def result(self) -> AsyncResult:
         """Reads it to its end. Only what comes from here on is in the result's output."""
@@ -162,27 +185,6 @@ class AsyncStream:
                     {"stdoutOffset": known.offsets["stdout"], "stderrOffset": known.offsets["stderr"]}, headers={"Accept": NDJSON},
                     read_timeout=self._read_timeout)
 
-    async def _line(self) -> bytes:
-        while not self._waiting:
-            if self._chunks is None:
-                self._read_timeout = self._patience()
-                self._response = await self._http.open(self._call())
-                self._chunks = self._http.chunks(self._response)
-                self._lines = Lines()
-            try:
-                self._waiting = self._lines.feed(await self._chunks.__anext__())
-            except StopAsyncIteration:
-                raise ConnectionLostError("the stream ended before the execution did") from None
-        return self._waiting.pop(0)
-
-    async def _drop(self) -> None:
-        response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
-        with contextlib.suppress(httpx.HTTPError):
-            if chunks is not None:
-                await chunks.aclose()
-            if response is not None:
-                await response.aclose()
-
     # A deadline is kept by reading no longer than what is left of it: the stream is taken up again with a shorter patience.
 
     def _patience(self) -> float:
@@ -195,8 +197,8 @@ class AsyncStream:
             raise WaitTimeoutError(f"{self._progress.execution_id or 'the execution'} has not ended yet")
 
     async def _shorten(self) -> None:
-        if self._patience() < self._read_timeout and self._progress.execution_id is not None and not self._waiting:
-            await self._drop()
+        if self._patience() < self._read_timeout and self._progress.execution_id is not None and self._lines.is_drained:
+            await self._lines.drop()
 
 
 class AsyncResult:

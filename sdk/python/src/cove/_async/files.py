@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import AsyncIterable, AsyncIterator, Optional, Union
+from typing import Any, AsyncIterable, AsyncIterator, Dict, Optional, Union
 
 from .. import _aio
-from .._call import Body, Call, path as url
+from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
-from .._json import decode, without_none
+from .._json import decode, loads_object, without_none
 from .._local import Content, Downloaded, Landing, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
+from ..events import FileEvent
 from ..models import FileEntry, Listing, Written
-from ._http import AsyncHTTP
+from ._http import AsyncHTTP, AsyncLineStream
 
 LocalPath = Union[str, "os.PathLike[str]"]
 
@@ -137,6 +138,20 @@ class AsyncFiles:
                 spool.seek(0)
                 return await _aio.blocking(unpack, spool, os.fspath(local))
 
+    # --- what happens to them ---
+
+    def watch(self, path: str = "/workspace", *, recursive: bool = False) -> AsyncWatch:
+        """Tells what happens to files from the moment on that the block is entered, or the first event is asked for.
+
+            async with sandbox.files.watch("/workspace", recursive=True) as events:
+                async for event in events:
+                    print(event.type, event.path)
+
+        It ends when the path is gone; when the sandbox ends, its error is raised. Watching does not count as using.
+        """
+        return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
+                                           read_timeout=SILENCE))
+
     # --- names ---
 
     async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
@@ -171,4 +186,69 @@ class AsyncFiles:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with everything in it."""
-        await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, gone_is_done=True))
+        await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
+
+
+class AsyncWatch:
+    """What happens to files, as it happens.
+
+    A connection that breaks is made again. What happened in between nobody can tell, so an event of type "overflow" stands for
+    it: then look for yourself.
+    """
+
+    def __init__(self, http: AsyncHTTP, call: Call) -> None:
+        self._http = http
+        self._call = call
+        self._attempts = http.attempts()
+        self._lines = AsyncLineStream(http)
+        self._begun = False
+        self._closed = False
+
+    async def __aenter__(self) -> AsyncWatch:
+        if not self._begun:
+            await self._next()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncWatch:
+        return self
+
+    async def __anext__(self) -> FileEvent:
+        while not self._closed:
+            event = await self._next()
+            if event is not None:
+                return event
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Stops watching."""
+        self._closed = True
+        await self._lines.drop()
+
+    async def _next(self) -> Optional[FileEvent]:
+        """The next event, or None: something else was told."""
+        while True:
+            try:
+                if not self._lines.is_open:
+                    await self._lines.open(self._call)
+                told = loads_object(await self._lines.next())
+            except CoveError as error:
+                await self._lines.drop()
+                await self._http.again(self._attempts, error, "watch")
+                continue
+            self._attempts.came_through()
+            return await self._take(told)
+
+    async def _take(self, told: Dict[str, Any]) -> Optional[FileEvent]:
+        kind = told.get("type")
+        if kind == "watching":
+            again, self._begun = self._begun, True
+            return FileEvent("overflow") if again else None
+        if kind == "end":
+            await self.aclose()
+            if told.get("error"):
+                raise event_error(told["error"])
+            return None
+        return decode(FileEvent, told) if kind in ("created", "modified", "removed", "moved", "overflow") else None

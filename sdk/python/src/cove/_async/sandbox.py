@@ -10,7 +10,7 @@ from .._json import Duration, encode, milliseconds, without_none
 from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, TemplateSpec, Usage
-from ..options import RunOptions, run_body, words_of
+from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
 from .client import AsyncCove
 from .execution import AsyncExecution, AsyncResult, AsyncStream
 from .files import AsyncFiles
@@ -175,27 +175,27 @@ class AsyncSandbox:
         Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
         `result.success`, or call `result.check()`.
         """
-        async with self.stream_code(code, **options) as stream:
+        async with self.stream_code(code, **to_its_end(options)) as stream:
             return await stream.result()
 
     async def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncResult:
         """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
-        async with self.stream_command(command, **options) as stream:
+        async with self.stream_command(command, **to_its_end(options)) as stream:
             return await stream.result()
 
-    def stream_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncStream:
+    def stream_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncStream:
         """Runs code; its events come as they happen. It starts with the first of them."""
         return AsyncStream(self._http, self.id, Progress(), self._launch({"code": code}, options))
 
-    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncStream:
+    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncStream:
         """Runs a program; its events come as they happen. It starts with the first of them."""
         return AsyncStream(self._http, self.id, Progress(), self._launch({"command": words_of(command)}, options))
 
-    async def start_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncExecution:
+    async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncExecution:
         """Starts code and returns at once."""
         return await self._start({"code": code}, options)
 
-    async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncExecution:
+    async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncExecution:
         """Starts a program and returns at once."""
         return await self._start({"command": words_of(command)}, options)
 
@@ -208,11 +208,11 @@ class AsyncSandbox:
         async for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
             yield info
 
-    def _launch(self, what: Mapping[str, Any], options: RunOptions) -> Call:
+    def _launch(self, what: Mapping[str, Any], options: StartOptions) -> Call:
         return Call("POST", self._path("executions"), json={**what, **run_body(options)},
                     headers={"Idempotency-Key": options.get("idempotency_key") or str(uuid.uuid4()), "Accept": NDJSON})
 
-    async def _start(self, what: Mapping[str, Any], options: RunOptions) -> AsyncExecution:
+    async def _start(self, what: Mapping[str, Any], options: StartOptions) -> AsyncExecution:
         call = self._launch({**what, "background": True}, options)
         call.headers["Accept"] = "application/json"
-        return AsyncExecution(self._http, self.id, (await self._http.get(ExecutionInfo, call)).id)
+        return AsyncExecution(self._http, self.id, (await self._http.get(ExecutionInfo, call)).id, fresh=True)

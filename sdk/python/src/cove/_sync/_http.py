@@ -2,9 +2,10 @@
 """One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from typing import Any, Iterator, Dict, Optional, Type, TypeVar
+from typing import Any, Iterator, Dict, List, Optional, Type, TypeVar
 
 import httpx
 
@@ -13,7 +14,8 @@ from .._call import Attempts, Body, Call, answer_error, transport_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
-from ..errors import NotFoundError
+from ..errors import ConnectionLostError
+from ..events import Lines
 
 T = TypeVar("T")
 log = logging.getLogger("cove")
@@ -82,7 +84,7 @@ class HTTP:
             try:
                 return self.once(call)
             except CoveError as error:
-                if call.gone_is_done and attempts.lost and isinstance(error, NotFoundError):
+                if attempts.lost and isinstance(error, call.done_if):
                     return httpx.Response(204)
                 self.again(attempts, error, f"{call.method} {call.path}")
 
@@ -112,3 +114,45 @@ class HTTP:
             raise transport_error(error, self.settings.where) from error
         finally:
             response.close()
+
+
+class LineStream:
+    """The lines of an answer that goes on. It is opened when the first is asked for, and again after `drop`."""
+
+    def __init__(self, http: HTTP) -> None:
+        self._http = http
+        self._response: Optional[httpx.Response] = None
+        self._chunks: Optional[_sio.ByteStream] = None
+        self._cut = Lines()
+        self._waiting: List[bytes] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self._response is not None
+
+    @property
+    def is_drained(self) -> bool:
+        """The next line has to be waited for."""
+        return not self._waiting
+
+    def open(self, call: Call) -> None:
+        self._response = self._http.open(call)
+        self._chunks = self._http.chunks(self._response)
+        self._cut = Lines()
+
+    def next(self) -> bytes:
+        assert self._chunks is not None
+        while not self._waiting:
+            try:
+                self._waiting = self._cut.feed(self._chunks.__next__())
+            except StopIteration:
+                raise ConnectionLostError("the stream ended before it was over") from None
+        return self._waiting.pop(0)
+
+    def drop(self) -> None:
+        response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
+        with contextlib.suppress(httpx.HTTPError):
+            if chunks is not None:
+                chunks.close()
+            if response is not None:
+                response.close()

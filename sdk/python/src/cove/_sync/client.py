@@ -9,6 +9,7 @@ from typing import Any, Iterator, Optional, Sequence
 from .._call import Call, path
 from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
+from ..errors import NotFoundError
 from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
 from ._http import HTTP
 
@@ -91,7 +92,7 @@ class Keys:
 
     def revoke(self, id: str) -> None:
         """From now on it opens nothing."""
-        self._http.send(Call("DELETE", path("v1", "apikeys", id), gone_is_done=True))
+        self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
 
     def rotate(self, id: str) -> ApiKeySecret:
         """A new secret for the same key; the old one opens nothing any more."""
@@ -117,4 +118,4 @@ class Templates:
         return self._http.get(Template, Call("GET", path("v1", "templates", name)))
 
     def delete(self, name: str) -> None:
-        self._http.send(Call("DELETE", path("v1", "templates", name), gone_is_done=True))
+        self._http.send(Call("DELETE", path("v1", "templates", name), done_if=(NotFoundError,)))

@@ -2,21 +2,20 @@
 """Executions: the handle of one, the stream of its life, and what came out."""
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Union
 
-import httpx
-
-from .. import _sio
 from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
-from ..errors import ConnectionLostError, ProtocolError
-from ..events import Event, Exit, Lines, Output, Progress
+from ..errors import ConflictError, ConnectionLostError, ProtocolError
+from ..events import Event, Exit, Output, Progress
 from ..models import ExecutionInfo, Reason, Receipt
-from ._http import HTTP
+from ._http import HTTP, LineStream
+
+STDIN_PATIENCE = 3600.0
+"""A program may take its time before it reads."""
 
 
 class Execution:
@@ -27,10 +26,11 @@ class Execution:
         result = execution.wait()
     """
 
-    def __init__(self, http: HTTP, sandbox_id: str, id: str) -> None:
+    def __init__(self, http: HTTP, sandbox_id: str, id: str, *, fresh: bool = False) -> None:
         self._http = http
         self.sandbox_id = sandbox_id
         self.id = id
+        self._stdin: Optional[int] = 0 if fresh else None  # bytes that were written to it, as far as we know
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} in {self.sandbox_id}>"
@@ -72,6 +72,27 @@ class Execution:
                 if isinstance(event, Output) and event.type == stream:
                     yield event.data
 
+    def write_stdin(self, data: Union[str, bytes], *, close: bool = False) -> None:
+        """Writes to its standard input, if it was started with `stdin_open=True`; `close` says that nothing follows.
+
+        It returns when the sandbox has taken all of it; while the program does not read, it waits. One writes at a time.
+        A connection that breaks is made again, and no byte arrives twice.
+        """
+        if self._stdin is None:
+            self._stdin = int((self._http.json(self._stdin_call(b"", None, False)))["stdinBytes"])
+        sent = data.encode() if isinstance(data, str) else data
+        self._http.send(self._stdin_call(sent, self._stdin, close))
+        self._stdin += len(sent)
+
+    def close_stdin(self) -> None:
+        """Says that nothing follows."""
+        self.write_stdin(b"", close=True)
+
+    def _stdin_call(self, data: bytes, offset: Optional[int], close: bool) -> Call:
+        return Call("POST", self._path("stdin"), {"offset": offset, "close": close or None}, body=data,
+                    headers={"Content-Type": "application/octet-stream"}, repeatable=offset is not None or not data, read_timeout=STDIN_PATIENCE,
+                    done_if=(ConflictError,) if close else ())
+
     def receipt(self) -> Receipt:
         """What it used, met and changed. There is one as soon as it has ended."""
         return self._http.get(Receipt, Call("GET", self._path("receipt")))
@@ -94,10 +115,8 @@ class Stream:
         self._progress = progress
         self._first = first  # the request that starts it; repeated until the execution has a name
         self._attempts = http.attempts()
-        self._response: Optional[httpx.Response] = None
-        self._chunks: Optional[_sio.ByteStream] = None
-        self._lines = Lines()
-        self._waiting: List[bytes] = []
+        self._lines = LineStream(http)
+        self._execution: Optional[Execution] = None
         self._closed = False
         self.deadline: Optional[float] = None
         self._read_timeout = SILENCE
@@ -107,7 +126,9 @@ class Stream:
         """The handle. It is known from the first event on."""
         if self._progress.execution_id is None:
             raise RuntimeError("the execution has no name before the first event of its stream")
-        return Execution(self._http, self._sandbox_id, self._progress.execution_id)
+        if self._execution is None:
+            self._execution = Execution(self._http, self._sandbox_id, self._progress.execution_id, fresh=self._first is not None)
+        return self._execution
 
     def __enter__(self) -> Stream:
         return self
@@ -121,10 +142,12 @@ class Stream:
     def __next__(self) -> Event:
         while not self._progress.ended and not self._closed:
             try:
-                line = self._line()
-                event = self._progress.take(line)
+                if not self._lines.is_open:
+                    self._read_timeout = self._patience()
+                    self._lines.open(self._call())
+                event = self._progress.take(self._lines.next())
             except CoveError as error:
-                self._drop()
+                self._lines.drop()
                 if isinstance(error, ConnectionLostError):
                     self._check_deadline()
                 self._http.again(self._attempts, error, "stream")
@@ -133,7 +156,7 @@ class Stream:
             self._check_deadline()
             if event is not None:
                 if isinstance(event, Exit):
-                    self._drop()
+                    self._lines.drop()
                 return event
             self._shorten()
         raise StopIteration
@@ -141,7 +164,7 @@ class Stream:
     def close(self) -> None:
         """Leaves the stream. The execution goes on."""
         self._closed = True
-        self._drop()
+        self._lines.drop()
 
     def result(self) -> Result:
         """Reads it to its end. Only what comes from here on is in the result's output."""
@@ -163,27 +186,6 @@ class Stream:
                     {"stdoutOffset": known.offsets["stdout"], "stderrOffset": known.offsets["stderr"]}, headers={"Accept": NDJSON},
                     read_timeout=self._read_timeout)
 
-    def _line(self) -> bytes:
-        while not self._waiting:
-            if self._chunks is None:
-                self._read_timeout = self._patience()
-                self._response = self._http.open(self._call())
-                self._chunks = self._http.chunks(self._response)
-                self._lines = Lines()
-            try:
-                self._waiting = self._lines.feed(self._chunks.__next__())
-            except StopIteration:
-                raise ConnectionLostError("the stream ended before the execution did") from None
-        return self._waiting.pop(0)
-
-    def _drop(self) -> None:
-        response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
-        with contextlib.suppress(httpx.HTTPError):
-            if chunks is not None:
-                chunks.close()
-            if response is not None:
-                response.close()
-
     # A deadline is kept by reading no longer than what is left of it: the stream is taken up again with a shorter patience.
 
     def _patience(self) -> float:
@@ -196,8 +198,8 @@ class Stream:
             raise WaitTimeoutError(f"{self._progress.execution_id or 'the execution'} has not ended yet")
 
     def _shorten(self) -> None:
-        if self._patience() < self._read_timeout and self._progress.execution_id is not None and not self._waiting:
-            self._drop()
+        if self._patience() < self._read_timeout and self._progress.execution_id is not None and self._lines.is_drained:
+            self._lines.drop()
 
 
 class Result:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Iterable, Iterator, Optional, Union
+from typing import Any, Iterable, Iterator, Dict, Optional, Union
 
 from .. import _sio
-from .._call import Body, Call, path as url
+from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
-from .._json import decode, without_none
+from .._json import decode, loads_object, without_none
 from .._local import Content, Downloaded, Landing, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
+from ..events import FileEvent
 from ..models import FileEntry, Listing, Written
-from ._http import HTTP
+from ._http import HTTP, LineStream
 
 LocalPath = Union[str, "os.PathLike[str]"]
 
@@ -138,6 +139,20 @@ class Files:
                 spool.seek(0)
                 return _sio.blocking(unpack, spool, os.fspath(local))
 
+    # --- what happens to them ---
+
+    def watch(self, path: str = "/workspace", *, recursive: bool = False) -> Watch:
+        """Tells what happens to files from the moment on that the block is entered, or the first event is asked for.
+
+            with sandbox.files.watch("/workspace", recursive=True) as events:
+                for event in events:
+                    print(event.type, event.path)
+
+        It ends when the path is gone; when the sandbox ends, its error is raised. Watching does not count as using.
+        """
+        return Watch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
+                                           read_timeout=SILENCE))
+
     # --- names ---
 
     def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
@@ -172,4 +187,69 @@ class Files:
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with everything in it."""
-        self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, gone_is_done=True))
+        self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
+
+
+class Watch:
+    """What happens to files, as it happens.
+
+    A connection that breaks is made again. What happened in between nobody can tell, so an event of type "overflow" stands for
+    it: then look for yourself.
+    """
+
+    def __init__(self, http: HTTP, call: Call) -> None:
+        self._http = http
+        self._call = call
+        self._attempts = http.attempts()
+        self._lines = LineStream(http)
+        self._begun = False
+        self._closed = False
+
+    def __enter__(self) -> Watch:
+        if not self._begun:
+            self._next()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Watch:
+        return self
+
+    def __next__(self) -> FileEvent:
+        while not self._closed:
+            event = self._next()
+            if event is not None:
+                return event
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stops watching."""
+        self._closed = True
+        self._lines.drop()
+
+    def _next(self) -> Optional[FileEvent]:
+        """The next event, or None: something else was told."""
+        while True:
+            try:
+                if not self._lines.is_open:
+                    self._lines.open(self._call)
+                told = loads_object(self._lines.next())
+            except CoveError as error:
+                self._lines.drop()
+                self._http.again(self._attempts, error, "watch")
+                continue
+            self._attempts.came_through()
+            return self._take(told)
+
+    def _take(self, told: Dict[str, Any]) -> Optional[FileEvent]:
+        kind = told.get("type")
+        if kind == "watching":
+            again, self._begun = self._begun, True
+            return FileEvent("overflow") if again else None
+        if kind == "end":
+            self.close()
+            if told.get("error"):
+                raise event_error(told["error"])
+            return None
+        return decode(FileEvent, told) if kind in ("created", "modified", "removed", "moved", "overflow") else None

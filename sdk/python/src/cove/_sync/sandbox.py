@@ -11,7 +11,7 @@ from .._json import Duration, encode, milliseconds, without_none
 from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, TemplateSpec, Usage
-from ..options import RunOptions, run_body, words_of
+from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
 from .client import Cove
 from .execution import Execution, Result, Stream
 from .files import Files
@@ -176,27 +176,27 @@ class Sandbox:
         Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
         `result.success`, or call `result.check()`.
         """
-        with self.stream_code(code, **options) as stream:
+        with self.stream_code(code, **to_its_end(options)) as stream:
             return stream.result()
 
     def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> Result:
         """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
-        with self.stream_command(command, **options) as stream:
+        with self.stream_command(command, **to_its_end(options)) as stream:
             return stream.result()
 
-    def stream_code(self, code: str, **options: Unpack[RunOptions]) -> Stream:
+    def stream_code(self, code: str, **options: Unpack[StartOptions]) -> Stream:
         """Runs code; its events come as they happen. It starts with the first of them."""
         return Stream(self._http, self.id, Progress(), self._launch({"code": code}, options))
 
-    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> Stream:
+    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> Stream:
         """Runs a program; its events come as they happen. It starts with the first of them."""
         return Stream(self._http, self.id, Progress(), self._launch({"command": words_of(command)}, options))
 
-    def start_code(self, code: str, **options: Unpack[RunOptions]) -> Execution:
+    def start_code(self, code: str, **options: Unpack[StartOptions]) -> Execution:
         """Starts code and returns at once."""
         return self._start({"code": code}, options)
 
-    def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> Execution:
+    def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> Execution:
         """Starts a program and returns at once."""
         return self._start({"command": words_of(command)}, options)
 
@@ -209,11 +209,11 @@ class Sandbox:
         for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
             yield info
 
-    def _launch(self, what: Mapping[str, Any], options: RunOptions) -> Call:
+    def _launch(self, what: Mapping[str, Any], options: StartOptions) -> Call:
         return Call("POST", self._path("executions"), json={**what, **run_body(options)},
                     headers={"Idempotency-Key": options.get("idempotency_key") or str(uuid.uuid4()), "Accept": NDJSON})
 
-    def _start(self, what: Mapping[str, Any], options: RunOptions) -> Execution:
+    def _start(self, what: Mapping[str, Any], options: StartOptions) -> Execution:
         call = self._launch({**what, "background": True}, options)
         call.headers["Accept"] = "application/json"
-        return Execution(self._http, self.id, (self._http.get(ExecutionInfo, call)).id)
+        return Execution(self._http, self.id, (self._http.get(ExecutionInfo, call)).id, fresh=True)
