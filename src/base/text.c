@@ -31,3 +31,36 @@ void text_base64(struct buf *out, const char *data, size_t len)
     }
     buf_adds(out, "");
 }
+
+static void pad(struct buf *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_add(out, " ", 1);
+}
+
+void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width)
+{
+    size_t col = at;
+    bool fresh = true;
+
+    while (*text) {
+        size_t len = strcspn(text, " ");
+
+        if (!fresh && col + 1 + len > width) {
+            buf_adds(out, "\n");
+            pad(out, indent);
+            col = indent;
+            fresh = true;
+        }
+        if (!fresh) {
+            buf_adds(out, " ");
+            col++;
+        }
+        buf_add(out, text, len);
+        col += len;
+        fresh = false;
+        text += len;
+        text += strspn(text, " ");
+    }
+    buf_adds(out, "\n");
+}

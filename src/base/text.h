@@ -1,7 +1,9 @@
-/* text.h - is it text, and if not, how to carry it in JSON. */
+/* text.h - is it text, and if not, how to carry it in JSON; how to lay it out for people. */
 #pragma once
 
 #include "base/buf.h"
 
 bool text_utf8(const char *data, size_t len); /* well-formed: no overlong forms, no surrogates, at most U+10FFFF */
 void text_base64(struct buf *out, const char *data, size_t len);
+/* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
+void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);

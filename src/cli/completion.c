@@ -82,6 +82,14 @@ static void bash(struct buf *out)
                   "    done\n    case \"$verb\" in\n");
     for (size_t i = 0; i < n; i++)
         bash_values(out, &v[i]);
+    buf_adds(out, "    esac\n    case \"$verb:$COMP_CWORD\" in\n");
+    for (size_t i = 0; i < n; i++) {
+        if (!v[i].words)
+            continue;
+        buf_addf(out, "    %s:2) mapfile -t COMPREPLY < <(compgen -W '", v[i].name);
+        words(out, v[i].words);
+        buf_adds(out, "' -- \"$cur\"); return ;;\n");
+    }
     buf_adds(out, "    esac\n    case \"$verb:$cur\" in\n    *:-*) mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- "
                   "\"$cur\") ;;\n"
                   "    enter:*|rm:*) mapfile -t COMPREPLY < <(compgen -W \"$(cove ls 2>/dev/null | awk '{print $1}')\" "
@@ -90,7 +98,8 @@ static void bash(struct buf *out)
                   "    help:*) mapfile -t COMPREPLY < <(compgen -W '");
     for (size_t i = 0; i < n; i++)
         buf_addf(out, "%s ", v[i].name);
-    buf_adds(out, "' -- \"$cur\") ;;\n    run:*) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n    esac\n}\n"
+    buf_adds(out, "' -- \"$cur\") ;;\n    run:*|cp:*|policy:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
+                  "\"$cur\") ;;\n    esac\n}\n"
                   "complete -o filenames -F _cove cove\n");
 }
 
@@ -155,6 +164,12 @@ static void zsh(struct buf *out)
             buf_adds(out, "            '*:sandbox:{compadd ${(f)\"$(cove ls 2>/dev/null | cut -d\" \" -f1)\"}}' ;;\n");
         else if (v[i].id == VERB_COMPLETION)
             buf_adds(out, "            '1:shell:(bash zsh fish)' ;;\n");
+        else if (v[i].words) {
+            buf_adds(out, "            '1:what to do:(");
+            words(out, v[i].words);
+            buf_adds(out, ")' '*:argument:_files' ;;\n");
+        } else if (v[i].id == VERB_CP || v[i].id == VERB_EXPLAIN)
+            buf_adds(out, "            '*:file:_files' ;;\n");
         else
             buf_adds(out, "            '*:argument:' ;;\n");
     }
@@ -172,6 +187,13 @@ static void fish(struct buf *out)
     for (size_t i = 0; i < n; i++) {
         buf_addf(out, "complete -c cove -n __fish_use_subcommand -a %s -d '", v[i].name);
         quoted(out, v[i].brief, "");
+        buf_adds(out, "'\n");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!v[i].words)
+            continue;
+        buf_addf(out, "complete -c cove -n '__fish_seen_subcommand_from %s' -a '", v[i].name);
+        words(out, v[i].words);
         buf_adds(out, "'\n");
     }
     for (size_t i = 0; i < n; i++)
@@ -194,7 +216,7 @@ static void fish(struct buf *out)
             quoted(out, o->help, "");
             buf_adds(out, "'\n");
         }
-    buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run' -F\n"
+    buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run cp policy explain' -F\n"
                   "complete -c cove -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n"
                   "complete -c cove -n '__fish_seen_subcommand_from enter rm' "
                   "-a '(cove ls 2>/dev/null | string split -f1 \" \")'\n");

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "base/text.h"
 
 static void cell(struct buf *out, const char *s)
 {
@@ -35,7 +36,7 @@ static void verb_section(struct buf *out, const struct cli_verb *v)
     buf_adds(out, "```\n");
     for (size_t i = 0; v->text[i]; i++) {
         buf_adds(out, "\n");
-        help_wrap(out, v->text[i], 0, 0, 120);
+        text_wrap(out, v->text[i], 0, 0, 120);
     }
     for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
         if (!prev || prev->group != o->group)

@@ -3,6 +3,7 @@
 #include "cli/help.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 #define WIDTH 80
 #define FLAG_COLUMN 26
@@ -11,33 +12,6 @@ static void pad(struct buf *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         buf_add(out, " ", 1);
-}
-
-void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width)
-{
-    size_t col = at;
-    bool fresh = true;
-
-    while (*text) {
-        size_t len = strcspn(text, " ");
-
-        if (!fresh && col + 1 + len > width) {
-            buf_adds(out, "\n");
-            pad(out, indent);
-            col = indent;
-            fresh = true;
-        }
-        if (!fresh) {
-            buf_adds(out, " ");
-            col++;
-        }
-        buf_add(out, text, len);
-        col += len;
-        fresh = false;
-        text += len;
-        text += strspn(text, " ");
-    }
-    buf_adds(out, "\n");
 }
 
 void help_flag(struct buf *out, const struct cli_option *o)
@@ -69,7 +43,7 @@ static void one_flag(struct buf *out, const struct cli_option *o)
     buf_adds(&text, o->help);
     if (dflt)
         buf_addf(&text, " [%s]", dflt);
-    help_wrap(out, text.data, FLAG_COLUMN, FLAG_COLUMN, WIDTH);
+    text_wrap(out, text.data, FLAG_COLUMN, FLAG_COLUMN, WIDTH);
 }
 
 static void flags(struct buf *out, const struct cli_verb *v)
@@ -88,7 +62,7 @@ void help_verb(struct buf *out, const struct cli_verb *v)
         buf_addf(out, "%s cove %s\n", i == 0 ? "Usage:" : "      ", v->synopsis[i]);
     for (size_t i = 0; v->text[i]; i++) {
         buf_adds(out, "\n");
-        help_wrap(out, v->text[i], 0, 0, WIDTH);
+        text_wrap(out, v->text[i], 0, 0, WIDTH);
     }
     flags(out, v);
     if (v->id == VERB_RUN)
@@ -101,7 +75,7 @@ void help_verb(struct buf *out, const struct cli_verb *v)
     buf_adds(out, "\nExit status:\n");
     for (const struct cli_exit *e = cli_exits(); e->code; e++) {
         buf_addf(out, "  %-6s ", e->code);
-        help_wrap(out, e->means, 9, 9, WIDTH);
+        text_wrap(out, e->means, 9, 9, WIDTH);
     }
 }
 
@@ -111,9 +85,16 @@ void help_overview(struct buf *out, const char *version)
     const struct cli_verb *v = cli_verbs(&n);
 
     buf_addf(out, "cove %s - runs code that nobody trusts, behind real walls\n\n", version);
-    buf_adds(out, "Usage: cove VERB [FLAGS] ...\n\nVerbs:\n");
-    for (size_t i = 0; i < n; i++)
+    buf_adds(out, "Usage: cove VERB [FLAGS] ...\n");
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].id == VERB_RUN)
+            buf_adds(out, "\nOne sandbox, here and now:\n");
+        else if (v[i].id == VERB_SERVE)
+            buf_adds(out, "\nA server, and sandboxes that live on it:\n");
+        else if (v[i].id == VERB_POLICY)
+            buf_adds(out, "\nAround them:\n");
         buf_addf(out, "  %-11s %s\n", v[i].name, v[i].brief);
+    }
     buf_adds(out, "\nStart here:\n"
                   "  cove run -- ls -l /                         a program in a fresh sandbox\n"
                   "  cove run --runtime python -c 'print(1)'     a line of Python\n"

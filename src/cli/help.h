@@ -15,5 +15,3 @@ void help_errors_markdown(struct buf *out);               /* docs/errors.md */
 
 /* "--name ARG", or "--name[=ARG]". */
 void help_flag(struct buf *out, const struct cli_option *o);
-/* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
-void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);

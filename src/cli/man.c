@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 static void roff(struct buf *out, const char *s, bool literal)
 {
@@ -36,7 +37,7 @@ static void prose(struct buf *out, const char *s)
         auto_buf lines = { 0 };
         char *save = NULL;
 
-        help_wrap(&lines, sentence, 0, 0, 76);
+        text_wrap(&lines, sentence, 0, 0, 76);
         for (char *line = strtok_r(lines.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             roff(out, line, false);
             buf_adds(out, "\n");

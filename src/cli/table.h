@@ -45,6 +45,8 @@ enum opt_id {
     OPT_SCOPE,
     OPT_EXPIRES,
     OPT_RECURSIVE,
+    OPT_CONFIG,
+    OPT_PRINT_CONFIG,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -120,6 +122,7 @@ struct cli_verb {
     const struct cli_example *examples; /* ends with a NULL command */
     bool exit_codes;                    /* its exit status is that of `cove run` */
     const char *program;                /* beside cove-runtime, that does it; NULL: cove itself */
+    const char *const *words;           /* one of which has to follow the verb (cove sandbox create); NULL: none */
 };
 
 const struct cli_verb *cli_verbs(size_t *count);

@@ -5,6 +5,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "base/suggest.h"
 #include "conf/file.h"
 
@@ -348,6 +349,9 @@ void conf_json(const struct conf *c, struct buf *out)
     buf_adds(out, "\n");
 }
 
+#define HELP_WIDTH 80
+
+/* Names are too long for two columns on a terminal of ordinary width. */
 void conf_help(struct buf *out)
 {
     static const char *const values[] = { "TEXT", "A,B", "SIZE", "TIME", "N", "true|false", NULL };
@@ -356,7 +360,9 @@ void conf_help(struct buf *out)
         auto_free char *flag = setting_flag((enum setting)s);
         const struct setting_info *info = &infos[s];
 
-        buf_addf(out, "  %s %s\n      %s%s%s%s\n", flag, info->choices ? info->choices : values[info->kind], info->help,
-                 *info->def ? " (" : "", info->def, *info->def ? ")" : "");
+        auto_free char *text = str_printf("%s%s%s%s", info->help, *info->def ? " [" : "", info->def,
+                                          *info->def ? "]" : "");
+        buf_addf(out, "  %s %s\n      ", flag, info->choices ? info->choices : values[info->kind]);
+        text_wrap(out, text, 6, 6, HELP_WIDTH);
     }
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/help.h"
 #include "conf/conf.h"
 #include "ev/ev.h"
 #include "serve/place.h"
@@ -37,23 +38,12 @@ struct server {
     int signals;
 };
 
-static const char usage[] =
-    "cove serve - sandboxes over HTTP\n"
-    "\n"
-    "  cove serve [--config FILE] [SETTINGS]    start the server; Ctrl-C stops it and ends all sandboxes\n"
-    "  cove serve --print-config [--json]       all settings as they are, with where each came from\n"
-    "\n"
-    "Settings come from the file (/etc/cove/cove.yaml, or --config FILE), then from COVE_* variables, then from "
-    "flags.\n"
-    "The first start prints a key; later ones are made with `cove key`. See docs/configuration.md.\n"
-    "\n";
-
 static int fail(const struct err *err)
 {
     const struct err_info *info = err_info(err->id);
 
-    fprintf(stderr, "cove serve: %s\n  cause: %s\n  fix:   %s\n  code:  %s\n", err->msg, info->cause, info->fix,
-            info->code);
+    fprintf(stderr, "cove serve: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", err->msg, info->code, info->cause,
+            info->fix);
     return info->exit;
 }
 
@@ -255,7 +245,8 @@ static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_sta
     conf_init(&s->conf);
     int bad = conf_command(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
     if (help) {
-        buf_adds(&out, usage);
+        help_verb(&out, cli_verb_find("serve"));
+        buf_adds(&out, "\nSettings:\n");
         conf_help(&out);
         *ret_status = print(&out);
     } else if (bad) {

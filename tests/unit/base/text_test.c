@@ -47,9 +47,18 @@ TEST(base64_pads_to_four)
     }
 }
 
+TEST(wrap_breaks_between_words_and_keeps_the_indent)
+{
+    auto_buf out = { 0 };
+
+    text_wrap(&out, "one two  three four", 0, 2, 9);
+    assert_string_equal(out.data, "one two\n  three\n  four\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(wrap_breaks_between_words_and_keeps_the_indent),
         RUN(utf8_is_accepted_only_when_well_formed),
         RUN(base64_pads_to_four),
     };

@@ -98,14 +98,6 @@ TEST(help_fits_into_eighty_columns)
     }
 }
 
-TEST(wrap_breaks_between_words_and_keeps_the_indent)
-{
-    auto_buf out = { 0 };
-
-    help_wrap(&out, "one two  three four", 0, 2, 9);
-    assert_string_equal(out.data, "one two\n  three\n  four\n");
-}
-
 TEST(completion_knows_every_flag_in_every_shell)
 {
     static const char *const shells[] = { "bash", "zsh", "fish" };
@@ -153,7 +145,6 @@ int main(void)
         RUN(every_limit_with_a_flag_is_an_option_of_run),
         RUN(names_and_letters_of_a_verb_are_unique_and_every_verb_has_help),
         RUN(help_fits_into_eighty_columns),
-        RUN(wrap_breaks_between_words_and_keeps_the_indent),
         RUN(completion_knows_every_flag_in_every_shell),
         RUN(documentation_names_every_error_code_and_every_verb),
     };
