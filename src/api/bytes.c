@@ -106,7 +106,8 @@ static void on_stat_for_read(void *arg, const struct files_done *d UNUSED, const
         t->status = 200;
         t->len = HTTP_UNTIL_END;
     } else if (t->entry.kind != 'f') {
-        err_set(&why, ERR_WRONG_KIND, "path: it is no file but a %s; files/list and files/tar read directories",
+        err_set(&why, ERR_WRONG_KIND,
+                "path: it is no file but a %s; files/list and files/tar (cove cp --tar) read directories",
                 transfer_kind(t->entry.kind));
         transfer_refuse(t, &why);
         return;

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <limits.h>
+
 /* Words that people bring along from neighbouring tools, and what they are called here. */
 static const struct {
     const char *theirs, *ours;
@@ -101,29 +103,50 @@ static int parse_letters(const struct cli_verb *v, struct args *a, char **argv, 
     return 0;
 }
 
+/* Words among which flags may still stand; the next one begins a program. */
+static int words_before_program(const struct cli_verb *v)
+{
+    switch (v->id) {
+    case VERB_RUN:
+        return 0;
+    case VERB_ENTER:
+    case VERB_EXEC:
+        return 1;
+    default:
+        return INT_MAX;
+    }
+}
+
+static bool is_flag(const char *word)
+{
+    return word[0] == '-' && word[1];
+}
+
 int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret, struct err *err)
 {
     struct args a = { 0 };
     size_t words = 0;
-    int i = 1, rc = 0;
+    int i = 1, rc = 0, open = words_before_program(v);
 
     for (int k = 1; k < argc; k++) /* a word of letters may hold as many flags as it has letters */
         words += argv[k][0] == '-' && argv[k][1] != '-' ? strlen(argv[k]) : 1;
     a.items = mem_new_array(struct arg, words + 1);
-    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        if (str_eq(argv[i], "--")) {
+    a.rest = mem_new_array(char *, (size_t)argc + 1);
+    for (; i < argc && !a.dashes && (is_flag(argv[i]) || a.nrest < open); i++) {
+        if (!is_flag(argv[i]))
+            a.rest[a.nrest++] = argv[i];
+        else if (str_eq(argv[i], "--"))
             a.dashes = true;
-            i++;
-            break;
-        }
-        rc = argv[i][1] == '-' ? parse_long(v, &a, argv, argc, &i, err) : parse_letters(v, &a, argv, argc, &i, err);
+        else
+            rc = argv[i][1] == '-' ? parse_long(v, &a, argv, argc, &i, err) : parse_letters(v, &a, argv, argc, &i, err);
         if (rc < 0) {
             args_done(&a);
             return -1;
         }
     }
-    a.rest = argv + i;
-    a.nrest = argc - i;
+    while (i < argc)
+        a.rest[a.nrest++] = argv[i++];
+    a.rest[a.nrest] = NULL;
     *ret = a;
     return 0;
 }
@@ -131,8 +154,8 @@ int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret
 void args_done(struct args *a)
 {
     free(a->items);
-    a->items = NULL;
-    a->n = 0;
+    free(a->rest);
+    *a = (struct args){ 0 };
 }
 
 const struct arg *args_find(const struct args *a, int id)

@@ -13,12 +13,14 @@ struct arg {
 struct args {
     struct arg *items; /* in the order given */
     size_t n;
-    char **rest; /* what is left: points into argv, NULL-terminated like it */
+    char **rest; /* the words that are no flags, NULL-terminated; they point into argv */
     int nrest;
     bool dashes; /* the rest was opened with "--" */
 };
 
-/* argv[0] is the verb. Flags come first: the first word that is none ends them, and so does "--". */
+/* argv[0] is the verb. Where a program follows, the first word of it ends the flags: what stands behind belongs to the
+ * program. That is the first word of `run`, and the second of `enter` and `exec`, which name a sandbox before. With
+ * every other verb, flags may stand between the words. "--" ends the flags everywhere. */
 int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret, struct err *err);
 void args_done(struct args *a);
 

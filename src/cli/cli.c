@@ -108,9 +108,10 @@ static int tell_about(const struct cli_verb *v)
 }
 
 /* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
-static bool asks_help(int argc, char **argv)
+/* Behind the sandbox of `exec` begins a program, which may have a --help of its own. */
+static bool asks_help(const struct cli_verb *v, int argc, char **argv)
 {
-    for (int i = 2; i < argc && i < 4; i++)
+    for (int i = 2; i < argc && (i < 4 || v->id != VERB_EXEC) && !str_eq(argv[i], "--"); i++)
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
             return true;
     return false;
@@ -143,7 +144,7 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
         return unknown_verb(word, json);
     }
     /* The server knows its settings, and prints them for --help itself. */
-    if (v->program && v->id != VERB_SERVE && asks_help(argc, argv))
+    if (v->program && v->id != VERB_SERVE && asks_help(v, argc, argv))
         return tell_about(v);
     if (v->program) {
         try_external(settings->find_libexec(), v->program, argv + 1);

@@ -355,8 +355,7 @@ static int read_enter(const struct args *a, struct visit *v, struct request *hol
             return err_wrap(err, "--timeout");
         }
     }
-    int first = a->nrest > 1 && str_eq(a->rest[1], "--") ? 2 : 1;
-    v->argv = a->nrest > first ? (const char *const *)(a->rest + first) : shell;
+    v->argv = a->nrest > 1 ? (const char *const *)(a->rest + 1) : shell;
     v->env = (const char *const *)hold->env;
     v->cwd = hold->cwd;
     v->quiet = args_find(a, OPT_QUIET) != NULL;

@@ -1,5 +1,8 @@
 /* cove cp: a file into a sandbox or out of it; - is our own standard input or output. With --tar a whole directory, as
- * the archive that tar(1) reads and writes here: archives from a sandbox are hostile, and we unpack none. */
+ * the archive that tar(1) reads and writes here: archives from a sandbox are hostile, and we unpack none.
+ *
+ * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one that ends with a
+ * slash is a directory that the file goes into under its own name, and so is a directory here. */
 #include "ctl/inside.h"
 
 #include "base/fd.h"
@@ -16,8 +19,8 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-struct end {          /* one side of the copy */
-    char id[ID_SIZE]; /* "" is here */
+struct end {  /* one side of the copy */
+    char *id; /* NULL is here */
     const char *path;
 };
 
@@ -27,19 +30,16 @@ struct pipe_end {
     uint64_t bytes;
 };
 
-static struct end parse(const char *word)
+static int parse(struct ctl *c, const char *word, struct end *ret, struct err *err)
 {
-    struct end e = { .path = word };
     const char *colon = strchr(word, ':');
 
-    if (colon && colon - word == ID_LEN) {
-        memcpy(e.id, word, ID_LEN);
-        if (id_valid(e.id, "sb"))
-            e.path = colon + 1;
-        else
-            e.id[0] = '\0';
-    }
-    return e;
+    ret->path = word;
+    if (!colon || !ctl_is_beginning(word, (size_t)(colon - word)))
+        return 0;
+    auto_free char *name = str_dup_n(word, (size_t)(colon - word));
+    ret->path = colon + 1;
+    return ctl_name(c, name, &ret->id, err);
 }
 
 static ssize_t give(void *arg, void *to, size_t room)
@@ -67,10 +67,21 @@ static bool take(void *arg, const void *data, size_t len)
     return true;
 }
 
-static char *remote_path(const struct end *e, bool tar)
+static const char *last_part(const char *path)
 {
-    return ctl_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id,
-                    *e->path ? e->path : "/workspace");
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* own: the name of the file here, under which it goes into a directory; "" when it has none. */
+static char *remote_path(const struct end *e, bool tar, const char *own)
+{
+    bool into = !*e->path || str_ends(e->path, "/");
+    auto_free char *place = ctl_inside(e->path);
+    auto_free char *path = str_printf("%s%s", place, into ? own : "");
+
+    return ctl_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id, path);
 }
 
 static int upload(struct ctl *c, const char *from, const struct end *to, bool tar, struct err *err)
@@ -87,7 +98,7 @@ static int upload(struct ctl *c, const char *from, const struct end *to, bool ta
         return err_set(err, ERR_INVALID,
                        "%.100s is a directory; send it with: tar -c -C %.60s . | cove cp --tar - %s:DIR", from, from,
                        to->id);
-    auto_free char *path = remote_path(to, tar);
+    auto_free char *path = remote_path(to, tar, tar || here ? "" : last_part(from));
     uint64_t size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : FETCH_UNTIL_END;
     if (client_upload(c->client, path, tar ? "application/x-tar" : "application/octet-stream", size, give, &in, &answer,
                       err) < 0)
@@ -96,38 +107,51 @@ static int upload(struct ctl *c, const char *from, const struct end *to, bool ta
 }
 
 /* A file appears under its name when it is whole, and not at all otherwise. */
-static int download(struct ctl *c, const struct end *from, const char *to, bool tar, struct err *err)
+static int download_to(struct ctl *c, const char *path, const char *to, struct err *err)
 {
-    bool here = str_eq(to, "-");
     auto_free char *beside = str_printf("%s.cove-part", to);
-    auto_fd int fd = here ? dup(STDOUT_FILENO)
-                          : open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    auto_fd int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     struct pipe_end out = { .fd = fd, .err = err };
-    struct stat st;
 
     if (fd < 0)
-        return err_sys(err, ERR_INVALID, "%.150s", to);
-    if (!here && stat(to, &st) == 0 && S_ISDIR(st.st_mode)) {
-        unlink(beside);
-        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the file", to);
-    }
-    auto_free char *path = remote_path(from, tar);
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", to);
     int bad = client_download(c->client, path, take, &out, err);
-    if (!bad && !here && rename(beside, to) < 0)
+    if (!bad && rename(beside, to) < 0)
         bad = err_sys(err, ERR_SYS, "%.150s", to);
-    if (bad && !here)
+    if (bad)
         unlink(beside);
     return bad;
+}
+
+static int download(struct ctl *c, const struct end *from, const char *to, bool tar, struct err *err)
+{
+    auto_free char *path = remote_path(from, tar, "");
+    struct pipe_end out = { .fd = STDOUT_FILENO, .err = err };
+    struct stat st;
+
+    if (str_eq(to, "-"))
+        return client_download(c->client, path, take, &out, err);
+    if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
+        return download_to(c, path, to, err);
+    if (tar || !*last_part(from->path))
+        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the file", to);
+    auto_free char *inside = str_printf("%s/%s", to, last_part(from->path));
+    return download_to(c, path, inside, err);
 }
 
 int ctl_cp(struct ctl *c, struct err *err)
 {
     bool tar = args_find(&c->args, OPT_TAR) != NULL;
+    struct end from = { 0 }, to = { 0 };
 
     if (ctl_words(c, 2, 2, "cp FILE SANDBOX:PATH, or cove cp SANDBOX:PATH FILE", err) < 0)
         return -1;
-    struct end from = parse(c->args.rest[0]), to = parse(c->args.rest[1]);
-    if (!*from.id == !*to.id)
-        return err_set(err, ERR_USAGE, "one of the two has to be in a sandbox, as SANDBOX:PATH, and the other here");
-    return *to.id ? upload(c, from.path, &to, tar, err) : download(c, &from, to.path, tar, err);
+    int bad = parse(c, c->args.rest[0], &from, err) < 0 || parse(c, c->args.rest[1], &to, err) < 0 ? -1 : 0;
+    if (!bad && !from.id == !to.id)
+        bad = err_set(err, ERR_USAGE, "one of the two has to be in a sandbox, as SANDBOX:PATH, and the other here");
+    if (!bad)
+        bad = to.id ? upload(c, from.path, &to, tar, err) : download(c, &from, to.path, tar, err);
+    free(from.id);
+    free(to.id);
+    return bad;
 }

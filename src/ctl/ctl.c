@@ -11,39 +11,24 @@
 
 #include <signal.h>
 
-static const struct second {
-    enum verb_id verb;
-    const char *words[9];
-} seconds[] = {
-    { VERB_SANDBOX, { "create", "ls", "info", "rm", "pause", "resume", "extend" } },
-    { VERB_KEY, { "create", "ls", "revoke", "rotate" } },
-};
-
-static const struct second *second_of(enum verb_id verb)
+static int check_second(const struct cli_verb *v, const char *word, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(seconds); i++)
-        if (seconds[i].verb == verb)
-            return &seconds[i];
-    return NULL;
-}
-
-static int check_second(const struct second *s, const char *verb, const char *word, struct err *err)
-{
+    auto_buf all = { 0 };
     struct suggest near;
 
-    if (!word)
-        return err_set(err, ERR_USAGE, "'cove %s' needs a word that says what to do; 'cove help %s' lists them", verb,
-                       verb);
-    suggest_init(&near, word);
-    for (const char *const *w = s->words; *w; w++) {
-        if (str_eq(*w, word))
+    suggest_init(&near, word ? word : "");
+    for (const char *const *w = v->words; *w; w++) {
+        if (word && str_eq(*w, word))
             return 0;
         suggest_offer(&near, *w);
+        buf_addf(&all, "%s%s", w == v->words ? "" : w[1] ? ", " : " or ", *w);
     }
+    if (!word || word[0] == '-')
+        return err_set(err, ERR_USAGE, "'cove %s' needs a word that says what to do: %s", v->name, all.data);
     if (near.best)
-        return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; did you mean 'cove %s %s'?", verb, word, verb,
-                       near.best);
-    return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; 'cove help %s' lists what does", verb, word, verb);
+        return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; did you mean 'cove %s %s'?", v->name, word,
+                       v->name, near.best);
+    return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; there is %s", v->name, word, all.data);
 }
 
 static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
@@ -93,10 +78,9 @@ int ctl_main(int argc, char **argv)
         err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
         return report_error(&err, json);
     }
-    const struct second *s = second_of(v->id);
-    if (s) {
+    if (v->words) {
         second = argc > 1 ? argv[1] : NULL;
-        if (check_second(s, v->name, second, &err) < 0)
+        if (check_second(v, second, &err) < 0)
             return report_error(&err, json);
         argc--;
         argv++;

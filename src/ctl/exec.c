@@ -79,19 +79,12 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
         json_object_set_new(body, "code", json_string(code->value));
     } else {
         json_t *command = json_array();
-        int first = str_eq(c->args.rest[1], "--") ? 2 : 1;
 
-        if (first == 1 && c->args.rest[1][0] == '-') {
-            json_decref(command);
-            return err_set(err, ERR_USAGE, "flags come before the sandbox: cove exec %.40s %.40s", c->args.rest[1],
-                           c->args.rest[0]);
-        }
-
-        for (int i = first; i < c->args.nrest; i++)
+        for (int i = 1; i < c->args.nrest; i++)
             json_array_append_new(command, json_string(c->args.rest[i]));
-        if (json_array_size(command) != (size_t)(c->args.nrest - first) || c->args.nrest == first) {
+        if (json_array_size(command) != (size_t)(c->args.nrest - 1)) {
             json_decref(command);
-            return err_set(err, ERR_USAGE, "the command is missing, or one of its words is no text");
+            return err_set(err, ERR_USAGE, "a word of the command is no text");
         }
         json_object_set_new(body, "command", command);
     }
@@ -135,9 +128,9 @@ static int cancel(struct ctl_follow *f, struct err *err)
     return client_json(f->c->client, "POST", path, NULL, NULL, err);
 }
 
-static int streamed(struct ctl *c, const char *path, json_t *body, struct err *err)
+static int streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
 {
-    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0], .input = json_object_get(body, "stdinOpen") != NULL };
+    struct ctl_follow f = { .c = c, .sandbox = sandbox, .input = json_object_get(body, "stdinOpen") != NULL };
     auto_free char *text = json_dumps(body, JSON_COMPACT);
 
     int bad = client_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
@@ -168,6 +161,8 @@ static int streamed(struct ctl *c, const char *path, json_t *body, struct err *e
 
         bad = err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
     }
+    if (!bad && f.end && !interrupted)
+        ctl_say_end(c, f.end);
     free(f.execution);
     json_decref(f.end);
     return bad ? -1 : status;
@@ -176,15 +171,16 @@ static int streamed(struct ctl *c, const char *path, json_t *body, struct err *e
 int ctl_exec(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object();
+    auto_free char *sandbox = NULL;
 
-    if (make_body(c, body, err) < 0)
+    if (make_body(c, body, err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", c->args.rest[0]);
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", sandbox);
     if (args_find(&c->args, OPT_BACKGROUND))
         return in_background(c, path, body, err);
     if (c->json)
         return as_json(c, path, body, err);
     if (catch_signals(c, err) < 0)
         return -1;
-    return streamed(c, path, body, err);
+    return streamed(c, sandbox, path, body, err);
 }

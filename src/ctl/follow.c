@@ -111,6 +111,33 @@ int ctl_follow(struct ctl_follow *f, struct err *err)
     }
 }
 
+void ctl_say_end(const struct ctl *c, const json_t *x)
+{
+    static const struct {
+        const char *by, *says;
+    } ends[] = {
+        { "cpu", "it used more processor time than it may" },
+        { "memory", "it needed more memory than its sandbox has ('cove sandbox create --memory' sets it)" },
+        { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' prolongs it)" },
+        { "idle", "its sandbox was idle for too long" },
+        { "killed", "it was killed on request" },
+    };
+    const struct arg *timeout = args_find(&c->args, OPT_TIMEOUT);
+    const char *by = ctl_text(x, "endedBy");
+    char dropped[32];
+
+    if (c->quiet)
+        return;
+    if (ctl_number(x, "droppedBytes"))
+        report_note("%s of output were dropped: more was written than is kept",
+                    str_bytes(ctl_number(x, "droppedBytes"), dropped));
+    if (str_eq(by, "wall"))
+        report_note("ended: it ran longer than %s (--timeout)", timeout ? timeout->value : "its sandbox allows");
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (str_eq(by, ends[i].by))
+            report_note("ended: %s", ends[i].says);
+}
+
 int ctl_exit_status(const json_t *x)
 {
     static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };

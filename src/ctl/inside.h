@@ -30,6 +30,12 @@ int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct e
 /* The path with each "%s" replaced by a word, escaped: ctl_path("/v1/sandboxes/%s", id, NULL). The caller frees. */
 char *ctl_path(const char *form, ...);
 
+/* The sandbox that a word means: a whole id, or the beginning of one. The caller frees *ret. */
+int ctl_name(struct ctl *c, const char *word, char **ret, struct err *err);
+/* A path in a sandbox: a relative one starts at /workspace. The caller frees it. */
+char *ctl_inside(const char *path);
+bool ctl_is_beginning(const char *word, size_t len); /* whether the first len letters could be one */
+
 /* Answers on standard output. */
 int ctl_print_json(const json_t *answer);
 const char *ctl_text(const json_t *object, const char *key); /* "" without it */
@@ -72,9 +78,12 @@ struct ctl_follow {
 bool ctl_follow_line(void *arg, const json_t *line); /* one event of a stream */
 int ctl_follow(struct ctl_follow *f, struct err *err);
 
-/* Sends our standard input to an execution while the loop turns. An error of it interrupts what the client waits for. */
+/* Sends our standard input to an execution while the loop turns. An error of it interrupts what the client waits for.
+ */
 struct ctl_feed *ctl_feed_new(struct ctl *c, const char *sandbox, const char *execution);
 void ctl_feed_free(struct ctl_feed *f);
 const struct err *ctl_feed_error(const struct ctl_feed *f); /* NULL: none */
 
+/* On standard error, why the program did not end by itself; nothing when it did. */
+void ctl_say_end(const struct ctl *c, const json_t *execution);
 int ctl_exit_status(const json_t *execution); /* as `cove run` would end */

@@ -2,11 +2,13 @@
  * it. */
 #include "ctl/inside.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "cli/report.h"
 
 #include <stdio.h>
 
+#define YEARS_MS (100ull * 365 * 24 * 3600 * 1000) /* more is no time that anybody means */
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 static int show_secret(struct ctl *c, const json_t *answer)
@@ -32,6 +34,19 @@ static json_t *scopes(const struct ctl *c)
     return list;
 }
 
+/* "30d" counts from now; everything else is a moment, which the server reads. */
+static void set_expiry(const struct ctl *c, json_t *body)
+{
+    const struct arg *a = args_find(&c->args, OPT_EXPIRES);
+    char text[32];
+    uint64_t ms;
+
+    if (a && str_to_ms(a->value, &ms) && ms < YEARS_MS)
+        json_object_set_new(body, "expiresAt", json_string(clock_rfc3339(clock_real_ns() + ms * NS_PER_MS, text)));
+    else
+        ctl_set_text(c, OPT_EXPIRES, body, "expiresAt");
+}
+
 static int create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
@@ -40,7 +55,7 @@ static int create(struct ctl *c, struct err *err)
         return -1;
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
     json_object_set_new(body, "scopes", scopes(c));
-    ctl_set_text(c, OPT_EXPIRES, body, "expiresAt");
+    set_expiry(c, body);
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (client_json(c->client, "POST", "/v1/apikeys", text, &answer, err) < 0)
         return -1;

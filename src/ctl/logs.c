@@ -62,17 +62,17 @@ static int as_it_is(struct ctl *c, const char *sandbox, const char *execution, s
 
 int ctl_logs(struct ctl *c, struct err *err)
 {
-    auto_free char *execution = NULL;
+    auto_free char *sandbox = NULL, *execution = NULL;
 
-    if (ctl_words(c, 1, 2, "logs [-f] SANDBOX [EXECUTION]", err) < 0)
+    if (ctl_words(c, 1, 2, "logs [-f] SANDBOX [EXECUTION]", err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     if (c->args.nrest == 2)
         execution = str_dup(c->args.rest[1]);
-    else if (newest(c, c->args.rest[0], &execution, err) < 0)
+    else if (newest(c, sandbox, &execution, err) < 0)
         return -1;
     if (!args_find(&c->args, OPT_FOLLOW))
-        return as_it_is(c, c->args.rest[0], execution, err);
-    struct ctl_follow f = { .c = c, .sandbox = c->args.rest[0], .execution = execution };
+        return as_it_is(c, sandbox, execution, err);
+    struct ctl_follow f = { .c = c, .sandbox = sandbox, .execution = execution };
     int bad = ctl_follow(&f, err);
     json_decref(f.end);
     return bad;
@@ -97,6 +97,8 @@ static void add_execution(void *arg, const json_t *x)
     struct ps *p = arg;
     const char *by = ctl_text(x, "endedBy");
 
+    if (!*by) /* one that never started */
+        by = ctl_text(json_object_get(x, "error"), "code");
     json_array_append(p->all, (json_t *)(uintptr_t)x);
     ctl_row(&p->table, ctl_text(x, "id"), ctl_text(x, "sandboxId"), ctl_text(x, "state"), ctl_text(x, "createdAt"),
             *by ? by : "-");
@@ -112,9 +114,15 @@ int ctl_ps(struct ctl *c, struct err *err)
 
     if (ctl_words(c, 0, 1, "ps [-a] [SANDBOX]", err) < 0)
         return -1;
-    if (c->args.nrest == 1)
-        json_array_append_new(p.sandboxes, json_string(c->args.rest[0]));
-    else if (ctl_each(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes", add_id, &p, err) < 0)
+    if (c->args.nrest == 1) {
+        auto_free char *sandbox = NULL;
+
+        if (ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
+            return -1;
+        json_array_append_new(p.sandboxes, json_string(sandbox));
+    }
+    if (c->args.nrest == 0 &&
+        ctl_each(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes", add_id, &p, err) < 0)
         return -1;
     ctl_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
     json_array_foreach(p.sandboxes, i, id)

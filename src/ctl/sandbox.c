@@ -126,9 +126,12 @@ static int each_named(struct ctl *c, const char *method, const char *form, const
     if (ctl_words(c, 1, 1000, usage, err) < 0)
         return -1;
     for (int i = 0; i < c->args.nrest; i++) {
-        auto_free char *path = ctl_path(form, c->args.rest[i]);
+        auto_free char *id = NULL;
         AUTO_JSON *answer = NULL;
 
+        if (ctl_name(c, c->args.rest[i], &id, err) < 0)
+            return -1;
+        auto_free char *path = ctl_path(form, id);
         if (client_json(c->client, method, path, body, &answer, err) < 0)
             return -1;
         if (c->json)
@@ -156,8 +159,9 @@ static void say_all(const json_t *s)
             printf("%-10s %s\n", shown[i], ctl_text(s, shown[i]));
     if (why)
         printf("%-10s %s\n", "reason", ctl_text(why, "message"));
-    printf("%-10s %.3g processors, %s memory, %s storage, %" PRIu64 " processes\n", "limits",
-           (double)ctl_number(r, "cpuMillis") / 1000, str_bytes(ctl_number(r, "memoryBytes"), memory),
+    uint64_t millis = ctl_number(r, "cpuMillis");
+    printf("%-10s %.3g processor%s, %s memory, %s storage, %" PRIu64 " processes\n", "limits", (double)millis / 1000,
+           millis == 1000 ? "" : "s", str_bytes(ctl_number(r, "memoryBytes"), memory),
            str_bytes(ctl_number(r, "storageBytes"), storage), ctl_number(r, "pids"));
 }
 

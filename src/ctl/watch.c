@@ -85,10 +85,13 @@ static bool on_line(void *arg, const json_t *line)
 
 int ctl_watch(struct ctl *c, struct err *err)
 {
-    if (ctl_words(c, 1, 2, "watch [-r] SANDBOX [PATH]", err) < 0)
+    auto_free char *sandbox = NULL;
+
+    if (ctl_words(c, 1, 2, "watch [-r] SANDBOX [PATH]", err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
-    struct look l = { .c = c, .path = c->args.nrest == 2 ? c->args.rest[1] : "/workspace" };
-    auto_free char *base = ctl_path("/v1/sandboxes/%s/files/watch", c->args.rest[0]);
+    auto_free char *place = ctl_inside(c->args.nrest == 2 ? c->args.rest[1] : "/workspace");
+    struct look l = { .c = c, .path = place };
+    auto_free char *base = ctl_path("/v1/sandboxes/%s/files/watch", sandbox);
     auto_free char *escaped = fetch_escape(l.path);
     auto_free char *path = str_printf("%s?path=%s%s", base, escaped,
                                       args_find(&c->args, OPT_RECURSIVE) ? "&recursive=true" : "");

@@ -1,4 +1,5 @@
 """The verbs that talk to a server, against a real one: what a person types, and what comes back."""
+import datetime
 import hashlib
 import os
 import signal
@@ -65,6 +66,52 @@ class Ctl(Case):
         self.assertIn("killed", self.cove("sandbox", "ls").out)
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
         self.assertEqual(self.cove("logs", sandbox).out, "hello")
+
+    def test_flags_stand_anywhere_and_the_beginning_of_an_id_is_enough(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        self.assertEqual(self.cove("exec", sandbox[:12], "-c", "print(6 * 7)").out, "42\n")
+        self.assertEqual(self.cove("exec", sandbox, "echo", "-n", "--json").out, "--json")  # the program's own flags
+        self.assertEqual(self.cove("sandbox", "info", sandbox[:12], "--json").json["id"], sandbox)
+        for word in ("sbaaaa", "x y", "sb"):
+            self.assertIn("cove sandbox ls", self.cove("exec", word, "--", "true", code=125).err)
+        letters = [sandbox[2]]
+        while letters[-1] not in letters[:-1]:  # of 33 sandboxes two begin alike, and most often of a handful
+            letters.append(self.cove("sandbox", "create", "-q").out[2])
+        self.assertIn("write more of the id", self.cove("sandbox", "rm", "sb" + letters[-1], code=2).err)
+
+    def test_why_something_ended_is_said_beside_its_status(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--memory", "64M").out.strip()
+        self.assertIn("longer than 200ms", self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).err)
+        self.assertIn("more memory", self.cove("exec", sandbox, "-c", "x = bytearray(1 << 28)", code=123).err)
+        self.assertEqual(self.cove("exec", "-q", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).err, "")
+        self.assertIn("program_not_found", self.cove("exec", sandbox, "--", "no-such-program", code=127).err)
+        self.assertIn("program_not_found", self.cove("ps", "-a", sandbox).out)
+
+    def test_paths_of_files_mean_what_cp_makes_of_them(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        here, out = os.path.join(self.dir, "data.csv"), os.path.join(self.dir, "out")
+        os.mkdir(out)
+        with open(here, "w", encoding="utf-8") as f:
+            f.write("a,b\n")
+        self.cove("cp", here, f"{sandbox}:")
+        self.cove("cp", here, f"{sandbox}:second.csv")
+        self.cove("cp", here, f"{sandbox}:/tmp/")
+        self.assertEqual(self.cove("exec", sandbox, "--", "sh", "-c", "ls; ls /tmp").out, "data.csv\nsecond.csv\ndata.csv\n")
+        self.cove("cp", f"{sandbox}:second.csv", out)
+        self.assertEqual(os.listdir(out), ["second.csv"])
+        self.assertIn("--tar", self.cove("cp", f"{sandbox}:/workspace", "-", code=2).err)
+        listed = subprocess.run(["tar", "-t"], input=self.cove("cp", "--tar", f"{sandbox}:", "-").bytes_out,
+                                capture_output=True, check=True).stdout
+        self.assertIn(b"data.csv", listed)
+        self.assertIn("not_found", self.cove("cp", f"{sandbox}:second.csv", os.path.join(self.dir, "no", "x"), code=125).err)
+
+    def test_a_key_may_end_by_itself(self):
+        self.cove("key", "create", "-q", "--expires", "30d", "month")
+        keys = self.cove("key", "ls", "--json").json["apiKeys"]
+        until = next(k["expiresAt"] for k in keys if k["name"] == "month")
+        days = (datetime.datetime.fromisoformat(until.replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)).days
+        self.assertIn(days, (29, 30))
+        self.assertIn("expiresAt", self.cove("key", "create", "--expires", "soon", "x", code=2).err)
 
     def test_files_go_and_come_whole(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
@@ -147,7 +194,8 @@ class Ctl(Case):
 class Words(Case):
     def test_mistakes_are_told_with_what_was_meant(self):
         for words, told in ((("sandbox", "lss"), "cove sandbox ls"), (("sandbox",), "needs a word"),
-                            (("exec", "sbx", "-c", "1"), "flags come before"), (("exec", "sbx"), "something is missing"),
+                            (("sandbox", "frob"), "there is create, ls"), (("exec", "sbx"), "something is missing"),
+                            (("exec", "sbx", "-x"), "has no flag '-x'"),
                             (("cp", "a", "b"), "SANDBOX:PATH"), (("key", "revoke"), "something is missing"),
                             (("sandbox", "create", "--memory", "much"), "64M"),
                             (("sandbox", "create", "-m", "x"), "NAME=VALUE")):

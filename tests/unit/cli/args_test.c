@@ -53,6 +53,32 @@ TEST(two_dashes_end_the_flags_and_a_single_dash_is_no_flag)
     args_done(&a);
 }
 
+TEST(flags_may_stand_between_words_until_a_program_begins)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(PARSE("sandbox", &a, &err, "sbx", "--json", "sby", "-q", "--", "--url"), 0);
+    assert_int_equal(a.nrest, 3);
+    assert_string_equal(a.rest[0], "sbx");
+    assert_string_equal(a.rest[1], "sby");
+    assert_string_equal(a.rest[2], "--url");
+    assert_null(a.rest[3]);
+    assert_non_null(args_find(&a, OPT_JSON));
+    assert_non_null(args_find(&a, OPT_QUIET));
+    args_done(&a);
+    assert_int_equal(PARSE("exec", &a, &err, "-q", "sbx", "--timeout", "1s", "ls", "--json"), 0);
+    assert_int_equal(a.nrest, 3); /* the program has flags of its own */
+    assert_string_equal(a.rest[1], "ls");
+    assert_string_equal(args_find(&a, OPT_TIMEOUT)->value, "1s");
+    assert_null(args_find(&a, OPT_JSON));
+    args_done(&a);
+    assert_int_equal(PARSE("enter", &a, &err, "sbx", "--", "-l"), 0);
+    assert_int_equal(a.nrest, 2);
+    assert_string_equal(a.rest[1], "-l");
+    args_done(&a);
+}
+
 TEST(the_last_of_two_equal_flags_wins)
 {
     struct args a;
@@ -172,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(flags_take_their_value_joined_or_apart_and_letters_may_cluster),
         RUN(two_dashes_end_the_flags_and_a_single_dash_is_no_flag),
+        RUN(flags_may_stand_between_words_until_a_program_begins),
         RUN(the_last_of_two_equal_flags_wins),
         RUN(an_optional_value_is_taken_only_after_an_equals_sign),
         RUN(what_is_wrong_with_a_line_is_said_with_the_nearest_flag),
