@@ -63,18 +63,39 @@ static int check(const char *url, const char *key, struct err *err)
     return 0;
 }
 
+/* As `cove serve` chooses it: root's own place, and for others theirs before root's. The caller frees it; NULL: none.
+ */
+static char *find_socket(void)
+{
+    const char *run = getenv("XDG_RUNTIME_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *places[] = { NULL, NULL, NULL, str_dup(CLIENT_SOCKET_DEFAULT) };
+    char *found = NULL;
+
+    if (geteuid() != 0) {
+        places[0] = run && *run == '/' ? str_printf("%s/cove/api.sock", run) : NULL;
+        places[1] = state && *state == '/' ? str_printf("%s/cove/run/api.sock", state) : NULL;
+        places[2] = home && *home == '/' ? str_printf("%s/.local/state/cove/run/api.sock", home) : NULL;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        if (!found && places[i] && access(places[i], W_OK) == 0)
+            found = str_dup(places[i]);
+        free(places[i]);
+    }
+    return found;
+}
+
 int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
 {
     const char *key = set->key ? set->key : getenv("COVE_API_KEY");
     const char *url = set->url ? set->url : getenv("COVE_URL");
-    const char *socket = set->socket;
+    auto_free char *socket = set->socket ? str_dup(set->socket) : NULL;
 
     if (key && !*key)
         key = NULL;
     if (url && !*url)
         url = NULL;
-    if (!socket && !url && access(CLIENT_SOCKET_DEFAULT, W_OK) == 0)
-        socket = CLIENT_SOCKET_DEFAULT;
+    if (!socket && !url)
+        socket = find_socket();
     if (!url)
         url = CLIENT_URL_DEFAULT;
     if (check(url, key, err) < 0)
@@ -82,7 +103,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
     struct client *c = mem_new(struct client);
     c->ev = ev;
     c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
-    c->socket = socket ? str_dup(socket) : NULL;
+    c->socket = take_ptr(&socket);
     c->auth = key ? str_printf("Authorization: Bearer %s", key) : NULL;
     if (fetch_new(ev, &c->fetch, err) < 0) {
         client_free(c);

@@ -95,6 +95,9 @@ static void add_sandbox(void *arg, const json_t *s)
     struct listing *l = arg;
     const char *ended = ctl_text(s, "endedBy");
 
+    if (str_eq(ended, "lost") && *ctl_text(json_object_get(s, "reason"), "code"))
+        ended = ctl_text(json_object_get(s, "reason"), "code"); /* says more */
+
     json_array_append(l->all, (json_t *)(uintptr_t)s);
     ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"), ctl_text(s, "createdAt"),
             *ended ? ended : ctl_text(s, "expiresAt"));

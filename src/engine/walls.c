@@ -52,8 +52,8 @@ static int check(const struct wall *walls, size_t n, bool rootless, uint32_t fou
 {
     for (size_t i = 0; i < n; i++)
         if (!(found & walls[i].bit) && !(rootless && walls[i].needs_root))
-            return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s", level_name(l),
-                           walls[i].name, walls[i].what, who);
+            return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s%s", level_name(l),
+                           walls[i].name, walls[i].what, who, walls[i].needs_root ? "; it takes root" : "");
     return 0;
 }
 

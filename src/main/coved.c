@@ -2,7 +2,10 @@
  *
  * It has a user of its own, no capability and no way to get one; it never forks and never opens a path of a sandbox.
  * All it could lose by being killed lies elsewhere: sandboxes in the jailer, rows in the store, listening sockets in
- * the supervisor. So it may crash at any moment, and is started again. */
+ * the supervisor. So it may crash at any moment, and is started again.
+ *
+ * SIGTERM ends coved alone, and sandboxes live on. SIGINT says that the whole server goes: then it ends them itself,
+ * because who is asked later what became of them is told the truth only by somebody who was there. */
 #include "api/api.h"
 #include "auth/auth.h"
 #include "base/buf.h"
@@ -34,6 +37,7 @@
 #define FIRST_SOCKET 3
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
+#define PATIENCE_NS (10 * NS_PER_S) /* for the ends of all sandboxes */
 
 struct coved {
     struct ev *ev;
@@ -47,7 +51,8 @@ struct coved {
     struct ev_timer gc;
     int ready_fd; /* of whoever started us; -1: nobody wants to know */
     uint64_t sockets;
-    bool stopping;
+    struct ev_timer patience;
+    bool stopping, for_good;
 };
 
 /* --- what it was given --- */
@@ -275,14 +280,28 @@ static void collect(void *arg)
 
 /* --- its life --- */
 
-static void on_drained(void *arg)
+static void leave(void *arg)
 {
     struct coved *d = arg;
 
     ev_stop(d->ev);
 }
 
-static void on_signal(void *arg, int signo UNUSED)
+static void on_drained(void *arg)
+{
+    struct coved *d = arg;
+    struct err why;
+
+    if (!d->for_good) {
+        leave(d);
+        return;
+    }
+    err_set(&why, ERR_SANDBOX_ENDED, "the server was stopped");
+    ev_timer_set(d->ev, &d->patience, ev_now(d->ev) + PATIENCE_NS, leave, d);
+    manager_end_all(d->manager, &why, leave, d);
+}
+
+static void on_signal(void *arg, int signo)
 {
     struct coved *d = arg;
 
@@ -291,6 +310,7 @@ static void on_signal(void *arg, int signo UNUSED)
         return;
     }
     d->stopping = true;
+    d->for_good = signo == SIGINT;
     log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
     http_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), on_drained, d);
 }
@@ -365,8 +385,10 @@ static int serve(struct coved *d, struct err *err)
 /* In the reverse order, and nothing of it is in a hurry: sandboxes live on. */
 static void coved_done(struct coved *d)
 {
-    if (d->ev)
+    if (d->ev) {
         ev_timer_clear(d->ev, &d->gc);
+        ev_timer_clear(d->ev, &d->patience);
+    }
     http_free(d->http);
     api_free(d->api);
     manager_free(d->manager);

@@ -30,7 +30,8 @@ struct server {
     struct conf conf;
     struct place place;
     struct supervisor *supervisor;
-    char *cove, *coved; /* programs */
+    char *cove, *coved;    /* programs */
+    const char *cove_word; /* what a person types for it */
     int fds[COVED_FDS];
     size_t nfds;
     char *url;
@@ -70,8 +71,10 @@ static int find_programs(struct server *s, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
         free(s->cove);
         s->cove = str_printf("%s/%s", dir, places[i]);
-        if (access(s->cove, X_OK) == 0 && access(s->coved, X_OK) == 0)
+        if (access(s->cove, X_OK) == 0 && access(s->coved, X_OK) == 0) {
+            s->cove_word = i == 0 ? s->cove : "cove"; /* installed, it can be found */
             return 0;
+        }
     }
     return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove and coved that belong to %.120s", dir);
 }
@@ -117,6 +120,10 @@ static int prepare(struct server *s, int *lock, struct err *err)
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
+    const char *listen = conf_text(&s->conf, SETTING_LISTEN);
+
+    if (!str_eq(listen, "off") && sockets_check(listen, err) < 0) /* also while another server runs */
+        return -1;
     if (find_programs(s, err) < 0 || place_find(&w, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
         place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0)
         return -1;
@@ -133,18 +140,37 @@ static void on_line(void *arg, const char *program UNUSED, const char *line)
         (void)str_copy(s->key, sizeof(s->key), line);
 }
 
+/* A key is shown together with lines that can be pasted; later starts say how to come by another one. */
+static void say_keys(const struct server *s, struct buf *out)
+{
+    auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->place.api);
+
+    if (!s->key[0]) {
+        buf_adds(out, "\nKeys: 'cove key create NAME' makes one, 'cove key ls' lists them.\n");
+        return;
+    }
+    buf_addf(out, "  key      %s\n\nThis key has every right and is shown this once. Try it:\n\n", s->key);
+    buf_addf(out, "  curl -H 'Authorization: Bearer %s' %s/v1/capabilities\n\n", s->key, reach);
+    if (s->url)
+        buf_addf(out,
+                 "Run something:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n"
+                 "  %s exec $(%s sandbox create) -c 'print(6 * 7)'\n\n",
+                 s->url, s->key, s->cove_word, s->cove_word);
+}
+
 static void on_ready(void *arg)
 {
     struct server *s = arg;
     auto_buf out = { 0 };
-    auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->place.api);
 
     buf_addf(&out, "cove %s is ready\n  address  %s\n  socket   %s\n  state    %s\n", COVE_VERSION,
              s->url ? s->url : "off", s->place.api, s->place.state);
-    if (s->key[0]) {
-        buf_addf(&out, "  key      %s\n\nThis key has every right and is shown this once. Try it:\n\n", s->key);
-        buf_addf(&out, "  curl -H 'Authorization: Bearer %s' %s/v1/capabilities\n\n", s->key, reach);
-    }
+    say_keys(s, &out);
+    if (geteuid() != 0 && conf_number(&s->conf, SETTING_ENFORCED))
+        buf_adds(&out,
+                 "This server was not started by root, so it cannot give sandboxes every wall and limit, and will\n"
+                 "refuse to make any. Start it as root, or with --limits-enforced false to accept what this host\n"
+                 "has; every answer says then what is weaker (docs/walls.md, \"Without root\").\n\n");
     explicit_bzero(s->key, sizeof(s->key));
     (void)print(&out);
     explicit_bzero(out.data, out.len);
@@ -199,7 +225,8 @@ static int run(struct server *s, struct err *err)
           .nfds = s->nfds,
           .uid = s->place.uid,
           .gid = s->place.gid,
-          .stop_ms = drain + 5000 },
+          .stop_signal = SIGINT, /* it ends the sandboxes while it can still write down why */
+          .stop_ms = drain + 15000 },
     };
 
     snprintf(uid, sizeof(uid), "%u", s->place.uid);

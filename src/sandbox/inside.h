@@ -155,6 +155,8 @@ struct manager {
     manager_gc_fn *gc_done;
     void *gc_arg;
     struct ev_defer defer;
+    void (*emptied)(void *arg); /* when the last sandbox is gone; NULL: nobody waits for that */
+    void *emptied_arg;
 };
 
 /* manager.c */

@@ -97,6 +97,8 @@ void sb_free(struct sb *sb)
     }
     spec_done(&sb->spec);
     free(sb);
+    if (m->nsbs == 0 && m->emptied)
+        m->emptied(m->emptied_arg);
 }
 
 /* --- what is written down --- */
@@ -341,11 +343,29 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     return 0;
 }
 
+void manager_end_all(struct manager *m, const struct err *why, void (*done)(void *arg), void *arg)
+{
+    size_t n = 0;
+    struct sb **all = mem_new_array(struct sb *, m->nsbs + 1);
+
+    m->emptied = done;
+    m->emptied_arg = arg;
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
+            all[n++] = sb;
+    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+        sb_end(all[i], ENDED_KILLED, why);
+    free(all);
+    if (n == 0)
+        done(arg);
+}
+
 /* The engine goes first: without it, letting go of an execution kills nothing. */
 void manager_free(struct manager *m)
 {
     if (!m)
         return;
+    m->emptied = NULL;
     ev_timer_clear(m->ev, &m->reconnect);
     if (m->defer.on) {
         ev_defer_clear(m->ev, &m->defer);

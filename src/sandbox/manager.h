@@ -40,6 +40,10 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
 void manager_free(struct manager *m);
 DEFINE_AUTO(manager, manager_free);
 
+/* Ends every sandbox for this reason, as if each had been deleted. done: nothing of them is left, and their rows say
+ * so. For a server that stops for good, after the last request. */
+void manager_end_all(struct manager *m, const struct err *why, void (*done)(void *arg), void *arg);
+
 /* Whether sandboxes can be made; otherwise *ret_why says what is missing. */
 bool manager_ready(const struct manager *m, const char **ret_why);
 

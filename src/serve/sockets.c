@@ -50,9 +50,20 @@ static int bind_failed(const char *what, struct err *err)
 {
     if (errno == EADDRINUSE)
         return err_sys(err, ERR_ADDRESS_USED, "%.120s", what);
+    if (errno == EADDRNOTAVAIL)
+        return err_set(err, ERR_CONF_VALUE, "listen: this host has no address %.120s; 0.0.0.0 is all that it has",
+                       what);
     if (errno == EACCES)
-        return err_sys(err, ERR_DENIED, "%.120s", what);
+        return err_set(err, ERR_DENIED, "%.120s: only root may listen there; choose a port above 1023", what);
     return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.120s", what);
+}
+
+int sockets_check(const char *text, struct err *err)
+{
+    union address addr;
+    socklen_t len;
+
+    return read_address(text, &addr, &len, err);
 }
 
 int sockets_tcp(const char *text, int *ret_fd, struct err *err)

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+int sockets_check(const char *address, struct err *err); /* whether it is one at all */
 /* "127.0.0.1:8700", "[::1]:8700". ADDRESS_USED when somebody has it. */
 int sockets_tcp(const char *address, int *ret_fd, struct err *err);
 /* A dead server's is replaced. */

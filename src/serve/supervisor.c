@@ -265,7 +265,7 @@ static void stop_last(struct supervisor *s)
         ev_timer_clear(s->ev, &c->timer);
         if (c->pid == 0)
             continue;
-        kill(c->pid, SIGTERM);
+        kill(c->pid, c->prog->stop_signal ? c->prog->stop_signal : SIGTERM);
         ev_timer_set(s->ev, &c->timer, ev_now(s->ev) + c->prog->stop_ms * NS_PER_MS, lose_patience, c);
         return;
     }

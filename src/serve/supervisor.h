@@ -21,7 +21,8 @@ struct program {
     gid_t gid;
     const char *door; /* a socket that it opens when it is ready; NULL: descriptor 3 + nfds is a pipe, on which it says
                          lines, the last of them "ready" */
-    uint64_t stop_ms; /* from SIGTERM to SIGKILL */
+    int stop_signal;  /* that says that all of them stop; 0 is SIGTERM */
+    uint64_t stop_ms; /* from there to SIGKILL */
 };
 
 struct supervisor_ops {

@@ -118,8 +118,43 @@ class Serve(Server):
         self.stop()
         self.assertEqual(os.listdir(self.run_dir), ["serve.lock"])
         url = self.start()
-        self.assertNotIn("key ", self.said().decode())  # it was shown once
+        self.assertNotIn("cove_", self.said().decode())  # it was shown once
+        self.assertIn("cove key create", self.said().decode())
         self.stop(signal.SIGINT)
+
+    def test_the_lines_that_are_printed_can_be_pasted(self):
+        self.start()
+        text = self.said().decode()
+        lines = text[text.index("Run something:"):].split("\n\n")[1]
+        done = subprocess.run(["sh", "-euc", lines], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
+        line = text[text.index("Try it:"):].split("\n\n")[1]
+        done = subprocess.run(["sh", "-euc", line], capture_output=True, text=True, timeout=60)
+        self.assertIn("runtimes", json.loads(done.stdout))
+        self.stop()
+
+    def test_what_lived_when_it_was_stopped_is_told_as_ended_by_that(self):
+        sandbox = self.start_with_sandbox()
+        self.call("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["sleep", "600"], "background": True})
+        self.stop(signal.SIGINT)
+        key = self.key
+        self.url, self.key = self.start(), key
+        ended = self.call("GET", f"/v1/sandboxes/{sandbox}")[1]
+        self.assertEqual((ended["state"], ended["endedBy"]), ("ended", "killed"), ended)
+        self.assertIn("the server was stopped", ended["reason"]["message"])
+        execution = self.call("GET", f"/v1/sandboxes/{sandbox}/executions")[1]["executions"][0]
+        self.assertEqual(execution["endedBy"], "killed", execution)
+        self.stop()
+
+    def test_an_address_that_is_none_is_told_before_anything_else(self):
+        self.start()
+        for listen, told in (("127.0.0.1:80000", "no address with a port"), ("here", "no address with a port")):
+            self.assertIn(told, run("serve", "--state-dir", self.place, "--listen", listen).err)
+        self.assertIn("server_running", run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0").err)
+        other = run("serve", "--state-dir", self.place + "2", "--listen", "192.0.2.77:8701")
+        self.assertIn("this host has no address", other.err)
+        self.assertEqual(other.code, 2, other)
+        self.stop()
 
     def test_coved_has_a_user_of_its_own_and_no_privilege(self):
         self.start()
@@ -317,29 +352,46 @@ class Serve(Server):
         self.assertEqual(done.code, 125, done)
         self.assertIn("config_unsafe_file", done.err)
 
-    def test_a_plain_user_has_a_server_too(self):
-        for name in ("cove", "cove-runtime", "cove-serve", "coved"):
-            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+    def start_as_plain_user(self, *flags):
+        """In the place that such a server chooses itself; returns the way to run another `cove` beside it."""
+        for name in ("cove", "cove-ctl", "cove-runtime", "cove-serve", "coved"):
+            shutil.copy(os.path.join(os.path.dirname(os.path.realpath(COVE)), name), self.dir)
         home = os.path.join(self.dir, "home")
         os.mkdir(home, 0o700)
         os.chown(home, USER, USER)
-        self.place = os.path.join(home, "place")
-        self.run_dir = os.path.join(self.place, "run")
+        self.run_dir = os.path.join(home, ".local/state/cove/run")
         self.out = open(os.path.join(self.dir, "out"), "w+b")
         self.err = open(os.path.join(self.dir, "err"), "w+b")
         self.addCleanup(self.out.close)
         self.addCleanup(self.err.close)
-        self.server = subprocess.Popen(
-            [os.path.join(self.dir, "cove"), "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0"], cwd="/",
-            user=USER, group=USER, extra_groups=[], env={"PATH": "/usr/bin:/bin", "HOME": home}, stdin=subprocess.DEVNULL,
-            stdout=self.out, stderr=self.err)
+        who = {"cwd": "/", "user": USER, "group": USER, "extra_groups": [], "stdin": subprocess.DEVNULL,
+               "env": {"PATH": "/usr/bin:/bin", "HOME": home}}
+        cove = os.path.join(self.dir, "cove")
+        self.server = subprocess.Popen([cove, "serve", "--listen", "127.0.0.1:0", *flags], stdout=self.out, stderr=self.err, **who)
         wait_for(lambda: b"is ready" in self.said() or self.server.poll() is not None)
         if "no_namespaces" in self.logged() or "user namespace" in self.logged():
             self.skipTest("this host lets no plain user make user namespaces")
         self.assertIsNone(self.server.poll(), self.logged())
+        return lambda *words: subprocess.run([cove, *words], capture_output=True, text=True, timeout=60, check=False, **who)
+
+    def test_a_plain_user_has_a_server_too_and_is_told_what_it_refuses(self):
+        cove = self.start_as_plain_user()
         words = self.said().decode().split()
         self.assertEqual(self.health(words[words.index("address") + 1])[0], 200)
         self.assertEqual(os.stat(self.run_dir).st_mode & 0o777, 0o700)
+        self.assertIn("--limits-enforced false", self.said().decode())
+        refused = cove("sandbox", "create")
+        self.assertEqual(refused.returncode, 125, refused)
+        self.assertIn("--limits-enforced false", refused.stderr)
+        self.stop()
+
+    def test_a_plain_user_needs_no_key_for_their_own_server(self):
+        cove = self.start_as_plain_user("--limits-enforced", "false")
+        self.assertNotIn("--limits-enforced", self.said().decode())
+        made = cove("sandbox", "create", "-q")
+        self.assertEqual(made.returncode, 0, made)
+        done = cove("exec", made.stdout.strip(), "--", "echo", "inside")
+        self.assertEqual((done.returncode, done.stdout), (0, "inside\n"), done)
         self.stop()
 
     def test_the_units_for_systemd_are_well_formed(self):

@@ -171,6 +171,36 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
     scene_close(&s);
 }
 
+static void on_emptied(void *arg)
+{
+    struct scene *s = arg;
+
+    s->answers++;
+}
+
+TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
+{
+    struct scene s;
+    struct err why;
+
+    scene_open(&s, 0);
+    create_ready(&s);
+    jailer_ok(&s.k);
+    answered(&s);
+    err_set(&why, ERR_SANDBOX_ENDED, "the server was stopped");
+    manager_end_all(s.m, &why, on_emptied, &s);
+    expect(&s, FRAME_J_DESTROY);
+    assert_int_equal(s.answers, 0);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    get(&s);
+    assert_int_equal(s.state, STORE_SB_ENDED);
+    assert_string_equal(s.ended_by, "killed");
+    manager_end_all(s.m, &why, on_emptied, &s); /* there is none left */
+    assert_int_equal(s.answers, 1);
+    scene_close(&s);
+}
+
 TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
 {
     struct scene s;
@@ -240,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running),
         RUN(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why),
+        RUN(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows),
         RUN(one_too_many_is_refused_and_what_was_begun_for_it_goes),
         RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
     };

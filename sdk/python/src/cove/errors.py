@@ -126,7 +126,7 @@ class WallMissingError(ForbiddenError):
 
     code = "wall_missing"
     default_cause = "A wall of the sandbox cannot be raised on this host, and cove never runs code without it."
-    default_fix = "Give the host what the message names (kernel, privilege or setting)."
+    default_fix = "Give the host what the message names (kernel, privilege or setting); a server that was not started by root needs --limits-enforced false."
 
 
 class NoNamespacesError(ForbiddenError):
@@ -582,7 +582,7 @@ class SandboxEndedError(NotFoundError):
 
     code = "sandbox_ended"
     default_cause = "The sandbox has ended, and nothing can be done in it any more."
-    default_fix = "Read it (GET) for the reason of its end, and create another."
+    default_fix = "Create another; `cove sandbox info`, or a GET of it, tells why it ended, and its output can still be read."
 
 
 class SandboxPausedError(ConflictError):
