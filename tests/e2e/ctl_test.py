@@ -99,7 +99,7 @@ class Ctl(Case):
         self.assertEqual(self.cove("exec", sandbox, "--", "sh", "-c", "ls; ls /tmp").out, "data.csv\nsecond.csv\ndata.csv\n")
         self.cove("cp", f"{sandbox}:second.csv", out)
         self.assertEqual(os.listdir(out), ["second.csv"])
-        self.assertIn("--tar", self.cove("cp", f"{sandbox}:/workspace", "-", code=2).err)
+        self.assertIn("--tar", self.cove("cp", f"{sandbox}:/workspace", "-", code=125).err)
         listed = subprocess.run(["tar", "-t"], input=self.cove("cp", "--tar", f"{sandbox}:", "-").bytes_out,
                                 capture_output=True, check=True).stdout
         self.assertIn(b"data.csv", listed)
