@@ -22,7 +22,7 @@
 
 #define LOOK_NS (10 * NS_PER_MS)
 #define FIRST_WAIT_NS (100 * NS_PER_MS)
-#define LAST_WAIT_NS (30 * NS_PER_S)
+#define LAST_WAIT_NS (3 * NS_PER_S)
 #define RUN_TO_WAIT 10u /* who ran ten times as long as it was waited for has proven itself */
 #define LINE_MAX_BYTES 4096
 
