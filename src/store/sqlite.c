@@ -312,20 +312,29 @@ static void sqlite_close(void *arg)
     free(db);
 }
 
+static int open_migrated(const struct store_settings *set, sqlite3 **ret, struct err *err)
+{
+    if (db_prepare_file(set->path, err) < 0 || db_open_file(set->path, set->sync_full, ret, err) < 0)
+        return -1;
+    if (schema_migrate(*ret, &schema_current, err) == 0)
+        return 0;
+    sqlite3_close(*ret);
+    return -1;
+}
+
 static int sqlite_open(const struct store_settings *set, void **ret, struct err *err)
 {
+    auto_free char *reserve = str_printf("%s-reserve", set->path);
     sqlite3 *h;
 
-    if (db_prepare_file(set->path, err) < 0 || db_open_file(set->path, set->sync_full, &h, err) < 0)
+    /* Opening needs room as well, and one that was killed on a full disk left the reserve for it. */
+    if (open_migrated(set, &h, err) < 0 &&
+        (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || open_migrated(set, &h, err) < 0))
         return err_wrap(err, "%s", set->path);
-    if (schema_migrate(h, &schema_current, err) < 0) {
-        sqlite3_close(h);
-        return err_wrap(err, "%s", set->path);
-    }
     struct sqlite_db *db = mem_new(struct sqlite_db);
     db->h = h;
     db->path = str_dup(set->path);
-    db->reserve = str_printf("%s-reserve", set->path);
+    db->reserve = take_ptr(&reserve);
     hold_reserve(db); /* a disk that is full already shows when something new is to be kept */
     *ret = db;
     return 0;
