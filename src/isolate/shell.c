@@ -320,7 +320,8 @@ static int install_filter(const struct shell *s, struct err *err)
     if (s->t->monitor < 0)
         return 0;
     if (s->spec->watch(MONITOR_FD, s->spec->id, listener, why) < 0)
-        return err_sys(err, ERR_SYS, "hand the refused calls to the monitor");
+        return err_sys(err, errno == EPIPE || errno == ECONNRESET ? ERR_LOST : ERR_SYS,
+                       "hand the refused calls to the monitor"); /* LOST: the jailer died, and we shall in a moment */
     /* Both are close-on-exec as well: what could answer for the filter must not be left inside it. */
     close(MONITOR_FD);
     fd_close(&listener);
