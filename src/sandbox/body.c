@@ -42,7 +42,7 @@ int body_parse(const char *text, size_t len, json_t **ret, struct err *err)
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %.120s", why.line, why.column, why.text);
-        str_tame(err->msg);
+        body_tame(err);
         return -1;
     }
     if (!json_is_object(root)) {
@@ -77,7 +77,7 @@ int body_only(const json_t *object, const char *path, const char *const *names, 
             continue;
         err_set(err, ERR_INVALID, "%s%.60s: there is no such field%s%s%s", path, key, s.best ? "; did you mean " : "",
                 s.best ? s.best : "", s.best ? "?" : "");
-        str_tame(err->msg);
+        body_tame(err);
         return -1;
     }
     return 0;
@@ -165,7 +165,7 @@ int body_word(const json_t *object, const char *path, const char *name, const ch
     }
     err_set(err, ERR_INVALID, "%s%s: '%.40s' is not one of its values%s%s%s", path, name, text,
             s.best ? "; did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
-    str_tame(err->msg);
+    body_tame(err);
     return -1;
 }
 

@@ -11,11 +11,19 @@
 
 #include "base/base.h"
 #include "base/err.h"
+#include "base/str.h"
 
 #include <jansson.h>
 
 #define BODY_DEPTH_MAX 16
 #define BODY_SIZE_MAX (4u * 1024u * 1024u)
+
+/* For a message that repeats a stranger's words; as everywhere, there may be nobody who wants it. */
+static inline void body_tame(struct err *err)
+{
+    if (err)
+        str_tame(err->msg);
+}
 
 /* An object. The caller owns *ret: json_decref(). */
 int body_parse(const char *text, size_t len, json_t **ret, struct err *err);

@@ -69,7 +69,7 @@ static int check_variable(const char *path, const char *name, const json_t *valu
 {
     if (!policy_env_name(name, strlen(name))) {
         err_set(err, ERR_INVALID, "%s: '%.40s': a variable's name holds letters, digits and '_'", path, name);
-        str_tame(err->msg);
+        body_tame(err);
         return -1;
     }
     if (!json_is_string(value))
@@ -175,7 +175,7 @@ static int read_names(struct spec *s, const json_t *object, struct err *err)
 
         if (!rt) {
             err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' is none; GET /v1/runtimes lists them", runtime);
-            str_tame(err->msg);
+            body_tame(err);
             return -1;
         }
         str_copy(s->runtime, sizeof(s->runtime), rt->name);

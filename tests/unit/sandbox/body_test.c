@@ -177,6 +177,20 @@ TEST(js09_many_keys_are_read_in_bounded_time)
     buf_done(&b);
 }
 
+TEST(what_is_wrong_may_be_of_no_interest_to_the_caller)
+{
+    static const char *const names[] = { "a", NULL }, *const words[] = { "x", NULL };
+    auto_json *root = NULL;
+    json_t *none = NULL;
+    unsigned word = 0;
+
+    assert_int_equal(body_parse("{\"spec\": [", 10, &none, NULL), -1);
+    assert_int_equal(body_parse("[]", 2, &none, NULL), -1);
+    assert_int_equal(body_parse("{\"b\": \"y\"}", 10, &root, NULL), 0);
+    assert_int_equal(body_only(root, "", names, NULL), -1);
+    assert_int_equal(body_word(root, "", "b", words, &word, NULL), -1);
+}
+
 TEST(words_are_one_of_a_list)
 {
     static const char *const words[] = { "end", "pause", NULL };
@@ -203,6 +217,7 @@ int main(void)
         RUN(js07_texts_and_lists_have_bounds),
         RUN(js08_empty_bodies_and_what_stands_behind_them_are_refused),
         RUN(js09_many_keys_are_read_in_bounded_time),
+        RUN(what_is_wrong_may_be_of_no_interest_to_the_caller),
         RUN(words_are_one_of_a_list),
     };
 
