@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 
@@ -321,6 +322,87 @@ class Serve(Server):
         self.assertEqual(done.code, 125, done)
         self.assertIn("coved ended with status 125", done.err)
         self.assertEqual(processes(self.run_dir), {})
+
+    def test_RC04_a_full_disk_is_told_loses_nothing_and_is_outlived(self):
+        os.mkdir(self.place, 0o755)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "none", self.place], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.place], check=False)
+        sandbox = self.start_with_sandbox()
+        other = self.call("POST", "/v1/sandboxes", {"runtime": "sh"})[1]["id"]
+        base = f"/v1/sandboxes/{sandbox}/executions"
+        script = "i=0; while [ ! -e /workspace/go ]; do sleep 0.05; done; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exit 3"
+        status, running = self.call("POST", base, {"command": ["sh", "-c", script], "background": True, "timeoutMs": 600000})
+        self.assertEqual(status, 202, running)
+        filler = os.path.join(self.place, "filler")
+        with open(filler, "wb", buffering=0) as f:
+            for size in (1 << 16, 1 << 12, 1):
+                try:
+                    while f.write(b"x" * size) == size:
+                        pass
+                except OSError:
+                    pass
+        self.execute(sandbox, "touch go")  # may be refused; the file that it waits for comes another way
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection.request("PUT", f"/v1/sandboxes/{sandbox}/files?path=/workspace/go", b"", {"Authorization": f"Bearer {self.key}"})
+        self.assertEqual(connection.getresponse().status, 200)  # a sandbox's files are not on this disk
+        connection.close()
+        refused = wait_for(lambda: (lambda a: a if a[0] != 201 else None)(self.call("POST", "/v1/sandboxes", {"runtime": "sh"})), 60)
+        self.assertEqual((refused[0], refused[1]["error"]["code"]), (507, "store_full"), refused)
+        self.assertEqual(self.call("GET", f"/v1/sandboxes/{sandbox}")[1]["state"], "running")
+        self.assertEqual(self.call("DELETE", f"/v1/sandboxes/{other}")[0], 200)
+        os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
+        wait_for(lambda: self.call("GET", "/ready")[0] == 200, 60)
+        self.assertEqual(self.call("GET", f"/v1/sandboxes/{other}")[1]["state"], "ended")
+        ended = wait_for(lambda: (lambda e: e if "endedAt" in e else None)(self.call("GET", f"{base}/{running['id']}")[1]), 120)
+        whole = "".join(f"line {i}\n" for i in range(20000))
+        self.assertEqual((ended["exitCode"], ended["stdoutBytes"] + ended["droppedBytes"]), (3, len(whole)), ended)
+        self.assertTrue(whole.startswith(ended["stdout"]), "what is kept is not how it began")
+        os.unlink(filler)
+        made = wait_for(lambda: (lambda a: a if a[0] == 201 else None)(self.call("POST", "/v1/sandboxes", {"runtime": "sh"})), 60)
+        self.assertEqual(self.execute(made[1]["id"], "echo room"), "room\n")
+        self.stop()
+
+    def test_a_row_that_cannot_be_read_costs_its_sandbox_and_no_other(self):
+        damaged = self.start_with_sandbox()
+        whole = self.call("POST", "/v1/sandboxes", {"runtime": "sh"})[1]["id"]
+        status, running = self.call("POST", f"/v1/sandboxes/{whole}/executions",
+                                    {"command": ["sleep", "600"], "background": True, "timeoutMs": 900000})
+        self.assertEqual(status, 202, running)
+        self.stop_coved_and(lambda db: (
+            db.execute("UPDATE sandboxes SET spec_json = '{\"spec\": [' WHERE id = ?", (damaged,)),
+            db.execute("UPDATE executions SET request_json = 'nonsense' WHERE id = ?", (running["id"],))))
+        wait_for(lambda: self.call("GET", "/ready")[0] == 200, 60)
+        self.assertEqual(self.call("GET", f"/v1/sandboxes/{damaged}")[0], 200)
+        self.assertEqual(self.call("GET", "/v1/sandboxes")[0], 200)
+        self.assertEqual(self.execute(whole, "echo fine"), "fine\n")
+        ended = wait_for(lambda: (lambda e: e if "endedAt" in e else None)(
+            self.call("GET", f"/v1/sandboxes/{whole}/executions/{running['id']}")[1]), 60)
+        self.assertEqual((ended["state"], ended["endedBy"]), ("failed", "lost"), ended)
+        self.assertIn("its row cannot be read", self.logged())
+        self.assertEqual(self.call("DELETE", f"/v1/sandboxes/{damaged}")[1]["state"], "ended")
+        self.stop()
+
+    def stop_coved_and(self, change):
+        """Changes the database behind the back of a server that must not notice: it is started again at once."""
+        path = os.path.join(self.place, "state/cove.db")
+        os.kill(self.server.pid, signal.SIGSTOP)  # so that nobody starts the next one meanwhile
+        pid = processes(self.run_dir)["coved"]
+        os.kill(pid, signal.SIGKILL)
+
+        def try_it():
+            db = sqlite3.connect(path)
+            try:
+                with db:
+                    change(db)
+                return True
+            except sqlite3.OperationalError:
+                return False
+            finally:
+                db.close()
+                for name in os.listdir(os.path.dirname(path)):
+                    os.chown(os.path.join(os.path.dirname(path), name), os.stat(path).st_uid, os.stat(path).st_gid)
+        wait_for(try_it)
+        os.kill(self.server.pid, signal.SIGCONT)
 
     def test_settings_come_from_file_variable_and_flag(self):
         config = self.file("cove.yaml", "drainTimeout: 3s\nlog:\n  level: warn\n  format: json\n")
