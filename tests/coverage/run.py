@@ -113,8 +113,8 @@ def table():
     print("most lines that nothing executed: " +
           ", ".join(f"{name} {count - covered}" for covered, count, name in worst[:8]))
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
-        print("this host has no pure cgroup v2: code for that and for systemd's delegation counts as not executed here, "
-              "and `make check-vm` runs it without counting")
+        print("this host has no pure cgroup v2: the lines that need its controllers count as not executed here, and "
+              "`make check-vm` runs them without counting")
 
 
 def lines(names):

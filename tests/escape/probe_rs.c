@@ -378,9 +378,9 @@ static int count_zombies(void)
 
 static void rs17(struct outcome *o)
 {
-    int born = 0;
+    int slow = (int)canary_number("slow", 1), born = 0;
 
-    for (; born < 10000; born++) {
+    for (; born < 10000 / slow; born++) {
         pid_t pid = fork();
         if (pid == 0) {
             /* The grandchild is nobody's but PID 1's. */
@@ -393,7 +393,7 @@ static void rs17(struct outcome *o)
         else
             waitpid(pid, &status, 0);
     }
-    for (int i = 0; i < 50 && count_zombies() > 0; i++)
+    for (int i = 0; i < 50 * slow && count_zombies() > 0; i++)
         usleep(20000);
     int left = count_zombies();
     if (left)

@@ -163,7 +163,7 @@ def contract_jobs():
 
 
 def escape_job():
-    return {"name": "escape", "cmd": ["/cove/tests/escape/run.py", *os.environ.get("VM_ESCAPE", "").split()], "timeout": 1800,
+    return {"name": "escape", "cmd": ["/cove/tests/escape/run.py", *os.environ.get("VM_ESCAPE", "").split()], "timeout": 3600,
             "env": {"COVE": "/cove/build/src/main/cove", "COVE_PROBE": "/cove/build/tests/escape/escape-probe", "COVE_SLOW_HOST": SLOW,
                     "PATH": "/cove/build/src/main:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                     "COVE_KILL_ROUNDS": os.environ.get("COVE_KILL_ROUNDS", "15"), "COVE_INJECT_SECONDS": "600"}}
