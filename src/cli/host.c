@@ -142,6 +142,20 @@ void host_disk_rates(struct host_fact *f)
         fact(f, "diskRates", true, "v2: --io-read and --io-write");
 }
 
+const char *host_cgroup_cure(const char *release, bool systemd)
+{
+    if (!systemd && strstr(release, "-microsoft-"))
+        return "systemd, by systemd=true under [boot] of /etc/wsl.conf and wsl --shutdown, or root would";
+    return "a systemd user session or root would";
+}
+
+const char *host_cgroup_cure_here(void)
+{
+    struct utsname u;
+
+    return host_cgroup_cure(uname(&u) == 0 ? u.release : "", access("/run/systemd/system", F_OK) == 0);
+}
+
 size_t host_facts(struct host_fact facts[HOST_FACTS_MAX])
 {
     size_t n = 0;

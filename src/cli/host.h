@@ -13,5 +13,8 @@ struct host_fact {
 
 /* Whether the speed of disks can be limited here; one of the facts, and the one that no attack of the doctor shows. */
 void host_disk_rates(struct host_fact *f);
+/* What would give a plain user limits that hold. Pure: the kernel's release, and whether systemd runs this host. */
+const char *host_cgroup_cure(const char *release, bool systemd);
+const char *host_cgroup_cure_here(void);
 /* Returns how many there are. */
 size_t host_facts(struct host_fact facts[HOST_FACTS_MAX]);

@@ -13,6 +13,7 @@
 
 #include "cli/choose.h"
 #include "cli/hide.h"
+#include "cli/host.h"
 #include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/refused.h"
@@ -401,8 +402,8 @@ static void explain_limits(const struct run *r, const struct receipt *rc)
         return;
     /* The one cause that its reader can often do something about. */
     bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
-    report_note("this host does not fully enforce: %s%s", names.data,
-                homeless ? "; a systemd user session or root would" : "");
+    report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
+                homeless ? host_cgroup_cure_here() : "");
 }
 
 static void print_json(const struct run *r, const struct receipt *rc)

@@ -119,7 +119,10 @@ static int complete(struct cgroup_forest *f, bool v2, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(needed); i++)
         if (f->job[needed[i].job] < 0) {
             cgroup_forget(f);
-            return err_set(err, ERR_NO_CGROUP, "no writable cgroup controller for %s", needed[i].name);
+            return err_set(
+                err, ERR_NO_CGROUP,
+                "no writable cgroup controller for %s; a container that mounts cgroups read-only needs --privileged",
+                needed[i].name);
         }
     return 0;
 }

@@ -267,7 +267,8 @@ static int template_proc(struct root *r, struct err *err)
     if (mnt < 0 && errno == EPERM)
         return err_set(err, ERR_WALL_MISSING,
                        "mount /proc: the kernel allows it only where the host's own /proc is not covered; in a "
-                       "container, start it with --security-opt systempaths=unconfined");
+                       "container, start it with --security-opt systempaths=unconfined (Podman: unmask=ALL; a pod: "
+                       "procMount: Unmasked)");
     if (mnt < 0 || sys_move_mount(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
     r->proc = openat(r->fd, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

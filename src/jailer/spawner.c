@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "isolate/rootless.h"
 #include "isolate/sys.h"
 #include "wire/frame.h"
 #include "wire/jail.h"
@@ -295,7 +296,7 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_f
     if (pid == 0)
         child_main(far, rootless, runtime_fd, monitor_fd, scratch);
     if (pid < 0)
-        return err_sys(err, errno == EPERM ? ERR_NO_NAMESPACES : ERR_SYS, "start the spawner");
+        return errno == EPERM ? rootless_refused(!rootless, EPERM, err) : err_sys(err, ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);
     s->ev = ev;
     s->ops = ops;

@@ -39,7 +39,13 @@ int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
         return -1;
     int locks = cgroup_lock_file(forest);
     if (locks < 0) {
-        err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
+        if (errno == EROFS)
+            err_set(
+                err, ERR_NO_CGROUP,
+                "the cgroup tree is mounted read-only, as containers do: start it with --privileged, or run cove on "
+                "the host");
+        else
+            err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
         cgroup_forget(forest);
         return -1;
     }

@@ -121,6 +121,22 @@ class Rootless(Case):
         self.assertIn("no_cgroup", done.err)
         self.assertIn("loginctl enable-linger", done.err)
 
+    def test_root_without_its_capabilities_is_told_so(self):
+        """As in a container: being root is not what is missing."""
+        done = subprocess.run(["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", COVE, "run", "--", "true"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn("no_namespaces", done.stderr)
+        self.assertRegex(done.stderr, "root (of|without) .*may not make namespaces")
+
+    def test_cgroups_that_are_mounted_read_only_are_named(self):
+        script = "for d in $(awk '$9 ~ /^cgroup/ || $10 ~ /^cgroup/ { print $5 }' /proc/self/mountinfo); do mount -o remount,ro,bind $d || exit 9; done; "
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script + f"exec {COVE} run -- true"], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn("no_cgroup", done.stderr)
+        self.assertIn("read-only", done.stderr)
+
     def test_a_state_directory_of_somebody_else_is_refused(self):
         os.chown(self.state, 0, 0)
         done = self.run_as_user("run", "--", "true")

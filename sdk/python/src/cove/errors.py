@@ -134,7 +134,7 @@ class NoNamespacesError(ForbiddenError):
 
     code = "no_namespaces"
     default_cause = "This host does not let cove make the namespaces a sandbox needs."
-    default_fix = "Run as root on a kernel with user namespaces (sysctl user.max_user_namespaces above 0)."
+    default_fix = "Change what the message names. In general it takes a kernel with user namespaces (sysctl user.max_user_namespaces above 0), and root with its capabilities or a plain user who may make them."
 
 
 class NoCgroupError(ForbiddenError):
