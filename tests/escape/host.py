@@ -112,6 +112,10 @@ class Host:
         key = secrets.randbelow(1 << 30) + 1
         segment = libc.shmget(key, 4096, 0o1000 | 0o666)
         if segment >= 0:
+            libc.shmat.restype, libc.shmdt.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+            at = libc.shmat(segment, None, 0)
+            ctypes.memmove(at, self.secret.encode(), len(self.secret))
+            libc.shmdt(at)
             self.facts.update(shm_key=key, shm_id=segment)
             self.undo.append(lambda: libc.shmctl(segment, 0, None))
         name = "/cove-" + secrets.token_hex(6)

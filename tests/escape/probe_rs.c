@@ -272,7 +272,7 @@ static void road_mappings(long limit)
 
 static void road_epoll(long limit)
 {
-    int pipes[2], count = 0;
+    int pipes[2], count = 0, slow = (int)canary_number("slow", 1);
 
     if (pipe(pipes) < 0)
         return;
@@ -281,7 +281,7 @@ static void road_epoll(long limit)
         struct epoll_event ev = { .events = EPOLLIN };
         if (ep < 0)
             return;
-        for (int fd = 3; fd < ep; fd++)
+        for (int fd = 3; fd < ep; fd += slow)
             epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
         if (++count > limit / 1024)
             return;
