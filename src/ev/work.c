@@ -4,8 +4,8 @@
  * two hundred. The condition is signalled once for each work, so threads that have nothing to do stay asleep.
  *
  * 1. `waiting`, `running`, `finished` and `stop` are touched only under `lock`; everything else only by the loop.
- * 2. The eventfd is written when `finished` was empty, and read before it is emptied: a wake-up is never missed, and a
- *    burst of works that end together costs one.
+ * 2. The eventfd is written after the first was put into an empty `finished`, and read before that is emptied: a
+ * wake-up is never missed, at worst one finds nothing, and a burst of works that end together costs one.
  * 3. on_done runs without the lock, and with `on` already cleared, so it may give the same work again. */
 #include "ev/work.h"
 
@@ -86,10 +86,14 @@ static void *thread_main(void *arg)
         w->fn(w->arg);
         pthread_mutex_lock(&pool->lock);
         pool->running--;
-        if (!pool->finished.first)
-            wake_loop(pool);
+        bool first = !pool->finished.first;
         queue_push(&pool->finished, w);
         pthread_cond_signal(&pool->less);
+        if (first) { /* without the lock: the loop would run into it */
+            pthread_mutex_unlock(&pool->lock);
+            wake_loop(pool);
+            pthread_mutex_lock(&pool->lock);
+        }
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -127,8 +131,8 @@ void ev_work(struct work_pool *pool, struct work *w, void (*fn)(void *), void (*
     *w = (struct work){ .fn = fn, .on_done = on_done, .arg = arg, .on = true };
     pthread_mutex_lock(&pool->lock);
     queue_push(&pool->waiting, w);
-    pthread_cond_signal(&pool->more);
     pthread_mutex_unlock(&pool->lock);
+    pthread_cond_signal(&pool->more);
 }
 
 void work_pool_drain(struct work_pool *pool)
