@@ -168,6 +168,9 @@ static void create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         launch_free(l);
     } else {
+        /* With a key, or with input still to come, it has to be found while it runs. */
+        l->spec.at_end = l->mode == FOLLOW_ANSWER && !l->spec.background && !l->spec.input_open &&
+                         !http_header(req, "Idempotency-Key");
         idem_begin(req, ctx, "ex", on_claimed, l, launch_free);
     }
 }

@@ -56,10 +56,11 @@ static int open_output(struct api *api, const char *execution, int channel, uint
     return fd;
 }
 
-static bool embed(struct api *api, const char *execution, int channel, const char *name, struct jsonw *w)
+static bool embed(struct api *api, const struct store_execution *row, int channel, const char *name, struct jsonw *w)
 {
-    uint64_t size;
-    auto_fd int fd = open_output(api, execution, channel, &size);
+    uint64_t size = 0;
+    bool silent = row->ended_ms && row->out_bytes[channel - 1] == row->dropped[channel - 1];
+    auto_fd int fd = silent ? -1 : open_output(api, row->id, channel, &size);
     size_t n = (size_t)min_u64(size, EMBEDDED_MAX), done = 0;
     auto_free char *data = mem_alloc(n + 1);
 
@@ -82,9 +83,9 @@ static void execution_text(struct api *api, const struct store_execution *row, b
     jsonw_init(&w, out, 0);
     api_execution_json(row, &w);
     if (output) {
-        bool more = embed(api, row->id, 1, "stdout", &w);
+        bool more = embed(api, row, 1, "stdout", &w);
 
-        more = embed(api, row->id, 2, "stderr", &w) || more;
+        more = embed(api, row, 2, "stderr", &w) || more;
         jsonw_kbool(&w, "truncated", more);
     }
     jsonw_end_object(&w);
@@ -344,7 +345,7 @@ static int join(struct follow *f, const struct follow_spec *spec, const struct s
         f->watch = manager_watch(api->set.manager, api_sees(f->req), spec->sandbox, row->id, on_watch, f);
     if (live(row) && !spec->once && !f->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && f->mode != FOLLOW_ANSWER; i++)
         f->fd[i] = open_output(api, row->id, i + 1, &f->end[i]);
     look(f);
     return check_offsets(f, err);

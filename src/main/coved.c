@@ -182,6 +182,7 @@ static int open_manager(struct coved *d, struct err *err)
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
         .enforce = strict ? UINT64_MAX : 0,
         .every_wall = strict,
+        .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
     };
 
     return manager_new(d->ev, &set, &d->manager, err);

@@ -1,12 +1,13 @@
 /* One execution from its request to its row's last word.
  *
- * The program is started and its row inserted side by side; `done` waits for the row. Output goes to files as it comes
- * (output.c) and watches are told once a turn. The end is one update with everything in it; when it is committed, the
- * watches are told, the sandbox may forget the execution (exec_free confirms its last word), and so do we.
+ * The program is started and its row inserted side by side; `done` waits for the row. Where nobody is told of it before
+ * its end (at_end), the row waits too: most programs that are waited for are over in a moment, and then beginning and
+ * end are one commit. Output goes to files as it comes (output.c) and watches are told once a turn. The end is one
+ * update with everything in it (finish.c).
  *
  * Invariants:
  * 1. An execution that was told to anybody has a row, and the row gets an end: its own, or that it was lost.
- * 2. Whatever a watch was told of is in the file or the row already.
+ * 2. Whatever a watch was told of is in a file or the row already.
  * 3. The first execution of a sandbox stays with it to its end: if it remains the only one, the sandbox's final sums
  * are its own, and its receipt is completed with them. */
 #include "sandbox/inside.h"
@@ -22,6 +23,7 @@
 #define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
 #define WORDS_MAX (56 * KIB)
 #define INPUT_STORED_MAX (512 * KIB) /* to go on with after a restart; a longer input just ends there */
+#define MOMENT_NS (5 * NS_PER_MS)    /* a program that runs for longer gets its row before its end */
 
 /* --- the object --- */
 
@@ -72,6 +74,7 @@ struct ex *ex_new(struct sb *sb, const char *id)
 {
     struct ex *ex = ex_alloc(id);
 
+    ex->submitted = true; /* it comes from its row */
     ex_link(ex, sb);
     return ex;
 }
@@ -86,6 +89,7 @@ static void ex_unlink(struct ex *ex)
     *p = ex->next;
     sb->nexecs--;
     ev_timer_clear(sb->m->ev, &ex->retry);
+    ev_timer_clear(sb->m->ev, &ex->note);
     ev_defer_clear(sb->m->ev, &ex->tell);
     sb_busy(sb);
 }
@@ -96,6 +100,10 @@ void ex_free(struct ex *ex)
         w->ex = NULL;
     if (ex->writer)
         ex->writer->ex = NULL;
+    if (ex->inserting)
+        store_forget(ex->inserting);
+    if (ex->ending)
+        store_forget(ex->ending);
     if (ex->sb)
         ex_unlink(ex);
     output_close(ex);
@@ -109,114 +117,6 @@ void ex_free(struct ex *ex)
     free(ex->receipt_json);
     free(ex->error_json);
     free(ex);
-}
-
-/* --- the end --- */
-
-static void store_end(void *arg);
-
-static void on_end_stored(void *arg, const struct err *err, const struct store_execution *row)
-{
-    struct ex *ex = arg;
-    struct sb *sb = ex->sb;
-
-    if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
-        log_error("the end of %s is not written down yet: %s", ex->id, err->msg);
-        ev_timer_set(sb->m->ev, &ex->retry, ev_now(sb->m->ev) + RETRY_NS, store_end, ex);
-        return;
-    }
-    if (row)
-        ex_tell_end(ex, row);
-    if (ex->has_receipt && !ex->stream && !sb->first_id[0]) {
-        memcpy(sb->first_id, ex->id, sizeof(sb->first_id));
-        sb->first = take_ptr(&ex->exec);
-    }
-    ex_free(ex);
-}
-
-static void store_end(void *arg)
-{
-    struct ex *ex = arg;
-    struct store_execution row = { .state = ex->end_state,
-                                   .started_ms = ex->started_ms,
-                                   .ended_ms = ex->ended_ms,
-                                   .has_exit_code = ex->has_receipt && ex->exit_code >= 0,
-                                   .exit_code = ex->exit_code,
-                                   .signal = ex->signal };
-
-    memcpy(row.id, ex->id, sizeof(row.id));
-    for (int i = 0; i < 2; i++) {
-        row.out_bytes[i] = ex->len[i] + ex->dropped[i];
-        row.dropped[i] = ex->dropped[i];
-    }
-    row.ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
-    row.receipt_json = ex->receipt_json;
-    row.error_json = ex->error_json;
-    store_execution_update(ex->sb->m->store, ex->sb->owner, &row,
-                           STORE_EX_SET_STATE | STORE_EX_SET_STARTED | STORE_EX_SET_OUTPUT | STORE_EX_SET_END |
-                               STORE_EX_SET_RECEIPT,
-                           &(struct store_when){ .states = STORE_EX_LIVE }, on_end_stored, ex);
-}
-
-static void end_event(struct ex *ex)
-{
-    auto_buf body = { 0 };
-
-    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EX_ENDED ? "ended" : "failed");
-    if (ex->has_ended_by)
-        buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
-    sb_event(ex->sb, "execution_ended", ex->id, body.data);
-}
-
-static void take_receipt(struct ex *ex, const struct receipt *r)
-{
-    struct buf out = { 0 };
-    struct jsonw w;
-
-    jsonw_init(&w, &out, 0);
-    receipt_json(r, &w);
-    ex->receipt_json = out.data;
-    ex->has_receipt = true;
-    ex->exit_code = r->exit_code;
-    ex->signal = r->signal;
-    ex->ended_by = r->ended_by;
-    ex->has_ended_by = true;
-    for (int i = 0; i < 2; i++)
-        ex->dropped[i] = exec_dropped(ex->exec, i + 1);
-}
-
-void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why)
-{
-    struct manager *m = ex->sb->m;
-
-    if (ex->ended)
-        return;
-    if (!ex->exec && !ex->inserted) { /* nobody knows of it but the one who asked */
-        ex->done(ex->done_arg, why, NULL);
-        ex_free(ex);
-        return;
-    }
-    ex->ended = true;
-    ex->end_state = state;
-    ex->ended_ms = now_ms();
-    output_close(ex);
-    if (r)
-        take_receipt(ex, r);
-    if (why)
-        ex->error_json = why_json(why);
-    if (why && why->id == ERR_LOST && !r) {
-        ex->ended_by = ENDED_LOST;
-        ex->has_ended_by = true;
-    }
-    for (int i = 0; i < 2; i++)
-        ex->dropped[i] += ex->lost[i];
-    if (state == STORE_EX_FAILED)
-        m->stats.executions_failed++;
-    if (ex->has_ended_by)
-        m->stats.executions_ended[ex->ended_by]++;
-    end_event(ex);
-    input_over(ex);
-    store_end(ex);
 }
 
 /* --- what the engine tells --- */
@@ -246,10 +146,10 @@ static void on_started(void *arg)
     struct store_execution row = { .state = STORE_EX_RUNNING };
 
     ex->started = true;
-    if (!ex->started_ms) {
-        ex->started_ms = now_ms();
+    if (!ex->started_ms)
+        row.started_ms = ex->started_ms = now_ms();
+    if (row.started_ms && ex->submitted) {
         memcpy(row.id, ex->id, sizeof(row.id));
-        row.started_ms = ex->started_ms;
         store_execution_update(ex->sb->m->store, ex->sb->owner, &row, STORE_EX_SET_STATE | STORE_EX_SET_STARTED,
                                &(struct store_when){ .states = STORE_BIT(STORE_EX_STARTING) }, on_start_stored, NULL);
     }
@@ -323,7 +223,7 @@ static char *request_json(const struct ex *ex)
     jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
     jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
     jsonw_ku64(&w, "pausedMs", ex->paused_ms);
-    jsonw_ku64(&w, "createdMonoMs", mono_ms(ex->sb->m));
+    jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
     jsonw_ku64(&w, "cpuBaseNs", exec_cpu_base(ex->exec));
     jsonw_kbool(&w, "changes", ex->spec.changes);
     if (ex->input && ex->input_len <= INPUT_STORED_MAX)
@@ -342,7 +242,12 @@ static void on_inserted(void *arg, const struct err *err)
                                    .started_ms = ex->started_ms,
                                    .background = ex->background };
 
+    ex->inserting = NULL;
     ex->done = NULL;
+    if (err && ex->noted) {
+        ex->submitted = false; /* tried again with its end */
+        return;
+    }
     output_name(ex, !err);
     if (err) {
         if (!ex->ended)
@@ -351,27 +256,35 @@ static void on_inserted(void *arg, const struct err *err)
         return;
     }
     ex->inserted = true;
-    sb_event(ex->sb, "execution_started", ex->id, NULL);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sb->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sb->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EX_RUNNING : STORE_EX_STARTING;
-    done(ex->done_arg, NULL, &row);
+    if (done)
+        done(ex->done_arg, NULL, &row);
 }
 
-static void insert(struct ex *ex, const char *idempotency)
+void ex_insert(struct ex *ex)
 {
-    struct store_execution row = { .state = STORE_EX_STARTING,
+    struct store_execution row = { .state = ex->started ? STORE_EX_RUNNING : STORE_EX_STARTING,
                                    .created_ms = ex->created_ms,
+                                   .started_ms = ex->started_ms,
                                    .background = ex->background };
     auto_free char *request = request_json(ex);
 
+    ex->submitted = true;
+    ev_timer_clear(ex->sb->m->ev, &ex->note);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sb->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sb->owner, sizeof(row.owner));
     row.request_json = request;
-    row.idempotency = (char *)idempotency;
-    store_execution_insert(ex->sb->m->store, &row, on_inserted, ex);
+    ex->inserting = store_execution_insert(ex->sb->m->store, &row, on_inserted, ex);
+    sb_event(ex->sb, "execution_started", ex->id, NULL);
+}
+
+static void on_moment(void *arg)
+{
+    ex_insert(arg);
 }
 
 static void give_up(struct ex *ex, const struct err *err)
@@ -395,7 +308,11 @@ static void start(struct ex *ex)
         return;
     }
     ex->sb->m->stats.executions++;
-    insert(ex, NULL);
+    ex->created_mono_ms = mono_ms(ex->sb->m);
+    if (ex->at_end)
+        ev_timer_set(ex->sb->m->ev, &ex->note, ev_now(ex->sb->m->ev) + MOMENT_NS, on_moment, ex);
+    else
+        ex_insert(ex);
 }
 
 static void send_code(void *arg)
@@ -530,6 +447,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     }
     ex->input_open = s->input_open;
     ex->background = s->background;
+    ex->at_end = s->at_end;
     ex->spec.wall_ms = s->timeout_ms;
     ex->spec.cpu_ms = s->cpu_ms;
     ex->spec.output_max = s->output_max;

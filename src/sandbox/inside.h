@@ -116,9 +116,12 @@ struct ex {
     uint64_t lost[2];    /* bytes not stored because the disk refused */
     bool unnamed[2];     /* its file waits for the row */
     bool started, ended; /* ended: its end is being written down */
+    bool at_end;         /* nobody is told of it before its end */
+    bool submitted;      /* the row is on its way */
     bool inserted;       /* the row is there */
+    bool noted;          /* its end is safe, and was told */
     struct watch *watches;
-    struct ev_timer retry;
+    struct ev_timer retry, note;
     struct ev_defer tell;
 
     /* the end */
@@ -130,6 +133,7 @@ struct ex {
     bool has_ended_by;
     char *receipt_json, *error_json;
 
+    struct store_call *inserting, *ending; /* not answered yet */
     store_execution_fn *done;
     void *done_arg;
 };
@@ -139,6 +143,13 @@ struct manager {
     struct store *store;
     struct manager_settings set;
     int output_dir;
+    struct {
+        int fd; /* or -1 */
+        uint64_t size;
+        size_t waiting; /* noted, not committed */
+        struct replay *replays;
+        struct ev_timer timer;
+    } ends;
     struct engine *engine;
     struct ev_timer reconnect;
     uint64_t backoff_ns;
@@ -188,12 +199,15 @@ void sb_fail_ops(struct sb *sb, const struct err *err);
 extern const struct exec_ops ex_exec_ops;
 struct ex *ex_new(struct sb *sb, const char *id);
 void ex_free(struct ex *ex);
-void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
+void ex_insert(struct ex *ex); /* its row */
 int ex_resume(struct ex *ex, struct err *err);
 
 /* input.c */
 void input_room(struct ex *ex); /* its standard input may take more */
 void input_over(struct ex *ex); /* it takes no more */
+
+/* finish.c */
+void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
 
 /* watch.c */
 struct ex *ex_find(const struct sb *sb, const char *id);
@@ -208,6 +222,15 @@ void output_name(struct ex *ex, bool has_row);
 void output_remove(const struct manager *m, const char *id);
 void output_sizes(const struct manager *m, const char *id, uint64_t ret[2]);
 void output_sweep(struct manager *m); /* files of executions that never got a row */
+
+/* ends.c */
+#define EX_SET_ALL \
+    (STORE_EX_SET_STATE | STORE_EX_SET_STARTED | STORE_EX_SET_OUTPUT | STORE_EX_SET_END | STORE_EX_SET_RECEIPT)
+void ends_open(struct manager *m);
+void ends_close(struct manager *m);
+bool ends_note(struct manager *m, const struct store_execution *row); /* true: it may be told */
+void ends_stored(struct manager *m);                                  /* one that was noted is committed */
+void ends_replay(struct manager *m);                                  /* before anything is read from the store */
 
 /* recover.c */
 void recover_start(struct manager *m);

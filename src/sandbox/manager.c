@@ -338,6 +338,8 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     if (!m->set.executions_max)
         m->set.executions_max = 64;
     *ret = m;
+    ends_open(m);
+    ends_replay(m);
     recover_start(m);
     manager_connect(m);
     return 0;
@@ -375,6 +377,7 @@ void manager_free(struct manager *m)
     for (size_t i = 0; i < SB_BUCKETS; i++)
         while (m->sbs[i])
             sb_free(m->sbs[i]);
+    ends_close(m);
     fd_close(&m->output_dir);
     free(m);
 }

@@ -32,6 +32,7 @@ struct manager_settings {
     uint32_t executions_max; /* executions of one sandbox at one time; 0 is 64 */
     uint64_t enforce;        /* bit per limit: refuse a host that cannot enforce it whole */
     bool every_wall;         /* refuse sandboxes without the walls that only root can raise */
+    bool sync_full;          /* what is acknowledged survives the loss of power: the store's setting */
 };
 
 /* Begins at once to load what the store knows and to adopt what lives. */
@@ -89,10 +90,12 @@ struct execution_spec {
     uint64_t cpu_ms;        /* 0: none */
     uint64_t output_max;    /* 0: the default */
     bool background, changes;
+    bool at_end;             /* `done` may come with the end alone: whoever asked is told nothing before that */
     const char *idempotency; /* to note, or NULL */
 };
 
-/* done: the row is committed, and the program is being started. id as with manager_create. */
+/* done: the row is committed, and the program is being started; with at_end, it may also have ended. id as with
+ * manager_create. */
 void manager_execute(struct manager *m, const char *owner, const char *sandbox, const char *id,
                      const struct execution_spec *spec, store_execution_fn *done, void *arg);
 
@@ -100,7 +103,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
  * has ended, that is committed, and the watch is over (it is still freed by its owner). */
 struct watch;
 typedef void watch_fn(void *arg, const struct store_execution *ended);
-/* NULL: there is none of that name that lives. In the `done` of manager_execute there always is. */
+/* NULL: there is none of that name that lives. In the `done` of manager_execute there is, unless the row has ended. */
 struct watch *manager_watch(struct manager *m, const char *owner, const char *sandbox, const char *id, watch_fn *fn,
                             void *arg);
 void watch_free(struct watch *w);

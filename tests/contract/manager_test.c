@@ -397,7 +397,7 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
     struct world w;
 
     begin(&w, "{\"runtime\":\"sh\"}");
-    execute(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; echo on"), .timeout_ms = 1000 });
+    execute(&w, &(struct execution_spec){ .argv = SH("sleep 1.5; echo on"), .timeout_ms = 3000 });
     good(&w);
     manager_pause(w.m, "me", w.sb, on_row, &w);
     good(&w);
@@ -406,12 +406,12 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
     good(&w);
     manager_use(w.m, "me", w.sb, on_box, &w);
     bad(&w, ERR_SANDBOX_PAUSED);
-    for (int i = 0; i < 13; i++)
+    for (uint64_t until = clock_mono_ns() + 3300 * NS_PER_MS; clock_mono_ns() < until;)
         ev_turn(w.ev, 100); /* longer than its timeout */
     assert_int_equal(w.ended, 0);
     manager_resume(w.m, "me", w.sb, on_row, &w);
-    good(&w);
-    assert_int_equal(w.state, STORE_SB_RUNNING);
+    while (w.state != STORE_SB_RUNNING) /* the end of the program may be told first */
+        good(&w);
     turn_for(&w, &w.ended);
     w.answers = 0;
     assert_string_equal(w.ended_by, "exit");
@@ -541,6 +541,110 @@ TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
     assert_string_equal(read_output(&w, 1), "one\ntwo\nthree\n");
     run(&w, &(struct execution_spec){ .argv = SH("echo still here") });
     assert_string_equal(read_output(&w, 1), "still here\n");
+    end(&w);
+}
+
+TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    for (int i = 0; i < 20; i++) {
+        execute(&w, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .at_end = true });
+        good(&w);
+        if (w.watch) /* it was not over in a moment, on a slow machine */
+            turn_for(&w, &w.ended);
+        w.answers = 0;
+        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        assert_int_equal(w.exit_code, 7);
+        assert_string_equal(read_output(&w, 1), "x\n");
+    }
+    w.exit_code = 0;
+    get_execution(&w);
+    assert_int_equal(w.ex_state, STORE_EX_ENDED);
+    assert_int_equal(w.exit_code, 7);
+    assert_string_equal(read_output(&w, 1), "x\n");
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; exit 8"), .at_end = true }); /* told of while it runs */
+    assert_int_equal(w.exit_code, 8);
+    end(&w);
+}
+
+static int told[2]; /* a pipe out of the manager that is killed */
+
+static void die_at_end(void *arg UNUSED, const struct store_execution *ended)
+{
+    if (!ended)
+        return;
+    if (ended->state == STORE_EX_ENDED && ended->exit_code == 7)
+        (void)!write(told[1], ended->id, sizeof(ended->id));
+    kill(getpid(), SIGKILL);
+}
+
+static void on_told(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct world *w = arg;
+
+    if (err)
+        _exit(1);
+    if (row->ended_ms)
+        die_at_end(w, row);
+    w->watch = manager_watch(w->m, "me", row->sandbox, row->id, die_at_end, w);
+}
+
+/* Whichever way the end is told, that comes before the store hears of it. */
+static void be_killed_when_told(const char *sandbox)
+{
+    struct world w;
+
+    open_world(&w);
+    manager_execute(w.m, "me", sandbox, NULL, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .at_end = true },
+                    on_told, &w);
+    for (;;)
+        ev_turn(w.ev, 1000);
+}
+
+static void on_events(void *arg, const struct err *err, const struct store_event *rows, size_t n)
+{
+    struct world *w = arg;
+
+    note(w, err);
+    w->rows = 0;
+    for (size_t i = 0; i < n; i++)
+        w->rows += str_eq(rows[i].kind, "execution_ended") && strstr(rows[i].body_json, w->ex);
+}
+
+TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
+{
+    struct world w;
+    char sb[ID_SIZE], ex[ID_SIZE] = "";
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    str_copy(sb, sizeof(sb), w.sb);
+    close_world(&w);
+    assert_int_equal(pipe(told), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        be_killed_when_told(sb);
+    close(told[1]);
+    assert_int_equal(read(told[0], ex, sizeof(ex)), ID_SIZE);
+    close(told[0]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    for (int i = 0; i < 2; i++) { /* and it is applied once */
+        open_world(&w);
+        str_copy(w.ex, sizeof(w.ex), ex);
+        get_execution(&w);
+        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        assert_int_equal(w.exit_code, 7);
+        assert_string_equal(w.ended_by, "exit");
+        assert_string_equal(read_output(&w, 1), "x\n");
+        store_event_list(w.store, "me", sb, 0, 1000, on_events, &w);
+        good(&w);
+        assert_int_equal(w.rows, 1);
+        if (i == 0)
+            close_world(&w);
+    }
+    str_copy(w.sb, sizeof(w.sb), sb);
     end(&w);
 }
 
@@ -685,6 +789,8 @@ int main(void)
         RUN(usage_is_of_this_moment),
         RUN(a_spec_that_the_host_cannot_make_fails_with_its_reason),
         RUN(a_second_manager_adopts_what_lives_and_misses_nothing),
+        RUN(who_waits_for_the_end_alone_is_told_once_and_the_row_follows),
+        RUN(an_end_that_was_told_survives_a_kill_before_its_commit),
         RUN(a_paused_sandbox_stays_paused_under_the_next_manager),
         RUN(what_ended_while_nobody_was_there_is_told_as_it_was),
         RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on),

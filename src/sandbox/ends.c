@@ -1,0 +1,260 @@
+/* Ends that were told before the store had committed them, one JSON object a line in a plain file.
+ *
+ * A commit changes a dozen pages of the database in another thread; a line at the end of a file is one write, and what
+ * was written survives a kill just as well. So whoever waits for an execution is answered after the line, and the
+ * commit follows. A new manager applies what it finds before it reads anything else: first as an update of a living
+ * row, then as a new row, and of the two the one that is not needed changes nothing.
+ *
+ * 1. A line is there before anybody is told, and stays until its commit. With nothing to be committed the file is
+ *    emptied, at leisure.
+ * 2. A line without its newline was never told.
+ * 3. Where acknowledged has to survive more than a kill (store.sync: full), nothing is noted, and answers wait for the
+ *    store. */
+#include "sandbox/inside.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ENDS_FILE "ends"
+#define ENDS_MAX (64 * MIB) /* beyond, answers wait for the store until it has caught up */
+#define LEISURE_NS (1 * NS_PER_S)
+
+void ends_open(struct manager *m)
+{
+    m->ends.fd = -1;
+    if (m->set.sync_full)
+        return;
+    m->ends.fd = openat(m->output_dir, ENDS_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (m->ends.fd < 0)
+        log_warn("ends are not noted, answers wait for the store: %s", strerror(errno));
+}
+
+/* --- noting --- */
+
+static void empty(void *arg)
+{
+    struct manager *m = arg;
+
+    if (m->ends.waiting == 0 && m->ends.fd >= 0 && ftruncate(m->ends.fd, 0) == 0)
+        m->ends.size = 0;
+}
+
+static void row_json(const struct store_execution *row, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "id", row->id);
+    jsonw_kstr(&w, "sandbox", row->sandbox);
+    jsonw_kstr(&w, "owner", row->owner);
+    jsonw_kbool(&w, "failed", row->state == STORE_EX_FAILED);
+    jsonw_kbool(&w, "background", row->background);
+    jsonw_ku64(&w, "createdMs", row->created_ms);
+    jsonw_ku64(&w, "startedMs", row->started_ms);
+    jsonw_ku64(&w, "endedMs", row->ended_ms);
+    jsonw_ku64(&w, "out1", row->out_bytes[0]);
+    jsonw_ku64(&w, "out2", row->out_bytes[1]);
+    jsonw_ku64(&w, "dropped1", row->dropped[0]);
+    jsonw_ku64(&w, "dropped2", row->dropped[1]);
+    if (row->has_exit_code)
+        jsonw_ku64(&w, "exitCode", (uint64_t)row->exit_code);
+    jsonw_ku64(&w, "signal", (uint64_t)row->signal);
+    if (row->ended_by)
+        jsonw_kstr(&w, "endedBy", row->ended_by);
+    if (row->receipt_json)
+        jsonw_kstr(&w, "receipt", row->receipt_json);
+    if (row->error_json)
+        jsonw_kstr(&w, "error", row->error_json);
+    jsonw_end_object(&w);
+    buf_adds(out, "\n");
+}
+
+bool ends_note(struct manager *m, const struct store_execution *row)
+{
+    auto_buf line = { 0 };
+
+    if (m->ends.fd < 0 || m->ends.size > ENDS_MAX)
+        return false;
+    row_json(row, &line);
+    if (line.len > BODY_SIZE_MAX)
+        return false;
+    if (write(m->ends.fd, line.data, line.len) != (ssize_t)line.len) {
+        if (ftruncate(m->ends.fd, (off_t)m->ends.size) < 0) /* half a line would spoil the next */
+            fd_close(&m->ends.fd);
+        return false;
+    }
+    m->ends.size += line.len;
+    m->ends.waiting++;
+    return true;
+}
+
+void ends_stored(struct manager *m)
+{
+    if (--m->ends.waiting > 0)
+        return;
+    if (m->ends.size > ENDS_MAX)
+        empty(m);
+    else
+        ev_timer_set(m->ev, &m->ends.timer, ev_now(m->ev) + LEISURE_NS, empty, m);
+}
+
+/* --- after a kill --- */
+
+struct replay {
+    struct replay *next;
+    struct store_call *call;
+    struct manager *m;
+    char id[ID_SIZE], sandbox[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1];
+};
+
+static void replay_free(struct replay *r)
+{
+    struct replay **p = &r->m->ends.replays;
+
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    free(r);
+}
+
+void ends_close(struct manager *m)
+{
+    while (m->ends.replays) {
+        store_forget(m->ends.replays->call);
+        replay_free(m->ends.replays);
+    }
+    ev_timer_clear(m->ev, &m->ends.timer);
+    fd_close(&m->ends.fd);
+}
+
+static void event(const struct replay *r, const char *kind)
+{
+    auto_free char *body = str_printf("{\"executionId\":\"%s\"}", r->id);
+    struct store_event row = { .at_ms = now_ms(), .kind = (char *)kind, .body_json = body };
+
+    memcpy(row.owner, r->owner, sizeof(row.owner));
+    memcpy(row.sandbox, r->sandbox, sizeof(row.sandbox));
+    store_event_append(r->m->store, &row, NULL, NULL);
+}
+
+/* Both calls come here; of the one that changed something the events are missing too. */
+static void on_applied(struct replay *r, bool inserted, const struct err *err)
+{
+    struct manager *m = r->m;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
+        log_error("the end of %s is noted and cannot be stored: %s", r->id, err->msg);
+        m->ends.waiting++; /* for ever: the file stays as it is for the next start */
+    }
+    if (!err && inserted)
+        event(r, "execution_started");
+    if (!err)
+        event(r, "execution_ended");
+    replay_free(r);
+    ends_stored(m);
+}
+
+static void on_updated(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    on_applied(arg, false, err);
+}
+
+static void on_inserted(void *arg, const struct err *err)
+{
+    on_applied(arg, true, err);
+}
+
+static struct replay *replay_new(struct manager *m, const struct store_execution *row)
+{
+    struct replay *r = mem_new(struct replay);
+
+    r->m = m;
+    memcpy(r->id, row->id, sizeof(r->id));
+    memcpy(r->sandbox, row->sandbox, sizeof(r->sandbox));
+    memcpy(r->owner, row->owner, sizeof(r->owner));
+    r->next = m->ends.replays;
+    m->ends.replays = r;
+    m->ends.waiting++;
+    return r;
+}
+
+static int read_row(const json_t *o, struct store_execution *row, struct err *err)
+{
+    const char *id = "", *sandbox = "", *owner = "";
+    const char *ended_by = NULL, *receipt = NULL, *error = NULL;
+    uint64_t code = 0, signo = 0;
+    bool failed = false;
+
+    if (body_text(o, "", "id", 1, ID_LEN, &id, err) < 0 || body_text(o, "", "sandbox", 1, ID_LEN, &sandbox, err) < 0 ||
+        body_text(o, "", "owner", 1, STORE_OWNER_MAX, &owner, err) < 0 ||
+        body_bool(o, "", "failed", &failed, err) < 0 || body_bool(o, "", "background", &row->background, err) < 0 ||
+        body_u64(o, "", "createdMs", 1, INT64_MAX, &row->created_ms, NULL, err) < 0 ||
+        body_u64(o, "", "startedMs", 0, INT64_MAX, &row->started_ms, NULL, err) < 0 ||
+        body_u64(o, "", "endedMs", 1, INT64_MAX, &row->ended_ms, NULL, err) < 0 ||
+        body_u64(o, "", "out1", 0, INT64_MAX, &row->out_bytes[0], NULL, err) < 0 ||
+        body_u64(o, "", "out2", 0, INT64_MAX, &row->out_bytes[1], NULL, err) < 0 ||
+        body_u64(o, "", "dropped1", 0, INT64_MAX, &row->dropped[0], NULL, err) < 0 ||
+        body_u64(o, "", "dropped2", 0, INT64_MAX, &row->dropped[1], NULL, err) < 0 ||
+        body_u64(o, "", "exitCode", 0, 255, &code, &row->has_exit_code, err) < 0 ||
+        body_u64(o, "", "signal", 0, 64, &signo, NULL, err) < 0 ||
+        body_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
+        body_text(o, "", "receipt", 2, BODY_SIZE_MAX, &receipt, err) < 0 ||
+        body_text(o, "", "error", 2, BODY_SIZE_MAX, &error, err) < 0)
+        return -1;
+    if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
+        return err_set(err, ERR_STORE_CORRUPT, "it names no execution of a sandbox");
+    str_copy(row->id, sizeof(row->id), id);
+    str_copy(row->sandbox, sizeof(row->sandbox), sandbox);
+    str_copy(row->owner, sizeof(row->owner), owner);
+    row->state = failed ? STORE_EX_FAILED : STORE_EX_ENDED;
+    row->exit_code = (int32_t)code;
+    row->signal = (int32_t)signo;
+    row->ended_by = (char *)ended_by;
+    row->receipt_json = (char *)receipt;
+    row->error_json = (char *)error;
+    return 0;
+}
+
+static void replay_line(struct manager *m, const char *line, size_t len)
+{
+    struct store_execution row = { 0 };
+    auto_json *root = NULL;
+    struct err err = { 0 };
+
+    if (body_parse(line, len, &root, &err) < 0 || read_row(root, &row, &err) < 0) {
+        log_error("a noted end cannot be read: %s", err.msg);
+        return;
+    }
+    struct replay *update = replay_new(m, &row), *insert = replay_new(m, &row);
+    update->call = store_execution_update(m->store, row.owner, &row, EX_SET_ALL,
+                                          &(struct store_when){ .states = STORE_EX_LIVE }, on_updated, update);
+    insert->call = store_execution_insert(m->store, &row, on_inserted, insert);
+}
+
+void ends_replay(struct manager *m)
+{
+    struct stat st;
+
+    if (m->ends.fd < 0 || fstat(m->ends.fd, &st) < 0 || st.st_size == 0)
+        return;
+    size_t size = (size_t)min_u64((uint64_t)st.st_size, 2 * ENDS_MAX);
+    auto_free char *text = mem_alloc(size + 1);
+    ssize_t n = pread(m->ends.fd, text, size, 0);
+    char *at = text, *end = text + (n > 0 ? n : 0);
+
+    m->ends.size = (uint64_t)st.st_size;
+    for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
+        replay_line(m, at, (size_t)(stop - at));
+    if (m->ends.waiting == 0)
+        empty(m);
+}

@@ -1,0 +1,146 @@
+/* The end of an execution: one update with everything in it. Who waits for it is told when it is safe: noted (ends.c),
+ * or else committed. When it is committed, the sandbox may forget the execution (exec_free confirms its last word), and
+ * so do we. */
+#include "sandbox/inside.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+static void store_end(void *arg);
+
+static void on_end_stored(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct ex *ex = arg;
+    struct sb *sb = ex->sb;
+    bool gone = err && (err->id == ERR_MISSING || err->id == ERR_EXISTS);
+
+    ex->ending = NULL;
+    if (err && (!gone || (ex->noted && !ex->inserted))) {
+        log_error("the end of %s is not written down yet: %s", ex->id, err->msg);
+        ev_timer_set(sb->m->ev, &ex->retry, ev_now(sb->m->ev) + RETRY_NS, store_end, ex);
+        return;
+    }
+    if (ex->noted)
+        ends_stored(sb->m);
+    if (row)
+        ex_tell_end(ex, row);
+    if (ex->has_receipt && !ex->stream && !sb->first_id[0]) {
+        memcpy(sb->first_id, ex->id, sizeof(sb->first_id));
+        sb->first = take_ptr(&ex->exec);
+    }
+    ex_free(ex);
+}
+
+static void ended_row(const struct ex *ex, struct store_execution *row)
+{
+    *row = (struct store_execution){ .state = ex->end_state,
+                                     .background = ex->background,
+                                     .created_ms = ex->created_ms,
+                                     .started_ms = ex->started_ms,
+                                     .ended_ms = ex->ended_ms,
+                                     .has_exit_code = ex->has_receipt && ex->exit_code >= 0,
+                                     .exit_code = ex->exit_code,
+                                     .signal = ex->signal };
+    memcpy(row->id, ex->id, sizeof(row->id));
+    memcpy(row->sandbox, ex->sb->id, sizeof(row->sandbox));
+    memcpy(row->owner, ex->sb->owner, sizeof(row->owner));
+    for (int i = 0; i < 2; i++) {
+        row->out_bytes[i] = ex->len[i] + ex->dropped[i];
+        row->dropped[i] = ex->dropped[i];
+    }
+    row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
+    row->receipt_json = ex->receipt_json;
+    row->error_json = ex->error_json;
+}
+
+static void store_end(void *arg)
+{
+    struct ex *ex = arg;
+    struct store_execution row;
+
+    if (!ex->submitted)
+        ex_insert(ex);
+    ended_row(ex, &row);
+    ex->ending = store_execution_update(ex->sb->m->store, ex->sb->owner, &row, EX_SET_ALL,
+                                        &(struct store_when){ .states = STORE_EX_LIVE }, on_end_stored, ex);
+}
+
+/* Before the commit, if somebody waits and it can be made safe. */
+static void tell_early(struct ex *ex)
+{
+    struct store_execution row;
+    store_execution_fn *done = ex->done;
+
+    if ((!done && !ex->watches) || (done && !ex->at_end))
+        return;
+    ended_row(ex, &row);
+    if (!ends_note(ex->sb->m, &row))
+        return;
+    ex->noted = true;
+    ex->done = NULL;
+    if (done)
+        done(ex->done_arg, NULL, &row);
+    ex_tell_end(ex, &row);
+}
+
+static void end_event(struct ex *ex)
+{
+    auto_buf body = { 0 };
+
+    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EX_ENDED ? "ended" : "failed");
+    if (ex->has_ended_by)
+        buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
+    sb_event(ex->sb, "execution_ended", ex->id, body.data);
+}
+
+static void take_receipt(struct ex *ex, const struct receipt *r)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    receipt_json(r, &w);
+    ex->receipt_json = out.data;
+    ex->has_receipt = true;
+    ex->exit_code = r->exit_code;
+    ex->signal = r->signal;
+    ex->ended_by = r->ended_by;
+    ex->has_ended_by = true;
+    for (int i = 0; i < 2; i++)
+        ex->dropped[i] = exec_dropped(ex->exec, i + 1);
+}
+
+void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why)
+{
+    struct manager *m = ex->sb->m;
+
+    if (ex->ended)
+        return;
+    if (!ex->exec && !ex->inserted) { /* nobody knows of it but the one who asked */
+        ex->done(ex->done_arg, why, NULL);
+        ex_free(ex);
+        return;
+    }
+    ex->ended = true;
+    ex->end_state = state;
+    ex->ended_ms = now_ms();
+    output_close(ex);
+    if (r)
+        take_receipt(ex, r);
+    if (why)
+        ex->error_json = why_json(why);
+    if (why && why->id == ERR_LOST && !r) {
+        ex->ended_by = ENDED_LOST;
+        ex->has_ended_by = true;
+    }
+    for (int i = 0; i < 2; i++)
+        ex->dropped[i] += ex->lost[i];
+    if (state == STORE_EX_FAILED)
+        m->stats.executions_failed++;
+    if (ex->has_ended_by)
+        m->stats.executions_ended[ex->ended_by]++;
+    input_over(ex);
+    tell_early(ex);
+    store_end(ex);
+    end_event(ex);
+}
