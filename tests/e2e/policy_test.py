@@ -198,6 +198,24 @@ while True:
         done = run("run", "--policy", "debug", "--runtime", "python", "-c", code)
         self.assertEqual(done.out, "status 1\n", done)
 
+    def test_what_py_spy_does_works_under_debug_and_only_there(self):
+        """It seizes a process and copies out of its memory; Debian has no package of it, so the calls are made here."""
+        script = ("import ctypes, os, time\n"
+                  "libc = ctypes.CDLL(None, use_errno=True)\n"
+                  "here, there = ctypes.create_string_buffer(8), ctypes.create_string_buffer(b'secrets', 8)\n"
+                  "class Vec(ctypes.Structure): _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]\n"
+                  "child = os.fork()\n"
+                  "while child == 0: time.sleep(1)\n"
+                  "seized = libc.ptrace(0x4206, child, None, None)\n"
+                  "to, of = Vec(ctypes.addressof(here), 8), Vec(ctypes.addressof(there), 8)\n"
+                  "n = libc.process_vm_readv(child, ctypes.byref(to), 1, ctypes.byref(of), 1, 0)\n"
+                  "print(seized, n, here.value.decode(), ctypes.get_errno())\n"
+                  "os.kill(child, 9)\n")
+        done = run("run", "--policy", "debug", "--runtime", "python", "-c", script)
+        self.assertEqual((done.code, done.out), (0, "0 8 secrets 0\n"), done)
+        done = run("run", "--runtime", "python", "-c", script)
+        self.assertEqual((done.code, done.out), (0, "-1 -1  1\n"), done)
+
     def test_a_file_may_ask_for_the_grant(self):
         path = self.file("p.yaml", "version: 1\nsyscalls: {grant: [debug]}\n")
         plan = run("run", "--dry-run", "--json", "--policy", path, "--", "true").json
