@@ -46,7 +46,7 @@ void rootless_explain(const struct rootless_clues *c, int error, struct err *err
         err_set(err, ERR_NO_NAMESPACES, "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000");
     else if (!c->root && c->apparmor_restrict && c->apparmor_restrict[0] == '1')
         err_set(err, ERR_NO_NAMESPACES,
-                "AppArmor restricts user namespaces here: install an AppArmor profile for cove that allows userns, or "
+                "AppArmor restricts user namespaces here: install the profile deploy/apparmor/cove of the source, or "
                 "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
     else if (cure)
         err_set(err, ERR_NO_NAMESPACES, "%s", cure);
