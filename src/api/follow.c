@@ -201,6 +201,8 @@ static bool pump_channel(struct follow *f, int i)
 {
     char data[PIECE] __attribute__((uninitialized));
 
+    if (http_stream_room(f->req) == 0)
+        return false; /* there is more, and the client has not even taken what there was */
     if (f->fd[i] < 0 && f->end[i] > f->offset[i])
         f->fd[i] = manager_output(f->api->set.manager, f->execution, i + 1);
     while (f->offset[i] < f->end[i] && f->fd[i] >= 0) {

@@ -323,6 +323,36 @@ class Serve(Server):
         self.assertIn("coved ended with status 125", done.err)
         self.assertEqual(processes(self.run_dir), {})
 
+    def resident(self, name):
+        with open(f"/proc/{processes(self.run_dir)[name]}/status", encoding="utf-8") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS:"))
+
+    def test_RS12_readers_that_do_not_read_cost_the_server_no_memory(self):
+        sandbox = self.start_with_sandbox()
+        base = f"/v1/sandboxes/{sandbox}/executions"
+        script = "while [ ! -e go ]; do sleep 0.05; done; yes | head -c 20000000; i=0; while [ $i -lt 20000 ]; do echo; i=$((i+1)); done"
+        status, flood = self.call("POST", base, {"command": ["sh", "-c", script], "background": True,
+                                                 "outputBytes": 1 << 30, "timeoutMs": 600000})
+        self.assertEqual(status, 202, flood)
+        host, port = self.url.removeprefix("http://").split(":")
+        stalled = []
+        for accept in ("application/x-ndjson", "text/event-stream") * 5:
+            s = socket.create_connection((host, int(port)))
+            self.addCleanup(s.close)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(f"GET {base}/{flood['id']}/stream HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n"
+                      f"Authorization: Bearer {self.key}\r\n\r\n".encode())
+            self.assertIn(b"200", s.recv(20))
+            stalled.append(s)
+        before = self.resident("coved")
+        self.assertEqual(self.execute(sandbox, "touch go; echo went"), "went\n")
+        wait_for(lambda: "endedAt" in self.call("GET", f"{base}/{flood['id']}")[1], 300)
+        self.assertEqual(self.call("GET", f"{base}/{flood['id']}")[1]["stdoutBytes"], 20020000)
+        self.assertLess(self.resident("coved") - before, 24 << 20)
+        for s in stalled:
+            s.close()
+        self.stop()
+
     def test_RC04_a_full_disk_is_told_loses_nothing_and_is_outlived(self):
         os.mkdir(self.place, 0o755)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "none", self.place], check=True)
