@@ -134,13 +134,24 @@ static int drop_capabilities(void)
     return (int)syscall(SYS_capset, &head, none);
 }
 
+/* The leak checker of a sanitized build is a process that looks into this one. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LOOKED_INTO 1
+#endif
+#endif
+#ifndef LOOKED_INTO
+#define LOOKED_INTO 0
+#endif
+
 static int give_up(struct err *err)
 {
     struct rlimit files;
 
     if (geteuid() == 0)
         return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 ||
+        prctl(PR_SET_DUMPABLE, LOOKED_INTO, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "give up privileges");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

@@ -731,7 +731,7 @@ def main():
         left = server.processes()
         results.append(("the server ends well and leaves nothing",
                         ([f"status {code}"] if code else []) + ([f"{left}"] if left else [])))
-        words = [w for w in (b"AddressSanitizer", b"runtime error", b"assert", b"internal_bug") if w in server.read("err")]
+        words = [w for w in (b"AddressSanitizer", b"LeakSanitizer", b"runtime error", b"assert", b"internal_bug") if w in server.read("err")]
         results.append(("no part of it said that it met a bug of its own", [f"{words}: see its log"] if words else []))
     except Exception:
         results.append(("the test itself", [traceback.format_exc()]))
