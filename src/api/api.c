@@ -5,8 +5,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
-                                                template_routes, key_routes,       service_routes, NULL };
+const struct http_route *const api_tables[] = { sandbox_routes,   execution_routes, file_routes,
+                                                catalogue_routes, template_routes,  key_routes,
+                                                service_routes,   upkeep_routes,    NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };

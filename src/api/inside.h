@@ -22,6 +22,7 @@ struct api {
     uint64_t started_ns, started_ms; /* monotonic; of the calendar */
     struct api_counter counters[API_ROUTES_MAX];
     size_t ncounters;
+    bool backing_up;
 };
 
 /* What a route demands: http_route.data. */
@@ -34,7 +35,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
     api_keys, api_admin, api_metrics;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
-    template_routes[], key_routes[], service_routes[];
+    template_routes[], key_routes[], service_routes[], upkeep_routes[];
 
 /* --- who --- */
 

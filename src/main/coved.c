@@ -219,10 +219,36 @@ static void on_done(const struct http_done *done, void *ctx)
               done->whole ? "" : ", cut off");
 }
 
+static uint64_t before(const struct coved *d, enum setting s)
+{
+    uint64_t now = clock_real_ns() / NS_PER_MS, keep = conf_number(&d->conf, s);
+
+    return now > keep ? now - keep : 0;
+}
+
+static void retention(void *arg, struct store_retention *ret)
+{
+    const struct coved *d = arg;
+
+    *ret = (struct store_retention){
+        .executions_before_ms = before(d, SETTING_KEEP_EXECUTIONS),
+        .sandboxes_before_ms = before(d, SETTING_KEEP_SANDBOXES),
+        .events_before_ms = before(d, SETTING_KEEP_EVENTS),
+        .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
+        .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
+    };
+}
+
 static void open_api(struct coved *d)
 {
-    d->api = api_new(&(struct api_settings){
-        .ev = d->ev, .store = d->store, .manager = d->manager, .auth = d->auth, .version = COVE_VERSION });
+    d->api = api_new(&(struct api_settings){ .ev = d->ev,
+                                             .store = d->store,
+                                             .manager = d->manager,
+                                             .auth = d->auth,
+                                             .version = COVE_VERSION,
+                                             .scratch = d->place.state,
+                                             .retention = retention,
+                                             .arg = d });
 }
 
 static int open_http(struct coved *d, struct err *err)
@@ -268,25 +294,13 @@ static void on_collected(void *arg UNUSED, const struct err *err, const struct m
                  removed->executions, removed->sandboxes, removed->events);
 }
 
-static uint64_t before(const struct coved *d, enum setting s)
-{
-    uint64_t now = clock_real_ns() / NS_PER_MS, keep = conf_number(&d->conf, s);
-
-    return now > keep ? now - keep : 0;
-}
-
 static void collect(void *arg)
 {
     struct coved *d = arg;
-    struct store_retention keep = {
-        .executions_before_ms = before(d, SETTING_KEEP_EXECUTIONS),
-        .sandboxes_before_ms = before(d, SETTING_KEEP_SANDBOXES),
-        .events_before_ms = before(d, SETTING_KEEP_EVENTS),
-        .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
-        .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
-    };
+    struct store_retention keep;
 
-    manager_gc(d->manager, &keep, on_collected, d);
+    retention(d, &keep);
+    manager_gc(d->manager, &keep, false, on_collected, d);
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_EVERY_NS, collect, d);
 }
 

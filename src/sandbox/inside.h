@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "engine/receipt.h"
 
+#include <dirent.h>
+
 #define SB_BUCKETS 1024u
 #define RETRY_NS (1 * NS_PER_S) /* for an end that the store did not take */
 
@@ -160,7 +162,9 @@ struct manager {
     char not_ready[160];
     unsigned pinned[64]; /* sandboxes that were confined to each processor */
     struct manager_stats stats;
-    bool collecting;
+    bool collecting, strays;
+    DIR *gc_dir; /* being looked through for strays */
+    char gc_name[ID_SIZE + 8];
     struct store_retention keep;
     struct manager_gc removed;
     manager_gc_fn *gc_done;
@@ -220,6 +224,7 @@ void output_close(struct ex *ex);
 int output_load(struct ex *ex); /* what an earlier manager stored; again is nothing */
 void output_name(struct ex *ex, bool has_row);
 void output_remove(const struct manager *m, const char *id);
+bool output_is_name(const char *name, char ret_id[ID_SIZE]); /* of a file whose execution has a row */
 void output_sizes(const struct manager *m, const char *id, uint64_t ret[2]);
 void output_sweep(struct manager *m); /* files of executions that never got a row */
 

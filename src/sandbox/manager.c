@@ -269,45 +269,6 @@ bool manager_ready(const struct manager *m, const char **ret_why)
     return why == NULL;
 }
 
-/* --- housekeeping --- */
-
-static void on_collected(void *arg, const struct err *err, const struct store_gc_report *report)
-{
-    struct manager *m = arg;
-
-    if (!err) {
-        for (size_t i = 0; i < report->nexecutions; i++)
-            output_remove(m, report->executions[i]);
-        m->removed.executions += report->nexecutions;
-        m->removed.sandboxes += report->sandboxes;
-        m->removed.events += report->events;
-        m->removed.idem += report->idem;
-        if (report->more) {
-            store_gc(m->store, &m->keep, on_collected, m);
-            return;
-        }
-    }
-    m->collecting = false;
-    m->gc_done(m->gc_arg, err, err ? NULL : &m->removed);
-}
-
-void manager_gc(struct manager *m, const struct store_retention *keep, manager_gc_fn *done, void *arg)
-{
-    struct err err;
-
-    if (m->collecting) {
-        err_set(&err, ERR_BUSY, "what is too old is being removed already");
-        done(arg, &err, NULL);
-        return;
-    }
-    m->collecting = true;
-    m->keep = *keep;
-    m->removed = (struct manager_gc){ 0 };
-    m->gc_done = done;
-    m->gc_arg = arg;
-    store_gc(m->store, keep, on_collected, m);
-}
-
 void manager_stats(const struct manager *m, struct manager_stats *ret)
 {
     *ret = m->stats;
@@ -378,6 +339,8 @@ void manager_free(struct manager *m)
         while (m->sbs[i])
             sb_free(m->sbs[i]);
     ends_close(m);
+    if (m->gc_dir)
+        closedir(m->gc_dir);
     fd_close(&m->output_dir);
     free(m);
 }

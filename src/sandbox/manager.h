@@ -133,10 +133,13 @@ int manager_output(struct manager *m, const char *id, int channel);
 
 struct manager_gc {
     uint64_t executions, sandboxes, events, idem;
+    uint64_t output_bytes;             /* of these executions */
+    uint64_t stray_files, stray_bytes; /* output of executions that nobody knows */
 };
 typedef void manager_gc_fn(void *arg, const struct err *err, const struct manager_gc *removed);
-/* Removes what the retention says, rows and output. One at a time: ERR_BUSY. */
-void manager_gc(struct manager *m, const struct store_retention *keep, manager_gc_fn *done, void *arg);
+/* Removes what the retention says, rows and output, and with `strays` also output files that belong to no execution,
+ * for which every file is looked up. With keep->rehearse it only counts. One at a time: ERR_BUSY. */
+void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
 #define MANAGER_ENDS 9 /* enum ended_by */
 struct manager_stats { /* since the start, except those that are of this moment */

@@ -185,6 +185,17 @@ void output_remove(const struct manager *m, const char *id)
         remove_file(m, id, i, false);
 }
 
+bool output_is_name(const char *name, char ret_id[ID_SIZE])
+{
+    size_t len = strlen(name);
+
+    if (len != ID_SIZE + 1 || (!str_ends(name, ".1") && !str_ends(name, ".2")))
+        return false;
+    memcpy(ret_id, name, ID_SIZE - 1);
+    ret_id[ID_SIZE - 1] = '\0';
+    return id_valid(ret_id, "ex");
+}
+
 void output_sizes(const struct manager *m, const char *id, uint64_t ret[2])
 {
     char name[NAME_SIZE];

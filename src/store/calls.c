@@ -528,7 +528,7 @@ void store_answer(struct store_call *c)
         ((store_counts_fn *)c->done)(c->arg, err, err ? NULL : &c->counts);
         break;
     case STORE_OP_GC:
-        c->gc.executions = (const char(*)[ID_SIZE])c->removed;
+        c->gc.executions = c->keep.rehearse ? NULL : (const char(*)[ID_SIZE])c->removed;
         ((store_gc_fn *)c->done)(c->arg, err, err ? NULL : &c->gc);
         break;
     default:

@@ -118,6 +118,7 @@ static int remove_executions(struct sqlite_db *db, struct store_call *c, uint64_
         if (str_copy(id, ID_SIZE, db_text(st, 0)))
             c->gc.nexecutions++;
         *kept += (uint64_t)sqlite3_column_int64(st, 1);
+        c->gc.output_bytes += (uint64_t)sqlite3_column_int64(st, 1);
     }
     return rc;
 }
@@ -210,10 +211,34 @@ static int give_space_back(struct sqlite_db *db, struct store_call *c, struct er
     return 0;
 }
 
+/* What removing would do is found out by removing, and taken back. */
+static int rehearse(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    struct store_gc_report sum = { 0 };
+    int rc;
+
+    if (db_exec(db->h, "SAVEPOINT gc", "counting what is old", err) < 0)
+        return -1;
+    do {
+        c->gc = (struct store_gc_report){ 0 };
+        rc = forget(db, c, err);
+        sum.nexecutions += c->gc.nexecutions;
+        sum.output_bytes += c->gc.output_bytes;
+        sum.sandboxes += c->gc.sandboxes;
+        sum.events += c->gc.events;
+        sum.idem += c->gc.idem;
+    } while (rc == 0 && c->gc.more);
+    c->gc = sum;
+    sqlite3_exec(db->h, "ROLLBACK TO gc; RELEASE gc", NULL, NULL, NULL);
+    return rc;
+}
+
 int db_gc(struct sqlite_db *db, struct store_call *c, struct err *err)
 {
     c->limit = db->reserved ? STORE_GC_BATCH : STORE_GC_BATCH / 10;
     c->removed = mem_alloc((size_t)STORE_GC_BATCH * ID_SIZE);
+    if (c->keep.rehearse)
+        return rehearse(db, c, err);
     if (db_exec(db->h, "SAVEPOINT gc", "removing what is old", err) < 0)
         return -1;
     if (forget(db, c, err) < 0 || give_space_back(db, c, err) < 0) {

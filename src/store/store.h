@@ -320,10 +320,12 @@ struct store_retention {
     uint64_t idem_before_ms;
     uint64_t output_bytes_max; /* kept output of all executions */
     uint64_t db_bytes_max;
+    bool rehearse; /* remove nothing, and say in one report what all calls together would; others wait meanwhile */
 };
 struct store_gc_report {
-    const char (*executions)[ID_SIZE]; /* removed: their output files may go; borrowed */
+    const char (*executions)[ID_SIZE]; /* removed: their output files may go; borrowed. NULL in a rehearsal */
     size_t nexecutions;
+    uint64_t output_bytes; /* kept output of these */
     uint64_t sandboxes, events, idem;
     bool more;
 };

@@ -208,7 +208,11 @@ void on_gc(void *arg UNUSED, const struct err *err, const struct store_gc_report
 {
     if (report) {
         got.gc = *report;
-        got.removed = mem_copy(report->executions, (report->nexecutions ? report->nexecutions : 1) * ID_SIZE);
+        size_t n = report->executions ? report->nexecutions : 0;
+
+        got.removed = mem_alloc((n + 1) * ID_SIZE);
+        if (n)
+            memcpy(got.removed, report->executions, n * ID_SIZE);
     }
     answered(err);
 }

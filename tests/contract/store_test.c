@@ -941,6 +941,30 @@ TEST(retention_bounds_output_by_removing_the_oldest_first)
     assert_int_equal(got.gc.nexecutions, 0);
 }
 
+TEST(a_rehearsal_counts_all_that_would_go_and_removes_nothing)
+{
+    struct store_sandbox sb = a_sandbox("anna", 1), dead = a_sandbox("anna", 2);
+    struct store_retention keep = { .executions_before_ms = 1000, .sandboxes_before_ms = 1000, .rehearse = true };
+    char id[ID_SIZE];
+
+    dead.state = STORE_SB_ENDED;
+    dead.ended_ms = 50;
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
+    OK(store_sandbox_insert(store, &dead, 0, on_done, NULL));
+    for (uint64_t i = 0; i < STORE_GC_BATCH + 50; i++)
+        add_ended(&dead, 100, 10, id);
+    for (int i = 0; i < 2; i++) {
+        OK(store_gc(store, &keep, on_gc, NULL));
+        assert_null(got.gc.executions);
+        assert_false(got.gc.more);
+        assert_int_equal(got.gc.nexecutions, STORE_GC_BATCH + 50);
+        assert_int_equal(got.gc.output_bytes, (STORE_GC_BATCH + 50) * 10);
+        assert_int_equal(got.gc.sandboxes, 1);
+    }
+    OK(store_execution_get(store, "anna", id, on_execution, NULL));
+    OK(store_sandbox_get(store, "anna", dead.id, on_sandbox, NULL));
+}
+
 TEST(retention_works_in_batches_and_says_when_there_is_more)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
@@ -1157,6 +1181,7 @@ int main(void)
         RUN_STORE(meta_is_set_replaced_and_absent_until_then),
         RUN_STORE(retention_removes_what_is_old_names_the_executions_and_never_touches_what_lives),
         RUN_STORE(retention_bounds_output_by_removing_the_oldest_first),
+        RUN_STORE(a_rehearsal_counts_all_that_would_go_and_removes_nothing),
         RUN_STORE(retention_works_in_batches_and_says_when_there_is_more),
         RUN_STORE(retention_bounds_the_database_itself),
         RUN_STORE(what_was_acknowledged_survives_kill_9_at_any_moment),

@@ -60,6 +60,13 @@ static void on_signal(void *arg, int signo UNUSED)
     http_drain(s->http, 1000, on_drained, s);
 }
 
+static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
+{
+    uint64_t now = clock_real_ns() / NS_PER_MS + 1;
+
+    *ret = (struct store_retention){ now, now, now, now };
+}
+
 static int serve(void)
 {
     struct store_settings store_set = { .path = db };
@@ -80,7 +87,13 @@ static int serve(void)
     struct manager_settings manager_set = { .store = store, .output_dir = output, .connect = knock, .live_max = 50 };
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
         return die("manager", &err);
-    struct api_settings api_set = { s.ev, store, manager, auth, "0.0-test" };
+    struct api_settings api_set = { .ev = s.ev,
+                                    .store = store,
+                                    .manager = manager,
+                                    .auth = auth,
+                                    .version = "0.0-test",
+                                    .scratch = output,
+                                    .retention = keep_nothing };
     struct api *api = api_new(&api_set);
     struct http_settings http_set = {
         .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done

@@ -1,0 +1,352 @@
+/* cove-store - `cove backup` and `cove restore`: the database of a server as one file.
+ *
+ * A server that runs is asked for a copy, over its socket or its URL; it goes on working. Where none runs, the
+ * database is opened here, under the lock that keeps a server from starting meanwhile and as the user it belongs to.
+ * Restoring is only done where none runs: what a server holds in memory would be at odds with what it finds.
+ *
+ * A copy holds the hashes of keys and everybody's records, so it is made for its owner alone. */
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/args.h"
+#include "cli/report.h"
+#include "client/client.h"
+#include "conf/conf.h"
+#include "serve/place.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+struct work {
+    struct ev *ev;
+    struct args args;
+    bool json, quiet;
+    struct conf conf;
+    struct place place;
+    char *db;
+};
+
+/* --- the file that a backup becomes --- */
+
+struct target {
+    const char *name;
+    char *part; /* NULL: standard output */
+    int fd;
+    uint64_t bytes;
+    struct err *err;
+};
+
+static int target_open(struct target *t, const char *name, struct err *err)
+{
+    struct stat st;
+
+    *t = (struct target){ .name = name, .fd = -1, .err = err };
+    if (str_eq(name, "-")) {
+        t->fd = dup(STDOUT_FILENO);
+        return t->fd < 0 ? err_sys(err, ERR_SYS, "standard output") : 0;
+    }
+    if (lstat(name, &st) == 0)
+        return err_set(err, ERR_EXISTS, "%.150s exists already, and a backup never replaces a file", name);
+    t->part = str_printf("%s.%d.part", name, getpid());
+    t->fd = open(t->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return t->fd < 0 ? err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_INVALID, "%.150s", name) : 0;
+}
+
+static bool target_write(void *arg, const void *data, size_t len)
+{
+    struct target *t = arg;
+
+    if (fd_write_all(t->fd, data, len) < 0) {
+        err_sys(t->err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.150s", t->part ? t->name : "standard output");
+        return false;
+    }
+    t->bytes += len;
+    return true;
+}
+
+/* Under its name when it is whole and on the disk. */
+static int target_close(struct target *t, bool whole, struct err *err)
+{
+    int bad = 0;
+
+    if (whole && t->part && fsync(t->fd) < 0)
+        bad = err_sys(err, ERR_SYS, "%.150s", t->name);
+    if (whole && !bad && t->part && link(t->part, t->name) < 0)
+        bad = err_sys(err, errno == EEXIST ? ERR_EXISTS : ERR_SYS, "%.150s", t->name);
+    if (t->part && t->fd >= 0)
+        unlink(t->part);
+    fd_close(&t->fd);
+    free(take_ptr(&t->part));
+    return bad;
+}
+
+/* --- from a server --- */
+
+static bool is_socket(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+/* 1: no server answers, and nobody said that there is one. */
+static int from_server(struct work *w, struct target *t, struct err *err)
+{
+    const struct arg *url = args_find(&w->args, OPT_URL);
+    const char *named = url ? url->value : getenv("COVE_URL");
+    bool elsewhere = named && *named;
+    struct client_settings set = { .url = url ? url->value : NULL };
+    auto_(client) client = NULL;
+
+    if (!elsewhere && is_socket(w->place.api))
+        set.socket = w->place.api;
+    else if (!elsewhere && (args_find(&w->args, OPT_STATE_DIR) || !is_socket(CLIENT_SOCKET_DEFAULT)))
+        return 1;
+    if (client_new(w->ev, &set, &client, err) < 0)
+        return -1;
+    int bad = client_download(client, "/v1/backup", target_write, t, err);
+    return bad && !elsewhere && err->id == ERR_UNREACHABLE ? 1 : bad;
+}
+
+/* --- from the database itself --- */
+
+struct copying {
+    bool done;
+    struct err err;
+};
+
+static void on_backed_up(void *arg, const struct err *err)
+{
+    struct copying *c = arg;
+
+    c->done = true;
+    if (err)
+        c->err = *err;
+}
+
+static int copy_store(struct work *w, const char *path, struct err *err)
+{
+    struct store_settings set = { .path = w->db };
+    struct copying c = { 0 };
+    struct store *store = NULL;
+
+    if (store_open(w->ev, &set, &store, err) < 0)
+        return -1;
+    store_backup(store, path, on_backed_up, &c);
+    while (!c.done)
+        ev_turn(w->ev, -1);
+    store_close(store);
+    if (c.err.id == ERR_NONE)
+        return 0;
+    *err = c.err;
+    return -1;
+}
+
+static int send_all(const char *path, struct target *t, struct err *err)
+{
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char piece[65536];
+    ssize_t n;
+
+    if (fd < 0)
+        return err_sys(err, ERR_SYS, "%.150s", path);
+    while ((n = read(fd, piece, sizeof(piece))) > 0)
+        if (!target_write(t, piece, (size_t)n))
+            return -1;
+    return n < 0 ? err_sys(err, ERR_SYS, "%.150s", path) : 0;
+}
+
+/* What is made beside the database belongs to its user, also when root asks: a file of root's would keep the server
+ * from starting. */
+static int become(uid_t uid, gid_t gid, struct err *err)
+{
+    if (geteuid() == uid)
+        return 0;
+    if ((uid != 0 && setegid(gid) < 0) || seteuid(uid) < 0 || (uid == 0 && setegid(gid) < 0))
+        return err_sys(err, ERR_SYS, "become uid %u", uid);
+    return 0;
+}
+
+static int from_file(struct work *w, struct target *t, struct err *err)
+{
+    auto_free char *path = str_printf("%s/backup.tmp", w->place.state);
+    auto_fd int lock = -1;
+    uid_t me = geteuid();
+    gid_t my_group = getegid();
+
+    if (access(w->db, F_OK) < 0)
+        return err_set(err, ERR_MISSING, "no server runs here, and there is no database at %.150s", w->db);
+    if (place_lock(&w->place, &lock, err) < 0 || become(w->place.uid, w->place.gid, err) < 0)
+        return -1;
+    unlink(path);
+    int bad = copy_store(w, path, err);
+    if (become(me, my_group, bad ? &(struct err){ 0 } : err) < 0)
+        bad = -1;
+    if (!bad)
+        bad = send_all(path, t, err);
+    unlink(path);
+    return bad;
+}
+
+/* --- the verbs --- */
+
+/* One object for programs, one remark for people. */
+static int say(const struct work *w, struct buf *json, const char *text)
+{
+    int status = 0;
+
+    if (w->json) {
+        buf_adds(json, "\n");
+        status = report_text(json);
+    } else if (!w->quiet) {
+        report_note("%s", text);
+    }
+    buf_done(json);
+    return status;
+}
+
+static int backup(struct work *w, struct err *err)
+{
+    const char *name = w->args.rest[0];
+    struct target t;
+
+    if (str_eq(name, "-") && w->json)
+        return err_set(err, ERR_USAGE, "the backup and --json cannot both go to standard output");
+    umask(077);
+    int got = target_open(&t, name, err);
+    if (got == 0)
+        got = from_server(w, &t, err);
+    if (got == 1)
+        got = from_file(w, &t, err) < 0 ? -1 : 1;
+    if (target_close(&t, got >= 0, err) < 0 || got < 0)
+        return -1;
+    struct buf json = { 0 };
+    struct jsonw j;
+
+    jsonw_init(&j, &json, 0);
+    jsonw_object(&j);
+    jsonw_kstr(&j, "file", name);
+    jsonw_ku64(&j, "sizeBytes", t.bytes);
+    jsonw_kstr(&j, "from", got ? "database" : "server");
+    jsonw_end_object(&j);
+    auto_free char *text = str_printf("%.150s has %" PRIu64 " bytes, from %s", name, t.bytes,
+                                      got ? "the database; no server runs" : "the server, which goes on");
+    return say(w, &json, text);
+}
+
+static int restore(struct work *w, struct err *err)
+{
+    const char *name = w->args.rest[0];
+    struct store_settings set = { .path = w->db };
+    auto_free char *kept = str_printf("%s.before-restore", w->db);
+    bool fresh = access(w->db, F_OK) < 0;
+    auto_fd int lock = -1;
+
+    if (access(name, R_OK) < 0)
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", name);
+    if (place_make(&w->place, err) < 0) /* with the modes of `cove serve`, who may find nothing made */
+        return -1;
+    umask(077);
+    if (place_lock(&w->place, &lock, err) < 0 || store_restore(&set, name, err) < 0)
+        return -1;
+    struct buf json = { 0 };
+    struct jsonw j;
+
+    jsonw_init(&j, &json, 0);
+    jsonw_object(&j);
+    jsonw_kstr(&j, "restored", name);
+    jsonw_key(&j, "kept");
+    if (fresh)
+        jsonw_null(&j);
+    else
+        jsonw_str(&j, kept);
+    jsonw_end_object(&j);
+    auto_free char *text = fresh ? str_printf("%.120s is the server's database now", name)
+                                 : str_printf("%.120s is the server's database now; what was there is kept as %.120s",
+                                              name, kept);
+    return say(w, &json, text);
+}
+
+/* --- finding everything --- */
+
+static int find_place(struct work *w, struct err *err)
+{
+    struct place_wishes wishes = {
+        .state_dir = conf_text(&w->conf, SETTING_STATE_DIR),
+        .run_dir = conf_text(&w->conf, SETTING_RUN_DIR),
+        .user = conf_text(&w->conf, SETTING_USER),
+        .euid = geteuid(),
+        .home = getenv("HOME"),
+        .xdg_state = getenv("XDG_STATE_HOME"),
+        .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
+    };
+
+    if (place_find(&wishes, &w->place, err) < 0)
+        return -1;
+    w->db = str_printf("%s/cove.db", w->place.state);
+    return 0;
+}
+
+/* As `cove serve` reads them, so that both mean the same place. */
+static int read_settings(struct work *w)
+{
+    static struct problems pr;
+    const struct arg *config = args_find(&w->args, OPT_CONFIG), *dir = args_find(&w->args, OPT_STATE_DIR);
+    const char *argv[6] = { "cove-store" };
+    int argc = 1;
+    auto_buf out = { 0 };
+
+    if (config) {
+        argv[argc++] = "--config";
+        argv[argc++] = config->value;
+    }
+    if (dir) {
+        argv[argc++] = "--state-dir";
+        argv[argc++] = dir->value;
+    }
+    if (conf_command(&w->conf, "cove", argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
+        return 0;
+    problems_print(&pr, &out);
+    (void)fd_write_all(STDERR_FILENO, out.data, out.len);
+    return problems_exit(&pr);
+}
+
+static int run(struct work *w, const struct cli_verb *v, struct err *err)
+{
+    if (w->args.nrest != 1)
+        return err_set(err, ERR_USAGE, "write: cove %s FILE", v->name);
+    int status = read_settings(w);
+    if (status != 0)
+        return status;
+    if (find_place(w, err) < 0 || ev_new(&w->ev, err) < 0)
+        return -1;
+    return v->id == VERB_RESTORE ? restore(w, err) : backup(w, err);
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_verb *v = argc > 0 ? cli_verb_find(argv[0]) : NULL;
+    bool json = args_mentions(argc, argv, "--json");
+    struct work w = { .json = json };
+    struct err err = { 0 };
+
+    signal(SIGPIPE, SIG_IGN);
+    conf_init(&w.conf);
+    int status = -1;
+    if (!v || (v->id != VERB_BACKUP && v->id != VERB_RESTORE))
+        err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
+    else if (args_parse(v, argc, argv, &w.args, &err) == 0) {
+        w.quiet = args_find(&w.args, OPT_QUIET) != NULL;
+        status = run(&w, v, &err);
+    }
+    ev_free(w.ev);
+    place_done(&w.place);
+    conf_done(&w.conf);
+    free(w.db);
+    args_done(&w.args);
+    return status < 0 ? report_error(&err, json) : status;
+}

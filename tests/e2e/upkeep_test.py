@@ -1,0 +1,146 @@
+"""What keeps a server's memory in order: cove gc, backup and restore, against a real server that comes and goes."""
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+
+from cove import COVE, Case, run
+from ctl_test import wait_for
+
+
+class Upkeep(Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        self.place = os.path.join(self.dir, "place")
+        self.db = os.path.join(self.place, "state", "cove.db")
+        self.server = None
+        self.addCleanup(self.stop)
+
+    def start(self):
+        out = os.path.join(self.dir, "said")
+        with open(out, "wb") as said, open(os.path.join(self.dir, "log"), "ab") as log:
+            self.server = subprocess.Popen([COVE, "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0"],
+                                           stdin=subprocess.DEVNULL, stdout=said, stderr=log)
+
+        def ready():
+            self.assertIsNone(self.server.poll(), "the server ended")
+            with open(out, encoding="utf-8") as f:
+                text = f.read()
+            return text if "is ready" in text else None
+        text = wait_for(ready, 60)
+        key = re.search(r"cove_[0-9a-f]{40}", text)  # shown by the first start only
+        self.env = {"COVE_URL": re.search(r"http://127\.0\.0\.1:\d+", text).group(),
+                    "COVE_API_KEY": key.group() if key else self.env["COVE_API_KEY"]}
+
+    def stop(self):
+        if self.server and self.server.poll() is None:
+            self.server.send_signal(signal.SIGTERM)
+            self.server.wait(60)
+
+    def here(self, *args, code=0):
+        """As the owner on this machine, without a key."""
+        done = run(*args, env={"COVE_URL": "", "COVE_API_KEY": ""})
+        self.assertEqual(done.code, code, done)
+        return done
+
+    def there(self, *args, code=0):
+        done = run(*args, env=self.env)
+        self.assertEqual(done.code, code, done)
+        return done
+
+    def names(self):
+        return {k["name"] for k in self.there("key", "ls", "--json").json["apiKeys"]}
+
+    def test_a_server_is_taken_back_to_its_backup(self):
+        self.start()
+        first, second = os.path.join(self.dir, "first.db"), os.path.join(self.dir, "second.db")
+        sandbox = self.there("sandbox", "create", "-q").out.strip()
+        self.there("key", "create", "-q", "before")
+        told = self.here("backup", "--state-dir", self.place, "--json", first).json  # by its socket, while it runs
+        self.assertEqual((told["from"], told["sizeBytes"]), ("server", os.path.getsize(first)))
+        self.assertEqual(os.stat(first).st_mode & 0o777, 0o600)
+        self.there("backup", second)  # by its address, with a key
+        self.assertIn("conflict", self.there("backup", second, code=125).err)  # never over a file
+        self.there("key", "create", "-q", "after")
+        self.assertIn("server_running", self.here("restore", "--state-dir", self.place, first, code=125).err)
+        self.assertEqual(self.there("exec", sandbox, "--", "echo", "on").out, "on\n")  # and it goes on
+        self.stop()
+
+        told = self.here("restore", "--state-dir", self.place, "--json", first).json
+        self.assertEqual(told["kept"], self.db + ".before-restore")
+        self.start()
+        self.assertIn("before", self.names())
+        self.assertNotIn("after", self.names())
+        info = self.there("sandbox", "info", "--json", sandbox).json
+        self.assertEqual((info["state"], info["endedBy"]), ("ended", "lost"))  # it was alive in the backup
+        self.stop()
+
+        self.here("restore", "--state-dir", self.place, told["kept"])  # and back again
+        self.start()
+        self.assertIn("after", self.names())
+
+    def test_a_database_is_copied_where_no_server_runs(self):
+        copy = os.path.join(self.dir, "copy.db")
+        self.assertIn("not_found", self.here("backup", "--state-dir", self.place, copy, code=125).err)
+        self.assertFalse(os.path.exists(copy))
+        self.start()
+        self.there("key", "create", "-q", "one")
+        self.stop()
+        told = self.here("backup", "--state-dir", self.place, "--json", copy).json
+        self.assertEqual(told["from"], "database")
+        db = sqlite3.connect(copy)
+        self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
+        self.assertEqual(db.execute("SELECT count(*) FROM keys WHERE name = 'one'").fetchone(), (1,))
+        db.close()
+        self.start()  # nothing that was left there stands in its way
+        self.assertIn("one", self.names())
+        self.stop()
+        shutil.rmtree(self.place)
+        self.here("restore", "--state-dir", self.place, copy)  # a new machine
+        self.start()
+        self.assertIn("one", self.names())
+
+    def test_a_damaged_backup_changes_nothing(self):
+        self.start()
+        self.there("key", "create", "-q", "one")
+        copy = os.path.join(self.dir, "copy.db")
+        self.there("backup", "-q", copy)
+        self.stop()
+        with open(copy, "rb") as f:
+            data = bytearray(f.read())
+        cases = {"short": bytes(data[:len(data) // 2]), "empty": b"", "text": b"this is no database\n" * 1000}
+        half = len(data) // 2 // 4096 * 4096
+        data[half:half + 4096] = b"\xa5" * 4096
+        cases["bitten"] = bytes(data)
+        for name, content in cases.items():
+            path = os.path.join(self.dir, name)
+            with open(path, "wb") as f:
+                f.write(content)
+            refused = self.here("restore", "--state-dir", self.place, path, code=125)
+            self.assertIn("store_corrupt", refused.err, name)
+        self.assertIn("not_found", self.here("restore", "--state-dir", self.place, "/none.db", code=125).err)
+        self.assertFalse(os.path.exists(self.db + ".before-restore"))
+        self.start()
+        self.assertIn("one", self.names())
+
+    def test_gc_says_what_it_removed(self):
+        self.start()
+        sandbox = self.there("sandbox", "create", "-q").out.strip()
+        execution = self.there("exec", "-b", sandbox, "--", "true").out.strip()
+        stray = os.path.join(self.place, "state", "output", "ex" + "b" * 20 + ".2")
+        with open(stray, "w", encoding="ascii") as f:
+            f.write("123")
+        dry = self.there("gc", "--dry-run", "--json").json
+        self.assertEqual((dry["executions"], dry["strayFiles"], dry["strayBytes"]), (0, 1, 3))
+        self.assertTrue(os.path.exists(stray))
+        table = self.there("gc").out
+        self.assertRegex(table, r"output files of nobody +1 +3")
+        self.assertFalse(os.path.exists(stray))
+        self.assertEqual(self.there("logs", "-f", sandbox, execution).out, "")  # nothing young is touched
+        key = self.there("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
+        refused = run("gc", env=dict(self.env, COVE_API_KEY=key))
+        self.assertEqual(refused.code, 125)
+        self.assertIn("forbidden", refused.err)
