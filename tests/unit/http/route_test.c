@@ -125,7 +125,8 @@ TEST(a_known_path_tells_its_methods)
         assert_null(m.route);
         assert_string_equal(route_allow(m.allow, allow), cases[i].allow);
     }
-    assert_int_equal(route_method("TRACE"), 0);
+    assert_int_equal(route_method("BREW"), 0);
+    assert_int_not_equal(route_method("TRACE"), 0); /* known, and never served */
     assert_int_equal(route_method("get"), 0);
 }
 
