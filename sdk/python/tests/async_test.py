@@ -4,7 +4,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from typing import Any, AsyncIterator, Awaitable, Callable
+from typing import Any, AsyncIterator, Awaitable, Callable, List
+
+import anyio
 
 import cove
 from cove import AsyncCove, AsyncSandbox, Exit, Output, Retry, WaitTimeoutError
@@ -61,6 +63,30 @@ class Async(Case):
                 with self.assertRaises(WaitTimeoutError):
                     await background.wait(timeout=0.2)
                 self.assertEqual((await background.cancel()).ended_by, "killed")
+
+        self.go(cancelled)
+
+    def test_a_cancelled_block_ends_its_sandbox(self) -> None:
+        async def cancelled(client: AsyncCove) -> None:
+            made: List[AsyncSandbox] = []
+
+            async def block() -> None:
+                async with await AsyncSandbox.create("sh", client=client, lifetime=900, timeout=300) as box:
+                    made.append(box)
+                    await box.run_command("sleep 600")
+
+            task = asyncio.ensure_future(block())
+            while not made:
+                await asyncio.sleep(0.02)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            with anyio.CancelScope() as scope:
+                async with await AsyncSandbox.create("sh", client=client, lifetime=900, timeout=300) as box:
+                    made.append(box)
+                    scope.cancel()
+                    await box.run_command("sleep 600")
+            self.assertEqual([(await box.refresh()).state for box in made], ["ended", "ended"])
 
         self.go(cancelled)
 

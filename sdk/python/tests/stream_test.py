@@ -31,6 +31,12 @@ class Streams(Case):
     def test_events_come_in_order_and_once(self) -> None:
         self.assertWhole(self.sandbox().stream_command(COUNT))
 
+    def test_one_connection_serves_one_execution_after_the_other(self) -> None:
+        box = Sandbox(self.through(), self.sandbox().info)
+        for _ in range(5):
+            box.run_command("echo x").check()
+        self.assertEqual(self.proxy.connections, 1)
+
     def test_output_comes_while_it_runs(self) -> None:
         box = self.sandbox()
         with box.stream_command("echo first; while [ ! -e go ]; do sleep 0.05; done; echo second") as stream:

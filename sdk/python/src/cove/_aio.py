@@ -24,6 +24,11 @@ async def blocking(function: Callable[..., T], *args: Any) -> T:
     return await anyio.to_thread.run_sync(functools.partial(function, *args))
 
 
+def shielded() -> anyio.CancelScope:
+    """What has to be done even by a task that was cancelled; but not for ever."""
+    return anyio.move_on_after(60, shield=True)
+
+
 def body_of(content: Union[Content, AsyncIterable[bytes]]) -> Union[bytes, Body]:
     if isinstance(content, AsyncIterable):
         return Body(lambda: content, None, repeatable=False)

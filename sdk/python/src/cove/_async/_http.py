@@ -17,6 +17,7 @@ from ..errors import ConnectionLostError
 from ..events import Lines
 
 T = TypeVar("T")
+CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
 log = logging.getLogger("cove")
 
 
@@ -26,7 +27,7 @@ class AsyncHTTP:
         self.known = False  # the server has answered once
         self.client = _aio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20), trust_env=not settings.local,
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
             transport=_aio.HTTPTransport(uds=settings.socket) if settings.socket else None)
 
     async def aclose(self) -> None:
@@ -147,6 +148,13 @@ class AsyncLineStream:
             except StopAsyncIteration:
                 raise ConnectionLostError("the stream ended before it was over") from None
         return self._waiting.pop(0)
+
+    async def finish(self) -> None:
+        """After the last line: reads the end of the answer, so that the next request can have the connection."""
+        with contextlib.suppress(CoveError, StopAsyncIteration):
+            if self._chunks is not None:
+                await self._chunks.__anext__()
+        await self.drop()
 
     async def drop(self) -> None:
         response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []

@@ -155,7 +155,7 @@ class AsyncStream:
             self._check_deadline()
             if event is not None:
                 if isinstance(event, Exit):
-                    await self._lines.drop()
+                    await self._lines.finish()
                 return event
             await self._shorten()
         raise StopAsyncIteration

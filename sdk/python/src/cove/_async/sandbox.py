@@ -4,6 +4,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
+from .. import _aio
 from .._call import NDJSON, Call, path
 from .._error import CoveError
 from .._json import Duration, encode, milliseconds, without_none
@@ -114,15 +115,16 @@ class AsyncSandbox:
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            await self.delete()
-        except NotFoundError:
-            pass
-        except CoveError:
-            if error is None:  # what went wrong in the block is more interesting
-                raise
-        finally:
-            await self.aclose()
+        with _aio.shielded():
+            try:
+                await self.delete()
+            except NotFoundError:
+                pass
+            except CoveError:
+                if error is None:  # what went wrong in the block is more interesting
+                    raise
+            finally:
+                await self.aclose()
 
     async def aclose(self) -> None:
         """Lets go of the connections. The sandbox goes on."""

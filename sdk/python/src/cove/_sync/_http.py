@@ -18,6 +18,7 @@ from ..errors import ConnectionLostError
 from ..events import Lines
 
 T = TypeVar("T")
+CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
 log = logging.getLogger("cove")
 
 
@@ -27,7 +28,7 @@ class HTTP:
         self.known = False  # the server has answered once
         self.client = _sio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20), trust_env=not settings.local,
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
             transport=_sio.HTTPTransport(uds=settings.socket) if settings.socket else None)
 
     def close(self) -> None:
@@ -148,6 +149,13 @@ class LineStream:
             except StopIteration:
                 raise ConnectionLostError("the stream ended before it was over") from None
         return self._waiting.pop(0)
+
+    def finish(self) -> None:
+        """After the last line: reads the end of the answer, so that the next request can have the connection."""
+        with contextlib.suppress(CoveError, StopIteration):
+            if self._chunks is not None:
+                self._chunks.__next__()
+        self.drop()
 
     def drop(self) -> None:
         response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []

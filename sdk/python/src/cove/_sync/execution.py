@@ -156,7 +156,7 @@ class Stream:
             self._check_deadline()
             if event is not None:
                 if isinstance(event, Exit):
-                    self._lines.drop()
+                    self._lines.finish()
                 return event
             self._shorten()
         raise StopIteration

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
+from .. import _sio
 from .._call import NDJSON, Call, path
 from .._error import CoveError
 from .._json import Duration, encode, milliseconds, without_none
@@ -115,15 +116,16 @@ class Sandbox:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self.delete()
-        except NotFoundError:
-            pass
-        except CoveError:
-            if error is None:  # what went wrong in the block is more interesting
-                raise
-        finally:
-            self.close()
+        with _sio.shielded():
+            try:
+                self.delete()
+            except NotFoundError:
+                pass
+            except CoveError:
+                if error is None:  # what went wrong in the block is more interesting
+                    raise
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Lets go of the connections. The sandbox goes on."""
