@@ -27,6 +27,7 @@ static const struct {
     { "lang", "runtime" },
     { "language", "runtime" },
     { "verbose", "receipt" },
+    { "storage", "disk" },
 };
 
 static int unknown_flag(const struct cli_verb *v, const char *name, struct err *err)
@@ -34,7 +35,7 @@ static int unknown_flag(const struct cli_verb *v, const char *name, struct err *
     struct suggest s;
 
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
-        if (v->id == VERB_RUN && str_eq(foreign[i].theirs, name))
+        if (str_eq(foreign[i].theirs, name) && cli_option_find(v, foreign[i].ours, strcspn(foreign[i].ours, " ")))
             return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'; did you mean '--%s'?", v->name, name,
                            foreign[i].ours);
     suggest_init(&s, name);

@@ -2,9 +2,10 @@
  *
  * It reads the JSON and not the struct, because receipts are kept, sent and read elsewhere; and it says only what the
  * receipt says. All text in it may be a stranger's and is tamed before it is printed. */
-#include "cli/verbs.h"
+#include "cli/explain.h"
 
 #include "cli/report.h"
+#include "cli/verbs.h"
 
 #include "base/fd.h"
 #include "base/jsonr.h"
@@ -306,7 +307,7 @@ static void explain_absent(const struct json *r, struct buf *out)
             l = add_unseen(out, &begun, l);
 }
 
-static int explain_text(const struct buf *in, struct buf *out, struct err *err)
+int explain_receipt(const struct buf *in, struct buf *out, struct err *err)
 {
     struct json_doc doc;
 
@@ -344,7 +345,7 @@ int verb_explain(const struct args *a)
     }
     if (read_input(a->rest[0], &in, &err) < 0)
         return report_error(&err, false);
-    if (explain_text(&in, &out, &err) < 0) {
+    if (explain_receipt(&in, &out, &err) < 0) {
         err_wrap(&err, "%.80s", a->rest[0]);
         return report_error(&err, false);
     }

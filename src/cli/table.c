@@ -16,8 +16,11 @@
 static const struct cli_option options[] = {
 #define OPT(verb, id, name, letter, arg, dflt, group, complete, help) \
     { VERB_##verb, OPT_##id, name, letter, arg, dflt, GROUP_##group, COMPLETE_##complete, help },
+#define LIMIT_OPT(verb, id, name, arg, help) \
+    { VERB_##verb, OPT_LIMIT + LIMIT_##id, name, 0, arg, NULL, GROUP_LIMITS, COMPLETE_NONE, help },
 #include "cli/options.def"
 #undef OPT
+#undef LIMIT_OPT
 #define LIMIT(id, name, flag, unit, dflt, min, max, zero, action, help) \
     { VERB_RUN, OPT_LIMIT + LIMIT_##id, flag, 0, ARG_##unit, NULL, GROUP_LIMITS, COMPLETE_NONE, help },
 #include "policy/limits.def"
@@ -83,7 +86,7 @@ static const struct cli_verb verbs[] = {
       false, "cove-ctl", LIST("create", "ls", "info", "rm", "pause", "resume", "extend") },
     { VERB_EXEC, "exec", "run something in a sandbox of a server",
       LIST("exec [FLAGS] SANDBOX [--] COMMAND...", "exec [FLAGS] SANDBOX -c CODE"),
-      LIST("Output comes as it is written, and the exit status is that of the program. With -i standard input goes to it as it comes. Ctrl-C ends the execution. If the connection breaks, the execution goes on, and its output is taken up where it was."),
+      LIST("Output comes as it is written, and the exit status is that of the program. Standard input goes to it as it comes, unless it is a terminal and there is no -i. Ctrl-C ends the execution. If the connection breaks, the execution goes on, and its output is taken up where it was."),
       EXAMPLES({ "cove exec sbq7 -- ls -l", "a command" },
                { "cove exec sbq7 -c 'print(6 * 7)'", "code in its language" },
                { "cove exec -b sbq7 -- ./server", "leave it running" }),
@@ -99,8 +102,10 @@ static const struct cli_verb verbs[] = {
       false, "cove-ctl" },
     { VERB_LOGS, "logs", "print what an execution wrote",
       LIST("logs [FLAGS] SANDBOX [EXECUTION]"),
-      LIST("Without an EXECUTION it is the newest one. What it wrote on standard error comes out on standard error. Ended sandboxes have their output until the server forgets it."),
-      EXAMPLES({ "cove logs sbq7", "of the newest execution" }, { "cove logs -f sbq7", "and what is still to come" }),
+      LIST("Without an EXECUTION it is the newest one. What it wrote on standard error comes out on standard error. Why it was ended, or never started, is a remark there. Ended sandboxes have their output until the server forgets it.",
+           "--receipt tells what the execution used, met and changed; every execution that ran to its end has one."),
+      EXAMPLES({ "cove logs sbq7", "of the newest execution" }, { "cove logs -f sbq7", "and what is still to come" },
+               { "cove logs --receipt sbq7", "what it used, and which calls were refused" }),
       false, "cove-ctl" },
     { VERB_WATCH, "watch", "tell what happens to files in a sandbox of a server",
       LIST("watch [FLAGS] SANDBOX [PATH]"),
@@ -115,8 +120,8 @@ static const struct cli_verb verbs[] = {
       EXAMPLES({ "cove ps", "what runs" }, { "cove ps -a sbq7", "and what ran" }),
       false, "cove-ctl" },
     { VERB_KEY, "key", "make and revoke API keys of a server",
-      LIST("key create [FLAGS] NAME", "key ls [FLAGS]", "key revoke ID", "key rotate ID"),
-      LIST("A key is shown when it is made and never again. Nobody can make one that may do more than they may themselves. rotate replaces the secret and keeps everything else.",
+      LIST("key create [FLAGS] NAME", "key ls [FLAGS]", "key revoke ID|NAME", "key rotate ID|NAME"),
+      LIST("A key is shown when it is made and never again. Nobody can make one that may do more than they may themselves. rotate replaces the secret and keeps everything else. For both the name is enough if only one key has it, and so is the beginning of the ID.",
            "Scopes: sandboxes:read, sandboxes:write, executions, files, keys, metrics, and admin, which is everything, for what every owner has."),
       EXAMPLES({ "cove key create --scope sandboxes:read --scope metrics grafana", "one that only looks" },
                { "cove key create --expires 30d ci", "one that ends by itself" },
@@ -271,7 +276,8 @@ const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT])
         return o->dflt;
     enum limit l = (enum limit)(o->id - OPT_LIMIT);
     limit_print(l, limit_info(l)->dflt, buf);
-    const char *more = l == LIMIT_WALL       ? ", with --tty 1h"
+    const char *more = o->verb != VERB_RUN   ? ""
+                       : l == LIMIT_WALL       ? ", with --tty 1h"
                        : l == LIMIT_LIFETIME ? ", or as long as the run needs"
                        : l == LIMIT_OUTPUT   ? " with --json, else unlimited"
                                              : "";

@@ -1,6 +1,7 @@
-/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. With -i standard input goes to it
- * as it comes (feed.c); where nobody follows, with --json and -b, it is read to its end and goes along. Ctrl-C ends the
- * execution; a second one ends only us. */
+/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. Standard input goes to it as it
+ * comes (feed.c), by the rule of `cove run`: unless it is a terminal that nobody asked for. With -b nobody is there to
+ * send it, so it is read to its end and goes along, and only when asked: a pipe that nobody closes would be waited for.
+ * Ctrl-C ends the execution; a second one ends only us. */
 #include "ctl/inside.h"
 
 #include "base/fd.h"
@@ -11,6 +12,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define STDIN_MAX (1 * MIB)
@@ -38,16 +41,27 @@ static int catch_signals(struct ctl *c, struct err *err)
     return ev_signals(c->ev, &set, on_signal, c, err);
 }
 
-/* The whole of it goes with the request, so a pipe that nobody closes would be waited for: only when asked. */
+static bool has_input(const struct ctl *c)
+{
+    struct stat st;
+
+    if (args_find(&c->args, OPT_INTERACTIVE))
+        return true;
+    if (fstat(STDIN_FILENO, &st) < 0 || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
+        return false; /* closed, or /dev/null */
+    return !isatty(STDIN_FILENO);
+}
+
 static int take_input(const struct ctl *c, json_t *body, struct err *err)
 {
+    bool background = args_find(&c->args, OPT_BACKGROUND) != NULL;
     auto_buf in = { 0 };
     char piece[65536];
     ssize_t n;
 
-    if (!args_find(&c->args, OPT_INTERACTIVE))
+    if (!has_input(c) || (background && !args_find(&c->args, OPT_INTERACTIVE)))
         return 0;
-    if (!c->json && !args_find(&c->args, OPT_BACKGROUND)) {
+    if (!background) {
         json_object_set_new(body, "stdinOpen", json_true());
         return 0;
     }
@@ -89,7 +103,8 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
         json_object_set_new(body, "command", command);
     }
     ctl_set_text(c, OPT_CWD, body, "cwd");
-    if (ctl_set_ms(c, OPT_TIMEOUT, body, "timeoutMs", err) < 0 || ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+        ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
@@ -110,17 +125,6 @@ static int in_background(struct ctl *c, const char *path, json_t *body, struct e
     return 0;
 }
 
-static int as_json(struct ctl *c, const char *path, json_t *body, struct err *err)
-{
-    AUTO_JSON *answer = NULL;
-    auto_free char *text = json_dumps(body, JSON_COMPACT);
-
-    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
-        return -1;
-    int status = ctl_print_json(answer);
-    return status ? status : ctl_exit_status(answer);
-}
-
 static int cancel(struct ctl_follow *f, struct err *err)
 {
     auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s/cancel", f->sandbox, f->execution);
@@ -128,9 +132,22 @@ static int cancel(struct ctl_follow *f, struct err *err)
     return client_json(f->c->client, "POST", path, NULL, NULL, err);
 }
 
+/* The execution as the server tells it with its output, which the stream did not write here. */
+static int print_whole(const struct ctl_follow *f, struct err *err)
+{
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s", f->sandbox, f->execution);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(f->c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    return ctl_print_json(answer);
+}
+
 static int streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
 {
-    struct ctl_follow f = { .c = c, .sandbox = sandbox, .input = json_object_get(body, "stdinOpen") != NULL };
+    struct ctl_follow f = {
+        .c = c, .sandbox = sandbox, .mute = c->json, .input = json_object_get(body, "stdinOpen") != NULL
+    };
     auto_free char *text = json_dumps(body, JSON_COMPACT);
 
     int bad = client_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
@@ -156,12 +173,16 @@ static int streamed(struct ctl *c, char *sandbox, const char *path, json_t *body
     ctl_feed_free(f.feed);
     int status = f.end ? ctl_exit_status(f.end) : 130;
     const json_t *why = json_object_get(f.end, "error");
+    if (!bad && f.end && c->json)
+        bad = print_whole(&f, err);
     if (!bad && why) {
         enum err_id id = err_by_code(ctl_text(why, "code"));
 
-        bad = err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
+        err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
+        status = err_info(err->id)->exit;
+        bad = c->json ? 0 : -1; /* the object has it */
     }
-    if (!bad && f.end && !interrupted)
+    if (!bad && f.end && !interrupted && !c->json)
         ctl_say_end(c, f.end);
     free(f.execution);
     json_decref(f.end);
@@ -178,8 +199,6 @@ int ctl_exec(struct ctl *c, struct err *err)
     auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", sandbox);
     if (args_find(&c->args, OPT_BACKGROUND))
         return in_background(c, path, body, err);
-    if (c->json)
-        return as_json(c, path, body, err);
     if (catch_signals(c, err) < 0)
         return -1;
     return streamed(c, sandbox, path, body, err);

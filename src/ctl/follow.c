@@ -16,7 +16,7 @@
 
 static bool put(struct ctl_follow *f, int channel, const void *data, size_t len)
 {
-    if (len && fd_write_all(channel == 2 ? STDERR_FILENO : STDOUT_FILENO, data, len) < 0) {
+    if (len && !f->mute && fd_write_all(channel == 2 ? STDERR_FILENO : STDOUT_FILENO, data, len) < 0) {
         err_sys(&f->err, ERR_SYS, "standard output");
         return false;
     }

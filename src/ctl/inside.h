@@ -42,6 +42,10 @@ int ctl_print_json(const json_t *answer);
 const char *ctl_text(const json_t *object, const char *key); /* "" without it */
 uint64_t ctl_number(const json_t *object, const char *key);  /* 0 without it */
 
+/* "3m ago" or "in 2h" for a moment of an answer, and the text itself when it is none. For people only. */
+#define CTL_AGE 40
+const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE]);
+
 /* A table for people: columns as wide as they must be, the first row in capitals. */
 struct ctl_table {
     size_t columns;
@@ -59,9 +63,8 @@ int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void
 /* name=value pairs of a repeated flag as an object; NULL when the flag was not given. from_env: a name alone takes the
  * caller's own value. */
 int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err);
-/* "1m", "256M" of a flag into body[key]; nothing when it was not given. */
-int ctl_set_ms(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err);
-int ctl_set_bytes(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err);
+/* "1m", "256M" or "0.5" of a flag into body[key], held to the range of the limit; nothing when it was not given. */
+int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 
 /* Follows an execution to its end: writes its output to ours and keeps the offsets, so that a connection that breaks is
@@ -70,6 +73,7 @@ struct ctl_feed;
 struct ctl_follow {
     struct ctl *c;
     char *sandbox, *execution;
+    bool mute;  /* output is not written here */
     bool input; /* our standard input goes to it, from `started` on */
     struct ctl_feed *feed;
     uint64_t offset[2];

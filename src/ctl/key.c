@@ -3,6 +3,7 @@
 #include "ctl/inside.h"
 
 #include "base/clock.h"
+#include "base/id.h"
 #include "base/str.h"
 #include "cli/report.h"
 
@@ -64,6 +65,7 @@ static int create(struct ctl *c, struct err *err)
 
 struct keys {
     struct ctl_table table;
+    uint64_t now_ms;
     json_t *all;
 };
 
@@ -76,17 +78,20 @@ static void add_key(void *arg, const json_t *k)
 
     json_array_foreach(json_object_get(k, "scopes"), i, scope)
         buf_addf(&may, "%s%s", i ? " " : "", json_string_value(scope));
-    const char *state = *ctl_text(k, "revokedAt")   ? "revoked"
-                        : *ctl_text(k, "expiresAt") ? ctl_text(k, "expiresAt")
-                                                    : "-";
+    char used[CTL_AGE], until[CTL_AGE];
+    const char *last = ctl_age(ctl_text(k, "lastUsedAt"), l->now_ms, used);
+    const char *end = ctl_age(ctl_text(k, "expiresAt"), l->now_ms, until);
     json_array_append(l->all, (json_t *)(uintptr_t)k);
-    ctl_row(&l->table, ctl_text(k, "id"), ctl_text(k, "name"), ctl_text(k, "prefix"),
-            *ctl_text(k, "lastUsedAt") ? ctl_text(k, "lastUsedAt") : "never", state, may.len ? may.data : "");
+    ctl_row(&l->table, ctl_text(k, "id"), ctl_text(k, "name"), ctl_text(k, "prefix"), *last ? last : "never",
+            *ctl_text(k, "revokedAt") ? "revoked"
+            : *end                    ? end
+                                      : "-",
+            may.len ? may.data : "");
 }
 
 static int list(struct ctl *c, struct err *err)
 {
-    struct keys l = { .all = json_array() };
+    struct keys l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "apiKeys", l.all);
 
     if (ctl_words(c, 0, 0, "key ls", err) < 0)
@@ -95,6 +100,53 @@ static int list(struct ctl *c, struct err *err)
     if (ctl_each(c, "/v1/apikeys", "apiKeys", add_key, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+}
+
+/* --- which key --- */
+
+struct wanted {
+    const char *word;
+    char *id; /* the last one that fits */
+    size_t n;
+    bool is_id; /* an id is never a name that somebody chose */
+};
+
+static void consider(void *arg, const json_t *k)
+{
+    struct wanted *w = arg;
+    const char *id = ctl_text(k, "id");
+    bool is_id = str_eq(id, w->word);
+
+    if (w->is_id || *ctl_text(k, "revokedAt"))
+        return;
+    if (!is_id && !str_eq(ctl_text(k, "name"), w->word) && !(strlen(w->word) > 2 && str_starts(id, w->word)))
+        return;
+    free(w->id);
+    w->id = str_dup(id);
+    w->n = is_id ? 1 : w->n + 1;
+    w->is_id = is_id;
+}
+
+/* Names are not unique: one that several keys have means none of them. A whole id costs no request more. */
+static int find_key(struct ctl *c, const char *word, char **ret, struct err *err)
+{
+    struct wanted w = { .word = word };
+
+    if (id_valid(word, "ky")) {
+        *ret = str_dup(word);
+        return 0;
+    }
+    int bad = ctl_each(c, "/v1/apikeys", "apiKeys", consider, &w, err);
+    if (!bad && w.n == 0)
+        bad = err_set(err, ERR_MISSING, "no key that is valid has this id or name: '%.60s'; 'cove key ls' lists them",
+                      word);
+    if (!bad && w.n > 1)
+        bad = err_set(err, ERR_INVALID, "%zu keys fit '%.60s'; write more of the id of the one you mean", w.n, word);
+    if (bad)
+        free(w.id);
+    else
+        *ret = w.id;
+    return bad;
 }
 
 int ctl_key(struct ctl *c, const char *what, struct err *err)
@@ -106,10 +158,14 @@ int ctl_key(struct ctl *c, const char *what, struct err *err)
     if (str_eq(what, "ls"))
         return list(c, err);
     bool rotate = str_eq(what, "rotate");
-    if (ctl_words(c, 1, 1, rotate ? "key rotate ID" : "key revoke ID", err) < 0)
+    auto_free char *id = NULL;
+    if (ctl_words(c, 1, 1, rotate ? "key rotate ID|NAME" : "key revoke ID|NAME", err) < 0 ||
+        find_key(c, c->args.rest[0], &id, err) < 0)
         return -1;
-    auto_free char *path = ctl_path(rotate ? "/v1/apikeys/%s/rotate" : "/v1/apikeys/%s", c->args.rest[0]);
+    auto_free char *path = ctl_path(rotate ? "/v1/apikeys/%s/rotate" : "/v1/apikeys/%s", id);
     if (client_json(c->client, rotate ? "POST" : "DELETE", path, NULL, &answer, err) < 0)
         return -1;
+    if (!rotate && !c->json && !c->quiet)
+        report_note("key %s is revoked", id);
     return rotate ? show_secret(c, answer) : 0;
 }

@@ -2,7 +2,10 @@
  * ended sandboxes too. */
 #include "ctl/inside.h"
 
+#include "base/clock.h"
 #include "base/str.h"
+#include "cli/explain.h"
+#include "cli/report.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -60,27 +63,84 @@ static int as_it_is(struct ctl *c, const char *sandbox, const char *execution, s
     return 0;
 }
 
+/* Beside the output, what it cannot tell: why the program was ended, or that it never began. */
+static void say_why(const struct ctl *c, const json_t *execution)
+{
+    const json_t *why = json_object_get(execution, "error");
+
+    if (!why)
+        ctl_say_end(c, execution);
+    else if (!c->quiet)
+        report_note("%s: %.220s (%s)",
+                    *ctl_text(execution, "startedAt") ? "it did not come to its end" : "it never started",
+                    ctl_text(why, "message"), ctl_text(why, "code"));
+}
+
+static int receipt(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s/receipt", sandbox, execution);
+    AUTO_JSON *answer = NULL;
+    auto_buf in = { 0 }, out = { 0 };
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    auto_free char *text = json_dumps(answer, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    buf_adds(&in, text);
+    return explain_receipt(&in, &out, err) < 0 ? -1 : report_text(&out);
+}
+
+static int output(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s", sandbox, execution);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    if (as_it_is(c, sandbox, execution, err) < 0)
+        return -1;
+    say_why(c, answer);
+    return 0;
+}
+
+static int follow_output(struct ctl *c, char *sandbox, char *execution, struct err *err)
+{
+    struct ctl_follow f = { .c = c, .sandbox = sandbox, .execution = execution };
+    int bad = ctl_follow(&f, err);
+
+    if (!bad)
+        say_why(c, f.end);
+    json_decref(f.end);
+    return bad;
+}
+
 int ctl_logs(struct ctl *c, struct err *err)
 {
+    bool follow = args_find(&c->args, OPT_FOLLOW) != NULL, wants_receipt = args_find(&c->args, OPT_RECEIPT) != NULL;
     auto_free char *sandbox = NULL, *execution = NULL;
 
-    if (ctl_words(c, 1, 2, "logs [-f] SANDBOX [EXECUTION]", err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
+    if (ctl_words(c, 1, 2, "logs [-f | --receipt] SANDBOX [EXECUTION]", err) < 0)
+        return -1;
+    if (follow && (c->json || wants_receipt))
+        return err_set(err, ERR_USAGE, "-f does not go together with --receipt or --json, which tell of it at once");
+    if (ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     if (c->args.nrest == 2)
         execution = str_dup(c->args.rest[1]);
     else if (newest(c, sandbox, &execution, err) < 0)
         return -1;
-    if (!args_find(&c->args, OPT_FOLLOW))
-        return as_it_is(c, sandbox, execution, err);
-    struct ctl_follow f = { .c = c, .sandbox = sandbox, .execution = execution };
-    int bad = ctl_follow(&f, err);
-    json_decref(f.end);
-    return bad;
+    if (wants_receipt)
+        return receipt(c, sandbox, execution, err);
+    return follow ? follow_output(c, sandbox, execution, err) : output(c, sandbox, execution, err);
 }
 
 struct ps {
     struct ctl *c;
     struct ctl_table table;
+    uint64_t now_ms;
     json_t *all;
     json_t *sandboxes;
 };
@@ -96,18 +156,19 @@ static void add_execution(void *arg, const json_t *x)
 {
     struct ps *p = arg;
     const char *by = ctl_text(x, "endedBy");
+    char created[CTL_AGE];
 
     if (!*by) /* one that never started */
         by = ctl_text(json_object_get(x, "error"), "code");
     json_array_append(p->all, (json_t *)(uintptr_t)x);
-    ctl_row(&p->table, ctl_text(x, "id"), ctl_text(x, "sandboxId"), ctl_text(x, "state"), ctl_text(x, "createdAt"),
-            *by ? by : "-");
+    ctl_row(&p->table, ctl_text(x, "id"), ctl_text(x, "sandboxId"), ctl_text(x, "state"),
+            ctl_age(ctl_text(x, "createdAt"), p->now_ms, created), *by ? by : "-");
 }
 
 int ctl_ps(struct ctl *c, struct err *err)
 {
     bool all = args_find(&c->args, OPT_ALL) != NULL;
-    struct ps p = { .c = c, .all = json_array(), .sandboxes = json_array() };
+    struct ps p = { .c = c, .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array(), .sandboxes = json_array() };
     AUTO_JSON *whole = json_pack("{s:o,s:o}", "executions", p.all, "sandboxes", p.sandboxes);
     json_t *id;
     size_t i;

@@ -153,29 +153,16 @@ int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct 
     return 0;
 }
 
-int ctl_set_ms(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err)
 {
     const struct arg *a = args_find(&c->args, opt);
-    uint64_t ms;
+    uint64_t v;
 
     if (!a)
         return 0;
-    if (!str_to_ms(a->value, &ms))
-        return err_set(err, ERR_USAGE, "--%s '%.40s' is no time; write 500ms, 30s, 5m or 1h", a->opt->name, a->value);
-    json_object_set_new(body, key, json_integer((json_int_t)ms));
-    return 0;
-}
-
-int ctl_set_bytes(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
-{
-    const struct arg *a = args_find(&c->args, opt);
-    uint64_t bytes;
-
-    if (!a)
-        return 0;
-    if (!str_to_bytes(a->value, &bytes))
-        return err_set(err, ERR_USAGE, "--%s '%.40s' is no size; write 64M or 1G", a->opt->name, a->value);
-    json_object_set_new(body, key, json_integer((json_int_t)bytes));
+    if (limit_parse(l, a->value, &v, err) < 0)
+        return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)v));
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* cove sandbox: create, ls, info, rm, pause, resume, extend. */
 #include "ctl/inside.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "cli/report.h"
 
@@ -8,38 +9,17 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-static int set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+static int set(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err)
 {
-    const struct arg *a = args_find(&c->args, opt);
-    uint64_t v;
-
-    if (!a)
-        return 0;
-    if (!str_to_u64(a->value, INT64_MAX, &v))
-        return err_set(err, ERR_USAGE, "--%s '%.40s' is no number", a->opt->name, a->value);
-    json_object_set_new(body, key, json_integer((json_int_t)v));
-    return 0;
-}
-
-static int set_cpus(const struct ctl *c, json_t *body, struct err *err)
-{
-    const struct arg *a = args_find(&c->args, OPT_CPUS);
-    uint64_t millis;
-
-    if (!a)
-        return 0;
-    if (!str_to_millis(a->value, &millis))
-        return err_set(err, ERR_USAGE, "--cpus '%.40s' is no number of processors; write 0.5 or 2", a->value);
-    json_object_set_new(body, "cpuMillis", json_integer((json_int_t)millis));
-    return 0;
+    return ctl_set_limit(c, OPT_LIMIT + (int)l, l, body, key, err);
 }
 
 static int resources(const struct ctl *c, json_t *body, struct err *err)
 {
     json_t *r = json_object();
 
-    if (set_cpus(c, r, err) < 0 || ctl_set_bytes(c, OPT_MEMORY, r, "memoryBytes", err) < 0 ||
-        ctl_set_bytes(c, OPT_STORAGE, r, "storageBytes", err) < 0 || set_count(c, OPT_PIDS, r, "pids", err) < 0) {
+    if (set(c, LIMIT_CPU, r, "cpuMillis", err) < 0 || set(c, LIMIT_MEMORY, r, "memoryBytes", err) < 0 ||
+        set(c, LIMIT_WORKSPACE, r, "storageBytes", err) < 0 || set(c, LIMIT_PIDS, r, "pids", err) < 0) {
         json_decref(r);
         return -1;
     }
@@ -61,9 +41,9 @@ static int create(struct ctl *c, struct err *err)
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_LEVEL, body, "level");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
-    if (resources(c, body, err) < 0 || ctl_set_ms(c, OPT_TIMEOUT, body, "timeoutMs", err) < 0 ||
-        ctl_set_ms(c, OPT_LIFETIME, body, "lifetimeMs", err) < 0 ||
-        ctl_set_ms(c, OPT_IDLE, body, "idleTimeoutMs", err) < 0 || ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (resources(c, body, err) < 0 || set(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+        set(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 || set(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
@@ -79,14 +59,16 @@ static int create(struct ctl *c, struct err *err)
     if (c->json)
         return ctl_print_json(answer);
     printf("%s\n", ctl_text(answer, "id"));
+    char until[CTL_AGE];
     if (!c->quiet && *ctl_text(answer, "expiresAt"))
-        report_note("running until %s; 'cove exec %s -- COMMAND' runs something in it", ctl_text(answer, "expiresAt"),
-                    ctl_text(answer, "id"));
+        report_note("it ends %s; 'cove exec %s -- COMMAND' runs something in it",
+                    ctl_age(ctl_text(answer, "expiresAt"), clock_real_ns() / NS_PER_MS, until), ctl_text(answer, "id"));
     return 0;
 }
 
 struct listing {
     struct ctl_table table;
+    uint64_t now_ms;
     json_t *all;
 };
 
@@ -94,19 +76,21 @@ static void add_sandbox(void *arg, const json_t *s)
 {
     struct listing *l = arg;
     const char *ended = ctl_text(s, "endedBy");
+    char created[CTL_AGE], until[CTL_AGE];
 
     if (str_eq(ended, "lost") && *ctl_text(json_object_get(s, "reason"), "code"))
         ended = ctl_text(json_object_get(s, "reason"), "code"); /* says more */
 
     json_array_append(l->all, (json_t *)(uintptr_t)s);
-    ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"), ctl_text(s, "createdAt"),
-            *ended ? ended : ctl_text(s, "expiresAt"));
+    ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"),
+            ctl_age(ctl_text(s, "createdAt"), l->now_ms, created),
+            *ended ? ended : ctl_age(ctl_text(s, "expiresAt"), l->now_ms, until));
 }
 
 static int list(struct ctl *c, struct err *err)
 {
     const struct arg *state = args_find(&c->args, OPT_STATE), *meta = args_find(&c->args, OPT_METADATA);
-    struct listing l = { .all = json_array() };
+    struct listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
     AUTO_JSON *whole = NULL;
 
     if (ctl_words(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
@@ -163,7 +147,7 @@ static void say_all(const json_t *s)
     if (why)
         printf("%-10s %s\n", "reason", ctl_text(why, "message"));
     uint64_t millis = ctl_number(r, "cpuMillis");
-    printf("%-10s %.3g processor%s, %s memory, %s storage, %" PRIu64 " processes\n", "limits", (double)millis / 1000,
+    printf("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes\n", "limits", (double)millis / 1000,
            millis == 1000 ? "" : "s", str_bytes(ctl_number(r, "memoryBytes"), memory),
            str_bytes(ctl_number(r, "storageBytes"), storage), ctl_number(r, "pids"));
 }
@@ -183,9 +167,9 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
     if (str_eq(what, "resume"))
         return each_named(c, "POST", "/v1/sandboxes/%s/resume", NULL, "sandbox resume ID...", say_id, err);
     AUTO_JSON *body = json_object();
-    if (!args_find(&c->args, OPT_LIFETIME))
+    if (!args_find(&c->args, OPT_LIMIT + (int)LIMIT_LIFETIME))
         return err_set(err, ERR_USAGE, "say how much longer: cove sandbox extend --lifetime 10m ID");
-    if (ctl_set_ms(c, OPT_LIFETIME, body, "lifetimeMs", err) < 0)
+    if (set(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     return each_named(c, "POST", "/v1/sandboxes/%s/extend", text, "sandbox extend --lifetime TIME ID...", say_id, err);

@@ -162,6 +162,64 @@ class Ctl(Case):
         self.assertEqual(self.cove("exec", "-i", sandbox, "--", "head", "-c", "3", stdin=data).bytes_out, data[:3])
         self.assertEqual(self.cove("exec", "-i", "--json", sandbox, "--", "cat", stdin="x").json["stdout"], "x")
 
+    def test_a_pipe_is_passed_on_without_being_asked_as_run_does(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        self.assertEqual(self.cove("exec", sandbox, "--", "cat", stdin="hello").out, "hello")
+        done = self.cove("exec", "--json", sandbox, "--", "sh", "-c", "cat; exit 3", stdin="x\n", code=3).json
+        self.assertEqual((done["stdout"], done["exitCode"], done["state"]), ("x\n", 3, "ended"))
+        missing = self.cove("exec", "--json", sandbox, "--", "no-such-program", code=127).json
+        self.assertEqual(missing["error"]["code"], "program_not_found")
+        for words in (("--",), ("--json", "--")):  # one that nobody closes holds up no program that does not read it
+            process = start("exec", sandbox, *words, "echo", "here", env=self.env)
+            self.assertIn(b"here", process.stdout.read())
+            self.assertEqual(process.wait(60), 0)
+            process.communicate()
+        background = self.cove("exec", "-b", sandbox, "--", "cat", stdin="unasked").out.strip()
+        self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "")
+        background = self.cove("exec", "-ib", sandbox, "--", "cat", stdin="asked").out.strip()
+        self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "asked")
+
+    def test_logs_tell_the_receipt_and_why_there_is_no_output(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        self.cove("exec", sandbox, "--", "sh", "-c", "echo out; exit 3", code=3)
+        words = self.cove("logs", "--receipt", sandbox).out
+        self.assertIn("exit code 3", words)
+        raw = self.cove("logs", "--receipt", "--json", sandbox)
+        self.assertEqual(raw.json["exitCode"], 3)
+        self.assertEqual(run("explain", "-", stdin=raw.out).out, words)
+        self.assertEqual(self.cove("logs", "--json", sandbox).json["stdout"], "out\n")
+        self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124)
+        self.assertIn("ran longer", self.cove("logs", sandbox).err)
+        self.cove("exec", sandbox, "--", "no-such-program", code=127)
+        told = self.cove("logs", sandbox)
+        self.assertIn("never started", told.err)
+        self.assertIn("program_not_found", told.err)
+        self.assertEqual(self.cove("logs", "-q", sandbox).err, "")
+        self.assertIn("no receipt", self.cove("logs", "--receipt", sandbox, code=125).err)
+
+    def test_tables_tell_ages_and_json_tells_times(self):
+        sandbox = self.cove("sandbox", "create", "--lifetime", "1d").out.strip()
+        self.cove("exec", sandbox, "--", "true")
+        for words in (("sandbox", "ls"), ("ps", "-a")):
+            self.assertNotRegex(self.cove(*words).out, r"\d\d:\d\d")
+            self.assertRegex(self.cove(*words).out, r"\bago|\bnow")
+            self.assertRegex(self.cove(*words, "--json").out, r"T\d\d:\d\d:\d\d\.\d{3}Z")
+        self.assertRegex(self.cove("sandbox", "ls").out, r"in 2[34]h")
+        self.assertNotRegex(self.cove("key", "ls").out, r"\d\d:\d\d")
+
+    def test_a_key_is_revoked_by_its_name_or_the_beginning_of_its_id(self):
+        for name in ("one", "two", "two"):
+            self.cove("key", "create", "-q", name)
+        by_name = lambda: [k for k in self.cove("key", "ls", "--json").json["apiKeys"] if not k.get("revokedAt")]
+        self.cove("key", "revoke", "one")
+        self.assertNotIn("one", [k["name"] for k in by_name()])
+        self.assertIn("not_found", self.cove("key", "revoke", "one", code=125).err)
+        self.assertIn("2 keys fit", self.cove("key", "revoke", "two", code=2).err)
+        ids = [k["id"] for k in by_name() if k["name"] == "two"]
+        self.cove("key", "revoke", ids[0][:20])
+        self.assertEqual([k["id"] for k in by_name() if k["name"] == "two"], ids[1:])
+        self.assertTrue(self.cove("key", "rotate", "-q", "two").out.startswith("cove_"))
+
     def test_a_watch_tells_what_happens_until_the_sandbox_ends(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         process = start("watch", "-r", sandbox, env=self.env)
@@ -197,7 +255,11 @@ class Words(Case):
                             (("sandbox", "frob"), "there is create, ls"), (("exec", "sbx"), "something is missing"),
                             (("exec", "sbx", "-x"), "has no flag '-x'"),
                             (("cp", "a", "b"), "SANDBOX:PATH"), (("key", "revoke"), "something is missing"),
-                            (("sandbox", "create", "--memory", "much"), "64M"),
+                            (("sandbox", "create", "--memory", "much"), "such as"),
+                            (("sandbox", "create", "--memory", "1K"), "less than 16M"),
+                            (("sandbox", "create", "--lifetime", "99d"), "more than 720h"),
+                            (("sandbox", "create", "--storage", "1M"), "did you mean '--disk'"),
+                            (("exec", "sbx", "--timeout", "0s", "--", "true"), "less than 1ms"),
                             (("sandbox", "create", "-m", "x"), "NAME=VALUE")):
             done = run(*words, env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
             self.assertEqual(done.code, 2, done)
