@@ -2,7 +2,8 @@
  *
  * Rule: nobody hands out more than they have. A new key has a subset of its maker's scopes, its maker's owner unless an
  * admin says otherwise, and ends no later than its maker. A key with more rights than `by` cannot be rotated by it,
- * because whoever rotates a key holds it afterwards.
+ * because whoever rotates a key holds it afterwards; nor can it be revoked by it, or the weakest key could lock out the
+ * strongest. Every key may revoke itself.
  *
  * The secret lives in the op from the moment it is made until done has returned, and is wiped with it. */
 #include "auth/inside.h"
@@ -78,14 +79,30 @@ static void end(struct key_op *k, const struct err *err)
     auth_op_end(&k->op);
 }
 
-/* Rights that would go beyond those of `by`. */
-static int check_rights(const struct principal *by, uint32_t scopes, uint64_t expires_ms, struct err *err)
+static int check_scopes(const struct principal *by, uint32_t scopes, const char *verb, struct err *err)
 {
     uint32_t more = scopes & ~by->scopes;
 
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (more & (1u << i))
-            return err_set(err, ERR_DENIED, "a key cannot give the scope %s, which it does not have", scope_name(i));
+            return err_set(err, ERR_DENIED, "a key cannot %s the scope %s, which it does not have", verb,
+                           scope_name(i));
+    return 0;
+}
+
+/* What cannot be read counts as everything. */
+static uint32_t scopes_of(const struct store_key *row)
+{
+    uint32_t scopes = SCOPE_ALL;
+
+    return scope_parse_list(row->scopes ? row->scopes : "", &scopes, NULL) < 0 ? SCOPE_ALL : scopes;
+}
+
+/* Rights that would go beyond those of `by`. */
+static int check_rights(const struct principal *by, uint32_t scopes, uint64_t expires_ms, struct err *err)
+{
+    if (check_scopes(by, scopes, "give", err) < 0)
+        return -1;
     if (by->expires_ms && (!expires_ms || expires_ms > by->expires_ms))
         return err_set(err, ERR_DENIED, "a key cannot outlive the key that makes it");
     return 0;
@@ -184,20 +201,17 @@ static void on_found(void *arg, const struct err *failed, const struct store_key
 {
     struct key_op *k = arg;
     struct err err = { 0 };
-    uint32_t scopes = SCOPE_ALL; /* what cannot be read counts as everything */
 
     if (failed) {
         end(k, failed);
         return;
     }
-    if (scope_parse_list(row->scopes ? row->scopes : "", &scopes, &err) < 0)
-        scopes = SCOPE_ALL;
     if (row->revoked_ms) {
         err_set(&err, ERR_EXISTS, "the key %s was revoked", row->id);
         end(k, &err);
         return;
     }
-    if (check_rights(&k->by, scopes, row->expires_ms, &err) < 0) {
+    if (check_rights(&k->by, scopes_of(row), row->expires_ms, &err) < 0) {
         end(k, &err);
         return;
     }
@@ -234,6 +248,21 @@ static void on_revoked(void *arg, const struct err *err, const struct store_key 
     auth_op_end(&k->op);
 }
 
+static void on_to_revoke(void *arg, const struct err *failed, const struct store_key *row)
+{
+    struct key_op *k = arg;
+    struct err err = { 0 };
+
+    if (!failed && !str_eq(row->id, k->by.key_id) && check_scopes(&k->by, scopes_of(row), "take away", &err) < 0)
+        failed = &err;
+    if (failed) {
+        k->done_row(k->arg, failed, NULL);
+        auth_op_end(&k->op);
+        return;
+    }
+    k->op.call = store_key_update(k->op.auth->store, row->owner, &k->row, STORE_KEY_SET_REVOKED, on_revoked, k);
+}
+
 void auth_key_revoke(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_key_fn *done,
                      void *arg)
 {
@@ -248,7 +277,7 @@ void auth_key_revoke(struct auth *a, const struct principal *by, const char *id,
         refuse_later(k);
     } else {
         strcpy(k->row.id, id);
-        k->op.call = store_key_update(a->store, auth_key_owner(by), &k->row, STORE_KEY_SET_REVOKED, on_revoked, k);
+        k->op.call = store_key_get(a->store, auth_key_owner(by), id, on_to_revoke, k);
     }
 }
 

@@ -332,7 +332,7 @@ TEST(AU17_nobody_makes_a_key_that_may_do_more_or_live_longer_than_they)
     }
 }
 
-TEST(AU17_a_key_with_more_rights_cannot_be_taken_over_by_rotating_it)
+TEST(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away)
 {
     struct principal strong = with_key(SCOPE_ALL, "anna", 0);
     struct principal lasting = with_key(SCOPE_BIT(FILES), "anna", 0);
@@ -349,6 +349,10 @@ TEST(AU17_a_key_with_more_rights_cannot_be_taken_over_by_rotating_it)
     assert_int_equal(revoke_key(&weak, other.key_id), ERR_MISSING);
     assert_int_equal(revoke_key(&weak, "ky'; DROP TABLE keys"), ERR_MISSING);
     assert_int_equal(revoke_key(&lasting, weak.key_id), ERR_DENIED);
+    assert_int_equal(revoke_key(&weak, strong.key_id), ERR_DENIED); /* nor locked out */
+    assert_int_equal(revoke_key(&brief, lasting.key_id), ERR_NONE);
+    assert_int_equal(revoke_key(&weak, weak.key_id), ERR_NONE);
+    assert_int_equal(revoke_key(&strong, brief.key_id), ERR_NONE);
     assert_int_equal(rotate_key(&strong, other.key_id), ERR_NONE); /* an admin's is everything */
 }
 
@@ -542,7 +546,7 @@ int main(void)
         RUN_AUTH(wrong_revoked_and_expired_keys_are_refused_with_nothing_to_learn_from),
         RUN_AUTH(AU12_a_revoked_or_rotated_key_ends_at_once_and_what_it_has_open_is_told),
         RUN_AUTH(AU17_nobody_makes_a_key_that_may_do_more_or_live_longer_than_they),
-        RUN_AUTH(AU17_a_key_with_more_rights_cannot_be_taken_over_by_rotating_it),
+        RUN_AUTH(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away),
         RUN_AUTH(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning),
         RUN_AUTH(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not),
         RUN_AUTH(requests_are_counted_by_key_and_class_and_local_ones_are_not),
