@@ -72,12 +72,13 @@ void jsonw_end_array(struct jsonw *w)
 static void escaped(struct buf *out, uint32_t c)
 {
     static const char short_from[] = "\"\\\n\r\t\b\f", short_to[] = "\"\\nrtbf";
+    static const char hex[] = "0123456789abcdef";
     const char *p = c && c < 0x80 ? strchr(short_from, (int)c) : NULL;
+    char text[] = { '\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
 
     if (p)
-        buf_addf(out, "\\%c", short_to[p - short_from]);
-    else
-        buf_addf(out, "\\u%04x", c);
+        text[1] = short_to[p - short_from];
+    buf_add(out, text, p ? 2 : sizeof(text)); /* not formatted: output has a line end in every few bytes */
 }
 
 static void quoted(struct buf *out, const char *s, size_t n)
