@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #define PIECE (32 * KIB)
+#define TURN_PIECES 2 /* for one reader before others have their turn */
 #define EMBEDDED_MAX (1 * MIB)
 #define HEARTBEAT_NS (15 * NS_PER_S)
 
@@ -33,11 +34,13 @@ struct follow {
     bool once;                  /* what was there at the beginning, and no more */
     struct buf ended;           /* the execution as JSON, when it has ended */
     struct ev_timer heartbeat;
+    struct ev_defer again;
 };
 
 static void follow_free(struct follow *f)
 {
     ev_timer_clear(f->api->set.ev, &f->heartbeat);
+    ev_defer_clear(f->api->set.ev, &f->again);
     watch_free(f->watch);
     fd_close(&f->fd[0]);
     fd_close(&f->fd[1]);
@@ -196,7 +199,9 @@ static bool send_raw(struct follow *f, int i, const char *data, size_t n)
     return http_stream_write(f->req, data, n);
 }
 
-/* Sends what there is of one channel. False: the client has to read first. */
+static void on_room(void *arg);
+
+/* Sends what there is of one channel. False: the client has to read first, or others have their turn. */
 static bool pump_channel(struct follow *f, int i)
 {
     char data[PIECE] __attribute__((uninitialized));
@@ -205,7 +210,11 @@ static bool pump_channel(struct follow *f, int i)
         return false; /* there is more, and the client has not even taken what there was */
     if (f->fd[i] < 0 && f->end[i] > f->offset[i])
         f->fd[i] = manager_output(f->api->set.manager, f->execution, i + 1);
-    while (f->offset[i] < f->end[i] && f->fd[i] >= 0) {
+    for (int pieces = 0; f->offset[i] < f->end[i] && f->fd[i] >= 0; pieces++) {
+        if (pieces == TURN_PIECES) {
+            ev_defer(f->api->set.ev, &f->again, on_room, f);
+            return false;
+        }
         size_t want = (size_t)min_u64(f->end[i] - f->offset[i], sizeof(data));
         ssize_t n = pread(f->fd[i], data, want, (off_t)f->offset[i]);
         bool last = !f->watch && f->offset[i] + want == f->end[i];
