@@ -126,6 +126,7 @@ static bool on_started(struct exec *x, const struct frame *f)
     if (x->state != EXEC_STARTING || f->len != 4)
         return false;
     x->state = EXEC_RUNNING;
+    x->receipt.started_real_ns = clock_real_ns(); /* only now; before, it was asked for */
     if (x->ops && x->ops->on_started)
         x->ops->on_started(x->arg);
     return true;
@@ -214,7 +215,6 @@ static void launch(struct exec *x)
 
     x->state = EXEC_STARTING;
     x->started_ns = ev_now(x->ev);
-    x->receipt.started_real_ns = clock_real_ns();
     x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit);
     denials_base(x);
     box_exec_launched(b, x);

@@ -1,5 +1,7 @@
 #include "fake.h"
 
+#include "base/clock.h"
+
 static const struct jail_stats final = {
     .cpu_ns = 9000000, .memory_peak = 4096, .pids_peak = 2, .pids_refused = 1, .throttled_ns = 5
 };
@@ -115,6 +117,22 @@ TEST(exec_carries_argv_env_directory_and_terminal)
     assert_int_equal(m.flags, RT_EXEC_TTY);
     assert_int_equal(m.cols, 80);
     free(strings);
+    scene_end(&k);
+}
+
+TEST(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for)
+{
+    struct fake k;
+    struct exec_spec spec = { .argv = true_argv };
+
+    scene_ready(&k);
+    scene_exec(&k, &spec);
+    runtime_takes(&k, FRAME_EXEC);
+    k.stream = got.f.stream;
+    assert_int_equal(exec_receipt(k.exec)->started_real_ns, 0);
+    uint64_t asked = clock_real_ns();
+    runtime_started(&k);
+    assert_true(exec_receipt(k.exec)->started_real_ns >= asked);
     scene_end(&k);
 }
 
@@ -1052,6 +1070,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(exit_is_reported_with_its_output_and_confirmed),
         RUN(exec_carries_argv_env_directory_and_terminal),
+        RUN(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for),
         RUN(a_program_that_cannot_start_is_a_failure_and_no_exit),
         RUN(a_spec_without_a_program_or_with_too_much_is_refused_at_once),
         RUN(a_box_that_is_not_ready_takes_no_execution),
