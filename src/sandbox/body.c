@@ -2,6 +2,7 @@
  * deep and not ours to set; strings are counted in bytes after. */
 #include "sandbox/body.h"
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "base/suggest.h"
 
@@ -58,6 +59,22 @@ static int wrong(const char *path, const char *name, const char *what, struct er
     return err_set(err, ERR_INVALID, "%s%s: it has to be %s", path, name, what);
 }
 
+static int no_such_field(const char *path, const char *key, const char *near, const char *const *names, struct err *err)
+{
+    auto_buf all = { 0 };
+
+    for (size_t i = 0; names[i]; i++)
+        buf_addf(&all, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " and ", names[i]);
+    if (near)
+        err_set(err, ERR_INVALID, "%s%.60s: there is no such field; did you mean %s?", path, key, near);
+    else if (all.len)
+        err_set(err, ERR_INVALID, "%s%.40s: there is no such field; there is %s", path, key, all.data);
+    else
+        err_set(err, ERR_INVALID, "%s%.60s: there is no such field, and no other", path, key);
+    body_tame(err);
+    return -1;
+}
+
 int body_only(const json_t *object, const char *path, const char *const *names, struct err *err)
 {
     const char *key;
@@ -75,10 +92,7 @@ int body_only(const json_t *object, const char *path, const char *const *names, 
         }
         if (known)
             continue;
-        err_set(err, ERR_INVALID, "%s%.60s: there is no such field%s%s%s", path, key, s.best ? "; did you mean " : "",
-                s.best ? s.best : "", s.best ? "?" : "");
-        body_tame(err);
-        return -1;
+        return no_such_field(path, key, s.best, names, err);
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/suggest.h"
 #include "policy/policy.h"
 
 const char *const idle_action_names[] = { "end", "pause", NULL };
@@ -160,6 +161,26 @@ static int read_resources(struct spec *s, const json_t *object, struct err *err)
 
 /* --- the whole --- */
 
+static int no_such_runtime(const char *name, struct err *err)
+{
+    size_t n;
+    const struct runtime *all = runtimes_all(&n);
+    struct suggest near;
+    auto_buf names = { 0 };
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < n; i++) {
+        suggest_offer(&near, all[i].name);
+        buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", all[i].name);
+    }
+    if (near.best)
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; did you mean %s?", name, near.best);
+    else
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; there is %s", name, names.data);
+    body_tame(err);
+    return -1;
+}
+
 static int read_names(struct spec *s, const json_t *object, struct err *err)
 {
     static const char *const levels[] = { "standard", "high", NULL };
@@ -173,11 +194,8 @@ static int read_names(struct spec *s, const json_t *object, struct err *err)
     if (runtime) {
         const struct runtime *rt = runtime_by_name(runtime);
 
-        if (!rt) {
-            err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' is none; GET /v1/runtimes lists them", runtime);
-            body_tame(err);
-            return -1;
-        }
+        if (!rt)
+            return no_such_runtime(runtime, err);
         str_copy(s->runtime, sizeof(s->runtime), rt->name);
     }
     s->level = (enum level)level;

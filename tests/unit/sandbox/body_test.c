@@ -128,6 +128,7 @@ TEST(js06_unknown_fields_are_refused_with_the_nearest_known)
     j = json_pack("{s:i, s:i}", "pids", 1, "owner\033[2J", 1);
     assert_int_equal(body_only(j, "", names, &last), -1);
     assert_null(strchr(last.msg, '\033'));
+    assert_non_null(strstr(last.msg, "there is memoryBytes and pids")); /* none is near, so all are told */
     json_decref(j);
     j = json_pack("{s:i}", "pids", 1);
     assert_int_equal(body_only(j, "", names, &last), 0);

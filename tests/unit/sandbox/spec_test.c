@@ -100,7 +100,8 @@ TEST(every_bad_value_is_refused_by_name)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        { "{\"runtime\":\"perl\"}", "runtime" },
+        { "{\"runtime\":\"cobol\"}", "runtime: there is no 'cobol'; there is python, node, bash and sh" },
+        { "{\"runtime\":\"pyton\"}", "runtime: there is no 'pyton'; did you mean python?" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"level\":\"low\"}", "level" },
