@@ -78,8 +78,9 @@ static void add_sandbox(void *arg, const json_t *s)
     const char *ended = ctl_text(s, "endedBy");
     char created[CTL_AGE], until[CTL_AGE];
 
-    if (str_eq(ended, "lost") && *ctl_text(json_object_get(s, "reason"), "code"))
-        ended = ctl_text(json_object_get(s, "reason"), "code"); /* says more */
+    if ((!*ended || str_eq(ended, "lost")) && *ctl_text(json_object_get(s, "reason"), "code"))
+        ended = ctl_text(json_object_get(s, "reason"),
+                         "code"); /* says more; one that was never made has nothing else */
 
     json_array_append(l->all, (json_t *)(uintptr_t)s);
     ctl_row(&l->table, ctl_text(s, "id"), ctl_text(s, "state"), ctl_text(s, "runtime"),

@@ -23,8 +23,8 @@
 
 void sb_ended_error(const struct sb *sb, struct err *ret)
 {
-    err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s has ended (%s): %.140s", sb->id, ended_by_name(sb->ended_by),
-            sb->why.msg);
+    err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s %s%s%s: %.140s", sb->id, sb->unmade ? "was never made" : "has ended (",
+            sb->unmade ? "" : ended_by_name(sb->ended_by), sb->unmade ? "" : ")", sb->why.msg);
 }
 
 /* --- the end --- */
@@ -66,7 +66,7 @@ static void store_end(void *arg)
     auto_free char *why = why_json(&sb->why);
 
     memcpy(row.id, sb->id, sizeof(row.id));
-    row.ended_by = (char *)ended_by_name(sb->ended_by);
+    row.ended_by = sb->unmade ? NULL : (char *)ended_by_name(sb->ended_by);
     row.why_json = why;
     store_sandbox_update(sb->m->store, sb->owner, &row, STORE_SB_SET_STATE | STORE_SB_SET_ENDED,
                          &(struct store_when){ .states = STORE_SB_LIVE }, on_end_stored, sb);
@@ -110,8 +110,10 @@ static void sb_gone(struct sb *sb)
     finish_first(sb);
     sb_ended_error(sb, &err);
     sb_fail_ops(sb, &err);
-    sb->m->stats.ended[sb->ended_by]++;
-    buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
+    if (!sb->unmade) {
+        sb->m->stats.ended[sb->ended_by]++;
+        buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
+    }
     if (sb->inserted)
         sb_event(sb, "sandbox_ended", NULL, body.data);
     store_end(sb);
@@ -145,13 +147,23 @@ void sb_end(struct sb *sb, enum ended_by by, const struct err *why)
 
 /* --- creating --- */
 
+/* Nothing ended what was never made, so its row has a reason and no endedBy. A jailer that died over it took it along,
+ * and that is a loss. */
+static void fail_create(struct sb *sb, const struct err *err)
+{
+    sb->m->stats.create_failed++;
+    if (sb->state != SB_ENDING)
+        sb->unmade = err->id != ERR_LOST;
+    sb_end(sb, ENDED_LOST, err); /* which answers */
+}
+
 static void on_running(void *arg, const struct err *err, const struct store_sandbox *row)
 {
     struct sb *sb = arg;
     store_sandbox_fn *created = sb->created;
 
     if (err) {
-        sb_end(sb, ENDED_LOST, err); /* which answers */
+        fail_create(sb, err);
         return;
     }
     sb->created = NULL;
@@ -185,8 +197,7 @@ static void on_inserted(void *arg, const struct err *err)
     struct sb *sb = arg;
 
     if (err) {
-        sb->m->stats.create_failed++;
-        sb_end(sb, ENDED_LOST, err);
+        fail_create(sb, err);
         return;
     }
     sb->inserted = true;
@@ -200,8 +211,7 @@ static void on_kept(void *arg, const struct err *err)
     if (sb->state != SB_CREATING)
         return;
     if (err) {
-        sb->m->stats.create_failed++;
-        sb_end(sb, ENDED_LOST, err);
+        fail_create(sb, err);
         return;
     }
     sb->kept = true;
@@ -234,12 +244,13 @@ static void on_failed(void *arg, const struct err *err)
         err_set(&why, ERR_TIMEOUT, "its lifetime was over while the server was away");
     else if (loaded && err->id == ERR_MISSING)
         err_set(&why, ERR_LOST, "it ended while the server was away");
-    if (!loaded)
-        sb->m->stats.create_failed++;
     sb->gone = true;
+    if (!loaded) {
+        fail_create(sb, &why);
+        return;
+    }
     sb_end(sb, late ? ENDED_LIFETIME : ENDED_LOST, &why);
-    if (loaded)
-        recover_resolved(sb->m);
+    recover_resolved(sb->m);
 }
 
 static void on_ended(void *arg, const struct err *why)
@@ -351,8 +362,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     box.every_wall = m->set.every_wall;
     insert(sb, template);
     if (box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, &err) < 0) {
-        m->stats.create_failed++;
-        sb_end(sb, ENDED_LOST, &err);
+        fail_create(sb, &err);
         return;
     }
     spec_env_free(take_ptr(&sb->spec.env)); /* the sandbox has it; here it would only wait to be found */

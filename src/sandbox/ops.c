@@ -45,7 +45,7 @@ static void on_looked_up(void *arg, const struct err *err, const struct store_sa
         tell_lookup(l, NULL, row);
     } else {
         err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s ended at %s (%s)", row->id,
-                clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "lost");
+                clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "it was never made");
         tell_lookup(l, &why, NULL);
     }
 }

@@ -595,7 +595,7 @@ class Reckoning:
         rows = self.server.pages("/v1/sandboxes?", "sandboxes")
         for nonce in self.ledger.nonces:
             made = [r["id"] for r in rows if r["metadata"].get("nonce") == nonce and
-                    (r["state"] != "ended" or r["endedBy"] != "lost")]
+                    (r["state"] != "ended" or r.get("endedBy", "lost") != "lost")]
             if len(made) > 1:
                 self.ledger.problem(f"one request made {made}")
         return rows
