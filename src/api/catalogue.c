@@ -1,4 +1,5 @@
-/* /v1/runtimes and /v1/capabilities: what this server can do, read from the tables that it does it by. */
+/* /, /v1/runtimes, /v1/capabilities and the contract itself: what this server can do, read from what it does it by. */
+#include "api/contract.h"
 #include "api/inside.h"
 
 #include "base/str.h"
@@ -43,6 +44,42 @@ static bool no_query(struct http_req *req)
         return true;
     http_answer_err(req, &err);
     return false;
+}
+
+/* For whoever opens the address in a browser or without a path: who is here, and where to go on. */
+static void entrance(struct http_req *req, void *ctx)
+{
+    static const char *const links[][2] = {
+        { "openapi", "/v1/openapi.yaml" },
+        { "capabilities", "/v1/capabilities" },
+        { "sandboxes", "/v1/sandboxes" },
+        { "health", "/health" },
+        { "ready", "/ready" },
+        { "metrics", "/metrics" },
+    };
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "name", "cove");
+    jsonw_kstr(&w, "version", api->set.version);
+    jsonw_key(&w, "links");
+    jsonw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        jsonw_kstr(&w, links[i][0], links[i][1]);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void contract(struct http_req *req, void *ctx UNUSED)
+{
+    if (no_query(req))
+        http_answer(req, 200, "application/yaml", api_contract, api_contract_len);
 }
 
 static void runtimes(struct http_req *req, void *ctx UNUSED)
@@ -144,6 +181,8 @@ static void capabilities(struct http_req *req, void *ctx)
 }
 
 const struct http_route catalogue_routes[] = {
+    { "GET", "/", entrance, HTTP_BODY_NONE, .data = &api_open },
+    { "GET", "/v1/openapi.yaml", contract, HTTP_BODY_NONE, .data = &api_open },
     { "GET", "/v1/runtimes", runtimes, HTTP_BODY_NONE, .data = &api_any },
     { "GET", "/v1/runtimes/{runtime}", runtime, HTTP_BODY_NONE, .data = &api_any },
     { "GET", "/v1/capabilities", capabilities, HTTP_BODY_NONE, .data = &api_any },

@@ -877,6 +877,13 @@ def the_server_tells_what_it_can_and_how_it_is(s):
     assert s.call("GET", "/v1/runtimes/perl").status == 404
     assert s.call("GET", "/v1/capabilities").json["limits"]["memoryBytes"]["default"] == 512 << 20
     assert s.call("GET", "/health", key=False).json["status"] == "ok"
+    entrance = s.call("GET", "/", key=False)
+    assert entrance.json["name"] == "cove" and entrance.json["version"], entrance.body
+    for path in entrance.json["links"].values():  # every one leads somewhere
+        assert s.call("GET", path).status == 200, path
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../api/openapi.yaml"), "rb") as f:
+        assert s.call("GET", "/v1/openapi.yaml", key=False).body == f.read()
+    assert s.call("GET", "/?x=1", key=False).status == 400
     assert s.call("GET", "/ready", key=False).json["status"] == "ready"
     text = s.call("GET", "/metrics").body.decode()
     for family in ("cove_sandboxes_created_total", "cove_executions_ended_total", "cove_api_requests_total"):
