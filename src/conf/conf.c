@@ -306,6 +306,12 @@ static void add_value(const struct conf *c, enum setting s, struct buf *out)
     }
 }
 
+void conf_comes_to(struct conf *c, enum setting s, const char *text)
+{
+    free(c->v[s].text);
+    c->v[s].text = str_dup(text);
+}
+
 void conf_print(const struct conf *c, struct buf *out)
 {
     size_t group = 0;

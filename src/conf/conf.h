@@ -72,6 +72,10 @@ uint64_t conf_number(const struct conf *c, enum setting s);
 bool conf_on(const struct conf *c, enum setting s);
 const char *const *conf_list(const struct conf *c, enum setting s);
 
+/* What a setting comes to, where that is known only later (a directory that depends on the user), for those who are
+ * shown it; where it came from stays as it is. */
+void conf_comes_to(struct conf *c, enum setting s, const char *text);
+
 /* All of them, as a file that would set the same; each with where it came from. */
 void conf_print(const struct conf *c, struct buf *out);
 void conf_json(const struct conf *c, struct buf *out);

@@ -108,7 +108,7 @@ static int open_sockets(struct server *s, struct err *err)
     return 0;
 }
 
-static int prepare(struct server *s, int *lock, struct err *err)
+static int find_place(const struct server *s, struct place *ret, struct err *err)
 {
     struct place_wishes w = {
         .state_dir = conf_text(&s->conf, SETTING_STATE_DIR),
@@ -120,11 +120,12 @@ static int prepare(struct server *s, int *lock, struct err *err)
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
-    const char *listen = conf_text(&s->conf, SETTING_LISTEN);
+    return place_find(&w, ret, err);
+}
 
-    if (!str_eq(listen, "off") && sockets_check(listen, err) < 0) /* also while another server runs */
-        return -1;
-    if (find_programs(s, err) < 0 || place_find(&w, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
+static int prepare(struct server *s, int *lock, struct err *err)
+{
+    if (find_programs(s, err) < 0 || find_place(s, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
         place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0)
         return -1;
     return 0;
@@ -257,6 +258,49 @@ static void server_done(struct server *s)
     free(s->url);
 }
 
+/* --- the command line --- */
+
+static void complain(const struct server *s, enum setting which, const struct err *err, struct problems *pr)
+{
+    const struct conf_value *v = &s->conf.v[which];
+    bool in_file = v->from == CONF_IN_FILE;
+
+    pr->file = in_file ? s->conf.file : "cove serve";
+    problems_add(pr, err->id, in_file ? v->line : 0, in_file, NULL, "%s", err->msg);
+}
+
+/* What the table of settings cannot know of its texts; told with the line that says it, also while another server
+ * runs. */
+static int check_texts(const struct server *s, struct problems *pr)
+{
+    static const enum setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
+    const char *listen = conf_text(&s->conf, SETTING_LISTEN);
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs) && pr->n == 0; i++) {
+        const char *dir = conf_text(&s->conf, dirs[i]);
+
+        if (*dir && *dir != '/') {
+            err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is no absolute path", setting_info(dirs[i])->name, dir);
+            complain(s, dirs[i], &err, pr);
+        }
+    }
+    if (pr->n == 0 && !str_eq(listen, "off") && sockets_check(listen, &err) < 0)
+        complain(s, SETTING_LISTEN, &err, pr);
+    return pr->n ? -1 : 0;
+}
+
+static void show_settings(struct server *s, bool json, struct buf *out)
+{
+    struct err err;
+
+    if (find_place(s, &s->place, &err) == 0) {
+        conf_comes_to(&s->conf, SETTING_STATE_DIR, s->place.state);
+        conf_comes_to(&s->conf, SETTING_RUN_DIR, s->place.run);
+    }
+    (json ? conf_json : conf_print)(&s->conf, out);
+}
+
 /* Reads the command line; *ret_status is set when there is nothing more to do. */
 static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_status)
 {
@@ -271,6 +315,8 @@ static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_sta
 
     conf_init(&s->conf);
     int bad = conf_command(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
+    if (!bad)
+        bad = check_texts(s, &pr);
     if (help) {
         help_verb(&out, cli_verb_find("serve"));
         buf_adds(&out, "\nSettings:\n");
@@ -281,7 +327,7 @@ static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_sta
         (void)fd_write_all(STDERR_FILENO, out.data, out.len);
         *ret_status = problems_exit(&pr);
     } else if (show) {
-        (json ? conf_json : conf_print)(&s->conf, &out);
+        show_settings(s, json, &out);
         *ret_status = print(&out);
     }
     (void)log_level_read(conf_text(&s->conf, SETTING_LOG_LEVEL), &level);

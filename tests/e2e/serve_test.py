@@ -446,6 +446,13 @@ class Serve(Server):
         again = self.file("again.yaml", printed.out)
         done = run("serve", "--config", again, "--print-config", "--json")
         self.assertEqual(done.json["drainTimeout"]["value"], "3s")
+        for flags in ((), ("--state-dir", self.place)):  # directories are told as they come out, and mean the same again
+            first = run("serve", *flags, "--print-config", "--json").json
+            self.assertTrue(first["stateDir"]["value"].startswith(self.place if flags else "/"), first)
+            again = self.file("dirs.yaml", run("serve", *flags, "--print-config").out)
+            second = run("serve", "--config", again, "--print-config", "--json").json
+            for name in ("stateDir", "runDir"):
+                self.assertEqual(second[name]["value"], first[name]["value"])
 
     def test_mistakes_in_settings_are_fatal_with_their_place(self):
         config = self.file("cove.yaml", "listen: 127.0.0.1:0\nlog:\n  levle: warn\n")
@@ -456,6 +463,13 @@ class Serve(Server):
         done = run("serve", "--lisen", "x")
         self.assertEqual(done.code, 2, done)
         self.assertIn("Did you mean --listen?", done.err)
+        self.assertEqual(done.err.count("cause:"), 1, done)  # its value is no second mistake
+        for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is no address"),
+                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is no absolute path")):
+            wrong = self.file("wrong.yaml", text)
+            done = run("serve", "--config", wrong, "--print-config")
+            self.assertEqual(done.code, 2, done)
+            self.assertIn(wrong + told, done.err)
         done = run("serve", env={"COVE_LISTN": "x"})
         self.assertEqual(done.code, 2, done)
         self.assertIn("COVE_LISTEN", done.err)
