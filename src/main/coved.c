@@ -49,7 +49,8 @@ struct coved {
     struct api *api;
     struct http_server *http;
     struct ev_timer gc;
-    int ready_fd; /* of whoever started us; -1: nobody wants to know */
+    uint64_t began_ns, began_real_ns; /* of the machine; of the calendar */
+    int ready_fd;                     /* of whoever started us; -1: nobody wants to know */
     uint64_t sockets;
     struct ev_timer patience;
     bool stopping, for_good;
@@ -219,9 +220,11 @@ static void on_done(const struct http_done *done, void *ctx)
               done->whole ? "" : ", cut off");
 }
 
+/* Ages are reckoned from the calendar at the start: one that is set ahead later must not make everything old at once.
+ */
 static uint64_t before(const struct coved *d, enum setting s)
 {
-    uint64_t now = clock_real_ns() / NS_PER_MS, keep = conf_number(&d->conf, s);
+    uint64_t now = (d->began_real_ns + (ev_now(d->ev) - d->began_ns)) / NS_PER_MS, keep = conf_number(&d->conf, s);
 
     return now > keep ? now - keep : 0;
 }
@@ -397,6 +400,8 @@ static int serve(struct coved *d, struct err *err)
     if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
         watch_signals(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 || open_manager(d, err) < 0)
         return -1;
+    d->began_ns = ev_now(d->ev);
+    d->began_real_ns = clock_real_ns();
     open_api(d);
     if (open_http(d, err) < 0)
         return -1;
