@@ -19,6 +19,8 @@ void buf_clear(struct buf *b)
 }
 
 /* Room for n more bytes and the NUL. */
+#define SHORT 32u
+
 static void reserve(struct buf *b, size_t n)
 {
     size_t need = b->len + n + 1;
@@ -54,12 +56,16 @@ void buf_addf(struct buf *b, const char *fmt, ...)
 
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    reserve(b, SHORT); /* formatted twice only when it is longer */
+    size_t room = b->cap - b->len;
+    int n = vsnprintf(b->data + b->len, room, fmt, ap);
     va_end(ap);
     if (n < 0)
         abort();
-    reserve(b, (size_t)n);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    if ((size_t)n >= room) {
+        reserve(b, (size_t)n);
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    }
     va_end(again);
     b->len += (size_t)n;
 }

@@ -66,21 +66,22 @@ static void store_end(void *arg)
 }
 
 /* Before the commit, if somebody waits and it can be made safe. */
-static void tell_early(struct ex *ex)
+static bool tell_early(struct ex *ex)
 {
     struct store_execution row;
     store_execution_fn *done = ex->done;
 
     if ((!done && !ex->watches) || (done && !ex->at_end))
-        return;
+        return false;
     ended_row(ex, &row);
     if (!ends_note(ex->sb->m, &row))
-        return;
+        return false;
     ex->noted = true;
     ex->done = NULL;
     if (done)
         done(ex->done_arg, NULL, &row);
     ex_tell_end(ex, &row);
+    return true;
 }
 
 static void end_event(struct ex *ex)
@@ -91,6 +92,12 @@ static void end_event(struct ex *ex)
     if (ex->has_ended_by)
         buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
     sb_event(ex->sb, "execution_ended", ex->id, body.data);
+}
+
+static void write_down(void *arg)
+{
+    store_end(arg);
+    end_event(arg);
 }
 
 static void take_receipt(struct ex *ex, const struct receipt *r)
@@ -140,7 +147,8 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (ex->has_ended_by)
         m->stats.executions_ended[ex->ended_by]++;
     input_over(ex);
-    tell_early(ex);
-    store_end(ex);
-    end_event(ex);
+    if (tell_early(ex))
+        ev_defer(m->ev, &ex->down, write_down, ex); /* behind the answer, and before anybody can ask for the row */
+    else
+        write_down(ex);
 }

@@ -125,7 +125,7 @@ struct ex {
     bool noted;          /* its end is safe, and was told */
     struct watch *watches;
     struct ev_timer retry, note;
-    struct ev_defer tell;
+    struct ev_defer tell, down;
 
     /* the end */
     enum store_execution_state end_state;
