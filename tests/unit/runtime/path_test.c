@@ -98,7 +98,7 @@ TEST(a_parent_and_a_name_come_out_of_every_spelling)
         if (fd >= 0)
             assert_string_equal(leaf, cases[i].leaf);
         else
-            assert_int_equal(err.id, ERR_INVALID);
+            assert_int_equal(err.id, ERR_WRONG_KIND);
     }
     assert_int_equal(path_parent(&paths, "/", false, leaf, &err), -1);
     assert_int_equal(path_parent(&paths, "//", false, leaf, &err), -1);
@@ -138,9 +138,9 @@ TEST(errors_get_the_id_that_a_caller_can_branch_on)
         int sys;
         enum err_id id;
     } cases[] = {
-        { ENOENT, ERR_MISSING }, { EEXIST, ERR_EXISTS }, { ENOTEMPTY, ERR_EXISTS }, { EACCES, ERR_DENIED },
-        { EROFS, ERR_DENIED },   { ENOSPC, ERR_LIMIT },  { EFBIG, ERR_LIMIT },      { ELOOP, ERR_INVALID },
-        { EISDIR, ERR_INVALID }, { EBUSY, ERR_BUSY },    { EIO, ERR_SYS },
+        { ENOENT, ERR_MISSING },    { EEXIST, ERR_EXISTS }, { ENOTEMPTY, ERR_EXISTS }, { EACCES, ERR_DENIED },
+        { EROFS, ERR_DENIED },      { ENOSPC, ERR_LIMIT },  { EFBIG, ERR_LIMIT },      { ELOOP, ERR_WRONG_KIND },
+        { EISDIR, ERR_WRONG_KIND }, { EBUSY, ERR_BUSY },    { EIO, ERR_SYS },
     };
     struct err err = { 0 };
 
