@@ -235,6 +235,14 @@ static void look(struct follow *f)
         f->end[i] = watch_bytes(f->watch, i + 1);
 }
 
+/* Fewer bytes came than were announced, or an end before the offset that was asked for ahead. */
+static bool fell_short(const struct follow *f)
+{
+    uint64_t at = f->offset[f->channel - 1], end = f->end[f->channel - 1];
+
+    return at > end || (f->once && at < end);
+}
+
 static void pump(struct follow *f)
 {
     bool room = true;
@@ -247,7 +255,7 @@ static void pump(struct follow *f)
         return;
     if (f->mode != FOLLOW_RAW)
         send_execution(f, "end", f->ended.data);
-    if (f->once && f->offset[f->channel - 1] < f->end[f->channel - 1])
+    if (f->mode == FOLLOW_RAW && fell_short(f))
         http_stream_break(f->req);
     else
         http_stream_end(f->req);
@@ -332,9 +340,10 @@ static void begin_stream(struct follow *f, const struct store_execution *row)
     send_execution(f, "started", execution.data);
 }
 
+/* Who follows one that runs may be ahead of it: after a restart of the server, or because it has not begun to write. */
 static int check_offsets(const struct follow *f, struct err *err)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && !f->watch; i++)
         if (f->offset[i] > f->end[i])
             return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes by now, and nothing at %" PRIu64,
                            i == 0 ? "stdout" : "stderr", f->end[i], f->offset[i]);

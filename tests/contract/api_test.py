@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sqlite3
-import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -374,6 +373,23 @@ def server_sent_events_carry_ids_that_resume(s):
     c.close()
     assert "def" in again and "abc" not in again
     assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", None, {"Last-Event-ID": "x"}).status == 400
+    s.delete(sb)
+
+
+@case
+def a_follower_may_be_ahead_of_what_was_written(s):
+    sb = s.create({"runtime": "sh"})
+    for offset, expected in ((4, b"45"), (7, None)):
+        ex = s.execute(sb, {"command": ["sh", "-c", "read line; printf 012345"], "background": True, "stdinOpen": True}).json
+        base = f"/v1/sandboxes/{sb}/executions/{ex['id']}"
+        c, r = s.open("GET", f"{base}/output?offset={offset}&follow=true")
+        assert r.status == 200, r.read()
+        assert s.call("POST", base + "/stdin?offset=0&close=true", b"go\n").status < 300
+        try:
+            assert r.read() == expected
+        except http.client.IncompleteRead as cut:
+            assert expected is None and cut.partial == b""
+        c.close()
     s.delete(sb)
 
 
