@@ -128,7 +128,7 @@ class Server:
             tries += 1
             try:
                 a = self.call(method, path, body, headers, key)
-                again = a.status in (429, 502, 503) or (a.status == 409 and a.code == "idempotency_conflict")
+                again = a.status in (429, 502, 503, 504) or (a.status == 409 and a.code == "idempotency_conflict")
             except BROKEN as why:
                 a, again = why, True
             if not again:
@@ -261,7 +261,7 @@ class Client(threading.Thread):
             a = self.server.call(method, path, body, headers)
         except BROKEN:
             return None
-        if a.status in (502, 503):
+        if a.status in (502, 503, 504):
             return None
         if a.status >= 500:
             self.ledger.problem(f"{method} {path}: {a}")
@@ -357,7 +357,7 @@ class Client(threading.Thread):
                 continue
             try:
                 if r.status != 200:
-                    if r.status not in (502, 503):
+                    if r.status not in (502, 503, 504):
                         self.ledger.problem(f"stream of {e.id}: {r.status} {r.read()[:300]}")
                         return
                     time.sleep(0.05)
