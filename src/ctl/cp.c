@@ -1,5 +1,5 @@
-/* cove cp: a file into a sandbox or out of it; - is our own standard input or output. With --tar a whole directory, as
- * the archive that tar(1) reads and writes here: archives from a sandbox are hostile, and we unpack none.
+/* cove cp: a file or a directory into a sandbox or out of it; - is our own standard input or output. With --tar the
+ * file here is an archive of a directory there, as it comes.
  *
  * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one that ends with a
  * slash is a directory that the file goes into under its own name, and so is a directory here. */
@@ -75,13 +75,31 @@ static const char *last_part(const char *path)
 }
 
 /* own: the name of the file here, under which it goes into a directory; "" when it has none. */
-static char *remote_path(const struct end *e, bool tar, const char *own)
+static char *place_in(const struct end *e, const char *own)
 {
     bool into = !*e->path || str_ends(e->path, "/");
     auto_free char *place = ctl_inside(e->path);
-    auto_free char *path = str_printf("%s%s", place, into ? own : "");
+
+    return str_printf("%s%s", place, into ? own : "");
+}
+
+static char *remote_path(const struct end *e, bool tar, const char *own)
+{
+    auto_free char *path = place_in(e, own);
 
     return ctl_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id, path);
+}
+
+/* The last name of a path, slashes behind it aside; "" for a path that has none of its own. The caller frees it. */
+static char *name_of(const char *path)
+{
+    size_t len = strlen(path);
+
+    while (len && path[len - 1] == '/')
+        len--;
+    auto_free char *whole = str_dup_n(path, len);
+    const char *name = last_part(whole);
+    return str_dup(str_eq(name, ".") || str_eq(name, "..") ? "" : name);
 }
 
 static int upload(struct ctl *c, const char *from, const struct end *to, bool tar, struct err *err)
@@ -94,10 +112,13 @@ static int upload(struct ctl *c, const char *from, const struct end *to, bool ta
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", from);
-    if (S_ISDIR(st.st_mode))
-        return err_set(err, ERR_INVALID,
-                       "%.100s is a directory; send it with: tar -c -C %.60s . | cove cp --tar - %s:DIR", from, from,
-                       to->id);
+    if (S_ISDIR(st.st_mode) && tar)
+        return err_set(err, ERR_INVALID, "%.150s is a directory, and --tar takes an archive; leave the flag out", from);
+    if (S_ISDIR(st.st_mode)) {
+        auto_free char *name = name_of(from), *place = place_in(to, name);
+
+        return ctl_tree_up(c, from, to->id, place, err);
+    }
     auto_free char *path = remote_path(to, tar, tar || here ? "" : last_part(from));
     uint64_t size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : FETCH_UNTIL_END;
     if (client_upload(c->client, path, tar ? "application/x-tar" : "application/octet-stream", size, give, &in, &answer,
@@ -123,20 +144,41 @@ static int download_to(struct ctl *c, const char *path, const char *to, struct e
     return bad;
 }
 
+/* Where it goes here: a directory takes it under its own name. The caller frees *ret. */
+static int local_path(const struct end *from, const char *to, char **ret, struct err *err)
+{
+    auto_free char *name = name_of(*from->path ? from->path : "/workspace");
+    struct stat st;
+
+    if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        *ret = str_dup(to);
+        return 0;
+    }
+    if (!*name)
+        return err_set(err, ERR_INVALID, "%.150s is a directory here, and %.60s has no name of its own; write one", to,
+                       from->path);
+    *ret = str_printf("%s/%s", to, name);
+    return 0;
+}
+
 static int download(struct ctl *c, const struct end *from, const char *to, bool tar, struct err *err)
 {
-    auto_free char *path = remote_path(from, tar, "");
+    auto_free char *path = remote_path(from, tar, ""), *local = NULL;
     struct pipe_end out = { .fd = STDOUT_FILENO, .err = err };
     struct stat st;
 
     if (str_eq(to, "-"))
         return client_download(c->client, path, take, &out, err);
-    if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
-        return download_to(c, path, to, err);
-    if (tar || !*last_part(from->path))
-        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the file", to);
-    auto_free char *inside = str_printf("%s/%s", to, last_part(from->path));
-    return download_to(c, path, inside, err);
+    if (tar && stat(to, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the archive, or leave --tar out", to);
+    if (local_path(from, to, &local, err) < 0)
+        return -1;
+    bool whole = !*from->path || str_ends(from->path, "/"); /* can only be a directory */
+    if (!whole && (download_to(c, path, local, err) == 0 || err->id != ERR_WRONG_KIND || tar))
+        return err->id == ERR_NONE ? 0 : -1;
+    auto_free char *archive = remote_path(from, true, "");
+    *err = (struct err){ 0 };
+    return ctl_tree_down(c, archive, local, err);
 }
 
 int ctl_cp(struct ctl *c, struct err *err)

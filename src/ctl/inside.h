@@ -37,6 +37,11 @@ int ctl_name(struct ctl *c, const char *word, char **ret, struct err *err);
 char *ctl_inside(const char *path);
 bool ctl_is_beginning(const char *word, size_t len); /* whether the first len letters could be one */
 
+/* What is in a directory here into one of a sandbox, which is made; and an archive at `path` of the interface into one
+ * here that does not exist yet. */
+int ctl_tree_up(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err);
+int ctl_tree_down(struct ctl *c, const char *path, const char *to, struct err *err);
+
 /* Answers on standard output. */
 int ctl_print_json(const json_t *answer);
 const char *ctl_text(const json_t *object, const char *key); /* "" without it */
