@@ -355,6 +355,14 @@ static void say_started(struct exec *x)
     stream_frame(x->s, FRAME_STARTED, 0, out, (size_t)n);
 }
 
+static void on_started(struct exec *x)
+{
+    x->started = true;
+    say_started(x);
+    exec_room(x->s);
+    check_end(x);
+}
+
 static void on_verdict(void *arg, uint32_t events UNUSED)
 {
     struct exec *x = arg;
@@ -372,10 +380,7 @@ static void on_verdict(void *arg, uint32_t events UNUSED)
         stream_fail(x->s, &err);
         return;
     }
-    x->started = true;
-    say_started(x);
-    exec_room(x->s);
-    check_end(x);
+    on_started(x);
 }
 
 static void exec_resume(struct stream *s)
@@ -423,7 +428,10 @@ static int watch(struct exec *x, struct err *err)
             return -1;
     if (x->in_fd >= 0 && ev_io_add(ev, &x->in, x->in_fd, 0, on_input_ready, x, err) < 0)
         return -1;
-    return ev_io_add(ev, &x->verdict, x->verdict_fd, EPOLLIN, on_verdict, x, err);
+    if (x->verdict_fd >= 0)
+        return ev_io_add(ev, &x->verdict, x->verdict_fd, EPOLLIN, on_verdict, x, err);
+    on_started(x);
+    return 0;
 }
 
 static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req, struct err *err)
@@ -436,7 +444,7 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
     auto_free const char **env = env_merge(rt->env, req->env);
     if (!procs_last_pid(&rt->procs, &first_pid))
         first_pid = RT_UNKNOWN;
-    if (spawn_start(&rt->paths, req, env, &sp, err) < 0)
+    if (spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
         return -1;
 
     struct exec *x = mem_new(struct exec);

@@ -1,7 +1,8 @@
-/* A plain fork, not vfork: between the two, the parent of a vfork sleeps until the child has exec'd, and any process of
- * the sandbox may stop that child in the meantime, which would stop PID 1. The runtime is small, so its page tables are
- * cheap to copy. The child says what went wrong through a pipe that a successful exec closes; the host hears STARTED
- * only then.
+/* Two ways to the same child. While PID 1 is the only process that there ever was, it lends the child its memory and
+ * sleeps until that has exec'd: no page tables to copy, and the outcome is known at once. Nobody is there to stop such
+ * a child, which would stop PID 1. Afterwards any process of the sandbox could, so it is a plain fork then: the child
+ * says what went wrong through a pipe that a successful exec closes. The host hears STARTED only after exec, either
+ * way.
  *
  * Until exec the child is still the runtime: not dumpable, so nobody in the sandbox can look into it; and it holds
  * nothing but 0, 1, 2 and that pipe. */
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -26,16 +28,30 @@
 #endif
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
 #define VERDICT_FD 3
+#define LENT_STACK (64 * KIB) /* paths, of which two are built at a time */
 #define WORKSPACE "/workspace"
 
 struct child_end { /* what becomes 0, 1 and 2 of the child */
     int in, out, err;
 };
 
-static NORETURN void refuse(const struct err *why)
-{
-    ssize_t n = write(VERDICT_FD, why, sizeof(*why)); /* less than PIPE_BUF: all or nothing */
+struct birth { /* what the child needs; its parent's own when `word` is -1 */
+    const struct rt_exec *req;
+    const char *const *env;
+    struct child_end end;
+    int cwd;
+    int word;       /* write end of the pipe; -1: memory is shared */
+    struct err why; /* shared: ERR_NONE when exec worked */
+};
 
+static NORETURN void refuse(struct birth *b, const struct err *why)
+{
+    ssize_t n = 0;
+
+    if (b->word < 0)
+        b->why = *why;
+    else
+        n = write(VERDICT_FD, why, sizeof(*why)); /* less than PIPE_BUF: all or nothing */
     _exit(n < 0 ? 126 : 127);
 }
 
@@ -126,8 +142,19 @@ static int forget_openat2(struct err *err)
     return 0;
 }
 
-static NORETURN void become(const struct rt_exec *req, const char *const *env, const struct child_end *end, int cwd,
-                            int verdict)
+/* All of these may be any number, so first they are moved out of the way of 0-3. */
+static bool take_descriptors(const struct birth *b, int *dir)
+{
+    int in = fcntl(b->end.in, F_DUPFD, 8), out = fcntl(b->end.out, F_DUPFD, 8), er = fcntl(b->end.err, F_DUPFD, 8);
+    int word = b->word < 0 ? 0 : fcntl(b->word, F_DUPFD, 8);
+
+    *dir = fcntl(b->cwd, F_DUPFD, 8);
+    return in >= 0 && out >= 0 && er >= 0 && *dir >= 0 && word >= 0 &&
+           (b->word < 0 || dup3(word, VERDICT_FD, O_CLOEXEC) >= 0) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 &&
+           dup2(er, 2) >= 0;
+}
+
+static NORETURN void become(struct birth *b)
 {
     /* exec resets handlers by itself; only what is ignored would be inherited */
     static const int may_be_ignored[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD,
@@ -136,25 +163,26 @@ static NORETURN void become(const struct rt_exec *req, const char *const *env, c
     struct err err = { 0 };
     sigset_t none;
     char where[RT_PATH_MAX];
+    const struct rt_exec *req = b->req;
+    int dir;
 
-    /* All of these may be any number, so first move them out of the way of 0-3. */
-    int in = fcntl(end->in, F_DUPFD, 8), out = fcntl(end->out, F_DUPFD, 8), er = fcntl(end->err, F_DUPFD, 8);
-    int dir = fcntl(cwd, F_DUPFD, 8), word = fcntl(verdict, F_DUPFD, 8);
-    if (in < 0 || out < 0 || er < 0 || dir < 0 || word < 0 || dup3(word, VERDICT_FD, O_CLOEXEC) < 0 ||
-        dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(er, 2) < 0)
+    if (!take_descriptors(b, &dir)) {
+        err_sys(&err, ERR_SYS, "descriptors");
+        b->why = err;
         _exit(126);
+    }
     if (fchdir(dir) < 0 || !getcwd(where, sizeof(where)) || where[0] != '/') {
         err_sys(&err, ERR_INVALID, "directory %.160s", req->cwd);
-        refuse(&err);
+        refuse(b, &err);
     }
-    if (syscall(SYS_close_range, VERDICT_FD + 1, ~0u, 0u) < 0) {
+    if (syscall(SYS_close_range, b->word < 0 ? VERDICT_FD : VERDICT_FD + 1, ~0u, 0u) < 0) {
         err_sys(&err, ERR_SYS, "closing descriptors");
-        refuse(&err);
+        refuse(b, &err);
     }
     setsid();
     if (req->flags & RT_EXEC_TTY && ioctl(0, TIOCSCTTY, 0) < 0) {
         err_sys(&err, ERR_SYS, "taking the terminal");
-        refuse(&err);
+        refuse(b, &err);
     }
     for (size_t i = 0; i < ARRAY_LEN(may_be_ignored); i++)
         sigaction(may_be_ignored[i], &dfl, NULL);
@@ -162,16 +190,29 @@ static NORETURN void become(const struct rt_exec *req, const char *const *env, c
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
     if (forget_openat2(&err) < 0)
-        refuse(&err);
+        refuse(b, &err);
 
     const char *name = req->argv[0];
     if (strchr(name, '/')) {
-        execve(name, (char *const *)req->argv, (char *const *)env);
+        execve(name, (char *const *)req->argv, (char *const *)b->env);
         explain(&err, name, errno);
     } else {
-        search(name, req->argv, env, &err);
+        search(name, req->argv, b->env, &err);
     }
-    refuse(&err);
+    refuse(b, &err);
+}
+
+static int born(void *arg)
+{
+    become(arg);
+}
+
+/* The child has a stack of its own: what it leaves there is nobody's. */
+static pid_t lend_memory(struct birth *b)
+{
+    static char stack[LENT_STACK] __attribute__((aligned(16)));
+
+    return clone(born, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, b);
 }
 
 static int open_pipe(int *ours, int *theirs, bool we_write, struct err *err)
@@ -237,37 +278,44 @@ static void close_ours(struct spawned *sp)
     fd_close(&sp->verdict);
 }
 
-int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, struct spawned *ret,
-                struct err *err)
+static int no_child(const struct rt_exec *req, struct err *err)
+{
+    return err_sys(err, errno == EAGAIN ? ERR_PIDS_LIMIT : ERR_LIMIT, "starting '%.100s'", req->argv[0]);
+}
+
+int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, bool alone,
+                struct spawned *ret, struct err *err)
 {
     struct spawned sp = { .in = -1, .out = -1, .err = -1, .verdict = -1 };
-    struct child_end end = { -1, -1, -1 };
+    struct birth b = { .req = req, .env = env, .end = { -1, -1, -1 }, .cwd = -1, .word = -1 };
     auto_fd int cwd = -1, word = -1;
 
     if (!req->argv[0] || req->argv[0][0] == '\0')
         return err_set(err, ERR_INVALID, "no program was named");
-    cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
+    b.cwd = cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
     if (cwd < 0)
         return err_wrap(err, "working directory");
-    if ((req->flags & RT_EXEC_TTY ? open_terminal(req, &sp, &end, err) : open_pipes(req, &sp, &end, err)) < 0 ||
-        open_pipe(&sp.verdict, &word, false, err) < 0)
+    if ((req->flags & RT_EXEC_TTY ? open_terminal(req, &sp, &b.end, err) : open_pipes(req, &sp, &b.end, err)) < 0 ||
+        (!alone && open_pipe(&sp.verdict, &word, false, err) < 0))
         goto failed;
-    sp.pid = fork();
+    b.word = word;
+    sp.pid = alone ? lend_memory(&b) : fork();
     if (sp.pid == 0)
-        become(req, env, &end, cwd, word);
+        become(&b);
     if (sp.pid < 0) {
-        if (errno == EAGAIN)
-            err_sys(err, ERR_PIDS_LIMIT, "starting '%.100s'", req->argv[0]);
-        else
-            err_sys(err, ERR_LIMIT, "starting '%.100s'", req->argv[0]);
+        (void)no_child(req, err);
         goto failed;
     }
-    close_child_end(&end);
+    if (b.why.id != ERR_NONE) { /* it is dead, and reaped like any other */
+        *err = b.why;
+        goto failed;
+    }
+    close_child_end(&b.end);
     *ret = sp;
     return 0;
 
 failed:
-    close_child_end(&end);
+    close_child_end(&b.end);
     close_ours(&sp);
     return -1;
 }
