@@ -91,6 +91,9 @@ int native_ready(struct native_template *t, struct err *err)
             return -1;
         /* Ports below 1024 are nothing special in a network of one's own. */
         (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+        /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it
+         * would share otherwise, is looked through from end to end when it goes. */
+        (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
     }
     t->net_ready = true;
     return 0;
