@@ -8,7 +8,8 @@
  *
  * Invariants:
  * 1. on_ready and every `done` are called at most once.
- * 2. Every state but READY and ENDED has a deadline; READY has the sandbox's own clocks.
+ * 2. Every state but READY and ENDED has a deadline, except that a spare waits for its owner; READY has the sandbox's
+ *    own clocks.
  * 3. What the runtime says is checked; the first wrong frame ends the sandbox with PROTOCOL. */
 #include "engine/inside.h"
 
@@ -127,8 +128,11 @@ void box_ready(struct box *b)
     if (b->paused)
         life_pause(&b->life, ev_now(b->ev));
     box_set_timer(b, life_next(&b->life));
+    struct engine *e = b->e;
     if (b->ops && b->ops->on_ready)
         b->ops->on_ready(b->arg);
+    if (b->e == e) /* what it was made for has begun */
+        spare_refill(e);
 }
 
 void box_exec_added(struct box *b)
@@ -357,8 +361,7 @@ const char *box_id(const struct box *b)
 
 /* --- life --- */
 
-static int box_make(struct engine *e, const char *id, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                    struct box **ret, struct err *err)
+static int check_spec(const struct engine *e, const struct box_spec *spec, struct err *err)
 {
     if (e->lost) {
         *err = e->why;
@@ -373,20 +376,33 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
         return -1;
     if (spec->id && !id_valid(spec->id, "sb"))
         return err_set(err, ERR_INVALID, "'%.40s' is not the id of a sandbox", spec->id);
+    return 0;
+}
 
-    struct box *b = mem_new(struct box);
-    b->e = e;
-    b->ev = e->ev;
+/* What the jailer does not know of it. */
+static void box_belongs(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg)
+{
     b->ops = ops;
     b->arg = arg;
     b->level = spec->level;
-    b->filter = (struct filter_spec){ .profile = spec->profile, .grants = spec->grants };
-    memcpy(b->filter.deny, spec->deny, sizeof(b->filter.deny));
-    b->limits = spec->limits;
     if (spec->policy)
         (void)str_copy(b->policy, sizeof(b->policy), spec->policy);
     b->every_wall = spec->every_wall;
     b->enforce = spec->enforce;
+}
+
+static int box_make(struct engine *e, const char *id, bool spare, const struct box_spec *spec,
+                    const struct box_ops *ops, void *arg, struct box **ret, struct err *err)
+{
+    struct box *b = mem_new(struct box);
+
+    b->e = e;
+    b->ev = e->ev;
+    box_belongs(b, spec, ops, arg);
+    b->spare = spare;
+    b->filter = (struct filter_spec){ .profile = spec->profile, .grants = spec->grants };
+    memcpy(b->filter.deny, spec->deny, sizeof(b->filter.deny));
+    b->limits = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
     b->status = -1;
     b->denied_why = "the monitor could not be asked in time";
@@ -412,7 +428,26 @@ static int box_make(struct engine *e, const char *id, const struct box_spec *spe
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
             struct err *err)
 {
-    return box_make(e, NULL, spec, ops, arg, ret, err);
+    if (check_spec(e, spec, err) < 0)
+        return -1;
+    struct box *b = spare_find(e, spec);
+    spare_asked(e, spec);
+    if (!b)
+        return box_make(e, NULL, false, spec, ops, arg, ret, err);
+    if (claim_prepare(b, spec, err) < 0)
+        return -1;
+    *ret = spare_take(e);
+    b->spare = false;
+    box_belongs(b, spec, ops, arg);
+    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
+    claim_go(b);
+    return 0;
+}
+
+int box_make_spare(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
+                   struct box **ret)
+{
+    return box_make(e, NULL, true, spec, ops, arg, ret, NULL);
 }
 
 /* The new host's stream numbers start high, far from those of the host before it, which may still be open. */
@@ -423,7 +458,7 @@ int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, con
 {
     if (!id_valid(id, "sb"))
         return err_set(err, ERR_INVALID, "'%.40s' is not the id of a sandbox", id);
-    if (box_make(e, id, spec, ops, arg, ret, err) < 0)
+    if (check_spec(e, spec, err) < 0 || box_make(e, id, false, spec, ops, arg, ret, err) < 0)
         return -1;
     (*ret)->next_stream = ADOPTED_STREAMS | ((uint32_t)(*ret)->epoch & 0x3ffffffeu);
     return 0;

@@ -6,7 +6,8 @@
  * runtime that was claimed by an earlier host answers HELLO and says CLAIMED once more.
  *
  * Invariants:
- * 1. The walls are checked twice, at J_CREATED and at CLAIMED; a box with a wall too few never becomes ready.
+ * 1. The walls are checked twice, at J_CREATED (for a spare when it is taken) and at CLAIMED; a box with a wall too few
+ *    never becomes ready.
  * 2. Memory that held the claim (environment, entropy) is wiped before it is released. */
 #include "engine/inside.h"
 
@@ -131,7 +132,7 @@ static const char **merge_env(const char *const *base, const char *const *over)
     return out;
 }
 
-static int prepare_claim(struct box *b, const struct box_spec *spec, struct err *err)
+int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err)
 {
     struct rt_claim m = { .landlock_min = walls_landlock_min(spec->level) };
     PAYLOAD(payload);
@@ -189,10 +190,18 @@ int claim_start(struct box *b, const struct box_spec *spec, struct err *err)
         return 0;
     }
     int len = encode_create(b, spec, payload, err);
-    if (len < 0 || prepare_claim(b, spec, err) < 0)
+    if (len < 0 || (!b->spare && claim_prepare(b, spec, err) < 0))
         return -1;
     create(b, spec, payload, (uint32_t)len);
     return 0;
+}
+
+static void send_claim(struct box *b)
+{
+    struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
+
+    chan_send(&b->chan, &claim);
+    claim_drop(b);
 }
 
 static void send_hello(struct box *b)
@@ -201,12 +210,10 @@ static void send_hello(struct box *b)
     PAYLOAD(payload);
     int len = rt_hello_encode(&hello, payload, NULL);
     struct frame f = { .type = FRAME_HELLO, .len = len > 0 ? (uint32_t)len : 0, .data = payload };
-    struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
 
     chan_send(&b->chan, &f);
-    if (!b->adopted)
-        chan_send(&b->chan, &claim);
-    claim_drop(b);
+    if (!b->adopted && !b->spare)
+        send_claim(b);
 }
 
 /* Some walls need root; without it they are missing, and that is said, unless somebody demanded them. */
@@ -230,6 +237,13 @@ static int check_enforced(const struct box *b, struct err *err)
     return 0;
 }
 
+static int check_outside(const struct box *b, struct err *err)
+{
+    if (walls_check_outside(b->level, lenient(b), b->outside.walls, err) < 0)
+        return -1;
+    return check_enforced(b, err);
+}
+
 static int take_created(struct box *b, const struct answer *a, struct err *err)
 {
     struct jail_created *m = &b->outside;
@@ -248,7 +262,7 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
     m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
     if (b->cpu_fd >= 0)
         m->enforced[LIMIT_CPU_TIME] = JAIL_ENFORCED;
-    if (walls_check_outside(b->level, lenient(b), m->walls, err) < 0 || check_enforced(b, err) < 0)
+    if (!b->spare && check_outside(b, err) < 0)
         return -1;
     return box_wire(b, take_fd(&a->fds[0]), err);
 }
@@ -281,6 +295,18 @@ static void on_created(struct ask *ask, const struct answer *a, const struct err
         send_hello(b);
 }
 
+void claim_go(struct box *b)
+{
+    struct err why = { 0 };
+
+    if (b->state == BOX_CREATING)
+        return; /* it goes the way of every other from here on */
+    if (check_outside(b, &why) < 0)
+        box_fail(b, &why);
+    else
+        send_claim(b);
+}
+
 static void on_hello(struct box *b, const struct frame *f)
 {
     struct rt_hello m;
@@ -298,6 +324,8 @@ static void on_hello(struct box *b, const struct frame *f)
         box_violate(b, "HELLO that does not echo the epoch");
     } else {
         b->state = BOX_CLAIMING;
+        if (b->spare)
+            box_set_timer(b, CLOCKS_NEVER);
     }
 }
 
@@ -305,7 +333,7 @@ static void on_claimed(struct box *b, const struct frame *f)
 {
     struct err err = { 0 };
 
-    if (b->state != BOX_CLAIMING)
+    if (b->state != BOX_CLAIMING || b->spare)
         box_violate(b, "CLAIMED without a claim");
     else if (rt_claimed_decode(f, &b->inside, &err) < 0)
         box_violate(b, "CLAIMED: %s", err.msg);

@@ -417,7 +417,7 @@ void engine_watch_kept(struct engine *e)
 
 #define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
 
-static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
+bool engine_same_filter(const struct filter_spec *a, const struct filter_spec *b)
 {
     return a->profile == b->profile && a->grants == b->grants && memcmp(a->deny, b->deny, sizeof(a->deny)) == 0;
 }
@@ -426,7 +426,7 @@ static struct box *waiting_box(struct engine *e, const struct filter_spec *filte
 {
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         for (struct box *b = e->boxes[i]; b; b = b->next)
-            if (b->state == BOX_CREATING && !b->adopted && same_filter(&b->filter, filter))
+            if (b->state == BOX_CREATING && !b->adopted && engine_same_filter(&b->filter, filter))
                 return b;
     return NULL;
 }
@@ -434,7 +434,7 @@ static struct box *waiting_box(struct engine *e, const struct filter_spec *filte
 static struct filter_spec *find_template(struct engine *e, const struct filter_spec *filter)
 {
     for (size_t i = 0; i < e->ntemplates; i++)
-        if (same_filter(&e->templates[i], filter))
+        if (engine_same_filter(&e->templates[i], filter))
             return &e->templates[i];
     return NULL;
 }
@@ -573,6 +573,7 @@ void engine_free(struct engine *e)
     if (!e)
         return;
     e->ops = NULL;
+    spare_drop(e);
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         while (e->boxes[i])
             box_orphan(e->boxes[i]);

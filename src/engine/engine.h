@@ -19,6 +19,7 @@
 
 struct engine;
 struct box;
+struct box_spec;
 struct exec;
 
 struct engine_ops {
@@ -35,6 +36,12 @@ int engine_watch(struct engine *e, int monitor_fd, struct err *err);
  * before is not told, and where there is none receipts say so. Before the first box. */
 void engine_watch_kept(struct engine *e);
 DEFINE_AUTO(engine, engine_free);
+
+/* From the second box of a kind on, the next one of that kind is made before it is asked for. For who stays: one that
+ * nobody takes is in vain, and ends with the engine. */
+void engine_make_ahead(struct engine *e);
+/* The id of a sandbox that is made already and could serve this spec, or NULL: for a caller who names his boxes. */
+const char *engine_made_ahead(const struct engine *e, const struct box_spec *spec);
 
 /* The sandboxes that live in the jailer, whoever made them, in the order of their ids: the first ones, or those behind
  * `after`. ids is NULL when err is set. A list of ENGINE_LIST_MAX may have more behind it. */

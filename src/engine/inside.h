@@ -1,5 +1,5 @@
-/* inside.h - what engine.c, stream.c, box.c, box_end.c, claim.c, exec.c, settle.c and files.c know of one another.
- * Nothing outside this room includes it.
+/* inside.h - what engine.c, spare.c, stream.c, box.c, box_end.c, claim.c, exec.c, settle.c and files.c know of one
+ * another. Nothing outside this room includes it.
  *
  * Who owns what: the engine knows its boxes and open questions but owns only the questions; a box owns its streams and
  * knows its executions; executions and boxes belong to the caller. A memory block is released at once when none of
@@ -47,6 +47,21 @@ struct ask {
 #define ASK_BUCKETS 64u
 #define BOX_BUCKETS 256u
 
+struct shape { /* what two sandboxes must have in common for one to take the other's place */
+    bool usable;
+    struct filter_spec filter;
+    struct limits limits;
+    char hostname[JAIL_NAME_MAX];
+};
+
+struct spare {
+    bool on;
+    struct box *box; /* NULL: there is none */
+    struct shape shape;
+    struct shape last; /* what was asked for last */
+    bool again;        /* and the time before */
+};
+
 struct engine {
     struct ev *ev;
     struct chan chan;
@@ -63,6 +78,7 @@ struct engine {
     uint32_t cores;
     struct filter_spec *templates; /* asked for, and not refused */
     size_t ntemplates;
+    struct spare spare;
     struct ask *asks[ASK_BUCKETS];
     struct box *boxes[BOX_BUCKETS];
     struct ev_defer defer;
@@ -84,6 +100,7 @@ bool engine_nothing_refused(const struct box *b);
 void engine_template(struct engine *e, const struct filter_spec *filter);
 void engine_template_gone(struct engine *e, const struct filter_spec *filter); /* so that it is asked for again */
 void engine_template_name(const struct filter_spec *filter, char ret[JAIL_NAME_MAX]);
+bool engine_same_filter(const struct filter_spec *a, const struct filter_spec *b);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -92,6 +109,14 @@ void engine_leave(void);
 void engine_release(struct ev *ev, struct ev_defer *d, void *mem); /* frees mem, now or at the end of the turn */
 /* Text from the other side, made fit for a terminal. */
 void engine_error(const struct rt_error *m, struct err *ret);
+
+/* --- spare.c: one sandbox ahead --- */
+
+void spare_asked(struct engine *e, const struct box_spec *spec); /* somebody wants one like this */
+struct box *spare_find(struct engine *e, const struct box_spec *spec);
+struct box *spare_take(struct engine *e);
+void spare_refill(struct engine *e); /* when the last one is out of the way */
+void spare_drop(struct engine *e);
 
 /* --- stream.c: streams of one control connection --- */
 
@@ -168,6 +193,7 @@ struct box {
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
+    bool spare; /* greeted, and claimed by nobody yet */
 
     struct jail_created outside;
     struct rt_claimed inside;
@@ -208,11 +234,15 @@ struct box {
 
 /* claim.c: from a spec to a box that is ready */
 int claim_start(struct box *b, const struct box_spec *spec, struct err *err);
+int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err); /* CLAIM, ready to be sent */
+void claim_go(struct box *b); /* a spare has an owner and a claim: it goes the way of all others */
 void claim_frame(struct box *b, const struct frame *f);    /* a frame on stream 0 */
 void claim_greeting(struct box *b, const struct frame *f); /* the first frames of an adopted runtime */
 void claim_drop(struct box *b);                            /* whatever preparation is still held */
 
 /* box.c */
+int box_make_spare(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
+                   struct box **ret);
 int box_wire(struct box *b, int control_fd, struct err *err);
 void box_ready(struct box *b);
 void box_violate(struct box *b, const char *fmt, ...) PRINTF_LIKE(2, 3); /* the runtime broke the protocol */

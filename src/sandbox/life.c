@@ -327,6 +327,19 @@ static int create_check(struct manager *m, const struct spec *spec, struct err *
               : err_set(err, ERR_RUNTIME_MISSING, "there is no runtime '%s'", spec->runtime);
 }
 
+/* One that was made ahead has its name already. */
+static void choose_id(const struct manager *m, const struct spec *spec, char ret[ID_SIZE])
+{
+    struct box_spec box;
+
+    spec_box(spec, &box);
+    const char *ahead = spec->pinning ? NULL : engine_made_ahead(m->engine, &box);
+    if (ahead)
+        memcpy(ret, ahead, ID_SIZE);
+    else
+        id_new("sb", ret);
+}
+
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
                     store_sandbox_fn *done, void *arg)
 {
@@ -343,7 +356,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
         return;
     }
     if (!id)
-        id_new("sb", fresh);
+        choose_id(m, spec, fresh);
     struct sb *sb = sb_new(m, id ? id : fresh, owner);
     spec_done(&sb->spec);
     sb->spec = *spec;

@@ -232,6 +232,7 @@ static int new_engine(struct manager *m, struct err *err)
         fd_close(&monitor);
         return -1;
     }
+    engine_make_ahead(m->engine);
     if (monitor < 0)
         engine_watch_kept(m->engine);
     else if (engine_watch(m->engine, monitor, err) < 0)

@@ -241,6 +241,8 @@ static void start_engine(struct bench *b)
     close(settings.runtime_fd);
     if (ev_new(&b->ev, &err) < 0 || engine_new(b->ev, sock, &engine_ops, b, &b->engine, &err) < 0)
         die("engine", &err);
+    if (!b->o.idle)
+        engine_make_ahead(b->engine);
 }
 
 static void stop_engine(struct bench *b)
