@@ -154,10 +154,10 @@ TEST(what_cannot_be_started_is_said_with_its_reason)
         { "/tmp", "/", NULL, ERR_PROGRAM_DENIED },
         { "passwd", "/", "PATH=/etc", ERR_PROGRAM_DENIED },
         { "true", "/no/such/directory", NULL, ERR_MISSING },
-        { "true", "/etc/passwd", NULL, ERR_INVALID },
+        { "true", "/etc/passwd", NULL, ERR_WRONG_KIND },
         { "true", "relative", NULL, ERR_INVALID },
-        { "true", "/proc/self/fd/3", NULL, ERR_INVALID },
-        { "true", "/proc/self/cwd", NULL, ERR_INVALID },
+        { "true", "/proc/self/fd/3", NULL, ERR_WRONG_KIND },
+        { "true", "/proc/self/cwd", NULL, ERR_WRONG_KIND },
         { "true", "/", "=x", ERR_INVALID },
         { "true", "/", "NAME", ERR_INVALID },
     };
