@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define CURSOR_MAX 200u
+
 const struct http_route *const api_tables[] = { sandbox_routes,   execution_routes, file_routes,
                                                 catalogue_routes, template_routes,  key_routes,
                                                 service_routes,   upkeep_routes,    NULL };
@@ -114,6 +116,8 @@ int api_page(const struct http_req *req, const char *const *names, struct store_
     q->owner = api_sees(req);
     q->limit = (uint32_t)limit;
     q->cursor = http_query(req, "cursor");
+    if (q->cursor && strlen(q->cursor) > CURSOR_MAX)
+        return err_set(err, ERR_INVALID, "cursor: it is not one that a list gave");
     return 0;
 }
 

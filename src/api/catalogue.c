@@ -2,7 +2,9 @@
 #include "api/contract.h"
 #include "api/inside.h"
 
+#include "base/mem.h"
 #include "base/str.h"
+#include "polfile/rows.h"
 
 #include <limits.h>
 
@@ -120,7 +122,7 @@ static void json_levels(struct jsonw *w)
     static const struct {
         enum level level;
         bool available;
-    } levels[] = { { LEVEL_STANDARD, true }, { LEVEL_HIGH, false } };
+    } levels[] = { { LEVEL_STANDARD, true }, { LEVEL_HIGH, false }, { LEVEL_CUSTOM, true } };
 
     jsonw_key(w, "levels");
     jsonw_array(w);
@@ -180,9 +182,86 @@ static void capabilities(struct http_req *req, void *ctx)
     http_answer_json(req, 200, &out);
 }
 
+/* --- policies --- */
+
+static void put_member(struct jsonw *w, const struct buf *object, const char *name)
+{
+    auto_json *all = json_loadb(object->data, object->len, 0, NULL);
+    char *text = json_dumps(json_object_get(all, name), JSON_COMPACT);
+
+    if (text)
+        api_raw(w, name, text);
+    free(text);
+}
+
+/* What is built in, and how a policy that extends nothing else reads in full, under the operator's floor. */
+static void json_policy(const struct api *api, const char *name, bool whole, struct jsonw *w)
+{
+    static const struct floor none;
+    const struct floor *floor = api->set.floor ? api->set.floor : &none;
+    auto_buf document = { 0 };
+    struct policy *p = mem_new(struct policy);
+    struct rows rows;
+
+    policy_builtin(name, p);
+    jsonw_object(w);
+    jsonw_kstr(w, "name", name);
+    jsonw_kstr(w, "description", policy_says(name));
+    jsonw_kbool(w, "available", p->level != LEVEL_HIGH);
+    if (whole) {
+        rows_of(p, floor, &rows);
+        rows_json(p, floor, &rows, &document);
+        rows_done(&rows);
+        put_member(w, &document, "policy");
+        put_member(w, &document, "sources");
+    }
+    jsonw_end_object(w);
+    policy_done(p);
+    free(p);
+}
+
+static void policies(struct http_req *req, void *ctx)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "policies");
+    jsonw_array(&w);
+    for (const char *const *name = policy_builtins(); *name; name++)
+        json_policy(ctx, *name, false, &w);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void policy(struct http_req *req, void *ctx)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+    struct err err;
+
+    if (!no_query(req))
+        return;
+    for (const char *const *name = policy_builtins(); *name; name++)
+        if (str_eq(*name, http_param(req, "policy"))) {
+            jsonw_init(&w, &out, 0);
+            json_policy(ctx, *name, true, &w);
+            http_answer_json(req, 200, &out);
+            return;
+        }
+    err_set(&err, ERR_POLICY_MISSING, "there is no such policy; GET /v1/policies lists them");
+    http_answer_err(req, &err);
+}
+
 const struct http_route catalogue_routes[] = {
     { "GET", "/", entrance, HTTP_BODY_NONE, .data = &api_open },
     { "GET", "/v1/openapi.yaml", contract, HTTP_BODY_NONE, .data = &api_open },
+    { "GET", "/v1/policies", policies, HTTP_BODY_NONE, .data = &api_any },
+    { "GET", "/v1/policies/{policy}", policy, HTTP_BODY_NONE, .data = &api_any },
     { "GET", "/v1/runtimes", runtimes, HTTP_BODY_NONE, .data = &api_any },
     { "GET", "/v1/runtimes/{runtime}", runtime, HTTP_BODY_NONE, .data = &api_any },
     { "GET", "/v1/capabilities", capabilities, HTTP_BODY_NONE, .data = &api_any },

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/custom.h"
 
 #define COMMAND_MAX 1024
 #define WORD_MAX (32 * KIB)
@@ -124,9 +125,14 @@ static int read_limits(struct launch *l, struct err *err)
     struct execution_spec *s = &l->spec;
 
     if (body_u64(l->body, "", "timeoutMs", wall->min, wall->max, &s->timeout_ms, NULL, err) < 0 ||
-        body_u64(l->body, "", "cpuTimeMs", 1, cpu->max, &s->cpu_ms, NULL, err) < 0)
+        body_u64(l->body, "", "cpuTimeMs", 1, cpu->max, &s->cpu_ms, NULL, err) < 0 ||
+        body_u64(l->body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &s->output_max, NULL, err) < 0)
         return -1;
-    return body_u64(l->body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &s->output_max, NULL, err);
+    const struct floor *f = l->api->set.floor;
+    if (custom_floor_value(f, LIMIT_WALL, "timeoutMs", s->timeout_ms, err) < 0 ||
+        custom_floor_value(f, LIMIT_CPU_TIME, "cpuTimeMs", s->cpu_ms, err) < 0)
+        return -1;
+    return custom_floor_value(f, LIMIT_OUTPUT, "outputBytes", s->output_max, err);
 }
 
 static int read_request(struct launch *l, struct err *err)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/custom.h"
 
 #include <stdio.h>
 
@@ -33,6 +34,7 @@ struct creation {
     json_t *body;
     char template[STORE_NAME_MAX + 1];
     struct spec spec;
+    char *details; /* of an error in its policy */
 };
 
 static void creation_free(void *arg)
@@ -41,6 +43,7 @@ static void creation_free(void *arg)
 
     json_decref(c->body);
     spec_done(&c->spec);
+    free(c->details);
     free(c);
 }
 
@@ -84,7 +87,7 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
 
 static void refuse(struct creation *c, const struct err *err)
 {
-    http_answer_err(c->req, err);
+    http_answer_err_with(c->req, err, c->details);
     creation_free(c);
 }
 
@@ -92,7 +95,8 @@ static void create_from_request(struct creation *c)
 {
     struct err err = { 0 };
 
-    if (spec_read(&c->spec, c->body, SPEC_OF_SANDBOX, &err) < 0 || spec_finish(&c->spec, &err) < 0)
+    if (spec_read(&c->spec, c->body, SPEC_OF_SANDBOX, &c->details, &err) < 0 ||
+        custom_floor(&c->spec, c->api->set.floor, &err) < 0 || spec_finish(&c->spec, &err) < 0)
         refuse(c, &err);
     else
         idem_begin(c->req, c->api, "sb", on_claimed, c, creation_free);
@@ -103,7 +107,7 @@ static int read_template(struct creation *c, const struct store_template *row, s
     auto_json *spec = NULL;
 
     if (body_parse(row->spec_json, strlen(row->spec_json), &spec, err) < 0 ||
-        spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, err) < 0)
+        spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, NULL, err) < 0)
         return err_wrap(err, "template %s", row->name);
     return 0;
 }
@@ -258,6 +262,8 @@ static void extend(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
     } else if (ms == 0) {
         err_set(&err, ERR_INVALID, "lifetimeMs: say how much longer it lives");
+        http_answer_err(req, &err);
+    } else if (custom_floor_value(api->set.floor, LIMIT_LIFETIME, "lifetimeMs", ms, &err) < 0) {
         http_answer_err(req, &err);
     } else {
         manager_extend(api->set.manager, api_sees(req), id, ms, on_row, req);

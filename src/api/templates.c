@@ -4,6 +4,16 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/custom.h"
+
+static void forget_values(json_t *env)
+{
+    const char *name;
+    json_t *value;
+    void *next;
+
+    json_object_foreach_safe(env, next, name, value) json_object_set_new(env, name, json_string(""));
+}
 
 /* Variables may be secrets: of those only the names are told. */
 static char *shown_spec(const char *spec_json)
@@ -12,11 +22,8 @@ static char *shown_spec(const char *spec_json)
 
     if (body_parse(spec_json, strlen(spec_json), &spec, NULL) < 0)
         return str_dup("{}");
-    json_t *env = json_object_get(spec, "env");
-    const char *name;
-    json_t *value;
-    void *next;
-    json_object_foreach_safe(env, next, name, value) json_object_set_new(env, name, json_string(""));
+    forget_values(json_object_get(spec, "env"));
+    forget_values(json_object_get(json_object_get(json_object_get(spec, "policy"), "environment"), "set"));
     char *text = json_dumps(spec, JSON_COMPACT);
     return text ? text : str_dup("{}");
 }
@@ -111,12 +118,14 @@ static void get(struct http_req *req, void *ctx)
         store_template_get(api->set.store, name, on_row, req);
 }
 
-static int check(const json_t *body, struct err *err)
+static int check(const struct api *api, const json_t *body, char **ret_details, struct err *err)
 {
     struct spec spec;
 
     spec_init(&spec);
-    int rc = spec_read(&spec, body, SPEC_OF_TEMPLATE, err);
+    int rc = spec_read(&spec, body, SPEC_OF_TEMPLATE, ret_details, err);
+    if (rc == 0)
+        rc = custom_floor(&spec, api->set.floor, err);
     if (rc == 0 && !spec.runtime[0])
         str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* the request may say which; the rest has to fit */
     if (rc == 0)
@@ -130,13 +139,14 @@ static void put(struct http_req *req, void *ctx)
     struct api *api = ctx;
     const char *name = name_of(req, ERR_INVALID);
     auto_json *body = NULL;
+    auto_free char *details = NULL;
     struct store_template row = { 0 };
     struct err err = { 0 };
 
     if (!name)
         return;
-    if (api_body(req, &body, &err) < 0 || check(body, &err) < 0) {
-        http_answer_err(req, &err);
+    if (api_body(req, &body, &err) < 0 || check(api, body, &details, &err) < 0) {
+        http_answer_err_with(req, &err, details);
         return;
     }
     auto_free char *text = json_dumps(body, JSON_COMPACT);
@@ -166,6 +176,8 @@ static void delete_(struct http_req *req, void *ctx)
 const struct http_route template_routes[] = {
     { "GET", "/v1/templates", list, HTTP_BODY_NONE, .data = &api_read },
     { "GET", "/v1/templates/{template}", get, HTTP_BODY_NONE, .data = &api_read },
+    { "GET", "/v1/profiles", list, HTTP_BODY_NONE, .data = &api_read }, /* the same under another name */
+    { "GET", "/v1/profiles/{template}", get, HTTP_BODY_NONE, .data = &api_read },
     { "PUT", "/v1/templates/{template}", put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json", &api_admin },
     { "DELETE", "/v1/templates/{template}", delete_, HTTP_BODY_NONE, .data = &api_admin },
     { 0 },

@@ -18,6 +18,7 @@
 #include "doc/doc.h"
 #include "ev/ev.h"
 #include "http/server.h"
+#include "polfile/policy_file.h"
 #include "sandbox/manager.h"
 #include "serve/place.h"
 #include "store/store.h"
@@ -43,6 +44,7 @@ struct coved {
     struct ev *ev;
     struct conf conf;
     struct place place;
+    struct floor floor;
     struct store *store;
     struct auth *auth;
     struct manager *manager;
@@ -182,6 +184,27 @@ static int open_store(struct coved *d, struct err *err)
     return store_open(d->ev, &set, &d->store, err);
 }
 
+/* A floor that is there and cannot be read stops the server: nobody would notice that it does not hold. */
+static int read_floor(struct coved *d, struct err *err)
+{
+    struct problems *pr = mem_new(struct problems);
+    const char *more = conf_text(&d->conf, SETTING_FLOOR);
+    auto_buf text = { 0 };
+    int rc;
+
+    if (*more)
+        setenv(FLOOR_VARIABLE, more, 1);
+    rc = floor_file_load(&d->floor, pr);
+    if (rc < 0) {
+        problems_print(pr, &text);
+        (void)fd_write_all(STDERR_FILENO, text.data, text.len);
+        err_set(err, pr->n ? pr->list[0].id : ERR_POLICY_VALUE, "the floor of this host: %.180s",
+                pr->n ? pr->list[0].msg : "it cannot be read");
+    }
+    free(pr);
+    return rc;
+}
+
 static int open_manager(struct coved *d, struct err *err)
 {
     bool strict = conf_on(&d->conf, SETTING_ENFORCED);
@@ -192,8 +215,8 @@ static int open_manager(struct coved *d, struct err *err)
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
-        .enforce = strict ? UINT64_MAX : 0,
-        .every_wall = strict,
+        .enforce = strict ? UINT64_MAX : d->floor.enforce,
+        .every_wall = strict || d->floor.every_wall,
         .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
     };
 
@@ -249,6 +272,7 @@ static void open_api(struct coved *d)
                                              .manager = d->manager,
                                              .auth = d->auth,
                                              .version = COVE_VERSION,
+                                             .floor = d->floor.file ? &d->floor : NULL,
                                              .scratch = d->place.state,
                                              .retention = retention,
                                              .arg = d });
@@ -270,6 +294,13 @@ static int open_http(struct coved *d, struct err *err)
     set.limits.conns_per_addr = (unsigned)conf_number(&d->conf, SETTING_HTTP_CONNS_PEER);
     set.limits.body_max = conf_number(&d->conf, SETTING_HTTP_BODY);
     set.limits.idle_ms = conf_number(&d->conf, SETTING_HTTP_IDLE);
+    set.limits.head_ms = conf_number(&d->conf, SETTING_HTTP_HEAD);
+    set.limits.body_ms = conf_number(&d->conf, SETTING_HTTP_BODY_TIME);
+    set.limits.write_ms = conf_number(&d->conf, SETTING_HTTP_WRITE);
+    set.limits.line_max = conf_number(&d->conf, SETTING_HTTP_LINE);
+    set.limits.head_max = conf_number(&d->conf, SETTING_HTTP_HEADERS);
+    set.limits.headers_max = (unsigned)conf_number(&d->conf, SETTING_HTTP_HEADER_COUNT);
+    set.limits.buffered_max = conf_number(&d->conf, SETTING_HTTP_BUFFERED);
     if (http_new(d->ev, &set, &d->http, err) < 0)
         return -1;
     api_set_server(d->api, d->http);
@@ -398,7 +429,8 @@ static int serve(struct coved *d, struct err *err)
     };
 
     if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
-        watch_signals(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 || open_manager(d, err) < 0)
+        watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 ||
+        open_manager(d, err) < 0)
         return -1;
     d->began_ns = ev_now(d->ev);
     d->began_real_ns = clock_real_ns();
@@ -427,6 +459,7 @@ static void coved_done(struct coved *d)
     store_close(d->store);
     ev_free(d->ev);
     place_done(&d->place);
+    floor_done(&d->floor);
     conf_done(&d->conf);
 }
 

@@ -92,7 +92,7 @@ int move_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
     unsigned how = m->flags & RT_PATH_EXCL ? RENAME_NOREPLACE : 0;
     if (syscall(SYS_renameat2, from, from_leaf, to, to_leaf, how) < 0) {
         if (errno == EXDEV)
-            return err_sys(err, ERR_INVALID, "%.80s and %.80s lie on different file systems", m->from, m->to);
+            return err_sys(err, ERR_EXISTS, "%.80s and %.80s lie on different file systems", m->from, m->to);
         return path_fail(err, "moving to", m->to);
     }
     stream_done(s, &(struct rt_done){ 0 });

@@ -403,6 +403,8 @@ static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
     }
     if (!ex->spec.wall_ms)
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
+    if (!ex->spec.cpu_ms)
+        ex->spec.cpu_ms = sb->spec.limits.v[LIMIT_CPU_TIME];
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
     if (ex->code && code_argv(ex, &why) < 0)

@@ -116,6 +116,9 @@ char *why_json(const struct err *why)
     return out.data;
 }
 
+/* Limits that executions of an adopted sandbox still begin with. */
+static const enum limit stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
+
 char *sb_spec_json(const struct sb *sb)
 {
     struct buf out = { 0 };
@@ -126,6 +129,11 @@ char *sb_spec_json(const struct sb *sb)
     jsonw_key(&w, "spec");
     jsonw_object(&w);
     spec_json(&sb->spec, &w);
+    jsonw_end_object(&w);
+    jsonw_key(&w, "limits"); /* also those that no request can name: a policy or a floor decided them */
+    jsonw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(stored_limits); i++)
+        jsonw_ku64(&w, limit_info(stored_limits[i])->name, sb->spec.limits.v[stored_limits[i]]);
     jsonw_end_object(&w);
     jsonw_ku64(&w, "expiresMonoMs", sb->expires_mono_ms);
     jsonw_ku64(&w, "pausedMs", sb->paused_ms);
@@ -138,7 +146,7 @@ char *sb_spec_json(const struct sb *sb)
 static int read_stored(const char *text, struct sb *sb, struct spec *spec, struct err *err)
 {
     auto_json *root = NULL;
-    json_t *inner = NULL;
+    json_t *inner = NULL, *limits = NULL;
 
     if (!text)
         return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
@@ -146,8 +154,15 @@ static int read_stored(const char *text, struct sb *sb, struct spec *spec, struc
         return -1;
     if (!inner)
         return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
-    if (spec_read(spec, inner, SPEC_OF_SANDBOX, err) < 0 || spec_finish(spec, err) < 0)
+    if (spec_read(spec, inner, SPEC_OF_SANDBOX, NULL, err) < 0 || spec_finish(spec, err) < 0 ||
+        body_object(root, "", "limits", &limits, err) < 0)
         return -1;
+    for (size_t i = 0; limits && i < ARRAY_LEN(stored_limits); i++)
+        if (body_u64(limits, "limits.", limit_info(stored_limits[i])->name, 0, UINT64_MAX,
+                     &spec->limits.v[stored_limits[i]], NULL, err) < 0)
+            return -1;
+    spec_env_free(take_ptr(&spec->env)); /* a policy names variables; the sandbox has them with their values */
+    spec->nenv = 0;
     if (!sb)
         return 0;
     if (body_u64(root, "", "expiresMonoMs", 0, UINT64_MAX, &sb->expires_mono_ms, NULL, err) < 0 ||

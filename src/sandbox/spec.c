@@ -1,9 +1,10 @@
 #include "sandbox/spec.h"
 
+#include "sandbox/custom.h"
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/suggest.h"
-#include "policy/policy.h"
 
 const char *const idle_action_names[] = { "end", "pause", NULL };
 
@@ -41,6 +42,7 @@ void spec_done(struct spec *s)
 {
     spec_env_free(s->env);
     json_decref(s->metadata);
+    free(s->policy);
     *s = (struct spec){ 0 };
 }
 
@@ -183,7 +185,7 @@ static int no_such_runtime(const char *name, struct err *err)
 
 static int read_names(struct spec *s, const json_t *object, struct err *err)
 {
-    static const char *const levels[] = { "standard", "high", NULL };
+    static const char *const levels[] = { "standard", "high", "custom", NULL };
     unsigned level = s->level, idle = s->idle_action;
     const char *runtime = NULL;
 
@@ -203,16 +205,43 @@ static int read_names(struct spec *s, const json_t *object, struct err *err)
     return 0;
 }
 
-int spec_read(struct spec *s, const json_t *object, enum spec_of of, struct err *err)
+/* A policy is read before everything that goes over it. */
+static int read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
 {
-    static const char *const names[] = { "runtime",    "level",     "resources",  "env",
-                                         "metadata",   "timeoutMs", "lifetimeMs", "idleTimeoutMs",
-                                         "idleAction", "template",  NULL };
+    json_t *document = NULL;
+    bool said = json_object_get(object, "level") && s->level != LEVEL_CUSTOM;
+
+    if (body_object(object, "", "policy", &document, err) < 0)
+        return -1;
+    if (document && said)
+        return err_set(err, ERR_INVALID, "level: %s and a policy do not go together: what has one is custom",
+                       level_name(s->level));
+    if (document)
+        return custom_read(s, document, ret_details, err);
+    if (s->level == LEVEL_CUSTOM && !s->policy)
+        return err_set(err, ERR_INVALID, "policy: level custom needs one");
+    if (said && s->policy)
+        return err_set(err, ERR_INVALID, "level: the template has a policy, and that makes it custom");
+    return 0;
+}
+
+int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err)
+{
+    static const char *const names[] = { "runtime",       "level",      "policy",    "resources",
+                                         "env",           "metadata",   "timeoutMs", "lifetimeMs",
+                                         "idleTimeoutMs", "idleAction", "template",  NULL };
     json_t *sub[3] = { NULL };
+    char *details = NULL;
 
     if (of == SPEC_OF_TEMPLATE && json_object_get(object, "template"))
         return err_set(err, ERR_INVALID, "template: a template is not made from another");
     if (body_only(object, "", names, err) < 0 || read_names(s, object, err) < 0)
+        return -1;
+    int rc = read_policy(s, object, &details, err);
+    if (ret_details)
+        *ret_details = take_ptr(&details);
+    free(details);
+    if (rc < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
         if (read_limit(s, object, "", clocks[i].name, clocks[i].limit, err) < 0)
@@ -244,16 +273,35 @@ void spec_box(const struct spec *s, struct box_spec *ret)
     const struct runtime *rt = runtime_by_name(s->runtime);
 
     *ret = (struct box_spec){ .level = s->level,
-                              .profile = rt ? rt->profile : PROFILE_BASE,
+                              .policy = s->policy ? s->policy_name : NULL,
+                              .profile = s->has_profile ? s->profile
+                                         : rt           ? rt->profile
+                                                        : PROFILE_BASE,
+                              .grants = s->grants,
                               .limits = s->limits,
                               .env = (const char *const *)s->env };
+    memcpy(ret->deny, s->deny, sizeof(ret->deny));
     ret->limits.v[LIMIT_IDLE] = 0;
+}
+
+const char *spec_limit_name(enum limit l)
+{
+    static const char *const in_resources[] = { [LIMIT_CPU] = "resources.cpuMillis",
+                                                [LIMIT_MEMORY] = "resources.memoryBytes",
+                                                [LIMIT_WORKSPACE] = "resources.storageBytes",
+                                                [LIMIT_PIDS] = "resources.pids" };
+
+    return l < ARRAY_LEN(in_resources) && in_resources[l] ? in_resources[l] : limit_info(l)->name;
 }
 
 void spec_json(const struct spec *s, struct jsonw *w)
 {
     jsonw_kstr(w, "runtime", s->runtime);
     jsonw_kstr(w, "level", level_name(s->level));
+    if (s->policy) {
+        jsonw_key(w, "policy");
+        jsonw_raw(w, s->policy);
+    }
     jsonw_key(w, "resources");
     jsonw_object(w);
     for (size_t i = 0; i < ARRAY_LEN(resources); i++)

@@ -10,6 +10,7 @@
 #include "base/jsonw.h"
 #include "engine/engine.h"
 #include "engine/runtimes.h"
+#include "policy/policy.h"
 #include "sandbox/body.h"
 
 #define SPEC_ENV_MAX 256
@@ -32,18 +33,28 @@ struct spec {
     char **env; /* "NAME=value", NULL-terminated; NULL: none */
     size_t nenv;
     json_t *metadata; /* an object of texts, or NULL */
+
+    /* LEVEL_CUSTOM: what its policy says beyond limits and variables */
+    char *policy; /* the document as it is shown: JSON without the values of variables */
+    char policy_name[POLICY_NAME_MAX];
+    bool has_profile; /* otherwise the runtime decides */
+    enum profile profile;
+    uint32_t grants;
+    uint64_t deny[FILTER_DENY_WORDS]; /* also without a policy: those of the floor */
 };
 
 void spec_init(struct spec *s);
 void spec_done(struct spec *s);
 
 enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE }; /* only the former may name a template */
-/* Reads the fields that are there over what the spec has. Variables and metadata are added to those before. */
-int spec_read(struct spec *s, const json_t *object, enum spec_of of, struct err *err);
+/* Reads the fields that are there over what the spec has. Variables and metadata are added to those before.
+ * *ret_details (or NULL): a JSON object with more about the error, for the caller to free, or NULL. */
+int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);
 int spec_finish(struct spec *s, struct err *err);
 /* The spec as the engine takes it; points into s. */
 void spec_box(const struct spec *s, struct box_spec *ret);
 
+const char *spec_limit_name(enum limit l);             /* as a request calls it: "resources.memoryBytes" */
 void spec_json(const struct spec *s, struct jsonw *w); /* members of an open object: runtime ... idleAction */
 char *spec_metadata_json(const struct spec *s);        /* the caller frees */
 

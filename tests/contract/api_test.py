@@ -96,7 +96,10 @@ class Server:
         elif isinstance(body, (bytes, str)) and method == "POST":
             head.setdefault("Content-Type", "application/json")
         c = self.connect(timeout)
-        c.request(method, path, body, head)
+        try:
+            c.request(method, path, body, head)
+        except BrokenPipeError:
+            pass  # the answer came before the body was sent to its end
         return c, c.getresponse()
 
     def call(self, method, path, body=None, headers=None, key=True, timeout=30):
@@ -289,6 +292,64 @@ def a_template_is_where_a_sandbox_begins(s):
     assert s.call("DELETE", "/v1/templates/small").status == 204
     assert s.call("GET", "/v1/templates/small").status == 404
     s.delete(b.json["id"])
+
+
+@case
+def a_policy_in_the_request_decides_and_the_rest_goes_over_it(s):
+    policy = {"version": 1, "name": "mine", "extends": "debug", "syscalls": {"deny": ["inotify_init1"]},
+              "limits": {"memoryBytes": "128M", "pids": 20, "timeoutMs": "2m", "cpuTimeMs": 900},
+              "environment": {"set": {"GREETING": "s3cr3t"}}}
+    a = s.call("POST", "/v1/sandboxes", {"runtime": "python", "policy": policy, "resources": {"pids": 30}})
+    assert a.status == 201, a.body
+    sb = a.json["id"]
+    assert a.json["level"] == "custom" and a.json["timeoutMs"] == 120000, a.body
+    assert a.json["resources"]["memoryBytes"] == 128 << 20 and a.json["resources"]["pids"] == 30
+    assert b"s3cr3t" not in a.body and a.json["policy"]["environment"]["set"] == {"GREETING": ""}
+    code = ("import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(os.environ['GREETING'], libc.ptrace(0, 0, 0, 0),"
+            " libc.inotify_init1(0), ctypes.get_errno())")
+    assert s.execute(sb, {"code": code}).json["stdout"] == "s3cr3t 0 -1 1\n"
+    burned = s.execute(sb, {"code": "while True: pass"}, timeout=150).json
+    assert burned["endedBy"] == "cpu", burned
+    receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{burned['id']}/receipt").json
+    assert (receipt["level"], receipt["policy"]) == ("custom", "mine"), receipt
+    s.kill()
+    s.start()
+    assert s.call("GET", f"/v1/sandboxes/{sb}").json["policy"] == a.json["policy"]
+    burned = s.execute(sb, {"code": "while True: pass"}, timeout=150).json
+    assert burned["endedBy"] == "cpu", burned
+    s.delete(sb)
+
+
+@case
+def what_is_wrong_with_a_policy_is_told_by_its_path(s):
+    def refused(policy, **more):
+        return s.call("POST", "/v1/sandboxes", dict({"runtime": "sh", "policy": policy}, **more))
+    a = refused({"version": 1, "limits": {"memryBytes": 1, "pids": 2}, "syscalls": {"deny": ["ptrace", "nope"]}})
+    assert a.status == 400 and a.code == "policy_unknown_key", a.body
+    assert a.json["error"]["message"].startswith("policy.limits.memryBytes: "), a.body
+    paths = [e["path"] for e in a.json["error"]["details"]["errors"]]
+    assert paths == ["policy.limits.memryBytes", "policy.limits.pids", "policy.syscalls.deny[1]"], a.body
+    assert "memoryBytes" in a.json["error"]["details"]["errors"][0]["message"]
+    for policy, path in (({"version": 1, "filesystem": {"readOnly": ["/etc"]}}, "policy.filesystem.readOnly[0]"),
+                         ({"version": 1, "filesystem": {"workspace": {"mode": "readWrite", "path": "/srv"}}}, "policy.filesystem.workspace"),
+                         ({"version": 1, "filesystem": {"hide": ["/usr/share/doc"]}}, "policy.filesystem.hide[0]"),
+                         ({"version": 1, "environment": {"pass": ["HOME"]}}, "policy.environment.pass[0]"),
+                         ({"version": 1, "network": "all"}, "policy.network"), ({"version": 1, "extends": "high"}, "policy")):
+        b = refused(policy)
+        assert b.status == 422 and b.json["error"]["details"]["errors"][0]["path"].startswith(path), b.body
+    for body in ({"level": "custom"}, {"level": "standard", "policy": {"version": 1}}, {"policy": "standard"}, {"policy": {}},
+                 {"policy": {"version": 2}}, {"policy": None}):
+        assert s.call("POST", "/v1/sandboxes", dict({"runtime": "sh"}, **body)).status == 400, body
+    assert s.call("PUT", "/v1/templates/bad", {"policy": {"version": 1, "limits": {"pids": 1}}}).status == 400
+    assert s.call("PUT", "/v1/templates/tight", {"policy": {"version": 1, "limits": {"pids": 17}}, "runtime": "sh"}).status == 200
+    sb = s.call("POST", "/v1/profiles/tight".replace("/profiles/tight", "/sandboxes"), {"template": "tight"}).json
+    assert sb["level"] == "custom" and sb["resources"]["pids"] == 17, sb
+    assert s.call("GET", "/v1/profiles/tight").json["spec"]["policy"]["limits"] == {"pids": 17}
+    s.delete(sb["id"])
+    s.call("DELETE", "/v1/templates/tight")
+    assert [p["name"] for p in s.call("GET", "/v1/policies").json["policies"]] == ["standard", "high", "debug"]
+    assert s.call("GET", "/v1/policies/debug").json["policy"]["syscalls"]["grant"] == ["debug"]
+    assert s.call("GET", "/v1/policies/none").status == 404
 
 
 # --- executions ---

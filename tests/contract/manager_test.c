@@ -213,7 +213,7 @@ static void create(struct world *w, const char *json)
 
     spec_init(&s);
     assert_int_equal(body_parse(json, strlen(json), &j, &err), 0);
-    if (spec_read(&s, j, SPEC_OF_SANDBOX, &err) < 0 || spec_finish(&s, &err) < 0)
+    if (spec_read(&s, j, SPEC_OF_SANDBOX, NULL, &err) < 0 || spec_finish(&s, &err) < 0)
         fail_msg("%s", err.msg);
     json_decref(j);
     manager_create(w->m, "me", NULL, &s, NULL, on_row, w);

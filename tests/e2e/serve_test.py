@@ -155,6 +155,49 @@ class Serve(Server):
         other = run("serve", "--state-dir", self.place + "2", "--listen", "192.0.2.77:8701")
         self.assertIn("this host has no address", other.err)
         self.assertEqual(other.code, 2, other)
+
+    def ask(self, url, method, path, body=None):
+        words = self.said().decode().split()
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
+        connection.request(method, path, None if body is None else json.dumps(body),
+                           {"Authorization": "Bearer " + words[words.index("key") + 1], "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, json.loads(text)
+
+    def test_the_operators_floor_holds_for_everything_that_is_asked(self):
+        floor = os.path.join(self.dir, "floor.yaml")
+        with open(floor, "w", encoding="utf-8") as f:
+            f.write("version: 1\nlimits: {memoryBytes: 128M, timeoutMs: 60s, lifetimeMs: 1h}\nsyscalls: {forbid: [debug]}\n")
+        url = self.start("--floor", floor)
+        status, made = self.ask(url, "POST", "/v1/sandboxes", {"runtime": "sh"})
+        self.assertEqual((status, made["resources"]["memoryBytes"]), (201, 128 << 20), made)
+        here = f"/v1/sandboxes/{made['id']}"
+        for method, path, body in (
+                ("POST", "/v1/sandboxes", {"runtime": "sh", "resources": {"memoryBytes": 256 << 20}}),
+                ("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "limits": {"memoryBytes": "256M"}}}),
+                ("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "extends": "debug"}}),
+                ("PUT", "/v1/templates/big", {"resources": {"memoryBytes": 256 << 20}}),
+                ("POST", here + "/extend", {"lifetimeMs": 7200000}),
+                ("POST", here + "/executions", {"command": ["true"], "timeoutMs": 61000})):
+            status, answer = self.ask(url, method, path, body)
+            self.assertEqual((status, answer["error"]["code"]), (403, "policy_below_floor"), answer)
+        self.assertEqual(self.ask(url, "POST", here + "/executions", {"command": ["true"], "timeoutMs": 59000})[0], 200)
+        self.stop()
+        with open(floor, "a", encoding="utf-8") as f:
+            f.write("limts: {}\n")
+        done = run("serve", "--state-dir", self.place + "2", "--listen", "127.0.0.1:0", "--floor", floor, timeout=60)
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("limts", done.err)
+
+    def test_bounds_of_requests_are_settings(self):
+        url = self.start("--http-max-line", "1K", "--http-head-timeout", "300ms")
+        self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as slow:
+            slow.sendall(b"GET /health HT")
+            self.assertEqual(slow.recv(100), b"")
         self.stop()
 
     def test_coved_has_a_user_of_its_own_and_no_privilege(self):

@@ -37,7 +37,7 @@ static bool read_one(const char *text, size_t len, struct spec *ret)
         check_message(&err);
         return false;
     }
-    bool ok = spec_read(ret, body, SPEC_OF_SANDBOX, &err) == 0 && spec_finish(ret, &err) == 0;
+    bool ok = spec_read(ret, body, SPEC_OF_SANDBOX, NULL, &err) == 0 && spec_finish(ret, &err) == 0;
     json_decref(body);
     if (!ok)
         check_message(&err);

@@ -14,7 +14,7 @@ static int read_as(struct spec *s, const char *text, enum spec_of of)
     last = (struct err){ 0 };
     if (body_parse(text, strlen(text), &j, &last) < 0)
         return -1;
-    int rc = spec_read(s, j, of, &last);
+    int rc = spec_read(s, j, of, NULL, &last);
     json_decref(j);
     return rc;
 }
