@@ -13,8 +13,8 @@ struct spawned { /* descriptors of the runtime's side, non-blocking, -1 where th
     int verdict; /* becomes readable when exec worked (end of file) or failed (see spawn_verdict); -1: it worked */
 };
 
-/* env is complete. `alone`: no process but this one was ever in the sandbox. Fails with PIDS_LIMIT when the sandbox is at
- * its process limit. */
+/* env is complete. `alone`: no process but this one was ever in the sandbox. Fails with PIDS_LIMIT when the sandbox is
+ * at its process limit. */
 int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, bool alone,
                 struct spawned *ret, struct err *err);
 /* 1: the program runs. 0: not known yet. -1: it could not be started, and *err says why. */
