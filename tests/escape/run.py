@@ -161,7 +161,7 @@ def run_weak(tap, here):
     done = subprocess.run(
         ["bwrap", "--unshare-all", "--uid", "65534", "--gid", "65534", "--new-session", "--die-with-parent", "--clearenv",
          "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink",
-         "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(), host.INSIDE,
+         "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(slow=1), host.INSIDE,  # a case that hangs in there is not waited for long
          f"{host.INSIDE}/escape-probe", *wanted],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200 * host.SLOW, text=True, errors="replace", check=False)
     outcomes = host.Run(done.returncode, done.stdout, "", {}, 0, 0).outcomes
