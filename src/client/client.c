@@ -211,7 +211,7 @@ static void on_done(void *arg, const struct err *err)
 
     x->done = true;
     x->call = NULL;
-    if (err && x->err.id == ERR_NONE)
+    if (err && x->err.id == ERR_NONE && !x->left) /* how a connection ends that was left is nobody's business */
         x->err = *err;
 }
 

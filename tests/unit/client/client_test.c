@@ -192,6 +192,25 @@ TEST(lines_come_one_by_one_however_they_were_cut)
     stop(&s);
 }
 
+static bool slow_line(void *arg, const json_t *line)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL); /* the server has closed when this returns */
+    return keep_line(arg, line);
+}
+
+TEST(a_stream_that_is_left_may_break_in_the_same_moment)
+{
+    struct scene s;
+    struct err err = { 0 };
+    struct lines l = { .stop_after = 1 };
+
+    start(&s, PIECES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"type\":\"a\"}\n\r\n"), NULL);
+    s.drop = true;
+    assert_int_equal(client_lines(s.c, "GET", "/v1/x", NULL, slow_line, &l, &err), 0);
+    assert_string_equal(l.text, "a");
+    stop(&s);
+}
+
 TEST(a_stream_that_is_left_is_no_error_and_one_that_breaks_is)
 {
     for (int i = 0; i < 2; i++) {
@@ -334,6 +353,7 @@ int main(void)
         RUN(an_error_of_the_server_is_the_same_error_here),
         RUN(what_is_no_server_of_ours_is_told_as_that),
         RUN(lines_come_one_by_one_however_they_were_cut),
+        RUN(a_stream_that_is_left_may_break_in_the_same_moment),
         RUN(a_stream_that_is_left_is_no_error_and_one_that_breaks_is),
         RUN(bytes_go_and_come_as_they_are),
         RUN(an_error_instead_of_bytes_is_an_error),
