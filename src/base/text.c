@@ -2,6 +2,8 @@
 
 #include "base/str.h"
 
+#include <ctype.h>
+
 bool text_utf8(const char *data, size_t len)
 {
     uint32_t c;
@@ -63,4 +65,20 @@ void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size
         text += strspn(text, " ");
     }
     buf_adds(out, "\n");
+}
+
+char *text_spell(const char *prefix, const char *name, char between, bool capitals)
+{
+    struct buf out = { 0 };
+
+    buf_adds(&out, prefix);
+    for (const char *p = name; *p; p++) {
+        char c = (char)(capitals ? toupper((unsigned char)*p) : tolower((unsigned char)*p));
+
+        if (*p == '.' || isupper((unsigned char)*p))
+            buf_add(&out, &between, 1);
+        if (*p != '.')
+            buf_add(&out, &c, 1);
+    }
+    return out.data;
 }

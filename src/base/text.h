@@ -7,3 +7,7 @@ bool text_utf8(const char *data, size_t len); /* well-formed: no overlong forms,
 void text_base64(struct buf *out, const char *data, size_t len);
 /* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
 void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);
+
+/* "http.idleTimeout" in the spelling of another place, for example "--http-idle-timeout": a word ends at a dot and
+ * before a capital. The caller frees it. */
+char *text_spell(const char *prefix, const char *name, char between, bool capitals) MUST_USE;

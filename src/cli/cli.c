@@ -78,7 +78,7 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
     case VERB_ERRORS:
         return verb_errors(a);
     case VERB_COMPLETION:
-        return verb_completion(a);
+        return verb_completion(a, settings->server);
     case VERB_HELP:
         return verb_help(a, settings->version);
     case VERB_VERSION:

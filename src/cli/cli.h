@@ -8,6 +8,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+struct cli_setting { /* of the server, which has a flag for each */
+    const char *name, *help;
+};
+
 struct cli_settings {
     const char *version;
     /* Starts a jailer, and a monitor of what its sandboxes are refused, and returns the sockets to them. With `keep`
@@ -24,6 +28,7 @@ struct cli_settings {
     /* Where `cove-VERB` programs are installed: verbs that this program does not know are looked for there. "" when
      * there is no such place. */
     const char *(*find_libexec)(void);
+    const struct cli_setting *server; /* for completion; ends with a NULL name */
 };
 
 /* Returns the exit status of the process. */

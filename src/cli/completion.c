@@ -5,6 +5,7 @@
 #include "cli/table.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 static void quoted(struct buf *out, const char *s, const char *escape)
 {
@@ -26,7 +27,7 @@ static void words(struct buf *out, const char *const *list)
 
 /* --- bash --- */
 
-static void bash_values(struct buf *out, const struct cli_verb *v)
+static void bash_values(struct buf *out, const struct cli_verb *v, const struct cli_setting *server)
 {
     buf_addf(out, "    %s)\n        case \"$prev\" in\n", v->name);
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));) {
@@ -61,10 +62,15 @@ static void bash_values(struct buf *out, const struct cli_verb *v)
     buf_adds(out, "        esac\n        flags='");
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
         buf_addf(out, "--%s ", o->name);
+    for (; v->id == VERB_SERVE && server->name; server++) {
+        auto_free char *flag = text_spell("--", server->name, '-', false);
+
+        buf_addf(out, "%s ", flag);
+    }
     buf_adds(out, "' ;;\n");
 }
 
-static void bash(struct buf *out)
+static void bash(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -81,7 +87,7 @@ static void bash(struct buf *out)
                   "return; fi\n"
                   "    done\n    case \"$verb\" in\n");
     for (size_t i = 0; i < n; i++)
-        bash_values(out, &v[i]);
+        bash_values(out, &v[i], server);
     buf_adds(out, "    esac\n    case \"$verb:$COMP_CWORD\" in\n");
     for (size_t i = 0; i < n; i++) {
         if (!v[i].words)
@@ -140,7 +146,16 @@ static void zsh_option(struct buf *out, const struct cli_option *o)
     buf_adds(out, "' \\\n");
 }
 
-static void zsh(struct buf *out)
+static void zsh_setting(struct buf *out, const struct cli_setting *s)
+{
+    auto_free char *flag = text_spell("--", s->name, '-', false);
+
+    buf_addf(out, "            '%s=[", flag);
+    quoted(out, s->help, "[]:");
+    buf_adds(out, "]:value:_files' \\\n");
+}
+
+static void zsh(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -158,6 +173,8 @@ static void zsh(struct buf *out)
         buf_addf(out, "        %s)\n            _arguments -S \\\n", v[i].name);
         for (const struct cli_option *o = NULL; (o = cli_option_next(&v[i], o));)
             zsh_option(out, o);
+        for (const struct cli_setting *s = server; v[i].id == VERB_SERVE && s->name; s++)
+            zsh_setting(out, s);
         if (v[i].id == VERB_RUN)
             buf_adds(out, "            '1:program or script:{_files; _command_names -e}' '*:argument:_files' ;;\n");
         else if (v[i].id == VERB_ENTER || v[i].id == VERB_RM)
@@ -178,7 +195,7 @@ static void zsh(struct buf *out)
 
 /* --- fish --- */
 
-static void fish(struct buf *out)
+static void fish(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -216,20 +233,27 @@ static void fish(struct buf *out)
             quoted(out, o->help, "");
             buf_adds(out, "'\n");
         }
+    for (; server->name; server++) {
+        auto_free char *flag = text_spell("", server->name, '-', false);
+
+        buf_addf(out, "complete -c cove -n '__fish_seen_subcommand_from serve' -l %s -r -F -d '", flag);
+        quoted(out, server->help, "");
+        buf_adds(out, "'\n");
+    }
     buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run cp policy explain' -F\n"
                   "complete -c cove -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n"
                   "complete -c cove -n '__fish_seen_subcommand_from enter rm' "
                   "-a '(cove ls 2>/dev/null | string split -f1 \" \")'\n");
 }
 
-bool completion_script(const char *shell, struct buf *out)
+bool completion_script(const char *shell, const struct cli_setting *server, struct buf *out)
 {
     if (str_eq(shell, "bash"))
-        bash(out);
+        bash(out, server);
     else if (str_eq(shell, "zsh"))
-        zsh(out);
+        zsh(out, server);
     else if (str_eq(shell, "fish"))
-        fish(out);
+        fish(out, server);
     else
         return false;
     return true;

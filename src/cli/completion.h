@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "cli/cli.h"
 
-/* False when the shell is not one we know. */
-bool completion_script(const char *shell, struct buf *out);
+/* `server`: settings whose flags `cove serve` takes. False when the shell is not one we know. */
+bool completion_script(const char *shell, const struct cli_setting *server, struct buf *out);

@@ -147,7 +147,7 @@ int verb_errors(const struct args *a)
     return report_text(&out);
 }
 
-int verb_completion(const struct args *a)
+int verb_completion(const struct args *a, const struct cli_setting *server)
 {
     auto_buf out = { 0 };
     struct err err = { 0 };
@@ -155,7 +155,7 @@ int verb_completion(const struct args *a)
 
     if (rc)
         return rc;
-    if (a->nrest == 1 && completion_script(a->rest[0], &out))
+    if (a->nrest == 1 && completion_script(a->rest[0], server, &out))
         return report_text(&out);
     err_set(&err, ERR_USAGE, "which shell? write 'cove completion bash', 'zsh' or 'fish'");
     return report_error(&err, false);

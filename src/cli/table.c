@@ -277,7 +277,7 @@ const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT])
     enum limit l = (enum limit)(o->id - OPT_LIMIT);
     limit_print(l, limit_info(l)->dflt, buf);
     const char *more = o->verb != VERB_RUN   ? ""
-                       : l == LIMIT_WALL       ? ", with --tty 1h"
+                       : l == LIMIT_WALL     ? ", with --tty 1h"
                        : l == LIMIT_LIFETIME ? ", or as long as the run needs"
                        : l == LIMIT_OUTPUT   ? " with --json, else unlimited"
                                              : "";

@@ -15,7 +15,7 @@ int verb_doctor(const struct args *a, const struct cli_settings *settings);
 int verb_runtimes(const struct args *a);
 int verb_explain(const struct args *a);
 int verb_errors(const struct args *a);
-int verb_completion(const struct args *a);
+int verb_completion(const struct args *a, const struct cli_setting *server);
 int verb_help(const struct args *a, const char *version);
 int verb_version(const char *version);
 

@@ -10,7 +10,6 @@
 #include "conf/file.h"
 
 #include <assert.h>
-#include <ctype.h>
 
 static const struct setting_info infos[SETTING_COUNT] = {
 #define SETTING(id, name, kind, def, least, most, choices, help) \
@@ -24,31 +23,14 @@ const struct setting_info *setting_info(enum setting s)
     return &infos[s];
 }
 
-/* "http.idleTimeout": a word ends at a dot and before a capital. */
-static char *spell(const char *prefix, const char *name, char between, bool capitals)
-{
-    struct buf out = { 0 };
-
-    buf_adds(&out, prefix);
-    for (const char *p = name; *p; p++) {
-        char c = (char)(capitals ? toupper((unsigned char)*p) : tolower((unsigned char)*p));
-
-        if (*p == '.' || isupper((unsigned char)*p))
-            buf_add(&out, &between, 1);
-        if (*p != '.')
-            buf_add(&out, &c, 1);
-    }
-    return out.data;
-}
-
 char *setting_variable(enum setting s)
 {
-    return spell("COVE_", infos[s].name, '_', true);
+    return text_spell("COVE_", infos[s].name, '_', true);
 }
 
 char *setting_flag(enum setting s)
 {
-    return spell("--", infos[s].name, '-', false);
+    return text_spell("--", infos[s].name, '-', false);
 }
 
 /* --- values --- */

@@ -146,6 +146,13 @@ static const char *find_libexec(void)
     return fd < 0 ? "" : libexec;
 }
 
+static const struct cli_setting server_settings[] = {
+#define SETTING(id, name, kind, def, least, most, choices, help) { name, help },
+#include "conf/settings.def"
+#undef SETTING
+    { NULL, NULL },
+};
+
 int main(int argc, char **argv)
 {
     const struct cli_settings settings = {
@@ -155,6 +162,7 @@ int main(int argc, char **argv)
         .list_kept = list_kept,
         .compile_policy = compile_policy,
         .find_libexec = find_libexec,
+        .server = server_settings,
     };
 
     if (argc > 1 && (str_eq(argv[1], "__jailer") || str_eq(argv[1], "__monitor")))

@@ -87,6 +87,7 @@ class Completion(Case):
         self.assertEqual(complete("cove", "run", "--runtime", "p"), ["python"])
         self.assertEqual(complete("cove", "run", "--level", "''"), ["standard", "high"])
         self.assertEqual(complete("cove", "sandbox", "cr"), ["create"])
+        self.assertEqual(complete("cove", "serve", "--log-l"), ["--log-level"])  # the settings of the server too
         self.assertEqual(complete("cove", "key", "r"), ["revoke", "rotate"])
         self.assertEqual(complete("cove", "sandbox", "create", "--life"), ["--lifetime"])
         self.assertEqual(complete("cove", "serve", "--conf"), ["--config"])

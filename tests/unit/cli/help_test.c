@@ -100,6 +100,7 @@ TEST(help_fits_into_eighty_columns)
 
 TEST(completion_knows_every_flag_in_every_shell)
 {
+    static const struct cli_setting server[] = { { "http.idleTimeout", "don't [wait]" }, { NULL, NULL } };
     static const char *const shells[] = { "bash", "zsh", "fish" };
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -107,7 +108,8 @@ TEST(completion_knows_every_flag_in_every_shell)
     for (size_t s = 0; s < ARRAY_LEN(shells); s++) {
         auto_buf out = { 0 };
 
-        assert_true(completion_script(shells[s], &out));
+        assert_true(completion_script(shells[s], server, &out));
+        assert_non_null(strstr(out.data, "http-idle-timeout"));
         for (size_t i = 0; i < n; i++)
             for (const struct cli_option *o = NULL; (o = cli_option_next(&v[i], o));) {
                 auto_free char *flag = str_printf(s == 2 ? "-l %s" : "--%s", o->name);
@@ -117,7 +119,7 @@ TEST(completion_knows_every_flag_in_every_shell)
             }
     }
     auto_buf none = { 0 };
-    assert_false(completion_script("tcsh", &none));
+    assert_false(completion_script("tcsh", server, &none));
 }
 
 TEST(documentation_names_every_error_code_and_every_verb)
