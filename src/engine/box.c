@@ -428,14 +428,16 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
             struct err *err)
 {
-    if (check_spec(e, spec, err) < 0)
-        return -1;
     struct box *b = spare_find(e, spec);
+
+    if (check_spec(e, spec, err) < 0 || (b && claim_prepare(b, spec, err) < 0)) {
+        if (b)
+            spare_drop(e); /* whoever asked may have written its name down: nobody else may have it */
+        return -1;
+    }
     spare_asked(e, spec);
     if (!b)
         return box_make(e, NULL, false, spec, ops, arg, ret, err);
-    if (claim_prepare(b, spec, err) < 0)
-        return -1;
     *ret = spare_take(e);
     b->spare = false;
     box_belongs(b, spec, ops, arg);

@@ -199,6 +199,27 @@ TEST(a_spare_with_a_wall_too_few_fails_its_taker)
     scene_end(&k);
 }
 
+TEST(a_spare_whose_taker_is_refused_is_given_to_nobody_else)
+{
+    static const char *const bad[] = { "=x", NULL };
+    struct box_spec specs[2] = { plain_spec(), plain_spec() };
+    struct err err = { 0 };
+    struct fake k;
+
+    specs[0].env = bad;
+    specs[1].level = LEVEL_HIGH;
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+        scene_spare(&k, ALL_OUTSIDE);
+        specs[i].id = engine_made_ahead(k.engine, &specs[i]);
+        assert_non_null(specs[i].id);
+        assert_int_equal(box_new(k.engine, &specs[i], &fake_box_ops, &k, &k.box, &err), -1);
+        specs[i].id = NULL;
+        assert_null(engine_made_ahead(k.engine, &specs[i]));
+        jailer_takes(&k, FRAME_J_DESTROY);
+        scene_end(&k);
+    }
+}
+
 TEST(a_spare_that_died_is_given_to_nobody)
 {
     struct box_spec spec = plain_spec();
@@ -261,6 +282,7 @@ int main(void)
         RUN(a_spare_that_is_still_being_made_can_be_taken),
         RUN(what_differs_for_the_jailer_gets_one_of_its_own),
         RUN(a_spare_with_a_wall_too_few_fails_its_taker),
+        RUN(a_spare_whose_taker_is_refused_is_given_to_nobody_else),
         RUN(a_spare_that_died_is_given_to_nobody),
         RUN(a_spare_that_says_claimed_by_itself_is_ended),
         RUN(a_spare_of_another_kind_makes_room_when_that_was_asked_for_twice),
