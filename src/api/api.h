@@ -19,7 +19,7 @@ struct api_settings { /* all borrowed for the life of the api */
     struct auth *auth;
     const char *version;
     const struct floor *floor; /* of the operator; NULL: none */
-    const char *scratch; /* a directory for files that are gone when they were sent; NULL: no backups */
+    const char *scratch;       /* a directory for files that are gone when they were sent; NULL: no backups */
     void (*retention)(void *arg, struct store_retention *ret); /* as it is now; NULL: everything is kept */
     void *arg;
 };
