@@ -90,7 +90,7 @@ int conf_flags(struct conf *c, int argc, char **argv, const struct conf_option *
             problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
         if (rc == 1)
             unknown(w.name, own, nown, pr);
-        if (rc == 1 && (!str_starts(w.name, "-") || !w.value || w.value[0] == '-'))
+        if (rc == 1 && (w.name[0] != '-' || i + 1 >= argc || argv[i + 1][0] == '-'))
             w.used = 1; /* else the word behind it was meant for it, and is no mistake of its own */
         i += w.used;
         free(w.name);
