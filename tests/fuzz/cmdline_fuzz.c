@@ -53,6 +53,19 @@ static void check_request(const struct request *r)
     plan_json(r, &p, &plan);
 }
 
+/* Words of the line in their order, and none that was not there. */
+static void check_rest(const struct args *a, int argc, char **argv)
+{
+    int at = 1;
+
+    for (int i = 0; i < a->nrest; i++) {
+        while (at < argc && argv[at] != a->rest[i])
+            at++;
+        must(at++ < argc);
+    }
+    must(a->nrest >= 0 && !a->rest[a->nrest]);
+}
+
 static void check_line(const struct cli_verb *v, int argc, char **argv)
 {
     struct args a = { 0 };
@@ -63,7 +76,7 @@ static void check_line(const struct cli_verb *v, int argc, char **argv)
         must(err.id == ERR_USAGE && err.msg[0]);
         return;
     }
-    must(a.rest + a.nrest == argv + argc);
+    check_rest(&a, argc, argv);
     for (size_t i = 0; i < a.n; i++)
         must(a.items[i].opt->verb == v->id &&
              (a.items[i].value != NULL || !a.items[i].opt->arg || cli_arg_optional(a.items[i].opt)));
