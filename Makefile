@@ -56,6 +56,7 @@ bench: build
 soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
+	@SCHEMA_SECONDS=$${SCHEMA_SECONDS:-600} tests/contract/schema_test.py $(BUILD)/src/main/cove
 	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}

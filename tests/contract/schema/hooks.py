@@ -1,0 +1,204 @@
+"""Loaded into schemathesis by schema_test.py. A random id names nothing, so most requests would end at 404: those that look
+like ids are exchanged for ids of things that exist. What an operation would use up (a sandbox to delete, a key to revoke)
+is made for it.
+"""
+import collections
+import json
+import os
+import random
+import re
+import threading
+
+import requests
+import schemathesis
+
+URL, KEY = os.environ["COVE_URL"], os.environ["COVE_API_KEY"]
+KEEP = 12  # sandboxes that requests made and that stay for those that follow
+WORDS = random.Random(int(os.environ.get("COVE_SCHEMA_SEED", "1")))
+LOCK = threading.RLock()
+MADE = []
+
+
+def own(method, path, body=None, **options):
+    return requests.request(method, URL + path, json=body, timeout=60, headers={"Authorization": f"Bearer {KEY}"}, **options)
+
+
+def must(answer):
+    if answer.status_code >= 300:
+        raise RuntimeError(f"{answer.request.method} {answer.request.path_url}: {answer.status_code} {answer.text[:300]}")
+    return answer.json()
+
+
+def sandbox():
+    return must(own("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 3600000}))["id"]
+
+
+def execution(where, background=False):
+    words = ["sleep", "600"] if background else ["sh", "-c", "echo out; echo err >&2; echo text > /workspace/data.csv"]
+    return must(own("POST", f"/v1/sandboxes/{where}/executions", {
+        "command": words, "background": background, "stdinOpen": background, "timeoutMs": 600000}))["id"]
+
+
+class Kept:
+    """Made once, and used by all that only look."""
+
+    def __init__(self):
+        self.sandbox = sandbox()
+        self.execution = execution(self.sandbox)
+        self.running = execution(self.sandbox, True)
+        self.key = must(own("GET", "/v1/apikeys"))["apiKeys"][-1]["id"]
+
+
+KEPT = []
+
+
+def kept():
+    with LOCK:
+        if not KEPT:
+            KEPT.append(Kept())
+        return KEPT[0]
+
+
+USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox"}
+
+
+TURNS = collections.Counter()
+
+
+def turn(what):
+    """True the first time and every other: the first request of an operation is one that can succeed."""
+    TURNS[what] += 1
+    return TURNS[what] % 2 == 1
+
+
+def looks(value, kind):
+    return isinstance(value, str) and re.fullmatch(kind + "[a-z2-7]{20}", value) is not None
+
+
+def exchange_ids(case, operation):
+    ids = case.path_parameters or {}
+    if looks(ids.get("sandboxId"), "sb"):
+        ids["sandboxId"] = sandbox() if operation in USES_UP else kept().sandbox
+    if looks(ids.get("executionId"), "ex"):
+        if operation == "cancelExecution":
+            ids["executionId"] = execution(kept().sandbox, True)
+        else:
+            ids["executionId"] = kept().running if operation == "writeStdin" else kept().execution
+    if looks(ids.get("keyId"), "[a-z]{2}"):
+        spare = operation in ("revokeApiKey", "rotateApiKey")
+        ids["keyId"] = must(own("POST", "/v1/apikeys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
+
+
+def exchange_cursor(case, operation):
+    """For one that such a list gave."""
+    cursor = (case.query or {}).get("cursor")
+    if not isinstance(cursor, str) or not 1 <= len(cursor) <= 200:
+        return
+    path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/apikeys", "listTemplates": "/v1/templates"}.get(
+        operation, f"/v1/sandboxes/{case.path_parameters.get('sandboxId')}/" +
+        ("events" if operation == "listSandboxEvents" else "executions"))
+    given = own("GET", path + "?limit=1")
+    fresh = given.json().get("nextCursor") if given.ok else None
+    if fresh:
+        case.query["cursor"] = fresh
+    else:
+        del case.query["cursor"]
+
+
+def exchange_paths(case, operation):
+    """A file to read or to use up, a directory to list, or at least a place where things can be written."""
+    moved = operation == "moveFile" and isinstance(case.body, dict)
+    holder, names = (case.body, ("from", "to")) if moved else (case.query or {}, ("path",))
+    real = turn(operation + " path")
+    for name in names:
+        value = holder.get(name)
+        if not isinstance(value, str) or not value.startswith("/") or len(value) > 1000:
+            continue
+        if real and operation in ("listFiles", "readTree"):
+            holder[name] = "/workspace"
+        elif real and name != "to" and operation in ("readFile", "statFile", "deleteFile", "moveFile"):
+            holder[name] = f"/workspace/f{WORDS.randrange(10 ** 9)}"
+            must(own("PUT", f"/v1/sandboxes/{case.path_parameters['sandboxId']}/files?path={holder[name]}", data=b"text"))
+        elif not value.startswith("/workspace"):
+            holder[name] = "/workspace" + value
+
+
+def exchange_rest(case, operation):
+    if operation == "createApiKey" and "expiresAt" in case.body:
+        case.body["expiresAt"] = WORDS.choice(["2099-01-01T00:00:00Z", "2098-12-31T23:59:59.25+14:00"])
+    if operation in ("createSandbox", "putTemplate") and "policy" in case.body:
+        case.body["policy"] = {"version": 1, "limits": {"pids": 40}}  # names of calls and limits are not made up
+        case.body["level"] = "custom"
+    elif operation in ("createSandbox", "putTemplate") and case.body.get("level") == "custom":
+        del case.body["level"]
+    if operation == "createExecution":
+        if "stdin" in case.body:
+            case.body.pop("stdinOpen", None)  # the two do not go together
+        case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # one that waits for input waits no longer
+    if operation in ("createSandbox", "putTemplate"):
+        (case.body.get("resources") or {}).pop("storageBytes", None)  # it has to fit into the memory
+    if operation == "getRuntime" and turn(operation):
+        case.path_parameters["runtime"] = "sh"
+    if operation == "getPolicy" and turn(operation):
+        case.path_parameters["policy"] = "debug"
+    if operation in ("getProfile", "getTemplate") and turn(operation):
+        must(own("PUT", "/v1/templates/known", {"runtime": "sh"}))
+        case.path_parameters["template"] = "known"
+    if operation == "streamExecution":
+        case.headers.pop("Last-Event-ID", None)  # what is made for it does not follow its pattern
+        if turn(operation):
+            case.query.clear()
+    if operation == "writeStdin" and turn(operation):
+        case.query.clear()
+
+
+def negative(case):
+    """Wrong as a whole or in one of its parts; or nobody knows."""
+    meta = case.meta
+    return meta is None or meta.generation.mode.is_negative or any(c.mode.is_negative for c in meta.components.values())
+
+
+def in_sequence(case):
+    """What an earlier request of the sequence made is what this one is about."""
+    return case.meta is not None and case.meta.phase.name.value == "stateful"
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    operation = case.operation.definition.raw.get("operationId", "")
+    ids = case.path_parameters or {}
+    with LOCK:
+        TURNS["strangers"] += 1
+        known = in_sequence(case) and ids.get("sandboxId") in MADE
+        if "keyId" in ids or not (known or TURNS["strangers"] % 10 == 0):  # never the key that this run is made with
+            exchange_ids(case, operation)
+            known = True
+        exchange_cursor(case, operation)
+        if not negative(case):
+            exchange_rest(case, operation)
+            if known and "sandboxId" in ids:
+                exchange_paths(case, operation)
+        if operation in ("createExecution", "streamExecution") and WORDS.random() < 0.5:
+            case.headers["Accept"] = WORDS.choice(["application/x-ndjson", "text/event-stream"])
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if case.operation.definition.raw.get("operationId") != "createSandbox" or response.status_code != 201:
+        return
+    with LOCK:
+        MADE.append(json.loads(response.content)["id"])
+        old = MADE.pop(0) if len(MADE) > KEEP else None
+    if old:
+        own("DELETE", f"/v1/sandboxes/{old}")
+
+
+@schemathesis.serializer("application/x-tar", "application/octet-stream")
+def plain_bytes(ctx, value):
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def last_line(ctx, response):
+    """Each line is held against the schema by api_test.py; here it is enough that the last one is an event."""
+    return json.loads(response.content.splitlines()[-1])

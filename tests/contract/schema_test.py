@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""schema_test.py COVE - a real server against what schemathesis makes of api/openapi.yaml; prints TAP.
+
+    SCHEMA_SECONDS=600 tests/contract/schema_test.py build/cove     longer than make check does, and with another seed
+
+Requests are made from the contract: right ones, wrong ones, and sequences in which one uses what another has made. Each
+answer is held against it: status, content type, headers, schema; nothing wrong may be accepted, nothing right refused, no
+method that is not there be answered. The server must live through it as the same process. Needs root.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import pypi  # noqa: E402
+
+COVE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/src/main/cove"))
+SECONDS = int(os.environ.get("SCHEMA_SECONDS", "0"))
+SEED = os.environ.get("SCHEMA_SEED", str(int(time.time())) if SECONDS else "1")
+NONE = ["--rate-limit-default", "none", "--rate-limit-create", "none", "--rate-limit-execute", "none", "--limits-sandboxes", "0"]
+# An answer that lasts until the client leaves, and a body that is not made from a schema; api_test.py has them.
+LEFT_OUT = ("watchFiles", "writeTree")
+# In make check: every value at its bounds, which is the same each time and ends by itself. What is random is for make soak.
+SHORT = (["--phases", "coverage"],)
+LONG = (["--max-examples", "200", "--max-time", str(SECONDS)],)
+
+
+class Server:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="cove-schema-")
+        os.chmod(self.dir, 0o755)
+        self.said, self.log = (os.path.join(self.dir, name) for name in ("said", "log"))
+        with open(self.said, "wb") as out, open(self.log, "wb") as err:
+            self.process = subprocess.Popen(
+                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0", *NONE],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        end = time.monotonic() + 60
+        while "is ready" not in self.read(self.said):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(self.read(self.log))
+            time.sleep(0.05)
+        words = self.read(self.said).split()
+        self.url, self.key = words[words.index("address") + 1], words[words.index("key") + 1]
+
+    @staticmethod
+    def read(path):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def metrics(self):
+        request = urllib.request.Request(self.url + "/metrics", headers={"Authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read().decode()
+
+    def trouble(self):
+        """What it says about itself after all that."""
+        text = self.metrics()
+        broken = [line for line in text.splitlines() if re.match(r'cove_api_requests_total\{.*status="5xx"\}', line)]
+        started = self.read(self.log).count(" serves ")
+        return broken + ([f"coved was started {started} times"] if started != 1 else [])
+
+    def reached(self):
+        """Operations that answered with success at least once, as "GET /v1/sandboxes"."""
+        found = re.findall(r'^cove_api_requests_total\{method="(\w+)",route="([^"]+)",status="2xx"\} [1-9]', self.metrics(), re.M)
+        return {" ".join(pair) for pair in found}
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def attack(server, python, how):
+    command = [os.path.join(os.path.dirname(python), "st"), "--config-file", os.path.join(HERE, "schema/schemathesis.toml"), "run",
+               os.path.join(ROOT, "api/openapi.yaml"), "--url", server.url, "--header", f"Authorization: Bearer {server.key}",
+               "--no-color", "--seed", SEED, "--checks", "all", "--exclude-checks", "use_after_free", "--workers", "1", "--generation-database", "none",
+               *(word for name in LEFT_OUT for word in ("--exclude-operation-id", name)),
+               *how]
+    env = dict(os.environ, COVE_URL=server.url, COVE_API_KEY=server.key, COVE_SCHEMA_SEED=SEED,
+               PYTHONPATH=os.path.join(HERE, "schema"), PYTHONHASHSEED="1")
+    done = subprocess.run(command, env=env, cwd=server.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=SECONDS * 2 + 900)
+    return done.returncode, done.stdout.decode(errors="replace").replace(server.key, "cove_...")
+
+
+def shorter(text):
+    """The part that says what went wrong, without bodies of megabytes."""
+    start = re.search(r"^=+ (ERRORS|FAILURES) =+$", text, re.M)
+    return [line[:400] for line in text[start.start() if start else 0:].splitlines()][-300:]
+
+
+def operations():
+    found, path, method = set(), None, None
+    with open(os.path.join(ROOT, "api/openapi.yaml"), encoding="utf-8") as f:
+        for line in f:
+            if match := re.match(r"  (/\S*):$", line):
+                path = match.group(1)
+            elif match := re.match(r"    (get|put|post|delete):$", line):
+                method = match.group(1).upper()
+            elif (match := re.match(r"      operationId: (\w+)$", line)) and match.group(1) not in LEFT_OUT:
+                found.add(f"{method} {path}")
+    return found
+
+
+def tell(number, ok, name, lines=()):
+    print(f"{'ok' if ok else 'not ok'} {number} - {name}")
+    for line in lines:
+        print(f"# {line}")
+    sys.stdout.flush()
+    return ok
+
+
+def main():
+    if os.geteuid() != 0:
+        print("1..0 # SKIP the native driver is started by root")
+        return 0
+    try:
+        python = pypi.ready("schema", "tests/contract/schema/requirements.txt")
+    except pypi.Unavailable as why:
+        print(f"1..0 # SKIP {why}")
+        return 0
+    print("1..3", flush=True)
+    server = Server()
+    try:
+        requests, wrong = 0, []
+        for how in LONG if SECONDS else SHORT:
+            status, text = attack(server, python, how)
+            requests += sum(int(n) for n in re.findall(r"(\d+) generated", text))
+            wrong += [] if status == 0 else shorter(text)
+        good = tell(1, not wrong, f"answers keep the contract; {requests} requests, seed {SEED}", wrong)
+        found = server.trouble()
+        good &= tell(2, not found, "the server lives through it without a failure of its own", found)
+        missed = sorted(operations() - server.reached())
+        good &= tell(3, not missed, "every operation was asked for something that it did", missed)
+    finally:
+        server.stop()
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
