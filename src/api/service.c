@@ -128,6 +128,16 @@ static void put_manager(struct api *api, struct buf *out)
     number(out, "executions_failed_total", "counter", "Executions that could not start, or were lost.",
            s.executions_failed);
     by_cause(out, "executions_ended_total", "Ends of executions, by their reason.", s.executions_ended);
+    family(out, "execution_seconds", "summary", "From the start of a program to its end.");
+    seconds(out, "execution_seconds_sum", "", s.wall_ns);
+    buf_addf(out, "cove_execution_seconds_count %" PRIu64 "\n", s.measured);
+    family(out, "execution_cpu_seconds_total", "counter", "Processor time of executions that ended.");
+    seconds(out, "execution_cpu_seconds_total", "", s.cpu_ns);
+    number(out, "refused_calls_total", "counter", "System calls that the filter refused.", s.refused_calls);
+    family(out, "limits_met_total", "counter", "Executions that met a limit which refused them something.");
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        buf_addf(out, "cove_limits_met_total{limit=\"%s\"} %" PRIu64 "\n", limit_info((enum limit)i)->name,
+                 s.limits_met[i]);
     number(out, "executions_running", "gauge", "Executions under way.", s.executing);
     number(out, "output_bytes_total", "counter", "Output of executions that was stored.", s.output_bytes);
     number(out, "output_lost_bytes_total", "counter", "Output that the disk refused.", s.output_lost_bytes);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/met.h"
 
 static void store_end(void *arg);
 
@@ -117,6 +118,21 @@ static void take_receipt(struct ex *ex, const struct receipt *r)
         ex->dropped[i] = exec_dropped(ex->exec, i + 1);
 }
 
+static void count(struct manager_stats *s, const struct receipt *r)
+{
+    struct met met[LIMIT_COUNT];
+    size_t n = met_list(r, met);
+
+    s->measured++;
+    s->wall_ns += r->wall_ns.why ? 0 : r->wall_ns.v;
+    s->cpu_ns += r->cpu_ns.why ? 0 : r->cpu_ns.v;
+    for (size_t i = 0; i < r->ndenials && !r->denials_why; i++)
+        s->refused_calls += r->denials[i].count;
+    s->refused_calls += r->denials_why ? 0 : r->denials_more;
+    for (size_t i = 0; i < n; i++)
+        s->limits_met[met[i].limit]++;
+}
+
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why)
 {
     struct manager *m = ex->sb->m;
@@ -132,8 +148,10 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     ex->end_state = state;
     ex->ended_ms = now_ms();
     output_close(ex);
-    if (r)
+    if (r) {
         take_receipt(ex, r);
+        count(&m->stats, r);
+    }
     if (why)
         ex->error_json = why_json(why);
     if (why && why->id == ERR_LOST && !r) {

@@ -148,6 +148,9 @@ struct manager_stats { /* since the start, except those that are of this moment 
     uint64_t ended[MANAGER_ENDS];
     uint64_t executions, executions_failed;
     uint64_t executions_ended[MANAGER_ENDS];
+    uint64_t measured, wall_ns, cpu_ns;       /* executions with a receipt, and the sums of what theirs say */
+    uint64_t refused_calls;                   /* system calls that the filter refused */
+    uint64_t limits_met[LIMIT_COUNT];         /* executions that it refused something */
     uint64_t output_bytes, output_lost_bytes; /* stored; not stored because the disk refused */
     uint64_t adopted, reconnects;
     uint64_t running, paused, executing; /* now */

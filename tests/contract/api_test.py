@@ -969,6 +969,24 @@ def the_server_tells_what_it_can_and_how_it_is(s):
 
 
 @case
+def metrics_count_what_executions_used_and_met(s):
+    def figures():
+        lines = s.call("GET", "/metrics").body.decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+    sb = s.create({"runtime": "sh"})
+    before = figures()
+    a = s.execute(sb, {"command": ["sh", "-c", "head -c 80000000 /dev/zero >/dev/shm/a; sleep 0.2"]})
+    assert a.json["exitCode"] == 0, a.body
+    after = figures()
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    assert grown["cove_execution_seconds_count"] == 1 and grown["cove_execution_seconds_sum"] >= 0.2, grown
+    assert 0 < grown["cove_execution_cpu_seconds_total"] and "cove_refused_calls_total" in after
+    assert {name for name, value in grown.items() if name.startswith("cove_limits_met") and value} == {
+        'cove_limits_met_total{limit="shmBytes"}'}
+    s.delete(sb)
+
+
+@case
 def what_is_old_is_removed_when_asked_and_told(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["echo", "old"]}).json["id"]
