@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import tempfile
 
 from cove import Cove, CoveError, ExecutionInfo, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
@@ -34,6 +36,28 @@ class Life(Case):
             assert info.expires_at is not None and info.created_at is not None
             self.assertAlmostEqual((info.expires_at - info.created_at).total_seconds(), 600, delta=2)
             self.assertEqual(box.run_command("echo $A").stdout, "b\n")
+
+    def test_a_policy_of_ones_own_holds_and_a_wrong_one_is_refused(self) -> None:
+        with Sandbox.create("sh", client=self.client, policy={"version": 1, "extends": "standard", "limits": {"pids": 23}}) as box:
+            self.assertEqual((box.info.level, box.info.resources.pids), ("custom", 23))
+        with self.assertRaises(CoveError) as met:
+            Sandbox.create("sh", client=self.client, policy={"version": 1, "limits": {"pidz": 23}})
+        self.assertIn("pidz", str(met.exception))
+
+    def test_built_in_policies_are_listed_and_shown(self) -> None:
+        names = {p.name: p for p in self.client.policies()}
+        self.assertTrue(names["standard"].available and names["standard"].policy is None)
+        self.assertTrue(self.client.policy("standard").policy)
+        with self.assertRaises(NotFoundError):
+            self.client.policy("none")
+
+    def test_a_server_is_backed_up_and_forgets_what_is_old(self) -> None:
+        with tempfile.TemporaryDirectory() as place:
+            name = os.path.join(place, "copy.db")
+            self.client.backup(name)
+            with open(name, "rb") as f:
+                self.assertEqual(f.read(15), b"SQLite format 3")
+        self.assertTrue(self.client.gc(dry_run=True).dry_run)
 
     def test_connecting_and_reading_move_no_clock(self) -> None:
         box = self.sandbox()

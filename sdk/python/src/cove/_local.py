@@ -20,6 +20,7 @@ from .errors import ProtocolError
 
 PIECE = 256 << 10
 BLOCK = 512
+LocalPath = Union[str, "os.PathLike[str]"]
 Content = Union[str, bytes, bytearray, memoryview, IO[bytes], Iterable[bytes]]
 
 

@@ -230,6 +230,38 @@ class TemplateSpec:
     lifetime: Optional[Duration] = seconds("lifetimeMs", None)
     idle_timeout: Optional[Duration] = seconds("idleTimeoutMs", None)
     idle_action: Optional[str] = None
+    policy: Optional[Mapping[str, Any]] = None
+    """A document, as docs/policies.md has it; the level is custom then."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """A built-in policy."""
+
+    name: str
+    description: str
+    available: bool
+    """Whether this server can hold it."""
+    policy: Optional[Mapping[str, Any]] = None
+    """In full; only of one that was asked for by its name."""
+    sources: Optional[Mapping[str, Any]] = None
+    """Where each value of it comes from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cleaned:
+    """What was removed, or would be."""
+
+    dry_run: bool
+    executions: int
+    output_bytes: int
+    """Of these executions."""
+    sandboxes: int
+    events: int
+    idempotency_keys: int
+    stray_files: int
+    """Output that belongs to no execution."""
+    stray_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)

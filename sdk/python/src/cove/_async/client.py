@@ -5,11 +5,13 @@ import datetime
 import os
 from typing import Any, AsyncIterator, Optional, Sequence
 
+from .. import _aio
 from .._call import Call, path
 from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
+from .._local import Downloaded, Landing, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
+from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec
 from ._http import AsyncHTTP
 
 
@@ -56,6 +58,14 @@ class AsyncCove:
     async def runtime(self, name: str) -> Runtime:
         return await self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
 
+    async def policies(self) -> Sequence[Policy]:
+        """The built-in ones, which a policy of your own can extend."""
+        return [decode(Policy, item) for item in (await self._http.json(Call("GET", path("v1", "policies"))))["policies"]]
+
+    async def policy(self, name: str) -> Policy:
+        """A built-in one in full, as it holds on this server."""
+        return await self._http.get(Policy, Call("GET", path("v1", "policies", name)))
+
     async def version(self) -> str:
         """Of the server."""
         return str((await self._http.json(Call("GET", "/health")))["version"])
@@ -67,6 +77,25 @@ class AsyncCove:
     async def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
         return (await self._http.send(Call("GET", "/metrics"))).text
+
+
+    async def gc(self, *, dry_run: bool = False) -> Cleaned:
+        """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
+        return await self._http.get(Cleaned, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+
+    async def backup(self, local: LocalPath) -> Downloaded:
+        """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
+        landing = await _aio.blocking(Landing, os.fspath(local))
+        try:
+            chunks = self._http.chunks(await self._http.open(Call("GET", path("v1", "backup"))))
+            try:
+                async for piece in chunks:
+                    await _aio.blocking(landing.write, piece)
+            finally:
+                await chunks.aclose()
+            return await _aio.blocking(landing.keep)
+        finally:
+            await _aio.blocking(landing.discard)
 
 
 class AsyncKeys:

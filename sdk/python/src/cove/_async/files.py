@@ -9,13 +9,12 @@ from .. import _aio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
 from .._json import decode, loads_object, without_none
-from .._local import Content, Downloaded, Landing, directory_body, file_body, unpack
+from .._local import Content, Downloaded, Landing, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
 from ..models import FileEntry, Listing, Written
 from ._http import AsyncHTTP, AsyncLineStream
 
-LocalPath = Union[str, "os.PathLike[str]"]
 
 
 class AsyncFiles:

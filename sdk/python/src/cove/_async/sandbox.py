@@ -42,7 +42,8 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
-                     resources: Optional[Resources] = None, env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None,
+                     policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, env: Optional[Mapping[str, str]] = None,
+                     metadata: Optional[Mapping[str, str]] = None,
                      timeout: Optional[Duration] = None, lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
                      idle_action: Optional[str] = None, idempotency_key: Optional[str] = None, client: Optional[AsyncCove] = None) -> AsyncSandbox:
         """Makes a sandbox; it is running when this returns.
@@ -51,6 +52,7 @@ class AsyncSandbox:
             runtime: the language of `run_code`; python, unless a template says otherwise. `client.runtimes()` lists them.
             template: what is not said here comes from it.
             level: how strong the walls are; "standard" or "high".
+            policy: walls and limits of your own, as docs/policies.md has them; the level is "custom" then.
             resources: processor, memory, storage, processes.
             env: variables for every program in it.
             metadata: pairs for your own use; `list` finds sandboxes by them.
@@ -63,7 +65,8 @@ class AsyncSandbox:
         """
         owner = client is None
         client = client or AsyncCove()
-        spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action)
+        spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action,
+                            policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
         try:

@@ -6,11 +6,13 @@ import datetime
 import os
 from typing import Any, Iterator, Optional, Sequence
 
+from .. import _sio
 from .._call import Call, path
 from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
+from .._local import Downloaded, Landing, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Ready, Runtime, Template, TemplateSpec
+from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec
 from ._http import HTTP
 
 
@@ -57,6 +59,14 @@ class Cove:
     def runtime(self, name: str) -> Runtime:
         return self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
 
+    def policies(self) -> Sequence[Policy]:
+        """The built-in ones, which a policy of your own can extend."""
+        return [decode(Policy, item) for item in (self._http.json(Call("GET", path("v1", "policies"))))["policies"]]
+
+    def policy(self, name: str) -> Policy:
+        """A built-in one in full, as it holds on this server."""
+        return self._http.get(Policy, Call("GET", path("v1", "policies", name)))
+
     def version(self) -> str:
         """Of the server."""
         return str((self._http.json(Call("GET", "/health")))["version"])
@@ -68,6 +78,25 @@ class Cove:
     def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
         return (self._http.send(Call("GET", "/metrics"))).text
+
+
+    def gc(self, *, dry_run: bool = False) -> Cleaned:
+        """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
+        return self._http.get(Cleaned, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+
+    def backup(self, local: LocalPath) -> Downloaded:
+        """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
+        landing = _sio.blocking(Landing, os.fspath(local))
+        try:
+            chunks = self._http.chunks(self._http.open(Call("GET", path("v1", "backup"))))
+            try:
+                for piece in chunks:
+                    _sio.blocking(landing.write, piece)
+            finally:
+                chunks.close()
+            return _sio.blocking(landing.keep)
+        finally:
+            _sio.blocking(landing.discard)
 
 
 class Keys:
