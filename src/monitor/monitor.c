@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "ev/ev.h"
+#include "monitor/notif.h"
 #include "monitor/process.h"
 #include "monitor/tally.h"
 #include "wire/chan.h"
@@ -31,13 +32,6 @@
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
-#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
-#endif
 
 #define RECORDS_MAX 20000u
 #define GUESTS_MAX 32u
@@ -94,15 +88,6 @@ struct monitor {
     struct question *questions;
     struct door door; /* a service */
     uid_t self;       /* before it gave that up */
-    /* Larger than the kernel's structs are today; monitor_serve checks that they fit. */
-    union {
-        struct seccomp_notif s;
-        uint8_t room[512];
-    } call;
-    union {
-        struct seccomp_notif_resp s;
-        uint8_t room[512];
-    } answer;
 };
 
 /* --- records --- */
@@ -218,23 +203,16 @@ static void count(struct record *r, const struct seccomp_data *call)
     r->told = true;
 }
 
-/* ENOENT, here and there: the task died meanwhile. A call that was not received is still there in the next turn; one
- * that was received must not be left without an answer. */
+/* A call that was not received is still there in the next turn. */
 static int refuse_one(struct listener *l)
 {
-    struct monitor *m = l->record->m;
+    struct seccomp_data call;
+    uint64_t id;
 
-    memset(&m->call, 0, sizeof(m->call));
-    if (ioctl(l->io.fd, SECCOMP_IOCTL_NOTIF_RECV, &m->call) < 0)
+    if (!notif_take(l->io.fd, &call, &id))
         return 0;
-    count(l->record, &m->call.s.data);
-    memset(&m->answer, 0, sizeof(m->answer));
-    m->answer.s.id = m->call.s.id;
-    m->answer.s.error = -EPERM;
-    for (int tries = 0; tries < 3; tries++)
-        if (ioctl(l->io.fd, SECCOMP_IOCTL_NOTIF_SEND, &m->answer) == 0 || errno == ENOENT)
-            return 0;
-    return -1;
+    count(l->record, &call);
+    return notif_refuse(l->io.fd, id);
 }
 
 static void on_end(void *arg, const struct err *why);
@@ -359,8 +337,7 @@ static int listener_add(struct record *r, int fd, const struct guest *from)
 {
     struct listener *l = mem_new(struct listener);
 
-    /* The caller and we take turns, so one processor is as good as two, and spares the wake-up across. Linux 6.6. */
-    (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+    notif_take_turns(fd);
     l->record = r;
     l->from = from;
     if (ev_io_add(r->m->ev, &l->io, fd, r->again.slot ? 0 : EPOLLIN, on_call, l, NULL) < 0) {
@@ -575,15 +552,6 @@ static void on_guest(void *arg, int sock, const struct ucred *who)
 
 /* --- the process --- */
 
-static bool structs_fit(void)
-{
-    struct seccomp_notif_sizes sizes = { 0 };
-    const struct monitor *m = NULL;
-
-    return syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) == 0 && sizes.seccomp_notif <= sizeof(m->call) &&
-           sizes.seccomp_notif_resp <= sizeof(m->answer);
-}
-
 int monitor_serve(int intake, int host, const struct monitor_settings *settings)
 {
     static struct monitor m;
@@ -591,7 +559,7 @@ int monitor_serve(int intake, int host, const struct monitor_settings *settings)
 
     log_setup("cove-monitor", LOG_ERROR);
     m = (struct monitor){ .settings = settings };
-    if (!structs_fit() || ev_new(&m.ev, &err) < 0 || guest_add(&m, host, false, &err) < 0 ||
+    if (!notif_known() || ev_new(&m.ev, &err) < 0 || guest_add(&m, host, false, &err) < 0 ||
         ev_io_add(m.ev, &m.intake, intake, EPOLLIN, on_intake, &m, &err) < 0)
         return 125;
     ev_run(m.ev);
@@ -606,7 +574,7 @@ int monitor_service(const struct monitor_settings *settings, pid_t parent)
 
     m = (struct monitor){ .settings = settings, .self = geteuid() };
     signal(SIGPIPE, SIG_IGN);
-    if (!structs_fit())
+    if (!notif_known())
         err_set(&err, ERR_SYS, "this kernel tells of refused calls in a form that cove does not know");
     else if (ev_new(&m.ev, &err) == 0 && door_open(&m.door, m.ev, settings->socket, m.self, on_guest, &m, &err) == 0 &&
              process_give_up(settings->outlive, parent) < 0)
