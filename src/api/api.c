@@ -87,12 +87,17 @@ int api_query_state(const struct http_req *req, const char *const *names, uint32
     return err_set(err, ERR_INVALID, "state: it is %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
 }
 
-void api_list_begin(struct jsonw *w, struct buf *out, const char *key)
+bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
 {
+    if (err) {
+        http_answer_err(req, err);
+        return false;
+    }
     jsonw_init(w, out, 0);
     jsonw_object(w);
     jsonw_key(w, key);
     jsonw_array(w);
+    return true;
 }
 
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next)

@@ -137,11 +137,8 @@ static void on_rows(void *arg, const struct err *err, const struct store_key *ro
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (!api_list_begin(req, err, &w, &out, "apiKeys"))
         return;
-    }
-    api_list_begin(&w, &out, "apiKeys");
     for (size_t i = 0; i < n; i++) {
         json_key(&rows[i], &w);
         jsonw_end_object(&w);

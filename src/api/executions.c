@@ -189,11 +189,8 @@ static void on_rows(void *arg, const struct err *err, const struct store_executi
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (!api_list_begin(req, err, &w, &out, "executions"))
         return;
-    }
-    api_list_begin(&w, &out, "executions");
     for (size_t i = 0; i < n; i++) {
         api_execution_json(&rows[i], &w);
         jsonw_end_object(&w);

@@ -59,8 +59,9 @@ int api_execution_id(const struct http_req *req, const char **ret, struct err *e
 
 /* The names of states, in the order of the store's; NULL ends each. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];
-/* An answer that is a page: {"key": [ ..., "nextCursor": ...}; the caller writes the members between the two. */
-void api_list_begin(struct jsonw *w, struct buf *out, const char *key);
+/* An answer that is a page: {"key": [ ..., "nextCursor": ...}; the caller writes the members between the two. False:
+ * err was the answer. */
+bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key);
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_time(struct jsonw *w, const char *key, uint64_t ms);     /* nothing when it is 0 */
 void api_raw(struct jsonw *w, const char *key, const char *json); /* a value that is JSON already; NULL: nothing */

@@ -157,11 +157,8 @@ static void on_rows(void *arg, const struct err *err, const struct store_sandbox
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (!api_list_begin(req, err, &w, &out, "sandboxes"))
         return;
-    }
-    api_list_begin(&w, &out, "sandboxes");
     for (size_t i = 0; i < n; i++)
         api_sandbox_json(&rows[i], &w);
     api_list_end(req, &w, next);

@@ -62,11 +62,8 @@ static void on_rows(void *arg, const struct err *err, const struct store_templat
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (!api_list_begin(req, err, &w, &out, "templates"))
         return;
-    }
-    api_list_begin(&w, &out, "templates");
     for (size_t i = 0; i < n; i++)
         json_template(&rows[i], &w);
     api_list_end(req, &w, next);
