@@ -117,7 +117,7 @@ int principal_require(const struct principal *p, uint32_t scopes, struct err *er
 
 static struct principal local_principal(void)
 {
-    return (struct principal){ .local = true, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
+    return (struct principal){ .kind = PRINCIPAL_LOCAL, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
 }
 
 static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms,
@@ -238,10 +238,10 @@ enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, str
 bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
                struct ratelimit_answer *ret)
 {
-    struct keycache_entry *e = p->local ? NULL : keycache_find(a->cache, p->hash);
+    struct keycache_entry *e = principal_local(p) ? NULL : keycache_find(a->cache, p->hash);
     struct ratelimit full = { 0 };
 
-    if (p->local) {
+    if (principal_local(p)) {
         *ret = (struct ratelimit_answer){ 0 };
         return true;
     }

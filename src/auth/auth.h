@@ -38,15 +38,30 @@ int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, s
 void auth_free(struct auth *a);
 DEFINE_AUTO(auth, auth_free);
 
+/* By what a request showed who makes it. */
+enum principal_kind {
+    PRINCIPAL_KEY,
+    PRINCIPAL_LOCAL, /* a trusted peer on the Unix socket */
+    PRINCIPAL_JWT,
+    PRINCIPAL_SANDBOX_TOKEN,
+    PRINCIPAL_TICKET,
+    PRINCIPAL_SIGNED, /* a signed URL */
+};
+
 struct principal {
-    bool local;
-    char key_id[ID_SIZE]; /* "" for local */
-    char owner[STORE_OWNER_MAX + 1];
+    enum principal_kind kind;
+    char key_id[ID_SIZE];            /* "": without a key */
+    char user[ID_SIZE];              /* whose key it is; "": nobody's */
+    char owner[STORE_OWNER_MAX + 1]; /* the tenant */
     uint32_t scopes;
     uint64_t expires_ms;          /* 0: never */
     uint8_t hash[STORE_HASH_LEN]; /* of its key, by which auth_rate finds its buckets */
 };
 
+static inline bool principal_local(const struct principal *p)
+{
+    return p->kind == PRINCIPAL_LOCAL;
+}
 static inline bool principal_may(const struct principal *p, uint32_t scopes)
 {
     return (p->scopes & scopes) == scopes;

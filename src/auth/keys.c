@@ -284,7 +284,7 @@ void auth_key_revoke(struct auth *a, const struct principal *by, const char *id,
 /* the first key */
 
 static const struct auth_key_spec first_spec = { .name = "first key", .scopes = SCOPE_ALL };
-static const struct principal server = { .local = true, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
+static const struct principal server = { .kind = PRINCIPAL_LOCAL, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
 
 void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg)
 {
@@ -328,7 +328,7 @@ void auth_first_key_replace(struct auth *a, const struct principal *by, uint64_t
 {
     struct key_op *k = key_op_new(a, by, now_ms, done, arg);
 
-    if (!by->local) {
+    if (!principal_local(by)) {
         err_set(&k->early, ERR_DENIED, "only the local owner replaces the first key, over the server's own socket");
         refuse_later(k);
         return;

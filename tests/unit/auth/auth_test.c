@@ -211,7 +211,8 @@ TEST(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once)
     assert_string_equal(who.owner, "anna");
     assert_string_equal(who.key_id, id);
     assert_int_equal(who.scopes, SCOPE_BIT(FILES));
-    assert_false(who.local);
+    assert_int_equal(who.kind, PRINCIPAL_KEY);
+    assert_string_equal(who.user, "");
     req.authorization = other; /* the other form of the same key, and from memory */
     assert_int_equal(check_as(&req, &looked), AUTH_YES);
     assert_false(looked);
@@ -227,7 +228,7 @@ TEST(local_is_root_or_the_servers_user_over_the_socket_without_a_key)
     bool looked;
 
     assert_int_equal(check_as(&req, &looked), AUTH_YES);
-    assert_true(who.local);
+    assert_true(principal_local(&who));
     assert_string_equal(who.owner, AUTH_LOCAL_OWNER);
     assert_int_equal(who.scopes, SCOPE_ALL);
     req.peer_uid = OWNER_UID + 1;
@@ -377,7 +378,7 @@ TEST(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning)
 {
 
     with_key(SCOPE_BIT(FILES), "anna", 0);
-    assert_int_equal(rotate_key(&(struct principal){ .local = true, .owner = "local", .scopes = SCOPE_ALL }, id),
+    assert_int_equal(rotate_key(&(struct principal){ .kind = PRINCIPAL_LOCAL, .owner = "local", .scopes = SCOPE_ALL }, id),
                      ERR_NONE);
     auth_free(auth); /* writes the last uses */
     auth = NULL;
