@@ -96,9 +96,10 @@ static void quoted(struct buf *out, const char *s, size_t n)
         if (i == n)
             break;
         run = str_utf8(s + i, n - i, &c);
-        if (run > 0 && c >= 0xa0) {
+        if (run > 0 && c >= 0xa0 && c != 0x2028 && c != 0x2029) {
             buf_add(out, s + i, run);
-        } else if (run > 0) { /* also the upper control characters, which some terminals obey */
+        } else if (run > 0) { /* also upper control characters, which some terminals obey, and what ends a line for
+                               * some readers of text */
             escaped(out, c);
         } else {
             buf_adds(out, "\xef\xbf\xbd");

@@ -80,11 +80,44 @@ static void answer(struct http_req *req, enum answer_kind kind, int status, cons
     http_set_header(req, "X-Request-Id", req->id);
 }
 
+/* The answer is complete, or a stream has begun: on its way, unless somebody has to do something first. */
+static void given(struct http_req *req)
+{
+    bool (*fn)(struct http_req *, void *) = take_ptr(&req->on_answer);
+
+    req->held = fn && !fn(req, req->answer_arg);
+    if (!req->held)
+        serve_answered(req);
+}
+
+void http_on_answer(struct http_req *req, bool (*fn)(struct http_req *req, void *arg), void *arg)
+{
+    req->on_answer = fn;
+    req->answer_arg = arg;
+}
+
+void http_release(struct http_req *req)
+{
+    assert(req->held);
+    req->held = false;
+    serve_answered(req);
+}
+
+int http_status(const struct http_req *req)
+{
+    return req->status;
+}
+
+enum err_id http_error(const struct http_req *req)
+{
+    return req->error;
+}
+
 void http_answer(struct http_req *req, int status, const char *type, const void *data, size_t len)
 {
     answer(req, ANSWER_BUFFER, status, type);
     buf_add(&req->content, data, len);
-    serve_answered(req);
+    given(req);
 }
 
 void http_answer_json(struct http_req *req, int status, struct buf *body)
@@ -92,13 +125,13 @@ void http_answer_json(struct http_req *req, int status, struct buf *body)
     answer(req, ANSWER_BUFFER, status, "application/json");
     req->content = *body;
     *body = (struct buf){ 0 };
-    serve_answered(req);
+    given(req);
 }
 
 void http_answer_empty(struct http_req *req, int status)
 {
     answer(req, ANSWER_BUFFER, status, NULL);
-    serve_answered(req);
+    given(req);
 }
 
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
@@ -140,8 +173,9 @@ void http_answer_err_with(struct http_req *req, const struct err *err, const cha
     if (status == 503)
         preset_header(req, "Retry-After", "1");
     answer(req, ANSWER_BUFFER, status, "application/json");
+    req->error = err->id;
     http_error_json(err, req->id, req->s ? req->s->set.docs : NULL, details, &req->content);
-    serve_answered(req);
+    given(req);
 }
 
 void http_answer_err(struct http_req *req, const struct err *err)
@@ -217,7 +251,7 @@ void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t s
     req->fd = take_fd(&mine);
     req->from = from;
     req->len = len;
-    serve_answered(req);
+    given(req);
 }
 
 char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
@@ -232,6 +266,5 @@ void http_answer_stream(struct http_req *req, int status, const char *type, uint
 {
     answer(req, ANSWER_STREAM, status, type);
     req->len = len;
-    if (req->conn)
-        serve_answered(req);
+    given(req);
 }

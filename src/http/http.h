@@ -49,6 +49,7 @@ struct http_route {
 
 /* X-Request-Id if that was well-formed, else a new one. It also stands in the answer. */
 const char *http_id(const struct http_req *req);
+const char *http_own_id(const struct http_req *req); /* the server's own, which no client can choose */
 const char *http_method(const struct http_req *req); /* "GET" for HEAD too: the body is left out by itself */
 const char *http_path(const struct http_req *req);   /* as it was sent, without the query: for logs */
 const struct http_route *http_route(const struct http_req *req);
@@ -109,6 +110,14 @@ void http_resume_body(struct http_req *req);
 void http_drop_body(struct http_req *req);
 
 /* answering */
+
+/* For the hook of server.h: fn is called when the request is answered, with its status known and before a byte of the
+ * answer goes out; also when the client is gone by then. It only looks. False holds the answer back until
+ * http_release(), which must come, and never from inside fn. */
+void http_on_answer(struct http_req *req, bool (*fn)(struct http_req *req, void *arg), void *arg);
+void http_release(struct http_req *req);
+int http_status(const struct http_req *req);        /* of its answer; 0 before there is one */
+enum err_id http_error(const struct http_req *req); /* that it was answered with; ERR_NONE */
 
 /* A header for the answer that is to come; the last value of a name wins. What could split the header (CR, LF, other
  * control characters) is replaced by a space, so a name from outside can be put in. */

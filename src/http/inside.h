@@ -113,6 +113,7 @@ struct http_req {
     struct conn *conn;     /* NULL once the client is gone, or all was sent */
     struct http_peer peer;
     char id[REQUEST_ID_MAX + 1];
+    char own_id[ID_SIZE];
     uint64_t began;
 
     /* the head */
@@ -133,10 +134,12 @@ struct http_req {
     bool begun;      /* its head was looked at */
     bool in_head;    /* the daemon has not yet gone on to the body */
     bool waits_hook; /* on_request has it */
+    bool asked;      /* on_request had it */
     bool passed;     /* it may go to its handler */
     bool dispatched; /* the handler has it */
     bool in_call;    /* the daemon called: what happens now it is told on return */
     bool answered;   /* there is an answer */
+    bool held;       /* and it waits for http_release() */
     bool finished;   /* and nobody will add to it: the request is no longer the handler's */
     bool queued;     /* the daemon has the answer */
     bool raw;        /* it was sent around the daemon, in the middle of the body */
@@ -153,6 +156,9 @@ struct http_req {
     /* its answer */
     enum answer_kind kind;
     int status;
+    enum err_id error;
+    bool (*on_answer)(struct http_req *req, void *arg);
+    void *answer_arg;
     struct out_header *out_headers;
     struct buf content;
     int fd;
@@ -203,7 +209,7 @@ bool check_preflight(struct http_req *req);               /* OPTIONS: answered *
 
 /* serve.c */
 void serve_body_late(struct http_req *req);  /* the clock of the body ran out */
-void serve_answered(struct http_req *req);   /* an answer came: get it on its way */
+void serve_answered(struct http_req *req);   /* an answer came, and is not held: get it on its way */
 void serve_cut_stuck(struct http_server *s); /* bodies that the daemon can neither read on nor hand over */
 void serve_more(struct http_req *req);       /* a stream has more, or its end */
 

@@ -39,7 +39,8 @@ struct http_req *req_new(struct http_server *s, struct conn *c, const char *targ
     memcpy(req->path, target, path);
     req->decoded = req->path + path + 1;
     s->stats.requests++;
-    new_id(s, req->id);
+    new_id(s, req->own_id);
+    memcpy(req->id, req->own_id, ID_SIZE);
     s->stats.active++;
     return req;
 }
@@ -62,7 +63,7 @@ static bool is_handlers(const struct http_req *req)
 
 void req_release(struct http_req *req)
 {
-    if (req->conn || is_handlers(req))
+    if (req->conn || req->held || is_handlers(req))
         return;
     free_keeps(req);
     while (req->out_headers) {
@@ -115,6 +116,11 @@ void req_gone(struct http_req *req)
 const char *http_id(const struct http_req *req)
 {
     return req->id;
+}
+
+const char *http_own_id(const struct http_req *req)
+{
+    return req->own_id;
 }
 
 const char *http_method(const struct http_req *req)

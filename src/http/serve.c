@@ -7,6 +7,8 @@
  * daemon (send_raw), and the rest of the body is thrown away for a moment before the connection ends, because closing a
  * socket with unread bytes in it would take the answer back.
  *
+ * An answer may also be held (http_on_answer): it counts as given, and the connection waits as if it were not.
+ *
  * 1. An answer is queued once, at the end of the body, or at the head when the framing is not to be trusted or the
  * client waits to be told to go on.
  * 2. A connection that carried a chunked body is not used again. The daemon accepts a bare LF in chunk headers, so
@@ -52,6 +54,7 @@ static void begin(struct http_req *req, struct MHD_Connection *mhd, const char *
         answer_error(req, &err);
     } else if (!check_preflight(req)) {
         req->waits_hook = true;
+        req->asked = true;
         if (!s->set.on_request || s->set.on_request(req, s->set.ctx)) {
             req->waits_hook = false;
             req->passed = !req->answered;
@@ -65,6 +68,11 @@ static enum MHD_Result wait(struct http_req *req)
     return MHD_YES;
 }
 
+static bool may_send(const struct http_req *req)
+{
+    return req->answered && !req->held;
+}
+
 /* Bytes of the body that are still to come, as far as that is known. */
 static uint64_t body_left(const struct http_req *req)
 {
@@ -75,6 +83,8 @@ static enum MHD_Result at_head(struct http_req *req)
 {
     if (req->passed && !req->dispatched && req->match.route->body == HTTP_BODY_STREAMED)
         dispatch(req);
+    if (req->held)
+        return wait(req);
     if (req->answered) {
         if (req->head_bad || (req->has_body && req->expects)) {
             req->in_head = false;
@@ -157,7 +167,7 @@ void serve_cut_stuck(struct http_server *s)
  * answer goes at once. */
 static enum MHD_Result throw_away(struct http_req *req, size_t *size)
 {
-    if (!req->answered)
+    if (!may_send(req))
         return wait(req);
     req->received += *size;
     req->discarded += *size;
@@ -214,7 +224,7 @@ static enum MHD_Result at_end(struct http_req *req)
         req->body_told = true;
         req->reader->on_end(req->reader_arg);
     }
-    if (!req->answered)
+    if (!may_send(req))
         return wait(req);
     if (req->queued)
         return MHD_YES;
@@ -304,9 +314,12 @@ static void tell_done(struct http_req *req, bool ok)
     struct http_server *s = req->s;
     struct http_done done = {
         .id = req->id,
+        .own_id = req->own_id,
+        .error = req->error,
         .method = req->is_head ? "HEAD" : req->method,
         .path = req->path,
         .route = req->match.route,
+        .asked = req->asked,
         .peer = &req->peer,
         .user = req->user,
         .status = req->queued || req->raw ? req->status : 0,

@@ -26,8 +26,10 @@ void http_limits_default(struct http_limits *lim);
 
 /* What was done with a request, for the access log and the metrics. All strings are borrowed for the call. */
 struct http_done {
-    const char *id, *method, *path;
+    const char *id, *own_id, *method, *path;
     const struct http_route *route; /* NULL when it was refused before one was found */
+    bool asked;                     /* on_request saw it; otherwise it was refused by its head alone */
+    enum err_id error;              /* that it was answered with; ERR_NONE */
     const struct http_peer *peer;
     void *user;                   /* http_set_user() */
     int status;                   /* 0: the client left before there was one */

@@ -18,7 +18,8 @@ TEST(strings_are_escaped_and_bad_utf8_is_replaced)
     check("\0x", 2, "\"\\u0000x\"");
     check("\xc3\xa9", 2, "\"\xc3\xa9\"");
     check("\x7f", 1, "\"\\u007f\"");
-    check("\xc2\x9b", 2, "\"\\u009b\""); /* a control character in two bytes */
+    check("\xe2\x80\xa8\xe2\x80\xa9", 6, "\"\\u2028\\u2029\""); /* line ends, to some readers */
+    check("\xc2\x9b", 2, "\"\\u009b\"");                        /* a control character in two bytes */
     check("\xff", 1, "\"\xef\xbf\xbd\"");
     check("\xc0\x80", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* overlong NUL */
     check("\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""); /* surrogate */

@@ -374,6 +374,112 @@ TEST(a_body_that_is_read_after_its_client_went_fails_at_once)
     stop();
 }
 
+static unsigned looked;
+static int looked_status;
+static enum err_id looked_error;
+
+static bool hold(struct http_req *req, void *arg)
+{
+    assert_ptr_equal(arg, &looked);
+    looked++;
+    looked_status = http_status(req);
+    looked_error = http_error(req);
+    kept = req;
+    return false;
+}
+
+static void say_ok_held(struct http_req *req)
+{
+    http_on_answer(req, hold, &looked);
+    say_ok(req);
+}
+
+static void refuse_held(struct http_req *req)
+{
+    struct err err = { 0 };
+
+    http_on_answer(req, hold, &looked);
+    err_set(&err, ERR_MISSING, "there is none");
+    http_answer_err(req, &err);
+}
+
+static void stream_held(struct http_req *req)
+{
+    http_on_answer(req, hold, &looked);
+    http_answer_stream(req, 200, "text/plain", HTTP_UNTIL_END);
+    http_stream_write(req, "hello", 5);
+    http_stream_end(req);
+}
+
+/* Turns until the answer is held, and a little longer: not a byte may come. */
+static void held_and_silent(int fd, const char *request)
+{
+    char c;
+
+    looked = 0;
+    assert_int_equal(fd_write_all(fd, request, strlen(request)), 0);
+    fd_nonblock(fd, true);
+    for (int i = 0; i < 5000 && !looked; i++)
+        ev_turn(loop, 2);
+    assert_int_equal(looked, 1);
+    for (int i = 0; i < 5; i++)
+        ev_turn(loop, 2);
+    assert_int_equal(read(fd, &c, 1), -1);
+}
+
+TEST(a_held_answer_is_sent_when_it_is_released_and_not_before)
+{
+    static const struct {
+        void (*handler)(struct http_req *req);
+        const char *request, *want;
+        int status;
+        enum err_id error;
+    } cases[] = {
+        { say_ok_held, "GET /x/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "200 OK", 200, ERR_NONE },
+        { say_ok_held, "POST /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
+          "200 OK", 200, ERR_NONE },
+        { say_ok_held, "PUT /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 999999\r\n\r\nab",
+          "200 OK", 200, ERR_NONE },
+        { refuse_held, "GET /x/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "not_found", 404,
+          ERR_MISSING },
+        { stream_held, "GET /x/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "hello", 200, ERR_NONE },
+    };
+
+    listen_here();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int fd = dial_unix();
+
+        handler = cases[i].handler;
+        held_and_silent(fd, cases[i].request);
+        assert_int_equal(looked_status, cases[i].status);
+        assert_int_equal(looked_error, cases[i].error);
+        http_release(kept);
+        if (!strstr(ask(fd, ""), cases[i].want))
+            fail_msg("case %zu", i);
+    }
+    stop();
+}
+
+TEST(a_client_that_goes_while_its_answer_is_held_costs_nothing)
+{
+    static unsigned first = 0;
+
+    listen_here();
+    handler = say_ok_held;
+    int fd = dial_unix();
+    held_and_silent(fd, "GET /x/1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    freed = 0;
+    http_keep(kept, &first, count_free);
+    close(fd);
+    for (int i = 0; i < 5000 && !http_is_gone(kept); i++)
+        ev_turn(loop, 2);
+    assert_true(http_is_gone(kept));
+    assert_int_equal(freed, 0);
+    http_release(kept);
+    assert_int_equal(freed, 1);
+    stop();
+}
+
 static int make_dir(void **state UNUSED)
 {
     if (!mkdtemp(dir))
@@ -399,6 +505,8 @@ int main(void)
         RUN(a_client_wants_events_when_it_names_them_before_json),
         RUN(a_request_outlives_its_client_and_its_server_until_it_is_answered),
         RUN(a_body_that_is_read_after_its_client_went_fails_at_once),
+        RUN(a_held_answer_is_sent_when_it_is_released_and_not_before),
+        RUN(a_client_that_goes_while_its_answer_is_held_costs_nothing),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
