@@ -22,6 +22,7 @@ enum store_op {
     STORE_OP_IDEM_DROP,
     STORE_OP_META_GET,
     STORE_OP_META_PUT,
+    STORE_OP_EVENT_RANGE,
     STORE_OP_COUNT,
     STORE_OP_GC,
     STORE_OP_CHECK, /* from here on: in steps, outside a transaction */
@@ -60,6 +61,7 @@ struct store_call {
     bool more;
     bool fresh;
     uint64_t seq;
+    uint64_t first; /* of a range that ends at seq */
     char *value;
     struct store_counts counts;
     char (*removed)[ID_SIZE];

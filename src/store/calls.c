@@ -382,6 +382,11 @@ struct store_call *store_event_list(struct store *st, const char *owner, const c
     return store_submit(st, c);
 }
 
+struct store_call *store_event_range(struct store *st, store_event_range_fn *done, void *arg)
+{
+    return store_submit(st, store_call_new(STORE_OP_EVENT_RANGE, NULL, ANY(done), arg));
+}
+
 /* idempotency, meta, the whole */
 
 struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg)
@@ -523,6 +528,9 @@ void store_answer(struct store_call *c)
         break;
     case STORE_OP_META_GET:
         ((store_text_fn *)c->done)(c->arg, err, err ? NULL : c->value);
+        break;
+    case STORE_OP_EVENT_RANGE:
+        ((store_event_range_fn *)c->done)(c->arg, err, err ? 0 : c->first, err ? 0 : c->seq);
         break;
     case STORE_OP_COUNT:
         ((store_counts_fn *)c->done)(c->arg, err, err ? NULL : &c->counts);

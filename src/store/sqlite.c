@@ -426,6 +426,19 @@ static int meta(struct sqlite_db *db, struct store_call *c, struct err *err)
     return rc < 0 ? -1 : 0;
 }
 
+/* The last number outlives its row, so that it is never given again: SQLite keeps it beside the table. */
+static int event_range(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    uint64_t first = 0, last = 0;
+
+    if (db_number(db, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", NULL, &last, err) < 0 ||
+        db_number(db, "SELECT coalesce(min(seq), 0) FROM events", NULL, &first, err) < 0)
+        return -1;
+    c->first = first ? first : last + 1;
+    c->seq = last;
+    return 0;
+}
+
 static int sqlite_run(void *arg, struct store_call *c, struct err *err)
 {
     struct sqlite_db *db = arg;
@@ -458,6 +471,8 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     case STORE_OP_META_GET:
     case STORE_OP_META_PUT:
         return meta(db, c, err);
+    case STORE_OP_EVENT_RANGE:
+        return event_range(db, c, err);
     case STORE_OP_COUNT:
         return db_count(db, c, err);
     case STORE_OP_GC:

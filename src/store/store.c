@@ -43,6 +43,8 @@ struct store {
     bool closing;
     struct store_stats stats;
     uint64_t batch_commits, batch_commit_ns; /* of the thread, added to stats afterwards */
+    store_event_seen_fn *on_event;
+    void *event_arg;
 };
 
 static const struct store_backend *const backends[] = { &store_sqlite };
@@ -165,6 +167,12 @@ static void answer(struct store *st, struct store_call *c)
     st->stats.waiting--;
     st->bytes -= c->bytes;
     store_answer(c);
+    if (st->on_event && c->op == STORE_OP_INSERT && c->table == &row_event && !c->failed) {
+        struct store_event *row = c->row;
+
+        row->seq = c->seq;
+        st->on_event(st->event_arg, row);
+    }
     store_call_free(c);
 }
 
@@ -237,6 +245,12 @@ struct store_call *store_submit(struct store *st, struct store_call *c)
     if (!st->work.on)
         ev_defer(st->ev, &st->start, start, st); /* what this turn still brings goes along */
     return c;
+}
+
+void store_on_event(struct store *st, store_event_seen_fn *fn, void *arg)
+{
+    st->on_event = fn;
+    st->event_arg = arg;
 }
 
 void store_stats(const struct store *st, struct store_stats *ret)

@@ -263,6 +263,13 @@ struct store_call *store_event_append(struct store *st, const struct store_event
 /* Those with seq > after, oldest first. sandbox NULL: all of the owner's. */
 struct store_call *store_event_list(struct store *st, const char *owner, const char *sandbox, uint64_t after,
                                     uint32_t limit, store_events_fn *done, void *arg);
+/* first: the oldest that is still kept, of anybody, or last + 1; last: the newest that there ever was. */
+typedef void store_event_range_fn(void *arg, const struct err *err, uint64_t first, uint64_t last);
+struct store_call *store_event_range(struct store *st, store_event_range_fn *done, void *arg);
+/* Told of every event that was committed, in the order of their numbers, after the call that appended it was answered.
+ * One listener; NULL: none. */
+typedef void store_event_seen_fn(void *arg, const struct store_event *row);
+void store_on_event(struct store *st, store_event_seen_fn *fn, void *arg);
 
 /* --- idempotency: what was answered to a request that the client may send again --- */
 

@@ -831,6 +831,66 @@ TEST(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_u
     free(e.kind);
 }
 
+static uint64_t range_first, range_last, seen[8];
+static size_t nseen;
+
+static void on_range(void *arg UNUSED, const struct err *err, uint64_t first, uint64_t last)
+{
+    range_first = first;
+    range_last = last;
+    on_done(NULL, err);
+}
+
+static void on_seen(void *arg UNUSED, const struct store_event *row)
+{
+    assert_string_equal(row->owner, "anna");
+    assert_string_equal(row->kind, "created");
+    assert_true(nseen < ARRAY_LEN(seen));
+    seen[nseen++] = row->seq;
+}
+
+TEST(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other)
+{
+    struct store_event e = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
+    struct store_event bad = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
+
+    nseen = 0;
+    strcpy(bad.sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* of which there is none */
+    store_on_event(store, on_seen, NULL);
+    for (int i = 0; i < 3; i++)
+        store_event_append(store, i == 1 ? &bad : &e, NULL, NULL);
+    OK(store_event_append(store, &e, on_event, NULL));
+    OK(store_event_range(store, on_range, NULL));
+    assert_int_equal(nseen, 3);
+    assert_true(seen[0] < seen[1] && seen[1] < seen[2]);
+    assert_int_equal(seen[2], range_last);
+    store_on_event(store, NULL, NULL);
+    OK(store_event_append(store, &e, on_event, NULL));
+    assert_int_equal(nseen, 3);
+    free(e.kind);
+    free(bad.kind);
+}
+
+TEST(the_range_of_events_outlives_the_events)
+{
+    struct store_event e = { .owner = "anna", .at_ms = 5 };
+    struct store_retention all = { .events_before_ms = 10 };
+
+    OK(store_event_range(store, on_range, NULL));
+    assert_int_equal(range_first, 1);
+    assert_int_equal(range_last, 0);
+    for (int i = 0; i < 3; i++)
+        OK(store_event_append(store, &e, on_event, NULL));
+    OK(store_event_range(store, on_range, NULL));
+    assert_int_equal(range_first, 1);
+    assert_int_equal(range_last, 3);
+    OK(store_gc(store, &all, on_gc, NULL));
+    host_reopen();
+    OK(store_event_range(store, on_range, NULL));
+    assert_int_equal(range_first, 4);
+    assert_int_equal(range_last, 3);
+}
+
 TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left)
 {
     char key[] = "k-1", body[] = "{\"id\":\"x\"}";
@@ -1176,6 +1236,8 @@ int main(void)
         RUN_STORE(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards),
         RUN_STORE(a_template_is_replaced_only_by_those_who_know_its_generation),
         RUN_STORE(templates_are_listed_by_name_page_by_page),
+        RUN_STORE(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other),
+        RUN_STORE(the_range_of_events_outlives_the_events),
         RUN_STORE(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again),
         RUN_STORE(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left),
         RUN_STORE(meta_is_set_replaced_and_absent_until_then),
