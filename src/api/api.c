@@ -7,9 +7,10 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = { sandbox_routes,   execution_routes, file_routes,
-                                                catalogue_routes, template_routes,  key_routes,
-                                                service_routes,   upkeep_routes,    NULL };
+const struct http_route *const api_tables[] = {
+    sandbox_routes, execution_routes, file_routes,   catalogue_routes, template_routes,
+    key_routes,     service_routes,   upkeep_routes, event_routes,     NULL
+};
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -30,11 +31,14 @@ struct api *api_new(const struct api_settings *set)
     api->set = *set;
     api->started_ns = ev_now(set->ev);
     api->started_ms = clock_real_ns() / NS_PER_MS;
+    events_init(api);
     return api;
 }
 
 void api_free(struct api *api)
 {
+    if (api)
+        events_done(api);
     free(api);
 }
 

@@ -32,5 +32,9 @@ DEFINE_AUTO(api, api_free);
 extern const struct http_route *const api_tables[];
 bool api_on_request(struct http_req *req, void *ctx);
 void api_on_done(const struct http_done *done, void *ctx);
+/* For auth_settings: what this key has open ends. */
+void api_on_revoked(struct api *api, const char *key_id);
+/* Ends every answer that would go on for ever; before http_drain. */
+void api_stop(struct api *api);
 /* Figures of the server itself in /metrics; NULL, or after http_new. */
 void api_set_server(struct api *api, const struct http_server *server);

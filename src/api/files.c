@@ -17,6 +17,7 @@
 void transfer_free(struct transfer *t)
 {
     files_free(t->job);
+    live_done(&t->live);
     ev_timer_clear(t->api->set.ev, &t->heartbeat);
     if (t->used)
         manager_release(t->api->set.manager, t->sandbox);

@@ -33,12 +33,14 @@ struct follow {
     struct watch *watch;        /* NULL when it has ended */
     bool once;                  /* what was there at the beginning, and no more */
     struct buf ended;           /* the execution as JSON, when it has ended */
+    struct api_live live;
     struct ev_timer heartbeat;
     struct ev_defer again;
 };
 
 static void follow_free(struct follow *f)
 {
+    live_done(&f->live);
     ev_timer_clear(f->api->set.ev, &f->heartbeat);
     ev_defer_clear(f->api->set.ev, &f->again);
     watch_free(f->watch);
@@ -281,6 +283,19 @@ static void on_gone(void *arg)
     follow_free(f);
 }
 
+/* "end" is the word of an execution; who may not hear it is cut off, and told why when they ask again. */
+static void on_refused(void *arg, const struct err *why)
+{
+    struct follow *f = arg;
+
+    http_on_gone(f->req, NULL, NULL);
+    if (f->mode == FOLLOW_ANSWER)
+        http_answer_err(f->req, why);
+    else
+        http_stream_break(f->req);
+    follow_free(f);
+}
+
 static void on_heartbeat(void *arg)
 {
     static const char text[] = "{\"type\":\"heartbeat\"}";
@@ -379,6 +394,7 @@ static void begin_follow(struct follow *f, const struct follow_spec *spec, const
         return;
     }
     http_on_gone(f->req, on_gone, f);
+    live_begin(&f->live, f->api, api_who(f->req), on_refused, f);
     if (spec->kill)
         watch_kill(f->watch);
     if (f->mode == FOLLOW_ANSWER)

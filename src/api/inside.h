@@ -23,6 +23,9 @@ struct api {
     struct api_counter counters[API_ROUTES_MAX];
     size_t ncounters;
     bool backing_up;
+    struct api_live *lives; /* answers that go on (live.c) */
+    struct api_tail *tail;  /* the latest events, and who listens to them (events.c) */
+    struct stream *streams;
 };
 
 /* What a route demands: http_route.data. */
@@ -35,7 +38,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
     api_keys, api_admin, api_metrics;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
-    template_routes[], key_routes[], service_routes[], upkeep_routes[];
+    template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[];
 
 /* --- who --- */
 
@@ -68,6 +71,28 @@ void api_raw(struct jsonw *w, const char *key, const char *json); /* a value tha
 void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w);
 void api_execution_json(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_runtimes_json(struct jsonw *w);                                     /* "runtimes": [...] */
+
+/* --- answers that go on (live.c) --- */
+
+struct api_live {
+    struct api *api; /* NULL when it is over */
+    struct api_live *next, **at;
+    char key_id[ID_SIZE];
+    bool endless; /* nothing else would end it: a server that stops does not wait for it */
+    struct ev_timer expiry;
+    void (*end)(void *arg, const struct err *why);
+    void *arg;
+};
+/* From here until live_done, `end` is called, once, when whoever asked may not hear more. */
+void live_begin(struct api_live *l, struct api *api, const struct principal *who,
+                void (*end)(void *arg, const struct err *why), void *arg);
+void live_done(struct api_live *l);
+
+/* --- events (events.c) --- */
+
+void events_init(struct api *api);
+void events_done(struct api *api);
+void api_event_json(struct jsonw *w, const struct store_event *e); /* members; without whose it is */
 
 /* --- idempotency (idem.c) --- */
 

@@ -323,28 +323,6 @@ struct event_page {
     uint64_t after, limit;
 };
 
-static void write_event(struct jsonw *w, const struct store_event *e)
-{
-    auto_json *body = NULL;
-
-    jsonw_object(w);
-    jsonw_ku64(w, "seq", e->seq);
-    api_time(w, "at", e->at_ms);
-    jsonw_kstr(w, "kind", e->kind);
-    if (e->body_json && body_parse(e->body_json, strlen(e->body_json), &body, NULL) == 0) {
-        const char *execution = json_string_value(json_object_get(body, "executionId"));
-
-        if (execution)
-            jsonw_kstr(w, "executionId", execution);
-        json_object_del(body, "executionId");
-        char *rest = json_dumps(body, JSON_COMPACT);
-        if (rest && json_object_size(body) > 0)
-            api_raw(w, "body", rest);
-        free(rest);
-    }
-    jsonw_end_object(w);
-}
-
 static void on_events(void *arg, const struct err *err, const struct store_event *rows, size_t n)
 {
     auto_free struct event_page *p = arg;
@@ -360,8 +338,11 @@ static void on_events(void *arg, const struct err *err, const struct store_event
     jsonw_object(&w);
     jsonw_key(&w, "events");
     jsonw_array(&w);
-    for (size_t i = 0; i < n; i++)
-        write_event(&w, &rows[i]);
+    for (size_t i = 0; i < n; i++) {
+        jsonw_object(&w);
+        api_event_json(&w, &rows[i]);
+        jsonw_end_object(&w);
+    }
     jsonw_end_array(&w);
     if (n == p->limit) {
         snprintf(cursor, sizeof(cursor), "%" PRIu64, rows[n - 1].seq);

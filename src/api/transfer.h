@@ -20,6 +20,7 @@ struct transfer {
     int status;
     uint64_t from, len, sent;
     bool sse; /* watch.c */
+    struct api_live live;
     struct ev_timer heartbeat;
     struct buf out;
     struct jsonw w;

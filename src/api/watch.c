@@ -32,9 +32,18 @@ static void on_room(void *arg)
     files_hold(t->job, false);
 }
 
+static void finish(struct transfer *t, const struct err *why);
+
+static void on_refused(void *arg, const struct err *why)
+{
+    finish(arg, why);
+}
+
 static void begin(struct transfer *t)
 {
     t->begun = true;
+    live_begin(&t->live, t->api, api_who(t->req), on_refused, t);
+    t->live.endless = true;
     http_on_room(t->req, on_room, t);
     if (t->sse) {
         http_answer_events(t->req);
@@ -78,20 +87,10 @@ static void on_event(void *arg, const struct files_event *e)
         files_hold(t->job, true);
 }
 
-static void on_over(void *arg, const struct files_done *d UNUSED, const struct err *err)
+static void finish(struct transfer *t, const struct err *err)
 {
-    struct transfer *t = arg;
     auto_buf out = { 0 }, why = { 0 };
-    struct err missing;
 
-    if (!t->begun && !err) {
-        err_set(&missing, ERR_MISSING, "path: it is gone already");
-        err = &missing;
-    }
-    if (!t->begun) {
-        transfer_refuse(t, err);
-        return;
-    }
     if (err)
         http_error_json(err, http_id(t->req), NULL, NULL, &why);
     buf_adds(&out, "{\"type\":\"end\"");
@@ -103,6 +102,18 @@ static void on_over(void *arg, const struct files_done *d UNUSED, const struct e
     http_on_gone(t->req, NULL, NULL);
     http_stream_end(t->req);
     transfer_free(t);
+}
+
+static void on_over(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct transfer *t = arg;
+    struct err missing;
+
+    err_set(&missing, ERR_MISSING, "path: it is gone already");
+    if (t->begun)
+        finish(t, err);
+    else
+        transfer_refuse(t, err ? err : &missing);
 }
 
 static void start(struct transfer *t, struct box *box)

@@ -223,9 +223,18 @@ static int open_manager(struct coved *d, struct err *err)
     return manager_new(d->ev, &set, &d->manager, err);
 }
 
+static void on_revoked(void *arg, const char *key_id)
+{
+    struct coved *d = arg;
+
+    api_on_revoked(d->api, key_id);
+}
+
 static int open_auth(struct coved *d, struct err *err)
 {
     struct auth_settings set = {
+        .on_revoked = on_revoked,
+        .arg = d,
         .owner_uid = geteuid(),
         .rate = { [AUTH_CLASS_DEFAULT] = conf_text(&d->conf, SETTING_RATE_DEFAULT),
                   [AUTH_CLASS_CREATE] = conf_text(&d->conf, SETTING_RATE_CREATE),
@@ -372,6 +381,7 @@ static void on_signal(void *arg, int signo)
     d->stopping = true;
     d->for_good = signo == SIGINT;
     log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
+    api_stop(d->api);
     http_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), on_drained, d);
 }
 

@@ -919,6 +919,262 @@ def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
 
 # --- who ---
 
+class Feed:
+    """A stream of /v1/events, as NDJSON."""
+
+    def __init__(self, s, query="", key=True):
+        self.connection, self.response = s.open("GET", "/v1/events" + query, None, {"Accept": "application/x-ndjson"},
+                                                key=key, timeout=60)
+        assert self.response.status == 200, self.response.read()
+        self.ready = self.line()
+        assert self.ready["type"] == "ready", self.ready
+
+    def line(self):
+        line = json.loads(self.response.readline())
+        wrong = conforms(line, {"$ref": "#/components/schemas/EventLine"}, "event") if PATHS else []
+        assert not wrong, wrong
+        return line
+
+    def next(self):
+        while True:
+            line = self.line()
+            if line["type"] != "heartbeat":
+                return line
+
+    def until(self, kind, sandbox):
+        """All events up to this one."""
+        seen = [self.next()]
+        while (seen[-1].get("kind"), seen[-1].get("sandboxId")) != (kind, sandbox):
+            seen.append(self.next())
+        return seen
+
+    def close(self):
+        self.connection.close()
+
+
+def stranger(s, *scopes):
+    """A key of another tenant, whom only the store knows by now."""
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes)}).json
+    s.kill()
+    with sqlite3.connect(os.path.join(s.dir, "db/cove.db")) as db:
+        db.execute("UPDATE keys SET owner = 'strangers' WHERE id = ?", (key["id"],))
+    db.close()
+    s.start()
+    return key
+
+
+@case
+def events_of_all_sandboxes_are_told_as_they_happen_and_resumed_without_a_gap(s):
+    feed = Feed(s)
+    sb = s.create({"runtime": "sh"})
+    assert feed.next()["kind"] == "sandbox_created"
+    ex = s.execute(sb, {"command": ["true"]}).json["id"]
+    other = s.create({"runtime": "sh"})
+    s.delete(sb)
+    seen = feed.until("sandbox_ended", sb)
+    assert {"execution_started", "execution_ended", "sandbox_created"} <= {e["kind"] for e in seen}, seen
+    assert [e["seq"] for e in seen] == sorted({e["seq"] for e in seen})
+    assert all(e["tenant"] == "local" for e in seen)
+    assert {e["executionId"] for e in seen if "executionId" in e} == {ex}
+    middle = seen[1]["seq"]
+    again = Feed(s, f"?after={middle}")
+    assert again.until("sandbox_ended", sb) == [e for e in seen if e["seq"] > middle]
+    again.close()
+    everything, cursor = [], f"after={feed.ready['after']}"
+    while cursor:
+        page = s.call("GET", f"/v1/events?limit=2&{cursor}").json
+        everything += page["events"]
+        cursor = "cursor=" + page["nextCursor"] if "nextCursor" in page else None
+    told = {e["seq"] for e in everything}
+    assert {e["seq"] for e in seen} <= told and len(told) == len(everything)
+    only = Feed(s, f"?after={feed.ready['after']}&sandbox={other}&kind=sandbox_created,sandbox_ended")
+    assert only.next()["sandboxId"] == other
+    s.delete(other)
+    assert only.next()["kind"] == "sandbox_ended"
+    only.close()
+    feed.close()
+
+
+@case
+def server_sent_events_of_all_sandboxes_resume_by_their_id(s):
+    c, r = s.open("GET", "/v1/events", None, {"Accept": "text/event-stream"})
+    assert r.headers["Content-Type"].startswith("text/event-stream")
+    assert r.readline().startswith(b"id: ")
+    sb = s.create({"runtime": "sh"})
+    text = b""
+    while b"event: sandbox_created" not in text or not text.endswith(b"\n\n"):
+        text += r.readline()
+    last = re.findall(rb"^id: (\d+)$", text, re.M)[-1].decode()
+    c.close()
+    s.delete(sb)
+    c, r = s.open("GET", "/v1/events?after=0", None, {"Accept": "text/event-stream", "Last-Event-ID": last})
+    text = b""
+    while b"event: sandbox_ended" not in text or not text.endswith(b"\n\n"):
+        text += r.readline()
+    c.close()
+    assert b"sandbox_created" not in text, text
+    data = [json.loads(x) for x in re.findall(rb"^data: (.*)$", text, re.M)]
+    assert data[0] == {"type": "ready", "after": int(last)}, data
+    assert data[-1]["sandboxId"] == sb
+
+
+@case
+def events_are_resumed_across_a_killed_server(s):
+    feed = Feed(s)
+    sb = s.create({"runtime": "sh"})
+    created = feed.until("sandbox_created", sb)[-1]
+    s.kill()
+    s.start()
+    feed.close()
+    s.delete(sb)
+    feed = Feed(s, f"?after={created['seq']}")
+    assert feed.ready["after"] == created["seq"]
+    seen = feed.until("sandbox_ended", sb)
+    assert len({e["seq"] for e in seen}) == len(seen) and min(e["seq"] for e in seen) > created["seq"]
+    feed.close()
+
+
+@case
+def what_the_server_forgot_is_told_as_a_gap(s):
+    sb = s.create({"runtime": "sh"})
+    s.delete(sb)
+    first = s.call("GET", "/v1/events?limit=1").json["events"][0]["seq"]
+    s.call("POST", "/v1/gc", {})
+    feed = Feed(s, f"?after={first}")
+    gap = feed.next()
+    assert gap["type"] == "gap" and gap["next"] > first, gap
+    feed.close()
+    last = feed.ready["after"]
+    feed = Feed(s, f"?after={2 ** 62}")
+    assert feed.next()["type"] == "gap"
+    assert feed.ready["after"] >= last
+    feed.close()
+    feed = Feed(s, "?after=0")
+    sb = s.create({"runtime": "sh"})
+    assert feed.next()["kind"] == "sandbox_created"
+    feed.close()
+    s.delete(sb)
+
+
+@case
+def AU03_events_of_another_tenant_are_never_seen(s):
+    key = stranger(s, "sandboxes:read", "sandboxes:write")
+    feed = Feed(s, key=key["key"])
+    everything = Feed(s)
+    mine = s.create({"runtime": "sh"})
+    theirs = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key["key"])
+    assert theirs.status == 201, theirs.body
+    s.delete(mine)
+    s.call("DELETE", f"/v1/sandboxes/{theirs.json['id']}", key=key["key"])
+    seen = feed.until("sandbox_ended", theirs.json["id"])
+    assert {e["sandboxId"] for e in seen} == {theirs.json["id"]}, seen
+    assert {e["tenant"] for e in everything.until("sandbox_ended", theirs.json["id"])} == {"local", "strangers"}
+    page = s.call("GET", "/v1/events", key=key["key"]).json["events"]
+    assert {e["sandboxId"] for e in page} == {theirs.json["id"]}
+    assert s.call("GET", f"/v1/events?sandbox={mine}", key=key["key"]).status == 404
+    assert s.call("GET", f"/v1/events?sandbox={mine}", None, {"Accept": "text/event-stream"}, key=key["key"]).status == 404
+    feed.close()
+    everything.close()
+    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+
+
+@case
+def a_revoked_key_ends_what_it_has_open(s):
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "executions", "files"]}).json
+    sb = s.create({"runtime": "sh"})
+    feed = Feed(s, key=key["key"])
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace", None, {"Accept": "application/x-ndjson"},
+                  key=key["key"])
+    assert json.loads(r.readline())["type"] == "watching"
+    d, q = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sleep", "300"]},
+                  {"Accept": "application/x-ndjson"}, key=key["key"])
+    assert json.loads(q.readline())["type"] == "started"
+    assert s.call("DELETE", f"/v1/apikeys/{key['id']}").status == 204
+    end = feed.next()
+    while end["type"] == "event":
+        end = feed.next()
+    assert end["type"] == "end" and end["error"]["code"] == "unauthorized", end
+    assert feed.response.read() == b""
+    end = json.loads(r.read().splitlines()[-1])
+    assert end["type"] == "end" and end["error"]["code"] == "unauthorized", end
+    try:
+        rest = q.read()
+        raise AssertionError(f"the stream ended as if it were whole: {rest}")
+    except http.client.IncompleteRead as cut:
+        assert b'"end"' not in cut.partial
+    c.close()
+    d.close()
+    feed.close()
+    s.delete(sb)
+
+
+@case
+def a_key_that_expires_ends_its_stream_at_that_moment(s):
+    at = time.time() + 2
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + ".%03dZ" % int(at % 1 * 1000)
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": text}).json
+    feed = Feed(s, key=key["key"])
+    end = feed.next()
+    while end["type"] == "event":
+        end = feed.next()
+    assert end["type"] == "end" and end["error"]["code"] == "unauthorized", end
+    assert time.time() >= at - 0.1
+    feed.close()
+
+
+@case
+def a_reader_that_does_not_read_costs_nothing_and_misses_nothing(s):
+    def resident():
+        with open(f"/proc/{s.process.pid}/statm", encoding="utf-8") as f:
+            return int(f.read().split()[1]) * 4096
+
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions"]}).json
+    head = f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n" \
+           f"Authorization: Bearer {key['key']}\r\n\r\n"
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", s.port))
+    slow.sendall(head.encode())
+    feed = Feed(s)
+    sb = s.create({"runtime": "sh"})
+    feed.until("sandbox_created", sb)
+    before = resident()
+    for _ in range(1200):
+        s.call("POST", f"/v1/sandboxes/{sb}/pause")
+        s.call("POST", f"/v1/sandboxes/{sb}/resume")
+    s.delete(sb)
+    seen = feed.until("sandbox_ended", sb)
+    assert len(seen) >= 2400
+    assert resident() - before < 16 << 20, resident() - before
+    slow.settimeout(30)
+    text = b""
+    while b"sandbox_ended" not in text:
+        piece = slow.recv(65536)
+        assert piece, text[-500:]
+        text += piece
+    numbers = [int(n) for n in re.findall(rb'"seq":(\d+)', text)]
+    assert numbers == sorted(set(numbers))
+    assert {e["seq"] for e in seen} <= set(numbers)
+    slow.close()
+    feed.close()
+    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+
+
+@case
+def streams_of_events_refuse_what_means_nothing(s):
+    for query, code in (("after=x", 400), ("after=-1", 400), ("after=99999999999999999999", 400), ("kind=", 400), ("kind=A", 400),
+                        ("kind=a,,b", 400), ("kind=" + ",".join(["a"] * 17), 400), ("sandbox=x", 404), ("nothing=1", 400)):
+        a = s.call("GET", f"/v1/events?{query}")
+        assert a.status == code, (query, a.status, a.body)
+    stream = {"Accept": "text/event-stream"}
+    assert s.call("GET", "/v1/events?limit=3", None, stream).status == 400
+    assert s.call("GET", "/v1/events", None, dict(stream, **{"Last-Event-ID": "1-1"})).status == 400
+    assert s.call("GET", "/v1/events", key="cove_" + "0" * 40).status == 401
+    c, r = s.open("HEAD", "/v1/events", None, stream)
+    assert r.status == 200 and r.read() == b""
+    c.close()
+
+
 @case
 def keys_bound_what_they_open_and_another_s_is_not_there(s):
     def make(*scopes):

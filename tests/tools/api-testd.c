@@ -19,6 +19,7 @@ static char door[256], db[256], output[256], sock[256];
 
 struct served {
     struct ev *ev;
+    struct api *api;
     struct http_server *http;
 };
 
@@ -57,7 +58,13 @@ static void on_signal(void *arg, int signo UNUSED)
 {
     struct served *s = arg;
 
+    api_stop(s->api);
     http_drain(s->http, 1000, on_drained, s);
+}
+
+static void on_revoked(void *arg, const char *key_id)
+{
+    api_on_revoked(((struct served *)arg)->api, key_id);
 }
 
 static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
@@ -70,8 +77,8 @@ static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
 static int serve(void)
 {
     struct store_settings store_set = { .path = db };
-    struct auth_settings auth_set = { .rate = { "none", "none", "none" } };
     struct served s = { 0 };
+    struct auth_settings auth_set = { .rate = { "none", "none", "none" }, .on_revoked = on_revoked, .arg = &s };
     struct store *store;
     struct auth *auth;
     struct manager *manager;
@@ -94,7 +101,7 @@ static int serve(void)
                                     .version = "0.0-test",
                                     .scratch = output,
                                     .retention = keep_nothing };
-    struct api *api = api_new(&api_set);
+    struct api *api = s.api = api_new(&api_set);
     struct http_settings http_set = {
         .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
     };
@@ -108,10 +115,10 @@ static int serve(void)
     auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
     http_free(s.http);
+    api_free(api);
     manager_free(manager);
     auth_free(auth);
     store_close(store);
-    api_free(api);
     ev_free(s.ev);
     return 0;
 }
