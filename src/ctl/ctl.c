@@ -44,6 +44,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_logs(c, err);
     case VERB_WATCH:
         return ctl_watch(c, err);
+    case VERB_EVENTS:
+        return ctl_events(c, err);
     case VERB_GC:
         return ctl_gc(c, err);
     case VERB_PS:

@@ -1,6 +1,7 @@
 """The verbs that talk to a server, against a real one: what a person types, and what comes back."""
 import datetime
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -264,6 +265,41 @@ class Ctl(Case):
         self.assertEqual((process.returncode, out), (125, b""), err)
         self.assertIn(b"sandbox_ended", err)
         self.assertIn("sandbox_ended", self.cove("watch", sandbox, code=125).err)
+
+    def test_events_are_listed_and_followed_across_a_restart_of_the_server(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
+        process = start("events", "-f", "--after", "0", "--json", env=self.env)
+        first = json.loads(process.stdout.readline())
+        self.assertEqual((first["kind"], first["sandboxId"]), ("sandbox_created", sandbox))
+        coved = wait_for(lambda: self.child("coved"))
+        os.kill(coved, signal.SIGKILL)
+        wait_for(lambda: self.child("coved") not in (None, coved))
+        self.cove("exec", sandbox, "--", "true")
+        self.cove("sandbox", "rm", sandbox)
+        told = [json.loads(process.stdout.readline()) for _ in range(3)]
+        self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        lines = self.cove("events", sandbox[:12]).out.splitlines()
+        self.assertEqual([line.split()[1] for line in lines],
+                         ["sandbox_created", "execution_started", "execution_ended", "sandbox_ended"])
+        self.assertTrue(all(line.split()[2] == sandbox for line in lines))
+        only = self.cove("events", "--kind", "sandbox_ended", "--after", str(first["seq"]), "--json").out.splitlines()
+        self.assertEqual([json.loads(line)["seq"] for line in only], [told[-1]["seq"]])
+        self.assertIn("--after", self.cove("events", "--after", "x", code=2).err)
+        self.assertIn("kind", self.cove("events", "--kind", "NO", code=2).err)
+
+    def child(self, name):
+        """The pid of one of the server's processes."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                    words = f.read().rsplit(")", 1)
+            except OSError:
+                continue
+            if words[0].endswith(f"({name}") and int(words[1].split()[1]) == self.server.pid:
+                return int(pid)
+        return None
 
     def test_a_key_does_what_it_may_and_no_more(self):
         key = self.cove("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
