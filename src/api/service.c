@@ -198,6 +198,7 @@ static void put_requests(struct api *api, struct buf *out)
     http_stats(api->server, &s);
     number(out, "api_connections", "gauge", "Open connections.", s.open);
     number(out, "api_requests_active", "gauge", "Requests under way.", s.active);
+    number(out, "api_websockets", "gauge", "Open WebSockets.", s.sockets);
     number(out, "api_connections_total", "counter", "Connections that were accepted.", s.accepted);
     number(out, "api_connections_refused_total", "counter", "Connections of addresses that had too many.", s.refused);
 }

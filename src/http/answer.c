@@ -260,6 +260,13 @@ char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
     return buf;
 }
 
+void answer_ws(struct http_req *req, struct http_ws *ws)
+{
+    answer(req, ANSWER_UPGRADE, 101, NULL);
+    req->ws = ws;
+    given(req);
+}
+
 /* streams begin here, the rest is in stream.c */
 
 void http_answer_stream(struct http_req *req, int status, const char *type, uint64_t len)

@@ -239,8 +239,17 @@ void conn_resume(struct conn *c)
     server_kick(c->s);
 }
 
+void conn_leave(struct conn *c)
+{
+    c->upgraded = true;
+    ev_timer_clear(c->s->ev, &c->timer);
+    ev_io_del(c->s->ev, &c->watch);
+}
+
 void conn_cut(struct conn *c)
 {
+    if (c->upgraded)
+        return;
     c->cut = true;
     shutdown(c->fd, SHUT_RDWR);
     conn_resume(c);

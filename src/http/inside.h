@@ -5,12 +5,14 @@
  *     conn.c    one connection: clocks, waiting, gone   serve.c   a request from its head to its answer
  *     screen.c  is the head what the standard allows    check.c   may it come in: Host, Origin, route, body, hook
  *     req.c     what a handler reads                    answer.c  what it answers     stream.c  bodies made while sent
- *     send.c    answers turned into responses */
+ *     send.c    answers turned into responses           handshake.c  from a request to a WebSocket
+ *     ws.c      one WebSocket; wslay is known to it alone */
 #pragma once
 
 #include "http/route.h"
 #include "http/server.h"
 #include "http/uri.h"
+#include "http/ws.h"
 
 #include "base/id.h"
 
@@ -18,6 +20,7 @@
 
 struct MHD_Connection;
 struct MHD_Daemon;
+struct MHD_Response;
 
 #define REQUEST_ID_MAX 64
 #define DISCARD_MAX (256 * KIB) /* of a body that nobody wants is read, so that the connection can be used again */
@@ -49,6 +52,7 @@ struct http_server {
     struct conn *conns;
     struct conn *idle_first, *idle_last; /* longest idle first */
     struct conn *ended;                  /* whose clients will send no more */
+    struct http_ws *sockets;             /* WebSockets; no connections any more */
     struct http_stats stats;
     uint64_t buffered; /* bytes of bodies in memory */
     char id[ID_SIZE];  /* beginning of the ids of its requests */
@@ -87,7 +91,8 @@ struct conn {
     uint64_t acked;     /* CONN_WRITE: what the kernel said about the client's progress at the last look */
     struct ev_io watch; /* for the end of the client */
     bool suspended;
-    bool cut; /* ended by us; whoever touches it next lets it go */
+    bool cut;      /* ended by us; whoever touches it next lets it go */
+    bool upgraded; /* the socket is a WebSocket's now, and none of our business */
 };
 
 struct header {
@@ -106,7 +111,7 @@ struct keep {
     void (*free_fn)(void *p);
 };
 
-enum answer_kind { ANSWER_BUFFER, ANSWER_FILE, ANSWER_STREAM };
+enum answer_kind { ANSWER_BUFFER, ANSWER_FILE, ANSWER_STREAM, ANSWER_UPGRADE };
 
 struct http_req {
     struct http_server *s; /* NULL once the server is freed */
@@ -161,6 +166,7 @@ struct http_req {
     void *answer_arg;
     struct out_header *out_headers;
     struct buf content;
+    struct http_ws *ws; /* ANSWER_UPGRADE, until it has the connection */
     int fd;
     uint64_t from, len, sent;
     struct buf out; /* ANSWER_STREAM: bytes from out_at on are to be sent */
@@ -194,6 +200,7 @@ void conn_progress(struct conn *c);
 void conn_suspend(struct conn *c); /* from inside a callback of the daemon only */
 void conn_resume(struct conn *c);
 void conn_cut(struct conn *c);
+void conn_leave(struct conn *c); /* it goes on as something else: the daemon lets go of it, and we do now */
 void conn_watch(struct conn *c); /* for the end of the client */
 void conn_look_for_ends(struct http_server *s);
 void conn_send_raw(struct conn *c,
@@ -222,6 +229,20 @@ void req_gone(struct http_req *req);    /* the connection is done with it */
 bool send_queue(struct http_req *req); /* false: the connection cannot be saved */
 bool send_raw(struct http_req *req);   /* false: this kind of answer cannot go around the daemon */
 
+/* handshake.c */
+struct MHD_Response *handshake_response(struct http_req *req);
+
+/* ws.c */
+int ws_room_for_one(const struct http_server *s, const struct conn *c, struct err *err);
+struct http_ws *ws_new(struct http_server *s, const struct conn *c, const struct ws_ops *ops, void *arg);
+/* Takes the descriptor, or -1. `early` came right behind the handshake. */
+void ws_opened(struct http_ws *ws, int fd, const char *early, size_t n);
+void ws_lost(struct http_ws *ws);         /* it will never open, or is to end at once */
+void ws_close_all(struct http_server *s); /* with a farewell */
+void ws_cut_all(struct http_server *s);   /* without */
+void ws_end_all(struct http_server *s);   /* and frees them, now */
+
 /* answer.c */
+void answer_ws(struct http_req *req, struct http_ws *ws);
 void answer_error(struct http_req *req,
                   const struct err *err); /* by the server itself: before or instead of a handler */

@@ -144,9 +144,10 @@ static int measure_head(struct walk *w, struct MHD_Connection *mhd, const char *
 /* At most one of these, or the second reader of the message may see another one. */
 static int check_single(const struct http_req *req, struct err *err)
 {
-    static const char *const single[] = { "Host",         "Content-Length", "Transfer-Encoding",
-                                          "Content-Type", "Authorization",  "Origin",
-                                          "Expect",       "Range" };
+    static const char *const single[] = {
+        "Host",   "Content-Length", "Transfer-Encoding", "Content-Type",         "Authorization", "Origin",
+        "Expect", "Range",          "Sec-WebSocket-Key", "Sec-WebSocket-Version"
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(single); i++) {
         unsigned n = 0;

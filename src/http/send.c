@@ -51,6 +51,8 @@ static struct MHD_Response *make_response(struct http_req *req)
     case ANSWER_FILE:
         req->sent = req->len;
         return MHD_create_response_from_fd_at_offset64(req->len, take_fd(&req->fd), req->from);
+    case ANSWER_UPGRADE:
+        return handshake_response(req);
     case ANSWER_STREAM:
         break;
     }
@@ -65,7 +67,7 @@ bool send_queue(struct http_req *req)
 
     for (const struct out_header *h = req->out_headers; ok && h; h = h->next)
         ok = MHD_add_response_header(r, h->name, h->value) == MHD_YES;
-    if (ok && (req->close || req->s->draining))
+    if (ok && req->kind != ANSWER_UPGRADE && (req->close || req->s->draining))
         ok = MHD_add_response_header(r, "Connection", "close") == MHD_YES;
     /* The daemon would send the last chunk of a body that HEAD does not have, and the client take it for an answer. */
     if (ok && req->is_head && req->kind == ANSWER_STREAM && req->len == HTTP_UNTIL_END)

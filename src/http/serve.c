@@ -344,6 +344,8 @@ void serve_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD
     if (!req)
         return;
     tell_done(req, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    if (req->ws)
+        ws_lost(take_ptr(&req->ws));
     c->req = NULL;
     c->suspended = false;
     conn_phase(c, CONN_IDLE);

@@ -31,6 +31,11 @@ void http_limits_default(struct http_limits *lim)
         .body_ms = 30000,
         .idle_ms = 60000,
         .write_ms = 30000,
+        .ws_max = 10000,
+        .ws_per_addr = 1024,
+        .ws_message_max = 4 * MIB,
+        .ws_ping_ms = 30000,
+        .ws_rate = 5000,
     };
 }
 
@@ -74,10 +79,10 @@ static int start_daemon(struct http_server *s, struct err *err)
     size_t pool = max_u64(3 * s->set.limits.head_max, 128 * KIB);
 
     /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. screen.c refuses all of it. */
-    s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-                              serve_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT,
-                              s->set.limits.conns_max + 64, MHD_OPTION_URI_LOG_CALLBACK, serve_line, s,
-                              MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_NOTIFY_COMPLETED,
+    s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
+                              0, NULL, NULL, serve_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool,
+                              MHD_OPTION_CONNECTION_LIMIT, s->set.limits.conns_max + 64, MHD_OPTION_URI_LOG_CALLBACK,
+                              serve_line, s, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_NOTIFY_COMPLETED,
                               serve_completed, s, MHD_OPTION_NOTIFY_CONNECTION, conn_notify, s,
                               MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!s->mhd)
@@ -115,6 +120,7 @@ void http_free(struct http_server *s)
     if (s->mhd)
         MHD_stop_daemon(s->mhd); /* calls serve_completed() and conn_notify() for all that is left */
     assert(!s->conns);
+    ws_end_all(s);
     ev_io_del(s->ev, &s->io);
     ev_defer_clear(s->ev, &s->again);
     ev_defer_clear(s->ev, &s->drained);
@@ -148,11 +154,12 @@ static void drain_late(void *arg)
 
     for (struct conn *c = s->conns; c; c = c->next)
         conn_cut(c);
+    ws_cut_all(s);
 }
 
 void server_conn_gone(struct http_server *s)
 {
-    if (s->draining && !s->conns && s->on_drained)
+    if (s->draining && !s->conns && !s->sockets && s->on_drained)
         ev_defer(s->ev, &s->drained, tell_drained, s);
     else if (s->paused)
         listen_resume(s);
@@ -167,6 +174,7 @@ void http_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void 
     for (struct conn *c = s->conns; c; c = c->next)
         if (!c->req)
             conn_cut(c);
+    ws_close_all(s);
     ev_timer_set(s->ev, &s->drain_end, ev_now(s->ev) + max_ms * NS_PER_MS, drain_late, s);
     server_conn_gone(s);
 }

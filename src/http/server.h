@@ -21,6 +21,11 @@ struct http_limits {
     uint64_t body_ms;        /* without a byte of the body while one is awaited */
     uint64_t idle_ms;        /* a connection without a request */
     uint64_t write_ms;       /* without a byte of the answer taken by the client */
+    unsigned ws_max;         /* WebSockets in all; they are not connections any more. 503 */
+    unsigned ws_per_addr;    /* of one address; 503. Unix sockets are not counted */
+    uint64_t ws_message_max; /* bytes of a message; close code 1009 */
+    uint64_t ws_ping_ms;     /* without a sign of life, until a ping; and from there to the end */
+    unsigned ws_rate;        /* frames a second; who sends more is read from more slowly */
 };
 void http_limits_default(struct http_limits *lim);
 
@@ -75,13 +80,14 @@ int http_listen_fd(struct http_server *s, int fd, struct err *err);
  * answered. */
 void http_continue(struct http_req *req);
 
-/* Accepts no more, closes what is idle, lets every request finish and ends its connection with the answer. on_drained
- * comes when the last one is gone, or after max_ms, when those left are cut off. */
+/* Accepts no more, closes what is idle, lets every request finish and ends its connection with the answer. WebSockets
+ * are closed with 1001. on_drained comes when the last one is gone, or after max_ms, when those left are cut off. */
 void http_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void *arg), void *arg);
 
 struct http_stats {
     uint64_t accepted, refused; /* connections; refused: too many of one address */
     uint64_t requests;
     unsigned open, active; /* connections; requests between head and end of answer */
+    unsigned sockets;      /* WebSockets */
 };
 void http_stats(const struct http_server *s, struct http_stats *ret);

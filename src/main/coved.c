@@ -310,6 +310,11 @@ static int open_http(struct coved *d, struct err *err)
     set.limits.head_max = conf_number(&d->conf, SETTING_HTTP_HEADERS);
     set.limits.headers_max = (unsigned)conf_number(&d->conf, SETTING_HTTP_HEADER_COUNT);
     set.limits.buffered_max = conf_number(&d->conf, SETTING_HTTP_BUFFERED);
+    set.limits.ws_max = (unsigned)conf_number(&d->conf, SETTING_WS_MAX);
+    set.limits.ws_per_addr = (unsigned)conf_number(&d->conf, SETTING_WS_PEER);
+    set.limits.ws_message_max = conf_number(&d->conf, SETTING_WS_MESSAGE);
+    set.limits.ws_ping_ms = conf_number(&d->conf, SETTING_WS_PING);
+    set.limits.ws_rate = (unsigned)conf_number(&d->conf, SETTING_WS_RATE);
     if (http_new(d->ev, &set, &d->http, err) < 0)
         return -1;
     api_set_server(d->api, d->http);

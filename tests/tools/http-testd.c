@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "http/server.h"
+#include "http/ws.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -313,6 +314,81 @@ static void fail(struct http_req *req, void *ctx UNUSED)
     http_answer_err_with(req, &err, "{\"field\":\"name\"}");
 }
 
+/* A WebSocket that sends back what it is sent, except for: "flood N" (so many bytes, as fast as they are taken),
+ * "hold MS" (no message is taken for so long), "close CODE". */
+struct socket {
+    struct http_ws *ws;
+    uint64_t left;
+    struct ev_timer timer;
+};
+
+static unsigned sockets_closed, last_code;
+
+static void socket_flow(void *arg)
+{
+    static char block[16384];
+    struct socket *s = arg;
+    bool room = true;
+
+    memset(block, 'x', sizeof(block));
+    while (room && s->left > 0) {
+        size_t n = (size_t)min_u64(s->left, sizeof(block));
+
+        s->left -= n;
+        room = ws_send(s->ws, block, n);
+    }
+}
+
+static void socket_thaw(void *arg)
+{
+    struct socket *s = arg;
+
+    ws_hold(s->ws, false);
+}
+
+static void socket_message(void *arg, bool is_text, const char *data, size_t len)
+{
+    struct socket *s = arg;
+    auto_free char *word = str_dup_n(data, len);
+    const char *p = word;
+    uint64_t n;
+
+    if (is_text && str_eat(&p, "flood ") && str_to_u64(p, UINT64_MAX / 2, &n)) {
+        s->left += n;
+        socket_flow(s);
+    } else if (is_text && str_eat(&p, "hold ") && str_to_u64(p, 60000, &n)) {
+        ws_hold(s->ws, true);
+        ev_timer_set(loop, &s->timer, ev_now(loop) + n * NS_PER_MS, socket_thaw, s);
+    } else if (is_text && str_eat(&p, "close ") && str_to_u64(p, 4999, &n)) {
+        ws_send(s->ws, "last words", 10);
+        ws_close(s->ws, (unsigned)n, "as you wish");
+    } else {
+        ws_send(s->ws, data, len);
+    }
+}
+
+static void socket_closed(void *arg, unsigned code)
+{
+    struct socket *s = arg;
+
+    sockets_closed++;
+    last_code = code;
+    ev_timer_clear(loop, &s->timer);
+    free(s);
+}
+
+static void web_socket(struct http_req *req, void *ctx UNUSED)
+{
+    static const struct ws_ops ops = { socket_message, socket_flow, socket_closed };
+    static const char *const protocols[] = { "two", "one", NULL };
+    struct socket *s = mem_new(struct socket);
+
+    handled++;
+    s->ws = http_answer_ws(req, protocols, &ops, s);
+    if (!s->ws)
+        free(s);
+}
+
 static void counts(struct http_req *req, void *ctx UNUSED)
 {
     struct http_stats st;
@@ -322,9 +398,10 @@ static void counts(struct http_req *req, void *ctx UNUSED)
     http_stats(server, &st);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     snprintf(line, sizeof(line),
-             "handled %u\ngone %u\nopen %u\nactive %u\naccepted %" PRIu64 "\nrefused %" PRIu64 "\ncpu_ms %lld\n",
+             "handled %u\ngone %u\nopen %u\nactive %u\naccepted %" PRIu64 "\nrefused %" PRIu64 "\ncpu_ms %lld\n"
+             "sockets %u\nclosed %u\nlast_code %u\n",
              handled, gone, st.open, st.active, st.accepted, st.refused,
-             (long long)cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000);
+             (long long)cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000, st.sockets, sockets_closed, last_code);
     text(req, line);
 }
 
@@ -352,6 +429,7 @@ static const struct http_route routes[] = {
     { "GET", "/file", file },
     { "GET", "/header", header },
     { "GET", "/fail", fail },
+    { "GET", "/ws", web_socket },
     { "GET", "/counts", counts },
     { "GET", "/log", show_log },
     { 0 },
@@ -458,6 +536,16 @@ static void set(struct http_settings *st, const char **unix_path, const char *ar
         l->idle_ms = number(v);
     else if (str_starts(arg, "write_ms="))
         l->write_ms = number(v);
+    else if (str_starts(arg, "ws_max="))
+        l->ws_max = (unsigned)number(v);
+    else if (str_starts(arg, "ws_per_addr="))
+        l->ws_per_addr = (unsigned)number(v);
+    else if (str_starts(arg, "ws_message_max="))
+        l->ws_message_max = number(v);
+    else if (str_starts(arg, "ws_ping_ms="))
+        l->ws_ping_ms = number(v);
+    else if (str_starts(arg, "ws_rate="))
+        l->ws_rate = (unsigned)number(v);
     else if (str_starts(arg, "nofile=")) {
         few.rlim_cur = few.rlim_max = number(v);
         setrlimit(RLIMIT_NOFILE, &few);

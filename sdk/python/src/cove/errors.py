@@ -561,6 +561,14 @@ class OriginNotAllowedError(ForbiddenError):
     default_fix = "Add the origin to the server's list, if its pages are yours."
 
 
+class UpgradeRequiredError(InvalidRequestError):
+    """The path is a WebSocket, and the request does not ask for one in a way that is understood here."""
+
+    code = "upgrade_required"
+    default_cause = "The path is a WebSocket, and the request does not ask for one in a way that is understood here."
+    default_fix = "Connect with a WebSocket client (version 13); for plain HTTP, use the executions of the sandbox."
+
+
 class HeadersTooLargeError(LimitReachedError):
     """The headers of the request are larger or more than the server reads."""
 
@@ -687,6 +695,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "expectation_failed": ExpectationFailedError,
     "host_not_allowed": HostNotAllowedError,
     "origin_not_allowed": OriginNotAllowedError,
+    "upgrade_required": UpgradeRequiredError,
     "headers_too_large": HeadersTooLargeError,
     "client_gone": ClientGoneError,
     "sandbox_ended": SandboxEndedError,
@@ -771,6 +780,7 @@ __all__ = [
     "ExpectationFailedError",
     "HostNotAllowedError",
     "OriginNotAllowedError",
+    "UpgradeRequiredError",
     "HeadersTooLargeError",
     "ClientGoneError",
     "SandboxEndedError",

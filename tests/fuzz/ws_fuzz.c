@@ -1,0 +1,116 @@
+/* Frames of a client that has made its handshake: through a real socket, libmicrohttpd's upgrade and wslay, into an
+ * owner that sends everything back.
+ *
+ * Held besides memory: text is UTF-8 and no message is longer than allowed; the owner is told of the end exactly once;
+ * and when the client has gone, no socket and no counted byte is left over. */
+#include "base/fd.h"
+#include "base/text.h"
+#include "http/server.h"
+#include "http/ws.h"
+
+#include <stdio.h>
+#include <sys/un.h>
+
+#define MESSAGE_MAX 2000
+
+static struct ev *loop;
+static struct http_server *server;
+static struct http_ws *ws;
+static unsigned opened, closed;
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void on_message(void *arg UNUSED, bool text, const char *data, size_t len)
+{
+    must(len <= MESSAGE_MAX && (!text || text_utf8(data, len)));
+    if (len == 3)
+        ws_close(ws, WS_POLICY, "three");
+    ws_send(ws, data, len);
+}
+
+static void on_room(void *arg UNUSED)
+{
+}
+
+static void on_closed(void *arg UNUSED, unsigned code)
+{
+    must(code >= 1000 && code < 5000);
+    closed++;
+}
+
+static void handle(struct http_req *req, void *ctx UNUSED)
+{
+    static const struct ws_ops ops = { on_message, on_room, on_closed };
+
+    ws = http_answer_ws(req, NULL, &ops, NULL);
+    must(ws != NULL);
+    opened++;
+}
+
+static const struct http_route routes[] = { { "GET", "/", handle }, { 0 } };
+
+static void start(struct sockaddr_un *un)
+{
+    static const struct http_route *const tables[] = { routes, NULL };
+    struct http_settings set = { .tables = tables };
+    struct err err = { 0 };
+
+    un->sun_family = AF_UNIX;
+    snprintf(un->sun_path, sizeof(un->sun_path), "/tmp/ws-fuzz-%d", getpid());
+    http_limits_default(&set.limits);
+    set.limits.ws_message_max = MESSAGE_MAX;
+    set.limits.ws_rate = 1000000;
+    must(ev_new(&loop, &err) == 0 && http_new(loop, &set, &server, &err) == 0 &&
+         http_listen_unix(server, un->sun_path, 0600, &err) == 0);
+}
+
+static void stop(void)
+{
+    http_free(server);
+    ev_free(loop);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char hello[] = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n";
+    static struct sockaddr_un un;
+    struct http_stats st;
+    char answer[4096];
+    int turns = 0;
+
+    if (!loop) {
+        start(&un);
+        atexit(stop);
+    }
+    if (size > 30000)
+        return 0;
+    opened = closed = 0;
+    auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    must(fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
+    fd_nonblock(fd, true);
+    must(send(fd, hello, strlen(hello), MSG_NOSIGNAL) == (ssize_t)strlen(hello));
+    if (size && data[0] & 1) /* some of it behind the handshake at once, the rest when the socket is open */
+        must(send(fd, data, size / 2, MSG_NOSIGNAL) >= 0);
+    while (!opened && turns++ < 100)
+        ev_turn(loop, 0);
+    must(opened == 1);
+    size_t from = size && data[0] & 1 ? size / 2 : 0;
+    if (size > from)
+        (void)send(fd, data + from, size - from, MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    for (turns = 0; (closed == 0 || turns < 2) && turns < 2000; turns++) {
+        ev_turn(loop, 0);
+        while (read(fd, answer, sizeof(answer)) > 0)
+            ;
+        http_stats(server, &st);
+    }
+    ev_turn(loop, 0);
+    http_stats(server, &st);
+    must(closed == 1 && st.sockets == 0 && st.open == 0);
+    return 0;
+}
