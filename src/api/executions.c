@@ -372,12 +372,12 @@ static void stream(struct http_req *req, void *ctx)
 
 const struct http_route execution_routes[] = {
     { "POST", ALL, create, HTTP_BODY_BUFFERED, BODY_SIZE_MAX, "application/json", &api_run },
-    { "GET", ALL, list, HTTP_BODY_NONE, .data = &api_runs },
-    { "GET", ONE, get, HTTP_BODY_NONE, .data = &api_runs },
+    { "GET", ALL, list, HTTP_BODY_NONE, .data = &api_runs_read },
+    { "GET", ONE, get, HTTP_BODY_NONE, .data = &api_runs_read },
     { "POST", ONE "/cancel", cancel, HTTP_BODY_NONE, .data = &api_runs },
     { "POST", ONE "/stdin", input_write, HTTP_BODY_STREAMED, .data = &api_runs },
-    { "GET", ONE "/output", output, HTTP_BODY_NONE, .data = &api_runs },
-    { "GET", ONE "/stream", stream, HTTP_BODY_NONE, .data = &api_runs },
-    { "GET", ONE "/receipt", receipt, HTTP_BODY_NONE, .data = &api_runs },
+    { "GET", ONE "/output", output, HTTP_BODY_NONE, .data = &api_runs_read },
+    { "GET", ONE "/stream", stream, HTTP_BODY_NONE, .data = &api_runs_read },
+    { "GET", ONE "/receipt", receipt, HTTP_BODY_NONE, .data = &api_runs_read },
     { 0 },
 };

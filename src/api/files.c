@@ -357,15 +357,15 @@ static void move_(struct http_req *req, void *ctx)
 #define JSON_BODY HTTP_BODY_BUFFERED, 64 * KIB, "application/json"
 
 const struct http_route file_routes[] = {
-    { "GET", FILES, bytes_read, HTTP_BODY_NONE, .data = &api_files },
+    { "GET", FILES, bytes_read, HTTP_BODY_NONE, .data = &api_files_read },
     { "PUT", FILES, bytes_write, HTTP_BODY_STREAMED, .data = &api_files },
     { "DELETE", FILES, remove_, HTTP_BODY_NONE, .data = &api_files },
-    { "GET", FILES "/list", list, HTTP_BODY_NONE, .data = &api_files },
-    { "GET", FILES "/stat", stat_, HTTP_BODY_NONE, .data = &api_files },
+    { "GET", FILES "/list", list, HTTP_BODY_NONE, .data = &api_files_read },
+    { "GET", FILES "/stat", stat_, HTTP_BODY_NONE, .data = &api_files_read },
     { "POST", FILES "/mkdir", mkdir_, JSON_BODY, &api_files },
     { "POST", FILES "/move", move_, JSON_BODY, &api_files },
-    { "GET", FILES "/watch", watch_files, HTTP_BODY_NONE, .data = &api_files },
-    { "GET", FILES "/tar", bytes_tar_out, HTTP_BODY_NONE, .data = &api_files },
+    { "GET", FILES "/watch", watch_files, HTTP_BODY_NONE, .data = &api_files_read },
+    { "GET", FILES "/tar", bytes_tar_out, HTTP_BODY_NONE, .data = &api_files_read },
     { "PUT", FILES "/tar", bytes_tar_in, HTTP_BODY_STREAMED, .data = &api_files },
     { 0 },
 };

@@ -34,7 +34,7 @@ struct api_right {
     enum auth_class class;
     bool open; /* nobody is asked who they are */
 };
-extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_files,
+extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_runs_read, api_files, api_files_read,
     api_keys, api_admin, api_metrics;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],

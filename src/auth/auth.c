@@ -127,7 +127,16 @@ static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint6
         err_set(err, ERR_UNAUTHORIZED, "the key has expired");
         return AUTH_NO;
     }
-    *ret = (struct principal){ .scopes = e->scopes, .expires_ms = e->expires_ms };
+    if (e->disabled) {
+        err_set(err, ERR_UNAUTHORIZED, "the user of this key is disabled");
+        return AUTH_NO;
+    }
+    if (e->suspended) {
+        err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", e->owner);
+        return AUTH_NO;
+    }
+    *ret = (struct principal){ .kind = PRINCIPAL_KEY, .scopes = e->scopes, .expires_ms = e->expires_ms };
+    str_copy(ret->user, sizeof(ret->user), e->user);
     str_copy(ret->key_id, sizeof(ret->key_id), e->id);
     str_copy(ret->owner, sizeof(ret->owner), e->owner);
     memcpy(ret->hash, e->hash, STORE_HASH_LEN);
@@ -156,7 +165,7 @@ void auth_check_forget(struct auth_check *c)
     c->done = NULL;
 }
 
-static void on_looked_up(void *arg, const struct err *failed, const struct store_key *row)
+static void on_looked_up(void *arg, const struct err *failed, const struct store_login *row)
 {
     struct auth_check *c = arg;
     struct auth *a = c->op.auth;
@@ -166,11 +175,11 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
 
     if (failed && failed->id != ERR_MISSING) {
         err = *failed;
-    } else if (failed || row->revoked_ms) {
+    } else if (failed || row->key.revoked_ms || !row->member) {
         keycache_put_wrong(a->cache, c->hash, c->now_ns);
         throttle_failed(a->throttle, c->peer, c->now_ns);
         if (!failed)
-            keycache_drop_id(a->cache, row->id);
+            keycache_drop_id(a->cache, row->key.id);
         refuse(&err);
     } else {
         struct store_key_use lost;
@@ -197,7 +206,7 @@ static struct auth_check *look_up(struct auth *a, const struct auth_request *req
     c->peer = req->peer ? str_dup(req->peer) : NULL;
     c->done = done;
     c->arg = arg;
-    c->op.call = store_key_by_hash(a->store, hash, on_looked_up, c);
+    c->op.call = store_login_by_hash(a->store, hash, on_looked_up, c);
     return c;
 }
 
@@ -221,7 +230,7 @@ enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, str
         break;
     }
     struct keycache_entry *e = keycache_find(a->cache, hash);
-    if (e && req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
+    if (e && !e->stale && req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
         return believe(a, e, req->now_ns, req->now_ms, ret, err);
     if (!e && !throttle_may_try(a->throttle, req->peer, req->now_ns, retry_ns)) {
         err_set(err, ERR_RATE_LIMITED, "too many wrong keys came from this address");

@@ -14,9 +14,9 @@
 #include "auth/keycache.h"
 #include "auth/ratelimit.h"
 #include "auth/scope.h"
-#include "store/store.h"
+#include "store/tenants.h"
 
-#define AUTH_LOCAL_OWNER "local"
+#define AUTH_LOCAL_OWNER STORE_LOCAL_TENANT
 #define AUTH_NAME_MAX 128u
 
 struct auth;
@@ -81,12 +81,12 @@ struct auth_request {
 
 enum auth_verdict {
     AUTH_YES,   /* *ret is filled */
-    AUTH_NO,    /* err is ERR_UNAUTHORIZED, or ERR_RATE_LIMITED with *retry_ns */
+    AUTH_NO,    /* err is ERR_UNAUTHORIZED, ERR_TENANT_SUSPENDED, or ERR_RATE_LIMITED with *retry_ns */
     AUTH_LATER, /* done follows, never from inside the call */
 };
 struct auth_check; /* one that was not answered yet */
 
-/* err NULL: p is who it is, borrowed. Otherwise ERR_UNAUTHORIZED, or what is wrong with the store. */
+/* err NULL: p is who it is, borrowed. Otherwise as with AUTH_NO, or what is wrong with the store. */
 typedef void auth_done_fn(void *arg, const struct err *err, const struct principal *p);
 
 enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
@@ -101,9 +101,10 @@ bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class,
 
 struct auth_key_spec {
     const char *name;    /* for people; NULL is none */
-    uint32_t scopes;     /* at least one */
+    uint32_t scopes;     /* at least one; 0 for a user's key: all that its maker may give a user */
     uint64_t expires_ms; /* 0: never */
-    const char *owner;   /* NULL: that of the one who makes it; another one's needs `admin` */
+    const char *owner;   /* the tenant; NULL: that of the one who makes it; another one's needs `admin` */
+    const char *user;    /* whose it is. NULL: its maker's; "": nobody's. But their own it takes `tenant` */
 };
 
 /* secret: the whole key, shown this once and wiped when done returns; row is the rest of it. */
@@ -118,8 +119,11 @@ void auth_key_rotate(struct auth *a, const struct principal *by, const char *id,
 /* For ever. */
 void auth_key_revoke(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_key_fn *done,
                      void *arg);
-/* Which owner's keys `by` sees: its own, or all of them with `admin`. For store_key_list and store_key_get. */
+/* Which tenant's keys `by` sees: its own, or all of them with `admin`. For store_key_list and store_key_get. */
 const char *auth_key_owner(const struct principal *by);
+/* Of these, whose: a user without `tenant` sees only their own. NULL: everybody's. For store_key_list. */
+const char *auth_key_user(const struct principal *by);
+bool auth_key_seen(const struct principal *by, const struct store_key *row);
 
 /* The first key of a server: made when there is none, with all rights, owned by AUTH_LOCAL_OWNER. ERR_EXISTS: there is
  * one, so this door is shut for good. */

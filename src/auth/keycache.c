@@ -4,6 +4,7 @@
 #include "auth/keycache.h"
 
 #include "auth/apikey.h"
+#include "auth/role.h"
 #include "auth/ways.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -73,21 +74,35 @@ static struct keycache_entry *place_for(struct keycache *c, const uint8_t hash[S
     return least;
 }
 
-struct keycache_entry *keycache_put(struct keycache *c, const struct store_key *row, uint64_t now_ns,
+/* A right that this version does not know is no right. */
+static uint32_t rights_of(const struct store_login *row)
+{
+    struct err err = { 0 };
+    uint32_t scopes = 0;
+
+    if (scope_parse_list(row->key.scopes ? row->key.scopes : "", &scopes, &err) < 0)
+        return 0;
+    return row->key.user[0] ? scopes & role_permissions(row->role, row->permissions) : scopes;
+}
+
+struct keycache_entry *keycache_put(struct keycache *c, const struct store_login *row, uint64_t now_ns,
                                     struct store_key_use *ret_lost)
 {
-    struct keycache_entry *e = keycache_find(c, row->hash);
-    struct err err = { 0 };
+    const struct store_key *key = &row->key;
+    struct keycache_entry *e = keycache_find(c, key->hash);
 
     *ret_lost = (struct store_key_use){ 0 };
     if (!e)
-        e = place_for(c, row->hash, ret_lost);
+        e = place_for(c, key->hash, ret_lost);
     e->checked_ns = now_ns;
-    str_copy(e->id, sizeof(e->id), row->id);
-    str_copy(e->owner, sizeof(e->owner), row->owner);
-    e->expires_ms = row->expires_ms;
-    if (scope_parse_list(row->scopes ? row->scopes : "", &e->scopes, &err) < 0)
-        e->scopes = 0; /* a right that this version does not know is no right */
+    e->stale = false;
+    str_copy(e->id, sizeof(e->id), key->id);
+    str_copy(e->owner, sizeof(e->owner), key->owner);
+    str_copy(e->user, sizeof(e->user), key->user);
+    e->expires_ms = key->expires_ms;
+    e->disabled = row->disabled;
+    e->suspended = row->suspended_ms != 0;
+    e->scopes = rights_of(row);
     return e;
 }
 
@@ -96,6 +111,31 @@ void keycache_drop_id(struct keycache *c, const char *id)
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
         if (c->good[i].used && str_eq(c->good[i].id, id))
             c->good[i] = (struct keycache_entry){ 0 };
+}
+
+/* It is asked for again; its buckets stay, or a change were a way around the rates. */
+static void outdate(struct keycache_entry *e, keycache_fn *fn, void *arg)
+{
+    char id[ID_SIZE];
+
+    e->stale = true;
+    memcpy(id, e->id, sizeof(id));
+    if (fn)
+        fn(arg, id);
+}
+
+void keycache_drop_user(struct keycache *c, const char *user, keycache_fn *fn, void *arg)
+{
+    for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
+        if (c->good[i].used && str_eq(c->good[i].user, user))
+            outdate(&c->good[i], fn, arg);
+}
+
+void keycache_drop_owner(struct keycache *c, const char *owner, keycache_fn *fn, void *arg)
+{
+    for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
+        if (c->good[i].used && str_eq(c->good[i].owner, owner))
+            outdate(&c->good[i], fn, arg);
 }
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)

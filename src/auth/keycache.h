@@ -6,7 +6,7 @@
 
 #include "auth/ratelimit.h"
 #include "auth/scope.h"
-#include "store/store.h"
+#include "store/tenants.h"
 
 #define KEYCACHE_FRESH_NS (30 * NS_PER_S)
 
@@ -16,10 +16,14 @@ enum auth_class { AUTH_CLASS_DEFAULT, AUTH_CLASS_CREATE, AUTH_CLASS_EXECUTE, AUT
 struct keycache_entry {
     uint8_t hash[STORE_HASH_LEN];
     bool used;           /* this place is taken */
+    bool stale;          /* something about it changed: the store is to be asked again */
     uint64_t checked_ns; /* when the store said so */
     char id[ID_SIZE];
     char owner[STORE_OWNER_MAX + 1];
-    uint32_t scopes;
+    char user[ID_SIZE];
+    uint32_t scopes; /* of the key, as far as the user's role allows them */
+    bool disabled;   /* its user is */
+    bool suspended;  /* its tenant is */
     uint64_t expires_ms;
     uint64_t touched_ns;   /* last request */
     uint64_t last_used_ms; /* not yet told to the store; 0: nothing to tell */
@@ -35,9 +39,13 @@ DEFINE_AUTO(keycache, keycache_free);
 struct keycache_entry *keycache_find(struct keycache *c, const uint8_t hash[STORE_HASH_LEN]);
 /* Puts a key in, or brings up to date the one that is there, whose buckets and marks stay. When something that still
  * has a use to tell makes room for it, that goes to *ret_lost (last_used_ms 0: nothing). */
-struct keycache_entry *keycache_put(struct keycache *c, const struct store_key *row, uint64_t now_ns,
+struct keycache_entry *keycache_put(struct keycache *c, const struct store_login *row, uint64_t now_ns,
                                     struct store_key_use *ret_lost);
 void keycache_drop_id(struct keycache *c, const char *id); /* revoked, rotated */
+/* Something about all keys of a user or a tenant changed. fn is told of each that is known here; NULL: nobody is. */
+typedef void keycache_fn(void *arg, const char *key_id);
+void keycache_drop_user(struct keycache *c, const char *user, keycache_fn *fn, void *arg);
+void keycache_drop_owner(struct keycache *c, const char *owner, keycache_fn *fn, void *arg);
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);
 void keycache_put_wrong(struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);

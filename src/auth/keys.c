@@ -9,6 +9,7 @@
 #include "auth/inside.h"
 
 #include "auth/apikey.h"
+#include "auth/role.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -54,6 +55,18 @@ static struct key_op *key_op_new(struct auth *a, const struct principal *by, uin
 const char *auth_key_owner(const struct principal *by)
 {
     return principal_may(by, SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : by->owner;
+}
+
+const char *auth_key_user(const struct principal *by)
+{
+    return by->user[0] && !principal_may(by, SCOPE_BIT(TENANT)) ? by->user : NULL;
+}
+
+bool auth_key_seen(const struct principal *by, const struct store_key *row)
+{
+    const char *user = auth_key_user(by);
+
+    return !user || str_eq(user, row->user);
 }
 
 /* A refusal is answered like everything else, from the loop: the store is asked for nothing, in turn. */
@@ -136,13 +149,35 @@ static void insert(struct key_op *k)
     k->op.call = store_key_insert(k->op.auth->store, &k->row, k->only_first, on_inserted, k);
 }
 
+/* Whose the new key is. One for somebody else, or for nobody, could hide who uses it and outlive its maker's access. */
+static int choose_user(const struct principal *by, const struct auth_key_spec *spec, const char *owner,
+                       const char **ret, struct err *err)
+{
+    const char *own = str_eq(owner, by->owner) ? by->user : "", *user = spec->user ? spec->user : own;
+
+    if (!str_eq(user, own) && !principal_may(by, SCOPE_BIT(TENANT)))
+        return err_set(err, ERR_DENIED, "this key lacks the scope %s: it makes keys of its own user only",
+                       scope_name(SCOPE_TENANT));
+    if (*user && !id_valid(user, "us"))
+        return err_set(err, ERR_MISSING, "there is no such user");
+    if (*user && (spec->scopes & ROLE_NEVER))
+        return err_set(err, ERR_INVALID, "%s is the operator's scope, and no user's key has it",
+                       scope_name(spec->scopes & SCOPE_BIT(ADMIN) ? SCOPE_ADMIN : SCOPE_METRICS));
+    *ret = user;
+    return 0;
+}
+
 static int check_spec(const struct principal *by, const struct auth_key_spec *spec, uint64_t now_ms, struct err *err)
 {
-    const char *owner = spec->owner ? spec->owner : by->owner;
+    const char *owner = spec->owner ? spec->owner : by->owner, *user;
 
     if (principal_require(by, SCOPE_BIT(KEYS), err) < 0)
         return -1;
-    if (spec->scopes == 0 || (spec->scopes & ~SCOPE_ALL))
+    if (!str_eq(owner, by->owner) && !principal_may(by, SCOPE_BIT(ADMIN)))
+        return err_set(err, ERR_DENIED, "only an admin makes keys for another owner");
+    if (choose_user(by, spec, owner, &user, err) < 0)
+        return -1;
+    if ((spec->scopes == 0 && !*user) || (spec->scopes & ~SCOPE_ALL))
         return err_set(err, ERR_INVALID, "a key needs at least one scope");
     if (spec->name && strlen(spec->name) > AUTH_NAME_MAX)
         return err_set(err, ERR_INVALID, "the name is longer than %u bytes", AUTH_NAME_MAX);
@@ -150,20 +185,22 @@ static int check_spec(const struct principal *by, const struct auth_key_spec *sp
         return err_set(err, ERR_INVALID, "the key would have expired already");
     if (!store_owner_valid(owner))
         return err_set(err, ERR_INVALID, "an owner has up to %u letters, digits, '-', '_' and '.'", STORE_OWNER_MAX);
-    if (!str_eq(owner, by->owner) && !principal_may(by, SCOPE_BIT(ADMIN)))
-        return err_set(err, ERR_DENIED, "only an admin makes keys for another owner");
     return check_rights(by, spec->scopes, spec->expires_ms, err);
 }
 
 static void fill(struct key_op *k, const struct auth_key_spec *spec)
 {
+    const char *owner = spec->owner ? spec->owner : k->by.owner, *user = "";
     struct buf scopes = { 0 };
 
-    scope_write_list(spec->scopes, &scopes);
+    (void)choose_user(&k->by, spec, owner, &user,
+                      NULL); /* checked before, except for the first key, which is nobody's */
+    scope_write_list(spec->scopes ? spec->scopes : k->by.scopes & ~ROLE_NEVER, &scopes);
+    str_copy(k->row.user, sizeof(k->row.user), user);
     k->row.scopes = scopes.data;
     k->row.name = spec->name ? str_dup(spec->name) : NULL;
     k->row.expires_ms = spec->expires_ms;
-    str_copy(k->row.owner, sizeof(k->row.owner), spec->owner ? spec->owner : k->by.owner);
+    str_copy(k->row.owner, sizeof(k->row.owner), owner);
 }
 
 void auth_key_create(struct auth *a, const struct principal *by, const struct auth_key_spec *spec, uint64_t now_ms,
@@ -177,6 +214,12 @@ void auth_key_create(struct auth *a, const struct principal *by, const struct au
     }
     fill(k, spec);
     insert(k);
+}
+
+static const struct err *no_such_key(struct err *err)
+{
+    err_set(err, ERR_MISSING, "there is no such key");
+    return err;
 }
 
 /* rotate */
@@ -202,6 +245,8 @@ static void on_found(void *arg, const struct err *failed, const struct store_key
     struct key_op *k = arg;
     struct err err = { 0 };
 
+    if (!failed && !auth_key_seen(&k->by, row))
+        failed = no_such_key(&err);
     if (failed) {
         end(k, failed);
         return;
@@ -253,6 +298,8 @@ static void on_to_revoke(void *arg, const struct err *failed, const struct store
     struct key_op *k = arg;
     struct err err = { 0 };
 
+    if (!failed && !auth_key_seen(&k->by, row))
+        failed = no_such_key(&err);
     if (!failed && !str_eq(row->id, k->by.key_id) && check_scopes(&k->by, scopes_of(row), "take away", &err) < 0)
         failed = &err;
     if (failed) {

@@ -1,4 +1,4 @@
-/* A set is a word of bits, and `admin` is all of them: whoever asks whether a right is there never has to think of
+/* A set is a word of bits, with all that its members hold: whoever asks whether a right is there never has to think of
  * admin, and "no more rights than its creator" is one AND. */
 #include "auth/scope.h"
 
@@ -13,6 +13,30 @@ static const struct {
 #undef SCOPE
 };
 
+static const struct {
+    enum scope of;
+    uint32_t held;
+} holds[] = {
+    { SCOPE_ADMIN, SCOPE_ALL & ~SCOPE_BIT(ADMIN) },
+    { SCOPE_EXECUTIONS, SCOPE_BIT(EXECUTIONS_READ) },
+    { SCOPE_FILES, SCOPE_BIT(FILES_READ) },
+};
+
+static uint32_t held_by(uint32_t set)
+{
+    uint32_t held = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(holds); i++)
+        if (set & (1u << (unsigned)holds[i].of))
+            held |= holds[i].held;
+    return held;
+}
+
+uint32_t scope_whole(uint32_t set)
+{
+    return set | held_by(set);
+}
+
 const char *scope_name(enum scope s)
 {
     return scopes[s].name;
@@ -23,7 +47,7 @@ const char *scope_help(enum scope s)
     return scopes[s].help;
 }
 
-int scope_parse(const char *name, uint32_t *ret_bit, struct err *err)
+int scope_parse(const char *name, uint32_t *ret_bits, struct err *err)
 {
     struct suggest near;
     char shown[40];
@@ -31,7 +55,7 @@ int scope_parse(const char *name, uint32_t *ret_bit, struct err *err)
     suggest_init(&near, name);
     for (unsigned i = 0; i < SCOPE_COUNT; i++) {
         if (str_eq(scopes[i].name, name)) {
-            *ret_bit = i == SCOPE_ADMIN ? SCOPE_ALL : 1u << i;
+            *ret_bits = scope_whole(1u << i);
             return 0;
         }
         suggest_offer(&near, scopes[i].name);
@@ -67,10 +91,7 @@ void scope_write_list(uint32_t set, struct buf *out)
 {
     const char *space = "";
 
-    if (set & SCOPE_BIT(ADMIN)) {
-        buf_adds(out, scopes[SCOPE_ADMIN].name);
-        return;
-    }
+    set &= ~held_by(set);
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (set & (1u << i)) {
             buf_addf(out, "%s%s", space, scopes[i].name);

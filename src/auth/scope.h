@@ -15,12 +15,15 @@ enum scope {
 #define SCOPE_BIT(id) (1u << (unsigned)SCOPE_##id)
 #define SCOPE_ALL ((1u << (unsigned)SCOPE_COUNT) - 1u)
 
+/* The set with all that its members hold: `admin` is everything, `executions` and `files` hold their :read. */
+uint32_t scope_whole(uint32_t set);
+
 const char *scope_name(enum scope s);
 const char *scope_help(enum scope s);
 
-/* One name. The error offers the nearest that exists. */
-int scope_parse(const char *name, uint32_t *ret_bit, struct err *err);
+/* One name, with what it holds. The error offers the nearest that exists. */
+int scope_parse(const char *name, uint32_t *ret_bits, struct err *err);
 /* Names separated by single spaces, as the store keeps them. `admin` gives every bit. */
 int scope_parse_list(const char *names, uint32_t *ret, struct err *err);
-/* The inverse; a set with `admin` is just that word. */
+/* The inverse; what another member holds is left out, so a set with `admin` is just that word. */
 void scope_write_list(uint32_t set, struct buf *out);

@@ -130,7 +130,7 @@ static const struct cli_verb verbs[] = {
     { VERB_KEY, "key", "make and revoke API keys of a server",
       LIST("key create [FLAGS] NAME", "key ls [FLAGS]", "key revoke ID|NAME", "key rotate ID|NAME"),
       LIST("A key is shown when it is made and never again. Nobody can make one that may do more than they may themselves. rotate replaces the secret and keeps everything else. For both the name is enough if only one key has it, and so is the beginning of the ID.",
-           "Scopes: sandboxes:read, sandboxes:write, executions, files, keys, metrics, tenant, audit, usage, and admin, which is everything, for what every tenant has."),
+           "Scopes: sandboxes:read, sandboxes:write, executions, executions:read, files, files:read, keys, metrics, tenant, audit, usage, and admin, which is everything, for what every tenant has."),
       EXAMPLES({ "cove key create --scope sandboxes:read --scope metrics grafana", "one that only looks" },
                { "cove key create --expires 30d ci", "one that ends by itself" },
                { "cove key ls", "who has one" }),

@@ -13,7 +13,8 @@ enum store_op {
     STORE_OP_GET,
     STORE_OP_UPDATE,
     STORE_OP_LIST,
-    STORE_OP_KEY_BY_HASH,
+    STORE_OP_LOGIN,
+    STORE_OP_REMOVE, /* of tenants, users and roles */
     STORE_OP_KEY_TOUCH,
     STORE_OP_TEMPLATE_PUT,
     STORE_OP_TEMPLATE_DELETE,
@@ -43,10 +44,10 @@ struct store_call {
     uint32_t set;
     struct store_when when;
     uint32_t live_max;
-    bool only_first;
+    bool only_first, keep_admin;
     uint32_t states;
-    char sandbox[ID_SIZE];
-    char **meta; /* key, value, ..., NULL */
+    char of[ID_SIZE]; /* LIST: of this sandbox; keys: of this user */
+    char **meta;      /* key, value, ..., NULL */
     struct cursor cursor;
     bool has_cursor, oldest_first;
     uint32_t limit;

@@ -6,11 +6,11 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/tenants.h"
 
 #include <assert.h>
 
 #define ID_TEXT_MAX 512u /* names, ids and keys that come from outside */
-#define ANY(fn) ((store_any_fn *)(fn))
 #define LIST_DEFAULT 100u
 #define META_MAX 16u
 
@@ -153,15 +153,17 @@ static void give_list(struct store_call *c, const struct store_list *q, const ch
         err_set(&err, ERR_MISSING, "there is no such sandbox");
         store_refuse(c, &err);
     } else if (q->sandbox) {
-        str_copy(c->sandbox, sizeof(c->sandbox), q->sandbox);
+        str_copy(c->of, sizeof(c->of), q->sandbox);
+    } else if (q->user) {
+        str_copy(c->of, sizeof(c->of), q->user);
     }
     if (!c->refused && q->cursor && cursor_read(q->cursor, kind, &c->cursor, &err) < 0)
         store_refuse(c, &err);
     c->has_cursor = q->cursor != NULL;
 }
 
-static struct store_call *get_call(enum store_op op, const struct row_table *t, const char *owner, const char *id,
-                                   store_any_fn *done, void *arg)
+struct store_call *store_get_call(enum store_op op, const struct row_table *t, const char *owner, const char *id,
+                                  store_any_fn *done, void *arg)
 {
     struct store_call *c = store_call_new(op, t, done, arg);
 
@@ -171,8 +173,8 @@ static struct store_call *get_call(enum store_op op, const struct row_table *t, 
     return c;
 }
 
-static struct store_call *row_call(enum store_op op, const struct row_table *t, const void *row, store_any_fn *done,
-                                   void *arg)
+struct store_call *store_row_call(enum store_op op, const struct row_table *t, const void *row, store_any_fn *done,
+                                  void *arg)
 {
     struct store_call *c = store_call_new(op, t, done, arg);
 
@@ -181,8 +183,8 @@ static struct store_call *row_call(enum store_op op, const struct row_table *t, 
 }
 
 /* Of an update, only the columns that are set and the id count: the others may be empty. */
-static struct store_call *update_call(const struct row_table *t, const char *owner, const void *row, uint32_t set,
-                                      const struct store_when *when, store_any_fn *done, void *arg)
+struct store_call *store_update_call(const struct row_table *t, const char *owner, const void *row, uint32_t set,
+                                     const struct store_when *when, store_any_fn *done, void *arg)
 {
     struct store_call *c = store_call_new(STORE_OP_UPDATE, t, done, arg);
     struct err err = { 0 };
@@ -218,7 +220,7 @@ static struct store_call *update_call(const struct row_table *t, const char *own
 struct store_call *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
                                         store_done_fn *done, void *arg)
 {
-    struct store_call *c = row_call(STORE_OP_INSERT, &row_sandbox, row, ANY(done), arg);
+    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_sandbox, row, ANY(done), arg);
 
     c->live_max = live_max;
     return store_submit(st, c);
@@ -227,17 +229,17 @@ struct store_call *store_sandbox_insert(struct store *st, const struct store_san
 struct store_call *store_sandbox_get(struct store *st, const char *owner, const char *id, store_sandbox_fn *done,
                                      void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_GET, &row_sandbox, owner, id, ANY(done), arg));
+    return store_submit(st, store_get_call(STORE_OP_GET, &row_sandbox, owner, id, ANY(done), arg));
 }
 
 struct store_call *store_sandbox_update(struct store *st, const char *owner, const struct store_sandbox *row,
                                         uint32_t set, const struct store_when *when, store_sandbox_fn *done, void *arg)
 {
-    return store_submit(st, update_call(&row_sandbox, owner, row, set, when, ANY(done), arg));
+    return store_submit(st, store_update_call(&row_sandbox, owner, row, set, when, ANY(done), arg));
 }
 
-static struct store_call *list_call(struct store *st, const struct row_table *t, const struct store_list *q,
-                                    const char *kind, store_any_fn *done, void *arg)
+struct store_call *store_list_call(struct store *st, const struct row_table *t, const struct store_list *q,
+                                   const char *kind, store_any_fn *done, void *arg)
 {
     struct store_call *c = store_call_new(STORE_OP_LIST, t, done, arg);
 
@@ -247,7 +249,7 @@ static struct store_call *list_call(struct store *st, const struct row_table *t,
 
 struct store_call *store_sandbox_list(struct store *st, const struct store_list *q, store_sandboxes_fn *done, void *arg)
 {
-    return list_call(st, &row_sandbox, q, "sb", ANY(done), arg);
+    return store_list_call(st, &row_sandbox, q, "sb", ANY(done), arg);
 }
 
 /* executions */
@@ -255,26 +257,26 @@ struct store_call *store_sandbox_list(struct store *st, const struct store_list 
 struct store_call *store_execution_insert(struct store *st, const struct store_execution *row, store_done_fn *done,
                                           void *arg)
 {
-    return store_submit(st, row_call(STORE_OP_INSERT, &row_execution, row, ANY(done), arg));
+    return store_submit(st, store_row_call(STORE_OP_INSERT, &row_execution, row, ANY(done), arg));
 }
 
 struct store_call *store_execution_get(struct store *st, const char *owner, const char *id, store_execution_fn *done,
                                        void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_GET, &row_execution, owner, id, ANY(done), arg));
+    return store_submit(st, store_get_call(STORE_OP_GET, &row_execution, owner, id, ANY(done), arg));
 }
 
 struct store_call *store_execution_update(struct store *st, const char *owner, const struct store_execution *row,
                                           uint32_t set, const struct store_when *when, store_execution_fn *done,
                                           void *arg)
 {
-    return store_submit(st, update_call(&row_execution, owner, row, set, when, ANY(done), arg));
+    return store_submit(st, store_update_call(&row_execution, owner, row, set, when, ANY(done), arg));
 }
 
 struct store_call *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
                                         void *arg)
 {
-    return list_call(st, &row_execution, q, "ex", ANY(done), arg);
+    return store_list_call(st, &row_execution, q, "ex", ANY(done), arg);
 }
 
 /* keys */
@@ -282,7 +284,7 @@ struct store_call *store_execution_list(struct store *st, const struct store_lis
 struct store_call *store_key_insert(struct store *st, const struct store_key *row, bool only_first, store_done_fn *done,
                                     void *arg)
 {
-    struct store_call *c = row_call(STORE_OP_INSERT, &row_key, row, ANY(done), arg);
+    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_key, row, ANY(done), arg);
 
     c->only_first = only_first;
     return store_submit(st, c);
@@ -290,27 +292,18 @@ struct store_call *store_key_insert(struct store *st, const struct store_key *ro
 
 struct store_call *store_key_get(struct store *st, const char *owner, const char *id, store_key_fn *done, void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_GET, &row_key, owner, id, ANY(done), arg));
-}
-
-struct store_call *store_key_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_key_fn *done,
-                                     void *arg)
-{
-    struct store_call *c = store_call_new(STORE_OP_KEY_BY_HASH, &row_key, ANY(done), arg);
-
-    memcpy(c->hash, hash, STORE_HASH_LEN);
-    return store_submit(st, c);
+    return store_submit(st, store_get_call(STORE_OP_GET, &row_key, owner, id, ANY(done), arg));
 }
 
 struct store_call *store_key_update(struct store *st, const char *owner, const struct store_key *row, uint32_t set,
                                     store_key_fn *done, void *arg)
 {
-    return store_submit(st, update_call(&row_key, owner, row, set, NULL, ANY(done), arg));
+    return store_submit(st, store_update_call(&row_key, owner, row, set, NULL, ANY(done), arg));
 }
 
 struct store_call *store_key_list(struct store *st, const struct store_list *q, store_keys_fn *done, void *arg)
 {
-    return list_call(st, &row_key, q, "ky", ANY(done), arg);
+    return store_list_call(st, &row_key, q, "ky", ANY(done), arg);
 }
 
 struct store_call *store_key_touch(struct store *st, const struct store_key_use *uses, size_t n, store_done_fn *done,
@@ -329,7 +322,7 @@ struct store_call *store_key_touch(struct store *st, const struct store_key_use 
 struct store_call *store_template_put(struct store *st, const struct store_template *row, const struct store_when *when,
                                       store_template_fn *done, void *arg)
 {
-    struct store_call *c = row_call(STORE_OP_TEMPLATE_PUT, &row_template, row, ANY(done), arg);
+    struct store_call *c = store_row_call(STORE_OP_TEMPLATE_PUT, &row_template, row, ANY(done), arg);
     struct err err = { 0 };
 
     if (!c->refused && !store_owner_valid(row->name)) {
@@ -343,13 +336,13 @@ struct store_call *store_template_put(struct store *st, const struct store_templ
 
 struct store_call *store_template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_GET, &row_template, NULL, name, ANY(done), arg));
+    return store_submit(st, store_get_call(STORE_OP_GET, &row_template, NULL, name, ANY(done), arg));
 }
 
 struct store_call *store_template_delete(struct store *st, const char *name, const struct store_when *when,
                                          store_done_fn *done, void *arg)
 {
-    struct store_call *c = get_call(STORE_OP_TEMPLATE_DELETE, &row_template, NULL, name, ANY(done), arg);
+    struct store_call *c = store_get_call(STORE_OP_TEMPLATE_DELETE, &row_template, NULL, name, ANY(done), arg);
 
     if (when)
         c->when = *when;
@@ -361,14 +354,14 @@ struct store_call *store_template_list(struct store *st, const struct store_list
 {
     const struct store_list by_name = { .cursor = q->cursor, .limit = q->limit, .oldest_first = true };
 
-    return list_call(st, &row_template, &by_name, NULL, ANY(done), arg);
+    return store_list_call(st, &row_template, &by_name, NULL, ANY(done), arg);
 }
 
 /* events */
 
 struct store_call *store_event_append(struct store *st, const struct store_event *row, store_event_fn *done, void *arg)
 {
-    return store_submit(st, row_call(STORE_OP_INSERT, &row_event, row, ANY(done), arg));
+    return store_submit(st, store_row_call(STORE_OP_INSERT, &row_event, row, ANY(done), arg));
 }
 
 struct store_call *store_event_list(struct store *st, const char *owner, const char *sandbox, uint64_t after,
@@ -391,13 +384,13 @@ struct store_call *store_event_range(struct store *st, store_event_range_fn *don
 
 struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg)
 {
-    return store_submit(st, row_call(STORE_OP_IDEM_CLAIM, &row_idem, row, ANY(done), arg));
+    return store_submit(st, store_row_call(STORE_OP_IDEM_CLAIM, &row_idem, row, ANY(done), arg));
 }
 
 struct store_call *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
                                      const char *body, store_done_fn *done, void *arg)
 {
-    struct store_call *c = get_call(STORE_OP_IDEM_FINISH, &row_idem, owner, key, ANY(done), arg);
+    struct store_call *c = store_get_call(STORE_OP_IDEM_FINISH, &row_idem, owner, key, ANY(done), arg);
 
     give_text(c, &c->text, "the body", body, STORE_TEXT_MAX);
     c->status = status;
@@ -407,7 +400,7 @@ struct store_call *store_idem_finish(struct store *st, const char *owner, const 
 struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
                                    store_done_fn *done, void *arg)
 {
-    struct store_call *c = get_call(STORE_OP_IDEM_DROP, &row_idem, owner, key, ANY(done), arg);
+    struct store_call *c = store_get_call(STORE_OP_IDEM_DROP, &row_idem, owner, key, ANY(done), arg);
 
     give_text(c, &c->text, "the resource", resource, ID_SIZE);
     return store_submit(st, c);
@@ -415,12 +408,12 @@ struct store_call *store_idem_drop(struct store *st, const char *owner, const ch
 
 struct store_call *store_meta_get(struct store *st, const char *name, store_text_fn *done, void *arg)
 {
-    return store_submit(st, get_call(STORE_OP_META_GET, NULL, NULL, name, ANY(done), arg));
+    return store_submit(st, store_get_call(STORE_OP_META_GET, NULL, NULL, name, ANY(done), arg));
 }
 
 struct store_call *store_meta_put(struct store *st, const char *name, const char *value, store_done_fn *done, void *arg)
 {
-    struct store_call *c = get_call(STORE_OP_META_PUT, NULL, NULL, name, ANY(done), arg);
+    struct store_call *c = store_get_call(STORE_OP_META_PUT, NULL, NULL, name, ANY(done), arg);
 
     give_text(c, &c->text, "the value", value, STORE_TEXT_MAX);
     return store_submit(st, c);
@@ -479,6 +472,12 @@ static void answer_rows(struct store_call *c, const struct err *err)
         ((store_executions_fn *)c->done)(c->arg, err, rows, n, more);
     else if (c->table == &row_key)
         ((store_keys_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_tenant)
+        ((store_tenants_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_user)
+        ((store_users_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_role)
+        ((store_roles_fn *)c->done)(c->arg, err, rows, n, more);
     else
         ((store_templates_fn *)c->done)(c->arg, err, rows, n, more);
 }
@@ -494,6 +493,14 @@ static void answer_row(struct store_call *c, const struct err *err)
         ((store_execution_fn *)c->done)(c->arg, err, row);
     else if (c->table == &row_key)
         ((store_key_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_login)
+        ((store_login_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_tenant)
+        ((store_tenant_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_user)
+        ((store_user_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_role)
+        ((store_role_fn *)c->done)(c->arg, err, row);
     else
         ((store_template_fn *)c->done)(c->arg, err, row);
 }
@@ -513,7 +520,7 @@ void store_answer(struct store_call *c)
         break;
     case STORE_OP_GET:
     case STORE_OP_UPDATE:
-    case STORE_OP_KEY_BY_HASH:
+    case STORE_OP_LOGIN:
     case STORE_OP_TEMPLATE_PUT:
         answer_row(c, err);
         break;

@@ -28,6 +28,7 @@ static const struct row_column sandbox_columns[] = {
     COLUMN(store_sandbox, runtime, ROW_TEXT),
     COLUMN(store_sandbox, level, ROW_TEXT),
     COLUMN(store_sandbox, spec_json, ROW_TEXT, .set = STORE_SB_SET_SPEC),
+    COLUMN(store_sandbox, created_by, ROW_TEXT),
     COLUMN(store_sandbox, metadata_json, ROW_TEXT, .set = STORE_SB_SET_METADATA, .map = true),
     COLUMN(store_sandbox, created_ms, ROW_U64),
     COLUMN(store_sandbox, expires_ms, ROW_U64, .set = STORE_SB_SET_EXPIRES),
@@ -59,11 +60,13 @@ static const struct row_column execution_columns[] = {
     COLUMN(store_execution, receipt_json, ROW_TEXT, .set = STORE_EX_SET_RECEIPT),
     COLUMN(store_execution, error_json, ROW_TEXT, .set = STORE_EX_SET_END),
     COLUMN(store_execution, idempotency, ROW_TEXT),
+    COLUMN(store_execution, created_by, ROW_TEXT),
 };
 
 static const struct row_column key_columns[] = {
     FIXED(store_key, id),
     FIXED(store_key, owner),
+    FIXED(store_key, user, .optional = true),
     COLUMN(store_key, name, ROW_TEXT, .set = STORE_KEY_SET_NAME),
     FIXED(store_key, prefix, .set = STORE_KEY_SET_SECRET),
     COLUMN(store_key, hash, ROW_HASH, .set = STORE_KEY_SET_SECRET),
@@ -127,6 +130,7 @@ const struct row_table row_template = { .name = "templates",
                                         .word = "template",
                                         .size = sizeof(struct store_template),
                                         .key = "name",
+                                        .by_name = true,
                                         .counted = true,
                                         COLUMNS(template_columns) };
 const struct row_table row_event = { .name = "events",

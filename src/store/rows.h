@@ -35,6 +35,7 @@ struct row_table {
     size_t size;
     const char *key; /* the column that names a row */
     bool owned;
+    bool by_name; /* lists are in the order of names; otherwise of creation */
     bool counted; /* has a generation that every update raises */
     const char *const *states;
     unsigned nstates;
@@ -43,6 +44,8 @@ struct row_table {
 };
 
 extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
+/* tenants.c */
+extern const struct row_table row_tenant, row_user, row_role, row_login;
 
 /* Whether the store may take it: owner, texts, numbers. */
 int row_check(const struct row_table *t, const void *row, struct err *err);

@@ -452,11 +452,13 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     case STORE_OP_GET:
         return db_get(db, c, err);
     case STORE_OP_UPDATE:
-        return db_update(db, c, err);
+        return c->table == &row_user ? db_user_update(db, c, err) : db_update(db, c, err);
     case STORE_OP_LIST:
         return db_list(db, c, err);
-    case STORE_OP_KEY_BY_HASH:
-        return db_key_by_hash(db, c, err);
+    case STORE_OP_LOGIN:
+        return db_login(db, c, err);
+    case STORE_OP_REMOVE:
+        return db_remove(db, c, err);
     case STORE_OP_KEY_TOUCH:
         return key_touch(db, c, err);
     case STORE_OP_TEMPLATE_PUT:

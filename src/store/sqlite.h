@@ -46,10 +46,17 @@ int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_get(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_update(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_list(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_key_by_hash(struct sqlite_db *db, struct store_call *c, struct err *err);
+/* At most one row. 1: it is in c->rows. 0: there is none. */
+int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err);
 int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_template_delete(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err);
+
+/* sqlite_tenants.c */
+int db_check_names(struct sqlite_db *db, const struct store_call *c, struct err *err); /* what a new row names */
+int db_user_update(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_remove(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_login(struct sqlite_db *db, struct store_call *c, struct err *err);
 
 /* sqlite_gc.c */
 int db_count(struct sqlite_db *db, struct store_call *c, struct err *err);

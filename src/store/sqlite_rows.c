@@ -151,8 +151,7 @@ static int read_row(struct store_call *c, sqlite3_stmt *st, struct err *err)
     return 0;
 }
 
-/* At most one row. 1: it is in c->rows. 0: there is none. */
-static int fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err)
+int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err)
 {
     int rc = db_next(db, st, what, err);
 
@@ -169,6 +168,8 @@ static int check_before_insert(struct sqlite_db *db, const struct store_call *c,
 {
     uint64_t n = 0;
 
+    if (db_check_names(db, c, err) < 0)
+        return -1;
     if (c->live_max) {
         const struct store_sandbox *sb = c->row;
 
@@ -270,24 +271,8 @@ int db_get(struct sqlite_db *db, struct store_call *c, struct err *err)
     db_bind_text(st, 1, c->id);
     if (owner)
         db_bind_text(st, owner, c->owner);
-    int rc = fetch_row(db, c, st, "reading", err);
+    int rc = db_fetch_row(db, c, st, "reading", err);
     return rc == 0 ? not_found(c, err) : rc < 0 ? -1 : 0;
-}
-
-int db_key_by_hash(struct sqlite_db *db, struct store_call *c, struct err *err)
-{
-    struct sql s = { 0 };
-
-    buf_adds(&s.text, "SELECT ");
-    sql_columns(&s, c->table);
-    buf_adds(&s.text, " FROM keys WHERE hash = ?1");
-    sqlite3_stmt *st = db_statement(db, s.text.data, err);
-    buf_done(&s.text);
-    if (!st)
-        return -1;
-    sqlite3_bind_blob(st, 1, c->hash, STORE_HASH_LEN, SQLITE_STATIC);
-    int rc = fetch_row(db, c, st, "reading a key", err);
-    return rc == 0 ? err_set(err, ERR_MISSING, "there is no such key") : rc < 0 ? -1 : 0;
 }
 
 /* update */
@@ -346,7 +331,7 @@ int db_update(struct sqlite_db *db, struct store_call *c, struct err *err)
         db_bind_text(st, owner, c->owner);
     if (generation)
         db_bind_u64(st, generation, c->when.generation);
-    int rc = fetch_row(db, c, st, "writing", err);
+    int rc = db_fetch_row(db, c, st, "writing", err);
     return rc == 0 ? why_unchanged(db, c, err) : rc < 0 ? -1 : 0;
 }
 
@@ -369,7 +354,7 @@ int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err)
     sql_columns(&tail, c->table);
     sqlite3_stmt *st = insert_statement(db, c->table, row, tail.text.data, err);
     buf_done(&tail.text);
-    return st && fetch_row(db, c, st, "writing the template", err) > 0 ? 0 : -1;
+    return st && db_fetch_row(db, c, st, "writing the template", err) > 0 ? 0 : -1;
 }
 
 int db_template_delete(struct sqlite_db *db, struct store_call *c, struct err *err)
@@ -411,13 +396,13 @@ static void where_meta(struct sql *s, const struct store_call *c)
     }
 }
 
-/* Rows after the cursor, in the order of the list. Templates are in the order of names, events in that of numbers. */
+/* Rows after the cursor, in the order of the list. Some are in the order of names, events in that of numbers. */
 static void where_after(struct sql *s, const struct store_call *c, const char *direction)
 {
     if (c->table == &row_event) {
         sql_param(s, " AND seq > ");
         buf_adds(&s->text, " ORDER BY seq");
-    } else if (c->table == &row_template) {
+    } else if (c->table->by_name) {
         if (c->has_cursor)
             sql_param(s, " AND name > ");
         buf_adds(&s->text, " ORDER BY name");
@@ -434,13 +419,13 @@ static void where_after(struct sql *s, const struct store_call *c, const char *d
 
 static void bind_list(sqlite3_stmt *st, const struct store_call *c, int i)
 {
-    if (c->sandbox[0])
-        db_bind_text(st, ++i, c->sandbox);
+    if (c->of[0])
+        db_bind_text(st, ++i, c->of);
     for (size_t k = 0; c->meta && c->meta[k]; k++)
         db_bind_text(st, ++i, c->meta[k]);
     if (c->table == &row_event)
         db_bind_u64(st, ++i, c->after);
-    else if (c->has_cursor && c->table != &row_template)
+    else if (c->has_cursor && !c->table->by_name)
         db_bind_u64(st, ++i, c->cursor.created_ms);
     if (c->has_cursor)
         db_bind_text(st, ++i, c->cursor.id);
@@ -456,8 +441,8 @@ int db_list(struct sqlite_db *db, struct store_call *c, struct err *err)
     sql_columns(&s, c->table);
     buf_addf(&s.text, " FROM %s WHERE 1", c->table->name);
     int owner = where_owner(&s, c->table, c->owner);
-    if (c->sandbox[0])
-        sql_param(&s, " AND sandbox = ");
+    if (c->of[0])
+        sql_param(&s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
     where_states(&s, c->table, c->states);
     where_meta(&s, c);
     where_after(&s, c, c->oldest_first ? "ASC" : "DESC");

@@ -31,6 +31,7 @@ struct store_call; /* one call that was not answered yet */
 
 #define STORE_OWNER_MAX 64 /* letters, digits, '-', '_' and '.' */
 #define STORE_ANY_OWNER "*"
+#define STORE_NAME_MAX 64
 #define STORE_TEXT_MAX (4 * MIB)
 #define STORE_LIST_MAX 1000u /* rows in one answer */
 #define STORE_CURSOR_SIZE 80
@@ -72,6 +73,7 @@ struct store_list {
     const char *owner;
     uint32_t states;         /* set of STORE_BIT; 0 is any */
     const char *sandbox;     /* executions and events: of this sandbox; NULL is any */
+    const char *user;        /* keys: of this user; NULL is any */
     const char *const *meta; /* sandboxes: key, value, key, value, ..., NULL; every pair must be in its metadata */
     const char *cursor;
     uint32_t limit; /* 0 is 100; more than STORE_LIST_MAX is STORE_LIST_MAX */
@@ -86,13 +88,14 @@ enum store_sandbox_state { STORE_SB_CREATING, STORE_SB_RUNNING, STORE_SB_PAUSED,
 
 struct store_sandbox {
     char id[ID_SIZE];
-    char owner[STORE_OWNER_MAX + 1]; /* a principal's owner: a key's, or "local" */
+    char owner[STORE_OWNER_MAX + 1]; /* the tenant */
     enum store_sandbox_state state;
     char *name;
     char *template;
     char *runtime;
     char *level;
     char *spec_json;
+    char *created_by;    /* the user or the key that asked for it, for records; NULL: the local owner */
     char *metadata_json; /* an object of strings; NULL is {} */
     uint64_t created_ms;
     uint64_t expires_ms;
@@ -152,6 +155,7 @@ struct store_execution {
     char *receipt_json;
     char *error_json;
     char *idempotency; /* the key it was made under, or NULL */
+    char *created_by;  /* as of a sandbox */
 };
 
 #define STORE_EX_SET_STATE (1u << 0)
@@ -175,7 +179,7 @@ struct store_call *store_execution_update(struct store *st, const char *owner, c
 struct store_call *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
                                         void *arg);
 
-/* --- keys: the secret itself is never here; src/auth is the only caller --- */
+/* --- keys: the secret itself is never here; src/auth is the only caller. By their hash: tenants.h --- */
 
 #define STORE_HASH_LEN 32
 #define STORE_PREFIX_SIZE 16
@@ -183,6 +187,7 @@ struct store_call *store_execution_list(struct store *st, const struct store_lis
 struct store_key {
     char id[ID_SIZE]; /* ky... */
     char owner[STORE_OWNER_MAX + 1];
+    char user[ID_SIZE]; /* whose it is; "": nobody's */
     char *name;
     char prefix[STORE_PREFIX_SIZE]; /* shown to people: the beginning of the key */
     uint8_t hash[STORE_HASH_LEN];
@@ -201,12 +206,11 @@ struct store_key {
 typedef void store_key_fn(void *arg, const struct err *err, const struct store_key *row);
 typedef void store_keys_fn(void *arg, const struct err *err, const struct store_key *rows, size_t n, const char *next);
 
-/* only_first: ERR_EXISTS when there is any key already, revoked ones included. */
+/* only_first: ERR_EXISTS when there is any key already, revoked ones included. ERR_MISSING: there is no such tenant,
+ * or no such user in it. */
 struct store_call *store_key_insert(struct store *st, const struct store_key *row, bool only_first, store_done_fn *done,
                                     void *arg);
 struct store_call *store_key_get(struct store *st, const char *owner, const char *id, store_key_fn *done, void *arg);
-struct store_call *store_key_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_key_fn *done,
-                                     void *arg);
 struct store_call *store_key_update(struct store *st, const char *owner, const struct store_key *row, uint32_t set,
                                     store_key_fn *done, void *arg);
 struct store_call *store_key_list(struct store *st, const struct store_list *q, store_keys_fn *done, void *arg);
@@ -219,8 +223,6 @@ struct store_call *store_key_touch(struct store *st, const struct store_key_use 
                                    void *arg);
 
 /* --- templates, of the whole server --- */
-
-#define STORE_NAME_MAX 64
 
 struct store_template {
     char name[STORE_NAME_MAX + 1];

@@ -957,6 +957,7 @@ def stranger(s, *scopes):
     key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes)}).json
     s.kill()
     with sqlite3.connect(os.path.join(s.dir, "db/cove.db")) as db:
+        db.execute("INSERT OR IGNORE INTO tenants VALUES ('strangers', 1, 0, 0, 0, 0, 0, 0, 0)")
         db.execute("UPDATE keys SET owner = 'strangers' WHERE id = ?", (key["id"],))
     db.close()
     s.start()

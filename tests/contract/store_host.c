@@ -37,6 +37,8 @@ int host_setup(void **state UNUSED)
         print_error("# %s\n", err.msg);
         return -1;
     }
+    OK(store_tenant_insert(store, &(struct store_tenant){ .name = "anna", .created_ms = 1 }, on_done, NULL));
+    OK(store_tenant_insert(store, &(struct store_tenant){ .name = "bert", .created_ms = 1 }, on_done, NULL));
     return 0;
 }
 
@@ -217,6 +219,41 @@ void on_gc(void *arg UNUSED, const struct err *err, const struct store_gc_report
     answered(err);
 }
 
+void on_tenant(void *arg UNUSED, const struct err *err, const struct store_tenant *row)
+{
+    copy_rows(&row_tenant, err, row, row ? 1 : 0, NULL);
+}
+
+void on_tenants(void *arg UNUSED, const struct err *err, const struct store_tenant *rows, size_t n, const char *next)
+{
+    copy_rows(&row_tenant, err, rows, n, next);
+}
+
+void on_user(void *arg UNUSED, const struct err *err, const struct store_user *row)
+{
+    copy_rows(&row_user, err, row, row ? 1 : 0, NULL);
+}
+
+void on_users(void *arg UNUSED, const struct err *err, const struct store_user *rows, size_t n, const char *next)
+{
+    copy_rows(&row_user, err, rows, n, next);
+}
+
+void on_role(void *arg UNUSED, const struct err *err, const struct store_role *row)
+{
+    copy_rows(&row_role, err, row, row ? 1 : 0, NULL);
+}
+
+void on_roles(void *arg UNUSED, const struct err *err, const struct store_role *rows, size_t n, const char *next)
+{
+    copy_rows(&row_role, err, rows, n, next);
+}
+
+void on_login(void *arg UNUSED, const struct err *err, const struct store_login *row)
+{
+    copy_rows(&row_login, err, row, row ? 1 : 0, NULL);
+}
+
 /* rows */
 
 struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms)
@@ -236,6 +273,17 @@ struct store_execution an_execution(const struct store_sandbox *sb, uint64_t cre
     strcpy(ex.sandbox, sb->id);
     strcpy(ex.owner, sb->owner);
     return ex;
+}
+
+struct store_user a_user(const char *owner, const char *name, const char *role)
+{
+    struct store_user user = { .created_ms = 1 };
+
+    id_new("us", user.id);
+    str_copy(user.owner, sizeof(user.owner), owner);
+    str_copy(user.name, sizeof(user.name), name);
+    str_copy(user.role, sizeof(user.role), role);
+    return user;
 }
 
 struct store_key a_key(const char *owner, uint8_t hash)

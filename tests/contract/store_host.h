@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "store/rows.h"
-#include "store/store.h"
+#include "store/tenants.h"
 
 #define TEST(name) static void name(void **state UNUSED)
 
@@ -18,7 +18,7 @@ extern struct store *store;
 extern const char *host_backend; /* the one under test */
 extern char host_dir[64];        /* made for each test, removed after it */
 
-int host_setup(void **state);    /* directory, loop and an open store */
+int host_setup(void **state);    /* directory, loop and an open store with the tenants anna and bert */
 int host_teardown(void **state); /* takes all of it away */
 void host_reopen(void);
 int host_open(struct err *err); /* into `store` */
@@ -57,6 +57,13 @@ store_idem_fn on_idem;
 store_text_fn on_text;
 store_counts_fn on_counts;
 store_gc_fn on_gc;
+store_tenant_fn on_tenant;
+store_tenants_fn on_tenants;
+store_user_fn on_user;
+store_users_fn on_users;
+store_role_fn on_role;
+store_roles_fn on_roles;
+store_login_fn on_login;
 
 void host_begin(void);                                         /* forgets the last answer */
 void host_await(void);                                         /* turns the loop until there is one */
@@ -85,3 +92,4 @@ void host_check_err(enum err_id id, const char *what, const char *file, int line
 struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms);
 struct store_execution an_execution(const struct store_sandbox *sb, uint64_t created_ms);
 struct store_key a_key(const char *owner, uint8_t hash);
+struct store_user a_user(const char *owner, const char *name, const char *role);

@@ -386,6 +386,38 @@ TEST(ST06_a_newer_schema_is_refused_and_left_as_it_is)
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
+TEST(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs)
+{
+    const struct schema before = { schema_current.steps, 1 };
+    auto_free char *path = host_path();
+    struct err err = { 0 };
+    sqlite3 *db;
+
+    close_store();
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(schema_migrate(db, &before, &err), 0);
+    assert_int_equal(
+        sqlite3_exec(db,
+                     "INSERT INTO keys VALUES ('kyaaaaaaaaaaaaaaaaaaaa', 'old', 'n', 'cove_1', zeroblob(32), 'files',"
+                     " 5, 0, 0, 0); INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                     " VALUES ('sbaaaaaaaaaaaaaaaaaaaa', 'older', 'ended', 3, 0, 4)",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(host_open(&err), 0);
+    OK(store_tenant_list(store, &(struct store_list){ 0 }, on_tenants, NULL));
+    assert_int_equal(got.rows.n, 3);
+    assert_string_equal(GOT(store_tenant, 0)->name, "local");
+    assert_string_equal(GOT(store_tenant, 1)->name, "old");
+    assert_int_equal(GOT(store_tenant, 1)->created_ms, 5);
+    assert_string_equal(GOT(store_tenant, 2)->name, "older");
+    OK(store_login_by_hash(store, (const uint8_t[STORE_HASH_LEN]){ 0 }, on_login, NULL));
+    assert_string_equal(GOT(store_login, 0)->key.owner, "old");
+    assert_true(GOT(store_login, 0)->member);
+    OK(store_sandbox_get(store, "older", "sbaaaaaaaaaaaaaaaaaaaa", on_sandbox, NULL));
+}
+
 /* Two steps of which the second moves many rows. */
 static const char *const long_steps[] = {
     "CREATE TABLE a (n INTEGER NOT NULL) STRICT;"
@@ -557,6 +589,7 @@ int main(void)
         RUN_STORE(a_backup_that_is_damaged_newer_or_something_else_is_not_restored),
         RUN_STORE(a_backup_is_one_plain_file_that_a_read_only_place_can_hold),
         RUN_STORE(ST06_a_newer_schema_is_refused_and_left_as_it_is),
+        RUN_STORE(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs),
         RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one),
         RUN_STORE(ST06_a_step_that_fails_changes_nothing_and_says_which),
         RUN_STORE(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before),

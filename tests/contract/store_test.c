@@ -142,7 +142,11 @@ TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_
 TEST(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names)
 {
     struct store_key row = a_key("anna", 0), other = a_key("anna", 0);
+    struct store_user user = a_user("anna", "carla", "viewer");
 
+    OK(store_user_insert(store, &user, on_done, NULL));
+    strcpy(row.user, user.id);
+    strcpy(other.user, user.id);
     fill_row(&row_key, (char *)&row, 1);
     fill_row(&row_key, (char *)&other, 2);
     for (uint32_t set = 1; set <= STORE_KEY_SET_REVOKED; set <<= 1) {
@@ -729,10 +733,10 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
     FAILS(ERR_EXISTS, store_key_insert(store, &second, true, on_done, NULL));
     FAILS(ERR_EXISTS, store_key_insert(store, &same, false, on_done, NULL)); /* a hash is one key's */
     OK(store_key_insert(store, &second, false, on_done, NULL));
-    OK(store_key_by_hash(store, second.hash, on_key, NULL));
-    assert_string_equal(GOT(store_key, 0)->id, second.id);
+    OK(store_login_by_hash(store, second.hash, on_login, NULL));
+    assert_string_equal(GOT(store_login, 0)->key.id, second.id);
     second.hash[31] ^= 1;
-    FAILS(ERR_MISSING, store_key_by_hash(store, second.hash, on_key, NULL));
+    FAILS(ERR_MISSING, store_login_by_hash(store, second.hash, on_login, NULL));
     first.revoked_ms = 5;
     OK(store_key_update(store, STORE_ANY_OWNER, &first, STORE_KEY_SET_REVOKED, on_key, NULL));
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));

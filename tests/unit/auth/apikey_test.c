@@ -125,12 +125,12 @@ TEST(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time)
     static const size_t right[3] = { 0, 20, 39 };
     struct keycache *cache = keycache_new();
     struct apikey key;
-    struct store_key row = { .id = "kyaaaaaaaaaaaaaaaaaaaa", .owner = "anna" };
+    struct store_login row = { .key = { .id = "kyaaaaaaaaaaaaaaaaaaaa", .owner = "anna" }, .member = true };
     struct store_key_use lost;
     char tries[3][APIKEY_SIZE];
 
     apikey_new(&key);
-    memcpy(row.hash, key.hash, sizeof(row.hash));
+    memcpy(row.key.hash, key.hash, sizeof(row.key.hash));
     keycache_put(cache, &row, 1, &lost);
     for (size_t g = 0; g < 3; g++) {
         strcpy(tries[g], key.text);

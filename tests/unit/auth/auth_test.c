@@ -55,6 +55,23 @@ static void open_store(void)
         fail_msg("%s", err.msg);
 }
 
+static void on_tenant_made(void *arg UNUSED, const struct err *err)
+{
+    answered = true;
+    assert_null(err);
+}
+
+static void make_tenant(const char *name)
+{
+    struct store_tenant t = { .created_ms = 1 };
+
+    strcpy(t.name, name);
+    answered = false;
+    store_tenant_insert(store, &t, on_tenant_made, NULL);
+    while (!answered)
+        ev_turn(loop, 1000);
+}
+
 static int setup(void **state UNUSED)
 {
     struct err err = { 0 };
@@ -67,6 +84,9 @@ static int setup(void **state UNUSED)
     revoked[0] = '\0';
     open_store();
     open_auth();
+    make_tenant("anna");
+    make_tenant("bert");
+    make_tenant("boss");
     return 0;
 }
 
@@ -210,7 +230,7 @@ TEST(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once)
     assert_true(looked);
     assert_string_equal(who.owner, "anna");
     assert_string_equal(who.key_id, id);
-    assert_int_equal(who.scopes, SCOPE_BIT(FILES));
+    assert_int_equal(who.scopes, scope_whole(SCOPE_BIT(FILES)));
     assert_int_equal(who.kind, PRINCIPAL_KEY);
     assert_string_equal(who.user, "");
     req.authorization = other; /* the other form of the same key, and from memory */
@@ -378,8 +398,9 @@ TEST(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning)
 {
 
     with_key(SCOPE_BIT(FILES), "anna", 0);
-    assert_int_equal(rotate_key(&(struct principal){ .kind = PRINCIPAL_LOCAL, .owner = "local", .scopes = SCOPE_ALL }, id),
-                     ERR_NONE);
+    assert_int_equal(
+        rotate_key(&(struct principal){ .kind = PRINCIPAL_LOCAL, .owner = "local", .scopes = SCOPE_ALL }, id),
+        ERR_NONE);
     auth_free(auth); /* writes the last uses */
     auth = NULL;
     store_close(store);

@@ -393,6 +393,22 @@ class UnauthorizedError(ForbiddenError):
     default_fix = "Send a valid key as `Authorization: Bearer cove_...`; `cove key create` makes one."
 
 
+class TenantSuspendedError(ForbiddenError):
+    """The tenant of this key was suspended by the operator of the server, and all that was live in it was ended."""
+
+    code = "tenant_suspended"
+    default_cause = "The tenant of this key was suspended by the operator of the server, and all that was live in it was ended."
+    default_fix = "Ask the operator; `cove tenant set --resume NAME` lifts it."
+
+
+class LastAdminError(ConflictError):
+    """This would leave the tenant without anybody who can manage it."""
+
+    code = "last_admin"
+    default_cause = "This would leave the tenant without anybody who can manage it."
+    default_fix = "Make somebody else an admin first, or ask the operator of the server."
+
+
 class RateLimitedError(LimitReachedError):
     """Too many requests came with this key, or too many wrong keys from this address."""
 
@@ -674,6 +690,8 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "server_unreachable": ServerUnreachableError,
     "connection_lost": ConnectionLostError,
     "unauthorized": UnauthorizedError,
+    "tenant_suspended": TenantSuspendedError,
+    "last_admin": LastAdminError,
     "rate_limited": RateLimitedError,
     "store_full": StoreFullError,
     "store_corrupt": StoreCorruptError,
@@ -759,6 +777,8 @@ __all__ = [
     "ServerUnreachableError",
     "ConnectionLostError",
     "UnauthorizedError",
+    "TenantSuspendedError",
+    "LastAdminError",
     "RateLimitedError",
     "StoreFullError",
     "StoreCorruptError",

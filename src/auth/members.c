@@ -1,0 +1,328 @@
+/* A change is a short walk: the user as they are, the role they have, the role they get, and then the store, which
+ * decides about the last admin in the same step. Roles never change, so what was read of one on the way still holds at
+ * its end; one that was removed meanwhile is refused by the store. */
+#include "auth/members.h"
+
+#include "auth/inside.h"
+#include "auth/role.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+struct member_op {
+    struct auth_op op;
+    struct principal by;
+    struct store_user user; /* as it will be */
+    struct store_role role; /* permissions are heap */
+    struct store_tenant tenant;
+    uint32_t set;
+    uint64_t now_ms;
+    void (*next)(struct member_op *m, uint32_t permissions);
+    store_user_fn *done_user;
+    store_role_fn *done_role;
+    store_tenant_fn *done_tenant;
+    store_done_fn *done;
+    void *arg;
+};
+
+static void member_op_free(struct auth_op *op)
+{
+    struct member_op *m = container_of(op, struct member_op, op);
+
+    free(m->role.permissions);
+    free(m);
+}
+
+static struct member_op *member_op_new(struct auth *a, const struct principal *by, void *arg)
+{
+    struct member_op *m = mem_new(struct member_op);
+
+    auth_op_begin(a, &m->op, member_op_free);
+    if (by)
+        m->by = *by;
+    m->arg = arg;
+    return m;
+}
+
+static void tell(struct member_op *m, const struct err *err)
+{
+    if (m->done_user)
+        m->done_user(m->arg, err, err ? NULL : &m->user);
+    else if (m->done_role)
+        m->done_role(m->arg, err, err ? NULL : &m->role);
+    else if (m->done_tenant)
+        m->done_tenant(m->arg, err, err ? NULL : &m->tenant);
+    else
+        m->done(m->arg, err);
+    auth_op_end(&m->op);
+}
+
+int auth_tenant_of(const struct principal *by, const char *named, const char **ret, struct err *err)
+{
+    if (named && !str_eq(named, by->owner) && !principal_may(by, SCOPE_BIT(ADMIN)))
+        return err_set(err, ERR_DENIED, "tenant: only the operator of the server names another tenant");
+    if (named && !store_owner_valid(named))
+        return err_set(err, ERR_MISSING, "there is no such tenant");
+    *ret = named ? named : by->owner;
+    return 0;
+}
+
+static bool is_operator(const struct principal *by)
+{
+    return principal_may(by, SCOPE_BIT(ADMIN));
+}
+
+static const char *sees(const struct principal *by)
+{
+    return is_operator(by) ? STORE_ANY_OWNER : by->owner;
+}
+
+static int check_rights(const struct principal *by, uint32_t permissions, const char *verb, struct err *err)
+{
+    uint32_t more = permissions & ~by->scopes;
+
+    if (principal_require(by, SCOPE_BIT(TENANT), err) < 0)
+        return -1;
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if (more & (1u << i))
+            return err_set(err, ERR_DENIED, "nobody can %s the permission %s without having it", verb, scope_name(i));
+    return 0;
+}
+
+/* --- what a role holds --- */
+
+static void on_role(void *arg, const struct err *err, const struct store_role *row)
+{
+    struct member_op *m = arg;
+
+    m->op.call = NULL;
+    if (err && err->id == ERR_MISSING)
+        m->next(m, 0); /* the store refuses one that is not there */
+    else if (err)
+        tell(m, err);
+    else
+        m->next(m, role_permissions(row->name, row->permissions));
+}
+
+static void resolve(struct member_op *m, const char *owner, const char *role,
+                    void (*next)(struct member_op *m, uint32_t permissions))
+{
+    const struct role_info *r = role_find(role);
+
+    m->next = next;
+    if (r)
+        next(m, r->permissions);
+    else
+        m->op.call = store_role_get(m->op.auth->store, owner, role, on_role, m);
+}
+
+/* Requests of theirs that are open end, and the next ones are looked up anew. */
+static void forget_user(struct auth *a, const char *user)
+{
+    keycache_drop_user(a->cache, user, a->on_revoked, a->arg);
+}
+
+/* --- users --- */
+
+static void on_created(void *arg, const struct err *err)
+{
+    tell(arg, err);
+}
+
+static void create_with(struct member_op *m, uint32_t permissions)
+{
+    struct err err = { 0 };
+
+    if (check_rights(&m->by, permissions, "give", &err) < 0)
+        tell(m, &err);
+    else
+        m->op.call = store_user_insert(m->op.auth->store, &m->user, on_created, m);
+}
+
+void auth_user_create(struct auth *a, const struct principal *by, const struct store_user *row, store_user_fn *done,
+                      void *arg)
+{
+    struct member_op *m = member_op_new(a, by, arg);
+
+    m->done_user = done;
+    m->user = *row;
+    id_new("us", m->user.id);
+    resolve(m, m->user.owner, m->user.role, create_with);
+}
+
+static void on_changed(void *arg, const struct err *err, const struct store_user *row)
+{
+    struct member_op *m = arg;
+
+    if (!err) {
+        m->user = *row;
+        forget_user(m->op.auth, row->id);
+    }
+    tell(m, err);
+}
+
+static void set_with(struct member_op *m, uint32_t permissions)
+{
+    struct err err = { 0 };
+
+    if (check_rights(&m->by, permissions, "give", &err) < 0)
+        tell(m, &err);
+    else
+        m->op.call = store_user_update(m->op.auth->store, m->user.owner, &m->user, m->set, !is_operator(&m->by),
+                                       on_changed, m);
+}
+
+static void set_from(struct member_op *m, uint32_t permissions)
+{
+    struct err err = { 0 };
+
+    if (check_rights(&m->by, permissions, "take away", &err) < 0)
+        tell(m, &err);
+    else if (m->set & STORE_USER_SET_ROLE)
+        resolve(m, m->user.owner, m->user.role, set_with);
+    else
+        set_with(m, 0);
+}
+
+static void on_found(void *arg, const struct err *err, const struct store_user *row)
+{
+    struct member_op *m = arg;
+
+    if (err) {
+        tell(m, err);
+        return;
+    }
+    str_copy(m->user.owner, sizeof(m->user.owner), row->owner);
+    resolve(m, row->owner, row->role, set_from);
+}
+
+void auth_user_set(struct auth *a, const struct principal *by, const struct store_user *row, uint32_t set,
+                   store_user_fn *done, void *arg)
+{
+    struct member_op *m = member_op_new(a, by, arg);
+
+    m->done_user = done;
+    m->user = *row;
+    m->set = set;
+    m->op.call = store_user_get(a->store, sees(by), row->id, on_found, m);
+}
+
+static void on_removed(void *arg, const struct err *err)
+{
+    struct member_op *m = arg;
+
+    if (!err)
+        forget_user(m->op.auth, m->user.id);
+    tell(m, err);
+}
+
+static void remove_from(struct member_op *m, uint32_t permissions)
+{
+    struct err err = { 0 };
+
+    if (check_rights(&m->by, permissions, "take away", &err) < 0)
+        tell(m, &err);
+    else
+        m->op.call = store_user_remove(m->op.auth->store, m->user.owner, m->user.id, m->now_ms, !is_operator(&m->by),
+                                       on_removed, m);
+}
+
+static void on_to_remove(void *arg, const struct err *err, const struct store_user *row)
+{
+    struct member_op *m = arg;
+
+    if (err) {
+        tell(m, err);
+        return;
+    }
+    m->user = *row;
+    resolve(m, row->owner, row->role, remove_from);
+}
+
+void auth_user_remove(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_done_fn *done,
+                      void *arg)
+{
+    struct member_op *m = member_op_new(a, by, arg);
+
+    m->done = done;
+    m->now_ms = now_ms;
+    m->op.call = store_user_get(a->store, sees(by), id, on_to_remove, m);
+}
+
+/* --- roles --- */
+
+void auth_role_create(struct auth *a, const struct principal *by, const char *tenant, const char *name,
+                      uint32_t permissions, uint64_t now_ms, store_role_fn *done, void *arg)
+{
+    struct member_op *m = member_op_new(a, by, arg);
+    struct buf list = { 0 };
+    struct err err = { 0 };
+
+    m->done_role = done;
+    str_copy(m->role.owner, sizeof(m->role.owner), tenant);
+    str_copy(m->role.name, sizeof(m->role.name), name);
+    scope_write_list(permissions, &list);
+    m->role.permissions = list.data;
+    m->role.created_ms = now_ms;
+    if (check_rights(by, permissions, "give", &err) < 0)
+        tell(m, &err);
+    else if (permissions == 0 || (permissions & ROLE_NEVER))
+        tell(m, (err_set(&err, ERR_INVALID, "a role has at least one permission, and none of the operator's"), &err));
+    else
+        m->op.call = store_role_insert(a->store, &m->role, on_created, m);
+}
+
+void auth_role_remove(struct auth *a, const struct principal *by, const char *tenant, const char *name,
+                      store_done_fn *done, void *arg)
+{
+    struct member_op *m = member_op_new(a, by, arg);
+    struct err err = { 0 };
+
+    m->done = done;
+    if (role_find(name))
+        err_set(&err, ERR_DENIED, "the role %s is built in and stays", name);
+    if (err.id || check_rights(by, 0, "take away", &err) < 0)
+        tell(m, &err);
+    else
+        m->op.call = store_role_remove(a->store, tenant, name, on_created, m);
+}
+
+/* --- tenants --- */
+
+static void on_tenant(void *arg, const struct err *err, const struct store_tenant *row)
+{
+    struct member_op *m = arg;
+
+    if (!err) {
+        m->tenant = *row;
+        keycache_drop_owner(m->op.auth->cache, row->name, row->suspended_ms ? m->op.auth->on_revoked : NULL,
+                            m->op.auth->arg);
+    }
+    tell(m, err);
+}
+
+void auth_tenant_set(struct auth *a, const struct store_tenant *row, uint32_t set, store_tenant_fn *done, void *arg)
+{
+    struct member_op *m = member_op_new(a, NULL, arg);
+
+    m->done_tenant = done;
+    m->op.call = store_tenant_update(a->store, row, set, on_tenant, m);
+}
+
+static void on_tenant_removed(void *arg, const struct err *err)
+{
+    struct member_op *m = arg;
+
+    if (!err)
+        keycache_drop_owner(m->op.auth->cache, m->tenant.name, m->op.auth->on_revoked, m->op.auth->arg);
+    tell(m, err);
+}
+
+void auth_tenant_remove(struct auth *a, const char *name, uint64_t now_ms, store_done_fn *done, void *arg)
+{
+    struct member_op *m = member_op_new(a, NULL, arg);
+
+    m->done = done;
+    str_copy(m->tenant.name, sizeof(m->tenant.name), name);
+    m->op.call = store_tenant_remove(a->store, name, now_ms, on_tenant_removed, m);
+}
