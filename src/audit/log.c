@@ -1,0 +1,501 @@
+/* One writer, and lines that gather while it writes.
+ *
+ * The loop makes lines: it alone moves the chain on, so their order is the order of the calls. The writer gets a batch,
+ * writes it with one call, and meanwhile the next batch gathers; a hundred records at once cost one write. A write that
+ * fails is tried again, from the byte that it came to, until it succeeds: lines are never dropped and never skipped, so
+ * the chain has no holes that are ours.
+ *
+ * Room is set aside ahead of the end of the file (fallocate behind its size). When the disk has no more to set aside,
+ * the log is not full yet: what was set aside is for the records of requests that are under way, and of those that end
+ * things. That is what AUDIT_FULL means.
+ *
+ * 1. `batch` and `file` belong to the writer while `work.on`, and to the loop otherwise.
+ * 2. written <= at.seq, and what lies between them is in `batch` or `pending`, in order.
+ * 3. Every file but the last ends with a checkpoint that says so. */
+#include "audit/inside.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define SEGMENT_DEFAULT (16 * MIB)
+#define SIGN_RECORDS 1000u
+#define SIGN_NS (60 * NS_PER_S)
+#define LAZY_NS (20 * NS_PER_MS)
+#define RETRY_NS (1 * NS_PER_S)
+#define ASIDE (1 * MIB)        /* set aside ahead of the end, at least */
+#define ASIDE_STEP (4 * MIB)   /* and so much at a time */
+#define ASIDE_LEAST (64 * KIB) /* with less, nothing more is promised to anybody */
+
+static uint64_t now_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
+/* --- the writer: no function here touches anything but what it is given and what it only reads --- */
+
+static int write_some(struct batch *b, struct file *f)
+{
+    while (b->done < b->data.len) {
+        ssize_t n = write(f->fd, b->data.data + b->done, b->data.len - b->done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        b->done += (size_t)n;
+        f->size += (uint64_t)n;
+    }
+    return 0;
+}
+
+static void set_aside(struct file *f)
+{
+    if (f->no_promise || (f->set_aside >= f->size + ASIDE && !f->scarce))
+        return;
+    if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)f->size, ASIDE_STEP) == 0) {
+        f->set_aside = f->size + ASIDE_STEP;
+        f->scarce = false;
+    } else if (errno == ENOSPC || errno == EDQUOT) {
+        f->scarce = true;
+    } else if (errno == EOPNOTSUPP) { /* then a full disk is noticed when it is met */
+        f->no_promise = true;
+    }
+}
+
+/* What was set aside and not used goes back to the disk. */
+static void give_back(const struct file *f)
+{
+    if (f->fd >= 0 && ftruncate(f->fd, (off_t)f->size) < 0)
+        log_debug("the audit log keeps the room that was set aside for it: %s", strerror(errno));
+}
+
+static int open_next(struct audit *a, struct file *f)
+{
+    char name[SEGMENT_NAME_SIZE];
+    int fd = openat(a->dirfd, segment_name(f->no + 1, name),
+                    O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return -1;
+    give_back(f);
+    fd_close(&f->fd);
+    *f = (struct file){ .fd = fd, .no = f->no + 1, .no_promise = f->no_promise };
+    return a->set.sync_full ? fsync(a->dirfd) : 0;
+}
+
+static void trim(const struct audit *a, struct batch *b)
+{
+    struct segment *list = NULL;
+    char name[SEGMENT_NAME_SIZE];
+    uint64_t total = 0;
+    size_t n = 0;
+
+    if (!a->set.keep_max || segment_list(a->dirfd, &list, &n, NULL) < 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        total += list[i].size;
+    for (size_t i = 0; i + 2 < n && total > a->set.keep_max; i++) {
+        if (unlinkat(a->dirfd, segment_name(list[i].no, name), 0) < 0)
+            break;
+        total -= list[i].size;
+        b->trimmed++;
+        b->trimmed_bytes += list[i].size;
+    }
+    free(list);
+}
+
+static void write_batch(void *arg)
+{
+    struct audit *a = arg;
+    struct batch *b = &a->batch;
+    uint64_t from = clock_mono_ns();
+
+    b->error = 0;
+    if (write_some(b, &a->file) < 0 || (a->set.sync_full && fdatasync(a->file.fd) < 0) ||
+        (b->rotate && open_next(a, &a->file) < 0))
+        b->error = errno ? errno : EIO;
+    else if (b->rotate)
+        trim(a, b);
+    set_aside(&a->file);
+    b->took_ns = clock_mono_ns() - from;
+}
+
+/* --- the loop --- */
+
+static void begin_batch(struct audit *a);
+
+static enum audit_state judge(const struct audit *a)
+{
+    const struct file *f = &a->file;
+
+    if (a->batch.error)
+        return AUDIT_SHUT;
+    if (!f->scarce)
+        return AUDIT_OPEN;
+    return f->set_aside > f->size + ASIDE_LEAST ? AUDIT_FULL : AUDIT_SHUT;
+}
+
+static void become(struct audit *a, enum audit_state s)
+{
+    if (s == a->state)
+        return;
+    if (s == AUDIT_OPEN)
+        log_warn("the audit log can be written again");
+    else if (a->batch.error)
+        log_error("the audit log cannot be written, so nothing can be changed: %s", strerror(a->batch.error));
+    else
+        log_error("the disk is full, and the audit log takes only what ends or removes things");
+    a->state = s;
+}
+
+static void call_waits(struct audit *a, uint64_t upto)
+{
+    struct audit_wait *w = a->waits;
+
+    while (w) {
+        if (w->seq > upto) {
+            w = w->next;
+            continue;
+        }
+        audit_wait_clear(a, w);
+        w->fn(w->arg);
+        w = a->waits; /* whatever was called may have changed the list */
+    }
+}
+
+static void on_written(void *arg);
+
+static void try_again(void *arg)
+{
+    struct audit *a = arg;
+
+    if (!a->work.on)
+        ev_work(a->pool, &a->work, write_batch, on_written, a);
+}
+
+static void tell_trimmed(struct audit *a, uint64_t files, uint64_t bytes)
+{
+    auto_free char *details = str_printf("{\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", files, bytes);
+
+    audit_append(a, &(struct audit_record){ .action = "audit.trim", .outcome = "success", .details = details }, true);
+}
+
+static void on_written(void *arg)
+{
+    struct audit *a = arg;
+    struct batch *b = &a->batch;
+
+    a->stats.batches++;
+    a->stats.write_ns += b->took_ns;
+    become(a, judge(a));
+    if (b->error || a->file.scarce)
+        ev_timer_set(a->ev, &a->retry, ev_now(a->ev) + RETRY_NS, try_again, a);
+    if (b->error) {
+        a->stats.errors++;
+        return;
+    }
+    struct batch was = *b;
+    a->stats.bytes += was.data.len;
+    if (was.last_seq)
+        a->written = was.last_seq;
+    buf_clear(&b->data);
+    *b = (struct batch){ .data = b->data };
+    if (was.signs && a->set.on_signed)
+        a->set.on_signed(a->set.arg, &was.checkpoint);
+    if (was.trimmed)
+        tell_trimmed(a, was.trimmed, was.trimmed_bytes);
+    begin_batch(a);
+    call_waits(a, a->written);
+}
+
+static void add_checkpoint(struct audit *a, bool last)
+{
+    chain_sign(&a->at, a->key, last, now_ms(), &a->pending);
+    a->stats.records++;
+    a->unsigned_ = 0;
+    ev_timer_clear(a->ev, &a->sign);
+    a->batch.signs = true;
+    a->batch.checkpoint = a->at;
+}
+
+/* All that has gathered. A checkpoint ends its batch, so that the batch says whether it had one. */
+static void begin_batch(struct audit *a)
+{
+    if (a->work.on || a->batch.error || a->pending.len == 0)
+        return;
+    ev_timer_clear(a->ev, &a->lazy);
+    bool rotate = a->file.size + a->pending.len >= a->set.segment_max;
+    if (rotate || a->unsigned_ >= a->set.sign_records)
+        add_checkpoint(a, rotate);
+    struct buf empty = a->batch.data;
+    a->batch.data = a->pending;
+    a->batch.rotate = rotate;
+    a->batch.last_seq = a->at.seq;
+    a->pending = empty;
+    ev_work(a->pool, &a->work, write_batch, on_written, a);
+}
+
+static void on_flush(void *arg)
+{
+    begin_batch(arg);
+}
+
+static void on_sign(void *arg)
+{
+    struct audit *a = arg;
+
+    if (a->work.on || a->batch.error) { /* the one under way says already whether it signs */
+        ev_timer_set(a->ev, &a->sign, ev_now(a->ev) + RETRY_NS, on_sign, a);
+        return;
+    }
+    if (a->unsigned_ > 0)
+        add_checkpoint(a, false);
+    begin_batch(a);
+}
+
+uint64_t audit_append(struct audit *a, const struct audit_record *r, bool lazy)
+{
+    chain_add(&a->at, r, now_ms(), &a->pending);
+    a->stats.records++;
+    if (a->unsigned_++ == 0 && !a->sign.slot)
+        ev_timer_set(a->ev, &a->sign, ev_now(a->ev) + a->set.sign_ns, on_sign, a);
+    if (!lazy || a->pending.len > ASIDE_LEAST)
+        ev_defer(a->ev, &a->flush, on_flush, a);
+    else if (!a->lazy.slot && !a->work.on)
+        ev_timer_set(a->ev, &a->lazy, ev_now(a->ev) + LAZY_NS, on_flush, a);
+    return a->at.seq;
+}
+
+bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(void *arg), void *arg)
+{
+    if (seq <= a->written)
+        return true;
+    *w = (struct audit_wait){ .next = a->waits, .seq = seq, .fn = fn, .arg = arg, .on = true };
+    if (a->waits)
+        a->waits->prev = w;
+    a->waits = w;
+    if (seq > a->batch.last_seq) /* it may be a lazy one */
+        ev_defer(a->ev, &a->flush, on_flush, a);
+    return false;
+}
+
+void audit_wait_clear(struct audit *a, struct audit_wait *w)
+{
+    if (!w->on)
+        return;
+    *(w->prev ? &w->prev->next : &a->waits) = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    w->on = false;
+}
+
+enum audit_state audit_state(const struct audit *a, const char **ret_why)
+{
+    static const char *const why[] = { "", "the disk of the audit log is full", "the audit log cannot be written" };
+
+    if (ret_why)
+        *ret_why = why[a->state];
+    return a->state;
+}
+
+void audit_stats(const struct audit *a, struct audit_stats *ret)
+{
+    *ret = a->stats;
+    ret->waiting = a->at.seq - a->written;
+    ret->head = a->at;
+}
+
+const char *audit_key_pem(const struct audit *a)
+{
+    return sign_pem(a->key);
+}
+
+const char *audit_key_id(const struct audit *a)
+{
+    return sign_id(a->key);
+}
+
+/* --- opening --- */
+
+static int open_dir(struct audit *a, struct err *err)
+{
+    if (mkdir(a->dir, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "%.150s", a->dir);
+    a->dirfd = open(a->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return a->dirfd < 0 ? err_sys(err, ERR_STATE_DIR, "%.150s", a->dir) : 0;
+}
+
+static int open_segment(struct audit *a, uint32_t no, int flags, struct err *err)
+{
+    char name[SEGMENT_NAME_SIZE];
+    int fd = openat(a->dirfd, segment_name(no, name), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    return fd < 0 ? err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "%.150s/%s", a->dir, name) : fd;
+}
+
+/* The newest file, as far as it is true; its end, or that of the one before when it has none. */
+static int take_end(struct audit *a, const struct segment *list, size_t n, struct segment_end *ret, struct err *err)
+{
+    uint64_t torn = 0;
+
+    for (size_t i = n; i-- > 0;) {
+        auto_fd int fd = open_segment(a, list[i].no, i == n - 1 ? O_RDWR | O_APPEND : O_RDONLY, err);
+
+        if (fd < 0 || segment_end(fd, ret, err) < 0)
+            return -1;
+        if (i == n - 1) {
+            torn = ret->torn;
+            if (torn && ftruncate(fd, (off_t)ret->size) < 0)
+                return err_sys(err, ERR_STATE_DIR, "cutting off the torn end of the audit log");
+            a->file = (struct file){ .fd = take_fd(&fd), .no = list[i].no, .size = ret->size };
+        }
+        ret->torn = torn;
+        if (ret->any)
+            return 0;
+    }
+    return 0;
+}
+
+static void tell(struct audit *a, const char *action, const char *outcome, const char *details)
+{
+    audit_append(a, &(struct audit_record){ .action = action, .outcome = outcome, .details = details }, false);
+}
+
+/* What somebody else remembers against what is there. The numbers go on where they were known to be, so that no number
+ * is given twice. */
+static int compare(struct audit *a, const struct segment *list, size_t n, struct audit_found *found, struct err *err)
+{
+    const struct chain_link *k = &a->set.known;
+
+    if (!k->seq)
+        return 0;
+    if (a->at.seq < k->seq) {
+        found->shortened = true;
+        a->at = *k;
+        return 0;
+    }
+    for (size_t i = n; i-- > 0;) { /* from the end: it is the newest checkpoint */
+        auto_fd int fd = open_segment(a, list[i].no, O_RDONLY, err);
+        uint64_t first, at_ms;
+
+        if (fd < 0)
+            return -1;
+        if (!segment_first(fd, list[i].size, &first, &at_ms) || first > k->seq)
+            continue;
+        return segment_lacks(fd, list[i].size, k, &found->replaced, err);
+    }
+    return 0; /* that file is gone: trimmed, or moved elsewhere */
+}
+
+static void tell_found(struct audit *a, const struct segment_end *end, const struct audit_found *found)
+{
+    char hex[2 * CHAIN_HASH + 1];
+
+    if (found->new_key) {
+        auto_free char *text = str_printf("{\"key\":\"%s\"}", sign_id(a->key));
+
+        tell(a, "audit.key", "success", text);
+    }
+    if (found->torn) {
+        chain_hex(end->torn_hash, CHAIN_HASH, hex);
+        auto_free char *text = str_printf("{\"bytes\":%" PRIu64 ",\"sha256\":\"%s\"}", found->torn, hex);
+
+        tell(a, "audit.torn", "failed", text);
+    }
+    if (found->shortened || found->replaced) {
+        auto_free char *text = str_printf("{\"what\":\"%s\",\"lastSeq\":%" PRIu64 ",\"knownSeq\":%" PRIu64 "}",
+                                          found->shortened ? "shortened" : "replaced", end->line.seq, a->set.known.seq);
+
+        tell(a, "security.audit_damaged", "failed", text);
+    }
+}
+
+static int start(struct audit *a, struct audit_found *found, struct err *err)
+{
+    auto_free struct segment *list = NULL;
+    struct segment_end end = { 0 };
+    size_t n = 0;
+
+    if (open_dir(a, err) < 0 || sign_open(a->dirfd, &a->key, &found->new_key, err) < 0 ||
+        segment_list(a->dirfd, &list, &n, err) < 0 || take_end(a, list, n, &end, err) < 0)
+        return -1;
+    a->at.seq = end.line.seq;
+    memcpy(a->at.hash, end.line.hash, CHAIN_HASH);
+    found->fresh = !end.any;
+    found->torn = end.torn;
+    if (compare(a, list, n, found, err) < 0)
+        return -1;
+    if (n == 0 || (end.line.checkpoint && end.line.last && a->file.size > 0)) /* killed between two files */
+        if (open_next(a, &a->file) < 0)
+            return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "%.150s", a->dir);
+    set_aside(&a->file);
+    a->state = judge(a);
+    a->written = a->at.seq;
+    tell_found(a, &end, found);
+    return 0;
+}
+
+int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **ret, struct audit_found *found,
+               struct err *err)
+{
+    auto_(audit) a = mem_new(struct audit);
+
+    *found = (struct audit_found){ 0 };
+    a->ev = ev;
+    a->set = *set;
+    a->set.segment_max = set->segment_max ? set->segment_max : SEGMENT_DEFAULT;
+    a->set.sign_records = set->sign_records ? set->sign_records : SIGN_RECORDS;
+    a->set.sign_ns = set->sign_ns ? set->sign_ns : SIGN_NS;
+    a->dir = str_dup(set->dir);
+    a->dirfd = a->file.fd = -1;
+    if (start(a, found, err) < 0 || work_pool_new(ev, "audit", 1, &a->pool, err) < 0)
+        return -1;
+    *ret = take_ptr(&a);
+    return 0;
+}
+
+static void write_rest(struct audit *a)
+{
+    a->batch.error = 0; /* one more try */
+    if (a->unsigned_ > 0 && !a->work.on && a->batch.data.len == 0)
+        add_checkpoint(a, false);
+    begin_batch(a);
+    try_again(a);
+    work_pool_drain(a->pool);
+}
+
+void audit_close(struct audit *a)
+{
+    if (!a)
+        return;
+    if (a->pool) {
+        work_pool_drain(a->pool);
+        write_rest(a);
+        if (a->at.seq > a->written)
+            log_error("%" PRIu64 " records of the audit log could not be written", a->at.seq - a->written);
+    }
+    read_done(a);
+    ev_defer_clear(a->ev, &a->flush);
+    ev_timer_clear(a->ev, &a->lazy);
+    ev_timer_clear(a->ev, &a->sign);
+    ev_timer_clear(a->ev, &a->retry);
+    work_pool_free(a->pool);
+    call_waits(a, UINT64_MAX);
+    give_back(&a->file);
+    fd_close(&a->file.fd);
+    if (a->dirfd >= 0)
+        close(a->dirfd);
+    sign_free(a->key);
+    buf_done(&a->pending);
+    buf_done(&a->batch.data);
+    free(a->dir);
+    free(a);
+}
