@@ -34,13 +34,16 @@ struct api *api_new(const struct api_settings *set)
     api->started_ns = ev_now(set->ev);
     api->started_ms = clock_real_ns() / NS_PER_MS;
     events_init(api);
+    api_record_init(api);
     return api;
 }
 
 void api_free(struct api *api)
 {
-    if (api)
+    if (api) {
         events_done(api);
+        api_record_done(api);
+    }
     free(api);
 }
 
@@ -53,7 +56,9 @@ void api_set_server(struct api *api, const struct http_server *server)
 
 const struct principal *api_who(const struct http_req *req)
 {
-    return http_user(req);
+    const struct api_request *r = http_user(req);
+
+    return r ? &r->who : NULL;
 }
 
 const char *api_owner(const struct http_req *req)

@@ -4,6 +4,7 @@
  * for answers the request later. */
 #pragma once
 
+#include "audit/audit.h"
 #include "auth/auth.h"
 #include "ev/ev.h"
 #include "http/server.h"
@@ -17,6 +18,8 @@ struct api_settings { /* all borrowed for the life of the api */
     struct store *store;
     struct manager *manager;
     struct auth *auth;
+    struct audit *audit; /* NULL: nothing is recorded */
+    bool audit_content;  /* what is run is recorded as it is, not by its hash */
     const char *version;
     const struct floor *floor; /* of the operator; NULL: none */
     const char *scratch;       /* a directory for files that are gone when they were sent; NULL: no backups */

@@ -45,10 +45,14 @@ static void answer_key(struct http_req *req, int status, const struct store_key 
 
 static void on_created(void *arg, const struct err *err, const struct store_key *row, const char *secret)
 {
-    if (err)
+    if (err) {
         http_answer_err(arg, err);
-    else
+    } else {
+        api_audit_target(arg, "key", row->id);
+        api_audit_detail(arg, "name", row->name ? row->name : "");
+        api_audit_detail(arg, "scopes", row->scopes ? row->scopes : "");
         answer_key(arg, 201, row, secret);
+    }
 }
 
 static void on_rotated(void *arg, const struct err *err, const struct store_key *row, const char *secret)

@@ -162,6 +162,29 @@ static int read_request(struct launch *l, struct err *err)
     return 0;
 }
 
+/* Words are told as they would stand in /proc: each ended by a NUL. */
+static void tell_words(const struct http_req *req, const char *key, const char *const *words)
+{
+    auto_buf text = { 0 };
+
+    for (; words && *words; words++)
+        buf_add(&text, *words, strlen(*words) + 1);
+    if (text.len > 0)
+        api_audit_content(req, key, text.data, text.len);
+}
+
+static void tell(const struct launch *l)
+{
+    const struct execution_spec *s = &l->spec;
+
+    if (s->code)
+        api_audit_content(l->req, "code", s->code, strlen(s->code));
+    tell_words(l->req, "command", s->argv);
+    tell_words(l->req, "env", s->env);
+    if (s->input)
+        api_audit_content(l->req, "stdin", s->input, s->input_len);
+}
+
 static void create(struct http_req *req, void *ctx)
 {
     struct launch *l = mem_new(struct launch);
@@ -174,6 +197,7 @@ static void create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         launch_free(l);
     } else {
+        tell(l);
         /* With a key, or with input still to come, it has to be found while it runs. */
         l->spec.at_end = l->mode == FOLLOW_ANSWER && !l->spec.background && !l->spec.input_open &&
                          !http_header(req, "Idempotency-Key");

@@ -303,6 +303,7 @@ static int read_names(struct transfer *t, const char *const *names, const char *
         body_text(t->body, "", path, 1, PATH_MAX_BYTES, &t->path, err) < 0 || check_path(t->path, path, err) < 0 ||
         body_flag(t, "parents", FILES_PARENTS, &t->flags, err) < 0)
         return -1;
+    api_audit_target(t->req, "path", t->path ? t->path : "");
     return body_flag(t, "exclusive", FILES_EXCL, &t->flags, err);
 }
 
@@ -347,10 +348,12 @@ static void move_(struct http_req *req, void *ctx)
         return;
     t->path = NULL;
     if (read_names(t, names, "from", &err) < 0 || body_text(t->body, "", "to", 1, PATH_MAX_BYTES, &t->to, &err) < 0 ||
-        check_path(t->to, "to", &err) < 0)
+        check_path(t->to, "to", &err) < 0) {
         transfer_refuse(t, &err);
-    else
+    } else {
+        api_audit_target(req, "to", t->to ? t->to : "");
         transfer_begin(t, start_move);
+    }
 }
 
 #define FILES "/v1/sandboxes/{sandboxId}/files"

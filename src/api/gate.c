@@ -1,5 +1,5 @@
-/* The hook before every handler: who is it, may they do this, and not too often. In this order, so that a stranger
- * learns nothing about rights, and one without the right uses up no allowance. */
+/* The hook before every handler: who is it, may they do this, not too often, and can it be recorded. In this order, so
+ * that a stranger learns nothing about rights, and one without the right uses up no allowance. */
 #include "api/inside.h"
 
 #include "base/clock.h"
@@ -33,11 +33,12 @@ static bool admit(struct http_req *req, struct api *api, const struct principal 
 {
     const struct api_right *right = http_route(req)->data;
     struct ratelimit_answer rate = { 0 };
-    struct principal *who = mem_copy(found, sizeof(*found));
+    struct api_request *r = http_user(req);
+    struct principal *who = &r->who;
     struct err err = { 0 };
 
-    http_keep(req, who, free);
-    http_set_user(req, who);
+    *who = *found;
+    r->known = true;
     if (principal_require(who, right->scopes, &err) < 0) {
         refuse(req, &err, 0);
         return false;
@@ -48,9 +49,10 @@ static bool admit(struct http_req *req, struct api *api, const struct principal 
         set_number(req, "X-RateLimit-Remaining", rate.remaining);
         set_number(req, "X-RateLimit-Reset", seconds_up(rate.reset_ns));
     }
-    if (granted)
+    if (!granted)
+        err_set(&err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
+    else if (api_record_may(r, &err) == 0)
         return true;
-    err_set(&err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
     refuse(req, &err, rate.retry_ns);
     return false;
 }
@@ -89,6 +91,7 @@ bool api_on_request(struct http_req *req, void *ctx)
 
     if (right->open)
         return true;
+    api_record_new(api, req);
     struct pending *w = mem_new(struct pending);
     w->req = req;
     w->api = api;

@@ -61,7 +61,10 @@ static void go(struct claim *c, bool fresh)
     struct claim copy = *c;
 
     free(c);
-    if (!fresh)
+    api_audit_target(copy.req, str_starts(copy.id, "sb") ? "sandbox" : "execution", copy.id);
+    if (fresh)
+        api_audit_begin(copy.req);
+    else
         http_set_header(copy.req, "Idempotency-Replayed", "true");
     copy.fn(copy.req, copy.api, fresh, copy.id, copy.arg);
 }

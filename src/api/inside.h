@@ -16,6 +16,36 @@ struct api_counter {
     uint64_t duration_ns, bytes_in, bytes_out;
 };
 
+#define API_TARGETS_MAX 6u
+
+/* What a route does (action.c). */
+struct api_action {
+    const struct http_route *route;
+    char name[64];
+    bool changes; /* something, so it needs a record */
+    bool told;    /* it is recorded also when it succeeds */
+    bool relief;  /* it ends or removes something: allowed as long as there is any room for its record */
+};
+
+/* A request from the gate to its answer (record.c): http_user(). */
+struct api_request {
+    struct principal who; /* first: api_who() is this */
+    bool known;           /* who is */
+    struct api *api;
+    struct audit *audit; /* NULL: nothing is recorded */
+    bool content;
+    struct http_req *req;
+    struct api_request *next, **at;
+    const struct api_action *action;
+    uint64_t seq; /* of the record that it was accepted; 0: none */
+    struct audit_wait wait;
+    bool named; /* its target was told */
+    struct audit_pair target[API_TARGETS_MAX];
+    char *target_values[API_TARGETS_MAX];
+    size_t ntarget;
+    struct buf details; /* an object that is still open */
+};
+
 struct api {
     struct api_settings set;
     const struct http_server *server;
@@ -26,6 +56,11 @@ struct api {
     struct api_live *lives; /* answers that go on (live.c) */
     struct api_tail *tail;  /* the latest events, and who listens to them (events.c) */
     struct stream *streams;
+    struct api_action *actions;
+    size_t nactions;
+    struct api_request *requests; /* that are not over */
+    struct flood *flood;
+    struct ev_timer flood_timer;
 };
 
 /* What a route demands: http_route.data. */
@@ -39,6 +74,28 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[];
+
+/* --- the record of a request (record.c) --- */
+
+/* For handlers. What was acted on, beside what the path names; text about it; what was run, told by hash and length
+ * unless the operator wants it whole. Names are static and plain. */
+void api_audit_target(const struct http_req *req, const char *name, const char *value);
+void api_audit_detail(const struct http_req *req, const char *key, const char *value);
+void api_audit_number(const struct http_req *req, const char *key, uint64_t value);
+void api_audit_content(const struct http_req *req, const char *key, const char *data, size_t len);
+/* The work begins: a first record says `accepted`, and is written while the work goes on. */
+void api_audit_begin(const struct http_req *req);
+/* Something that was done without a request of its own: inside a connection that stays open. */
+void api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
+                   const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details);
+
+/* For the gate. */
+struct api_request *api_record_new(struct api *api, struct http_req *req);
+int api_record_may(const struct api_request *r, struct err *err); /* ERR_AUDIT: it could not be recorded */
+void api_record_stray(struct api *api, const struct http_done *done);
+void api_record_init(struct api *api);
+void api_record_done(struct api *api);
+void action_of(const struct http_route *r, struct api_action *ret);
 
 /* --- who --- */
 

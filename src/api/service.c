@@ -43,6 +43,8 @@ static void on_asked(void *arg, const struct err *err, const char *value UNUSED)
     jsonw_object(&w);
     jsonw_kstr(&w, "store", err ? err_info(err->id)->code : "ok");
     jsonw_kstr(&w, "sandboxes", ready ? "ok" : why);
+    if (api->set.audit)
+        jsonw_kstr(&w, "audit", audit_state(api->set.audit, &why) == AUDIT_OPEN ? "ok" : why);
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     if (!ready || err)
@@ -78,6 +80,8 @@ void api_on_done(const struct http_done *done, void *ctx)
     struct api_counter *c = counter(ctx, done->route);
     unsigned class = done->status / 100 > 0 && done->status < 600 ? (unsigned)done->status / 100 : 0;
 
+    if (!done->asked)
+        api_record_stray(ctx, done);
     if (!c)
         return;
     c->requests[class]++;
@@ -158,6 +162,24 @@ static void put_store(struct api *api, struct buf *out)
     seconds(out, "store_commit_seconds_total", "", s.commit_ns);
 }
 
+static void put_audit(struct api *api, struct buf *out)
+{
+    struct audit_stats s;
+
+    if (!api->set.audit)
+        return;
+    audit_stats(api->set.audit, &s);
+    number(out, "audit_records_total", "counter", "Records of the audit log.", s.records);
+    number(out, "audit_bytes_total", "counter", "Bytes written to the audit log.", s.bytes);
+    number(out, "audit_writes_total", "counter", "Writes to the audit log, each of one or more records.", s.batches);
+    number(out, "audit_errors_total", "counter", "Writes to the audit log that failed.", s.errors);
+    number(out, "audit_waiting", "gauge", "Records that are not written yet.", s.waiting);
+    number(out, "audit_state", "gauge", "0: open; 1: the disk is full, only what ends things is done; 2: shut.",
+           (uint64_t)audit_state(api->set.audit, NULL));
+    family(out, "audit_write_seconds_total", "counter", "Time spent in writing the audit log.");
+    seconds(out, "audit_write_seconds_total", "", s.write_ns);
+}
+
 static void labels_of(const struct api_counter *c, char *ret, size_t cap)
 {
     snprintf(ret, cap, "{method=\"%s\",route=\"%s\"}", c->route ? c->route->method : "",
@@ -214,6 +236,7 @@ static void metrics(struct http_req *req, void *ctx)
     seconds(&out, "uptime_seconds", "", ev_now(api->set.ev) - api->started_ns);
     put_manager(api, &out);
     put_store(api, &out);
+    put_audit(api, &out);
     put_requests(api, &out);
     http_answer(req, 200, "text/plain; version=0.0.4", out.data, out.len);
 }

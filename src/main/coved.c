@@ -7,6 +7,7 @@
  * SIGTERM ends coved alone, and sandboxes live on. SIGINT says that the whole server goes: then it ends them itself,
  * because who is asked later what became of them is told the truth only by somebody who was there. */
 #include "api/api.h"
+#include "api/recorder.h"
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -46,6 +47,7 @@ struct coved {
     struct place place;
     struct floor floor;
     struct store *store;
+    struct recorder *recorder;
     struct auth *auth;
     struct manager *manager;
     struct api *api;
@@ -184,6 +186,16 @@ static int open_store(struct coved *d, struct err *err)
     return store_open(d->ev, &set, &d->store, err);
 }
 
+static int open_recorder(struct coved *d, struct err *err)
+{
+    struct recorder_settings set = { .state_dir = d->place.state,
+                                     .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
+                                     .segment_max = conf_number(&d->conf, SETTING_AUDIT_SEGMENT),
+                                     .keep_max = conf_number(&d->conf, SETTING_KEEP_AUDIT) };
+
+    return conf_on(&d->conf, SETTING_AUDIT) ? recorder_open(d->ev, d->store, &set, &d->recorder, err) : 0;
+}
+
 /* A floor that is there and cannot be read stops the server: nobody would notice that it does not hold. */
 static int read_floor(struct coved *d, struct err *err)
 {
@@ -205,6 +217,13 @@ static int read_floor(struct coved *d, struct err *err)
     return rc;
 }
 
+static void on_sandbox_end(void *arg, const char *id, const char *owner, enum ended_by by, const struct err *why)
+{
+    const struct coved *d = arg;
+
+    recorder_sandbox_ended(d->recorder, id, owner, by, why);
+}
+
 static int open_manager(struct coved *d, struct err *err)
 {
     bool strict = conf_on(&d->conf, SETTING_ENFORCED);
@@ -212,6 +231,7 @@ static int open_manager(struct coved *d, struct err *err)
         .store = d->store,
         .output_dir = d->place.output,
         .connect = connect_jailer,
+        .on_end = on_sandbox_end,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
@@ -280,6 +300,8 @@ static void open_api(struct coved *d)
                                              .store = d->store,
                                              .manager = d->manager,
                                              .auth = d->auth,
+                                             .audit = recorder_audit(d->recorder),
+                                             .audit_content = conf_on(&d->conf, SETTING_AUDIT_CONTENT),
                                              .version = COVE_VERSION,
                                              .floor = d->floor.file ? &d->floor : NULL,
                                              .scratch = d->place.state,
@@ -333,13 +355,21 @@ static int open_http(struct coved *d, struct err *err)
 
 static void collect(void *arg);
 
-static void on_collected(void *arg UNUSED, const struct err *err, const struct manager_gc *removed)
+static void on_collected(void *arg, const struct err *err, const struct manager_gc *removed)
 {
-    if (err)
+    const struct coved *d = arg;
+
+    if (err) {
         log_warn("retention: %s", err->msg);
-    else if (removed->executions + removed->sandboxes + removed->events)
+    } else if (removed->executions + removed->sandboxes + removed->events) {
+        auto_free char *details = str_printf("{\"executions\":%" PRIu64 ",\"sandboxes\":%" PRIu64 ",\"events\":%" PRIu64
+                                             "}",
+                                             removed->executions, removed->sandboxes, removed->events);
+
+        recorder_note(d->recorder, "server.gc", details);
         log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events",
                  removed->executions, removed->sandboxes, removed->events);
+    }
 }
 
 static void collect(void *arg)
@@ -444,8 +474,8 @@ static int serve(struct coved *d, struct err *err)
     };
 
     if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
-        watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_auth(d, err) < 0 ||
-        open_manager(d, err) < 0)
+        watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_recorder(d, err) < 0 ||
+        open_auth(d, err) < 0 || open_manager(d, err) < 0)
         return -1;
     d->began_ns = ev_now(d->ev);
     d->began_real_ns = clock_real_ns();
@@ -453,6 +483,7 @@ static int serve(struct coved *d, struct err *err)
     if (open_http(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
+    recorder_note(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
     log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->sockets ? d->sockets : 2,
              d->place.state);
     become_ready(d);
@@ -469,7 +500,10 @@ static void coved_done(struct coved *d)
     }
     http_free(d->http);
     api_free(d->api);
+    if (d->stopping)
+        recorder_note(d->recorder, "server.stop", NULL);
     manager_free(d->manager);
+    recorder_close(d->recorder);
     auth_free(d->auth);
     store_close(d->store);
     ev_free(d->ev);

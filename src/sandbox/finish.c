@@ -151,6 +151,8 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (r) {
         take_receipt(ex, r);
         count(&m->stats, r);
+        if (m->set.on_receipt)
+            m->set.on_receipt(m->set.arg, ex->sb->owner, r);
     }
     if (why)
         ex->error_json = why_json(why);

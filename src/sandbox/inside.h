@@ -73,7 +73,8 @@ struct sb {
     void *created_arg;
     /* ENDING */
     enum ended_by ended_by;
-    bool unmade; /* its creation failed, and nothing ended it */
+    bool unmade;  /* its creation failed, and nothing ended it */
+    bool deleted; /* somebody asked for it */
     struct err why;
     uint64_t ended_ms;
     bool gone; /* nothing of the sandbox is left; only its row is to be written */

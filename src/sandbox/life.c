@@ -116,6 +116,8 @@ static void sb_gone(struct sb *sb)
     }
     if (sb->inserted)
         sb_event(sb, "sandbox_ended", NULL, body.data);
+    if (!sb->unmade && !sb->deleted && sb->m->set.on_end)
+        sb->m->set.on_end(sb->m->set.arg, sb->id, sb->owner, sb->ended_by, &sb->why);
     store_end(sb);
 }
 

@@ -27,6 +27,10 @@ struct manager_settings {
     /* A socket to the jailer, and one to the monitor or -1: then the jailer is asked for the way to it. Both are taken.
      * Called at the start, and again after the jailer was lost. */
     int (*connect)(void *arg, int *ret_jailer, int *ret_monitor, struct err *err);
+    /* A sandbox ended that nobody deleted: by a limit, or because it was lost. May be NULL. */
+    void (*on_end)(void *arg, const char *id, const char *owner, enum ended_by by, const struct err *why);
+    /* What an execution used and was refused, when it has ended. May be NULL. */
+    void (*on_receipt)(void *arg, const char *owner, const struct receipt *r);
     void *arg;
     uint32_t live_max;       /* sandboxes of one owner at one time; 0 is no bound */
     uint32_t executions_max; /* executions of one sandbox at one time; 0 is 64 */

@@ -350,6 +350,7 @@ void manager_delete(struct manager *m, const char *owner, const char *id, store_
     w->next = sb->waiters;
     sb->waiters = w;
     err_set(&why, ERR_SANDBOX_ENDED, "it was deleted on request");
+    sb->deleted |= sb->state != SB_ENDING;
     sb_end(sb, ENDED_KILLED, &why);
 }
 

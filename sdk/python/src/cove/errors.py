@@ -417,6 +417,14 @@ class RateLimitedError(LimitReachedError):
     default_fix = "Wait for the time that Retry-After names."
 
 
+class AuditUnavailableError(ServiceUnavailableError):
+    """The audit log cannot be written: its disk is full or refuses, and the server changes nothing that it cannot record."""
+
+    code = "audit_unavailable"
+    default_cause = "The audit log cannot be written: its disk is full or refuses, and the server changes nothing that it cannot record."
+    default_fix = "Free some space on the disk of the server's state directory, or look into its log for the reason; it goes on by itself."
+
+
 class StoreFullError(LimitReachedError):
     """The disk that holds the server's database has no room left, so nothing new can be remembered."""
 
@@ -693,6 +701,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "tenant_suspended": TenantSuspendedError,
     "last_admin": LastAdminError,
     "rate_limited": RateLimitedError,
+    "audit_unavailable": AuditUnavailableError,
     "store_full": StoreFullError,
     "store_corrupt": StoreCorruptError,
     "store_failed": StoreFailedError,
@@ -780,6 +789,7 @@ __all__ = [
     "TenantSuspendedError",
     "LastAdminError",
     "RateLimitedError",
+    "AuditUnavailableError",
     "StoreFullError",
     "StoreCorruptError",
     "StoreFailedError",

@@ -1,0 +1,91 @@
+/* What a route does, in one word for the audit log: "sandbox.create", "execution.cancel".
+ *
+ * The name is made from the row of the route table, so a new route has one from its first day: the noun is the last
+ * collection in the path without its plural, the verb is the literal behind its {id}, or what the method means. Where
+ * that reads badly, a row below says it better. */
+#include "api/inside.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *method, *pattern, *name;
+} better[] = {
+    { "POST", "/v1/gc", "server.gc" },
+    { "GET", "/v1/backup", "server.backup" },
+    { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },
+    { "DELETE", "/v1/sandboxes/{sandboxId}/files", "file.delete" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/mkdir", "file.mkdir" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/move", "file.move" },
+    { "PUT", "/v1/sandboxes/{sandboxId}/files/tar", "file.unpack" },
+    { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke" },
+};
+
+/* Reads that are recorded like changes: they take everybody's records out of the server. */
+static const char *const told_reads[] = { "/v1/backup" };
+
+static void singular(const char *word, size_t n, char *ret, size_t cap)
+{
+    if (n > 4 && strncmp(word + n - 3, "xes", 3) == 0)
+        n -= 2; /* sandboxes */
+    else if (n > 4 && strncmp(word + n - 3, "ies", 3) == 0)
+        n -= 3;
+    else if (n > 2 && word[n - 1] == 's')
+        n -= 1;
+    snprintf(ret, cap, "%.*s%s", (int)n, word, strncmp(word + n, "ies", 3) == 0 ? "y" : "");
+}
+
+static const char *method_verb(const char *method, bool one)
+{
+    return str_eq(method, "POST")     ? (one ? "run" : "create")
+           : str_eq(method, "DELETE") ? "delete"
+           : str_eq(method, "PUT")    ? "put"
+           : str_eq(method, "PATCH")  ? "update"
+           : one                      ? "read"
+                                      : "list";
+}
+
+static void make_name(const struct http_route *r, char *ret, size_t cap)
+{
+    char noun[32] = "server", verb[32] = "";
+    const char *p = r->pattern;
+    bool after_id = false;
+
+    (void)str_eat(&p, "/v1");
+    while (*p == '/') {
+        size_t n = strcspn(++p, "/");
+
+        if (n > 0 && p[0] == '{') {
+            after_id = true;
+            verb[0] = '\0';
+        } else if (n > 0 && after_id && p[n] == '\0' && p[n - 1] != 's') {
+            snprintf(verb, sizeof(verb), "%.*s", (int)n, p);
+        } else if (n > 0) {
+            singular(p, n, noun, sizeof(noun));
+            after_id = false;
+        }
+        p += n;
+    }
+    snprintf(ret, cap, "%s.%s", noun, verb[0] ? verb : method_verb(r->method, after_id));
+    for (char *c = ret; *c; c++)
+        *c = (char)(*c == '-' ? '_' : *c);
+}
+
+static bool reads(const struct http_route *r)
+{
+    return str_eq(r->method, "GET");
+}
+
+void action_of(const struct http_route *r, struct api_action *ret)
+{
+    *ret = (struct api_action){ .route = r, .changes = !reads(r) };
+    for (size_t i = 0; i < ARRAY_LEN(told_reads); i++)
+        ret->told |= reads(r) && str_eq(r->pattern, told_reads[i]);
+    ret->told |= ret->changes;
+    ret->relief = str_eq(r->method, "DELETE") || str_ends(r->pattern, "/cancel") || str_eq(r->pattern, "/v1/gc");
+    make_name(r, ret->name, sizeof(ret->name));
+    for (size_t i = 0; i < ARRAY_LEN(better); i++)
+        if (str_eq(better[i].method, r->method) && str_eq(better[i].pattern, r->pattern))
+            snprintf(ret->name, sizeof(ret->name), "%s", better[i].name);
+}
