@@ -18,19 +18,64 @@ bool text_utf8(const char *data, size_t len)
     return true;
 }
 
-void text_base64(struct buf *out, const char *data, size_t len)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *s = (const unsigned char *)data;
+static const char plain_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char url_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+static void base64(struct buf *out, const unsigned char *s, size_t len, const char *digits, bool padded)
+{
     for (size_t i = 0; i < len; i += 3) {
         size_t n = min_size(len - i, 3);
         unsigned v = (unsigned)s[i] << 16 | (n > 1 ? (unsigned)s[i + 1] << 8 : 0) | (n > 2 ? s[i + 2] : 0);
         char four[4] = { digits[v >> 18], digits[v >> 12 & 63], n > 1 ? digits[v >> 6 & 63] : '=',
                          n > 2 ? digits[v & 63] : '=' };
 
-        buf_add(out, four, 4);
+        buf_add(out, four, padded ? 4 : n + 1);
     }
+    buf_adds(out, "");
+}
+
+void text_base64(struct buf *out, const char *data, size_t len)
+{
+    base64(out, (const unsigned char *)data, len, plain_digits, true);
+}
+
+void text_base64url(struct buf *out, const void *data, size_t len)
+{
+    base64(out, data, len, url_digits, false);
+}
+
+bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret_len)
+{
+    uint32_t bits = 0;
+    unsigned have = 0;
+    size_t n = 0;
+
+    if (len % 4 == 1)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        const char *at = text[i] ? strchr(url_digits, text[i]) : NULL;
+
+        if (!at)
+            return false;
+        bits = bits << 6 | (uint32_t)(at - url_digits);
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            out[n++] = (uint8_t)(bits >> have);
+            bits &= (1u << have) - 1;
+        }
+    }
+    *ret_len = n;
+    return bits == 0;
+}
+
+void text_query(struct buf *out, const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (isalnum((unsigned char)*p) || strchr("-._~/", *p))
+            buf_add(out, p, 1);
+        else
+            buf_addf(out, "%%%02X", (unsigned char)*p);
     buf_adds(out, "");
 }
 

@@ -5,6 +5,12 @@
 
 bool text_utf8(const char *data, size_t len); /* well-formed: no overlong forms, no surrogates, at most U+10FFFF */
 void text_base64(struct buf *out, const char *data, size_t len);
+/* The form that goes into URLs and tokens: '-' and '_' as the last two digits, no padding. */
+void text_base64url(struct buf *out, const void *data, size_t len);
+/* Strict: every byte string has one text only, so padding, blanks, digits of the other form and bits that would be
+ * thrown away are refused. `out` has room for len / 4 * 3 + 2 bytes. */
+bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret_len);
+void text_query(struct buf *out, const char *text); /* as a value in the query of a URL */
 /* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
 void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);
 

@@ -55,12 +55,37 @@ TEST(wrap_breaks_between_words_and_keeps_the_indent)
     assert_string_equal(out.data, "one two\n  three\n  four\n");
 }
 
+TEST(base64url_has_one_text_for_each_byte_string)
+{
+    static const char *const wrong[] = { "A",    "AA=",  "AA==", "AB",    "AAB",     "A+AA",
+                                         "A/AA", "AA A", "AA\n", "AAAAA", "\xc3\xa4" };
+    uint8_t bytes[64], back[64];
+    size_t n;
+
+    for (size_t len = 0; len < 32; len++) {
+        auto_buf text = { 0 };
+
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (uint8_t)(251 * i + 199 * len);
+        text_base64url(&text, bytes, len);
+        assert_int_equal(text.len, (len * 4 + 2) / 3);
+        assert_true(text_from_base64url(text.data, text.len, back, &n));
+        assert_int_equal(n, len);
+        assert_memory_equal(bytes, back, len);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        if (text_from_base64url(wrong[i], strlen(wrong[i]), back, &n))
+            fail_msg("'%s' was accepted", wrong[i]);
+    assert_false(text_from_base64url("AA\0A", 4, back, &n));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(wrap_breaks_between_words_and_keeps_the_indent),
         RUN(utf8_is_accepted_only_when_well_formed),
         RUN(base64_pads_to_four),
+        RUN(base64url_has_one_text_for_each_byte_string),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

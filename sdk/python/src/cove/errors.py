@@ -409,6 +409,14 @@ class LastAdminError(ConflictError):
     default_fix = "Make somebody else an admin first, or ask the operator of the server."
 
 
+class IssuerUnreachableError(ServiceUnavailableError):
+    """The request carries a token of an issuer, and the server could not fetch that issuer's keys to check it."""
+
+    code = "issuer_unreachable"
+    default_cause = "The request carries a token of an issuer, and the server could not fetch that issuer's keys to check it."
+    default_fix = "Try again after a moment; the operator finds the reason in the server's log, and the address in auth.jwt.jwksUrl."
+
+
 class RateLimitedError(LimitReachedError):
     """Too many requests came with this key, or too many wrong keys from this address."""
 
@@ -700,6 +708,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "unauthorized": UnauthorizedError,
     "tenant_suspended": TenantSuspendedError,
     "last_admin": LastAdminError,
+    "issuer_unreachable": IssuerUnreachableError,
     "rate_limited": RateLimitedError,
     "audit_unavailable": AuditUnavailableError,
     "store_full": StoreFullError,
@@ -788,6 +797,7 @@ __all__ = [
     "UnauthorizedError",
     "TenantSuspendedError",
     "LastAdminError",
+    "IssuerUnreachableError",
     "RateLimitedError",
     "AuditUnavailableError",
     "StoreFullError",
