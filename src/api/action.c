@@ -20,6 +20,8 @@ static const struct {
     { "POST", "/v1/sandboxes/{sandboxId}/files/move", "file.move" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files/tar", "file.unpack" },
     { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
+    { "POST", "/v1/tokens/revoke", "token.revoke_all" },
 };
 
 /* Reads that are recorded like changes: they take everybody's records out of the server. */

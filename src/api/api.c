@@ -7,10 +7,17 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,   catalogue_routes, template_routes,
-    key_routes,     service_routes,   upkeep_routes, event_routes,     NULL
-};
+const struct http_route *const api_tables[] = { sandbox_routes,
+                                                execution_routes,
+                                                file_routes,
+                                                catalogue_routes,
+                                                template_routes,
+                                                key_routes,
+                                                service_routes,
+                                                upkeep_routes,
+                                                event_routes,
+                                                token_routes,
+                                                NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -22,6 +29,9 @@ const struct api_right api_runs = { .scopes = SCOPE_BIT(EXECUTIONS) };
 const struct api_right api_runs_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
 const struct api_right api_files = { .scopes = SCOPE_BIT(FILES) };
 const struct api_right api_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
+const struct api_right api_file_get = { .scopes = SCOPE_BIT(FILES_READ), .by_url = true };
+const struct api_right api_file_put = { .scopes = SCOPE_BIT(FILES), .by_url = true };
+const struct api_right api_self = { .anywhere = true };
 const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
 const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
 const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };

@@ -67,7 +67,7 @@ void transfer_begin(struct transfer *t, void (*start)(struct transfer *t, struct
     manager_use(t->api->set.manager, api_sees(t->req), t->sandbox, on_box, t);
 }
 
-static int check_path(const char *path, const char *name, struct err *err)
+int transfer_check_path(const char *path, const char *name, struct err *err)
 {
     if (!path)
         return err_set(err, ERR_INVALID, "%s: it is missing", name);
@@ -101,7 +101,7 @@ struct transfer *transfer_of_path(struct http_req *req, struct api *api, const c
     struct transfer *t = transfer_new(req, api, query);
     struct err err = { 0 };
 
-    if (t && check_path(t->path, "path", &err) < 0) {
+    if (t && transfer_check_path(t->path, "path", &err) < 0) {
         transfer_refuse(t, &err);
         return NULL;
     }
@@ -300,8 +300,8 @@ static int body_flag(const struct transfer *t, const char *name, uint32_t bit, u
 static int read_names(struct transfer *t, const char *const *names, const char *path, struct err *err)
 {
     if (api_body(t->req, &t->body, err) < 0 || body_only(t->body, "", names, err) < 0 ||
-        body_text(t->body, "", path, 1, PATH_MAX_BYTES, &t->path, err) < 0 || check_path(t->path, path, err) < 0 ||
-        body_flag(t, "parents", FILES_PARENTS, &t->flags, err) < 0)
+        body_text(t->body, "", path, 1, PATH_MAX_BYTES, &t->path, err) < 0 ||
+        transfer_check_path(t->path, path, err) < 0 || body_flag(t, "parents", FILES_PARENTS, &t->flags, err) < 0)
         return -1;
     api_audit_target(t->req, "path", t->path ? t->path : "");
     return body_flag(t, "exclusive", FILES_EXCL, &t->flags, err);
@@ -348,7 +348,7 @@ static void move_(struct http_req *req, void *ctx)
         return;
     t->path = NULL;
     if (read_names(t, names, "from", &err) < 0 || body_text(t->body, "", "to", 1, PATH_MAX_BYTES, &t->to, &err) < 0 ||
-        check_path(t->to, "to", &err) < 0) {
+        transfer_check_path(t->to, "to", &err) < 0) {
         transfer_refuse(t, &err);
     } else {
         api_audit_target(req, "to", t->to ? t->to : "");
@@ -360,8 +360,8 @@ static void move_(struct http_req *req, void *ctx)
 #define JSON_BODY HTTP_BODY_BUFFERED, 64 * KIB, "application/json"
 
 const struct http_route file_routes[] = {
-    { "GET", FILES, bytes_read, HTTP_BODY_NONE, .data = &api_files_read },
-    { "PUT", FILES, bytes_write, HTTP_BODY_STREAMED, .data = &api_files },
+    { "GET", FILES, bytes_read, HTTP_BODY_NONE, .data = &api_file_get },
+    { "PUT", FILES, bytes_write, HTTP_BODY_STREAMED, .data = &api_file_put },
     { "DELETE", FILES, remove_, HTTP_BODY_NONE, .data = &api_files },
     { "GET", FILES "/list", list, HTTP_BODY_NONE, .data = &api_files_read },
     { "GET", FILES "/stat", stat_, HTTP_BODY_NONE, .data = &api_files_read },

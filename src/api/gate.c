@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <stdio.h>
 
@@ -29,6 +30,37 @@ static void refuse(struct http_req *req, const struct err *err, uint64_t retry_n
     http_answer_err(req, err);
 }
 
+/* Somebody with less than a key: where may they go? Of another sandbox they learn nothing. */
+static int check_place(struct http_req *req, const struct api *api, const struct principal *p, struct err *err)
+{
+    const struct api_right *right = http_route(req)->data;
+    const char *sandbox = http_param(req, "sandboxId"), *port = http_param(req, "port");
+    uint64_t number = 0;
+
+    if (p->kind == PRINCIPAL_SIGNED && !right->by_url)
+        return err_set(err, ERR_UNAUTHORIZED, "the signature is not for this");
+    if (!p->sandbox[0])
+        return 0;
+    if (!sandbox)
+        return right->anywhere ? 0
+                               : err_set(err, ERR_DENIED, "this credential is for one sandbox, and for nothing else");
+    if (!str_eq(sandbox, p->sandbox))
+        return err_set(err, ERR_MISSING, "there is no such sandbox");
+    if (p->kind != PRINCIPAL_SIGNED && !manager_lives(api->set.manager, STORE_ANY_OWNER, sandbox))
+        return err_set(err, ERR_UNAUTHORIZED, "the sandbox of this token has ended, and the token with it");
+    if (p->port && (!port || !str_to_u64(port, UINT16_MAX, &number) || number != p->port))
+        return err_set(err, ERR_DENIED, "this credential is for port %u of the sandbox, and for nothing else", p->port);
+    return 0;
+}
+
+/* What a URL may show besides what it was signed for. */
+static int check_query(struct http_req *req, const struct principal *p, struct err *err)
+{
+    static const char *const names[] = { "path", NULL };
+
+    return p->kind == PRINCIPAL_SIGNED ? http_query_only(req, names, err) : 0;
+}
+
 static bool admit(struct http_req *req, struct api *api, const struct principal *found)
 {
     const struct api_right *right = http_route(req)->data;
@@ -39,7 +71,12 @@ static bool admit(struct http_req *req, struct api *api, const struct principal 
 
     *who = *found;
     r->known = true;
-    if (principal_require(who, right->scopes, &err) < 0) {
+    if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* its URL is a secret */
+        http_set_header(req, "Cache-Control", "no-store");
+        http_set_header(req, "Referrer-Policy", "no-referrer");
+    }
+    if (check_place(req, api, who, &err) < 0 || principal_require(who, right->scopes, &err) < 0 ||
+        check_query(req, who, &err) < 0) {
         refuse(req, &err, 0);
         return false;
     }
@@ -82,6 +119,11 @@ bool api_on_request(struct http_req *req, void *ctx)
                                 .peer = peer->local ? NULL : peer->addr,
                                 .over_socket = peer->local,
                                 .peer_uid = peer->uid,
+                                .ticket = right->open ? NULL : http_take_query(req, "ticket"),
+                                .signature = right->open ? NULL : http_take_query(req, "signature"),
+                                .method = http_method(req),
+                                .path = http_path(req),
+                                .file = http_query(req, "path"),
                                 .now_ns = ev_now(api->set.ev),
                                 .now_ms = clock_real_ns() / NS_PER_MS };
     struct principal who;

@@ -35,6 +35,7 @@ void transfer_answer(struct transfer *t); /* with t->out */
 struct transfer *transfer_of_path(struct http_req *req, struct api *api, const char *const *query);
 int transfer_flag(const struct http_req *req, const char *name, uint32_t bit, uint32_t *flags, struct err *err);
 const char *transfer_kind(char kind);
+int transfer_check_path(const char *path, const char *name, struct err *err); /* absolute, and not too long */
 
 /* bytes.c */
 void bytes_read(struct http_req *req, void *ctx);

@@ -62,14 +62,21 @@ bool apikey_same(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN
     return CRYPTO_memcmp(a, b, STORE_HASH_LEN) == 0;
 }
 
-static bool read_bearer(const char *header, uint8_t ret[STORE_HASH_LEN])
+const char *apikey_bearer(const char *header)
 {
     if (strncasecmp(header, "bearer ", 7) != 0)
-        return false;
+        return NULL;
     header += 7;
     while (*header == ' ')
         header++;
-    return apikey_hash(header, ret);
+    return header;
+}
+
+static bool read_bearer(const char *header, uint8_t ret[STORE_HASH_LEN])
+{
+    const char *text = apikey_bearer(header);
+
+    return text && apikey_hash(text, ret);
 }
 
 enum apikey_found apikey_from_headers(const char *authorization, const char *x_api_key, uint8_t ret[STORE_HASH_LEN])

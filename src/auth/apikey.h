@@ -23,6 +23,9 @@ void apikey_wipe(struct apikey *key);
 bool apikey_hash(const char *text, uint8_t ret[STORE_HASH_LEN]);
 bool apikey_same(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN]); /* in constant time */
 
+/* What stands behind the scheme in `Authorization: Bearer TEXT`; NULL: it is another scheme. */
+const char *apikey_bearer(const char *header);
+
 /* The key that a request carries in its headers `Authorization: Bearer KEY` or `X-API-Key: KEY` (NULL: not sent). */
 enum apikey_found {
     APIKEY_NONE, /* no credential at all */

@@ -1,5 +1,8 @@
 /* The check of a request.
  *
+ * What a request shows is a key, or something that was handed out by somebody who had one (pass.h): then the maker's
+ * key is looked up in the same way, and its rights are narrowed to the part that was handed on.
+ *
  * A key is looked up by the hash of its text, first among the keys seen lately, then in the store. What the store says
  * is believed for KEYCACHE_FRESH_NS, so a key that another process revoked dies within that time; one that is revoked
  * here dies at once.
@@ -20,6 +23,8 @@
 
 struct auth_check {
     struct auth_op op;
+    enum principal_kind kind;
+    struct pass pass; /* of other kinds than a key */
     uint8_t hash[STORE_HASH_LEN];
     uint64_t now_ns, now_ms;
     char *peer;
@@ -84,6 +89,12 @@ int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, s
     memcpy(a->rules, rules, sizeof(rules));
     a->cache = keycache_new();
     a->throttle = throttle_new();
+    a->tickets = tickets_new();
+    if (set->pepper)
+        memcpy(a->pepper, set->pepper, SEAL_LEN);
+    else
+        seal_random(a->pepper);
+    auth_seal_load(a);
     *ret = a;
     return 0;
 }
@@ -100,6 +111,8 @@ void auth_free(struct auth *a)
     }
     keycache_free(a->cache);
     throttle_free(a->throttle);
+    tickets_free(a->tickets);
+    seal_wipe(&a->seal);
     free(a);
 }
 
@@ -165,6 +178,16 @@ void auth_check_forget(struct auth_check *c)
     c->done = NULL;
 }
 
+static enum auth_verdict believe_pass(struct auth *a, struct keycache_entry *e, const struct auth_check *c,
+                                      struct principal *ret, struct err *err)
+{
+    enum auth_verdict verdict = believe(a, e, c->now_ns, c->now_ms, ret, err);
+
+    if (verdict == AUTH_YES && c->kind != PRINCIPAL_KEY && auth_narrow(&c->pass, c->kind, ret, err) < 0)
+        return AUTH_NO;
+    return verdict;
+}
+
 static void on_looked_up(void *arg, const struct err *failed, const struct store_login *row)
 {
     struct auth_check *c = arg;
@@ -177,7 +200,8 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
         err = *failed;
     } else if (failed || row->key.revoked_ms || !row->member) {
         keycache_put_wrong(a->cache, c->hash, c->now_ns);
-        throttle_failed(a->throttle, c->peer, c->now_ns);
+        if (c->kind == PRINCIPAL_KEY)
+            throttle_failed(a->throttle, c->peer, c->now_ns);
         if (!failed)
             keycache_drop_id(a->cache, row->key.id);
         refuse(&err);
@@ -187,72 +211,178 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
 
         if (lost.at_ms)
             store_key_touch(a->store, &lost, 1, NULL, NULL);
-        verdict = believe(a, e, c->now_ns, c->now_ms, &p, &err);
+        verdict = believe_pass(a, e, c, &p, &err);
     }
     if (c->done)
         c->done(c->arg, verdict == AUTH_YES ? NULL : &err, verdict == AUTH_YES ? &p : NULL);
     auth_op_end(&c->op);
 }
 
-static struct auth_check *look_up(struct auth *a, const struct auth_request *req, const uint8_t hash[STORE_HASH_LEN],
-                                  auth_done_fn *done, void *arg)
+/* --- what a request shows --- */
+
+struct ask { /* one call of auth_check */
+    struct auth *a;
+    const struct auth_request *req;
+    struct principal *ret;
+    uint64_t *retry_ns;
+    struct err *err;
+    auth_done_fn *done;
+    void *arg;
+    struct auth_check **ret_later;
+};
+
+static enum auth_verdict look_up(const struct ask *q, const uint8_t hash[STORE_HASH_LEN], enum principal_kind kind,
+                                 const struct pass *g)
 {
     struct auth_check *c = mem_new(struct auth_check);
 
-    auth_op_begin(a, &c->op, check_free);
+    auth_op_begin(q->a, &c->op, check_free);
+    c->kind = kind;
+    if (g)
+        c->pass = *g;
     memcpy(c->hash, hash, STORE_HASH_LEN);
-    c->now_ns = req->now_ns;
-    c->now_ms = req->now_ms;
-    c->peer = req->peer ? str_dup(req->peer) : NULL;
-    c->done = done;
-    c->arg = arg;
-    c->op.call = store_login_by_hash(a->store, hash, on_looked_up, c);
-    return c;
+    c->now_ns = q->req->now_ns;
+    c->now_ms = q->req->now_ms;
+    c->peer = q->req->peer ? str_dup(q->req->peer) : NULL;
+    c->done = q->done;
+    c->arg = q->arg;
+    c->op.call = store_login_by_hash(q->a->store, hash, on_looked_up, c);
+    *q->ret_later = c;
+    return AUTH_LATER;
+}
+
+static enum auth_verdict too_many_wrong(const struct ask *q)
+{
+    err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+    return AUTH_NO;
+}
+
+static enum auth_verdict check_key(const struct ask *q, const uint8_t hash[STORE_HASH_LEN])
+{
+    struct auth *a = q->a;
+    struct keycache_entry *e = keycache_find(a->cache, hash);
+
+    if (e && !e->stale && q->req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
+        return believe(a, e, q->req->now_ns, q->req->now_ms, q->ret, q->err);
+    if (!e && !throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns))
+        return too_many_wrong(q);
+    if (!e && keycache_is_wrong(a->cache, hash, q->req->now_ns)) {
+        throttle_failed(a->throttle, q->req->peer, q->req->now_ns);
+        return refuse(q->err);
+    }
+    return look_up(q, hash, PRINCIPAL_KEY, NULL);
+}
+
+/* --- what was handed out: its maker is asked for, as if they had come themselves --- */
+
+/* Somebody made it up, or changed it. */
+static enum auth_verdict forged(const struct ask *q)
+{
+    if (!throttle_may_try(q->a->throttle, q->req->peer, q->req->now_ns, q->retry_ns))
+        return too_many_wrong(q);
+    throttle_failed(q->a->throttle, q->req->peer, q->req->now_ns);
+    return refuse(q->err);
+}
+
+static enum auth_verdict check_pass(const struct ask *q, enum principal_kind kind, const struct pass *g)
+{
+    struct auth *a = q->a;
+    struct auth_check c = { .kind = kind, .pass = *g, .now_ns = q->req->now_ns, .now_ms = q->req->now_ms };
+
+    if (g->expires_ms && q->req->now_ms >= g->expires_ms) {
+        err_set(q->err, ERR_UNAUTHORIZED, "the token or signature has expired");
+        return AUTH_NO;
+    }
+    if (g->by == PASS_BY_LOCAL) {
+        *q->ret = local_principal();
+        return auth_narrow(g, kind, q->ret, q->err) < 0 ? AUTH_NO : AUTH_YES;
+    }
+    struct keycache_entry *e = keycache_find(a->cache, g->key);
+    if (e && !e->stale && q->req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
+        return believe_pass(a, e, &c, q->ret, q->err);
+    return look_up(q, g->key, kind, g);
+}
+
+static enum auth_verdict check_ticket(const struct ask *q)
+{
+    const struct auth_request *r = q->req;
+    struct pass g;
+
+    if (!tickets_take(q->a->tickets, r->ticket, r->method, r->path, r->now_ns, &g))
+        return forged(q);
+    return check_pass(q, PRINCIPAL_TICKET, &g);
+}
+
+static enum auth_verdict check_sealed(const struct ask *q, enum pass_kind kind, const char *bound, const char *text)
+{
+    struct pass g;
+
+    if (!q->a->sealed) {
+        err_set(q->err, ERR_BUSY, "the server is starting");
+        return AUTH_NO;
+    }
+    if (!pass_read(&q->a->seal, kind, bound, text, &g))
+        return forged(q);
+    return check_pass(q, kind == PASS_FILE_URL ? PRINCIPAL_SIGNED : PRINCIPAL_SANDBOX_TOKEN, &g);
+}
+
+static enum auth_verdict check_signature(const struct ask *q)
+{
+    auto_free char *bound = pass_bound(q->req->method, q->req->file ? q->req->file : "");
+
+    return check_sealed(q, PASS_FILE_URL, bound, q->req->signature);
+}
+
+static enum auth_verdict check_headers(const struct ask *q)
+{
+    const struct auth_request *r = q->req;
+    const char *bearer = r->authorization ? apikey_bearer(r->authorization) : NULL;
+    uint8_t hash[STORE_HASH_LEN];
+
+    if (bearer && !r->x_api_key && str_starts(bearer, PASS_TOKEN_PREFIX))
+        return check_sealed(q, PASS_SANDBOX_TOKEN, NULL, bearer);
+    switch (apikey_from_headers(r->authorization, r->x_api_key, hash)) {
+    case APIKEY_NONE:
+        if (r->over_socket && (r->peer_uid == 0 || r->peer_uid == q->a->owner_uid)) {
+            *q->ret = local_principal();
+            return AUTH_YES;
+        }
+        err_set(q->err, ERR_UNAUTHORIZED, "no key was sent");
+        return AUTH_NO;
+    case APIKEY_BAD:
+        return refuse(q->err);
+    case APIKEY_OK:
+        break;
+    }
+    return check_key(q, hash);
 }
 
 enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
                              struct err *err, auth_done_fn *done, void *arg, struct auth_check **ret_later)
 {
-    uint8_t hash[STORE_HASH_LEN];
+    struct ask q = { a, req, ret, retry_ns, err, done, arg, ret_later };
+    int shown = (req->authorization || req->x_api_key) + (req->ticket != NULL) + (req->signature != NULL);
 
     *retry_ns = 0;
-    switch (apikey_from_headers(req->authorization, req->x_api_key, hash)) {
-    case APIKEY_NONE:
-        if (req->over_socket && (req->peer_uid == 0 || req->peer_uid == a->owner_uid)) {
-            *ret = local_principal();
-            return AUTH_YES;
-        }
-        err_set(err, ERR_UNAUTHORIZED, "no key was sent");
-        return AUTH_NO;
-    case APIKEY_BAD:
-        return refuse(err);
-    case APIKEY_OK:
-        break;
-    }
-    struct keycache_entry *e = keycache_find(a->cache, hash);
-    if (e && !e->stale && req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
-        return believe(a, e, req->now_ns, req->now_ms, ret, err);
-    if (!e && !throttle_may_try(a->throttle, req->peer, req->now_ns, retry_ns)) {
-        err_set(err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+    if (shown > 1) {
+        err_set(err, ERR_UNAUTHORIZED, "more than one credential was sent");
         return AUTH_NO;
     }
-    if (!e && keycache_is_wrong(a->cache, hash, req->now_ns)) {
-        throttle_failed(a->throttle, req->peer, req->now_ns);
-        return refuse(err);
-    }
-    *ret_later = look_up(a, req, hash, done, arg);
-    return AUTH_LATER;
+    if (req->ticket)
+        return check_ticket(&q);
+    if (req->signature)
+        return check_signature(&q);
+    return check_headers(&q);
 }
 
 bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
                struct ratelimit_answer *ret)
 {
     struct keycache_entry *e = principal_local(p) ? NULL : keycache_find(a->cache, p->hash);
-    struct ratelimit full = { 0 };
 
     if (principal_local(p)) {
         *ret = (struct ratelimit_answer){ 0 };
         return true;
     }
-    return ratelimit_take(&a->rules[class], e ? &e->buckets[class] : &full, now_ns, ret);
+    return ratelimit_take(&a->rules[class], e ? &e->buckets[class] : &a->others[class], now_ns, ret);
 }

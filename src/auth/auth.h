@@ -27,6 +27,7 @@ struct auth_settings {
     /* A key was revoked or rotated: whatever it has open (streams) should end now. May be NULL. */
     void (*on_revoked)(void *arg, const char *key_id);
     void *arg;
+    const uint8_t *pepper; /* SEAL_LEN bytes; NULL: random, so that nothing that is handed out outlives the process */
 };
 #define AUTH_RATE_DEFAULT "100/s burst 500"
 #define AUTH_RATE_CREATE "20/s burst 100"
@@ -53,6 +54,8 @@ struct principal {
     char key_id[ID_SIZE];            /* "": without a key */
     char user[ID_SIZE];              /* whose key it is; "": nobody's */
     char owner[STORE_OWNER_MAX + 1]; /* the tenant */
+    char sandbox[ID_SIZE];           /* the only one it reaches; "": any of its tenant */
+    uint16_t port;                   /* of that sandbox, and nothing but it; 0: all of it */
     uint32_t scopes;
     uint64_t expires_ms;          /* 0: never */
     uint8_t hash[STORE_HASH_LEN]; /* of its key, by which auth_rate finds its buckets */
@@ -76,6 +79,10 @@ struct auth_request {
     const char *peer;                      /* address; NULL on the Unix socket */
     bool over_socket;
     uid_t peer_uid; /* over_socket: SO_PEERCRED */
+    /* Of the query; NULL: not there. A ticket is held against the method and the path of the request, a signature
+     * against the method and the path of the file that is asked for (passes.h). */
+    const char *ticket, *signature;
+    const char *method, *path, *file;
     uint64_t now_ns, now_ms;
 };
 

@@ -58,6 +58,8 @@ const char *http_header(const struct http_req *req, const char *name); /* NULL w
 
 /* Query values are decoded once; `+` is a space. A name given twice and a value that is no UTF-8 were refused. */
 const char *http_query(const struct http_req *req, const char *name); /* NULL without it, "" without a value */
+/* Takes a value out of the query, for the hook: a handler finds a query without it. It lives as long as the request. */
+const char *http_take_query(struct http_req *req, const char *name);
 /* Refuses names that are not in the NULL-terminated list, with the nearest that is. Ready for http_answer_err(). */
 int http_query_only(const struct http_req *req, const char *const *names, struct err *err);
 /* A number in decimal, `preset` when it is absent; -1 outside of min..max. */

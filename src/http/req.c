@@ -167,6 +167,21 @@ void http_query_each(const struct http_req *req, void (*fn)(void *arg, const cha
         fn(arg, req->uri.query[i].name, req->uri.query[i].value);
 }
 
+const char *http_take_query(struct http_req *req, const char *name)
+{
+    struct uri *u = &req->uri;
+
+    for (size_t i = 0; i < u->nquery; i++)
+        if (str_eq(u->query[i].name, name)) {
+            const char *value = u->query[i].value;
+
+            memmove(&u->query[i], &u->query[i + 1], (u->nquery - i - 1) * sizeof(u->query[0]));
+            u->nquery--;
+            return value;
+        }
+    return NULL;
+}
+
 int http_query_only(const struct http_req *req, const char *const *names, struct err *err)
 {
     for (size_t i = 0; i < req->uri.nquery; i++) {

@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "api/recorder.h"
 #include "auth/auth.h"
+#include "auth/seal.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -261,7 +262,15 @@ static int open_auth(struct coved *d, struct err *err)
                   [AUTH_CLASS_EXECUTE] = conf_text(&d->conf, SETTING_RATE_EXECUTE) },
     };
 
-    return auth_new(d->ev, d->store, &set, &d->auth, err);
+    auto_free char *path = str_printf("%s/token.key", d->place.state);
+    uint8_t pepper[SEAL_LEN];
+
+    if (seal_pepper(path, pepper, err) < 0)
+        return -1;
+    set.pepper = pepper;
+    int rc = auth_new(d->ev, d->store, &set, &d->auth, err);
+    explicit_bzero(pepper, sizeof(pepper));
+    return rc;
 }
 
 static void on_done(const struct http_done *done, void *ctx)

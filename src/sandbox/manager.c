@@ -50,6 +50,13 @@ struct sb *sb_find(const struct manager *m, const char *owner, const char *id)
     return sb && (str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner)) ? sb : NULL;
 }
 
+bool manager_lives(const struct manager *m, const char *owner, const char *id)
+{
+    const struct sb *sb = sb_find(m, owner, id);
+
+    return sb ? sb->state != SB_ENDING : !m->loaded;
+}
+
 struct sb *sb_new(struct manager *m, const char *id, const char *owner)
 {
     struct sb *sb = mem_new(struct sb);

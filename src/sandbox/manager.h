@@ -72,6 +72,8 @@ void manager_usage(struct manager *m, const char *owner, const char *id, box_usa
 typedef void manager_box_fn(void *arg, struct box *box, const struct err *err);
 void manager_use(struct manager *m, const char *owner, const char *id, manager_box_fn *done, void *arg);
 void manager_release(struct manager *m, const char *id); /* once for each success; the sandbox may be gone */
+/* Whether it lives, or may: until the store has been read nobody can say. */
+bool manager_lives(const struct manager *m, const char *owner, const char *id);
 
 /* What is known of a sandbox beside its row. Parses row->spec_json; the caller calls spec_done. */
 int manager_spec(const struct store_sandbox *row, struct spec *ret, struct err *err);

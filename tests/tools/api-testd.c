@@ -3,6 +3,7 @@
  * on.
  */
 #include "api/api.h"
+#include "auth/seal.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char door[256], db[256], output[256], sock[256];
+static char door[256], db[256], output[256], sock[256], pepper_file[256];
 
 struct served {
     struct ev *ev;
@@ -79,6 +80,7 @@ static int serve(void)
     struct store_settings store_set = { .path = db };
     struct served s = { 0 };
     struct auth_settings auth_set = { .rate = { "none", "none", "none" }, .on_revoked = on_revoked, .arg = &s };
+    uint8_t pepper[SEAL_LEN];
     struct store *store;
     struct auth *auth;
     struct manager *manager;
@@ -92,6 +94,9 @@ static int serve(void)
     if (ev_new(&s.ev, &err) < 0 || store_open(s.ev, &store_set, &store, &err) < 0)
         return die("store", &err);
     struct manager_settings manager_set = { .store = store, .output_dir = output, .connect = knock, .live_max = 50 };
+    if (seal_pepper(pepper_file, pepper, &err) < 0)
+        return die("token.key", &err);
+    auth_set.pepper = pepper;
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
         return die("manager", &err);
     struct api_settings api_set = { .ev = s.ev,
@@ -132,6 +137,7 @@ int main(int argc, char **argv)
     snprintf(db, sizeof(db), "%s/db/cove.db", argv[2]);
     snprintf(output, sizeof(output), "%s/output", argv[2]);
     snprintf(sock, sizeof(sock), "%s/api.sock", argv[2]);
+    snprintf(pepper_file, sizeof(pepper_file), "%s/token.key", argv[2]);
     if (str_eq(argv[1], "jailer") && argc == 4)
         return jailer(argv[2], argv[3]);
     mkdir(output, 0700);

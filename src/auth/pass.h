@@ -1,0 +1,43 @@
+/* pass.h - a part of somebody's rights that they hand on: a sandbox token, a ticket, a signed URL of a file.
+ *
+ * A pass names who made it, and is worth no more than its maker is at the moment it is used: a key that is revoked,
+ * rotated or expired, and a user who is disabled, take their passes along. Written down (all but tickets) it is text
+ * that the server sealed and keeps nothing of:
+ *
+ *     PAYLOAD.MAC       both in base64url; the payload is a JSON object
+ *
+ * `bound` is what the text was made for besides, and is not in it: a method and a path. With another one the seal does
+ * not hold. */
+#pragma once
+
+#include "auth/scope.h"
+#include "auth/seal.h"
+#include "base/id.h"
+#include "store/store.h"
+
+#define PASS_TOKEN_PREFIX "cove_sb_"
+#define PASS_TEXT_MAX 1024u
+
+enum pass_by { PASS_BY_LOCAL, PASS_BY_KEY, PASS_BY_USER };
+
+struct pass {
+    char id[ID_SIZE]; /* tk... */
+    enum pass_by by;
+    uint8_t key[STORE_HASH_LEN]; /* PASS_BY_KEY: the hash of the key, which is how the store knows it */
+    char user[ID_SIZE];          /* PASS_BY_USER */
+    char owner[STORE_OWNER_MAX + 1];
+    char sandbox[ID_SIZE]; /* "": any (tickets) */
+    uint32_t scopes;
+    uint16_t port; /* 0: any */
+    uint64_t expires_ms;
+};
+
+enum pass_kind { PASS_SANDBOX_TOKEN, PASS_FILE_URL };
+
+/* Adds the text; a sandbox token comes with its prefix. */
+void pass_write(const struct seal *s, enum pass_kind kind, const char *bound, const struct pass *g, struct buf *out);
+/* False: it is none that this server sealed, for whatever reason. Whether it has expired is the caller's to ask. */
+bool pass_read(const struct seal *s, enum pass_kind kind, const char *bound, const char *text, struct pass *ret);
+
+/* What a file URL is bound to. The caller frees it. */
+char *pass_bound(const char *method, const char *path) MUST_USE;
