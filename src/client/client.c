@@ -7,6 +7,7 @@
 #include "client/client.h"
 
 #include "base/buf.h"
+#include "client/login.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "fetch/fetch.h"
@@ -84,16 +85,38 @@ static char *find_socket(void)
     return found;
 }
 
+/* What `cove login` kept fills in what nobody said: the server, and the key if it is for that server. */
+static int ask_login(const char **url, const char **key, struct login *l, struct err *err)
+{
+    if (*url && *key)
+        return 0;
+    if (login_read(l, err) < 0)
+        return err->id == ERR_MISSING ? 0 : -1;
+    if (!*url)
+        *url = l->url;
+    if (!*key && str_eq(*url, l->url))
+        *key = l->key;
+    return 0;
+}
+
+static const char *said(const char *given, const char *variable)
+{
+    const char *text = given ? given : getenv(variable);
+
+    return text && *text ? text : NULL;
+}
+
 int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
 {
-    const char *key = set->key ? set->key : getenv("COVE_API_KEY");
-    const char *url = set->url ? set->url : getenv("COVE_URL");
+    const char *key = said(set->key, "COVE_API_KEY"), *url = said(set->url, "COVE_URL");
     auto_free char *socket = set->socket ? str_dup(set->socket) : NULL;
+    __attribute__((cleanup(login_done))) struct login kept = { 0 };
+    struct err none = { 0 };
 
-    if (key && !*key)
-        key = NULL;
-    if (url && !*url)
-        url = NULL;
+    if (!socket && ask_login(&url, &key, &kept, &none) < 0) {
+        *err = none;
+        return -1;
+    }
     if (!socket && !url)
         socket = find_socket();
     if (!url)

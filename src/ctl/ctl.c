@@ -52,6 +52,14 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_ps(c, err);
     case VERB_KEY:
         return ctl_key(c, second, err);
+    case VERB_TOKEN:
+        return ctl_token(c, second, err);
+    case VERB_LOGIN:
+        return ctl_login(c, err);
+    case VERB_LOGOUT:
+        return ctl_logout(c, err);
+    case VERB_WHOAMI:
+        return ctl_whoami(c, err);
     default:
         return err_set(err, ERR_BUG, "'%s' is no verb of this program", v->name);
     }
@@ -64,7 +72,8 @@ static int run(struct ctl *c, const struct cli_verb *v, const char *second, stru
 
     c->json = args_find(&c->args, OPT_JSON) != NULL;
     c->quiet = args_find(&c->args, OPT_QUIET) != NULL;
-    if (ev_new(&c->ev, err) < 0 || client_new(c->ev, &set, &c->client, err) < 0)
+    bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT;
+    if (ev_new(&c->ev, err) < 0 || (!alone && client_new(c->ev, &set, &c->client, err) < 0))
         return -1;
     return dispatch(c, v, second, err);
 }

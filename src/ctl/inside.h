@@ -11,7 +11,7 @@
 
 struct ctl {
     struct ev *ev;
-    struct client *client;
+    struct client *client; /* login and logout begin without one */
     struct args args;
     bool json, quiet;
 };
@@ -26,6 +26,10 @@ int ctl_events(struct ctl *c, struct err *err);
 int ctl_gc(struct ctl *c, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);
+int ctl_token(struct ctl *c, const char *what, struct err *err);
+int ctl_login(struct ctl *c, struct err *err);
+int ctl_logout(struct ctl *c, struct err *err);
+int ctl_whoami(struct ctl *c, struct err *err);
 
 /* Exactly min to max words besides the flags; otherwise an error that shows how the verb is used. */
 int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct err *err);

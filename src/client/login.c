@@ -1,0 +1,160 @@
+/* The file holds a secret, so it is read only if it is the user's own and closed to everybody else, and written under
+ * another name first: whoever looks at the wrong moment finds the old one or the new one. */
+#include "client/login.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX (64 * KIB)
+
+char *login_path(void)
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+    if (config && *config == '/')
+        return str_printf("%s/cove/login.json", config);
+    return home && *home == '/' ? str_printf("%s/.config/cove/login.json", home) : NULL;
+}
+
+static void wipe(char **text)
+{
+    if (*text)
+        explicit_bzero(*text, strlen(*text));
+    free(*text);
+    *text = NULL;
+}
+
+void login_done(struct login *l)
+{
+    wipe(&l->url);
+    wipe(&l->key);
+    wipe(&l->issuer);
+    wipe(&l->client_id);
+    wipe(&l->token_url);
+    wipe(&l->refresh);
+}
+
+/* --- reading --- */
+
+static char *text_of(const json_t *doc, const char *name)
+{
+    const char *text = json_string_value(json_object_get(doc, name));
+
+    return text ? str_dup(text) : NULL;
+}
+
+static int read_open(int fd, const char *path, struct login *ret, struct err *err)
+{
+    auto_free char *text = mem_alloc(FILE_MAX + 1);
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, ERR_SYS, "%.160s", path);
+    if (st.st_uid != geteuid() || (st.st_mode & 077) || !S_ISREG(st.st_mode))
+        return err_set(err, ERR_DENIED,
+                       "%.140s holds a key and is not yours alone; make it so (chmod 600), or log in again", path);
+    ssize_t n = fd_read_full(fd, text, FILE_MAX);
+    json_t *doc = n > 0 ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    explicit_bzero(text, FILE_MAX);
+    *ret = (struct login){ .url = text_of(doc, "url"),
+                           .key = text_of(doc, "key"),
+                           .issuer = text_of(doc, "issuer"),
+                           .client_id = text_of(doc, "clientId"),
+                           .token_url = text_of(doc, "tokenUrl"),
+                           .refresh = text_of(doc, "refresh"),
+                           .expires_ms = (uint64_t)json_integer_value(json_object_get(doc, "expiresMs")) };
+    json_decref(doc);
+    if (ret->url && ret->key)
+        return 0;
+    login_done(ret);
+    return err_set(err, ERR_INVALID, "%.160s is not the file that cove login wrote; log in again", path);
+}
+
+int login_read(struct login *ret, struct err *err)
+{
+    auto_free char *path = login_path();
+    auto_fd int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+
+    *ret = (struct login){ 0 };
+    if (!path || (fd < 0 && errno == ENOENT))
+        return err_set(err, ERR_MISSING, "nobody is logged in");
+    if (fd < 0)
+        return err_sys(err, ERR_DENIED, "%.160s", path);
+    return read_open(fd, path, ret, err);
+}
+
+/* --- writing --- */
+
+static void put(json_t *doc, const char *name, const char *text)
+{
+    if (text)
+        json_object_set_new(doc, name, json_string(text));
+}
+
+static char *document(const struct login *l)
+{
+    json_t *doc = json_object();
+
+    put(doc, "url", l->url);
+    put(doc, "key", l->key);
+    put(doc, "issuer", l->issuer);
+    put(doc, "clientId", l->client_id);
+    put(doc, "tokenUrl", l->token_url);
+    put(doc, "refresh", l->refresh);
+    if (l->expires_ms)
+        json_object_set_new(doc, "expiresMs", json_integer((json_int_t)l->expires_ms));
+    char *text = json_dumps(doc, JSON_INDENT(2));
+    json_decref(doc);
+    return text;
+}
+
+/* The directory, and the one above it, which a fresh user may not have. */
+static void make_parents(const char *path)
+{
+    for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        auto_free char *dir = str_dup_n(path, (size_t)(p - path));
+
+        (void)mkdir(dir, 0700); /* what is missing then, open() tells */
+    }
+}
+
+int login_write(const struct login *l, struct err *err)
+{
+    auto_free char *path = login_path();
+
+    if (!path)
+        return err_set(err, ERR_DENIED, "there is no place to remember it: neither XDG_CONFIG_HOME nor HOME is set");
+    auto_free char *fresh = str_printf("%s.%d", path, (int)getpid());
+    make_parents(path);
+    (void)unlink(fresh);
+    auto_fd int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return err_sys(err, ERR_DENIED, "%.160s", path);
+    auto_free char *text = document(l);
+    bool ok = fd_write_all(fd, text, strlen(text)) == 0 && rename(fresh, path) == 0;
+    explicit_bzero(text, strlen(text));
+    if (ok)
+        return 0;
+    err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.160s", path);
+    (void)unlink(fresh);
+    return -1;
+}
+
+int login_remove(struct err *err)
+{
+    auto_free char *path = login_path();
+
+    if (path && unlink(path) == 0)
+        return 0;
+    if (!path || errno == ENOENT)
+        return err_set(err, ERR_MISSING, "nobody is logged in");
+    return err_sys(err, ERR_DENIED, "%.160s", path);
+}
