@@ -136,7 +136,7 @@ void api_runtimes_json(struct jsonw *w);                                     /* 
 struct api_live {
     struct api *api; /* NULL when it is over */
     struct api_live *next, **at;
-    char key_id[ID_SIZE];
+    char key_id[ID_SIZE]; /* of somebody who has none: their user's */
     bool endless; /* nothing else would end it: a server that stops does not wait for it */
     struct ev_timer expiry;
     void (*end)(void *arg, const struct err *why);

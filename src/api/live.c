@@ -52,7 +52,7 @@ void live_begin(struct api_live *l, struct api *api, const struct principal *who
     uint64_t now = clock_real_ns() / NS_PER_MS, left = who->expires_ms > now ? who->expires_ms - now : 0;
 
     *l = (struct api_live){ .api = api, .next = api->lives, .at = &api->lives, .end = end, .arg = arg };
-    str_copy(l->key_id, sizeof(l->key_id), who->key_id);
+    str_copy(l->key_id, sizeof(l->key_id), who->key_id[0] ? who->key_id : who->user);
     if (l->next)
         l->next->at = &l->next;
     api->lives = l;

@@ -1,7 +1,8 @@
 /* The check of a request.
  *
  * What a request shows is a key, or something that was handed out by somebody who had one (pass.h): then the maker's
- * key is looked up in the same way, and its rights are narrowed to the part that was handed on.
+ * key is looked up in the same way, and its rights are narrowed to the part that was handed on. Or it is a token of the
+ * issuer that this server trusts (vouched.c).
  *
  * A key is looked up by the hash of its text, first among the keys seen lately, then in the store. What the store says
  * is believed for KEYCACHE_FRESH_NS, so a key that another process revoked dies within that time; one that is revoked
@@ -14,23 +15,11 @@
 #include "auth/inside.h"
 
 #include "auth/apikey.h"
-#include "auth/throttle.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define USES_EVERY (30 * NS_PER_S)
 #define USES_AT_ONCE 256u
-
-struct auth_check {
-    struct auth_op op;
-    enum principal_kind kind;
-    struct pass pass; /* of other kinds than a key */
-    uint8_t hash[STORE_HASH_LEN];
-    uint64_t now_ns, now_ms;
-    char *peer;
-    auth_done_fn *done;
-    void *arg;
-};
 
 /* things under way */
 
@@ -65,6 +54,8 @@ static void flush_uses(void *arg)
 static void note_use(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms)
 {
     e->touched_ns = now_ns;
+    if (!id_valid(e->id, "ky"))
+        return; /* somebody without a key */
     e->last_used_ms = max_u64(e->last_used_ms, now_ms);
     if (!a->uses.slot)
         ev_timer_set(a->ev, &a->uses, ev_now(a->ev) + USES_EVERY, flush_uses, a);
@@ -94,6 +85,12 @@ int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, s
         memcpy(a->pepper, set->pepper, SEAL_LEN);
     else
         seal_random(a->pepper);
+    if (set->jwt && issuer_new(ev, set->jwt, &a->issuer, err) < 0) {
+        auth_free(a);
+        return -1;
+    }
+    str_copy(a->jwt_tenant, sizeof(a->jwt_tenant), set->jwt_tenant ? set->jwt_tenant : AUTH_LOCAL_OWNER);
+    str_copy(a->jwt_role, sizeof(a->jwt_role), set->jwt_role ? set->jwt_role : "");
     auth_seal_load(a);
     *ret = a;
     return 0;
@@ -105,8 +102,10 @@ void auth_free(struct auth *a)
         return;
     flush_uses(a);
     ev_timer_clear(a->ev, &a->uses);
+    issuer_free(a->issuer);
     while (a->ops) {
-        store_forget(a->ops->call);
+        if (a->ops->call)
+            store_forget(a->ops->call);
         auth_op_end(a->ops);
     }
     keycache_free(a->cache);
@@ -157,7 +156,7 @@ static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint6
     return AUTH_YES;
 }
 
-static enum auth_verdict refuse(struct err *err)
+enum auth_verdict auth_refuse(struct err *err)
 {
     err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* the same for every reason */
     return AUTH_NO;
@@ -170,7 +169,27 @@ static void check_free(struct auth_op *op)
     struct auth_check *c = container_of(op, struct auth_check, op);
 
     free(c->peer);
+    if (c->token)
+        explicit_bzero(c->token, strlen(c->token));
+    free(c->token);
     free(c);
+}
+
+struct auth_check *auth_check_begin(const struct auth_ask *q, enum principal_kind kind, const struct pass *p)
+{
+    struct auth_check *c = mem_new(struct auth_check);
+
+    auth_op_begin(q->a, &c->op, check_free);
+    c->kind = kind;
+    c->passed = p != NULL;
+    if (p)
+        c->pass = *p;
+    c->now_ns = q->req->now_ns;
+    c->now_ms = q->req->now_ms;
+    c->peer = q->req->peer ? str_dup(q->req->peer) : NULL;
+    c->done = q->done;
+    c->arg = q->arg;
+    return c;
 }
 
 void auth_check_forget(struct auth_check *c)
@@ -178,12 +197,19 @@ void auth_check_forget(struct auth_check *c)
     c->done = NULL;
 }
 
-static enum auth_verdict believe_pass(struct auth *a, struct keycache_entry *e, const struct auth_check *c,
-                                      struct principal *ret, struct err *err)
+void auth_check_end(struct auth_check *c, const struct err *err, const struct principal *p)
 {
-    enum auth_verdict verdict = believe(a, e, c->now_ns, c->now_ms, ret, err);
+    if (c->done)
+        c->done(c->arg, err, err ? NULL : p);
+    auth_op_end(&c->op);
+}
 
-    if (verdict == AUTH_YES && c->kind != PRINCIPAL_KEY && auth_narrow(&c->pass, c->kind, ret, err) < 0)
+enum auth_verdict auth_believe(const struct auth_check *c, struct keycache_entry *e, struct principal *ret,
+                               struct err *err)
+{
+    enum auth_verdict verdict = believe(c->op.auth, e, c->now_ns, c->now_ms, ret, err);
+
+    if (verdict == AUTH_YES && c->passed && auth_narrow(&c->pass, c->kind, ret, err) < 0)
         return AUTH_NO;
     return verdict;
 }
@@ -200,110 +226,94 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
         err = *failed;
     } else if (failed || row->key.revoked_ms || !row->member) {
         keycache_put_wrong(a->cache, c->hash, c->now_ns);
-        if (c->kind == PRINCIPAL_KEY)
+        if (!c->passed)
             throttle_failed(a->throttle, c->peer, c->now_ns);
         if (!failed)
             keycache_drop_id(a->cache, row->key.id);
-        refuse(&err);
+        auth_refuse(&err);
     } else {
         struct store_key_use lost;
         struct keycache_entry *e = keycache_put(a->cache, row, c->now_ns, &lost);
 
         if (lost.at_ms)
             store_key_touch(a->store, &lost, 1, NULL, NULL);
-        verdict = believe_pass(a, e, c, &p, &err);
+        verdict = auth_believe(c, e, &p, &err);
     }
-    if (c->done)
-        c->done(c->arg, verdict == AUTH_YES ? NULL : &err, verdict == AUTH_YES ? &p : NULL);
-    auth_op_end(&c->op);
+    auth_check_end(c, verdict == AUTH_YES ? NULL : &err, &p);
 }
 
-/* --- what a request shows --- */
-
-struct ask { /* one call of auth_check */
-    struct auth *a;
-    const struct auth_request *req;
-    struct principal *ret;
-    uint64_t *retry_ns;
-    struct err *err;
-    auth_done_fn *done;
-    void *arg;
-    struct auth_check **ret_later;
-};
-
-static enum auth_verdict look_up(const struct ask *q, const uint8_t hash[STORE_HASH_LEN], enum principal_kind kind,
-                                 const struct pass *g)
+/* By the hash of a key: its own, or that of the one who made a pass. */
+static enum auth_verdict look_up(const struct auth_ask *q, const uint8_t hash[STORE_HASH_LEN], enum principal_kind kind,
+                                 const struct pass *p)
 {
-    struct auth_check *c = mem_new(struct auth_check);
+    struct auth_check *c = auth_check_begin(q, kind, p);
+    struct keycache_entry *e = keycache_find(q->a->cache, hash);
 
-    auth_op_begin(q->a, &c->op, check_free);
-    c->kind = kind;
-    if (g)
-        c->pass = *g;
     memcpy(c->hash, hash, STORE_HASH_LEN);
-    c->now_ns = q->req->now_ns;
-    c->now_ms = q->req->now_ms;
-    c->peer = q->req->peer ? str_dup(q->req->peer) : NULL;
-    c->done = q->done;
-    c->arg = q->arg;
+    if (e && !e->stale && c->now_ns - e->checked_ns < KEYCACHE_FRESH_NS) {
+        enum auth_verdict verdict = auth_believe(c, e, q->ret, q->err);
+
+        auth_op_end(&c->op);
+        return verdict;
+    }
     c->op.call = store_login_by_hash(q->a->store, hash, on_looked_up, c);
     *q->ret_later = c;
     return AUTH_LATER;
 }
 
-static enum auth_verdict too_many_wrong(const struct ask *q)
+/* what a request shows */
+
+bool auth_count_wrong(const struct auth_ask *q)
 {
-    err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
-    return AUTH_NO;
+    if (!throttle_may_try(q->a->throttle, q->req->peer, q->req->now_ns, q->retry_ns)) {
+        err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+        return false;
+    }
+    throttle_failed(q->a->throttle, q->req->peer, q->req->now_ns);
+    return true;
 }
 
-static enum auth_verdict check_key(const struct ask *q, const uint8_t hash[STORE_HASH_LEN])
+static enum auth_verdict check_key(const struct auth_ask *q, const uint8_t hash[STORE_HASH_LEN])
 {
     struct auth *a = q->a;
-    struct keycache_entry *e = keycache_find(a->cache, hash);
 
-    if (e && !e->stale && q->req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
-        return believe(a, e, q->req->now_ns, q->req->now_ms, q->ret, q->err);
-    if (!e && !throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns))
-        return too_many_wrong(q);
-    if (!e && keycache_is_wrong(a->cache, hash, q->req->now_ns)) {
-        throttle_failed(a->throttle, q->req->peer, q->req->now_ns);
-        return refuse(q->err);
+    if (keycache_find(a->cache, hash))
+        return look_up(q, hash, PRINCIPAL_KEY, NULL);
+    if (keycache_is_wrong(a->cache, hash, q->req->now_ns))
+        return auth_count_wrong(q) ? auth_refuse(q->err) : AUTH_NO;
+    if (!throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns)) {
+        err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+        return AUTH_NO;
     }
     return look_up(q, hash, PRINCIPAL_KEY, NULL);
 }
 
-/* --- what was handed out: its maker is asked for, as if they had come themselves --- */
+/* what was handed on: its maker is asked for, as if they had come themselves */
 
 /* Somebody made it up, or changed it. */
-static enum auth_verdict forged(const struct ask *q)
+static enum auth_verdict forged(const struct auth_ask *q)
 {
-    if (!throttle_may_try(q->a->throttle, q->req->peer, q->req->now_ns, q->retry_ns))
-        return too_many_wrong(q);
-    throttle_failed(q->a->throttle, q->req->peer, q->req->now_ns);
-    return refuse(q->err);
+    return auth_count_wrong(q) ? auth_refuse(q->err) : AUTH_NO;
 }
 
-static enum auth_verdict check_pass(const struct ask *q, enum principal_kind kind, const struct pass *g)
+static enum auth_verdict check_pass(const struct auth_ask *q, enum principal_kind kind, const struct pass *p)
 {
-    struct auth *a = q->a;
-    struct auth_check c = { .kind = kind, .pass = *g, .now_ns = q->req->now_ns, .now_ms = q->req->now_ms };
-
-    if (g->expires_ms && q->req->now_ms >= g->expires_ms) {
+    if (p->expires_ms && q->req->now_ms >= p->expires_ms) {
         err_set(q->err, ERR_UNAUTHORIZED, "the token or signature has expired");
         return AUTH_NO;
     }
-    if (g->by == PASS_BY_LOCAL) {
+    switch (p->by) {
+    case PASS_BY_LOCAL:
         *q->ret = local_principal();
-        return auth_narrow(g, kind, q->ret, q->err) < 0 ? AUTH_NO : AUTH_YES;
+        return auth_narrow(p, kind, q->ret, q->err) < 0 ? AUTH_NO : AUTH_YES;
+    case PASS_BY_USER:
+        return auth_check_user_pass(q, kind, p);
+    default:
+        return look_up(q, p->key, kind, p);
     }
-    struct keycache_entry *e = keycache_find(a->cache, g->key);
-    if (e && !e->stale && q->req->now_ns - e->checked_ns < KEYCACHE_FRESH_NS)
-        return believe_pass(a, e, &c, q->ret, q->err);
-    return look_up(q, g->key, kind, g);
 }
 
-static enum auth_verdict check_ticket(const struct ask *q)
+static enum auth_verdict check_ticket(const struct auth_ask *q)
 {
     const struct auth_request *r = q->req;
     struct pass g;
@@ -313,7 +323,8 @@ static enum auth_verdict check_ticket(const struct ask *q)
     return check_pass(q, PRINCIPAL_TICKET, &g);
 }
 
-static enum auth_verdict check_sealed(const struct ask *q, enum pass_kind kind, const char *bound, const char *text)
+static enum auth_verdict check_sealed(const struct auth_ask *q, enum pass_kind kind, const char *bound,
+                                      const char *text)
 {
     struct pass g;
 
@@ -326,14 +337,14 @@ static enum auth_verdict check_sealed(const struct ask *q, enum pass_kind kind, 
     return check_pass(q, kind == PASS_FILE_URL ? PRINCIPAL_SIGNED : PRINCIPAL_SANDBOX_TOKEN, &g);
 }
 
-static enum auth_verdict check_signature(const struct ask *q)
+static enum auth_verdict check_signature(const struct auth_ask *q)
 {
     auto_free char *bound = pass_bound(q->req->method, q->req->file ? q->req->file : "");
 
     return check_sealed(q, PASS_FILE_URL, bound, q->req->signature);
 }
 
-static enum auth_verdict check_headers(const struct ask *q)
+static enum auth_verdict check_headers(const struct auth_ask *q)
 {
     const struct auth_request *r = q->req;
     const char *bearer = r->authorization ? apikey_bearer(r->authorization) : NULL;
@@ -341,6 +352,8 @@ static enum auth_verdict check_headers(const struct ask *q)
 
     if (bearer && !r->x_api_key && str_starts(bearer, PASS_TOKEN_PREFIX))
         return check_sealed(q, PASS_SANDBOX_TOKEN, NULL, bearer);
+    if (bearer && !r->x_api_key && q->a->issuer && strchr(bearer, '.'))
+        return auth_check_token(q, bearer);
     switch (apikey_from_headers(r->authorization, r->x_api_key, hash)) {
     case APIKEY_NONE:
         if (r->over_socket && (r->peer_uid == 0 || r->peer_uid == q->a->owner_uid)) {
@@ -350,7 +363,7 @@ static enum auth_verdict check_headers(const struct ask *q)
         err_set(q->err, ERR_UNAUTHORIZED, "no key was sent");
         return AUTH_NO;
     case APIKEY_BAD:
-        return refuse(q->err);
+        return auth_refuse(q->err);
     case APIKEY_OK:
         break;
     }
@@ -360,7 +373,7 @@ static enum auth_verdict check_headers(const struct ask *q)
 enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
                              struct err *err, auth_done_fn *done, void *arg, struct auth_check **ret_later)
 {
-    struct ask q = { a, req, ret, retry_ns, err, done, arg, ret_later };
+    struct auth_ask q = { a, req, ret, retry_ns, err, done, arg, ret_later };
     int shown = (req->authorization || req->x_api_key) + (req->ticket != NULL) + (req->signature != NULL);
 
     *retry_ns = 0;

@@ -13,6 +13,7 @@
 
 #include "auth/keycache.h"
 #include "auth/ratelimit.h"
+#include "auth/issuer.h"
 #include "auth/scope.h"
 #include "store/tenants.h"
 
@@ -27,6 +28,10 @@ struct auth_settings {
     /* A key was revoked or rotated: whatever it has open (streams) should end now. May be NULL. */
     void (*on_revoked)(void *arg, const char *key_id);
     void *arg;
+    /* Whose tokens are accepted besides keys; NULL: nobody's. A token is for the tenant that it names, or for
+     * jwt_tenant; its user must be there, unless jwt_role says which role a user who is new gets. */
+    const struct issuer_settings *jwt;
+    const char *jwt_tenant, *jwt_role; /* NULL: users are not made */
     const uint8_t *pepper; /* SEAL_LEN bytes; NULL: random, so that nothing that is handed out outlives the process */
 };
 #define AUTH_RATE_DEFAULT "100/s burst 500"
@@ -53,6 +58,7 @@ struct principal {
     enum principal_kind kind;
     char key_id[ID_SIZE];            /* "": without a key */
     char user[ID_SIZE];              /* whose key it is; "": nobody's */
+    char name[STORE_NAME_MAX + 1];   /* of that user, when an issuer vouched for them */
     char owner[STORE_OWNER_MAX + 1]; /* the tenant */
     char sandbox[ID_SIZE];           /* the only one it reaches; "": any of its tenant */
     uint16_t port;                   /* of that sandbox, and nothing but it; 0: all of it */
@@ -88,7 +94,7 @@ struct auth_request {
 
 enum auth_verdict {
     AUTH_YES,   /* *ret is filled */
-    AUTH_NO,    /* err is ERR_UNAUTHORIZED, ERR_TENANT_SUSPENDED, or ERR_RATE_LIMITED with *retry_ns */
+    AUTH_NO,    /* err is ERR_UNAUTHORIZED, ERR_TENANT_SUSPENDED, ERR_ISSUER_DOWN, or ERR_RATE_LIMITED with *retry_ns */
     AUTH_LATER, /* done follows, never from inside the call */
 };
 struct auth_check; /* one that was not answered yet */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "auth/auth.h"
+#include "auth/throttle.h"
 #include "auth/tickets.h"
 
 /* Something that waits for the store. It belongs to the auth, which frees it when it is done or when auth itself ends.
@@ -29,10 +30,56 @@ struct auth {
     struct seal seal;
     bool sealed; /* the seal is there */
     struct tickets *tickets;
+    struct issuer *issuer; /* NULL: tokens of nobody are accepted */
+    char jwt_tenant[STORE_OWNER_MAX + 1], jwt_role[STORE_NAME_MAX + 1];
 };
 
 void auth_op_begin(struct auth *a, struct auth_op *op, void (*free)(struct auth_op *));
 void auth_op_end(struct auth_op *op);
+
+/* --- one request --- */
+
+struct auth_ask { /* a call of auth_check */
+    struct auth *a;
+    const struct auth_request *req;
+    struct principal *ret;
+    uint64_t *retry_ns;
+    struct err *err;
+    auth_done_fn *done;
+    void *arg;
+    struct auth_check **ret_later;
+};
+
+struct auth_check { /* one that is being answered */
+    struct auth_op op;
+    enum principal_kind kind;
+    struct pass pass; /* of what was handed on */
+    bool passed;      /* it was: rights are narrowed to the pass */
+    uint8_t hash[STORE_HASH_LEN];
+    uint64_t now_ns, now_ms;
+    char *peer;
+    char *token; /* of an issuer whose keys are awaited */
+    struct issuer_wait *wait;
+    struct issuer_claims claims;
+    bool made; /* the user was made just now */
+    auth_done_fn *done;
+    void *arg;
+};
+
+struct auth_check *auth_check_begin(const struct auth_ask *q, enum principal_kind kind, const struct pass *p);
+/* What the store or the cache knows is believed, and narrowed if it was handed on. */
+enum auth_verdict auth_believe(const struct auth_check *c, struct keycache_entry *e, struct principal *ret,
+                               struct err *err);
+/* Answers and ends the check; err NULL: p is it. */
+void auth_check_end(struct auth_check *c, const struct err *err, const struct principal *p);
+enum auth_verdict auth_refuse(struct err *err); /* the same for every reason */
+/* A credential that somebody made up: false when its address has tried too often, and *err says so. */
+bool auth_count_wrong(const struct auth_ask *q);
+
+/* vouched.c */
+enum auth_verdict auth_check_token(const struct auth_ask *q, const char *token);
+/* A pass that a user of that kind made. */
+enum auth_verdict auth_check_user_pass(const struct auth_ask *q, enum principal_kind kind, const struct pass *p);
 
 /* passes.c */
 void auth_seal_load(struct auth *a);

@@ -53,6 +53,7 @@ static void payload_json(const struct pass *g, struct buf *out)
         jsonw_kstr(&w, "key", hash.data);
     } else if (g->by == PASS_BY_USER) {
         jsonw_kstr(&w, "user", g->user);
+        jsonw_kstr(&w, "name", g->name);
     }
     jsonw_end_object(&w);
 }
@@ -90,7 +91,8 @@ static bool read_maker(const json_t *doc, struct pass *ret)
 
     ret->by = key ? PASS_BY_KEY : user ? PASS_BY_USER : PASS_BY_LOCAL;
     if (user)
-        return !key && read_text(doc, "user", ret->user, sizeof(ret->user)) && id_valid(ret->user, "us");
+        return !key && read_text(doc, "user", ret->user, sizeof(ret->user)) && id_valid(ret->user, "us") &&
+               read_text(doc, "name", ret->name, sizeof(ret->name)) && ret->name[0];
     if (!key)
         return true;
     if (!json_is_string(key) || json_string_length(key) != 43 ||

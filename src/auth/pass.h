@@ -24,7 +24,8 @@ struct pass {
     char id[ID_SIZE]; /* tk... */
     enum pass_by by;
     uint8_t key[STORE_HASH_LEN]; /* PASS_BY_KEY: the hash of the key, which is how the store knows it */
-    char user[ID_SIZE];          /* PASS_BY_USER */
+    char user[ID_SIZE];          /* PASS_BY_USER, with the name by which the store is asked */
+    char name[STORE_NAME_MAX + 1];
     char owner[STORE_OWNER_MAX + 1];
     char sandbox[ID_SIZE]; /* "": any (tickets) */
     uint32_t scopes;

@@ -97,8 +97,13 @@ void auth_passes_end(struct auth *a, store_done_fn *done, void *arg)
 
 static void name_maker(const struct principal *by, struct pass *g)
 {
-    g->by = principal_local(by) ? PASS_BY_LOCAL : PASS_BY_KEY;
-    memcpy(g->key, by->hash, sizeof(g->key));
+    g->by = by->name[0] ? PASS_BY_USER : by->key_id[0] ? PASS_BY_KEY : PASS_BY_LOCAL;
+    if (g->by == PASS_BY_KEY)
+        memcpy(g->key, by->hash, sizeof(g->key));
+    if (g->by == PASS_BY_USER) {
+        str_copy(g->user, sizeof(g->user), by->user);
+        str_copy(g->name, sizeof(g->name), by->name);
+    }
 }
 
 static int begin(const struct auth *a, const struct principal *by, const struct pass_spec *spec, uint64_t usual_ms,
@@ -166,8 +171,6 @@ int auth_ticket_make(struct auth *a, const struct principal *by, const char *met
         return err_set(err, ERR_DENIED, "what was handed on cannot be handed on again; use a key");
     id_new("tk", g.id);
     name_maker(by, &g);
-    if (by->kind == PRINCIPAL_SANDBOX_TOKEN && !by->key_id[0])
-        g.by = PASS_BY_LOCAL; /* the token's maker was local */
     str_copy(g.owner, sizeof(g.owner), by->owner);
     str_copy(g.sandbox, sizeof(g.sandbox), by->sandbox);
     return tickets_make(a->tickets, &g, method, path, now_ns, ret, err);

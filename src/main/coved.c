@@ -251,8 +251,37 @@ static void on_revoked(void *arg, const char *key_id)
     api_on_revoked(d->api, key_id);
 }
 
+static const char *text_or_null(const struct coved *d, enum setting s)
+{
+    const char *text = conf_text(&d->conf, s);
+
+    return *text ? text : NULL;
+}
+
+/* False: tokens of nobody are accepted. */
+static bool read_issuer(const struct coved *d, struct issuer_settings *ret)
+{
+    *ret = (struct issuer_settings){
+        .issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
+        .audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
+        .jwks_url = text_or_null(d, SETTING_JWT_JWKS_URL),
+        .jwks_file = text_or_null(d, SETTING_JWT_JWKS_FILE),
+        .user_claim = conf_text(&d->conf, SETTING_JWT_USER),
+        .tenant_claim = conf_text(&d->conf, SETTING_JWT_TENANT_CLAIM),
+        .role_claim = conf_text(&d->conf, SETTING_JWT_ROLE_CLAIM),
+        .skew_ms = conf_number(&d->conf, SETTING_JWT_SKEW),
+        .lifetime_max_ms = conf_number(&d->conf, SETTING_JWT_LIFETIME),
+        .floor_ms = conf_number(&d->conf, SETTING_JWT_FLOOR),
+        .age_ms = conf_number(&d->conf, SETTING_JWT_AGE),
+    };
+    return *ret->issuer || *ret->audience || ret->jwks_url || ret->jwks_file;
+}
+
 static int open_auth(struct coved *d, struct err *err)
 {
+    struct issuer_settings issuer;
+    auto_free char *path = str_printf("%s/token.key", d->place.state);
+    uint8_t pepper[SEAL_LEN];
     struct auth_settings set = {
         .on_revoked = on_revoked,
         .arg = d,
@@ -260,14 +289,14 @@ static int open_auth(struct coved *d, struct err *err)
         .rate = { [AUTH_CLASS_DEFAULT] = conf_text(&d->conf, SETTING_RATE_DEFAULT),
                   [AUTH_CLASS_CREATE] = conf_text(&d->conf, SETTING_RATE_CREATE),
                   [AUTH_CLASS_EXECUTE] = conf_text(&d->conf, SETTING_RATE_EXECUTE) },
+        .jwt = read_issuer(d, &issuer) ? &issuer : NULL,
+        .jwt_tenant = conf_text(&d->conf, SETTING_JWT_TENANT),
+        .jwt_role = conf_text(&d->conf, SETTING_JWT_NEW_ROLE),
+        .pepper = pepper,
     };
-
-    auto_free char *path = str_printf("%s/token.key", d->place.state);
-    uint8_t pepper[SEAL_LEN];
 
     if (seal_pepper(path, pepper, err) < 0)
         return -1;
-    set.pepper = pepper;
     int rc = auth_new(d->ev, d->store, &set, &d->auth, err);
     explicit_bzero(pepper, sizeof(pepper));
     return rc;

@@ -20,13 +20,15 @@ def wait_for(what, seconds=60):
 class Served(Case):
     """One server for a test; sandboxes are what costs little here."""
 
+    settings = []  # more words for `cove serve`
+
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
         out = os.path.join(self.dir, "said")
         with open(out, "wb") as said, open(os.path.join(self.dir, "log"), "wb") as log:
             self.server = subprocess.Popen(
-                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0"],
+                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0", *self.settings],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=log)
         words = wait_for(lambda: self.words(out))
         self.env = {"COVE_URL": words[words.index("address") + 1], "COVE_API_KEY": words[words.index("key") + 1]}

@@ -29,7 +29,7 @@ static struct pass some_pass(enum pass_by by)
     id_new("tk", g.id);
     id_new("sb", g.sandbox);
     if (by == PASS_BY_USER)
-        id_new("us", g.user);
+        id_new("us", g.user), strcpy(g.name, "ada@example.org");
     for (size_t i = 0; by == PASS_BY_KEY && i < STORE_HASH_LEN; i++)
         g.key[i] = (uint8_t)(i * 7);
     return g;
@@ -52,6 +52,7 @@ TEST(a_pass_comes_back_as_it_was_written)
         assert_string_equal(back.owner, "acme");
         assert_string_equal(back.sandbox, g.sandbox);
         assert_string_equal(back.user, g.user);
+        assert_string_equal(back.name, g.name);
         assert_memory_equal(back.key, g.key, sizeof(g.key));
         assert_int_equal(back.scopes, g.scopes);
         assert_int_equal(back.port, 8080);
