@@ -7,17 +7,9 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = { sandbox_routes,
-                                                execution_routes,
-                                                file_routes,
-                                                catalogue_routes,
-                                                template_routes,
-                                                key_routes,
-                                                service_routes,
-                                                upkeep_routes,
-                                                event_routes,
-                                                token_routes,
-                                                NULL };
+const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
+                                                template_routes, key_routes,       service_routes, upkeep_routes,
+                                                event_routes,    token_routes,     socket_routes,  NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -218,6 +210,13 @@ static void json_end(const struct store_execution *row, struct jsonw *w)
         jsonw_kstr(w, "endedBy", row->ended_by);
 }
 
+/* Of what was asked for, a row that comes from the manager has this alone. Both were written by us, and inside of a
+ * text the quotes would be escaped. */
+bool api_is_terminal(const struct store_execution *row)
+{
+    return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;
+}
+
 void api_execution_json(const struct store_execution *row, struct jsonw *w)
 {
     jsonw_object(w);
@@ -225,6 +224,8 @@ void api_execution_json(const struct store_execution *row, struct jsonw *w)
     jsonw_kstr(w, "sandboxId", row->sandbox);
     jsonw_kstr(w, "state", api_execution_states[row->state]);
     jsonw_kbool(w, "background", row->background);
+    if (api_is_terminal(row))
+        jsonw_kbool(w, "tty", true);
     api_time(w, "createdAt", row->created_ms);
     api_time(w, "startedAt", row->started_ms);
     api_time(w, "endedAt", row->ended_ms);

@@ -3,163 +3,79 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "sandbox/custom.h"
-
-#define COMMAND_MAX 1024
-#define WORD_MAX (32 * KIB)
-#define CWD_MAX 4000
 
 /* --- create --- */
 
-struct launch {
+struct creation {
     struct http_req *req;
     struct api *api;
     const char *sandbox; /* lives as long as the request */
-    json_t *body;
-    char **env;
-    const char **argv;
-    struct execution_spec spec;
+    struct launch launch;
     enum follow_mode mode;
 };
 
-static void launch_free(void *arg)
+static void creation_free(void *arg)
 {
-    struct launch *l = arg;
+    struct creation *c = arg;
 
-    json_decref(l->body);
-    spec_env_free(l->env);
-    free(l->argv);
-    free(l);
+    launch_done(&c->launch);
+    free(c);
 }
 
-static void answer_background(struct launch *l, const struct store_execution *row)
+static void answer_background(struct creation *c, const struct store_execution *row)
 {
     auto_free char *path = str_printf("/v1/sandboxes/%s/executions/%s", row->sandbox, row->id);
 
-    http_set_header(l->req, "Location", path);
-    follow_answer(l->req, l->api, 202, row, false);
+    http_set_header(c->req, "Location", path);
+    follow_answer(c->req, c->api, 202, row, false);
 }
 
 static void on_accepted(void *arg, const struct err *err, const struct store_execution *row)
 {
-    struct launch *l = arg;
+    struct creation *c = arg;
 
     if (err) {
-        idem_undo(l->req, l->api, err);
-        http_answer_err(l->req, err);
-    } else if (l->spec.background) {
-        answer_background(l, row);
+        idem_undo(c->req, c->api, err);
+        http_answer_err(c->req, err);
+    } else if (c->launch.spec.background) {
+        answer_background(c, row);
     } else {
-        follow_row(l->req, l->api, &(struct follow_spec){ .mode = l->mode, .sandbox = l->sandbox }, row);
+        follow_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
     }
-    launch_free(l);
+    creation_free(c);
 }
 
 static void on_known(void *arg, const struct err *err, const struct store_execution *row)
 {
-    struct launch *l = arg;
+    struct creation *c = arg;
 
     if (err)
-        http_answer_err(l->req, err);
+        http_answer_err(c->req, err);
     else
-        answer_background(l, row);
-    launch_free(l);
+        answer_background(c, row);
+    creation_free(c);
 }
 
 static void on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
 {
-    struct launch *l = arg;
+    struct creation *c = arg;
 
     if (fresh) {
-        manager_execute(api->set.manager, api_sees(req), l->sandbox, id, &l->spec, on_accepted, l);
-    } else if (l->spec.background) {
-        store_execution_get(api->set.store, api_sees(req), id, on_known, l);
+        manager_execute(api->set.manager, api_sees(req), c->sandbox, id, &c->launch.spec, on_accepted, c);
+    } else if (c->launch.spec.background) {
+        store_execution_get(api->set.store, api_sees(req), id, on_known, c);
     } else {
-        follow(req, api, &(struct follow_spec){ .mode = l->mode, .sandbox = l->sandbox, .execution = id });
-        launch_free(l);
+        follow(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
+        creation_free(c);
     }
 }
 
-static int read_command(struct launch *l, struct err *err)
+static int read_request(struct creation *c, struct err *err)
 {
-    json_t *list = NULL;
-
-    if (body_array(l->body, "", "command", COMMAND_MAX, &list, err) < 0)
+    if (http_query_only(c->req, (const char *const[]){ NULL }, err) < 0 ||
+        api_sandbox_id(c->req, &c->sandbox, err) < 0 || api_body(c->req, &c->launch.body, err) < 0)
         return -1;
-    if (!list)
-        return 0;
-    size_t n = json_array_size(list);
-    if (n == 0)
-        return err_set(err, ERR_INVALID, "command: it has no word");
-    l->argv = mem_new_array(const char *, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(list, i);
-
-        if (!json_is_string(v) || json_string_length(v) > WORD_MAX)
-            return err_set(err, ERR_INVALID, "command[%zu]: a word is a text of at most %llu bytes", i, WORD_MAX);
-        l->argv[i] = json_string_value(v);
-    }
-    l->argv[n] = NULL;
-    if (!l->argv[0][0])
-        return err_set(err, ERR_INVALID, "command[0]: the name of the program is empty");
-    l->spec.argv = l->argv;
-    return 0;
-}
-
-static int read_what(struct launch *l, struct err *err)
-{
-    struct execution_spec *s = &l->spec;
-
-    if (body_text(l->body, "", "code", 1, EXECUTION_CODE_MAX, &s->code, err) < 0 || read_command(l, err) < 0)
-        return -1;
-    if (!s->code == !s->argv)
-        return err_set(err, ERR_INVALID,
-                       s->code ? "code and command do not go together: give one of them"
-                               : "give code or command: there is nothing to run");
-    return 0;
-}
-
-static int read_limits(struct launch *l, struct err *err)
-{
-    const struct limit_info *wall = limit_info(LIMIT_WALL), *cpu = limit_info(LIMIT_CPU_TIME);
-    struct execution_spec *s = &l->spec;
-
-    if (body_u64(l->body, "", "timeoutMs", wall->min, wall->max, &s->timeout_ms, NULL, err) < 0 ||
-        body_u64(l->body, "", "cpuTimeMs", 1, cpu->max, &s->cpu_ms, NULL, err) < 0 ||
-        body_u64(l->body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &s->output_max, NULL, err) < 0)
-        return -1;
-    const struct floor *f = l->api->set.floor;
-    if (custom_floor_value(f, LIMIT_WALL, "timeoutMs", s->timeout_ms, err) < 0 ||
-        custom_floor_value(f, LIMIT_CPU_TIME, "cpuTimeMs", s->cpu_ms, err) < 0)
-        return -1;
-    return custom_floor_value(f, LIMIT_OUTPUT, "outputBytes", s->output_max, err);
-}
-
-static int read_request(struct launch *l, struct err *err)
-{
-    static const char *const names[] = { "code",      "command",   "stdin",       "stdinOpen",  "env",     "cwd",
-                                         "timeoutMs", "cpuTimeMs", "outputBytes", "background", "changes", NULL };
-    struct execution_spec *s = &l->spec;
-    json_t *env = NULL;
-    size_t nenv = 0;
-
-    if (http_query_only(l->req, (const char *const[]){ NULL }, err) < 0 ||
-        api_sandbox_id(l->req, &l->sandbox, err) < 0 || api_body(l->req, &l->body, err) < 0 ||
-        body_only(l->body, "", names, err) < 0 || read_what(l, err) < 0 || read_limits(l, err) < 0 ||
-        body_text(l->body, "", "stdin", 0, EXECUTION_STDIN_MAX, &s->input, err) < 0 ||
-        body_bool(l->body, "", "stdinOpen", &s->input_open, err) < 0 ||
-        body_text(l->body, "", "cwd", 1, CWD_MAX, &s->cwd, err) < 0 || body_object(l->body, "", "env", &env, err) < 0 ||
-        body_bool(l->body, "", "background", &s->background, err) < 0 ||
-        body_bool(l->body, "", "changes", &s->changes, err) < 0)
-        return -1;
-    if (s->input && s->input_open)
-        return err_set(err, ERR_INVALID, "stdin and stdinOpen do not go together: write all of it, or send all of it");
-    if (s->input)
-        s->input_len = strlen(s->input);
-    if (env && spec_read_env(env, "env", &l->env, &nenv, err) < 0)
-        return -1;
-    s->env = (const char *const *)l->env;
-    return 0;
+    return launch_read(&c->launch, c->api, err);
 }
 
 /* Words are told as they would stand in /proc: each ended by a NUL. */
@@ -173,35 +89,35 @@ static void tell_words(const struct http_req *req, const char *key, const char *
         api_audit_content(req, key, text.data, text.len);
 }
 
-static void tell(const struct launch *l)
+static void tell(const struct creation *c)
 {
-    const struct execution_spec *s = &l->spec;
+    const struct execution_spec *s = &c->launch.spec;
 
     if (s->code)
-        api_audit_content(l->req, "code", s->code, strlen(s->code));
-    tell_words(l->req, "command", s->argv);
-    tell_words(l->req, "env", s->env);
+        api_audit_content(c->req, "code", s->code, strlen(s->code));
+    tell_words(c->req, "command", s->argv);
+    tell_words(c->req, "env", s->env);
     if (s->input)
-        api_audit_content(l->req, "stdin", s->input, s->input_len);
+        api_audit_content(c->req, "stdin", s->input, s->input_len);
 }
 
 static void create(struct http_req *req, void *ctx)
 {
-    struct launch *l = mem_new(struct launch);
+    struct creation *c = mem_new(struct creation);
     struct err err = { 0 };
 
-    l->req = req;
-    l->api = ctx;
-    l->mode = follow_mode(req);
-    if (read_request(l, &err) < 0) {
+    c->req = req;
+    c->api = ctx;
+    c->mode = follow_mode(req);
+    if (read_request(c, &err) < 0) {
         http_answer_err(req, &err);
-        launch_free(l);
+        creation_free(c);
     } else {
-        tell(l);
+        tell(c);
         /* With a key, or with input still to come, it has to be found while it runs. */
-        l->spec.at_end = l->mode == FOLLOW_ANSWER && !l->spec.background && !l->spec.input_open &&
-                         !http_header(req, "Idempotency-Key");
-        idem_begin(req, ctx, "ex", on_claimed, l, launch_free);
+        c->launch.spec.at_end = c->mode == FOLLOW_ANSWER && !c->launch.spec.background && !c->launch.spec.input_open &&
+                                !http_header(req, "Idempotency-Key");
+        idem_begin(req, ctx, "ex", on_claimed, c, creation_free);
     }
 }
 
@@ -400,6 +316,8 @@ const struct http_route execution_routes[] = {
     { "GET", ONE, get, HTTP_BODY_NONE, .data = &api_runs_read },
     { "POST", ONE "/cancel", cancel, HTTP_BODY_NONE, .data = &api_runs },
     { "POST", ONE "/stdin", input_write, HTTP_BODY_STREAMED, .data = &api_runs },
+    { "POST", ONE "/resize", terminal_resize, HTTP_BODY_BUFFERED, 4096, "application/json", &api_runs },
+    { "POST", ONE "/signal", terminal_signal, HTTP_BODY_BUFFERED, 4096, "application/json", &api_runs },
     { "GET", ONE "/output", output, HTTP_BODY_NONE, .data = &api_runs_read },
     { "GET", ONE "/stream", stream, HTTP_BODY_NONE, .data = &api_runs_read },
     { "GET", ONE "/receipt", receipt, HTTP_BODY_NONE, .data = &api_runs_read },

@@ -2,16 +2,12 @@
  *
  * Bytes are read from the files that the manager writes, at an offset that the reader holds; so following from the
  * beginning, resuming in the middle and reading one that has ended are the same. The watch only says when there is
- * more. A client that does not read stops the reading and nothing else: the execution goes on.
- *
- * A piece of output is text when it can be: a character that is cut in two at the end of a piece waits for its rest,
- * and what is no text travels as base64. */
+ * more. A client that does not read stops the reading and nothing else: the execution goes on. */
 #include "api/inside.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -66,11 +62,12 @@ static bool embed(struct api *api, const struct store_execution *row, int channe
     uint64_t size = 0;
     bool silent = row->ended_ms && row->out_bytes[channel - 1] == row->dropped[channel - 1];
     auto_fd int fd = silent ? -1 : open_output(api, row->id, channel, &size);
-    size_t n = (size_t)min_u64(size, EMBEDDED_MAX), done = 0;
+    uint64_t from = fd >= 0 ? manager_output_kept(fd, 0) : 0;
+    size_t n = (size_t)min_u64(size - from, EMBEDDED_MAX), done = 0;
     auto_free char *data = mem_alloc(n + 1);
 
     while (done < n) {
-        ssize_t r = pread(fd, data + done, n - done, (off_t)done);
+        ssize_t r = pread(fd, data + done, n - done, (off_t)(from + done));
 
         if (r <= 0)
             break;
@@ -78,7 +75,7 @@ static bool embed(struct api *api, const struct store_execution *row, int channe
     }
     jsonw_key(w, name);
     jsonw_strn(w, data, done);
-    return size > done;
+    return from > 0 || size > done;
 }
 
 static void execution_text(struct api *api, const struct store_execution *row, bool output, struct buf *out)
@@ -140,58 +137,17 @@ static bool send_execution(struct follow *f, const char *type, const char *json)
     return tell(f, type, &out);
 }
 
-/* Whether these are the first bytes of a character whose rest may follow. */
-static bool is_begun(const char *data, size_t n)
-{
-    uint8_t first = n ? (uint8_t)data[0] : 0;
-    size_t need = first >= 0xf0 && first <= 0xf4  ? 4
-                  : first >= 0xe0 && first < 0xf0 ? 3
-                  : first >= 0xc2 && first < 0xe0 ? 2
-                                                  : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if (((uint8_t)data[i] & 0xc0) != 0x80)
-            return false;
-    return n < need;
-}
-
-/* How much of the piece can be told as text: all of it, all but a character that is cut in two, or nothing. */
-static size_t text_part(const char *data, size_t n, bool last)
-{
-    size_t at = 0;
-    uint32_t c;
-
-    while (at < n) {
-        size_t len = (data[at] & 0x80) ? str_utf8(data + at, n - at, &c) : 1;
-
-        if (len == 0)
-            break;
-        at += len;
-    }
-    if (at == n || (!last && is_begun(data + at, n - at)))
-        return at;
-    return 0;
-}
-
 static bool send_piece(struct follow *f, int i, const char *data, size_t n, bool last)
 {
-    auto_buf out = { 0 }, coded = { 0 };
+    auto_buf out = { 0 };
     struct jsonw w;
-    size_t text = text_part(data, n, last);
 
     begin_event(&w, &out, "output");
     jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
     jsonw_ku64(&w, "offset", f->offset[i]);
-    if (text > 0) {
-        jsonw_key(&w, "data");
-        jsonw_strn(&w, data, text);
-    } else {
-        text_base64(&coded, data, n);
-        jsonw_kstr(&w, "base64", coded.data);
-        text = n;
-    }
+    size_t told = piece_json(&w, "data", data, n, last);
     jsonw_end_object(&w);
-    f->offset[i] += text;
+    f->offset[i] += told;
     return tell(f, "output", &out);
 }
 
@@ -217,13 +173,14 @@ static bool pump_channel(struct follow *f, int i)
             ev_defer(f->api->set.ev, &f->again, on_room, f);
             return false;
         }
+        f->offset[i] = manager_output_kept(f->fd[i], f->offset[i]);
         size_t want = (size_t)min_u64(f->end[i] - f->offset[i], sizeof(data));
         ssize_t n = pread(f->fd[i], data, want, (off_t)f->offset[i]);
         bool last = !f->watch && f->offset[i] + want == f->end[i];
 
         if (n <= 0)
             break; /* it was removed by retention meanwhile */
-        if (f->mode != FOLLOW_RAW && !last && is_begun(data, (size_t)n))
+        if (f->mode != FOLLOW_RAW && !last && piece_waits(data, (size_t)n))
             return true;
         if (!(f->mode == FOLLOW_RAW ? send_raw(f, i, data, (size_t)n) : send_piece(f, i, data, (size_t)n, last)))
             return false;
@@ -382,6 +339,9 @@ static int join(struct follow *f, const struct follow_spec *spec, const struct s
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
     for (int i = 0; i < 2 && f->mode != FOLLOW_ANSWER; i++)
         f->fd[i] = open_output(api, row->id, i + 1, &f->end[i]);
+    for (int i = 0; i < 2; i++)
+        if (f->fd[i] >= 0 && f->offset[i] < f->end[i])
+            f->offset[i] = manager_output_kept(f->fd[i], f->offset[i]);
     look(f);
     return check_offsets(f, err);
 }

@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#define SOCKET_KEY "cove.key."
+
 static void set_number(struct http_req *req, const char *name, uint64_t v)
 {
     char text[24];
@@ -109,6 +111,20 @@ static void on_checked(void *arg, const struct err *err, const struct principal 
         http_continue(w->req);
 }
 
+/* A web page cannot set a header of a WebSocket but this one: its key is a subprotocol that is never agreed on. */
+static const char *key_of_socket(struct http_req *req)
+{
+    const char *offered = http_header(req, "Sec-WebSocket-Protocol");
+    const char *at = offered && http_header(req, "Upgrade") ? strstr(offered, SOCKET_KEY) : NULL;
+
+    if (!at || (at != offered && !strchr(", \t", at[-1])))
+        return NULL;
+    at += strlen(SOCKET_KEY);
+    char *key = str_dup_n(at, strcspn(at, ", \t"));
+    http_keep(req, key, free);
+    return key;
+}
+
 bool api_on_request(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -133,6 +149,8 @@ bool api_on_request(struct http_req *req, void *ctx)
 
     if (right->open)
         return true;
+    if (!ask.authorization && !ask.x_api_key)
+        ask.x_api_key = key_of_socket(req);
     api_record_new(api, req);
     struct pending *w = mem_new(struct pending);
     w->req = req;

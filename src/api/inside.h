@@ -8,7 +8,7 @@
 #include "sandbox/body.h"
 
 #define API_STATUSES 6u /* by the first digit; 0 is "the client left" */
-#define API_ROUTES_MAX 64u
+#define API_ROUTES_MAX 128u
 
 struct api_counter {
     const struct http_route *route;
@@ -75,7 +75,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
     api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
-    template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[];
+    template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -88,8 +88,8 @@ void api_audit_content(const struct http_req *req, const char *key, const char *
 /* The work begins: a first record says `accepted`, and is written while the work goes on. */
 void api_audit_begin(const struct http_req *req);
 /* Something that was done without a request of its own: inside a connection that stays open. */
-void api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
-                   const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details);
+uint64_t api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
+                       const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details);
 
 /* For the gate. */
 struct api_request *api_record_new(struct api *api, struct http_req *req);
@@ -128,6 +128,7 @@ void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_time(struct jsonw *w, const char *key, uint64_t ms);     /* nothing when it is 0 */
 void api_raw(struct jsonw *w, const char *key, const char *json); /* a value that is JSON already; NULL: nothing */
 void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w);
+bool api_is_terminal(const struct store_execution *row);
 void api_execution_json(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_runtimes_json(struct jsonw *w);                                     /* "runtimes": [...] */
 
@@ -162,6 +163,32 @@ void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_
                 void (*dropped)(void *arg));
 void idem_undo(struct http_req *req, struct api *api,
                const struct err *why); /* it was refused: the key may be used again */
+
+/* --- what is to be executed (launch.c) --- */
+
+struct launch {
+    json_t *body; /* owned */
+    char **env;
+    const char **argv;
+    struct execution_spec spec; /* borrows from all of these */
+};
+extern const char *const launch_names[]; /* of the fields; NULL ends it */
+int launch_read(struct launch *l, struct api *api, struct err *err);
+void launch_done(struct launch *l);
+int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err); /* what is absent stays */
+
+/* --- output in JSON (piece.c) --- */
+
+/* Writes the bytes as a member: under text_key as far as they are text, otherwise all of them under "base64". Returns
+ * how many it was. last: no more follows. */
+size_t piece_json(struct jsonw *w, const char *text_key, const char *data, size_t n, bool last);
+bool piece_waits(const char *data, size_t n); /* they are the beginning of a character, and no more */
+
+/* --- terminals and signals (terminals.c) --- */
+
+void terminal_resize(struct http_req *req, void *ctx);
+void terminal_signal(struct http_req *req, void *ctx);
+int terminal_signo(const json_t *body, int *ret, struct err *err); /* "signal": a name or a number */
 
 /* --- standard input of an execution (input.c) --- */
 

@@ -392,21 +392,21 @@ void api_record_done(struct api *api)
     free(api->actions);
 }
 
-void api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
-                   const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details)
+uint64_t api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
+                       const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details)
 {
     if (!api->set.audit)
-        return;
-    audit_append(api->set.audit,
-                 &(struct audit_record){ .tenant = who->owner,
-                                         .action = action,
-                                         .outcome = outcome,
-                                         .kind = kinds[who->kind],
-                                         .key = who->key_id,
-                                         .user = who->user,
-                                         .address = address,
-                                         .target = target,
-                                         .ntarget = ntarget,
-                                         .details = details },
-                 false);
+        return 0;
+    return audit_append(api->set.audit,
+                        &(struct audit_record){ .tenant = who->owner,
+                                                .action = action,
+                                                .outcome = outcome,
+                                                .kind = kinds[who->kind],
+                                                .key = who->key_id,
+                                                .user = who->user,
+                                                .address = address,
+                                                .target = target,
+                                                .ntarget = ntarget,
+                                                .details = details },
+                        false);
 }

@@ -18,6 +18,46 @@ bool text_utf8(const char *data, size_t len)
     return true;
 }
 
+static int digit64(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+bool text_unbase64(struct buf *out, const char *text, size_t len)
+{
+    size_t before = out->len, pad = len >= 2 && text[len - 1] == '=' ? (text[len - 2] == '=' ? 2 : 1) : 0;
+    unsigned v = 0;
+
+    if (len % 4 != 0)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        bool padding = i >= len - pad;
+        int d = padding ? 0 : digit64(text[i]);
+
+        if (d < 0) {
+            out->len = before;
+            return false;
+        }
+        v = v << 6 | (unsigned)d;
+        if (i % 4 < 3)
+            continue;
+        size_t n = i + 1 == len ? 3 - pad : 3;
+        char three[3] = { (char)(v >> 16 & 255), (char)(v >> 8 & 255), (char)(v & 255) };
+        if ((n < 3 && three[2]) || (n < 2 && three[1])) {
+            out->len = before;
+            return false;
+        }
+        buf_add(out, three, n);
+        v = 0;
+    }
+    return true;
+}
+
 static const char plain_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static const char url_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

@@ -11,6 +11,8 @@ void text_base64url(struct buf *out, const void *data, size_t len);
  * thrown away are refused. `out` has room for len / 4 * 3 + 2 bytes. */
 bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret_len);
 void text_query(struct buf *out, const char *text); /* as a value in the query of a URL */
+/* The inverse, strictly: padded, no other character, no bits that no byte has. False with nothing added. */
+bool text_unbase64(struct buf *out, const char *text, size_t len);
 /* Wraps a paragraph to `width` columns, every line indented by `indent`; the first one starts at column `at`. */
 void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t width);
 

@@ -23,7 +23,8 @@
 #define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
 #define WORDS_MAX (56 * KIB)
 #define INPUT_STORED_MAX (512 * KIB) /* to go on with after a restart; a longer input just ends there */
-#define MOMENT_NS (5 * NS_PER_MS)    /* a program that runs for longer gets its row before its end */
+#define RING_MIN (64 * KIB)
+#define MOMENT_NS (5 * NS_PER_MS) /* a program that runs for longer gets its row before its end */
 
 /* --- the object --- */
 
@@ -99,8 +100,8 @@ void ex_free(struct ex *ex)
 {
     for (struct watch *w = ex->watches; w; w = w->next)
         w->ex = NULL;
-    if (ex->writer)
-        ex->writer->ex = NULL;
+    for (struct writer *w = ex->writers; w; w = w->next)
+        w->ex = NULL;
     if (ex->inserting)
         store_forget(ex->inserting);
     if (ex->ending)
@@ -231,8 +232,21 @@ static char *request_json(const struct ex *ex)
         jsonw_kstr(&w, "stdin", ex->input);
     if (ex->input_open)
         jsonw_kbool(&w, "stdinOpen", true);
+    if (ex->spec.tty) {
+        jsonw_kbool(&w, "tty", true);
+        jsonw_ku64(&w, "rows", ex->spec.rows);
+        jsonw_ku64(&w, "cols", ex->spec.cols);
+        jsonw_ku64(&w, "ring", ex->ring);
+    }
     jsonw_end_object(&w);
     return out.data;
+}
+
+char *ex_told_request(const struct ex *ex)
+{
+    static char terminal[] = "{\"tty\":true}";
+
+    return ex->spec.tty ? terminal : NULL;
 }
 
 static void on_inserted(void *arg, const struct err *err)
@@ -261,6 +275,7 @@ static void on_inserted(void *arg, const struct err *err)
     memcpy(row.sandbox, ex->sb->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sb->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EX_RUNNING : STORE_EX_STARTING;
+    row.request_json = ex_told_request(ex);
     if (done)
         done(ex->done_arg, NULL, &row);
 }
@@ -407,6 +422,10 @@ static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
         ex->spec.cpu_ms = sb->spec.limits.v[LIMIT_CPU_TIME];
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
+    if (ex->spec.tty) {
+        ex->ring = ex->spec.output_max ? max_u64(ex->spec.output_max, RING_MIN) : 0;
+        ex->spec.output_max = 0;
+    }
     if (ex->code && code_argv(ex, &why) < 0)
         give_up(ex, &why);
     else if (ex->code)
@@ -455,6 +474,9 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.cpu_ms = s->cpu_ms;
     ex->spec.output_max = s->output_max;
     ex->spec.changes = s->changes;
+    ex->spec.tty = s->tty;
+    ex->spec.rows = s->rows;
+    ex->spec.cols = s->cols;
     ex->sb = m->loaded ? sb_find(m, owner, sandbox) : NULL;
     manager_use(m, owner, sandbox, on_box, ex);
 }

@@ -52,6 +52,7 @@ static void ended_row(const struct ex *ex, struct store_execution *row)
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
+    row->request_json = ex_told_request(ex);
 }
 
 static void store_end(void *arg)

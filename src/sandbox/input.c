@@ -1,6 +1,7 @@
 /* Standard input that is written while the program runs. What the program does not read waits on the side of whoever
  * writes: nothing is gathered here. Bytes are counted, so that a writer whose connection broke, or who met a new
- * server, goes on where the sandbox has them. */
+ * server, goes on where the sandbox has them. That needs one writer at a time; a terminal has as many as sit before it,
+ * and what they type goes in as it comes. */
 #include "sandbox/inside.h"
 
 #include "base/mem.h"
@@ -15,11 +16,11 @@ struct writer *manager_writer(struct manager *m, const char *owner, const char *
         err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
         return NULL;
     }
-    const char *why = ex->ended            ? "has ended"
-                      : !ex->input_open    ? "was started without stdinOpen"
-                      : ex->input_closed   ? "has had the end of its standard input"
-                      : ex->writer != NULL ? "is being written to by another request"
-                                           : NULL;
+    const char *why = ex->ended                      ? "has ended"
+                      : !ex->input_open              ? "was started without stdinOpen"
+                      : ex->input_closed             ? "has had the end of its standard input"
+                      : ex->writers && !ex->spec.tty ? "is being written to by another request"
+                                                     : NULL;
     if (why) {
         err_set(err, ERR_EXISTS, "execution %s %s", ex->id, why);
         return NULL;
@@ -28,14 +29,20 @@ struct writer *manager_writer(struct manager *m, const char *owner, const char *
     w->ex = ex;
     w->ops = ops;
     w->arg = arg;
-    ex->writer = w;
+    w->next = ex->writers;
+    ex->writers = w;
     return w;
 }
 
 void writer_free(struct writer *w)
 {
-    if (w && w->ex)
-        w->ex->writer = NULL;
+    if (w && w->ex) {
+        struct writer **p = &w->ex->writers;
+
+        while (*p != w)
+            p = &(*p)->next;
+        *p = w->next;
+    }
     free(w);
 }
 
@@ -63,17 +70,23 @@ void writer_close(struct writer *w)
 
 void input_room(struct ex *ex)
 {
-    if (ex->writer)
-        ex->writer->ops->on_room(ex->writer->arg);
+    struct writer *next;
+
+    for (struct writer *w = ex->writers; w; w = next) {
+        next = w->next; /* it may go, and no other */
+        w->ops->on_room(w->arg);
+    }
 }
 
 void input_over(struct ex *ex)
 {
-    struct writer *w = take_ptr(&ex->writer);
     uint64_t taken = ex->input_sent;
 
-    if (!w)
-        return;
-    w->ex = NULL;
-    w->ops->on_over(w->arg, taken);
+    while (ex->writers) {
+        struct writer *w = ex->writers;
+
+        ex->writers = w->next;
+        w->ex = NULL;
+        w->ops->on_over(w->arg, taken);
+    }
 }

@@ -62,6 +62,7 @@ struct sb {
     char first_id[ID_SIZE];
     struct op *ops;
     struct waiter *waiters;
+    struct attend *attends;
     struct ev_timer idle;
     struct ev_timer retry;
     uint64_t pins; /* processors that were chosen for it */
@@ -80,6 +81,13 @@ struct sb {
     bool gone; /* nothing of the sandbox is left; only its row is to be written */
 };
 
+struct attend {
+    struct attend *next;
+    struct sb *sb; /* NULL when it is over */
+    attend_fn *fn;
+    void *arg;
+};
+
 struct watch {
     struct watch *next;
     struct ex *ex; /* NULL when it is over */
@@ -88,6 +96,7 @@ struct watch {
 };
 
 struct writer {
+    struct writer *next;
     struct ex *ex; /* NULL when it is over */
     const struct writer_ops *ops;
     void *arg;
@@ -107,7 +116,7 @@ struct ex {
     char *input;
     size_t input_len, input_sent;
     bool input_open, input_closed; /* for a writer; closed by one */
-    struct writer *writer;
+    struct writer *writers;
     struct exec_spec spec;
     uint32_t stream; /* of the earlier host, when it is taken up again */
     uint64_t created_ms, started_ms, ended_ms;
@@ -117,6 +126,8 @@ struct ex {
     bool background;
     int fd[2];
     uint64_t len[2];
+    uint64_t ring;       /* bytes that are kept of a terminal, the last ones; 0: all */
+    uint64_t forgotten;  /* bytes of a terminal from its beginning that are not kept any more */
     uint64_t lost[2];    /* bytes not stored because the disk refused */
     bool unnamed[2];     /* its file waits for the row */
     bool started, ended; /* ended: its end is being written down */
@@ -206,6 +217,8 @@ extern const struct exec_ops ex_exec_ops;
 struct ex *ex_new(struct sb *sb, const char *id);
 void ex_free(struct ex *ex);
 void ex_insert(struct ex *ex); /* its row */
+char *
+ex_told_request(const struct ex *ex); /* of its request, what a row that is told has of it: whether it is a terminal */
 int ex_resume(struct ex *ex, struct err *err);
 
 /* input.c */
@@ -214,6 +227,10 @@ void input_over(struct ex *ex); /* it takes no more */
 
 /* finish.c */
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
+
+/* attend.c */
+void sb_tell(struct sb *sb);     /* it was paused, or runs again */
+void sb_tell_end(struct sb *sb); /* its end is committed */
 
 /* watch.c */
 struct ex *ex_find(const struct sb *sb, const char *id);

@@ -56,6 +56,7 @@ static void on_end_stored(void *arg, const struct err *err, const struct store_s
     if (sb->created)
         sb->created(sb->created_arg, &sb->why, NULL);
     answer_waiters(sb, row ? NULL : &sb->why, row);
+    sb_tell_end(sb);
     sb_free(sb);
 }
 

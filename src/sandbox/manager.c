@@ -86,6 +86,8 @@ void sb_free(struct sb *sb)
             m->pinned[i]--;
     ev_timer_clear(m->ev, &sb->idle);
     ev_timer_clear(m->ev, &sb->retry);
+    for (struct attend *a = sb->attends; a; a = a->next)
+        a->sb = NULL;
     while (sb->execs)
         ex_free(sb->execs);
     exec_free(sb->first);

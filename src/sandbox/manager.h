@@ -78,6 +78,19 @@ bool manager_lives(const struct manager *m, const char *owner, const char *id);
 /* What is known of a sandbox beside its row. Parses row->spec_json; the caller calls spec_done. */
 int manager_spec(const struct store_sandbox *row, struct spec *ret, struct err *err);
 
+/* A sandbox that has not ended, as those see it who stay with it. `fn` comes from the loop: when it was paused or runs
+ * again, and with `ended` when its end is committed, after those of its executions; then it is over, and still freed by
+ * its owner. */
+struct attend;
+typedef void attend_fn(void *arg, const struct err *ended);
+/* NULL with *err: there is none of that name that lives, or it is not found again yet. */
+struct attend *manager_attend(struct manager *m, const char *owner, const char *id, attend_fn *fn, void *arg,
+                              struct err *err);
+void attend_free(struct attend *a);
+DEFINE_AUTO(attend, attend_free);
+enum store_sandbox_state attend_state(const struct attend *a);
+const struct spec *attend_spec(const struct attend *a); /* NULL when it is over */
+
 /* --- executions --- */
 
 #define EXECUTION_CODE_MAX (1 * MIB)
@@ -89,7 +102,9 @@ struct execution_spec {
     const char *const *argv; /* a program and its arguments */
     const char *input;       /* for its standard input, or NULL */
     size_t input_len;
-    bool input_open;        /* instead: it is written with manager_writer() */
+    bool input_open; /* instead: it is written with manager_writer() */
+    bool tty;        /* a terminal of rows x cols, with input_open; output_max is what is kept of its end */
+    uint16_t rows, cols;
     const char *const *env; /* may be NULL */
     const char *cwd;        /* absolute, or relative to /workspace; NULL is /workspace */
     uint64_t timeout_ms;    /* 0: the sandbox's */
@@ -115,10 +130,16 @@ struct watch *manager_watch(struct manager *m, const char *owner, const char *sa
 void watch_free(struct watch *w);
 DEFINE_AUTO(watch, watch_free);
 uint64_t watch_bytes(const struct watch *w, int channel); /* written to its file by now */
+uint64_t watch_input(const struct watch *w);              /* of its standard input, taken by now */
 bool watch_started(const struct watch *w);
 void watch_kill(struct watch *w); /* its whole tree; the end follows as for any other */
+void watch_signal(struct watch *w, int signo);
+/* Of a terminal, otherwise nothing happens and false is the answer. All who watch it are told. */
+bool watch_resize(struct watch *w, uint16_t rows, uint16_t cols);
+bool watch_size(const struct watch *w, uint16_t *rows, uint16_t *cols);
 
-/* Standard input of an execution with input_open; one writer at a time. NULL with *err: EXISTS when it takes none. */
+/* Standard input of an execution with input_open; one writer at a time, except for a terminal. NULL with *err: EXISTS
+ * when it takes none. */
 struct writer;
 struct writer_ops {
     void (*on_room)(void *arg);                 /* writer_send took less than it was given; try again */
@@ -134,6 +155,8 @@ void writer_close(struct writer *w); /* nothing follows */
 
 /* What it wrote to channel 1 or 2, to be read with pread; -1 with errno, ENOENT when it wrote nothing. */
 int manager_output(struct manager *m, const char *id, int channel);
+/* The first byte at or behind `offset` of such a file that is kept: of a terminal, the beginning goes. */
+uint64_t manager_output_kept(int fd, uint64_t offset);
 
 /* --- housekeeping --- */
 

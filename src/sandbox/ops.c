@@ -164,6 +164,7 @@ static void on_frozen(void *arg, const struct err *err)
     sb->paused_at_ms = mono_ms(sb->m);
     sb->paused_by_idle = op->by_idle;
     sb_event(sb, "sandbox_paused", NULL, op->by_idle ? "\"by\":\"idle\"" : "\"by\":\"request\"");
+    sb_tell(sb);
     op_store(sb);
 }
 
@@ -184,6 +185,7 @@ static void on_thawed(void *arg, const struct err *err)
     sb->paused_at_ms = 0;
     sb->paused_by_idle = false;
     sb_event(sb, "sandbox_resumed", NULL, NULL);
+    sb_tell(sb);
     op_store(sb);
 }
 

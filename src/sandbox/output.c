@@ -4,6 +4,9 @@
  * is there after a kill, and the length of the two files together says exactly where a resumed execution goes on. A
  * disk that refuses costs the bytes and not the execution: they are counted, and told.
  *
+ * A terminal may write for days. Of its file the beginning is given back to the disk (a hole is punched), so that
+ * offsets stay what they are and about the last `ring` bytes are there. Where data begins is asked of the file itself.
+ *
  * A program may write before its row is committed, and a kill in between would leave files that no retention ever
  * finds. So until then the files are called <id>.1.new and <id>.2.new, and the next manager looks what became of each.
  */
@@ -17,6 +20,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -124,6 +128,26 @@ void output_sweep(struct manager *m)
 
 /* --- bytes --- */
 
+static void forget_old(struct ex *ex)
+{
+    uint64_t from = ex->forgotten, to = (ex->len[0] - ex->ring) & ~(uint64_t)4095;
+
+    if (ex->len[0] < from + ex->ring + ex->ring / 4)
+        return;
+    ex->forgotten = to;
+    if (fallocate(ex->fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+        return;
+    log_warn("output of terminal %s is kept whole: %s", ex->id, strerror(errno));
+    ex->ring = 0;
+}
+
+uint64_t manager_output_kept(int fd, uint64_t offset)
+{
+    off_t data = lseek(fd, (off_t)offset, SEEK_DATA);
+
+    return data > (off_t)offset ? (uint64_t)data : offset; /* -1 at the end, or where there are no holes */
+}
+
 void output_append(struct ex *ex, int channel, const void *data, size_t len)
 {
     int *fd = &ex->fd[channel - 1];
@@ -147,6 +171,8 @@ void output_append(struct ex *ex, int channel, const void *data, size_t len)
         ex->len[channel - 1] += (uint64_t)n;
         m->stats.output_bytes += (uint64_t)n;
     }
+    if (ex->ring && channel == 1)
+        forget_old(ex);
     if (len == 0)
         return;
     if (!refused)
@@ -169,6 +195,8 @@ int output_load(struct ex *ex)
         if (ex->fd[i] < 0 || fstat(ex->fd[i], &st) < 0)
             return -1;
         ex->len[i] = (uint64_t)st.st_size;
+        if (i == 0)
+            ex->forgotten = manager_output_kept(ex->fd[0], 0);
     }
     return 0;
 }

@@ -78,7 +78,7 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
 {
     auto_json *root = NULL;
     const char *input = NULL;
-    uint64_t stream = 0;
+    uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
         return err_set(err, ERR_STORE_CORRUPT, "it has no request");
@@ -92,9 +92,15 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
         body_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
         body_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
         body_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
+        body_bool(root, "", "tty", &ex->spec.tty, err) < 0 ||
+        body_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
+        body_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
+        body_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring, NULL, err) < 0 ||
         body_text(root, "", "stdin", 0, BODY_SIZE_MAX, &input, err) < 0)
         return -1;
     ex->stream = (uint32_t)stream;
+    ex->spec.rows = (uint16_t)rows;
+    ex->spec.cols = (uint16_t)cols;
     if (input) {
         ex->input = str_dup(input);
         ex->input_len = strlen(input);

@@ -75,9 +75,45 @@ uint64_t watch_bytes(const struct watch *w, int channel)
     return w->ex ? w->ex->len[channel - 1] : 0;
 }
 
+uint64_t watch_input(const struct watch *w)
+{
+    return w->ex ? w->ex->input_sent : 0;
+}
+
 bool watch_started(const struct watch *w)
 {
     return w->ex && w->ex->started;
+}
+
+void watch_signal(struct watch *w, int signo)
+{
+    if (w->ex && w->ex->exec && !w->ex->ended)
+        exec_signal(w->ex->exec, signo);
+}
+
+bool watch_resize(struct watch *w, uint16_t rows, uint16_t cols)
+{
+    struct ex *ex = w->ex;
+
+    if (!ex || !ex->spec.tty)
+        return false;
+    if (ex->spec.rows == rows && ex->spec.cols == cols)
+        return true;
+    ex->spec.rows = rows;
+    ex->spec.cols = cols;
+    if (ex->exec && !ex->ended)
+        exec_resize(ex->exec, rows, cols);
+    ex_tell(ex);
+    return true;
+}
+
+bool watch_size(const struct watch *w, uint16_t *rows, uint16_t *cols)
+{
+    if (!w->ex || !w->ex->spec.tty)
+        return false;
+    *rows = w->ex->spec.rows;
+    *cols = w->ex->spec.cols;
+    return true;
 }
 
 void watch_kill(struct watch *w)

@@ -642,7 +642,7 @@ def JS01_JS08_bad_bodies_are_400_by_name(s):
         (create, b'{"runtime":"sh"}x'), (create, b""), (create, b"[]"), (create, b"null"),
         (execute, b"{}"), (execute, b'{"code":""}'), (execute, b'{"command":[]}'), (execute, b'{"command":[""]}'),
         (execute, b'{"command":"ls"}'), (execute, b'{"command":[1]}'), (execute, b'{"code":"1","command":["ls"]}'),
-        (execute, b'{"command":["ls"],"timeoutMs":0}'), (execute, b'{"command":["ls"],"tty":true}'),
+        (execute, b'{"command":["ls"],"timeoutMs":0}'), (execute, b'{"command":["ls"],"tty":1}'), (execute, b'{"command":["ls"],"rows":5}'), (execute, b'{"tty":true,"stdin":"x"}'),
         (execute, b'{"command":["ls"],"env":{"A B":"1"}}'), (execute, b'{"command":["l\\u0000s"]}'),
         (execute, json.dumps({"command": ["x" * 40000]}).encode()),
         (execute, json.dumps({"command": ["echo"] + ["x" * 1000] * 100}).encode()),

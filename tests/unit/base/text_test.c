@@ -79,9 +79,45 @@ TEST(base64url_has_one_text_for_each_byte_string)
     assert_false(text_from_base64url("AA\0A", 4, back, &n));
 }
 
+TEST(base64_is_read_back_and_nothing_but_base64_is_read)
+{
+    static const char *const bad[] = { "A",
+                                       "AA",
+                                       "AAA",
+                                       "A===",
+                                       "====",
+                                       "AA=A",
+                                       "AB==",
+                                       "AAB=",
+                                       "AA A",
+                                       "AAAA=",
+                                       "AA==AAAA",
+                                       "AA-_",
+                                       "\xff\xff\xff\xff" };
+    char bytes[64];
+
+    for (size_t n = 0; n < sizeof(bytes); n++) {
+        auto_buf coded = { 0 }, back = { 0 };
+
+        bytes[n] = (char)(n * 37 + 200);
+        text_base64(&coded, bytes, n);
+        assert_true(text_unbase64(&back, coded.data, coded.len));
+        assert_int_equal(back.len, n);
+        if (n)
+            assert_memory_equal(back.data, bytes, n);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        auto_buf out = { 0 };
+
+        if (text_unbase64(&out, bad[i], strlen(bad[i])) || out.len)
+            fail_msg("'%s' was taken", bad[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(base64_is_read_back_and_nothing_but_base64_is_read),
         RUN(wrap_breaks_between_words_and_keeps_the_indent),
         RUN(utf8_is_accepted_only_when_well_formed),
         RUN(base64_pads_to_four),

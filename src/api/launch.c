@@ -1,0 +1,156 @@
+/* What is to be executed: the same object whether it comes as the body of a request or in a message of a socket. */
+#include "api/inside.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "sandbox/custom.h"
+
+#define COMMAND_MAX 1024
+#define WORD_MAX (32 * KIB)
+#define CWD_MAX 4000
+#define SIZE_MAX_ROWS 4096u
+
+const char *const launch_names[] = { "code",    "command",   "stdin",     "stdinOpen",   "env",
+                                     "cwd",     "timeoutMs", "cpuTimeMs", "outputBytes", "background",
+                                     "changes", "tty",       "rows",      "cols",        NULL };
+
+void launch_done(struct launch *l)
+{
+    json_decref(l->body);
+    spec_env_free(l->env);
+    free(l->argv);
+    *l = (struct launch){ 0 };
+}
+
+static int read_command(struct launch *l, struct err *err)
+{
+    json_t *list = NULL;
+
+    if (body_array(l->body, "", "command", COMMAND_MAX, &list, err) < 0)
+        return -1;
+    if (!list)
+        return 0;
+    size_t n = json_array_size(list);
+    if (n == 0)
+        return err_set(err, ERR_INVALID, "command: it has no word");
+    l->argv = mem_new_array(const char *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+
+        if (!json_is_string(v) || json_string_length(v) > WORD_MAX)
+            return err_set(err, ERR_INVALID, "command[%zu]: a word is a text of at most %llu bytes", i, WORD_MAX);
+        l->argv[i] = json_string_value(v);
+    }
+    l->argv[n] = NULL;
+    if (!l->argv[0][0])
+        return err_set(err, ERR_INVALID, "command[0]: the name of the program is empty");
+    l->spec.argv = l->argv;
+    return 0;
+}
+
+static int read_what(struct launch *l, struct err *err)
+{
+    static const char *const shell[] = { "/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh",
+                                         NULL };
+    struct execution_spec *s = &l->spec;
+
+    if (body_text(l->body, "", "code", 1, EXECUTION_CODE_MAX, &s->code, err) < 0 || read_command(l, err) < 0)
+        return -1;
+    if (s->tty && !s->code && !s->argv)
+        s->argv = shell;
+    if (!s->code == !s->argv)
+        return err_set(err, ERR_INVALID,
+                       s->code ? "code and command do not go together: give one of them"
+                               : "give code or command: there is nothing to run");
+    return 0;
+}
+
+/* A terminal stays until it is left, so without a word it has all the time that there may be. */
+static uint64_t terminal_time(const struct floor *f)
+{
+    uint64_t most = limit_info(LIMIT_WALL)->max;
+
+    return custom_floor_value(f, LIMIT_WALL, "timeoutMs", most, NULL) < 0 ? 0 : most;
+}
+
+static int read_limits(struct launch *l, struct api *api, struct err *err)
+{
+    const struct limit_info *wall = limit_info(LIMIT_WALL), *cpu = limit_info(LIMIT_CPU_TIME);
+    struct execution_spec *s = &l->spec;
+    const struct floor *f = api->set.floor;
+
+    if (s->tty)
+        s->timeout_ms = terminal_time(f);
+    if (body_u64(l->body, "", "timeoutMs", wall->min, wall->max, &s->timeout_ms, NULL, err) < 0 ||
+        body_u64(l->body, "", "cpuTimeMs", 1, cpu->max, &s->cpu_ms, NULL, err) < 0 ||
+        body_u64(l->body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &s->output_max, NULL, err) < 0)
+        return -1;
+    if (custom_floor_value(f, LIMIT_WALL, "timeoutMs", s->timeout_ms, err) < 0 ||
+        custom_floor_value(f, LIMIT_CPU_TIME, "cpuTimeMs", s->cpu_ms, err) < 0)
+        return -1;
+    return custom_floor_value(f, LIMIT_OUTPUT, "outputBytes", s->output_max, err);
+}
+
+int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err)
+{
+    uint64_t r = *rows, c = *cols;
+
+    if (body_u64(body, "", "rows", 1, SIZE_MAX_ROWS, &r, NULL, err) < 0 ||
+        body_u64(body, "", "cols", 1, SIZE_MAX_ROWS, &c, NULL, err) < 0)
+        return -1;
+    *rows = (uint16_t)r;
+    *cols = (uint16_t)c;
+    return 0;
+}
+
+static int read_terminal(struct launch *l, struct err *err)
+{
+    struct execution_spec *s = &l->spec;
+
+    if (body_bool(l->body, "", "tty", &s->tty, err) < 0)
+        return -1;
+    if (!s->tty && (json_object_get(l->body, "rows") || json_object_get(l->body, "cols")))
+        return err_set(err, ERR_INVALID, "rows and cols are of a terminal: they need tty");
+    s->rows = 24;
+    s->cols = 80;
+    return launch_size(l->body, &s->rows, &s->cols, err);
+}
+
+static int read_env(struct launch *l, struct err *err)
+{
+    json_t *env = NULL;
+    size_t n = 0;
+    bool named = false;
+
+    if (body_object(l->body, "", "env", &env, err) < 0 || (env && spec_read_env(env, "env", &l->env, &n, err) < 0))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        named = named || str_starts(l->env[i], "TERM=");
+    if (l->spec.tty && !named) {
+        l->env = mem_resize(l->env, n + 2, sizeof(char *));
+        l->env[n] = str_dup("TERM=xterm-256color");
+        l->env[n + 1] = NULL;
+    }
+    l->spec.env = (const char *const *)l->env;
+    return 0;
+}
+
+int launch_read(struct launch *l, struct api *api, struct err *err)
+{
+    struct execution_spec *s = &l->spec;
+
+    if (body_only(l->body, "", launch_names, err) < 0 || read_terminal(l, err) < 0 || read_what(l, err) < 0 ||
+        read_limits(l, api, err) < 0 || body_text(l->body, "", "stdin", 0, EXECUTION_STDIN_MAX, &s->input, err) < 0 ||
+        body_bool(l->body, "", "stdinOpen", &s->input_open, err) < 0 ||
+        body_text(l->body, "", "cwd", 1, CWD_MAX, &s->cwd, err) < 0 ||
+        body_bool(l->body, "", "background", &s->background, err) < 0 ||
+        body_bool(l->body, "", "changes", &s->changes, err) < 0 || read_env(l, err) < 0)
+        return -1;
+    if (s->input && (s->input_open || s->tty))
+        return err_set(err, ERR_INVALID, "stdin does not go together with %s: write all of it, or send all of it",
+                       s->tty ? "tty" : "stdinOpen");
+    if (s->input)
+        s->input_len = strlen(s->input);
+    s->input_open = s->input_open || s->tty;
+    return 0;
+}
