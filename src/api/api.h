@@ -24,6 +24,8 @@ struct api_settings { /* all borrowed for the life of the api */
     const struct floor *floor; /* of the operator; NULL: none */
     const char *scratch;       /* a directory for files that are gone when they were sent; NULL: no backups */
     void (*retention)(void *arg, struct store_retention *ret); /* as it is now; NULL: everything is kept */
+    /* Adds figures of the server's other parts to /metrics, in its form; NULL: there are none. */
+    void (*figures)(void *arg, struct buf *out);
     void *arg;
 };
 

@@ -238,6 +238,8 @@ static void metrics(struct http_req *req, void *ctx)
     put_store(api, &out);
     put_audit(api, &out);
     put_requests(api, &out);
+    if (api->set.figures)
+        api->set.figures(api->set.arg, &out);
     http_answer(req, 200, "text/plain; version=0.0.4", out.data, out.len);
 }
 

@@ -45,7 +45,7 @@ static int check_origin(struct http_req *req, struct err *err)
         return -1;
     if (!origin)
         return 0;
-    if (!origin_allowed(origin, host, req->s->set.origins))
+    if (!origin_allowed(origin, host, req->conn->peer.tls, req->s->set.origins))
         return err_set(err, ERR_HTTP_ORIGIN, "pages of '%.100s' may not call this server", origin);
     req->cors = true;
     return 0;

@@ -74,6 +74,7 @@ struct http_peer {
     uid_t uid;
     gid_t gid;
     pid_t pid;
+    bool tls;      /* the client came through TLS; never together with `local` */
     char addr[46]; /* otherwise: the address without its port. Forwarding headers never change it. "" when local */
 };
 const struct http_peer *http_peer(const struct http_req *req);

@@ -64,19 +64,19 @@ static bool too_many(const struct conn *c)
     return n > c->s->set.limits.conns_per_addr;
 }
 
-static void take(struct listener *l, int fd, const union any_addr *from)
+static void take(struct http_server *s, int fd, bool local, bool tls, const union any_addr *from)
 {
-    struct http_server *s = l->s;
     struct conn *c = conn_new(s, fd);
     int yes = 1;
 
-    if (!tell_peer(c, l->local, from) || too_many(c)) {
+    c->peer.tls = tls;
+    if (!tell_peer(c, local, from) || too_many(c)) {
         s->stats.refused++;
         close(fd);
         conn_free(c);
         return;
     }
-    if (!l->local)
+    if (!local && !tls)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     s->adding = c;
     /* The address is of no use to the daemon, which is told none that could be counted or be too long for it. */
@@ -121,8 +121,26 @@ static void on_accept(void *arg, uint32_t events UNUSED)
             }
             return;
         }
-        take(l, fd, &from);
+        take(l->s, fd, l->local, false, &from);
     }
+}
+
+/* Whoever hands it over has accepted it already, so it cannot wait in the kernel's queue: without room, one that does
+ * nothing makes some, or this one goes. */
+void http_adopt(struct http_server *s, int fd, const struct sockaddr *from)
+{
+    union any_addr addr = { 0 };
+    bool crowded = s->stats.open >= s->set.limits.conns_max;
+
+    if (s->draining || (crowded && !s->idle_first)) {
+        s->stats.refused += !s->draining;
+        close(fd);
+        return;
+    }
+    if (crowded)
+        conn_cut(s->idle_first);
+    memcpy(&addr, from, from->sa_family == AF_INET ? sizeof(addr.in) : sizeof(addr.in6));
+    take(s, fd, false, true, &addr);
 }
 
 static void on_unpause(void *arg)

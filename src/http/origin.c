@@ -75,12 +75,12 @@ int origin_check_host(const char *value, const char *const *hosts, struct err *e
     return err_set(err, ERR_HTTP_HOST, "this server does not answer for the name '%.100s'", host.name);
 }
 
-bool origin_allowed(const char *origin, const char *host, const char *const *origins)
+bool origin_allowed(const char *origin, const char *host, bool tls, const char *const *origins)
 {
     const char *p = origin;
 
     for (; origins && *origins; origins++)
         if (str_eq(*origins, origin))
             return true;
-    return host && (str_eat(&p, "http://") || str_eat(&p, "https://")) && strcasecmp(p, host) == 0;
+    return host && ((!tls && str_eat(&p, "http://")) || str_eat(&p, "https://")) && strcasecmp(p, host) == 0;
 }

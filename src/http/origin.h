@@ -15,5 +15,6 @@ int origin_parse_host(const char *value, struct origin_host *ret, struct err *er
 
 /* Lists end in NULL and may be NULL themselves. */
 int origin_check_host(const char *value, const char *const *hosts, struct err *err);
-/* True when pages of this origin may call: it is in the list, or it is http or https of this very Host. */
-bool origin_allowed(const char *origin, const char *host, const char *const *origins);
+/* True when pages of this origin may call: it is in the list, or it is of this very Host, by http or https. Over TLS by
+ * https only: anybody on the way could make a page of the other. */
+bool origin_allowed(const char *origin, const char *host, bool tls, const char *const *origins);

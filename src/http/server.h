@@ -8,6 +8,7 @@
 #include "http/http.h"
 
 struct http_server;
+struct sockaddr;
 
 struct http_limits {
     size_t line_max;         /* bytes of the request line; 414 */
@@ -75,6 +76,10 @@ int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port,
 int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *err);
 /* A socket that listens already (from a supervisor); taken. */
 int http_listen_fd(struct http_server *s, int fd, struct err *err);
+
+/* A connection that somebody else has accepted and taken out of TLS; the descriptor, a stream socket of any kind, is
+ * taken. `from` is the client's address, IPv4 or IPv6. It counts like one of http_listen_tcp(). */
+void http_adopt(struct http_server *s, int fd, const struct sockaddr *from);
 
 /* After false from on_request: the request goes to its handler. Nothing happens when the client is gone or the hook has
  * answered. */

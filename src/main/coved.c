@@ -23,7 +23,9 @@
 #include "polfile/policy_file.h"
 #include "sandbox/manager.h"
 #include "serve/place.h"
+#include "serve/sockets.h"
 #include "store/store.h"
+#include "tls/server.h"
 #include "wire/door.h"
 
 #include "cove_version.h"
@@ -40,6 +42,8 @@
 #define FIRST_SOCKET 3
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
+#define LISTENERS_MAX 16
+#define HANDSHAKES_MAX 256u         /* at one time */
 #define PATIENCE_NS (10 * NS_PER_S) /* for the ends of all sandboxes */
 
 struct coved {
@@ -53,6 +57,9 @@ struct coved {
     struct manager *manager;
     struct api *api;
     struct http_server *http;
+    struct tls_server *tls; /* NULL: the address is served without */
+    int tls_source;         /* whoever reads its files for us; -1: nobody, we do */
+    struct buf without_tls; /* the answer to those who speak without it */
     struct ev_timer gc;
     uint64_t began_ns, began_real_ns; /* of the machine; of the calendar */
     int ready_fd;                     /* of whoever started us; -1: nobody wants to know */
@@ -64,7 +71,7 @@ struct coved {
 /* --- what it was given --- */
 
 struct words {
-    const char *config_fd, *listen_fds, *ready_fd;
+    const char *config_fd, *listen_fds, *ready_fd, *tls_fd;
 };
 
 static int read_fd_number(const char *name, const char *text, uint64_t *ret, struct err *err)
@@ -92,8 +99,9 @@ static int read_settings(struct coved *d, int argc, char **argv, struct problems
     struct words w = { 0 };
     const struct conf_option own[] = { { "--config-fd", &w.config_fd, NULL },
                                        { "--listen-fds", &w.listen_fds, NULL },
-                                       { "--ready-fd", &w.ready_fd, NULL } };
-    uint64_t config = 0, ready = 0;
+                                       { "--ready-fd", &w.ready_fd, NULL },
+                                       { "--tls-fd", &w.tls_fd, NULL } };
+    uint64_t config = 0, ready = 0, tls = 0;
     struct err err = { 0 };
 
     conf_init(&d->conf);
@@ -102,11 +110,13 @@ static int read_settings(struct coved *d, int argc, char **argv, struct problems
         return -1;
     if (read_fd_number("--config-fd", w.config_fd, &config, &err) < 0 ||
         read_fd_number("--listen-fds", w.listen_fds, &d->sockets, &err) < 0 ||
-        read_fd_number("--ready-fd", w.ready_fd, &ready, &err) < 0) {
+        read_fd_number("--ready-fd", w.ready_fd, &ready, &err) < 0 ||
+        read_fd_number("--tls-fd", w.tls_fd, &tls, &err) < 0) {
         problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
         return -1;
     }
     d->ready_fd = ready ? (int)ready : -1;
+    d->tls_source = tls ? (int)tls : -1;
     if (!config)
         return 0;
     if (read_passed(d, (int)config, pr) < 0)
@@ -332,6 +342,14 @@ static void retention(void *arg, struct store_retention *ret)
     };
 }
 
+static void figures(void *arg, struct buf *out)
+{
+    const struct coved *d = arg;
+
+    if (d->tls)
+        tls_server_figures(d->tls, out);
+}
+
 static void open_api(struct coved *d)
 {
     d->api = api_new(&(struct api_settings){ .ev = d->ev,
@@ -344,6 +362,7 @@ static void open_api(struct coved *d)
                                              .floor = d->floor.file ? &d->floor : NULL,
                                              .scratch = d->place.state,
                                              .retention = retention,
+                                             .figures = figures,
                                              .arg = d });
 }
 
@@ -378,15 +397,87 @@ static int open_http(struct coved *d, struct err *err)
     if (http_new(d->ev, &set, &d->http, err) < 0)
         return -1;
     api_set_server(d->api, d->http);
-    for (uint64_t i = 0; i < d->sockets; i++)
-        if (http_listen_fd(d->http, FIRST_SOCKET + (int)i, err) < 0)
-            return -1;
-    if (d->sockets)
-        return 0;
+    return 0;
+}
+
+/* --- where it listens --- */
+
+static void on_tls(void *arg, int fd, const union tls_addr *from)
+{
+    struct coved *d = arg;
+
+    http_adopt(d->http, fd, &from->any);
+}
+
+static const char *without_tls(struct coved *d)
+{
+    auto_buf body = { 0 };
+    struct err err;
+
+    err_set(&err, ERR_TLS_NEEDED, "this address speaks TLS, and the request came without");
+    http_error_json(&err, "", NULL, NULL, &body);
+    buf_addf(&d->without_tls,
+             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             body.len, body.data);
+    return d->without_tls.data;
+}
+
+static int open_tls(struct coved *d, const int *listeners, size_t n, struct err *err)
+{
+    const struct tls_server_settings set = {
+        .paths = { { [PEM_CERTIFICATE] = conf_text(&d->conf, SETTING_TLS_CERT),
+                     [PEM_KEY] = conf_text(&d->conf, SETTING_TLS_KEY),
+                     [PEM_CLIENT_CA] = conf_text(&d->conf, SETTING_TLS_CLIENT_CA) } },
+        .source = d->tls_source,
+        .front = { .listeners = listeners,
+                   .nlisteners = n,
+                   .conns_max = (unsigned)(conf_number(&d->conf, SETTING_HTTP_CONNS) +
+                                           conf_number(&d->conf, SETTING_WS_MAX)),
+                   .handshakes_max = (unsigned)min_u64(HANDSHAKES_MAX, conf_number(&d->conf, SETTING_HTTP_CONNS)),
+                   .handshake_ms = conf_number(&d->conf, SETTING_TLS_HANDSHAKE),
+                   .write_ms = conf_number(&d->conf, SETTING_HTTP_WRITE),
+                   .plain = without_tls(d),
+                   .on_conn = on_tls,
+                   .arg = d },
+    };
+
+    return tls_server_new(d->ev, &set, &d->tls, err);
+}
+
+static bool is_tcp(int fd)
+{
+    struct sockaddr_storage a = { 0 };
+    socklen_t len = sizeof(a);
+
+    return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family != AF_UNIX;
+}
+
+/* Sockets of the supervisor, or our own. Where there is a certificate, TCP belongs to TLS; the Unix socket never does,
+ * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_adopt(), not by the kind
+ * of the descriptor. */
+static int open_listeners(struct coved *d, struct err *err)
+{
     const char *listen = conf_text(&d->conf, SETTING_LISTEN);
-    if (!str_eq(listen, "off") && http_listen_tcp(d->http, listen, NULL, err) < 0)
+    bool tls = *conf_text(&d->conf, SETTING_TLS_CERT);
+    int fds[LISTENERS_MAX];
+    size_t n = 0;
+
+    for (uint64_t i = 0; i < d->sockets; i++) {
+        int fd = FIRST_SOCKET + (int)i;
+
+        if (tls && is_tcp(fd) && n < ARRAY_LEN(fds))
+            fds[n++] = fd;
+        else if (http_listen_fd(d->http, fd, err) < 0)
+            return -1;
+    }
+    if (!d->sockets && !str_eq(listen, "off")) {
+        if (tls ? sockets_tcp(listen, &fds[n++], err) < 0 : http_listen_tcp(d->http, listen, NULL, err) < 0)
+            return -1;
+    }
+    if (!d->sockets && http_listen_unix(d->http, d->place.api, 0600, err) < 0)
         return -1;
-    return http_listen_unix(d->http, d->place.api, 0600, err);
+    return n ? open_tls(d, fds, n, err) : 0;
 }
 
 /* --- housekeeping --- */
@@ -447,6 +538,11 @@ static void on_signal(void *arg, int signo)
 {
     struct coved *d = arg;
 
+    if (signo == SIGHUP) {
+        if (d->tls)
+            tls_server_reload(d->tls);
+        return;
+    }
     if (d->stopping) {
         ev_stop(d->ev);
         return;
@@ -455,6 +551,8 @@ static void on_signal(void *arg, int signo)
     d->for_good = signo == SIGINT;
     log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
     api_stop(d->api);
+    if (d->tls)
+        tls_server_close(d->tls);
     http_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), on_drained, d);
 }
 
@@ -465,8 +563,8 @@ static int watch_signals(struct coved *d, struct err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     return ev_signals(d->ev, &set, on_signal, d, err);
 }
 
@@ -518,7 +616,7 @@ static int serve(struct coved *d, struct err *err)
     d->began_ns = ev_now(d->ev);
     d->began_real_ns = clock_real_ns();
     open_api(d);
-    if (open_http(d, err) < 0)
+    if (open_http(d, err) < 0 || open_listeners(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
     recorder_note(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
@@ -537,6 +635,8 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->patience);
     }
     http_free(d->http);
+    tls_server_free(d->tls);
+    buf_done(&d->without_tls);
     api_free(d->api);
     if (d->stopping)
         recorder_note(d->recorder, "server.stop", NULL);
@@ -563,7 +663,7 @@ static void start_log(const struct conf *c)
 
 int main(int argc, char **argv)
 {
-    static struct coved d = { .ready_fd = -1 };
+    static struct coved d = { .ready_fd = -1, .tls_source = -1 };
     static struct problems pr;
     struct err err = { 0 };
     int status = 0;

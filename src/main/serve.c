@@ -13,6 +13,7 @@
 #include "serve/place.h"
 #include "serve/sockets.h"
 #include "serve/supervisor.h"
+#include "tls/pem.h"
 
 #include "cove_version.h"
 
@@ -23,7 +24,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#define COVED_FDS 3 /* the sockets, TCP unless that is off, and Unix; then the configuration */
+#define COVED_FDS \
+    4 /* the sockets, TCP unless that is off, and Unix; then the configuration; then, with TLS, its files */
 
 struct server {
     struct ev *ev;
@@ -33,7 +35,9 @@ struct server {
     char *cove, *coved;    /* programs */
     const char *cove_word; /* what a person types for it */
     int fds[COVED_FDS];
-    size_t nfds;
+    size_t nfds, nsockets;
+    int pem_sock; /* our end of the one that the files of TLS go through; -1: no TLS */
+    struct pem_source pem;
     char *url;
     char key[128]; /* the first one, until it was shown */
     int signals;
@@ -92,6 +96,11 @@ static int pass_configuration(struct server *s, struct err *err)
     return 0;
 }
 
+static bool with_tls(const struct server *s)
+{
+    return *conf_text(&s->conf, SETTING_TLS_CERT);
+}
+
 static int open_sockets(struct server *s, struct err *err)
 {
     const char *listen = conf_text(&s->conf, SETTING_LISTEN);
@@ -100,11 +109,25 @@ static int open_sockets(struct server *s, struct err *err)
         if (sockets_tcp(listen, &s->fds[s->nfds], err) < 0)
             return -1;
         auto_free char *name = sockets_name(s->fds[s->nfds++]);
-        s->url = str_printf("http://%s", name);
+        s->url = str_printf("%s://%s", with_tls(s) ? "https" : "http", name);
     }
     if (sockets_unix(s->place.api, geteuid() == 0 ? 0666 : 0600, &s->fds[s->nfds], err) < 0)
         return -1;
-    s->nfds++;
+    s->nsockets = ++s->nfds;
+    return 0;
+}
+
+/* coved may not be allowed to read the key either, and asks for it whenever it is started. */
+static int open_pem(struct server *s, struct err *err)
+{
+    int pair[2];
+
+    if (!with_tls(s) || !s->url)
+        return 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    s->pem_sock = pair[0];
+    s->fds[s->nfds++] = pair[1];
     return 0;
 }
 
@@ -126,7 +149,8 @@ static int find_place(const struct server *s, struct place *ret, struct err *err
 static int prepare(struct server *s, int *lock, struct err *err)
 {
     if (find_programs(s, err) < 0 || find_place(s, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
-        place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0)
+        place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0 ||
+        open_pem(s, err) < 0)
         return -1;
     return 0;
 }
@@ -183,6 +207,10 @@ static void on_signal(void *arg, int signo)
 
     if (signo == SIGCHLD)
         supervisor_child(s->supervisor);
+    else if (signo == SIGHUP && s->pem_sock >= 0)
+        pem_source_tell(&s->pem);
+    else if (signo == SIGHUP)
+        log_info("nothing is read again: this server has no certificate, and its settings hold until it is restarted");
     else if (s->signals++ == 0)
         supervisor_stop(s->supervisor);
     else
@@ -197,15 +225,24 @@ static int watch_signals(struct server *s, struct err *err)
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     return ev_signals(s->ev, &set, on_signal, s, err);
+}
+
+static int watch_pem(struct server *s, struct err *err)
+{
+    const struct pem_paths paths = { { [PEM_CERTIFICATE] = conf_text(&s->conf, SETTING_TLS_CERT),
+                                       [PEM_KEY] = conf_text(&s->conf, SETTING_TLS_KEY),
+                                       [PEM_CLIENT_CA] = conf_text(&s->conf, SETTING_TLS_CLIENT_CA) } };
+
+    return s->pem_sock < 0 ? 0 : pem_source_init(&s->pem, s->ev, &paths, s->pem_sock, err);
 }
 
 static int run(struct server *s, struct err *err)
 {
     static const struct supervisor_ops ops = { .on_line = on_line, .on_ready = on_ready };
-    char uid[16], parent[16], nfds[16], config[16], ready[16];
+    char uid[16], parent[16], nfds[16], config[16], ready[16], pem[16];
     const char *level = conf_text(&s->conf, SETTING_LOG_LEVEL), *form = conf_text(&s->conf, SETTING_LOG_FORMAT);
     const char *const monitor[] = { s->cove,        "__monitor", "--socket",    s->place.monitor,
                                     "--parent",     parent,      "--log-level", level,
@@ -214,8 +251,11 @@ static int run(struct server *s, struct err *err)
                                    s->place.run, "--monitor", s->place.monitor, "--host-uid",    uid,
                                    "--parent",   parent,      "--log-level",    level,           "--log-format",
                                    form,         NULL };
-    const char *const coved[] = { s->coved, "--config-fd", config,         "--listen-fds", nfds,         "--ready-fd",
-                                  ready,    "--state-dir", s->place.state, "--run-dir",    s->place.run, NULL };
+    const char *const coved[] = {
+        s->coved, "--config-fd", config,         "--listen-fds", nfds,         "--ready-fd",
+        ready,    "--state-dir", s->place.state, "--run-dir",    s->place.run, s->pem_sock < 0 ? NULL : "--tls-fd",
+        pem,      NULL
+    };
     uint64_t drain = conf_number(&s->conf, SETTING_DRAIN);
     const struct program programs[] = {
         { .name = "cove-monitor", .argv = monitor, .door = s->place.monitor, .stop_ms = 2000 },
@@ -232,10 +272,11 @@ static int run(struct server *s, struct err *err)
 
     snprintf(uid, sizeof(uid), "%u", s->place.uid);
     snprintf(parent, sizeof(parent), "%d", getpid());
-    snprintf(nfds, sizeof(nfds), "%zu", s->nfds - 1);
-    snprintf(config, sizeof(config), "%zu", 2 + s->nfds);
+    snprintf(nfds, sizeof(nfds), "%zu", s->nsockets);
+    snprintf(config, sizeof(config), "%zu", 3 + s->nsockets);
+    snprintf(pem, sizeof(pem), "%zu", 4 + s->nsockets);
     snprintf(ready, sizeof(ready), "%zu", 3 + s->nfds);
-    if (ev_new(&s->ev, err) < 0 || watch_signals(s, err) < 0 ||
+    if (ev_new(&s->ev, err) < 0 || watch_signals(s, err) < 0 || watch_pem(s, err) < 0 ||
         supervisor_new(s->ev, programs, ARRAY_LEN(programs), &ops, s, &s->supervisor, err) < 0)
         return -1;
     ev_run(s->ev);
@@ -250,6 +291,8 @@ static void server_done(struct server *s)
 {
     for (size_t i = 0; i < s->nfds; i++)
         close(s->fds[i]);
+    pem_source_done(&s->pem);
+    fd_close(&s->pem_sock);
     ev_free(s->ev);
     place_done(&s->place);
     conf_done(&s->conf);
@@ -267,6 +310,22 @@ static void complain(const struct server *s, enum setting which, const struct er
 
     pr->file = in_file ? s->conf.file : "cove serve";
     problems_add(pr, err->id, in_file ? v->line : 0, in_file, NULL, "%s", err->msg);
+}
+
+/* One without the other is nothing. */
+static void check_tls(const struct server *s, struct problems *pr)
+{
+    static const enum setting all[] = { SETTING_TLS_CERT, SETTING_TLS_KEY, SETTING_TLS_CLIENT_CA };
+    bool any = false, both = *conf_text(&s->conf, SETTING_TLS_CERT) && *conf_text(&s->conf, SETTING_TLS_KEY);
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (*conf_text(&s->conf, all[i]) && !any) {
+            any = true;
+            err_set(&err, ERR_CONF_VALUE, "%s: TLS needs both tls.certificate and tls.key", setting_info(all[i])->name);
+            if (!both)
+                complain(s, all[i], &err, pr);
+        }
 }
 
 /* What the table of settings cannot know of its texts; told with the line that says it, also while another server
@@ -287,6 +346,8 @@ static int check_texts(const struct server *s, struct problems *pr)
     }
     if (pr->n == 0 && !str_eq(listen, "off") && sockets_check(listen, &err) < 0)
         complain(s, SETTING_LISTEN, &err, pr);
+    if (pr->n == 0)
+        check_tls(s, pr);
     return pr->n ? -1 : 0;
 }
 
@@ -339,7 +400,7 @@ static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_sta
 
 int main(int argc, char **argv)
 {
-    static struct server s;
+    static struct server s = { .pem_sock = -1 };
     struct err err = { 0 };
     auto_fd int lock = -1;
     int status = -1;

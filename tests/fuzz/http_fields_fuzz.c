@@ -33,7 +33,7 @@ static void try_host(const char *text)
 
 static void try_origin(const char *text)
 {
-    if (origin_allowed(text, "cove.example:8700", origins))
+    if (origin_allowed(text, "cove.example:8700", false, origins))
         must(str_eq(text, origins[0]) ||
              (str_starts(text, "http") && strcasecmp(strchr(text, '/'), "//cove.example:8700") == 0));
 }

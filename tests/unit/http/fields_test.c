@@ -59,16 +59,18 @@ TEST(an_origin_is_listed_or_our_own_and_compared_whole)
 {
     static const char *const origins[] = { "https://page.example", NULL };
 
-    assert_true(origin_allowed("https://page.example", "localhost", origins));
-    assert_true(origin_allowed("http://localhost:8700", "localhost:8700", origins));
-    assert_true(origin_allowed("https://cove.example", "Cove.Example", NULL));
-    assert_false(origin_allowed("https://page.example.evil", "localhost", origins));
-    assert_false(origin_allowed("http://page.example", "localhost", origins));
-    assert_false(origin_allowed("http://localhost:8701", "localhost:8700", origins));
-    assert_false(origin_allowed("null", "localhost", origins));
-    assert_false(origin_allowed("", "localhost", origins));
-    assert_false(origin_allowed("file://localhost", "localhost", origins));
-    assert_false(origin_allowed("http://localhost", NULL, origins));
+    assert_true(origin_allowed("https://page.example", "localhost", false, origins));
+    assert_true(origin_allowed("http://localhost:8700", "localhost:8700", false, origins));
+    assert_true(origin_allowed("https://cove.example", "Cove.Example", false, NULL));
+    assert_false(origin_allowed("https://page.example.evil", "localhost", false, origins));
+    assert_false(origin_allowed("http://page.example", "localhost", false, origins));
+    assert_false(origin_allowed("http://localhost:8701", "localhost:8700", false, origins));
+    assert_false(origin_allowed("null", "localhost", false, origins));
+    assert_false(origin_allowed("", "localhost", false, origins));
+    assert_false(origin_allowed("file://localhost", "localhost", false, origins));
+    assert_false(origin_allowed("http://localhost", NULL, false, origins));
+    assert_true(origin_allowed("https://cove.example", "cove.example", true, NULL));
+    assert_false(origin_allowed("http://cove.example", "cove.example", true, NULL));
 }
 
 TEST(one_range_is_honoured_and_nothing_else)

@@ -361,6 +361,30 @@ class ServerRunningError(ServiceUnavailableError):
     default_fix = "Stop the other server, or give this one a --state-dir of its own."
 
 
+class TlsFilesUnusableError(InvalidRequestError):
+    """The server's certificate or key for TLS cannot be read or used."""
+
+    code = "tls_files_unusable"
+    default_cause = "The server's certificate or key for TLS cannot be read or used."
+    default_fix = "Put PEM files in place: the certificate with its chain in tls.certificate, the key that belongs to it, without a password, in tls.key; see docs/tls.md."
+
+
+class HttpsRequiredError(InvalidRequestError):
+    """The request was sent without encryption to an address where the server speaks TLS."""
+
+    code = "https_required"
+    default_cause = "The request was sent without encryption to an address where the server speaks TLS."
+    default_fix = "Use https:// instead of http:// in the address."
+
+
+class ServerNotTrustedError(ForbiddenError):
+    """The server proved to be somebody that this machine has no reason to trust: its certificate is out of date, for another name, or signed by an unknown authority."""
+
+    code = "server_not_trusted"
+    default_cause = "The server proved to be somebody that this machine has no reason to trust: its certificate is out of date, for another name, or signed by an unknown authority."
+    default_fix = "Name the authority's certificate with --cacert or COVE_CACERT, or have the server's certificate renewed."
+
+
 class ProgramMissingError(InternalError):
     """A program that this verb of cove needs was not found next to cove."""
 
@@ -702,6 +726,9 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "state_dir_unusable": StateDirUnusableError,
     "address_in_use": AddressInUseError,
     "server_running": ServerRunningError,
+    "tls_files_unusable": TlsFilesUnusableError,
+    "https_required": HttpsRequiredError,
+    "server_not_trusted": ServerNotTrustedError,
     "program_missing": ProgramMissingError,
     "server_unreachable": ServerUnreachableError,
     "connection_lost": ConnectionLostError,
@@ -791,6 +818,9 @@ __all__ = [
     "StateDirUnusableError",
     "AddressInUseError",
     "ServerRunningError",
+    "TlsFilesUnusableError",
+    "HttpsRequiredError",
+    "ServerNotTrustedError",
     "ProgramMissingError",
     "ServerUnreachableError",
     "ConnectionLostError",

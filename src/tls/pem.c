@@ -1,0 +1,267 @@
+/* A message is one byte that says what it is: a question, parts (one descriptor of a memory file for each, in the order
+ * of enum pem_part) or the text of a failure. The question may be answered twice and an answer may come without one:
+ * whoever reads takes the last. So neither side keeps a state about the other, and both may be started anew.
+ *
+ * Changes are found by asking, not by inotify: the usual renewals swap a link, a directory of links, or a file on a
+ * network, and each would need a watch of its own. Three calls of stat in five seconds cost nothing. */
+#include "tls/pem.h"
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define LOOK_NS (5 * NS_PER_S)
+
+static const char *const names[PEM_PARTS] = { "tls.certificate", "tls.key", "tls.clientCa" };
+
+enum message { MESSAGE_ASK = 'a', MESSAGE_PARTS = 'p', MESSAGE_FAILED = 'f' };
+
+void pem_done(struct pem *p)
+{
+    for (int i = 0; i < PEM_PARTS; i++) {
+        if (p->part[i].data)
+            explicit_bzero(p->part[i].data, p->part[i].cap);
+        buf_done(&p->part[i]);
+    }
+}
+
+/* --- files --- */
+
+static int take_bytes(int fd, const char *name, struct buf *ret, struct err *err)
+{
+    auto_free char *text = mem_alloc(PEM_BYTES_MAX + 1);
+    ssize_t n = fd_read_full(fd, text, PEM_BYTES_MAX + 1);
+
+    if (n < 0)
+        return err_sys(err, ERR_TLS_FILES, "%.160s", name);
+    if (n > PEM_BYTES_MAX)
+        return err_set(err, ERR_TLS_FILES, "%.160s is larger than a certificate or key can be", name);
+    buf_add(ret, text, (size_t)n);
+    explicit_bzero(text, (size_t)n);
+    return 0;
+}
+
+static int read_part(enum pem_part part, const char *path, struct buf *ret, struct err *err)
+{
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, ERR_TLS_FILES, "%s: %.140s", names[part], path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_TLS_FILES, "%s: %.140s is not a file", names[part], path);
+    if (part == PEM_KEY && st.st_mode & S_IROTH)
+        log_warn("%s: every user of this machine may read %.140s; chmod o-r makes it a secret", names[part], path);
+    if (take_bytes(fd, path, ret, err) < 0)
+        return err_wrap(err, "%s", names[part]);
+    if (ret->len == 0)
+        return err_set(err, ERR_TLS_FILES, "%s: %.140s is empty", names[part], path);
+    return 0;
+}
+
+int pem_read(const struct pem_paths *paths, struct pem *ret, struct err *err)
+{
+    struct pem p = { 0 };
+
+    for (int i = 0; i < PEM_PARTS; i++)
+        if (paths->part[i] && *paths->part[i] && read_part((enum pem_part)i, paths->part[i], &p.part[i], err) < 0) {
+            pem_done(&p);
+            return -1;
+        }
+    *ret = p;
+    return 0;
+}
+
+/* --- between processes --- */
+
+int pem_ask(int sock, struct err *err)
+{
+    const char ask = MESSAGE_ASK;
+
+    if (fd_send(sock, &ask, 1, NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return err_sys(err, ERR_TLS_FILES, "asking the supervisor for the certificate");
+    return 0;
+}
+
+static int memory_file(const struct buf *b)
+{
+    auto_fd int fd = memfd_create("pem", MFD_CLOEXEC);
+
+    if (fd < 0 || fd_write_all(fd, b->data ? b->data : "", b->len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+int pem_send(int sock, const struct pem *p, struct err *err)
+{
+    const char parts = MESSAGE_PARTS;
+    int fds[PEM_PARTS], n = 0, bad = 0;
+
+    while (n < PEM_PARTS && !bad) {
+        fds[n] = memory_file(&p->part[n]);
+        bad = fds[n] < 0;
+        n += !bad;
+    }
+    if (!bad)
+        bad = fd_send(sock, &parts, 1, fds, PEM_PARTS, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
+    int saved = errno;
+    while (n > 0)
+        close(fds[--n]);
+    errno = saved;
+    return bad ? err_sys(err, ERR_TLS_FILES, "handing the certificate over") : 0;
+}
+
+void pem_send_failure(int sock, const struct err *why)
+{
+    auto_free char *text = str_printf("%c%s", MESSAGE_FAILED, why->msg);
+
+    if (fd_send(sock, text, strlen(text), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        log_error("%s", why->msg);
+}
+
+static int take_parts(const int *fds, size_t n, struct pem *ret, struct err *err)
+{
+    if (n != PEM_PARTS)
+        return err_set(err, ERR_PROTOCOL, "the supervisor sent %zu files instead of %d", n, PEM_PARTS);
+    for (size_t i = 0; i < n; i++)
+        if (take_bytes(fds[i], names[i], &ret->part[i], err) < 0) {
+            pem_done(ret);
+            return -1;
+        }
+    return 0;
+}
+
+int pem_recv(int sock, struct pem *ret, struct err *err)
+{
+    char text[256];
+    int fds[PEM_PARTS];
+    size_t nfds = PEM_PARTS;
+    ssize_t n = fd_recv(sock, text, sizeof(text) - 1, fds, &nfds, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return err_set(err, ERR_BUSY, "the supervisor has not answered");
+    if (n <= 0)
+        return n == 0 ? err_set(err, ERR_LOST, "the supervisor is gone")
+                      : err_sys(err, ERR_TLS_FILES, "the supervisor's answer");
+    text[n] = '\0';
+    int rc = text[0] == MESSAGE_PARTS    ? take_parts(fds, nfds, ret, err)
+             : text[0] == MESSAGE_FAILED ? err_set(err, ERR_TLS_FILES, "%s", text + 1)
+                                         : err_set(err, ERR_PROTOCOL, "a message that is not known");
+    while (nfds > 0)
+        close(fds[--nfds]);
+    return rc;
+}
+
+/* --- watching --- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    return (h ^ v) * 0x100000001b3u;
+}
+
+static uint64_t mark_of(const struct pem_paths *paths)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (int i = 0; i < PEM_PARTS; i++) {
+        struct stat st;
+
+        if (!paths->part[i] || !*paths->part[i])
+            continue;
+        if (stat(paths->part[i], &st) < 0) {
+            h = mix(h, (uint64_t)errno);
+            continue;
+        }
+        h = mix(mix(mix(h, st.st_dev), st.st_ino), (uint64_t)st.st_size);
+        h = mix(mix(h, (uint64_t)st.st_mtim.tv_sec), (uint64_t)st.st_mtim.tv_nsec);
+        h = mix(mix(h, (uint64_t)st.st_ctim.tv_sec), (uint64_t)st.st_ctim.tv_nsec);
+    }
+    return h;
+}
+
+static void look(void *arg)
+{
+    struct pem_watch *w = arg;
+    uint64_t mark = mark_of(&w->paths);
+    bool quiet = mark == w->seen, news = mark != w->settled;
+
+    w->seen = mark;
+    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + LOOK_NS, look, w);
+    if (quiet && news) {
+        w->settled = mark;
+        w->on_change(w->arg);
+    }
+}
+
+void pem_watch_init(struct pem_watch *w, struct ev *ev, const struct pem_paths *paths, void (*on_change)(void *arg),
+                    void *arg)
+{
+    *w = (struct pem_watch){ .ev = ev, .paths = *paths, .on_change = on_change, .arg = arg };
+    w->seen = w->settled = mark_of(paths);
+    ev_timer_set(ev, &w->timer, ev_now(ev) + LOOK_NS, look, w);
+}
+
+void pem_watch_note(struct pem_watch *w)
+{
+    w->seen = w->settled = mark_of(&w->paths);
+}
+
+void pem_watch_done(struct pem_watch *w)
+{
+    if (w->ev)
+        ev_timer_clear(w->ev, &w->timer);
+}
+
+/* --- the supervisor's end --- */
+
+void pem_source_tell(struct pem_source *s)
+{
+    struct pem p = { 0 };
+    struct err err = { 0 };
+
+    pem_watch_note(&s->watch);
+    if (pem_read(&s->watch.paths, &p, &err) < 0 || pem_send(s->sock, &p, &err) < 0)
+        pem_send_failure(s->sock, &err);
+    pem_done(&p);
+}
+
+static void on_changed(void *arg)
+{
+    pem_source_tell(arg);
+}
+
+/* Whoever asks several times is answered once: the answer is the newest there is. */
+static void on_asked(void *arg, uint32_t events UNUSED)
+{
+    struct pem_source *s = arg;
+    char byte;
+    bool asked = false;
+
+    while (recv(s->sock, &byte, 1, MSG_DONTWAIT) > 0)
+        asked = true;
+    if (asked)
+        pem_source_tell(s);
+}
+
+int pem_source_init(struct pem_source *s, struct ev *ev, const struct pem_paths *paths, int sock, struct err *err)
+{
+    *s = (struct pem_source){ .sock = sock };
+    if (ev_io_add(ev, &s->io, sock, EPOLLIN, on_asked, s, err) < 0)
+        return -1;
+    pem_watch_init(&s->watch, ev, paths, on_changed, s);
+    return 0;
+}
+
+void pem_source_done(struct pem_source *s)
+{
+    if (!s->watch.ev)
+        return;
+    ev_io_del(s->watch.ev, &s->io);
+    pem_watch_done(&s->watch);
+}
