@@ -79,7 +79,7 @@ static const struct cli_verb verbs[] = {
     { VERB_SANDBOX, "sandbox", "create, list and end sandboxes of a server",
       LIST("sandbox create [FLAGS]", "sandbox ls [FLAGS]", "sandbox info|rm|pause|resume ID...", "sandbox extend --lifetime TIME ID..."),
       LIST("A sandbox of a server lives until it is ended, its lifetime is over or nothing ran in it for too long. create prints its ID; elsewhere the beginning of an ID is enough if only one sandbox begins so. One that has ended is still listed, with the reason, until the server forgets it.",
-           "The server is the one of --url or COVE_URL, with the key in COVE_API_KEY; without either, the one of `cove login`, or the one that runs on this machine, which knows its owner without a key."),
+           "The server is the one of --url or COVE_URL, with the key in COVE_API_KEY and, for https, the authority to trust in COVE_CACERT; without either, the one of `cove login`, or the one that runs on this machine, which knows its owner without a key."),
       EXAMPLES({ "cove sandbox create --lifetime 1h -m task=42", "make one and print its ID" },
                { "cove sandbox ls --state running", "what is alive" },
                { "cove sandbox rm sbq7", "end it" }),

@@ -31,6 +31,7 @@ enum opt_id {
     OPT_TIMEOUT,
     OPT_ALL,
     OPT_URL,
+    OPT_CACERT,
     OPT_TEMPLATE,
     OPT_METADATA,
     OPT_IDLE_ACTION,

@@ -25,6 +25,7 @@ struct client {
     struct fetch *fetch;
     char *url;
     char *socket;
+    char *cacert;         /* NULL: those of this machine */
     struct exchange *now; /* that a function waits for */
     char *auth;           /* "Authorization: Bearer ..." or NULL */
 };
@@ -109,6 +110,7 @@ static const char *said(const char *given, const char *variable)
 int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
 {
     const char *key = said(set->key, "COVE_API_KEY"), *url = said(set->url, "COVE_URL");
+    const char *cacert = said(set->cacert, "COVE_CACERT");
     auto_free char *socket = set->socket ? str_dup(set->socket) : NULL;
     __attribute__((cleanup(login_done))) struct login kept = { 0 };
     struct err none = { 0 };
@@ -123,10 +125,13 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
         url = CLIENT_URL_DEFAULT;
     if (check(url, key, err) < 0)
         return -1;
+    if (cacert && access(cacert, R_OK) < 0)
+        return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", cacert);
     struct client *c = mem_new(struct client);
     c->ev = ev;
     c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
     c->socket = take_ptr(&socket);
+    c->cacert = cacert ? str_dup(cacert) : NULL;
     c->auth = key ? str_printf("Authorization: Bearer %s", key) : NULL;
     if (fetch_new(ev, &c->fetch, err) < 0) {
         client_free(c);
@@ -143,6 +148,7 @@ void client_free(struct client *c)
     fetch_free(c->fetch);
     free(c->url);
     free(c->socket);
+    free(c->cacert);
     if (c->auth)
         explicit_bzero(c->auth, strlen(c->auth));
     free(c->auth);
@@ -280,6 +286,7 @@ static int start(struct client *c, struct fetch_spec *spec, const char *path, co
         headers[n++] = accept;
     spec->url = url;
     spec->unix_socket = c->socket;
+    spec->cacert = c->cacert;
     spec->headers = headers;
     spec->silence_ms = SILENCE_MS;
     x->c = c;

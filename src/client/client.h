@@ -14,12 +14,13 @@
 #define CLIENT_URL_DEFAULT "http://127.0.0.1:8700"
 #define CLIENT_SOCKET_DEFAULT "/run/cove/api.sock"
 
-/* Where and as whom. NULL is "not said": then COVE_URL and COVE_API_KEY are asked, then what `cove login` kept, then
- * the socket of a server on this machine, which knows its owner without a key. */
+/* Where and as whom. NULL is "not said": then COVE_URL, COVE_API_KEY and COVE_CACERT are asked, then what `cove login`
+ * kept, then the socket of a server on this machine, which knows its owner without a key. */
 struct client_settings {
     const char *url;
     const char *key;
     const char *socket;
+    const char *cacert; /* PEM file: who may have signed the server's certificate, instead of those of this machine */
 };
 
 struct client;

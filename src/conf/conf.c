@@ -172,7 +172,8 @@ void conf_done(struct conf *c)
 /* Other variables of cove's programs; whoever adds one adds it here. */
 static bool others_variable(const char *name)
 {
-    static const char *const known[] = { "COVE_URL", "COVE_API_KEY", "COVE_LIBEXEC", "COVE_FLOOR", "COVE_STATE" };
+    static const char *const known[] = { "COVE_URL",     "COVE_API_KEY", "COVE_CACERT",
+                                         "COVE_LIBEXEC", "COVE_FLOOR",   "COVE_STATE" };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (str_eq(name, known[i]))

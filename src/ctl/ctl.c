@@ -67,8 +67,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
 
 static int run(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
 {
-    const struct arg *url = args_find(&c->args, OPT_URL);
-    struct client_settings set = { .url = url ? url->value : NULL };
+    const struct arg *url = args_find(&c->args, OPT_URL), *ca = args_find(&c->args, OPT_CACERT);
+    struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
 
     c->json = args_find(&c->args, OPT_JSON) != NULL;
     c->quiet = args_find(&c->args, OPT_QUIET) != NULL;

@@ -89,6 +89,8 @@ static int explain(const struct fetch_call *c, struct err *err)
     case CURLE_WRITE_ERROR:
         return err_set(err, ERR_PROTOCOL, "the head of the answer is too large");
     case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return err_set(err, ERR_TLS_UNTRUSTED, "%.200s", why);
     case CURLE_SSL_CONNECT_ERROR:
         return err_set(err, ERR_UNREACHABLE, "%.200s", why);
     default:
@@ -305,6 +307,10 @@ static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
     }
     if (spec->unix_socket)
         curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, spec->unix_socket);
+    if (spec->cacert) {
+        curl_easy_setopt(e, CURLOPT_CAINFO, spec->cacert);
+        curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
+    }
     for (const char *const *h = spec->headers; h && *h; h++)
         c->headers = curl_slist_append(c->headers, *h);
     c->headers = curl_slist_append(c->headers, "Expect:");

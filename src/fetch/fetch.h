@@ -33,6 +33,7 @@ struct fetch_spec {
     const char *method; /* NULL is GET */
     const char *url;
     const char *unix_socket;    /* connect there whatever the host in the URL is; NULL is TCP */
+    const char *cacert;         /* PEM file of authorities to trust instead of this machine's; NULL: those */
     const char *const *headers; /* "Name: value", NULL-terminated, or NULL */
     const void *body;           /* copied; with on_read instead, body is NULL */
     size_t body_len;

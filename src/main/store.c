@@ -96,10 +96,10 @@ static bool is_socket(const char *path)
 /* 1: no server answers, and nobody said that there is one. */
 static int from_server(struct work *w, struct target *t, struct err *err)
 {
-    const struct arg *url = args_find(&w->args, OPT_URL);
+    const struct arg *url = args_find(&w->args, OPT_URL), *ca = args_find(&w->args, OPT_CACERT);
     const char *named = url ? url->value : getenv("COVE_URL");
     bool elsewhere = named && *named;
-    struct client_settings set = { .url = url ? url->value : NULL };
+    struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
     auto_(client) client = NULL;
 
     if (!elsewhere && is_socket(w->place.api))

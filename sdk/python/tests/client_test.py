@@ -167,6 +167,14 @@ class Where(unittest.TestCase):
         self.assertEqual((told.url, told.api_key), ("https://two:1", "cove_2"))
         self.assertEqual(self.settings(environ=environ, socket="/s").socket, "/s")
 
+    def test_an_authority_to_trust_is_read_or_refused(self) -> None:
+        environ = {"COVE_URL": "https://one", "COVE_CACERT": "/nowhere/ca.pem"}
+        with self.assertRaisesRegex(ValueError, "/nowhere/ca.pem"):
+            self.settings(environ=environ)
+        told = resolve(None, None, None, 60.0, None, False, environ, __file__)
+        self.assertEqual(told.cacert, __file__)
+        self.assertIsNone(self.settings(environ={"COVE_URL": "https://one", "COVE_CACERT": ""}).cacert)
+
     def test_a_key_does_not_cross_the_network_in_the_clear(self) -> None:
         with self.assertRaisesRegex(ValueError, "https://"):
             self.settings(url="http://example.org", api_key="cove_1")

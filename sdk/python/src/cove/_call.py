@@ -17,7 +17,7 @@ from ._error import CoveError
 from ._json import loads
 from ._settings import Retry
 from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LimitReachedError, LostError,
-                     NotFoundError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
+                     NotFoundError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
 
 NDJSON = "application/x-ndjson"
 HEARTBEAT = 15.0
@@ -96,6 +96,8 @@ class Attempts:
 def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
     """An error of ours for one of httpx."""
     what = str(error) or type(error).__name__
+    if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in what:
+        return ServerNotTrustedError(f"{where}: {what}")
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
         return ServerUnreachableError(f"{where}: {what}")
     if isinstance(error, httpx.ReadTimeout):

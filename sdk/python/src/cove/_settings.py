@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
+import ssl
 from typing import Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
@@ -34,6 +35,11 @@ class Settings:
     socket: Optional[str]
     timeout: float
     retry: Retry
+    cacert: Optional[str] = None
+
+    def trust(self) -> ssl.SSLContext:
+        """Whose signature under the server's certificate counts: the authority that was named, or those of this machine."""
+        return ssl.create_default_context(cafile=self.cacert)
 
     @property
     def where(self) -> str:
@@ -61,7 +67,7 @@ def is_local(url: str) -> bool:
 
 
 def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], timeout: float, retry: Optional[Retry],
-            insecure: bool, environ: Mapping[str, str]) -> Settings:
+            insecure: bool, environ: Mapping[str, str], cacert: Optional[str] = None) -> Settings:
     if url is not None and socket is not None:
         raise ValueError("url and socket do not go together: give one of them")
     key = api_key if api_key is not None else environ.get("COVE_API_KEY")
@@ -78,4 +84,7 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         raise ValueError("the API key holds a character that no key has")
     if key and url.startswith("http://") and not is_local(url) and not insecure:
         raise ValueError(f"the API key would cross the network in the clear to {url}; use https://, or say insecure=True if the way there is safe")
-    return Settings(url, key or None, socket, timeout, retry or Retry())
+    authority = cacert if cacert is not None else environ.get("COVE_CACERT")
+    if authority and not os.access(authority, os.R_OK):
+        raise ValueError(f"the authority's certificate {authority!r} cannot be read")
+    return Settings(url, key or None, socket, timeout, retry or Retry(), authority or None)

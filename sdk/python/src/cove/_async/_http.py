@@ -28,6 +28,7 @@ class AsyncHTTP:
         self.client = _aio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
+            verify=settings.trust() if settings.url.startswith("https://") else True,
             transport=_aio.HTTPTransport(uds=settings.socket) if settings.socket else None)
 
     async def aclose(self) -> None:

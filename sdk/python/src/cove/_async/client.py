@@ -26,11 +26,13 @@ class AsyncCove:
             where it is started.
         retry: how long a request is repeated.
         insecure: send the key over http:// to another machine.
+        cacert: PEM file with the authority that signed the server's certificate; without it COVE_CACERT, then those that
+            this machine trusts.
     """
 
     def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
-                 retry: Optional[Retry] = None, insecure: bool = False) -> None:
-        self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ))
+                 retry: Optional[Retry] = None, insecure: bool = False, cacert: Optional[str] = None) -> None:
+        self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
         self.keys = AsyncKeys(self._http)
         self.templates = AsyncTemplates(self._http)
 

@@ -1,0 +1,507 @@
+"""TLS as its clients meet it: curl, OpenSSL's own client, Python; and those who come to do harm."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+from cove import ROOT, run
+from serve_test import Server, Unix, processes, wait_for
+
+HANDSHAKES_MAX = 256
+ROUNDS = 12  # renewals under load
+
+
+def openssl(*args, stdin=b"", timeout=60):
+    return subprocess.run(["openssl", *args], input=stdin, capture_output=True, timeout=timeout, check=False)
+
+
+class Tls(Server):
+    """A server with a certificate of its own making, in self.cert and self.key."""
+
+    def setUp(self):
+        super().setUp()
+        self.cert, self.key = os.path.join(self.dir, "live.crt"), os.path.join(self.dir, "live.key")
+        self.make(self.cert, self.key)
+
+    def make(self, cert, key, name="first", days=30, kind=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), more=()):
+        """A self-signed certificate, put in place by a rename as renewals do."""
+        done = openssl("req", "-x509", "-newkey", *kind, "-nodes", "-keyout", key + ".new", "-out", cert + ".new", "-days",
+                       str(days), "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        os.rename(key + ".new", key)
+        os.rename(cert + ".new", cert)
+
+    def serve(self, *flags):
+        url = self.start("--tls-certificate", self.cert, "--tls-key", self.key, *flags)
+        self.port = int(url.rsplit(":", 1)[1])
+        words = self.said().decode().split()
+        self.secret = words[words.index("key") + 1]
+        return url
+
+    def trust(self, cafile=None):
+        return ssl.create_default_context(cafile=cafile or self.cert)
+
+    def raw(self, timeout=60):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def shake(self, context=None, timeout=60):
+        return (context or self.trust()).wrap_socket(self.raw(timeout), server_hostname="localhost")
+
+    def talk(self, context=None):
+        connection = http.client.HTTPSConnection("localhost", self.port, context=context or self.trust(), timeout=60)
+        self.addCleanup(connection.close)
+        return connection
+
+    def ask(self, connection, path="/health", method="GET", body=None, key=None, headers=()):
+        connection.request(method, path, body, {**dict(headers), **({"Authorization": f"Bearer {key}"} if key else {})})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    def figure(self, name, family="tls_"):
+        over_socket = Unix(os.path.join(self.run_dir, "api.sock"))
+        over_socket.request("GET", "/metrics")
+        text = over_socket.getresponse().read().decode()
+        over_socket.close()
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"cove_{family}{name} "))
+
+    def running(self):
+        return self.figure("executions_running", "")
+
+    def subject(self):
+        with self.shake() as s:
+            return dict(pair[0] for pair in s.getpeercert()["subject"])["commonName"]
+
+
+class Spoken(Tls):
+    def test_curl_openssl_and_python_are_answered_in_both_versions(self):
+        url = self.serve()
+        self.assertTrue(url.startswith("https://127.0.0.1:"), url)
+        for version in ("1.2", "1.3"):
+            done = subprocess.run(["curl", "-sS", "--cacert", self.cert, "--tlsv" + version, "--tls-max", version,
+                                   f"https://localhost:{self.port}/health"], capture_output=True, timeout=60, check=False)
+            self.assertEqual(json.loads(done.stdout)["status"], "ok", done.stderr)
+            request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            said = openssl("s_client", "-connect", f"127.0.0.1:{self.port}", "-CAfile", self.cert, "-servername", "localhost",
+                           "-verify_return_error", "-alpn", "http/1.1", "-ign_eof", "-tls" + version.replace(".", "_"),
+                           stdin=request).stdout
+            self.assertIn(b"200 OK", said)
+            self.assertIn(b"ALPN protocol: http/1.1", said)
+        connection = self.talk()
+        for _ in range(20):  # kept open
+            self.assertEqual(self.ask(connection)[0], 200)
+        self.assertEqual(self.figure("handshakes_total"), 5)
+        self.stop()
+
+    def test_rsa_keys_and_chains_serve_too(self):
+        """A leaf signed by an authority between, which the server sends along: the client knows the root alone."""
+        root, middle = os.path.join(self.dir, "root"), os.path.join(self.dir, "middle")
+        rsa = ("rsa:2048",)
+        self.make(root + ".crt", root + ".key", "root", more=("-addext", "basicConstraints=critical,CA:TRUE"), kind=rsa)
+        for name, of, extensions in (("middle", "root", "basicConstraints=critical,CA:TRUE"), ("leaf", "middle", "subjectAltName=DNS:localhost")):
+            path, above = os.path.join(self.dir, name), os.path.join(self.dir, of)
+            openssl("req", "-newkey", *rsa, "-nodes", "-keyout", path + ".key", "-out", path + ".csr", "-subj", f"/CN={name}")
+            done = openssl("x509", "-req", "-in", path + ".csr", "-CA", above + ".crt", "-CAkey", above + ".key", "-CAcreateserial", "-days", "9",
+                           "-extfile", self.file("extensions", extensions), "-out", path + ".crt")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.cert, "w", encoding="ascii") as f:
+            for name in ("leaf", "middle"):
+                with open(os.path.join(self.dir, name + ".crt"), encoding="ascii") as part:
+                    f.write(part.read())
+        os.rename(os.path.join(self.dir, "leaf.key"), self.key)
+        self.serve()
+        self.assertEqual(self.ask(self.talk(self.trust(root + ".crt")))[0], 200)
+        self.stop()
+
+    def test_old_versions_weak_ciphers_and_other_protocols_are_refused(self):
+        self.serve()
+        for words in (("-tls1",), ("-tls1_1",), ("-tls1_2", "-cipher", "AES128-SHA:@SECLEVEL=0"),
+                      ("-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0"), ("-alpn", "h2")):
+            done = openssl("s_client", "-connect", f"127.0.0.1:{self.port}", "-servername", "localhost", *words)
+            self.assertNotEqual(done.returncode, 0, words)
+        self.assertEqual(self.figure("handshakes_total"), 0)
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        self.stop()
+
+    def test_renegotiation_is_refused_and_the_connection_harmless(self):
+        self.serve()
+        done = openssl("s_client", "-connect", f"127.0.0.1:{self.port}", "-servername", "localhost", "-tls1_2", stdin=b"R\nR\nR\n")
+        self.assertRegex(done.stderr + done.stdout, rb"(?i)no renegotiation")
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        self.stop()
+
+    def test_a_ticket_makes_the_second_handshake_short(self):
+        self.serve()
+        context = self.trust()
+        first = self.shake(context)
+        first.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertIn(b"200", first.recv(4096))
+        session = first.session
+        first.close()
+        second = context.wrap_socket(self.raw(), server_hostname="localhost", session=session)
+        self.assertTrue(second.session_reused)
+        second.close()
+        wait_for(lambda: self.figure("handshakes_resumed_total") == 1)
+        self.stop()
+
+    def test_http_without_tls_is_told_so(self):
+        self.serve()
+        for method in ("GET", "POST", "DELETE", "OPTIONS"):
+            plain = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            status, body = self.ask(plain, "/v1/sandboxes", method)
+            plain.close()
+            self.assertEqual(status, 400)
+            self.assertEqual(json.loads(body)["error"]["code"], "https_required")
+        self.assertEqual(self.figure("plain_requests_total"), 4)
+        self.stop()
+
+    def test_the_address_of_the_client_is_its_own_and_never_local(self):
+        """The Unix socket needs no key; whoever comes over TLS does, although a pair of Unix sockets lies between."""
+        self.serve("--http-max-connections-per-address", "5")
+        self.assertEqual(self.ask(self.talk(), "/v1/sandboxes")[0], 401)
+        self.assertEqual(self.ask(self.talk(), "/v1/sandboxes", key=self.secret)[0], 200)
+        kept = [self.talk() for _ in range(9)]
+        answered = 0
+        for connection in kept:
+            try:
+                answered += self.ask(connection)[0] == 200
+            except (OSError, http.client.HTTPException):
+                pass
+        self.assertLessEqual(answered, 5)  # of one address: they are counted by the client's, not as one pair each
+        self.assertGreaterEqual(answered, 1)
+        self.stop()
+
+    def test_pages_of_the_same_host_without_tls_may_not_call(self):
+        self.serve()
+        connection = self.talk()
+        for origin, status in ((f"https://localhost:{self.port}", 200), (f"http://localhost:{self.port}", 403)):
+            self.assertEqual(self.ask(connection, headers=[("Origin", origin)])[0], status, origin)
+        self.stop()
+
+    def test_files_of_many_megabytes_pass_whole_in_both_directions(self):
+        self.serve()
+        connection, size = self.talk(), 24 << 20
+        status, body = self.ask(connection, "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
+        self.assertEqual(status, 201, body)
+        path = f"/v1/sandboxes/{json.loads(body)['id']}/files?path=/workspace/big"
+        data = os.urandom(1 << 20) * (size >> 20)
+        status, body = self.ask(connection, path, "PUT", data, self.secret)
+        self.assertIn(status, (200, 201, 204), body)
+        status, body = self.ask(connection, path, key=self.secret)
+        self.assertEqual((status, len(body)), (200, size))
+        self.assertTrue(body == data)
+        # A slow reader gets it all, and one that goes in the middle harms nobody.
+        slow = self.shake()
+        slow.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {self.secret}\r\n\r\n".encode())
+        left = self.shake()
+        left.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.secret}\r\n\r\n".encode())
+        left.recv(100)
+        left.close()
+        got = 0
+        while piece := slow.recv(1 << 16):
+            got += len(piece)
+            if got % (8 << 20) < 1 << 16:
+                time.sleep(0.1)
+        self.assertGreater(got, size)
+        slow.close()
+        wait_for(lambda: self.figure("connections") <= 1)
+        self.stop()
+
+    def test_requests_under_way_are_finished_when_the_server_stops(self):
+        self.serve()
+        connection = self.talk()
+        status, body = self.ask(connection, "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
+        self.assertEqual(status, 201, body)
+        path = f"/v1/sandboxes/{json.loads(body)['id']}/executions"
+        connection.request("POST", path, json.dumps({"command": ["sh", "-c", "sleep 1; head -c 300000 /dev/zero | tr '\\0' x"]}),
+                           {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json"})
+        wait_for(lambda: self.running() == 1)
+        os.kill(processes(self.run_dir)["coved"], signal.SIGTERM)
+        answer = connection.getresponse()
+        self.assertIn("x" * 300000, answer.read().decode())
+        self.stop()
+
+
+class Clients(Tls):
+    def test_cove_trusts_the_authority_that_it_is_told_of_and_no_other(self):
+        url = self.serve().replace("127.0.0.1", "localhost")
+        other = os.path.join(self.dir, "other")
+        self.make(other + ".crt", other + ".key", "other")
+        env = {"COVE_URL": url, "COVE_API_KEY": self.secret, "COVE_CACERT": ""}
+        for flags, more in (((), {"COVE_CACERT": self.cert}), (("--cacert", self.cert), {"COVE_CACERT": other + ".crt"})):
+            done = run("sandbox", "ls", "--json", *flags, env={**env, **more})
+            self.assertEqual((done.code, done.json["sandboxes"]), (0, []), done)
+        for flags in ((), ("--cacert", other + ".crt")):
+            done = run("sandbox", "ls", *flags, env=env)
+            self.assertEqual(done.code, 125, done)
+            self.assertIn("server_not_trusted", done.err)
+        done = run("sandbox", "ls", "--cacert", self.dir + "/none", env=env)
+        self.assertEqual(done.code, 2, done)
+        self.assertIn("No such file", done.err)
+        done = run("exec", run("sandbox", "create", "-q", "--runtime", "sh", "--cacert", self.cert, env=env).out.strip(), "--cacert", self.cert,
+                   "--", "sh", "-c", "echo over TLS", env=env)
+        self.assertEqual((done.code, done.out), (0, "over TLS\n"), done)
+        done = run("sandbox", "ls", env={**env, "COVE_URL": url.replace("https", "http")})
+        self.assertIn("https_required", done.err)
+        self.stop()
+
+    def test_the_python_package_speaks_it(self):
+        python = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], capture_output=True, text=True, timeout=900, check=False)
+        if python.returncode == 77:
+            self.skipTest(python.stderr.strip())
+        url = self.serve().replace("127.0.0.1", "localhost")
+        story = ("import sys; from cove import Cove, Sandbox, Retry, errors\n"
+                 "with Cove(cacert=sys.argv[1]) as c, Sandbox.create('sh', client=c) as s:\n"
+                 "    assert s.run_command(['echo', 'hi']).stdout == 'hi\\n'\n"
+                 "try:\n    Cove(retry=Retry(window=0)).version()\n"
+                 "except errors.ServerNotTrustedError as e:\n    print('refused', e.code)\n")
+        done = subprocess.run([python.stdout.strip(), "-c", story, self.cert], env=dict(os.environ, COVE_URL=url, COVE_API_KEY=self.secret),
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.stdout, "refused server_not_trusted\n", done.stderr)
+        self.stop()
+
+
+class Certificates(Tls):
+    def test_a_renewed_certificate_is_used_without_a_signal(self):
+        self.serve()
+        kept = self.talk()
+        self.assertEqual(self.ask(kept)[0], 200)
+        self.make(self.cert, self.key, "second")
+        wait_for(lambda: self.figure("certificates_loaded_total") == 2)
+        self.assertEqual(self.subject(), "second")
+        self.assertEqual(self.ask(kept)[0], 200)  # with the one that it was made with
+        self.stop()
+
+    def test_a_renewal_under_load_loses_no_request(self):
+        self.serve()
+        certs = [(os.path.join(self.dir, f"c{i}.crt"), os.path.join(self.dir, f"c{i}.key")) for i in range(2)]
+        context = self.trust()
+        for i, (cert, key) in enumerate(certs):
+            self.make(cert, key, f"c{i}")
+            context.load_verify_locations(cert)
+        stop, done, wrong = threading.Event(), [0, 0], []
+
+        def load(fresh):
+            connection = self.talk(context)
+            while not stop.is_set():
+                try:
+                    if fresh:
+                        connection.close()
+                    status = self.ask(connection)[0]
+                    if status != 200:
+                        wrong.append(status)
+                except (OSError, http.client.HTTPException) as error:
+                    wrong.append(repr(error))
+                done[fresh] += 1
+
+        threads = [threading.Thread(target=load, args=(i % 2,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            for i in range(ROUNDS):
+                loaded, before = self.figure("certificates_loaded_total"), list(done)
+                cert, key = certs[i % 2]
+                os.link(key, self.key + ".new")
+                os.link(cert, self.cert + ".new")
+                os.rename(self.key + ".new", self.key)
+                os.rename(self.cert + ".new", self.cert)
+                self.server.send_signal(signal.SIGHUP)
+                wait_for(lambda: self.figure("certificates_loaded_total") > loaded)
+                wait_for(lambda: all(now > then for now, then in zip(done, before)))
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(self.subject_of(context), f"c{(ROUNDS - 1) % 2}")
+        self.stop()
+
+    def subject_of(self, context):
+        with self.shake(context) as s:
+            return dict(pair[0] for pair in s.getpeercert()["subject"])["commonName"]
+
+    def test_bad_new_files_leave_the_old_certificate_in_use(self):
+        self.serve()
+        good, other = self.trust(), (os.path.join(self.dir, "o.crt"), os.path.join(self.dir, "o.key"))
+        self.make(*other, "other")
+        with open(self.key, encoding="ascii") as f:
+            key = f.read()
+        with open(self.cert, encoding="ascii") as f:
+            cert = f.read()
+        with open(other[1], encoding="ascii") as f:
+            other_key = f.read()
+        locked = openssl("ec", "-aes128", "-passout", "pass:secret", stdin=key.encode()).stdout.decode()
+        old = openssl("x509", "-in", self.cert, "-signkey", self.key, "-days", "-1").stdout.decode()
+        for number, (cert_text, key_text, word) in enumerate([
+                (cert, other_key, "does not belong"), (cert, "", "is empty"), ("nonsense", key, "no certificate in PEM"),
+                (cert, locked, "has a password"), (cert, None, "No such file"), (old, key, "out of date"),
+                (cert + cert[:200], key, "chain"), (cert, "x" * (2 << 20), "larger than")], 1):
+            for path, text in ((self.cert, cert_text), (self.key, key_text)):
+                os.unlink(path) if text is None else self.file(os.path.basename(path), text)
+            self.server.send_signal(signal.SIGHUP)
+            wait_for(lambda: self.figure("certificates_refused_total") >= number)
+            self.assertRegex(self.logged(), f"the new certificate is not used: .*{word}")
+            self.assertEqual(self.ask(self.talk(good))[0], 200)
+        self.assertEqual(self.figure("certificates_loaded_total"), 1)
+        self.assertNotIn("PRIVATE", self.logged())
+        self.stop()
+
+    def test_its_end_is_in_the_figures_and_a_near_one_in_the_log(self):
+        self.make(self.cert, self.key, "soon", days=5)
+        self.serve()
+        left = self.figure("certificate_expiry_timestamp_seconds") - time.time()
+        self.assertTrue(4 * 86400 < left <= 5 * 86400, left)
+        self.assertRegex(self.logged(), "warning coved: the certificate of /CN=soon ends at ")
+        self.stop()
+
+    def test_a_server_with_bad_files_does_not_start_and_says_why(self):
+        self.make(self.cert, os.path.join(self.dir, "another.key"), "one")
+        for flags, code, words in (
+                (["--tls-certificate", self.cert], 2, "TLS needs both"),
+                (["--tls-key", self.key], 2, "TLS needs both"),
+                (["--tls-certificate", self.cert, "--tls-key", self.key], 125, "does not belong"),
+                (["--tls-certificate", self.dir + "/none", "--tls-key", self.key], 125, "No such file"),
+                (["--tls-certificate", self.dir, "--tls-key", self.key], 125, "is not a file")):
+            done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", *flags)
+            self.assertEqual(done.code, code, done)
+            self.assertIn(words, done.err)
+
+    def test_a_restarted_coved_is_given_the_certificate_again(self):
+        self.serve()
+        before = processes(self.run_dir)["coved"]
+        self.make(self.cert, self.key, "second")
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: processes(self.run_dir).get("coved", before) != before)
+        self.assertEqual(self.subject(), "second")
+        self.stop()
+
+    def test_a_key_that_only_root_may_read_serves_and_stays_secret(self):
+        os.chmod(self.key, 0o600)
+        self.serve()
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        self.assertNotIn("may read", self.logged())
+        self.stop()
+
+    def test_clients_must_show_a_certificate_where_one_is_asked_for(self):
+        ours, theirs = (os.path.join(self.dir, n) for n in ("ours", "theirs"))
+        for name in (ours, theirs):
+            self.make(name + ".crt", name + ".key", os.path.basename(name))
+        self.serve("--tls-client-ca", ours + ".crt")
+        for name in (None, theirs, ours):
+            context = self.trust()
+            if name:
+                context.load_cert_chain(name + ".crt", name + ".key")
+            connection = self.talk(context)
+            if name == ours:
+                self.assertEqual(self.ask(connection)[0], 200)
+                self.assertEqual(self.ask(connection, "/v1/sandboxes")[0], 401)  # it opens the door and is no key
+            else:
+                self.assertRaises((OSError, http.client.HTTPException), self.ask, connection)
+        self.stop()
+
+
+class Harm(Tls):
+    def test_garbage_and_broken_handshakes_end_without_a_trace(self):
+        self.serve()
+        with self.shake():
+            pass
+        for data in (b"\0" * 100, b"\x16\x03\x01\xff\xff" + b"\x01" * 70000, b"\x16\x03\x01\x00\x05hello", b"\x80\x2e\x01\x03\x01" + b"a" * 60,
+                     b"\x15\x03\x03\x00\x02\x02\x28", b"\n", b""):
+            with self.raw() as s:
+                try:
+                    s.sendall(data)
+                    s.shutdown(socket.SHUT_WR)
+                    while s.recv(4096):
+                        pass
+                except OSError:
+                    pass
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        wait_for(lambda: self.figure("connections") <= 1)
+        self.assertEqual(self.figure("handshakes_failed_total"), 7)
+        self.stop()
+
+    def test_records_of_one_byte_are_understood(self):
+        self.serve()
+        hello, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self.trust().wrap_bio(hello, outgoing, server_hostname="localhost")
+        with self.raw() as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+            def step(fn):
+                while True:
+                    try:
+                        value = fn()
+                        break
+                    except ssl.SSLWantReadError:
+                        for byte in outgoing.read():
+                            s.sendall(bytes([byte]))
+                        hello.write(s.recv(1 << 16))
+                for byte in outgoing.read():
+                    s.sendall(bytes([byte]))
+                return value
+
+            step(tls.do_handshake)
+            for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":
+                step(lambda b=byte: tls.write(bytes([b])))
+            self.assertIn(b"200 OK", step(lambda: tls.read(4096)))
+        self.stop()
+
+    def test_a_handshake_that_stalls_is_given_up(self):
+        self.serve("--tls-handshake-timeout", "500ms")
+        began, silent, half = time.monotonic(), self.raw(), self.raw()
+        half.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+        for s in (silent, half):
+            self.assertEqual(s.recv(1), b"")
+            s.close()
+        self.assertGreaterEqual(time.monotonic() - began, 0.5)
+        self.assertEqual(self.figure("handshakes_late_total"), 2)
+        self.stop()
+
+    def test_a_flood_of_half_open_handshakes_keeps_nobody_out(self):
+        self.serve("--http-max-connections", "64")
+        flood = []
+        for _ in range(HANDSHAKES_MAX * 2):
+            s = self.raw()
+            s.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+            flood.append(s)
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        self.assertLessEqual(self.figure("connections"), HANDSHAKES_MAX)
+        self.assertGreater(self.figure("handshakes_late_total"), 0)
+        for s in flood:
+            s.close()
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        self.stop()
+
+    def test_idle_connections_make_room_for_those_that_ask(self):
+        self.serve("--http-max-connections", "8")
+        idle = [self.shake() for _ in range(12)]
+        self.assertEqual(self.ask(self.talk())[0], 200)
+        for s in idle:
+            s.close()
+        self.stop()
+
+    def test_a_client_that_vanishes_ends_its_request(self):
+        self.serve()
+        status, body = self.ask(self.talk(), "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
+        self.assertEqual(status, 201, body)
+        for before, clean in enumerate((True, False)):
+            text = json.dumps({"command": ["sleep", "600"], "timeoutMs": 600000})
+            s = self.shake()
+            s.sendall(f"POST /v1/sandboxes/{json.loads(body)['id']}/executions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      f"Authorization: Bearer {self.secret}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
+            wait_for(lambda: self.running() > before)
+            if clean:
+                try:
+                    s.settimeout(0.2)
+                    s.unwrap()
+                except OSError:
+                    pass
+            s.close()
+        wait_for(lambda: len(re.findall("POST /v1/sandboxes/[^ ]*/executions 0 ", self.logged())) == 2)
+        wait_for(lambda: self.figure("connections") <= 1)
+        self.stop()
