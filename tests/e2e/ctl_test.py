@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from cove import COVE, run, start
+from cove import COVE, Case, run, start
 from served import Served, wait_for
 
 
