@@ -22,6 +22,7 @@ static const struct {
     { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke" },
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
     { "POST", "/v1/tokens/revoke", "token.revoke_all" },
+    { "GET", "/v1/audit/key", "audit.read_key" },
 };
 
 /* Reads that are recorded like changes: they take everybody's records out of the server. */

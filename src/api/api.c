@@ -9,7 +9,7 @@
 
 const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
                                                 template_routes, key_routes,       service_routes, upkeep_routes,
-                                                event_routes,    token_routes,     socket_routes,  NULL };
+                                                event_routes,    token_routes, audit_routes,    socket_routes,  NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -27,6 +27,7 @@ const struct api_right api_self = { .anywhere = true };
 const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
 const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
 const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };
+const struct api_right api_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
 struct api *api_new(const struct api_settings *set)
 {

@@ -72,10 +72,11 @@ struct api_right {
     bool by_url;   /* a signed URL may be for it */
 };
 extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_runs_read,
-    api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics;
+    api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics, api_audit;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
-    template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[];
+    template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
+    audit_routes[];
 
 /* --- the record of a request (record.c) --- */
 

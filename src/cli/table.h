@@ -47,6 +47,13 @@ enum opt_id {
     OPT_RECURSIVE,
     OPT_CONFIG,
     OPT_PRINT_CONFIG,
+    OPT_KEY_FILE,
+    OPT_HEAD,
+    OPT_SINCE,
+    OPT_UNTIL,
+    OPT_TENANT,
+    OPT_ACTION,
+    OPT_LINES,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -84,6 +91,7 @@ enum verb_id {
     VERB_LOGS,
     VERB_WATCH,
     VERB_EVENTS,
+    VERB_AUDIT,
     VERB_PS,
     VERB_KEY,
     VERB_TOKEN,

@@ -46,6 +46,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_watch(c, err);
     case VERB_EVENTS:
         return ctl_events(c, err);
+    case VERB_AUDIT:
+        return ctl_audit(c, second, err);
     case VERB_GC:
         return ctl_gc(c, err);
     case VERB_PS:

@@ -24,6 +24,7 @@ int ctl_logs(struct ctl *c, struct err *err);
 int ctl_watch(struct ctl *c, struct err *err);
 int ctl_events(struct ctl *c, struct err *err);
 int ctl_gc(struct ctl *c, struct err *err);
+int ctl_audit(struct ctl *c, const char *what, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);
 int ctl_token(struct ctl *c, const char *what, struct err *err);

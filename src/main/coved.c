@@ -314,9 +314,12 @@ static int open_auth(struct coved *d, struct err *err)
 
 static void on_done(const struct http_done *done, void *ctx)
 {
+    /* A target that is no path is a proxy's, and may have a name and password in it. */
+    const char *path = done->path[0] == '/' || str_eq(done->path, "*") ? done->path : "(no path)";
+
     api_on_done(done, ctx);
     log_about(LOG_INFO, &(struct log_about){ .request = done->id }, "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s",
-              done->method, done->path, done->status, (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out,
+              done->method, path, done->status, (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out,
               done->whole ? "" : ", cut off");
 }
 

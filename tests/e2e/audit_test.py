@@ -1,0 +1,391 @@
+"""The audit log of a real server: what is in it, what is not, and who notices that it was changed."""
+import glob
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from cove import ROOT, run
+from serve_test import Server, processes, wait_for
+
+SPARE = {"sandboxId": "sb" + "a" * 20, "executionId": "ex" + "a" * 20, "keyId": "ky" + "a" * 20, "userId": "us" + "a" * 20}
+
+
+def operations():
+    """(method, path, whether it takes a body) of everything in the contract that could change something."""
+    with open(os.path.join(ROOT, "api/openapi.yaml"), encoding="utf-8") as f:
+        paths = f.read().partition("\npaths:\n")[2].partition("\ncomponents:\n")[0]
+    for path, operation in re.findall(r"^  (/\S*):\n((?:    .*\n|\n)+)", paths, re.M):
+        for method, text in re.findall(r"^    (post|put|patch|delete):\n((?:      .*\n|\n)+)", operation, re.M):
+            yield method.upper(), re.sub(r"\{(\w+)\}", lambda m: SPARE.get(m[1], "spare"), path), "\n      requestBody:" in text
+
+
+class Audited(Server):
+    def begin(self, *flags):
+        self.url = self.start(*flags)
+        found = re.search(r"key +(cove_[0-9a-f]{40})", self.said().decode())
+        self.key = found[1] if found else self.key
+
+    def ask(self, method, path, body=None, key=None, headers=None, raw=None):
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if key != "":
+            sent["Authorization"] = f"Bearer {key or self.key}"
+        connection.request(method, path, raw if raw is not None else json.dumps(body) if body is not None else None, sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        try:
+            return answer.status, json.loads(text) if text else None
+        except ValueError:
+            return answer.status, text
+
+    def sandbox(self):
+        status, made = self.ask("POST", "/v1/sandboxes", {"runtime": "sh"})
+        self.assertEqual(status, 201, made)
+        return made["id"]
+
+    def files(self):
+        return sorted(glob.glob(os.path.join(self.place, "state/audit/*.jsonl")))
+
+    def records(self):
+        found = []
+        for name in self.files():
+            with open(name, "rb") as f:
+                found += [json.loads(line) for line in f.read().split(b"\n")[:-1]]
+        return found
+
+    def find(self, **wanted):
+        """Records with these members, once there is one: those of refusals follow in a moment."""
+        def look():
+            return [r for r in self.records() if all(r.get(name) == value for name, value in wanted.items())]
+        return wait_for(look)
+
+    def verify(self, *flags):
+        return run("audit", "verify", "--json", *flags, os.path.join(self.place, "state/audit"))
+
+
+class Audit(Audited):
+    def test_AL01_every_route_that_changes_something_leaves_a_record_of_success_and_denial(self):
+        self.begin()
+        status, made = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["metrics"]})
+        self.assertEqual(status, 201, made)
+        sent = []
+        for n, (method, path, has_body) in enumerate(operations()):
+            for who, key in (("nobody", ""), ("weak", made["key"]), ("all", None)):
+                name = f"al01-{n}-{who}"
+                status, _ = self.ask(method, path, key=key, raw="{}" if has_body else None, headers={"X-Request-Id": name})
+                sent.append((name, method, path, status))
+        self.assertGreater(len(sent), 45)
+        time.sleep(0.1)
+        for name, method, path, status in sent:
+            with self.subTest(f"{method} {path} as {name}: {status}"):
+                last = self.find(clientRequestId=name)[-1]
+                self.assertEqual(last["status"], status)
+                self.assertEqual(last["outcome"], "success" if status < 400 else "refused" if status in (401, 403, 404, 429) else "failed")
+                self.assertRegex(last["action"], r"^[a-z0-9]+\.[a-z_]+$")
+                self.assertEqual(last["actor"]["address"], "127.0.0.1")
+                self.assertTrue(last["requestId"].startswith("rq"), last)
+                if name.endswith("weak"):
+                    self.assertEqual((last["actor"]["kind"], last["actor"]["key"]), ("key", made["id"]))
+        self.stop()
+        self.assertEqual(self.verify().json["intact"], True)
+
+    def test_an_execution_is_recorded_by_hash_before_its_end_and_with_its_outcome(self):
+        self.begin()
+        sandbox = self.sandbox()
+        import hashlib
+        import threading
+        code = "sleep 2; echo done"
+        thread = threading.Thread(target=self.ask, args=("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": code, "stdin": "x"}))
+        thread.start()
+        begun = self.find(action="execution.create", outcome="accepted")[0]
+        self.assertEqual(begun["details"]["codeSha256"], hashlib.sha256(code.encode()).hexdigest())
+        self.assertEqual((begun["details"]["codeBytes"], begun["details"]["stdinBytes"]), (len(code), 1))
+        self.assertEqual(begun["target"]["sandbox"], sandbox)
+        thread.join()
+        done = self.find(action="execution.create", outcome="success")[0]
+        self.assertEqual(done["requestId"], begun["requestId"])
+        self.assertEqual(done["target"], begun["target"])
+        self.stop()
+
+    def test_content_is_recorded_when_the_operator_wants_it(self):
+        self.begin("--audit-content", "true")
+        sandbox = self.sandbox()
+        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["echo", "plain"], "env": {"A": "b"}})
+        details = self.find(action="execution.create", outcome="accepted")[0]["details"]
+        self.assertEqual(details, {"command": "echo\0plain\0", "env": "A=b\0"})
+        self.stop()
+
+    def test_acts_of_the_server_itself_are_recorded(self):
+        self.begin()
+        status, made = self.ask("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 1000})
+        self.assertEqual(status, 201, made)
+        ended = self.find(action="sandbox.end")[0]
+        self.assertEqual((ended["target"], ended["details"]["endedBy"]), ({"sandbox": made["id"]}, "lifetime"))
+        self.assertEqual(ended["actor"], {"kind": "server"})
+        self.assertEqual(ended["tenant"], "local")
+        self.stop()
+        self.assertTrue(self.find(action="server.start") and self.find(action="server.stop"))
+
+    def test_AL02_a_log_that_cannot_be_written_closes_the_server_to_changes(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to mount a small disk")
+        os.makedirs(self.place)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "small", self.place], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.place], check=False)
+        self.begin("--audit-segment", "64K", "--rate-limit-default", "100000/s")
+        sandbox = self.sandbox()
+        ballast = os.path.join(self.place, "ballast")
+        with open(ballast, "wb") as f:
+            try:
+                while True:
+                    f.write(b"x" * 65536)
+                    f.flush()
+            except OSError:
+                pass
+        extend = ("POST", f"/v1/sandboxes/{sandbox}/extend", {"lifetimeMs": 600000})
+        for _ in range(600):
+            status, answer = self.ask(*extend)
+            if status == 503 and answer["error"]["code"] == "audit_unavailable":
+                break
+        else:
+            self.fail(f"{status} {answer}")
+        self.assertIn("without a record", answer["error"]["message"])
+        self.assertEqual(self.ask("GET", f"/v1/sandboxes/{sandbox}")[0], 200)  # looking is allowed
+        status, ready = self.ask("GET", "/ready", key="")
+        self.assertNotEqual(ready["checks"]["audit"], "ok")
+        self.assertRegex(self.ask("GET", "/metrics")[1].decode(), r"cove_audit_state [12]")
+        self.assertIn("audit log", self.logged())  # and the operator is told
+        os.unlink(ballast)
+        wait_for(lambda: self.ask(*extend)[0] == 200)
+        self.stop()
+        self.assertEqual(self.verify().json["intact"], True)
+
+    def test_AL03_names_of_strangers_stay_in_their_line(self):
+        self.begin()
+        sandbox = self.sandbox()
+        name = "a%0a%7b%22seq%22%3a1%7d%1b%5b2J%e2%80%a8%22%2c%22outcome%22%3a%22x"
+        status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/workspace/{name}", raw="x")
+        self.assertEqual(status, 200, answer)
+        record = self.find(action="file.write")[0]
+        self.assertEqual(record["target"]["path"], '/workspace/a\n{"seq":1}\x1b[2J\u2028","outcome":"x')
+        self.assertEqual(record["outcome"], "success")
+        for text in [self.logged()] + [open(f, encoding="utf-8").read() for f in self.files()]:
+            self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f\u2028\u2029]")
+        self.stop()
+        self.assertEqual(self.verify().json["intact"], True)
+
+    def test_AL04_a_clients_request_id_is_kept_apart_from_the_servers_own(self):
+        self.begin()
+        for given, kept in (("mine-1", True), ("mine-1", True), ("x" * 65, False), ("with space", False)):
+            self.ask("DELETE", f"/v1/sandboxes/{SPARE['sandboxId']}", headers={"X-Request-Id": given})
+        self.assertEqual(self.ask("DELETE", "/v1/sandboxes/x", headers={"X-Request-Id": "x" * (1 << 20)})[0], 431)
+        found = wait_for(lambda: len(r := self.find(action="sandbox.delete")) >= 4 and r)
+        self.assertEqual(len({r["requestId"] for r in found}), len(found))  # reused by the client, never by us
+        self.assertEqual([r.get("clientRequestId") for r in found], ["mine-1", "mine-1", None, None])
+        self.assertTrue(all(r["requestId"].startswith("rq") for r in found))
+        self.stop()
+
+    def test_AL05_no_secret_reaches_a_log_a_record_a_metric_or_a_command_line(self):
+        canary = {name: f"canary{name}{os.urandom(6).hex()}" for name in ("code", "argv", "env", "sandboxenv", "stdin", "query", "userinfo", "header")}
+        self.begin("--log-level", "debug", "--log-format", "json")
+        status, made = self.ask("POST", "/v1/sandboxes", {"runtime": "sh", "env": {"S": canary["sandboxenv"]}})
+        self.assertEqual(status, 201, made)
+        base = f"/v1/sandboxes/{made['id']}"
+        self.ask("POST", f"{base}/executions", {"code": f": {canary['code']}", "stdin": canary["stdin"], "env": {"A": canary["env"]}})
+        self.ask("POST", f"{base}/executions", {"command": ["true", canary["argv"]]})
+        self.ask("POST", f"{base}/executions", {"command": ["/no/such", canary["argv"]]})
+        self.ask("POST", f"{base}/executions", raw='{"code": "' + canary["code"])  # not even JSON
+        status, key = self.ask("POST", "/v1/apikeys", {"name": "one", "scopes": ["files"]})
+        status, again = self.ask("POST", f"/v1/apikeys/{key['id']}/rotate")
+        wrong = "cove_" + os.urandom(20).hex()
+        for headers in ({"Authorization": f"Bearer {wrong}"}, {"X-API-Key": wrong}, {"Authorization": f"Basic {canary['header']}"}):
+            self.ask("GET", "/v1/sandboxes", key="", headers=headers)
+        self.ask("GET", f"/v1/sandboxes?ticket={canary['query']}")
+        self.ask("GET", f"http://u:{canary['userinfo']}@localhost/v1/sandboxes")
+        answers = [json.dumps(self.ask("GET", path)[1]) for path in ("/ready", "/v1/audit", "/v1/sandboxes", base, f"{base}/events", "/v1/events")]
+        answers.append(self.ask("GET", "/metrics")[1].decode())
+        lines = b""
+        for pid in processes(self.run_dir).values():
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                lines += f.read()
+        time.sleep(0.2)
+        texts = {"log": self.logged().encode(), "command lines": lines}
+        for name in glob.glob(os.path.join(self.place, "**"), recursive=True):
+            if os.path.isfile(name):
+                with open(name, "rb") as f:
+                    texts[name] = f.read()
+        texts["answers"] = "".join(answers).encode()
+        secrets = {**canary, "first key": self.key, "key": key["key"], "rotated": again["key"], "wrong key": wrong}
+        for where, text in texts.items():
+            for what, secret in secrets.items():
+                if what == "sandboxenv" and (re.search(r"cove\.db", where) or where == "answers"):
+                    continue  # what a sandbox is made of is remembered, and shown to its owner
+                if what == "stdin" and re.search(r"cove\.db", where):
+                    continue  # input is remembered, so that a restarted server can go on giving it
+                self.assertNotIn(secret.encode(), text, f"{what} in {where}")
+        self.stop()
+        self.assertNotRegex(self.logged(), "|".join(secrets.values()))
+
+    def test_AL06_a_log_that_was_changed_is_named_by_file_and_line(self):
+        self.begin()
+        self.sandbox()
+        public = self.file("key.pub", run("audit", "key", "--url", self.url, env={"COVE_API_KEY": self.key}).out)
+        head = run("audit", "key", "--json", "--url", self.url, env={"COVE_API_KEY": self.key}).json["head"]
+        self.stop()
+        name = self.files()[0]
+        with open(name, encoding="utf-8") as f:
+            lines = f.readlines()
+        self.assertEqual(self.verify("--key", public).json["signedTo"], len(lines))
+        told = run("audit", "verify", "--key", public, name)
+        self.assertEqual((told.code, told.out), (0, f"intact: {len(lines)} records, 1 to {len(lines)}; signed up to {len(lines)}\n"))
+        at = next(i for i, line in enumerate(lines) if "sandbox.create" in line)
+        for what, changed in (("edited", [*lines[:at], lines[at].replace("127.0.0.1", "127.0.0.9"), *lines[at + 1:]]),
+                              ("missing", lines[:at] + lines[at + 1:]),
+                              ("reordered", lines[:at + 1] + lines[at - 1:]),
+                              ("truncated", lines[:at] + [lines[at][:50]])):
+            with self.subTest(what):
+                with open(name, "w", encoding="utf-8") as f:
+                    f.writelines(changed)
+                told = self.verify("--key", public)
+                self.assertEqual(told.code, 1, told)
+                broken = told.json["broken"]
+                self.assertEqual((broken["what"], broken["file"]), (what, name))
+                self.assertEqual(broken["line"], at + (2 if what == "reordered" else 1))
+                self.assertRegex(run("audit", "verify", name).out, rf"^{re.escape(name)}:{broken['line']}: record \d+ is broken \({what}\): ")
+        with open(name, "w", encoding="utf-8") as f:
+            f.writelines(lines[:at])
+        self.assertEqual(self.verify("--key", public).code, 0)  # cut between two records: the file alone does not show it
+        told = self.verify("--head", f"{head['seq']}:{head['hash']}")
+        self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
+        self.begin()  # but the server remembers
+        self.assertIn("records were taken away", self.logged())
+        self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"][0]["action"], "security.audit_damaged")
+        self.stop()
+
+    def test_AL07_errors_tell_nothing_about_the_server(self):
+        self.begin()
+        sandbox = self.sandbox()
+        bodies = []
+        for method, path, body in (("GET", "/v1/sandboxes/x", None), ("POST", "/v1/sandboxes", {"runtime": "x'; DROP TABLE sandboxes; --"}),
+                                   ("GET", "/v1/sandboxes?cursor='", None),
+                                   ("GET", f"/v1/sandboxes/{sandbox}/files?path=/../../etc/shadow", None), ("GET", "/v1/apikeys/ky", None),
+                                   ("PUT", "/v1/templates/a%00b", {}), ("GET", "/v1/audit?since=x", None), ("BREW", "/v1/sandboxes", None)):
+            status, answer = self.ask(method, path, body)
+            self.assertGreaterEqual(status, 400, (path, answer))
+            self.assertTrue(answer["error"]["code"] and answer["error"]["requestId"], answer)
+            bodies.append(json.dumps(answer))
+        for body in bodies:
+            self.assertNotRegex(body, r"sqlite|SELECT|\.c:\d|libmicrohttpd|OpenSSL|cove\.db|/run/|" + re.escape(self.place))
+        self.stop()
+
+    def test_AL08_metrics_need_a_key_and_name_nobody(self):
+        self.begin()
+        sandbox = self.sandbox()
+        for path in ("/v1/x/" + "y" * 30, f"/v1/sandboxes/{sandbox}", "/v1/sandboxes/sb" + "z" * 20):
+            self.ask("GET", path)
+        self.assertEqual(self.ask("GET", "/metrics", key="")[0], 401)
+        status, weak = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["files"]})
+        self.assertEqual(self.ask("GET", "/metrics", key=weak["key"])[0], 403)
+        text = self.ask("GET", "/metrics")[1].decode()
+        self.assertNotRegex(text, rf"{sandbox}|{weak['id']}|yyy|zzz|tenant|owner|\"local\"")
+        status, health = self.ask("GET", "/health", key="")
+        self.assertEqual(set(health), {"status", "version"})
+        self.stop()
+
+    def test_AL09_nobody_reads_or_exports_without_the_right(self):
+        self.begin()
+        self.sandbox()
+        status, weak = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["sandboxes:read"]})
+        status, reader = self.ask("POST", "/v1/apikeys", {"name": "reader", "scopes": ["audit"]})
+        for path in ("/v1/audit", "/v1/audit?format=jsonl", "/v1/audit/key", "/v1/security/events"):
+            self.assertEqual(self.ask("GET", path, key="")[0], 401)
+            self.assertEqual(self.ask("GET", path, key=weak["key"])[0], 403)
+            self.assertEqual(self.ask("GET", path, key=reader["key"])[0], 200)
+        own = self.ask("GET", "/v1/audit", key=reader["key"])[1]["records"]
+        self.assertTrue(own and all(r["tenant"] == "local" for r in own))  # not those of the server itself
+        self.assertEqual(self.ask("GET", "/v1/audit?tenant=other", key=reader["key"])[0], 403)
+        self.assertEqual(self.ask("GET", "/v1/audit?tenant=other")[1]["records"], [])
+        self.stop()
+
+    def test_a_flood_of_refusals_is_a_number(self):
+        self.begin()
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
+        for _ in range(300):
+            connection.request("DELETE", "/v1/sandboxes/x")
+            connection.getresponse().read()
+        connection.close()
+        self.stop()  # which sums up
+        found = [r for r in self.records() if r["action"] == "sandbox.delete"]
+        self.assertLess(len(found), 50)
+        self.assertEqual(sum(r.get("details", {}).get("count", 1) for r in found), 300)
+
+    def test_records_survive_a_kill_and_the_next_server_goes_on_with_the_chain(self):
+        self.begin()
+        for _ in range(3):
+            sandbox = self.sandbox()
+            os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
+            self.assertTrue([r for r in self.records() if r["action"] == "sandbox.create" and r["target"]["sandbox"] == sandbox])
+            wait_for(lambda: self.alive())
+        self.stop()
+        self.assertEqual(self.verify().json["intact"], True)
+
+    def alive(self):
+        try:
+            return self.ask("GET", "/ready", key="")[0] == 200
+        except OSError:
+            return False
+
+
+class Command(Audited):
+    def cove(self, *words):
+        return run(*words, "--url", self.url, env={"COVE_API_KEY": self.key})
+
+    def test_an_export_of_everything_can_be_verified(self):
+        self.begin("--audit-segment", "64K")
+        for _ in range(3):
+            self.sandbox()
+        for n in range(200):
+            self.ask("PUT", f"/v1/templates/t{n}", {"runtime": "sh"})
+        done = self.cove("audit", "export")
+        self.assertEqual(done.code, 0, done)
+        lines = done.out.splitlines()
+        self.assertGreater(len(lines), 200)
+        path = self.file("all.jsonl", done.out)
+        key = self.file("key.pub", self.cove("audit", "key").out)
+        told = run("audit", "verify", "--json", "--key", key, path)
+        self.assertEqual((told.code, told.json["records"]), (0, len(lines)), told)
+        only = self.cove("audit", "export", "--action", "sandbox.", "--since", "1h").out.splitlines()
+        self.assertTrue(only and {json.loads(line)["action"] for line in only} == {"sandbox.create"})
+        self.assertEqual(self.cove("audit", "export", "--until", "1h").out, "")
+        self.assertEqual(self.cove("audit", "export", "--since", "soon").code, 2)
+        self.stop()
+
+    def test_tail_prints_the_latest_and_goes_on(self):
+        self.begin()
+        for _ in range(3):
+            self.sandbox()
+        wait_for(lambda: len(self.find(action="sandbox.create", outcome="success")) == 3)
+        done = self.cove("audit", "tail", "-n", "2", "--json", "--action", "sandbox.create")
+        self.assertEqual([json.loads(line)["outcome"] for line in done.out.splitlines()], ["accepted", "success"])
+        from cove import start
+        follower = start("audit", "tail", "-f", "-n", "1", "--action", "template.put", "--url", self.url, env={"COVE_API_KEY": self.key})
+        self.addCleanup(follower.wait)
+        self.addCleanup(follower.kill)
+        self.ask("PUT", "/v1/templates/later", {"runtime": "sh"})
+        self.assertIn(b"template.put", follower.stdout.readline())
+        for stream in (follower.stdin, follower.stdout, follower.stderr):
+            self.addCleanup(stream.close)
+        self.stop()
+
+    def test_mistakes_are_told(self):
+        self.assertEqual(run("audit").code, 2)
+        self.assertEqual(run("audit", "verify").code, 2)
+        self.assertEqual(run("audit", "verify", "/no/such").code, 125)
+        self.assertIn("no public key", run("audit", "verify", "--key", self.file("k", "x"), self.file("l", "")).err)
+        told = run("audit", "verify", self.file("log.jsonl", "hello\n"))
+        self.assertEqual((told.code, "unreadable" in told.out), (1, True), told)
