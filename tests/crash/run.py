@@ -7,8 +7,9 @@
 
 Clients create, execute, stream, write, pause, resume, delete; coved, the jailer and the monitor are killed with SIGKILL
 under them. Everything that was acknowledged is written into a ledger. Afterwards the ledger is held against the server
-(nothing lost, no end that is not true, every byte of output what the program wrote) and the host against what was there
-before (nothing leaked). What was asked for and never answered may have happened or not, but not by halves and not twice.
+(nothing lost, no end that is not true, every byte of output what the program wrote), the audit log against both (its chain
+is whole after every kill, and whatever was acknowledged is in it) and the host against what was there before (nothing
+leaked). What was asked for and never answered may have happened or not, but not by halves and not twice.
 """
 import argparse
 import glob
@@ -136,6 +137,24 @@ class Server:
                 return a
             assert time.monotonic() < end, f"{method} {path}: {a!r}"
             time.sleep(0.05)
+
+    def verify(self):
+        p = subprocess.run([COVE, "audit", "verify", "--json", os.path.join(self.place, "state/audit")],
+                           capture_output=True, text=True, check=False)
+        return json.loads(p.stdout) if p.stdout else {"intact": False, "broken": {"what": p.stderr}}
+
+    def check_chain(self, problems):
+        """A line may be half written at this moment, or torn until the next coved cuts it; nothing else may be wrong."""
+        told = self.verify()
+        if not told["intact"] and told["broken"]["what"] != "truncated":
+            problems.append(f"the audit log after a kill: {told['broken']}")
+
+    def records(self):
+        found = []
+        for name in sorted(glob.glob(os.path.join(self.place, "state/audit/*.jsonl"))):
+            with open(name, encoding="utf-8") as f:
+                found += [json.loads(line) for line in f]
+        return found
 
     def ready(self):
         try:
@@ -479,7 +498,7 @@ class Killer(threading.Thread):
         super().__init__(daemon=True)
         self.random = random.Random(f"{seed}/killer")
         self.server, self.kills = server, kills
-        self.jailer_kills, self.done = [], {}
+        self.jailer_kills, self.done, self.problems = [], {}, []
 
     def run(self):
         for _ in range(self.kills):
@@ -493,6 +512,7 @@ class Killer(threading.Thread):
                 self.kill(name)
 
     def kill(self, name):
+        self.server.check_chain(self.problems)
         pid = self.server.wait(lambda: self.server.processes().get(name))
         if name == "cove-jailer":
             self.jailer_kills.append(time.time())
@@ -500,6 +520,7 @@ class Killer(threading.Thread):
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+        self.server.check_chain(self.problems)
         self.done[name] = self.done.get(name, 0) + 1
 
 
@@ -599,6 +620,20 @@ class Reckoning:
             if len(made) > 1:
                 self.ledger.problem(f"one request made {made}")
         return rows
+
+
+def audit(server, ledger):
+    """What the log of a server that has ended says of what was acknowledged."""
+    told = server.verify()
+    if not told["intact"] or told["signedTo"] != told["lastSeq"]:
+        return [f"the audit log: {told}"]
+    known = {(r["action"], value) for r in server.records() if r["outcome"] in ("accepted", "success")
+             for value in r.get("target", {}).values()}
+    wanted = [("sandbox.create", s.id) for s in ledger.sandboxes] + [("sandbox.delete", s.id) for s in ledger.sandboxes if s.deleted]
+    wanted += [("execution.create", e.id) for s in ledger.sandboxes for e in s.executions]
+    wanted += [("apikey.create", k["id"]) for k in ledger.keys] + [("apikey.revoke", k["id"]) for k in ledger.keys if k["revoked"]]
+    print(f"# the audit log has {told['records']} records; {len(wanted)} acknowledged changes were looked for")
+    return [f"acknowledged, and not in the audit log: {missing}" for missing in sorted(set(wanted) - known)]
 
 
 # --- leaks ---
@@ -731,6 +766,8 @@ def main():
         left = server.processes()
         results.append(("the server ends well and leaves nothing",
                         ([f"status {code}"] if code else []) + ([f"{left}"] if left else [])))
+        results.append(("the chain of the audit log held after every kill, and has all that was acknowledged",
+                        killer.problems + audit(server, ledger)))
         words = [w for w in (b"AddressSanitizer", b"LeakSanitizer", b"runtime error", b"assert", b"internal_bug") if w in server.read("err")]
         results.append(("no part of it said that it met a bug of its own", [f"{words}: see its log"] if words else []))
     except Exception:

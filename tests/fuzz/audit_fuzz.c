@@ -1,0 +1,69 @@
+/* Files that are given to `cove audit verify`: whoever could change a log wrote them.
+ *
+ * Held besides memory: a line that is read has a number, a time and two hashes that stand in it; changing any byte of a
+ * line that holds its hash makes it no longer hold; the verifier ends with a report, and calls a log fine only when
+ * every line of it was read and holds. */
+#include "audit/verify.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <sys/mman.h>
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static bool line_holds(const char *line, size_t len)
+{
+    struct chain_line l, peeked;
+    char hex[2 * CHAIN_HASH + 1];
+    struct err err = { 0 };
+
+    if (chain_read(line, len, &l, &err) < 0) {
+        must(err.id == ERR_INVALID && err.msg[0]);
+        return false;
+    }
+    must(chain_peek(line, len, &peeked) && peeked.seq == l.seq && peeked.at_ms == l.at_ms);
+    must(l.tenant.n <= 64 && l.action.n <= 64);
+    chain_hex(l.hash, CHAIN_HASH, hex);
+    must(memmem(line, len, hex, strlen(hex)) != NULL);
+    must(!l.last || l.checkpoint);
+    if (!chain_holds(line, len, &l))
+        return false;
+    auto_free char *other = mem_copy(line, len);
+    other[len / 2] ^= 1;
+    must(chain_read(other, len, &l, NULL) < 0 || !chain_holds(other, len, &l));
+    return true;
+}
+
+static bool all_hold(const char *text, size_t len)
+{
+    while (len > 0) {
+        const char *end = memchr(text, '\n', len);
+
+        if (!end || !line_holds(text, (size_t)(end - text)))
+            return false;
+        len -= (size_t)(end - text) + 1;
+        text = end + 1;
+    }
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    auto_fd int fd = memfd_create("log", MFD_CLOEXEC);
+    auto_(verify) v = verify_new(NULL, 0, NULL);
+    struct err err = { 0 };
+
+    must(fd >= 0 && fd_write_all(fd, data, size) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+    bool hold = all_hold((const char *)data, size);
+    must(verify_file(v, "log", fd, &err) == 0);
+    verify_end(v);
+    const struct verify_report *r = verify_report(v);
+    must(r->fault == VERIFY_FINE ? hold : r->why[0] != '\0');
+    return 0;
+}
