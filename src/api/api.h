@@ -5,6 +5,7 @@
 #pragma once
 
 #include "audit/audit.h"
+#include "audit/webhook.h"
 #include "auth/auth.h"
 #include "ev/ev.h"
 #include "http/server.h"
@@ -18,8 +19,9 @@ struct api_settings { /* all borrowed for the life of the api */
     struct store *store;
     struct manager *manager;
     struct auth *auth;
-    struct audit *audit; /* NULL: nothing is recorded */
-    bool audit_content;  /* what is run is recorded as it is, not by its hash */
+    struct audit *audit;     /* NULL: nothing is recorded */
+    struct webhook *webhook; /* for security events; NULL: none */
+    bool audit_content;      /* what is run is recorded as it is, not by its hash */
     const char *version;
     const struct floor *floor; /* of the operator; NULL: none */
     const char *scratch;       /* a directory for files that are gone when they were sent; NULL: no backups */
@@ -41,5 +43,8 @@ void api_on_done(const struct http_done *done, void *ctx);
 void api_on_revoked(struct api *api, const char *key_id);
 /* Ends every answer that would go on for ever; before http_drain. */
 void api_stop(struct api *api);
+/* For manager_settings: what was refused to a program may be worth an alarm. And when the log is not what is known. */
+void api_on_receipt(struct api *api, const char *owner, const struct receipt *receipt);
+void api_on_damage(struct api *api);
 /* Figures of the server itself in /metrics; NULL, or after http_new. */
 void api_set_server(struct api *api, const struct http_server *server);

@@ -3,6 +3,8 @@
 
 #include "api/api.h"
 
+#include "audit/flood.h"
+#include "audit/security.h"
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "sandbox/body.h"
@@ -61,6 +63,8 @@ struct api {
     struct api_request *requests; /* that are not over */
     struct flood *flood;
     struct ev_timer flood_timer;
+    struct security *security;
+    uint64_t alarms[SECURITY_KINDS];
 };
 
 /* What a route demands: http_route.data. */
@@ -96,9 +100,16 @@ uint64_t api_audit_act(struct api *api, const struct principal *who, const char 
 struct api_request *api_record_new(struct api *api, struct http_req *req);
 int api_record_may(const struct api_request *r, struct err *err); /* ERR_AUDIT: it could not be recorded */
 void api_record_stray(struct api *api, const struct http_done *done);
+/* Whether a record of this kind stands for itself; otherwise it was counted. */
+bool api_record_single(struct api *api, const struct flood_kind *k);
 void api_record_init(struct api *api);
 void api_record_done(struct api *api);
 void action_of(const struct http_route *r, struct api_action *ret);
+
+/* --- security events (security.c) --- */
+
+void api_security_refusal(struct api *api, const struct flood_kind *k);
+void api_security_metrics(const struct api *api, struct buf *out);
 
 /* --- who --- */
 
@@ -139,7 +150,7 @@ struct api_live {
     struct api *api; /* NULL when it is over */
     struct api_live *next, **at;
     char key_id[ID_SIZE]; /* of somebody who has none: their user's */
-    bool endless; /* nothing else would end it: a server that stops does not wait for it */
+    bool endless;         /* nothing else would end it: a server that stops does not wait for it */
     struct ev_timer expiry;
     void (*end)(void *arg, const struct err *why);
     void *arg;

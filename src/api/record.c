@@ -9,7 +9,6 @@
  * the operator wants the text. */
 #include "api/inside.h"
 
-#include "audit/flood.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -242,8 +241,7 @@ static void sum_up(void *arg)
         ev_timer_set(api->set.ev, &api->flood_timer, flood_due(api->flood), sum_up, api);
 }
 
-/* Whether it has a record of its own; otherwise it was counted. */
-static bool single(struct api *api, const struct flood_kind *k)
+bool api_record_single(struct api *api, const struct flood_kind *k)
 {
     bool yes = flood_take(api->flood, k, ev_now(api->set.ev), now_ms());
 
@@ -259,7 +257,8 @@ static void record_refusal(struct api_request *r, int status)
     struct flood_kind k;
 
     fill_kind(&k, &r->who, r->known, peer->local ? "local" : peer->addr, r->action->name, error, status);
-    if (!single(r->api, &k))
+    api_security_refusal(r->api, &k);
+    if (!api_record_single(r->api, &k))
         return;
     if (!r->named)
         add_params(r, http_route(r->req));
@@ -279,7 +278,8 @@ void api_record_stray(struct api *api, const struct http_done *done)
         return;
     fill_kind(&k, NULL, false, done->peer->local ? "local" : done->peer->addr, action ? action->name : "request.refuse",
               done->error, done->status);
-    if (!single(api, &k))
+    api_security_refusal(api, &k);
+    if (!api_record_single(api, &k))
         return;
     audit_append(api->set.audit,
                  &(struct audit_record){ .action = k.action,
@@ -367,6 +367,7 @@ void api_record_init(struct api *api)
             action_of(r, &api->actions[api->nactions++]);
         }
     api->flood = flood_new();
+    api->security = security_new();
 }
 
 void api_record_done(struct api *api)
@@ -389,6 +390,7 @@ void api_record_done(struct api *api)
     }
     ev_timer_clear(api->set.ev, &api->flood_timer);
     flood_free(api->flood);
+    security_free(api->security);
     free(api->actions);
 }
 

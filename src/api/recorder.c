@@ -2,19 +2,27 @@
  * two are compared at each start. */
 #include "api/recorder.h"
 
+#include "base/fd.h"
 #include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/rand.h>
 #include <stdio.h>
 
-#define HEAD "audit.head" /* in the store: "<seq> <hash>" */
+#define SECRET_LEN 32u
+#define RESTORED "server.restored" /* in the store, by `cove restore` */
+#define HEAD "audit.head"          /* in the store: "<seq> <hash>" */
 
 struct recorder {
     struct ev *ev;
     struct store *store;
     struct audit *audit;
+    struct webhook *webhook;
+    bool damaged;
 };
 
 struct asked {
@@ -71,6 +79,53 @@ static void tell_found(const struct audit_found *f)
         log_error("the audit log was written anew: it does not have the last checkpoint that is known");
 }
 
+/* Made once, and read by whoever sets up the receiver: no setting, because settings are printed and logged. */
+static int read_secret(const char *dir, char ret[2 * SECRET_LEN + 1], struct err *err)
+{
+    auto_free char *path = str_printf("%s/webhook.secret", dir);
+    uint8_t random[SECRET_LEN];
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT) {
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (RAND_bytes(random, sizeof(random)) != 1)
+            abort();
+        chain_hex(random, sizeof(random), ret);
+        if (fd < 0 || fd_write_all(fd, ret, 2 * SECRET_LEN) < 0 || fsync(fd) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+            return err_sys(err, ERR_STATE_DIR, "%.150s", path);
+    }
+    if (fd < 0 || fd_read_full(fd, ret, 2 * SECRET_LEN) != 2 * SECRET_LEN)
+        return err_set(err, ERR_STATE_DIR, "%.150s cannot be read, or is no secret", path);
+    ret[2 * SECRET_LEN] = '\0';
+    return 0;
+}
+
+static int open_webhook(struct recorder *r, const char *dir, const struct recorder_settings *set, struct err *err)
+{
+    char secret[2 * SECRET_LEN + 1];
+    struct webhook_settings hook = { .url = set->webhook, .allow = set->webhook_allow, .secret = secret };
+
+    if (!set->webhook || !*set->webhook)
+        return 0;
+    int rc = read_secret(dir, secret, err);
+    if (rc == 0 && (rc = webhook_new(r->ev, &hook, &r->webhook, err)) < 0)
+        err_wrap(err, "security.webhook");
+    explicit_bzero(secret, sizeof(secret));
+    return rc;
+}
+
+/* A restore happens while no server runs; the next one tells of it, once. */
+static void on_restored(void *arg, const struct err *err, const char *value)
+{
+    struct recorder *r = arg;
+
+    if (err || !value || !*value)
+        return;
+    auto_free char *details = str_printf("{\"restoredAt\":\"%.30s\"}", value);
+    recorder_note(r, "server.restore", details);
+    store_meta_put(r->store, RESTORED, "", on_kept, r);
+}
+
 int recorder_open(struct ev *ev, struct store *store, const struct recorder_settings *set, struct recorder **ret,
                   struct err *err)
 {
@@ -100,6 +155,12 @@ int recorder_open(struct ev *ev, struct store *store, const struct recorder_sett
         return -1;
     }
     tell_found(&found);
+    r->damaged = found.shortened || found.replaced;
+    if (open_webhook(r, dir, set, err) < 0) {
+        recorder_close(r);
+        return -1;
+    }
+    store_meta_get(store, RESTORED, on_restored, r);
     *ret = r;
     return 0;
 }
@@ -109,12 +170,23 @@ void recorder_close(struct recorder *r)
     if (!r)
         return;
     audit_close(r->audit);
+    webhook_free(r->webhook);
     free(r);
 }
 
 struct audit *recorder_audit(struct recorder *r)
 {
     return r ? r->audit : NULL;
+}
+
+struct webhook *recorder_webhook(struct recorder *r)
+{
+    return r ? r->webhook : NULL;
+}
+
+bool recorder_damaged(const struct recorder *r)
+{
+    return r && r->damaged;
 }
 
 void recorder_note(struct recorder *r, const char *action, const char *details)

@@ -237,6 +237,7 @@ static void metrics(struct http_req *req, void *ctx)
     put_manager(api, &out);
     put_store(api, &out);
     put_audit(api, &out);
+    api_security_metrics(api, &out);
     put_requests(api, &out);
     if (api->set.figures)
         api->set.figures(api->set.arg, &out);

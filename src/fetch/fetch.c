@@ -42,6 +42,7 @@ struct fetch_call {
     bool told_head, held, reading_later, over, cancelled;
     bool want_pause; /* the state libcurl should have is not the one it has */
     CURLcode result;
+    bool (*may_connect)(void *arg, const struct sockaddr *addr);
 };
 
 static void settle(void *arg);
@@ -288,6 +289,16 @@ static void set_body(struct fetch_call *c, const struct fetch_spec *spec)
         curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, spec->method);
 }
 
+/* The address that is connected to is the one that was asked about: there is no second look-up in between. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *addr)
+{
+    struct fetch_call *c = arg;
+
+    if (!c->may_connect(c->arg, &addr->addr))
+        return CURL_SOCKET_BAD;
+    return socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
+}
+
 static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
 {
     CURL *e = c->easy;
@@ -304,6 +315,13 @@ static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
     if (spec->silence_ms) {
         curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)((spec->silence_ms + 999) / 1000));
+    }
+    if (spec->may_connect) {
+        c->may_connect = spec->may_connect;
+        curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+        curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
+        curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L); /* an open one was asked about by somebody else */
+        curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
     }
     if (spec->unix_socket)
         curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, spec->unix_socket);

@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "ev/ev.h"
 
+#include <sys/socket.h>
+
 struct fetch;
 struct fetch_call;
 
@@ -40,6 +42,9 @@ struct fetch_spec {
     uint64_t upload;     /* with on_read: its length, or FETCH_UNTIL_END */
     uint32_t connect_ms; /* 0 is 10 s */
     uint32_t silence_ms; /* give up when nothing came or went for so long; 0 is never */
+    /* Asked with each address before it is connected to, whatever name led there; false refuses it. `arg` is that of
+     * the ops. NULL: any. */
+    bool (*may_connect)(void *arg, const struct sockaddr *addr);
 };
 
 int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fetch_ops *ops, void *arg,

@@ -202,7 +202,9 @@ static int open_recorder(struct coved *d, struct err *err)
     struct recorder_settings set = { .state_dir = d->place.state,
                                      .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
                                      .segment_max = conf_number(&d->conf, SETTING_AUDIT_SEGMENT),
-                                     .keep_max = conf_number(&d->conf, SETTING_KEEP_AUDIT) };
+                                     .keep_max = conf_number(&d->conf, SETTING_KEEP_AUDIT),
+                                     .webhook = conf_text(&d->conf, SETTING_WEBHOOK),
+                                     .webhook_allow = conf_list(&d->conf, SETTING_WEBHOOK_ALLOW) };
 
     return conf_on(&d->conf, SETTING_AUDIT) ? recorder_open(d->ev, d->store, &set, &d->recorder, err) : 0;
 }
@@ -235,6 +237,14 @@ static void on_sandbox_end(void *arg, const char *id, const char *owner, enum en
     recorder_sandbox_ended(d->recorder, id, owner, by, why);
 }
 
+static void on_receipt(void *arg, const char *owner, const struct receipt *r)
+{
+    const struct coved *d = arg;
+
+    if (d->api)
+        api_on_receipt(d->api, owner, r);
+}
+
 static int open_manager(struct coved *d, struct err *err)
 {
     bool strict = conf_on(&d->conf, SETTING_ENFORCED);
@@ -243,6 +253,7 @@ static int open_manager(struct coved *d, struct err *err)
         .output_dir = d->place.output,
         .connect = connect_jailer,
         .on_end = on_sandbox_end,
+        .on_receipt = on_receipt,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
@@ -360,6 +371,7 @@ static void open_api(struct coved *d)
                                              .manager = d->manager,
                                              .auth = d->auth,
                                              .audit = recorder_audit(d->recorder),
+                                             .webhook = recorder_webhook(d->recorder),
                                              .audit_content = conf_on(&d->conf, SETTING_AUDIT_CONTENT),
                                              .version = COVE_VERSION,
                                              .floor = d->floor.file ? &d->floor : NULL,
@@ -622,6 +634,8 @@ static int serve(struct coved *d, struct err *err)
     if (open_http(d, err) < 0 || open_listeners(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
+    if (recorder_damaged(d->recorder))
+        api_on_damage(d->api);
     recorder_note(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
     log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->sockets ? d->sockets : 2,
              d->place.state);
@@ -640,7 +654,7 @@ static void coved_done(struct coved *d)
     http_free(d->http);
     tls_server_free(d->tls);
     buf_done(&d->without_tls);
-    api_free(d->api);
+    api_free(take_ptr(&d->api));
     if (d->stopping)
         recorder_note(d->recorder, "server.stop", NULL);
     manager_free(d->manager);

@@ -5,6 +5,7 @@
  * Restoring is only done where none runs: what a server holds in memory would be at odds with what it finds.
  *
  * A copy holds the hashes of keys and everybody's records, so it is made for its owner alone. */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -238,6 +239,32 @@ static int backup(struct work *w, struct err *err)
     return say(w, &json, text);
 }
 
+/* For the audit log of the next server, which nobody can write to now. */
+static int mark_restored(struct work *w, struct err *err)
+{
+    struct store_settings set = { .path = w->db };
+    uid_t me = geteuid();
+    gid_t my_group = getegid();
+    struct copying c = { 0 };
+    struct store *store = NULL;
+    char at[32];
+
+    if (become(w->place.uid, w->place.gid, err) < 0)
+        return -1;
+    int bad = store_open(w->ev, &set, &store, err);
+    if (!bad) {
+        store_meta_put(store, "server.restored", clock_rfc3339(clock_real_ns(), at), on_backed_up, &c);
+        while (!c.done)
+            ev_turn(w->ev, -1);
+        store_close(store);
+    }
+    if (!bad && c.err.id != ERR_NONE) {
+        *err = c.err;
+        bad = -1;
+    }
+    return become(me, my_group, bad ? &(struct err){ 0 } : err) < 0 ? -1 : bad;
+}
+
 static int restore(struct work *w, struct err *err)
 {
     const char *name = w->args.rest[0];
@@ -251,7 +278,7 @@ static int restore(struct work *w, struct err *err)
     if (place_make(&w->place, err) < 0) /* with the modes of `cove serve`, who may find nothing made */
         return -1;
     umask(077);
-    if (place_lock(&w->place, &lock, err) < 0 || store_restore(&set, name, err) < 0)
+    if (place_lock(&w->place, &lock, err) < 0 || store_restore(&set, name, err) < 0 || mark_restored(w, err) < 0)
         return -1;
     struct buf json = { 0 };
     struct jsonw j;

@@ -163,6 +163,24 @@ bool syscall_needed(unsigned nr)
     return false;
 }
 
+bool syscall_attack(unsigned nr)
+{
+    const struct syscall_row *row = find_row(nr);
+
+    if (!row)
+        return false;
+    switch (row->group) {
+    case GROUP_MOUNT:
+    case GROUP_NAMESPACE:
+    case GROUP_HOST:
+    case GROUP_OTHERS:
+    case GROUP_ESCAPE:
+        return true;
+    default:
+        return str_eq(row->name, "clone"); /* refused for new namespaces alone */
+    }
+}
+
 enum syscall_rule syscall_rule(enum profile p, unsigned nr)
 {
     const struct syscall_row *row = find_row(nr);

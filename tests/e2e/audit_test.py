@@ -1,14 +1,18 @@
 """The audit log of a real server: what is in it, what is not, and who notices that it was changed."""
 import glob
+import hashlib
+import hmac
 import http.client
+import http.server
 import json
 import os
 import re
 import signal
 import subprocess
+import threading
 import time
 
-from cove import ROOT, run
+from cove import ROOT, run, start
 from serve_test import Server, processes, wait_for
 
 SPARE = {"sandboxId": "sb" + "a" * 20, "executionId": "ex" + "a" * 20, "keyId": "ky" + "a" * 20, "userId": "us" + "a" * 20}
@@ -97,8 +101,6 @@ class Audit(Audited):
     def test_an_execution_is_recorded_by_hash_before_its_end_and_with_its_outcome(self):
         self.begin()
         sandbox = self.sandbox()
-        import hashlib
-        import threading
         code = "sleep 2; echo done"
         thread = threading.Thread(target=self.ask, args=("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": code, "stdin": "x"}))
         thread.start()
@@ -130,6 +132,15 @@ class Audit(Audited):
         self.assertEqual(ended["tenant"], "local")
         self.stop()
         self.assertTrue(self.find(action="server.start") and self.find(action="server.stop"))
+        copy = os.path.join(self.dir, "copy.db")
+        self.assertEqual(run("backup", "--state-dir", self.place, copy).code, 0)
+        self.assertEqual(run("restore", "--state-dir", self.place, copy).code, 0)
+        self.begin()
+        self.assertIn("restoredAt", self.find(action="server.restore")[0]["details"])
+        self.stop()
+        self.begin()
+        self.stop()
+        self.assertEqual(len(self.find(action="server.restore")), 1)
 
     def test_AL02_a_log_that_cannot_be_written_closes_the_server_to_changes(self):
         if os.geteuid() != 0:
@@ -341,6 +352,78 @@ class Audit(Audited):
             return False
 
 
+class Receiver(http.server.BaseHTTPRequestHandler):
+    got = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((dict(self.headers), body))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+class Security(Audited):
+    def receiver(self):
+        Receiver.got = []
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}/hook"
+
+    def test_escapes_and_wrong_keys_raise_events_in_the_feed_the_metrics_and_the_webhook(self):
+        self.begin("--security-webhook", self.receiver(), "--security-webhook-allow", "127.0.0.1")
+        sandbox = self.sandbox()
+        status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": "unshare -r true; mount -t tmpfs x /tmp; true"})
+        self.assertEqual((status, done["exitCode"]), (200, 0), done)
+        for n in range(12):
+            self.ask("GET", "/v1/sandboxes", key="")
+        found = wait_for(lambda: len({e["action"] for e in self.ask("GET", "/v1/security/events")[1]["events"]}) == 2 and
+                         self.ask("GET", "/v1/security/events")[1]["events"])
+        escape = next(e for e in found if e["action"] == "security.escape_attempt")
+        self.assertEqual((escape["tenant"], escape["target"]["sandbox"]), ("local", sandbox))
+        self.assertTrue(any(call.startswith(("unshare", "mount")) for call in escape["details"]["calls"]), escape)
+        failures = next(e for e in found if e["action"] == "security.repeated_failures")
+        self.assertEqual((failures["actor"]["address"], failures["details"]["count"]), ("127.0.0.1", 10))
+        text = self.ask("GET", "/metrics")[1].decode()
+        self.assertIn('cove_security_events_total{kind="escape_attempt"} 1', text)
+        self.assertIn('cove_security_events_total{kind="repeated_failures"} 1', text)
+        wait_for(lambda: len(Receiver.got) == 2)
+        with open(os.path.join(self.place, "state/audit/webhook.secret"), encoding="ascii") as f:
+            secret = f.read()
+        for headers, body in Receiver.got:
+            want = hmac.new(secret.encode(), headers["Cove-Timestamp"].encode() + b"." + body, "sha256").hexdigest()
+            self.assertTrue(hmac.compare_digest(headers["Cove-Signature"], "v1=" + want))
+            self.assertLess(abs(time.time() - int(headers["Cove-Timestamp"])), 120)
+            self.assertIn(json.loads(body)["action"], ("security.escape_attempt", "security.repeated_failures"))
+        self.assertEqual(len({headers["Cove-Delivery"] for headers, _ in Receiver.got}), 2)
+        self.stop()
+        self.assertNotIn(secret, self.logged() + text + json.dumps(self.records()))
+        self.assertNotIn(secret, run("serve", "--print-config", "--state-dir", self.place).out)
+
+    def test_an_ordinary_program_raises_no_event(self):
+        self.begin()
+        sandbox = self.sandbox()
+        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": "ls -l /; cat /etc/passwd; id; ps; git --version; python3 -c 'import ssl, socket; print(1)'; true"})
+        status, made = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})
+        if status == 201:
+            self.ask("POST", f"/v1/sandboxes/{made['id']}/executions", {"code": "import subprocess, threading; print(subprocess.run(['true']))"})
+        time.sleep(0.2)
+        self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"], [])
+        self.stop()
+
+    def test_SR01_a_webhook_into_the_own_network_is_refused_at_the_start(self):
+        for url in ("http://127.0.0.1:1/", "http://169.254.169.254/latest", "http://[::1]/", "http://2130706433/", "file:///etc/passwd", "https://u:p@example.org/"):
+            with self.subTest(url):
+                done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", "--security-webhook", url)
+                self.assertNotEqual(done.code, 0)
+                self.assertIn("webhook", done.err)
+                self.assertNotIn("u:p@", done.err)
+
+
 class Command(Audited):
     def cove(self, *words):
         return run(*words, "--url", self.url, env={"COVE_API_KEY": self.key})
@@ -372,7 +455,6 @@ class Command(Audited):
         wait_for(lambda: len(self.find(action="sandbox.create", outcome="success")) == 3)
         done = self.cove("audit", "tail", "-n", "2", "--json", "--action", "sandbox.create")
         self.assertEqual([json.loads(line)["outcome"] for line in done.out.splitlines()], ["accepted", "success"])
-        from cove import start
         follower = start("audit", "tail", "-f", "-n", "1", "--action", "template.put", "--url", self.url, env={"COVE_API_KEY": self.key})
         self.addCleanup(follower.wait)
         self.addCleanup(follower.kill)
