@@ -212,6 +212,27 @@ class Spoken(Tls):
         wait_for(lambda: self.figure("connections") <= 1)
         self.stop()
 
+    def test_websockets_go_through_with_frames_in_both_directions(self):
+        self.serve()
+        status, body = self.ask(self.talk(), "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
+        self.assertEqual(status, 201, body)
+        with self.shake() as s:
+            s.sendall(f"GET /v1/sandboxes/{json.loads(body)['id']}/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                      f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nAuthorization: Bearer {self.secret}\r\n\r\n".encode())
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += s.recv(1)
+            self.assertIn(b" 101 ", head)
+            got = b""
+            for n in range(50):  # pings, masked with zeros; whatever else the server says may stand between the pongs
+                s.sendall(bytes([0x89, 0x84, 0, 0, 0, 0]) + b"%04d" % n)
+                while b"\x8a\x04%04d" % n not in got:
+                    piece = s.recv(4096)
+                    self.assertTrue(piece, got)
+                    got += piece
+        wait_for(lambda: self.figure("api_websockets", "") == 0)
+        self.stop()
+
     def test_requests_under_way_are_finished_when_the_server_stops(self):
         self.serve()
         connection = self.talk()
