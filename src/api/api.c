@@ -8,8 +8,8 @@
 #define CURSOR_MAX 200u
 
 const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes, service_routes,
-    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   NULL
+    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes,   service_routes,
+    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   usage_routes, NULL
 };
 
 const struct api_right api_open = { .open = true };
@@ -27,6 +27,7 @@ const struct api_right api_file_put = { .scopes = SCOPE_BIT(FILES), .by_url = tr
 const struct api_right api_self = { .anywhere = true };
 const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
 const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
+const struct api_right api_usage = { .scopes = SCOPE_BIT(USAGE) };
 const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };
 const struct api_right api_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
@@ -68,6 +69,11 @@ const struct principal *api_who(const struct http_req *req)
 const char *api_owner(const struct http_req *req)
 {
     return api_who(req)->owner;
+}
+
+const char *api_by(const struct http_req *req)
+{
+    return principal_id(api_who(req));
 }
 
 const char *api_sees(const struct http_req *req)

@@ -313,6 +313,7 @@ static void on_recorded(void *arg)
         return;
     struct socket *so = a->so;
     a->waiting = true;
+    a->launch.spec.created_by = principal_id(&so->who);
     manager_execute(so->api->set.manager, so->owner, so->sandbox, a->id[0] ? a->id : NULL, &a->launch.spec, on_row, a);
 }
 

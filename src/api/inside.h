@@ -76,11 +76,12 @@ struct api_right {
     bool by_url;   /* a signed URL may be for it */
 };
 extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_runs_read,
-    api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics, api_audit;
+    api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics, api_audit,
+    api_usage;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
-    audit_routes[];
+    audit_routes[], usage_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -115,6 +116,7 @@ void api_security_metrics(const struct api *api, struct buf *out);
 
 const struct principal *api_who(const struct http_req *req);
 const char *api_owner(const struct http_req *req); /* of what they make */
+const char *api_by(const struct http_req *req);    /* the user or the key, for records; "": the local owner */
 const char *api_sees(const struct http_req *req);  /* whose things they reach: their own, or everybody's with admin */
 
 /* --- requests --- */

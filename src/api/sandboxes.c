@@ -78,6 +78,7 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
 {
     struct creation *c = arg;
 
+    str_copy(c->spec.created_by, sizeof(c->spec.created_by), api_by(req));
     if (fresh)
         manager_create(api->set.manager, api_owner(req), id, &c->spec, c->template[0] ? c->template : NULL, on_created,
                        c);

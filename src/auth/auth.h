@@ -75,6 +75,11 @@ static inline bool principal_may(const struct principal *p, uint32_t scopes)
 {
     return (p->scopes & scopes) == scopes;
 }
+/* The user or the key, for records; "": the local owner. */
+static inline const char *principal_id(const struct principal *p)
+{
+    return p->user[0] ? p->user : p->key_id;
+}
 /* ERR_DENIED naming the scope that is missing. */
 int principal_require(const struct principal *p, uint32_t scopes, struct err *err);
 

@@ -23,6 +23,7 @@ int ctl_cp(struct ctl *c, struct err *err);
 int ctl_logs(struct ctl *c, struct err *err);
 int ctl_watch(struct ctl *c, struct err *err);
 int ctl_events(struct ctl *c, struct err *err);
+int ctl_usage(struct ctl *c, struct err *err);
 int ctl_gc(struct ctl *c, struct err *err);
 int ctl_audit(struct ctl *c, const char *what, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);

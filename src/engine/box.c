@@ -330,6 +330,18 @@ void box_usage(struct box *b, box_usage_fn *fn, void *arg)
     a->done_arg = arg;
 }
 
+uint64_t box_cpu_ns(const struct box *b)
+{
+    _Static_assert(CPU_UNKNOWN == BOX_UNKNOWN && JAIL_UNKNOWN == BOX_UNKNOWN, "unknown is unknown");
+
+    return b->stats_known ? b->stats.cpu_ns : cpu_read(b->cpu_fd, b->outside.cpu_unit);
+}
+
+uint64_t box_memory_peak(const struct box *b)
+{
+    return b->stats_known ? b->stats.memory_peak : BOX_UNKNOWN;
+}
+
 static void nothing_to_tell(void *arg UNUSED, const struct err *err UNUSED)
 {
 }

@@ -113,6 +113,10 @@ struct box_usage { /* since its beginning, or now; BOX_UNKNOWN where this host c
 typedef void box_usage_fn(void *arg, const struct box_usage *u, const struct err *err); /* one of them is NULL */
 void box_usage(struct box *b, box_usage_fn *fn, void *arg);
 
+/* Its processor time so far, read at once; after its end what it came to. BOX_UNKNOWN where this host cannot say. */
+uint64_t box_cpu_ns(const struct box *b);
+uint64_t box_memory_peak(const struct box *b); /* after its end; BOX_UNKNOWN before */
+
 /* --- one program --- */
 
 struct exec_spec {

@@ -352,6 +352,7 @@ static void retention(void *arg, struct store_retention *ret)
         .sandboxes_before_ms = before(d, SETTING_KEEP_SANDBOXES),
         .events_before_ms = before(d, SETTING_KEEP_EVENTS),
         .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
+        .usage_before_ms = before(d, SETTING_KEEP_USAGE),
         .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
     };
 }

@@ -74,6 +74,9 @@ static void row_json(const struct store_execution *row, struct buf *out)
         jsonw_kstr(&w, "receipt", row->receipt_json);
     if (row->error_json)
         jsonw_kstr(&w, "error", row->error_json);
+    if (row->created_by)
+        jsonw_kstr(&w, "createdBy", row->created_by);
+    jsonw_ku64(&w, "cpuUs", row->usage_cpu_us);
     jsonw_end_object(&w);
     buf_adds(out, "\n");
 }
@@ -191,7 +194,7 @@ static struct replay *replay_new(struct manager *m, const struct store_execution
 static int read_row(const json_t *o, struct store_execution *row, struct err *err)
 {
     const char *id = "", *sandbox = "", *owner = "";
-    const char *ended_by = NULL, *receipt = NULL, *error = NULL;
+    const char *ended_by = NULL, *receipt = NULL, *error = NULL, *by = NULL;
     uint64_t code = 0, signo = 0;
     bool failed = false;
 
@@ -207,6 +210,8 @@ static int read_row(const json_t *o, struct store_execution *row, struct err *er
         body_u64(o, "", "dropped2", 0, INT64_MAX, &row->dropped[1], NULL, err) < 0 ||
         body_u64(o, "", "exitCode", 0, 255, &code, &row->has_exit_code, err) < 0 ||
         body_u64(o, "", "signal", 0, 64, &signo, NULL, err) < 0 ||
+        body_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
+        body_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
         body_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
         body_text(o, "", "receipt", 2, BODY_SIZE_MAX, &receipt, err) < 0 ||
         body_text(o, "", "error", 2, BODY_SIZE_MAX, &error, err) < 0)
@@ -222,6 +227,7 @@ static int read_row(const json_t *o, struct store_execution *row, struct err *er
     row->ended_by = (char *)ended_by;
     row->receipt_json = (char *)receipt;
     row->error_json = (char *)error;
+    row->created_by = (char *)by;
     return 0;
 }
 

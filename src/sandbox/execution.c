@@ -294,6 +294,7 @@ void ex_insert(struct ex *ex)
     memcpy(row.sandbox, ex->sb->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sb->owner, sizeof(row.owner));
     row.request_json = request;
+    row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     ex->inserting = store_execution_insert(ex->sb->m->store, &row, on_inserted, ex);
     sb_event(ex->sb, "execution_started", ex->id, NULL);
 }
@@ -469,6 +470,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     }
     ex->input_open = s->input_open;
     ex->background = s->background;
+    (void)str_copy(ex->created_by, sizeof(ex->created_by), s->created_by ? s->created_by : "");
     ex->at_end = s->at_end;
     ex->spec.wall_ms = s->timeout_ms;
     ex->spec.cpu_ms = s->cpu_ms;

@@ -53,6 +53,8 @@ static void ended_row(const struct ex *ex, struct store_execution *row)
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
     row->request_json = ex_told_request(ex);
+    row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
+    row->usage_cpu_us = ex->end_cpu_us;
 }
 
 static void store_end(void *arg)
@@ -148,6 +150,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     ex->ended = true;
     ex->end_state = state;
     ex->ended_ms = now_ms();
+    ex->end_cpu_us = meter_read(ex->sb);
     output_close(ex);
     if (r) {
         take_receipt(ex, r);

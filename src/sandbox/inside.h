@@ -65,7 +65,8 @@ struct sb {
     struct attend *attends;
     struct ev_timer idle;
     struct ev_timer retry;
-    uint64_t pins; /* processors that were chosen for it */
+    uint64_t pins;                 /* processors that were chosen for it */
+    uint64_t cpu_us, noted_cpu_us; /* its counter as last seen, and as the store knows it (meter.c) */
 
     /* CREATING */
     bool inserted, kept;
@@ -121,8 +122,9 @@ struct ex {
     uint32_t stream; /* of the earlier host, when it is taken up again */
     uint64_t created_ms, started_ms, ended_ms;
     uint64_t created_mono_ms; /* 0: not known */
-    uint64_t cpu_base_ns;     /* of the earlier host's */
-    uint64_t paused_ms;       /* of the sandbox, when it was created */
+    char created_by[ID_SIZE];
+    uint64_t cpu_base_ns; /* of the earlier host's */
+    uint64_t paused_ms;   /* of the sandbox, when it was created */
     bool background;
     int fd[2];
     uint64_t len[2];
@@ -147,6 +149,7 @@ struct ex {
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
+    uint64_t end_cpu_us; /* for its usage; 0: unknown */
 
     struct store_call *inserting, *ending; /* not answered yet */
     store_execution_fn *done;
@@ -183,6 +186,7 @@ struct manager {
     manager_gc_fn *gc_done;
     void *gc_arg;
     struct ev_defer defer;
+    struct ev_timer meter;
     void (*emptied)(void *arg); /* when the last sandbox is gone; NULL: nobody waits for that */
     void *emptied_arg;
 };
@@ -231,6 +235,11 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
 /* attend.c */
 void sb_tell(struct sb *sb);     /* it was paused, or runs again */
 void sb_tell_end(struct sb *sb); /* its end is committed */
+
+/* meter.c */
+uint64_t meter_read(struct sb *sb); /* its processor counter in us; 0: unknown */
+void meter_start(struct manager *m);
+void meter_stop(struct manager *m);
 
 /* watch.c */
 struct ex *ex_find(const struct sb *sb, const char *id);

@@ -63,9 +63,11 @@ static void on_end_stored(void *arg, const struct err *err, const struct store_s
 static void store_end(void *arg)
 {
     struct sb *sb = arg;
-    struct store_sandbox row = { .state = STORE_SB_ENDED, .ended_ms = sb->ended_ms };
+    struct store_sandbox row = { .state = STORE_SB_ENDED, .ended_ms = sb->ended_ms, .cpu_us = meter_read(sb) };
     auto_free char *why = why_json(&sb->why);
 
+    if (sb->box && box_memory_peak(sb->box) != BOX_UNKNOWN)
+        row.usage_memory_peak = box_memory_peak(sb->box);
     memcpy(row.id, sb->id, sizeof(row.id));
     row.ended_by = sb->unmade ? NULL : (char *)ended_by_name(sb->ended_by);
     row.why_json = why;
@@ -141,6 +143,7 @@ void sb_end(struct sb *sb, enum ended_by by, const struct err *why)
     sb->ended_by = by;
     sb->why = *why;
     sb->ended_ms = now_ms();
+    (void)meter_read(sb); /* where the end tells no figure, this one is the last */
     ev_timer_clear(sb->m->ev, &sb->idle);
     if (made)
         box_destroy(sb->box, on_destroyed, sb);
@@ -315,6 +318,7 @@ static void insert(struct sb *sb, const char *template)
     row.level = (char *)level_name(sb->spec.level);
     row.spec_json = spec;
     row.metadata_json = metadata;
+    row.created_by = sb->spec.created_by[0] ? sb->spec.created_by : NULL;
     store_sandbox_insert(sb->m->store, &row, sb->m->set.live_max, on_inserted, sb);
 }
 

@@ -324,6 +324,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     if (!m->set.executions_max)
         m->set.executions_max = 64;
     *ret = m;
+    meter_start(m);
     ends_open(m);
     ends_replay(m);
     recover_start(m);
@@ -355,6 +356,7 @@ void manager_free(struct manager *m)
         return;
     m->emptied = NULL;
     ev_timer_clear(m->ev, &m->reconnect);
+    meter_stop(m);
     if (m->defer.on) {
         ev_defer_clear(m->ev, &m->defer);
         engine_free(m->defer.arg);

@@ -75,6 +75,9 @@ void manager_release(struct manager *m, const char *id); /* once for each succes
 /* Whether it lives, or may: until the store has been read nobody can say. */
 bool manager_lives(const struct manager *m, const char *owner, const char *id);
 
+/* Has the store know what every living sandbox of the owner used by now, in front of calls that are made after this. */
+void manager_note_usage(struct manager *m, const char *owner);
+
 /* What is known of a sandbox beside its row. Parses row->spec_json; the caller calls spec_done. */
 int manager_spec(const struct store_sandbox *row, struct spec *ret, struct err *err);
 
@@ -113,6 +116,7 @@ struct execution_spec {
     bool background, changes;
     bool at_end;             /* `done` may come with the end alone: whoever asked is told nothing before that */
     const char *idempotency; /* to note, or NULL */
+    const char *created_by;  /* the user or the key that asks for it, for the row; NULL or "": the local owner */
 };
 
 /* done: the row is committed, and the program is being started; with at_end, it may also have ended. id as with

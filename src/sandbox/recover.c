@@ -30,11 +30,13 @@ static void load_sandbox(struct manager *m, const struct store_sandbox *row)
     sb->inserted = true;
     sb->created_ms = row->created_ms;
     sb->expires_ms = row->expires_ms;
+    sb->cpu_us = sb->noted_cpu_us = row->cpu_us;
     if (sb_read_spec(sb, row->spec_json, &err) < 0) {
         log_error("sandbox %s: its row cannot be read: %s", sb->id, err.msg);
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
+    (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
     if (row->state != STORE_SB_PAUSED)
         sb->paused_at_ms = 0;
     else if (!sb->paused_at_ms)
@@ -127,7 +129,7 @@ static void end_orphan(struct manager *m, const struct store_execution *row)
     end.error_json = why;
     output_sizes(m, row->id, end.out_bytes);
     store_execution_update(m->store, row->owner, &end, STORE_EX_SET_STATE | STORE_EX_SET_END | STORE_EX_SET_OUTPUT,
-                           NULL, on_orphan_stored, NULL);
+                           &(struct store_when){ .states = STORE_EX_LIVE }, on_orphan_stored, NULL);
 }
 
 static void load_execution(struct manager *m, const struct store_execution *row)
@@ -143,6 +145,7 @@ static void load_execution(struct manager *m, const struct store_execution *row)
     ex->created_ms = row->created_ms;
     ex->started_ms = row->started_ms;
     ex->background = row->background;
+    (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
     ex->inserted = true;
     if (read_request(ex, row->request_json, &err) < 0)
         log_error("execution %s: its row cannot be read: %s", ex->id, err.msg);

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/jsonw.h"
 #include "engine/engine.h"
 #include "engine/runtimes.h"
@@ -32,7 +33,8 @@ struct spec {
     enum idle_action idle_action;
     char **env; /* "NAME=value", NULL-terminated; NULL: none */
     size_t nenv;
-    json_t *metadata; /* an object of texts, or NULL */
+    json_t *metadata;         /* an object of texts, or NULL */
+    char created_by[ID_SIZE]; /* the user or the key that asks for it, for the row; "": the local owner */
 
     /* LEVEL_CUSTOM: what its policy says beyond limits and variables */
     char *policy; /* the document as it is shown: JSON without the values of variables */

@@ -24,6 +24,10 @@ enum store_op {
     STORE_OP_META_GET,
     STORE_OP_META_PUT,
     STORE_OP_EVENT_RANGE,
+    STORE_OP_USAGE_NOTE,
+    STORE_OP_USAGE_LIST,
+    STORE_OP_BUDGET_PUT,
+    STORE_OP_BUDGET_LIST,
     STORE_OP_COUNT,
     STORE_OP_GC,
     STORE_OP_CHECK, /* from here on: in steps, outside a transaction */
@@ -56,6 +60,11 @@ struct store_call {
     struct store_key_use *uses;
     size_t nuses;
     struct store_retention keep;
+    struct store_usage_note *notes;
+    size_t nnotes;
+    uint64_t from, to, now;
+    char about[ID_SIZE];               /* usage of this sandbox */
+    char by_whom[STORE_OWNER_MAX + 1]; /* usage of this user */
 
     /* what came of it */
     struct row_list rows;

@@ -27,7 +27,8 @@ struct store_call *store_call_new(enum store_op op, const struct row_table *t, s
 
 bool store_op_grows(enum store_op op)
 {
-    return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_TEMPLATE_PUT || op == STORE_OP_META_PUT;
+    return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_TEMPLATE_PUT ||
+           op == STORE_OP_META_PUT || op == STORE_OP_USAGE_NOTE || op == STORE_OP_BUDGET_PUT;
 }
 
 void store_call_reset(struct store_call *c)
@@ -57,6 +58,7 @@ void store_call_free(struct store_call *c)
     free(c->id);
     free(c->text);
     free(c->uses);
+    free(c->notes);
     free(c);
 }
 
@@ -535,6 +537,10 @@ void store_answer(struct store_call *c)
         break;
     case STORE_OP_META_GET:
         ((store_text_fn *)c->done)(c->arg, err, err ? NULL : c->value);
+        break;
+    case STORE_OP_USAGE_LIST:
+    case STORE_OP_BUDGET_LIST:
+        store_usage_answer(c, err);
         break;
     case STORE_OP_EVENT_RANGE:
         ((store_event_range_fn *)c->done)(c->arg, err, err ? 0 : c->first, err ? 0 : c->seq);

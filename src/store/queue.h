@@ -24,5 +24,6 @@ struct store_call *store_list_call(struct store *st, const struct row_table *t, 
 void store_refuse(struct store_call *c, const struct err *err);
 /* Takes the call and returns it, for a caller that may want to forget it. */
 struct store_call *store_submit(struct store *st, struct store_call *c);
+void store_usage_answer(struct store_call *c, const struct err *err);
 /* Calls `done`. */
 void store_answer(struct store_call *c);

@@ -36,6 +36,7 @@ static const struct row_column sandbox_columns[] = {
     COLUMN(store_sandbox, ended_by, ROW_TEXT, .set = STORE_SB_SET_ENDED),
     COLUMN(store_sandbox, why_json, ROW_TEXT, .set = STORE_SB_SET_ENDED),
     COLUMN(store_sandbox, receipt_json, ROW_TEXT, .set = STORE_SB_SET_RECEIPT),
+    COLUMN(store_sandbox, cpu_us, ROW_U64, .given = true),
     COLUMN(store_sandbox, generation, ROW_U64, .given = true),
 };
 
@@ -145,6 +146,10 @@ const struct row_table row_idem = { .name = "idempotency",
                                     .key = "key",
                                     .owned = true,
                                     COLUMNS(idem_columns) };
+
+/* Without columns: sqlite_usage.c reads and writes them by hand. */
+const struct row_table row_usage = { .name = "usage", .word = "usage", .size = sizeof(struct store_usage) };
+const struct row_table row_budget = { .name = "budgets", .word = "budget", .size = sizeof(struct store_budget) };
 
 bool store_owner_valid(const char *owner)
 {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "store/store.h"
+#include "store/usage.h"
 
 enum row_type {
     ROW_FIXED, /* char[] inside the struct; "" is NULL in the database when the column is `optional` */
@@ -46,6 +47,8 @@ struct row_table {
 extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
 /* tenants.c */
 extern const struct row_table row_tenant, row_user, row_role, row_login;
+/* sqlite_usage.c */
+extern const struct row_table row_usage, row_budget;
 
 /* Whether the store may take it: owner, texts, numbers. */
 int row_check(const struct row_table *t, const void *row, struct err *err);

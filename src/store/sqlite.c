@@ -448,11 +448,11 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
                        "the disk of the database is full; the last room is kept for ending things");
     switch (c->op) {
     case STORE_OP_INSERT:
-        return db_insert(db, c, err);
+        return db_insert_counted(db, c, err);
     case STORE_OP_GET:
         return db_get(db, c, err);
     case STORE_OP_UPDATE:
-        return c->table == &row_user ? db_user_update(db, c, err) : db_update(db, c, err);
+        return c->table == &row_user ? db_user_update(db, c, err) : db_update_counted(db, c, err);
     case STORE_OP_LIST:
         return db_list(db, c, err);
     case STORE_OP_LOGIN:
@@ -473,6 +473,14 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     case STORE_OP_META_GET:
     case STORE_OP_META_PUT:
         return meta(db, c, err);
+    case STORE_OP_USAGE_NOTE:
+        return db_usage_note(db, c, err);
+    case STORE_OP_USAGE_LIST:
+        return db_usage_list(db, c, err);
+    case STORE_OP_BUDGET_PUT:
+        return db_budget_put(db, c, err);
+    case STORE_OP_BUDGET_LIST:
+        return db_budget_list(db, c, err);
     case STORE_OP_EVENT_RANGE:
         return event_range(db, c, err);
     case STORE_OP_COUNT:

@@ -75,7 +75,7 @@ int db_count(struct sqlite_db *db, struct store_call *c, struct err *err)
 
 static uint32_t room(const struct store_call *c)
 {
-    uint64_t gone = c->gc.nexecutions + c->gc.sandboxes + c->gc.events + c->gc.idem;
+    uint64_t gone = c->gc.nexecutions + c->gc.sandboxes + c->gc.events + c->gc.idem + c->gc.usage;
 
     return gone >= c->limit ? 0 : (uint32_t)(c->limit - gone);
 }
@@ -191,7 +191,12 @@ static int forget(struct sqlite_db *db, struct store_call *c, struct err *err)
         remove_older(db,
                      "DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE"
                      " at_ms < ?1 ORDER BY at_ms LIMIT ?2)",
-                     k->idem_before_ms, room(c), &c->gc.idem, err) < 0)
+                     k->idem_before_ms, room(c), &c->gc.idem, err) < 0 ||
+        remove_older(db,
+                     "DELETE FROM usage WHERE (owner, hour_ms, created_by, sandbox) IN (SELECT owner, hour_ms,"
+                     " created_by, sandbox FROM usage WHERE hour_ms < ?1 ORDER BY hour_ms LIMIT ?2)",
+                     k->usage_before_ms, room(c), &c->gc.usage, err) < 0 ||
+        db_usage_fold(db, k->sandboxes_before_ms, room(c), &c->gc.usage, err) < 0)
         return -1;
     c->gc.more = room(c) == 0;
     return 0;
@@ -227,6 +232,7 @@ static int rehearse(struct sqlite_db *db, struct store_call *c, struct err *err)
         sum.sandboxes += c->gc.sandboxes;
         sum.events += c->gc.events;
         sum.idem += c->gc.idem;
+        sum.usage += c->gc.usage;
     } while (rc == 0 && c->gc.more);
     c->gc = sum;
     sqlite3_exec(db->h, "ROLLBACK TO gc; RELEASE gc", NULL, NULL, NULL);

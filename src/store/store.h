@@ -103,7 +103,9 @@ struct store_sandbox {
     char *ended_by;
     char *why_json;
     char *receipt_json;
-    uint64_t generation; /* 1 at first; every update adds one, by itself */
+    uint64_t cpu_us; /* of its processor counter, what is in its usage (usage.h); of an update, the counter */
+    uint64_t usage_memory_peak; /* with the end, for usage.h, and not kept; 0: unknown */
+    uint64_t generation;        /* 1 at first; every update adds one, by itself */
 };
 
 /* Columns that an update may set. */
@@ -154,8 +156,9 @@ struct store_execution {
     char *ended_by;
     char *receipt_json;
     char *error_json;
-    char *idempotency; /* the key it was made under, or NULL */
-    char *created_by;  /* as of a sandbox */
+    char *idempotency;     /* the key it was made under, or NULL */
+    char *created_by;      /* as of a sandbox */
+    uint64_t usage_cpu_us; /* with the end, for usage.h, and not kept: its sandbox's counter by then; 0: unknown */
 };
 
 #define STORE_EX_SET_STATE (1u << 0)
@@ -327,6 +330,7 @@ struct store_retention {
     uint64_t sandboxes_before_ms;
     uint64_t events_before_ms;
     uint64_t idem_before_ms;
+    uint64_t usage_before_ms;  /* usage; that of forgotten sandboxes is told by tenant and user before */
     uint64_t output_bytes_max; /* kept output of all executions */
     uint64_t db_bytes_max;
     bool rehearse; /* remove nothing, and say in one report what all calls together would; others wait meanwhile */
@@ -336,6 +340,7 @@ struct store_gc_report {
     size_t nexecutions;
     uint64_t output_bytes; /* kept output of these */
     uint64_t sandboxes, events, idem;
+    uint64_t usage; /* rows that were removed, or became part of another */
     bool more;
 };
 typedef void store_gc_fn(void *arg, const struct err *err, const struct store_gc_report *report);

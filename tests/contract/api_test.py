@@ -161,7 +161,7 @@ def resolve(node):
     return node
 
 
-TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "null": type(None)}
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None)}
 
 
 def conforms(value, schema, where):
@@ -1305,6 +1305,129 @@ def every_route_is_in_the_contract_and_every_path_of_it_answers(s):
 
 
 # --- recovery ---
+
+def usage(s, query="", **more):
+    a = s.call("GET", "/v1/usage" + query, **more)
+    assert a.status == 200, a.body
+    return a.json
+
+
+BURN = "import time\nend = time.process_time() + %s\nwhile time.process_time() < end: pass"
+
+
+@case
+def usage_is_that_of_receipts_by_user_sandbox_and_hour(s):
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions", "usage"]}).json
+    mine = {"key": key["key"]}
+    sb = s.call("POST", "/v1/sandboxes", {"runtime": "python"}, **mine).json["id"]
+    of = f"?sandbox={sb}"
+    assert usage(s, of)["total"]["executions"] == 0
+    cpu = 0
+    for _ in range(2):
+        ex = s.execute(sb, {"code": BURN % 0.3 + "\nprint('x' * 99)"}, **mine).json
+        receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex['id']}/receipt").json
+        cpu += receipt["cpuUs"] / 1e6
+    s.execute(sb, {"command": ["/no/such/program"]})
+    knows_peak = "memoryPeakBytes" in s.call("GET", f"/v1/sandboxes/{sb}/usage").json
+    living = usage(s, of)["total"]
+    assert living["executions"] == 3 and living["outputBytes"] == 200, living
+    assert living["sandboxSeconds"] > 0.5 and abs(living["memoryMibSeconds"] - 512 * living["sandboxSeconds"]) < 1, living
+    s.delete(sb)
+    total = usage(s, of)["total"]
+    assert total["cpuSeconds"] >= cpu >= 0.6, (total, cpu)
+    assert total["cpuSeconds"] < cpu + 1, (total, cpu)
+    assert not knows_peak or total["memoryPeakBytes"] > 1 << 20, total
+    assert total["sandboxSeconds"] >= living["sandboxSeconds"]
+    row = s.call("GET", f"/v1/sandboxes/{sb}").json
+    times = [time.mktime(time.strptime(row[n][:19], "%Y-%m-%dT%H:%M:%S")) + float(row[n][19:23]) for n in ("createdAt", "endedAt")]
+    assert abs(total["sandboxSeconds"] - (times[1] - times[0])) < 0.002, (total, row)
+    by_user = usage(s, of + "&group=user")["usage"]
+    assert {r["user"]: r["executions"] for r in by_user}[key["id"]] == 2, by_user
+    hours = usage(s, of + "&group=hour,sandbox")
+    assert sum(r["executions"] for r in hours["usage"]) == 3
+    assert all(r["sandboxId"] == sb and r["hour"].endswith(":00:00.000Z") for r in hours["usage"])
+    assert hours["from"].endswith(":00:00.000Z") and hours["to"].endswith(":00:00.000Z")
+    a = s.call("GET", "/v1/usage" + of + "&group=sandbox", None, {"Accept": "text/csv"})
+    lines = a.body.decode().split("\r\n")
+    assert lines[0].startswith("sandboxId,executions,failedExecutions,cpuSeconds,"), lines
+    assert lines[1].startswith(f"{sb},3,") and lines[2:] == [""], lines
+    assert s.call("GET", "/v1/usage" + of + "&format=csv").body.startswith(b"executions,")
+    s.call("POST", "/v1/gc", {})
+    assert usage(s, of)["total"]["executions"] == 0  # of a forgotten sandbox it is told by its user
+    assert usage(s, f"?user={key['id']}")["total"]["executions"] == 2
+    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+
+
+@case
+def AU03_usage_of_another_tenant_is_never_seen(s):
+    key = stranger(s, "sandboxes:write", "usage")
+    mine = s.create({"runtime": "sh"})
+    theirs = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key["key"]).json["id"]
+    seen = usage(s, "?group=tenant,sandbox", key=key["key"])
+    assert {r["tenant"] for r in seen["usage"]} == {"strangers"}, seen
+    told = {r.get("sandboxId") for r in seen["usage"]}
+    assert theirs in told and mine not in told, seen
+    assert usage(s, f"?sandbox={mine}", key=key["key"])["total"]["sandboxSeconds"] == 0
+    assert s.call("GET", "/v1/usage?tenant=local", key=key["key"]).status == 404
+    everything = usage(s, "?group=tenant")["usage"]
+    assert {"local", "strangers"} <= {r["tenant"] for r in everything}
+    assert [r["tenant"] for r in usage(s, "?group=tenant&tenant=strangers")["usage"]] == ["strangers"]
+    reader = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"]}).json
+    assert s.call("GET", "/v1/usage", key=reader["key"]).status == 403
+    s.delete(mine)
+    s.call("DELETE", f"/v1/sandboxes/{theirs}", key=key["key"])
+
+
+@case
+def usage_refuses_what_means_nothing(s):
+    for query in ("from=yesterday", "to=2027", "from=2027-13-01", "group=month", "group=hour,", "format=xml", "x=1",
+                  "from=2026-02-02&to=2026-02-01"):
+        assert s.call("GET", "/v1/usage?" + query).status == 400, query
+    assert usage(s, "?from=2026-01-01&to=2026-01-01T00:30:00Z") == dict(
+        usage(s, "?from=2026-01-01T00:00:00.000Z&to=2026-01-01T01:00:00%2B00:00"))
+    assert usage(s, "?from=2001-01-01&to=2001-01-02&group=hour")["usage"] == []
+
+
+@case
+def usage_is_counted_once_across_kills(s):
+    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["executions"]}).json
+    before = usage(s, f"?user={key['id']}")["total"]["executions"]
+    assert before == 0
+    boxes = [s.create({"runtime": "sh"}) for _ in range(3)]
+
+    def work(box, stop):
+        while not stop.is_set():
+            try:
+                s.call("POST", f"/v1/sandboxes/{box}/executions", {"command": ["sh", "-c", "echo hello"]}, key=key["key"])
+            except (OSError, http.client.HTTPException, ValueError, AssertionError):
+                time.sleep(0.01)
+
+    for _ in range(4):
+        stop = threading.Event()
+        threads = [threading.Thread(target=work, args=(box, stop)) for box in boxes]
+        for t in threads:
+            t.start()
+        time.sleep(0.3)
+        s.kill()
+        stop.set()
+        for t in threads:
+            t.join()
+        s.start()
+    known = 0
+    for box in boxes:
+        cursor = ""
+        while cursor is not None:
+            page = s.call("GET", f"/v1/sandboxes/{box}/executions?limit=1000{cursor}").json
+            known += sum(1 for e in page["executions"] if e["state"] in ("ended", "failed"))
+            cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
+    total = usage(s, f"?user={key['id']}")["total"]
+    assert known > 0 and total["executions"] == known, (total, known)
+    for box in boxes:
+        s.delete(box)
+    whole = sum(usage(s, f"?sandbox={box}")["total"]["executions"] for box in boxes)
+    assert whole == known, (whole, known)
+    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+
 
 @case
 def a_killed_server_is_followed_by_one_that_goes_on(s):

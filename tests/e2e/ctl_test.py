@@ -236,7 +236,7 @@ class Ctl(Served):
         coved = wait_for(lambda: self.child("coved"))
         os.kill(coved, signal.SIGKILL)
         wait_for(lambda: self.child("coved") not in (None, coved))
-        self.cove("exec", sandbox, "--", "true")
+        wait_for(lambda: run("exec", sandbox, "--", "true", env=self.env).code == 0)  # refused while it looks around
         self.cove("sandbox", "rm", sandbox)
         told = [json.loads(process.stdout.readline()) for _ in range(3)]
         self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
@@ -250,6 +250,22 @@ class Ctl(Served):
         self.assertEqual([json.loads(line)["seq"] for line in only], [told[-1]["seq"]])
         self.assertIn("--after", self.cove("events", "--after", "x", code=2).err)
         self.assertIn("kind", self.cove("events", "--kind", "NO", code=2).err)
+
+    def test_usage_is_told_by_sandbox_and_hour_for_people_and_spreadsheets(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
+        self.cove("exec", sandbox, "--", "echo", "hello")
+        lines = self.cove("usage", "--by", "sandbox").out.splitlines()
+        self.assertTrue(lines[0].startswith("SANDBOX"), lines)
+        row = next(line.split() for line in lines if line.startswith(sandbox))
+        self.assertEqual((row[1], row[-1]), ("1", "6"), lines)
+        self.assertTrue(lines[-1].startswith("in all"))
+        self.assertEqual(self.cove("usage", "--json", sandbox[:12]).json["total"]["executions"], 1)
+        table = self.cove("usage", "--csv", "--by", "hour,sandbox", "--from", "2h").out.splitlines()
+        self.assertTrue(table[0].startswith("hour,sandboxId,executions,"), table)
+        self.assertEqual(sum(int(line.split(",")[2]) for line in table[1:] if sandbox in line), 1, table)
+        self.assertEqual(self.cove("usage", "--from", "2001-01-01", "--to", "2001-01-02", "--json").json["usage"][0]["executions"], 0)
+        for words in (("--from", "soon"), ("--by", "month"), ("one", "two")):
+            self.cove("usage", *words, code=2)
 
     def child(self, name):
         """The pid of one of the server's processes."""

@@ -1,0 +1,82 @@
+/* The processor counters of living sandboxes, read now and then and told to the store, so that what runs for long is
+ * counted in the hours in which it ran, and what a crash of the machine takes is a minute.
+ *
+ * A counter is one file of the kernel, read in a few microseconds; what did not move is not written down. The store
+ * adds what a figure is above the highest before, so a note that comes twice, or behind an end, changes nothing. */
+#include "sandbox/inside.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/usage.h"
+
+#define EVERY_MS 60000u
+
+uint64_t meter_read(struct sb *sb)
+{
+    uint64_t ns = sb->box ? box_cpu_ns(sb->box) : BOX_UNKNOWN;
+
+    if (ns != BOX_UNKNOWN)
+        sb->cpu_us = max_u64(sb->cpu_us, ns / NS_PER_US);
+    return sb->cpu_us;
+}
+
+static void on_noted(void *arg UNUSED, const struct err *err)
+{
+    if (err)
+        log_warn("usage was not written down yet: %s", err->msg);
+}
+
+/* Whose it is: that of the one execution that runs. With several, or none, it is left to the one who made the sandbox.
+ */
+static const char *whose(const struct sb *sb)
+{
+    return sb->execs && !sb->execs->next ? sb->execs->created_by : "";
+}
+
+void manager_note_usage(struct manager *m, const char *owner)
+{
+    struct store_usage_note *notes = mem_new_array(struct store_usage_note, m->nsbs + 1);
+    uint64_t now = now_ms();
+    size_t n = 0;
+
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = m->sbs[i]; sb; sb = sb->next) {
+            bool theirs = str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner);
+
+            if (!theirs || (sb->state != SB_RUNNING && sb->state != SB_PAUSED) || meter_read(sb) <= sb->noted_cpu_us)
+                continue;
+            notes[n] = (struct store_usage_note){ .cpu_us = sb->cpu_us, .at_ms = now };
+            memcpy(notes[n].sandbox, sb->id, sizeof(notes[n].sandbox));
+            (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), whose(sb));
+            sb->noted_cpu_us = sb->cpu_us;
+            n++;
+        }
+    if (n)
+        store_usage_note(m->store, notes, n, on_noted, NULL);
+    free(notes);
+}
+
+/* At full minutes of the calendar, and so at full hours. */
+static void plan(struct manager *m);
+
+static void on_minute(void *arg)
+{
+    manager_note_usage(arg, STORE_ANY_OWNER);
+    plan(arg);
+}
+
+static void plan(struct manager *m)
+{
+    ev_timer_set(m->ev, &m->meter, ev_now(m->ev) + (EVERY_MS - now_ms() % EVERY_MS) * NS_PER_MS, on_minute, m);
+}
+
+void meter_start(struct manager *m)
+{
+    plan(m);
+}
+
+void meter_stop(struct manager *m)
+{
+    ev_timer_clear(m->ev, &m->meter);
+}
