@@ -23,8 +23,9 @@ struct api_settings { /* all borrowed for the life of the api */
     struct webhook *webhook; /* for security events; NULL: none */
     bool audit_content;      /* what is run is recorded as it is, not by its hash */
     const char *version;
-    const struct floor *floor; /* of the operator; NULL: none */
-    const char *scratch;       /* a directory for files that are gone when they were sent; NULL: no backups */
+    const struct floor *floor;                                /* of the operator; NULL: none */
+    const char *login_issuer, *login_audience, *login_client; /* where people log in; NULL or "": nowhere */
+    const char *scratch; /* a directory for files that are gone when they were sent; NULL: no backups */
     void (*retention)(void *arg, struct store_retention *ret); /* as it is now; NULL: everything is kept */
     /* Adds figures of the server's other parts to /metrics, in its form; NULL: there are none. */
     void (*figures)(void *arg, struct buf *out);

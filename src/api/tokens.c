@@ -298,6 +298,30 @@ static void whoami(struct http_req *req, void *ctx UNUSED)
     http_answer_json(req, 200, &out);
 }
 
+/* --- where to log in: told to everybody, for those who have nothing yet --- */
+
+static void login(struct http_req *req, void *ctx)
+{
+    const struct api_settings *set = &((struct api *)ctx)->set;
+    struct err err = { 0 };
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    if (set->login_client && *set->login_client) {
+        jsonw_kstr(&w, "issuer", set->login_issuer);
+        jsonw_kstr(&w, "audience", set->login_audience);
+        jsonw_kstr(&w, "clientId", set->login_client);
+    }
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
 
 const struct http_route token_routes[] = {
@@ -305,6 +329,7 @@ const struct http_route token_routes[] = {
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", sign_url, JSON_BODY, &api_files_read },
     { "POST", "/v1/tickets", create_ticket, JSON_BODY, &api_self },
     { "POST", "/v1/tokens/revoke", end_all, HTTP_BODY_NONE, .data = &api_admin },
+    { "GET", "/v1/login", login, HTTP_BODY_NONE, .data = &api_open },
     { "GET", "/v1/whoami", whoami, HTTP_BODY_NONE, .data = &api_self },
     { 0 },
 };

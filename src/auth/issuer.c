@@ -200,32 +200,13 @@ static bool look_again(struct issuer *i)
 
 /* --- life --- */
 
-/* The keys decide who gets in, so whoever can change them on their way is in too. */
-static bool is_safe_url(const char *url)
-{
-    static const char *const here[] = { "localhost", "127.0.0.1", "[::1]" };
-    const char *p = url;
-
-    if (str_starts(url, "https://"))
-        return true;
-    if (!str_eat(&p, "http://"))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(here); i++) {
-        size_t n = strlen(here[i]);
-
-        if (strncmp(p, here[i], n) == 0 && (p[n] == ':' || p[n] == '/' || !p[n]) && !strchr(p, '@'))
-            return true;
-    }
-    return false;
-}
-
 static int check_settings(const struct issuer_settings *s, struct err *err)
 {
     if (!*s->issuer || !*s->audience)
         return err_set(err, ERR_CONF_VALUE, "auth.jwt: issuer and audience are both needed to accept tokens");
     if (!s->jwks_url == !s->jwks_file)
         return err_set(err, ERR_CONF_VALUE, "auth.jwt: one of jwksUrl and jwksFile says where the issuer's keys are");
-    if (s->jwks_url && !is_safe_url(s->jwks_url))
+    if (s->jwks_url && !fetch_is_safe(s->jwks_url)) /* who changes the keys on their way is in */
         return err_set(err, ERR_CONF_VALUE,
                        "auth.jwt.jwksUrl: it must begin with https:// (http:// on this host only)");
     return 0;

@@ -50,6 +50,7 @@ enum opt_id {
     OPT_TTL,
     OPT_PORT,
     OPT_PUT,
+    OPT_DEVICE,
     OPT_RECURSIVE,
     OPT_CONFIG,
     OPT_PRINT_CONFIG,

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "client/login.h"
+#include "client/oauth.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "fetch/fetch.h"
@@ -87,12 +88,14 @@ static char *find_socket(void)
 }
 
 /* What `cove login` kept fills in what nobody said: the server, and the key if it is for that server. */
-static int ask_login(const char **url, const char **key, struct login *l, struct err *err)
+static int ask_login(struct ev *ev, const char **url, const char **key, struct login *l, struct err *err)
 {
     if (*url && *key)
         return 0;
     if (login_read(l, err) < 0)
         return err->id == ERR_MISSING ? 0 : -1;
+    if ((!*url || str_eq(*url, l->url)) && !*key && oauth_renew(ev, l, err) < 0)
+        return -1;
     if (!*url)
         *url = l->url;
     if (!*key && str_eq(*url, l->url))
@@ -109,13 +112,14 @@ static const char *said(const char *given, const char *variable)
 
 int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
 {
-    const char *key = said(set->key, "COVE_API_KEY"), *url = said(set->url, "COVE_URL");
+    bool nobody = set->key && !*set->key;
+    const char *key = nobody ? NULL : said(set->key, "COVE_API_KEY"), *url = said(set->url, "COVE_URL");
     const char *cacert = said(set->cacert, "COVE_CACERT");
     auto_free char *socket = set->socket ? str_dup(set->socket) : NULL;
     __attribute__((cleanup(login_done))) struct login kept = { 0 };
     struct err none = { 0 };
 
-    if (!socket && ask_login(&url, &key, &kept, &none) < 0) {
+    if (!socket && !nobody && ask_login(ev, &url, &key, &kept, &none) < 0) {
         *err = none;
         return -1;
     }

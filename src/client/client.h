@@ -18,7 +18,7 @@
  * kept, then the socket of a server on this machine, which knows its owner without a key. */
 struct client_settings {
     const char *url;
-    const char *key;
+    const char *key; /* "": none, whatever is kept */
     const char *socket;
     const char *cacert; /* PEM file: who may have signed the server's certificate, instead of those of this machine */
 };

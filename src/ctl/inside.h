@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "cli/args.h"
 #include "client/client.h"
+#include "client/login.h"
 #include "ev/ev.h"
 
 #include <jansson.h>
@@ -30,6 +31,7 @@ int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);
 int ctl_token(struct ctl *c, const char *what, struct err *err);
 int ctl_login(struct ctl *c, struct err *err);
+int ctl_device(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is there */
 int ctl_logout(struct ctl *c, struct err *err);
 int ctl_whoami(struct ctl *c, struct err *err);
 

@@ -127,11 +127,12 @@ int ctl_login(struct ctl *c, struct err *err)
     if (!url || !*url)
         url = CLIENT_URL_DEFAULT;
     l.url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
-    int rc = read_key(key, sizeof(key), err);
-    if (rc == 0) {
+    bool device = args_find(&c->args, OPT_DEVICE) != NULL;
+    int rc = device ? ctl_device(c, &l, err) : read_key(key, sizeof(key), err);
+    if (rc == 0 && !device)
         l.key = str_dup(key);
+    if (rc == 0)
         rc = keep(c, &l, err);
-    }
     explicit_bzero(key, sizeof(key));
     login_done(&l);
     return rc;

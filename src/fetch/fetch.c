@@ -398,6 +398,24 @@ const char *fetch_header(struct fetch_call *c, const char *name)
     return h->value;
 }
 
+bool fetch_is_safe(const char *url)
+{
+    static const char *const here[] = { "localhost", "127.0.0.1", "[::1]" };
+    const char *p = url;
+
+    if (str_starts(url, "https://"))
+        return true;
+    if (!str_eat(&p, "http://"))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(here); i++) {
+        size_t n = strlen(here[i]);
+
+        if (strncmp(p, here[i], n) == 0 && (p[n] == ':' || p[n] == '/' || !p[n]) && !strchr(p, '@'))
+            return true;
+    }
+    return false;
+}
+
 char *fetch_escape(const char *text)
 {
     char *escaped = curl_easy_escape(NULL, text, 0);

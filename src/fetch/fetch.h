@@ -56,5 +56,7 @@ void fetch_resume(struct fetch_call *c); /* on_read has something again */
 /* Of the answer, from on_head to on_done; NULL without it. */
 const char *fetch_header(struct fetch_call *c, const char *name);
 
+/* Whether what goes to this URL and comes from it stays between the two: https, or http without leaving this host. */
+bool fetch_is_safe(const char *url);
 /* As in a path segment or a query value; the caller frees it. */
 char *fetch_escape(const char *text);

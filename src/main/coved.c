@@ -377,6 +377,9 @@ static void open_api(struct coved *d)
                                              .version = COVE_VERSION,
                                              .floor = d->floor.file ? &d->floor : NULL,
                                              .scratch = d->place.state,
+                                             .login_issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
+                                             .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
+                                             .login_client = conf_text(&d->conf, SETTING_JWT_CLIENT),
                                              .retention = retention,
                                              .figures = figures,
                                              .arg = d });

@@ -101,7 +101,7 @@ def AU06_a_token_reaches_no_other_sandbox_and_nothing_that_is_not_about_one(s):
             b = s.call(method, path.replace(other, unknown), body, key=t)
             assert a.status == b.status == 404 and a.code == b.code == "not_found", (method, path, a.body, b.body)
             assert a.json["error"]["message"] == b.json["error"]["message"], path
-        elif path not in ("/", "/health", "/ready", "/v1/openapi.yaml", "/v1/whoami", "/v1/tickets"):
+        elif path not in ("/", "/health", "/ready", "/v1/openapi.yaml", "/v1/login", "/v1/whoami", "/v1/tickets"):
             a = s.call(method, path, body, key=t)
             assert a.status == 403, (method, path, a.status, a.body)
     assert s.call("GET", f"/v1/sandboxes/{other}").json["state"] == "running"
@@ -344,6 +344,21 @@ def WB09_a_ticket_is_the_only_credential_of_a_query_and_good_once(s):
     assert plain(s, "GET", f"{path}?ticket={token(s, sb)}").status == 401
     assert plain(s, "GET", f"{path}?ticket=").status == 401
     assert s.call("GET", f"{path}?ticket={ticket(s, path)}").status == 401  # two credentials
+    s.delete(sb)
+
+
+@case
+def a_ticket_opens_a_websocket_once(s):
+    sb = s.create({"runtime": "sh"})
+    path = f"/v1/sandboxes/{sb}/stream"
+    head = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    tick = ticket(s, path, key=token(s, sb))
+    for status in (101, 401):
+        c = s.connect()
+        c.request("GET", f"{path}?ticket={tick}", headers=head)
+        r = c.getresponse()
+        assert r.status == status, (status, r.status)
+        c.close()
     s.delete(sb)
 
 

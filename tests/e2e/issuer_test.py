@@ -8,7 +8,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from cove import ROOT, Case, run
+from cove import ROOT, Case, Done, run, start
 from served import Served, wait_for
 
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
@@ -17,7 +17,7 @@ import pypi  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Issuer(Served):
+class Issued(Served):
     @classmethod
     def setUpClass(cls):
         try:
@@ -35,10 +35,14 @@ class Issuer(Served):
 
     def setUp(self):
         self.tell("manner", manner="good")
-        self.settings = ["--auth-jwt-issuer", "https://id.example", "--auth-jwt-audience", "cove", "--auth-jwt-jwks-url", self.at + "/keys",
-                         "--auth-jwt-new-user-role", "viewer", "--auth-jwt-role-claim", "roles", "--auth-jwt-jwks-min-interval", "1s"]
+        self.settings = ["--auth-jwt-audience", "cove", "--auth-jwt-jwks-url", self.at + "/keys",
+                         "--auth-jwt-new-user-role", "viewer", "--auth-jwt-role-claim", "roles", "--auth-jwt-jwks-min-interval", "1s", *self.words_of_issuer()]
         super().setUp()
         self.url = self.env["COVE_URL"]
+
+    @staticmethod
+    def words_of_issuer():
+        return ["--auth-jwt-issuer", "https://id.example"]
 
     def tell(self, path, **wish):
         request = urllib.request.Request(f"{self.at}/{path}", json.dumps(wish).encode())
@@ -58,6 +62,8 @@ class Issuer(Served):
         except urllib.error.HTTPError as refused:
             return refused.code, json.loads(refused.read())
 
+
+class Issuer(Issued):
     def test_a_token_of_each_algorithm_logs_in_with_the_role_that_is_kept_here(self):
         for alg in ("RS256", "ES256", "EdDSA"):
             status, who = self.whoami(self.tell("mint", alg=alg, claims={"roles": ["developer"]}))
@@ -116,6 +122,77 @@ class Issuer(Served):
             log = f.read()
         for token in tokens:
             self.assertNotIn(token.split(".")[2], log)
+
+
+class Device(Issued):
+    """cove login --device. There is no redirect, no state and no code in a URL that could be stolen, replayed or led astray."""
+
+    def setUp(self):
+        self.device("good")
+        super().setUp()
+        self.env = {"XDG_CONFIG_HOME": os.path.join(self.dir, "config"), "COVE_URL": "", "COVE_API_KEY": ""}
+        self.kept = os.path.join(self.dir, "config/cove/login.json")
+
+    def words_of_issuer(self):
+        return ["--auth-jwt-issuer", self.at, "--auth-jwt-client-id", "cove-cli"]
+
+    def device(self, manner, **more):
+        self.tell("device-manner", manner=manner, **more)
+
+    def log_in(self, agree=True):
+        process = start("login", "--device", self.url, env=self.env)
+        if agree:
+            wait_for(lambda: process.poll() is not None or self.tell("agree") != "0")
+        out, err = process.communicate(timeout=60)
+        return Done(["login"], process.returncode, out, err)
+
+    def test_a_person_logs_in_at_the_provider_and_stays_logged_in(self):
+        done = self.log_in()
+        self.assertEqual(done.code, 0, done)
+        self.assertIn(self.at + "/enter", done.err)
+        self.assertNotIn("\x1b", done.err)  # what the provider says does not move the cursor
+        who = self.cove("whoami", "--json").json
+        self.assertEqual((who["kind"], who["tenant"]), ("jwt", "local"))
+        with open(self.kept, encoding="utf-8") as f:
+            kept = json.load(f)
+        self.assertNotIn(kept["key"], done.out + done.err)
+        self.assertNotIn(kept["refresh"], done.out + done.err)
+        with open(self.kept, "w", encoding="utf-8") as f:  # it ends: the next command renews it by itself
+            json.dump(dict(kept, expiresMs=1), f)
+        self.cove("whoami")
+        with open(self.kept, encoding="utf-8") as f:
+            renewed = json.load(f)
+        self.assertNotEqual(renewed["refresh"], kept["refresh"])
+        with open(self.kept, "w", encoding="utf-8") as f:
+            json.dump(dict(renewed, expiresMs=1, refresh=kept["refresh"]), f)
+        self.assertErrorCode(run("whoami", env=self.env), 125, "log in again")  # a renewal is good once
+        self.assertEqual(self.log_in().code, 0)
+
+    def test_AU15_another_issuer_a_door_that_is_not_safe_and_a_page_that_is_none_are_refused(self):
+        for manner, told in (("mixup", "another one"), ("http", "not over https"), ("page", "no page"), ("nobearer", "bearer")):
+            self.device(manner)
+            before = self.asked("/token")
+            done = self.log_in(agree=manner == "nobearer")
+            self.assertEqual(done.code != 0 and told in done.err, True, (manner, done))
+            self.assertFalse(os.path.exists(self.kept))
+            if manner != "nobearer":
+                self.assertEqual(self.asked("/token"), before, manner)
+
+    def test_AU15_a_code_is_worth_nothing_without_the_verifier_and_nothing_twice(self):
+        form = "client_id=cove-cli&grant_type=urn:ietf:params:oauth:grant-type:device_code"
+        for verifier in ("", "&code_verifier=wrong"):
+            request = urllib.request.Request(self.at + "/token", (form + "&device_code=none" + verifier).encode())
+            with self.assertRaises(urllib.error.HTTPError):
+                urllib.request.urlopen(request, timeout=60)
+        self.assertEqual(self.log_in().code, 0)  # the provider refuses a device without PKCE, so it was sent and held
+
+    def test_a_login_that_is_refused_slowed_down_or_too_late_is_told_so(self):
+        self.device("deny")
+        self.assertErrorCode(self.log_in(agree=False), 125, "access_denied")
+        self.device("expire")
+        self.assertErrorCode(self.log_in(agree=False), 124, "in time")
+        self.device("slow")
+        self.assertEqual(self.log_in().code, 0)
 
 
 class Settings(Case):

@@ -5,13 +5,21 @@
     POST /rotate     the next key; the old ones are gone from the set
     POST /mint       {"claims": {}, "header": {}, "alg": ...} -> a token
     GET /asked       how often each path was asked for
+
+and the device flow (RFC 8628, with PKCE): /.well-known/openid-configuration, /device, /token. POST /device-manner
+chooses what goes wrong: {"manner": good | deny | slow | expire | mixup | http | page | nobearer}; POST /agree is the
+person who enters the code.
 """
 import base64
+import hashlib
+import hmac
 import http.server
 import json
+import secrets
 import sys
 import threading
 import time
+import urllib.parse
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -19,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 MAKE = {"RS256": lambda: rsa.generate_private_key(65537, 2048), "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
         "EdDSA": ed25519.Ed25519PrivateKey.generate}
-state = {"manner": "good", "generation": 0, "keys": {}, "asked": {}}
+state = {"device": "good", "codes": {}, "refresh": {}, "manner": "good", "generation": 0, "keys": {}, "asked": {}}
 lock = threading.Lock()
 
 
@@ -50,7 +58,6 @@ def mint(wish):
     claims = {"iss": "https://id.example", "aud": "cove", "sub": "ada", "exp": int(time.time()) + 300, **wish.get("claims", {})}
     claims = {k: v for k, v in claims.items() if v is not None}
     if wish.get("confuse"):  # the public key as the secret of a MAC; a good library refuses to do that, so by hand
-        import hashlib, hmac
         part = lambda d: base64.urlsafe_b64encode(json.dumps(d).encode()).rstrip(b"=")
         text = part({"alg": "HS256", "typ": "JWT", **head}) + b"." + part(claims)
         mac = hmac.new(public_pem(alg), text, hashlib.sha256).digest()
@@ -58,6 +65,54 @@ def mint(wish):
     if wish.get("none"):
         return jwt.encode(claims, None, algorithm="none", headers=head)
     return jwt.encode(claims, state["keys"][alg], algorithm=alg, headers=head)
+
+
+def origin(handler):
+    return f"http://127.0.0.1:{handler.server.server_port}"
+
+
+def discovery(here):
+    other = "http://id.example" if state["device"] == "http" else here
+    return {"issuer": here + "/other" if state["device"] == "mixup" else here, "device_authorization_endpoint": here + "/device",
+            "token_endpoint": other + "/token"}
+
+
+def begin_device(here, form):
+    if "code_challenge" not in form or form.get("code_challenge_method") != "S256":
+        return 400, {"error": "invalid_request", "error_description": "PKCE is a must here"}
+    code = secrets.token_urlsafe(16)
+    state["codes"][code] = {"challenge": form["code_challenge"], "client": form["client_id"], "audience": form.get("audience"), "agreed": False, "asked": 0}
+    page = "javascript:alert(1)" if state["device"] == "page" else here + "/enter"
+    return 200, {"device_code": code, "user_code": "ABCD-\x1b[31mEFGH", "verification_uri": page, "interval": 1, "expires_in": 3 if state["device"] == "expire" else 300}
+
+
+def give(here, client):
+    refresh = secrets.token_urlsafe(16)
+    state["refresh"][refresh] = client
+    claims = {"iss": here, "aud": "cove", "roles": ["developer"], "exp": int(time.time()) + 300}
+    return 200, {"access_token": mint({"claims": claims, "alg": "ES256"}), "token_type": "mac" if state["device"] == "nobearer" else "Bearer",
+                 "expires_in": state.get("lifetime", 300), "refresh_token": refresh}
+
+
+def token(here, form):
+    if form.get("grant_type") == "refresh_token":
+        client = state["refresh"].pop(form.get("refresh_token"), None)  # each is good once
+        return give(here, client) if client and client == form.get("client_id") else (400, {"error": "invalid_grant"})
+    code = state["codes"].get(form.get("device_code"))
+    if form.get("grant_type") != "urn:ietf:params:oauth:grant-type:device_code" or not code or code["client"] != form.get("client_id"):
+        return 400, {"error": "invalid_grant"}
+    digest = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest()).rstrip(b"=").decode()
+    if digest != code["challenge"]:
+        return 400, {"error": "invalid_grant", "error_description": "PKCE"}
+    code["asked"] += 1
+    if state["device"] == "deny":
+        return 400, {"error": "access_denied"}
+    if state["device"] == "slow" and code["asked"] == 1:
+        return 400, {"error": "slow_down"}
+    if not code["agreed"]:
+        return 400, {"error": "authorization_pending"}
+    del state["codes"][form["device_code"]]  # good once
+    return give(here, code["client"])
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -76,7 +131,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with lock:
             state["asked"][self.path] = state["asked"].get(self.path, 0) + 1
             manner, keys, asked = state["manner"], json.dumps(key_set()).encode(), json.dumps(state["asked"]).encode()
-        if self.path == "/asked":
+        if self.path == "/.well-known/openid-configuration":
+            self.send(200, json.dumps(discovery(origin(self))).encode())
+        elif self.path == "/asked":
             self.send(200, asked)
         elif self.path != "/keys":
             self.send(200, keys)  # where a redirect would lead
@@ -97,8 +154,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send(200, keys)
 
     def do_POST(self):
-        wish = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        text = self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}"
+        if self.path in ("/device", "/token"):
+            with lock:
+                state["asked"][self.path] = state["asked"].get(self.path, 0) + 1
+                form = dict(urllib.parse.parse_qsl(text.decode()))
+                status, answer = (begin_device if self.path == "/device" else token)(origin(self), form)
+            self.send(status, json.dumps(answer).encode())
+            return
+        wish = json.loads(text)
         with lock:
+            if self.path == "/device-manner":
+                state["device"], state["lifetime"] = wish["manner"], wish.get("lifetime", 300)
+                state["codes"].clear()
+                self.send(200, b"")
+                return
+            if self.path == "/agree":
+                for code in state["codes"].values():
+                    code["agreed"] = True
+                self.send(200, json.dumps(len(state["codes"])).encode())
+                return
             if self.path == "/manner":
                 state["manner"] = wish["manner"]
                 self.send(200, b"")

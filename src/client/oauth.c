@@ -1,0 +1,345 @@
+/* What the provider answers is as hostile as any answer: bounded, parsed strictly, and only https leads there. */
+#include "client/oauth.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/text.h"
+#include "fetch/fetch.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <openssl/evp.h>
+#include <sys/random.h>
+
+#define ANSWER_MAX (256 * KIB)
+#define PATIENCE_NS (30 * NS_PER_S)
+#define EARLY_MS 30000u /* a token that ends within this time is replaced */
+#define SLOWER_MS 5000u
+#define GRANT_DEVICE "urn:ietf:params:oauth:grant-type:device_code"
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+/* --- one exchange --- */
+
+struct exchange {
+    struct fetch_call *call;
+    struct buf body;
+    int status;
+    bool done, too_large;
+    struct err err;
+};
+
+static void on_head(void *arg, int status)
+{
+    ((struct exchange *)arg)->status = status;
+}
+
+static void on_data(void *arg, const void *data, size_t len)
+{
+    struct exchange *x = arg;
+
+    if (x->body.len + len <= ANSWER_MAX)
+        buf_add(&x->body, data, len);
+    else
+        x->too_large = true;
+}
+
+static void on_done(void *arg, const struct err *err)
+{
+    struct exchange *x = arg;
+
+    x->done = true;
+    x->call = NULL;
+    if (err)
+        x->err = *err;
+}
+
+static int wait_for(struct ev *ev, struct exchange *x, const char *url, struct err *err)
+{
+    uint64_t end = clock_mono_ns() + PATIENCE_NS;
+
+    while (!x->done && !x->too_large && clock_mono_ns() < end)
+        ev_turn(ev, 200);
+    if (!x->done)
+        fetch_cancel(x->call);
+    if (x->too_large)
+        return err_set(err, ERR_PROTOCOL, "the answer of %.120s is too large", url);
+    if (!x->done)
+        return err_set(err, ERR_TIMEOUT, "%.120s did not answer in time", url);
+    if (x->err.id != ERR_NONE) {
+        *err = x->err;
+        return err_wrap(err, "%.100s", url);
+    }
+    return 0;
+}
+
+/* form NULL: GET. *ret is the JSON object of the answer, whatever its status. */
+static int exchange(struct ev *ev, const char *url, const char *form, int *ret_status, json_t **ret, struct err *err)
+{
+    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
+    static const char *const headers[] = { "Accept: application/json", NULL };
+    struct fetch_spec spec = { .url = url,
+                               .headers = headers,
+                               .body = form,
+                               .body_len = form ? strlen(form) : 0,
+                               .method = form ? "POST" : NULL };
+    auto_(fetch) f = NULL;
+    struct exchange x = { 0 };
+
+    if (!fetch_is_safe(url))
+        return err_set(err, ERR_PROTOCOL, "%.140s is no safe place to log in: it must begin with https://", url);
+    if (fetch_new(ev, &f, err) < 0 || fetch_start(f, &spec, &ops, &x, &x.call, err) < 0)
+        return -1;
+    int rc = wait_for(ev, &x, url, err);
+    if (rc == 0) {
+        *ret_status = x.status;
+        *ret = json_loadb(x.body.data ? x.body.data : "", x.body.len, JSON_REJECT_DUPLICATES, NULL);
+        if (!json_is_object(*ret)) {
+            json_decref(*ret);
+            *ret = NULL;
+            rc = err_set(err, ERR_PROTOCOL, "%.120s answered with status %d and no JSON object", url, x.status);
+        }
+    }
+    if (x.body.data)
+        explicit_bzero(x.body.data, x.body.len);
+    buf_done(&x.body);
+    return rc;
+}
+
+static void add_field(struct buf *form, const char *name, const char *value)
+{
+    auto_free char *escaped = fetch_escape(value);
+
+    buf_addf(form, "%s%s=%s", form->len ? "&" : "", name, escaped);
+}
+
+static char *text_of(const json_t *doc, const char *name)
+{
+    const char *text = json_string_value(json_object_get(doc, name));
+
+    return text && *text && strlen(text) == json_string_length(json_object_get(doc, name)) ? str_dup(text) : NULL;
+}
+
+/* --- the provider --- */
+
+void oauth_place_done(struct oauth_place *p)
+{
+    free(p->issuer);
+    free(p->device_url);
+    free(p->token_url);
+    *p = (struct oauth_place){ 0 };
+}
+
+int oauth_discover(struct ev *ev, const char *issuer, struct oauth_place *ret, struct err *err)
+{
+    auto_free char *url = str_printf("%s%s.well-known/openid-configuration", issuer, str_ends(issuer, "/") ? "" : "/");
+    AUTO_JSON *doc = NULL;
+    int status = 0;
+
+    *ret = (struct oauth_place){ 0 };
+    if (exchange(ev, url, NULL, &status, &doc, err) < 0)
+        return -1;
+    ret->issuer = text_of(doc, "issuer");
+    ret->device_url = text_of(doc, "device_authorization_endpoint");
+    ret->token_url = text_of(doc, "token_endpoint");
+    int rc = 0;
+    if (status != 200)
+        rc = err_set(err, ERR_PROTOCOL, "%.140s answered with status %d", url, status);
+    else if (!ret->issuer || !str_eq(ret->issuer, issuer))
+        rc = err_set(err, ERR_PROTOCOL, "the provider at %.80s calls itself '%.80s': it is another one", issuer,
+                     ret->issuer ? ret->issuer : "");
+    else if (!ret->device_url || !ret->token_url)
+        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s has no login for devices", issuer);
+    else if (!fetch_is_safe(ret->device_url) || !fetch_is_safe(ret->token_url))
+        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s wants a login that is not over https", issuer);
+    if (rc < 0)
+        oauth_place_done(ret);
+    return rc;
+}
+
+/* --- the code --- */
+
+static void wipe(char **text)
+{
+    if (*text)
+        explicit_bzero(*text, strlen(*text));
+    free(*text);
+    *text = NULL;
+}
+
+void oauth_device_done(struct oauth_device *d)
+{
+    wipe(&d->device_code);
+    free(d->user_code);
+    free(d->page);
+    free(d->page_with_code);
+    explicit_bzero(d->verifier, sizeof(d->verifier));
+}
+
+static void make_verifier(char ret[64], struct buf *ret_challenge)
+{
+    uint8_t random[32], hash[32];
+    auto_buf text = { 0 };
+    unsigned n = 0;
+    ssize_t got;
+
+    do
+        got = getrandom(random, sizeof(random), 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof(random))
+        abort();
+    text_base64url(&text, random, sizeof(random));
+    str_copy(ret, 64, text.data);
+    if (EVP_Digest(ret, strlen(ret), hash, &n, EVP_sha256(), NULL) != 1 || n != sizeof(hash))
+        abort();
+    text_base64url(ret_challenge, hash, sizeof(hash));
+}
+
+static uint64_t seconds_of(const json_t *doc, const char *name, uint64_t preset, uint64_t most)
+{
+    json_int_t s = json_integer_value(json_object_get(doc, name));
+
+    return (s > 0 ? min_u64((uint64_t)s, most) : preset) * 1000;
+}
+
+/* What a person is shown comes from outside: it must not move their cursor, nor lead to anything but a page. */
+static bool is_page(const char *url)
+{
+    if (!url || !fetch_is_safe(url))
+        return false;
+    for (const char *p = url; *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return false;
+    return true;
+}
+
+static int refused(const json_t *doc, int status, const char *what, struct err *err)
+{
+    auto_free char *code = text_of(doc, "error"), *told = text_of(doc, "error_description");
+
+    err_set(err, ERR_UNAUTHORIZED, "the provider refuses %s: %.60s %.100s (status %d)", what, code ? code : "",
+            told ? told : "", status);
+    str_tame(err->msg);
+    return -1;
+}
+
+int oauth_begin(struct ev *ev, const struct oauth_place *p, const char *client_id, const char *audience,
+                struct oauth_device *ret, struct err *err)
+{
+    auto_buf form = { 0 }, challenge = { 0 };
+    AUTO_JSON *doc = NULL;
+    int status = 0;
+
+    *ret = (struct oauth_device){ 0 };
+    make_verifier(ret->verifier, &challenge);
+    add_field(&form, "client_id", client_id);
+    add_field(&form, "scope", "openid offline_access");
+    add_field(&form, "audience", audience);
+    add_field(&form, "code_challenge", challenge.data);
+    add_field(&form, "code_challenge_method", "S256");
+    if (exchange(ev, p->device_url, form.data, &status, &doc, err) < 0)
+        return -1;
+    if (status != 200)
+        return refused(doc, status, "to begin", err);
+    ret->device_code = text_of(doc, "device_code");
+    ret->user_code = text_of(doc, "user_code");
+    ret->page = text_of(doc, "verification_uri");
+    ret->page_with_code = text_of(doc, "verification_uri_complete");
+    ret->interval_ms = seconds_of(doc, "interval", 5, 60);
+    ret->expires_ms = seconds_of(doc, "expires_in", 600, 3600);
+    if (ret->device_code && ret->user_code && is_page(ret->page)) {
+        str_tame(ret->user_code);
+        if (ret->page_with_code && !is_page(ret->page_with_code))
+            wipe(&ret->page_with_code);
+        return 0;
+    }
+    oauth_device_done(ret);
+    return err_set(err, ERR_PROTOCOL, "the provider gave no code, or no page to enter it at");
+}
+
+/* --- the token --- */
+
+static int take_token(const json_t *doc, struct login *ret, struct err *err)
+{
+    auto_free char *type = text_of(doc, "token_type");
+    char *token = text_of(doc, "access_token"), *refresh = text_of(doc, "refresh_token");
+
+    if (!token || !type || strcasecmp(type, "bearer") != 0) {
+        wipe(&token);
+        wipe(&refresh);
+        return err_set(err, ERR_PROTOCOL, "the provider answered without a bearer token");
+    }
+    wipe(&ret->key);
+    ret->key = token;
+    if (refresh) { /* otherwise the one before stays good */
+        wipe(&ret->refresh);
+        ret->refresh = refresh;
+    }
+    ret->expires_ms = clock_real_ns() / NS_PER_MS + seconds_of(doc, "expires_in", 300, 365 * 86400);
+    return 0;
+}
+
+static void pause_for(struct ev *ev, uint64_t ms)
+{
+    uint64_t end = clock_mono_ns() + ms * NS_PER_MS;
+
+    while (clock_mono_ns() < end)
+        ev_turn(ev, (int)min_u64((end - clock_mono_ns()) / NS_PER_MS + 1, 1000));
+}
+
+int oauth_wait(struct ev *ev, const struct oauth_place *p, const char *client_id, const struct oauth_device *d,
+               struct login *ret, struct err *err)
+{
+    uint64_t end = clock_mono_ns() + d->expires_ms * NS_PER_MS, interval = d->interval_ms;
+    auto_buf form = { 0 };
+    int rc = 1;
+
+    add_field(&form, "grant_type", GRANT_DEVICE);
+    add_field(&form, "device_code", d->device_code);
+    add_field(&form, "client_id", client_id);
+    add_field(&form, "code_verifier", d->verifier);
+    while (rc == 1 && clock_mono_ns() < end) {
+        AUTO_JSON *doc = NULL;
+        int status = 0;
+
+        pause_for(ev, interval);
+        if (exchange(ev, p->token_url, form.data, &status, &doc, err) < 0) {
+            rc = -1;
+            break;
+        }
+        const char *code = json_string_value(json_object_get(doc, "error"));
+        if (status == 200)
+            rc = take_token(doc, ret, err);
+        else if (code && str_eq(code, "slow_down"))
+            interval += SLOWER_MS;
+        else if (!code || !str_eq(code, "authorization_pending"))
+            rc = refused(doc, status, "the login", err);
+    }
+    explicit_bzero(form.data, form.len);
+    return rc == 1 ? err_set(err, ERR_TIMEOUT, "nobody entered the code in time; try again") : rc;
+}
+
+int oauth_renew(struct ev *ev, struct login *l, struct err *err)
+{
+    auto_buf form = { 0 };
+    AUTO_JSON *doc = NULL;
+    int status = 0;
+
+    if (!l->issuer || !l->expires_ms || clock_real_ns() / NS_PER_MS + EARLY_MS < l->expires_ms)
+        return 0;
+    if (!l->refresh || !l->token_url || !l->client_id)
+        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
+                       l->url);
+    add_field(&form, "grant_type", "refresh_token");
+    add_field(&form, "refresh_token", l->refresh);
+    add_field(&form, "client_id", l->client_id);
+    int rc = exchange(ev, l->token_url, form.data, &status, &doc, err);
+    explicit_bzero(form.data, form.len);
+    if (rc < 0)
+        return -1;
+    if (status != 200)
+        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
+                       l->url);
+    return take_token(doc, l, err) < 0 ? -1 : login_write(l, err);
+}
