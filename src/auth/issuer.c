@@ -232,8 +232,12 @@ void issuer_free(struct issuer *i)
 {
     if (!i)
         return;
-    while (i->waits)
-        issuer_forget(i->waits);
+    while (i->waits) {
+        struct issuer_wait *w = i->waits;
+
+        i->waits = w->next;
+        free(w);
+    }
     ev_timer_clear(i->ev, &i->patience);
     ev_timer_clear(i->ev, &i->refresh);
     fetch_free(i->fetch);
