@@ -21,7 +21,7 @@ struct audit_settings {
     uint64_t segment_max;    /* bytes after which another file is begun; 0 is 16 MiB */
     uint64_t keep_max;       /* bytes of all files; the oldest go first; 0 is no bound */
     unsigned sign_records;   /* a checkpoint after so many; 0 is 1000 */
-    uint64_t sign_ns;        /* and after so long, when there is anything to sign; 0 is 60 s */
+    uint64_t sign_ns;        /* and after so long at the latest, sooner when it is quiet; 0 is 60 s */
     struct chain_link known; /* the last checkpoint that somebody else remembers; zero: none */
     /* A checkpoint was written: for somebody else to remember. May be NULL. */
     void (*on_signed)(void *arg, const struct chain_link *at);

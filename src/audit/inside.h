@@ -33,9 +33,10 @@ struct audit {
     int dirfd;
     struct sign_key *key;
     struct work_pool *pool, *readers;
-    struct chain_link at; /* the last record that was made */
-    uint64_t written;     /* the last one that was written */
-    unsigned unsigned_;   /* records behind the last checkpoint */
+    struct chain_link at;       /* the last record that was made */
+    uint64_t written;           /* the last one that was written */
+    unsigned unsigned_;         /* records behind the last checkpoint */
+    uint64_t first_ns, last_ns; /* when the first and the last of them were made */
     struct buf pending;
     struct batch batch;
     struct file file;

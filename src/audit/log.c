@@ -28,7 +28,8 @@
 #define SEGMENT_DEFAULT (16 * MIB)
 #define SIGN_RECORDS 1000u
 #define SIGN_NS (60 * NS_PER_S)
-#define LAZY_NS (20 * NS_PER_MS)
+#define QUIET_NS (1 * NS_PER_S) /* nothing came for so long: what there is is signed, and nobody wakes up later */
+#define LAZY_NS (200 * NS_PER_MS) /* most go with a record that somebody waits for */
 #define RETRY_NS (1 * NS_PER_S)
 #define ASIDE (1 * MIB)        /* set aside ahead of the end, at least */
 #define ASIDE_STEP (4 * MIB)   /* and so much at a time */
@@ -251,7 +252,12 @@ static void on_flush(void *arg)
 static void on_sign(void *arg)
 {
     struct audit *a = arg;
+    uint64_t due = min_u64(a->last_ns + QUIET_NS, a->first_ns + a->set.sign_ns);
 
+    if (ev_now(a->ev) < due) {
+        ev_timer_set(a->ev, &a->sign, due, on_sign, a);
+        return;
+    }
     if (a->work.on || a->batch.error) { /* the one under way says already whether it signs */
         ev_timer_set(a->ev, &a->sign, ev_now(a->ev) + RETRY_NS, on_sign, a);
         return;
@@ -265,8 +271,11 @@ uint64_t audit_append(struct audit *a, const struct audit_record *r, bool lazy)
 {
     chain_add(&a->at, r, now_ms(), &a->pending);
     a->stats.records++;
-    if (a->unsigned_++ == 0 && !a->sign.slot)
-        ev_timer_set(a->ev, &a->sign, ev_now(a->ev) + a->set.sign_ns, on_sign, a);
+    a->last_ns = ev_now(a->ev);
+    if (a->unsigned_++ == 0)
+        a->first_ns = a->last_ns;
+    if (!a->sign.slot)
+        ev_timer_set(a->ev, &a->sign, a->last_ns + min_u64(QUIET_NS, a->set.sign_ns), on_sign, a);
     if (!lazy || a->pending.len > ASIDE_LEAST)
         ev_defer(a->ev, &a->flush, on_flush, a);
     else if (!a->lazy.slot && !a->work.on)

@@ -200,6 +200,19 @@ TEST(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says)
     assert_int_equal(r.records, r.last);
 }
 
+TEST(what_was_recorded_is_signed_when_it_becomes_quiet_and_nobody_wakes_up_later)
+{
+    open_log();
+    uint64_t seq = add("t", "sandbox.create");
+    while (signed_at.seq == 0)
+        ev_turn(loop, 1000);
+    assert_int_equal(signed_at.seq, seq + 1);
+    uint64_t from = clock_mono_ns();
+    ev_turn(loop, 300); /* no timer is left that would end the wait */
+    assert_true(clock_mono_ns() - from >= 300 * NS_PER_MS);
+    holds();
+}
+
 static void append_raw(unsigned no, const char *text, size_t len)
 {
     auto_free char *name = file(no);
@@ -510,6 +523,7 @@ int main(void)
         EACH(a_lazy_record_is_written_soon_and_at_once_when_somebody_waits_for_it),
         EACH(records_of_one_turn_are_one_batch),
         EACH(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says),
+        EACH(what_was_recorded_is_signed_when_it_becomes_quiet_and_nobody_wakes_up_later),
         EACH(a_torn_end_is_cut_off_and_told),
         EACH(a_process_that_is_killed_loses_nothing_that_was_waited_for),
         EACH(AL06_records_taken_from_the_end_are_missed_by_who_remembers_the_last_checkpoint),
