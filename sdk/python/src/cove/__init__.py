@@ -24,14 +24,14 @@ from ._sync.execution import Execution, Result, Stream
 from ._sync.files import Files, Watch
 from ._sync.sandbox import Sandbox
 from .events import Event, Exit, FileEvent, Output, Started
-from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, ExecutionInfo, FileEntry, Happening, Level, LimitRange, Listing, Policy, Ready, Reason,
-                     Receipt, Resources, Runtime, SandboxInfo, Template, TemplateSpec, Usage, Written)
+from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, ExecutionInfo, FileEntry, FileUrl, Happening, Level, LimitRange, Listing, Policy, Ready, Reason,
+                     Receipt, Resources, Runtime, SandboxInfo, SandboxToken, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
 
 __all__ = [
     "ApiKey", "ApiKeySecret", "AsyncCove", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncResult", "AsyncSandbox", "AsyncStream",
     "AsyncTemplates", "AsyncWatch", "Capabilities", "Cleaned", "Cove", "CoveError", "Downloaded", "Event", "Execution", "ExecutionFailedError", "ExecutionInfo",
-    "Exit", "FileEntry", "FileEvent", "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "Output", "Policy", "Ready", "Reason", "Receipt", "Resources",
-    "Result", "Retry", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Usage",
-    "WaitTimeoutError", "Watch", "Written", "errors",
+    "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "Output", "Policy", "Ready", "Reason", "Receipt", "Resources",
+    "Result", "Retry", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxToken", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Ticket", "Usage",
+    "WaitTimeoutError", "Watch", "Whoami", "Written", "errors",
 ]

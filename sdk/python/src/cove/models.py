@@ -297,6 +297,54 @@ class ApiKeySecret(ApiKey):
 
 
 @dataclasses.dataclass(frozen=True)
+class SandboxToken:
+    """A token for one sandbox. `token` is shown here and never again."""
+
+    id: str
+    sandbox_id: str
+    operations: List[str]
+    expires_at: datetime.datetime
+    port: Optional[int] = None
+    token: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class FileUrl:
+    """A URL by which one file can be read or written without a key, relative to the address of the server."""
+
+    id: str
+    sandbox_id: str
+    method: str
+    path: str
+    expires_at: datetime.datetime
+    url: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ticket:
+    """A word for one request within a minute, as `?ticket=` in its URL."""
+
+    method: str
+    path: str
+    expires_at: datetime.datetime
+    ticket: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Whoami:
+    """What the server knows about whoever asks."""
+
+    kind: str
+    tenant: str
+    scopes: List[str]
+    user_id: Optional[str] = None
+    key_id: Optional[str] = None
+    sandbox_id: Optional[str] = None
+    port: Optional[int] = None
+    expires_at: Optional[datetime.datetime] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Level:
     name: str
     available: bool

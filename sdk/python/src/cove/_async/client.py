@@ -11,7 +11,7 @@ from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
 from .._local import Downloaded, Landing, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec
+from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ._http import AsyncHTTP
 
 
@@ -75,6 +75,14 @@ class AsyncCove:
     async def ready(self) -> Ready:
         """Whether sandboxes can be created, and what is missing if not."""
         return await self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+
+    async def whoami(self) -> Whoami:
+        """Who this client is to the server, and what it may do."""
+        return await self._http.get(Whoami, Call("GET", path("v1", "whoami")))
+
+    async def ticket(self, target: str, *, method: str = "GET") -> Ticket:
+        """A ticket for one request of a browser to the path `target` or below it, for example "/v1/events"."""
+        return await self._http.get(Ticket, Call("POST", path("v1", "tickets"), json={"path": target, "method": method}, repeatable=False))
 
     async def metrics(self) -> str:
         """Counters in the text format of Prometheus."""

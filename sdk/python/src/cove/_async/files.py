@@ -8,11 +8,11 @@ from typing import Any, AsyncIterable, AsyncIterator, Dict, Optional, Union
 from .. import _aio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
-from .._json import decode, loads_object, without_none
+from .._json import Duration, decode, loads_object, milliseconds, without_none
 from .._local import Content, Downloaded, Landing, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, Listing, Written
+from ..models import FileEntry, FileUrl, Listing, Written
 from ._http import AsyncHTTP, AsyncLineStream
 
 
@@ -152,6 +152,11 @@ class AsyncFiles:
                                            read_timeout=SILENCE))
 
     # --- names ---
+
+    async def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
+        """A URL by which anybody can read ("GET") or write ("PUT") this file, without a key, for `ttl` seconds."""
+        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        return await self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
     async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
         """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""

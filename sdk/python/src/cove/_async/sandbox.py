@@ -10,7 +10,7 @@ from .._error import CoveError
 from .._json import Duration, encode, milliseconds, without_none
 from ..errors import NotFoundError
 from ..events import Progress
-from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, TemplateSpec, Usage
+from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
 from .client import AsyncCove
 from .execution import AsyncExecution, AsyncResult, AsyncStream
@@ -162,6 +162,13 @@ class AsyncSandbox:
     async def extend(self, lifetime: Duration) -> SandboxInfo:
         """It ends so many seconds from now, instead of when it would have."""
         return await self._told(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+
+    async def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
+                           port: Optional[int] = None) -> SandboxToken:
+        """A token that reaches this sandbox and nothing else; use it as the `api_key` of another client. It ends after `ttl`
+        seconds, with the sandbox, and with the key that made it."""
+        body = {"operations": [*operations], **without_none(ttlMs=None if ttl is None else milliseconds(ttl), port=port)}
+        return await self._http.get(SandboxToken, Call("POST", path("v1", "sandboxes", self.id, "tokens"), json=body, repeatable=False))
 
     async def usage(self) -> Usage:
         """What it uses now, as the kernel counts."""

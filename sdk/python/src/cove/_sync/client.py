@@ -12,7 +12,7 @@ from .._json import decode, encode, time_text
 from .._settings import Retry, resolve
 from .._local import Downloaded, Landing, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec
+from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ._http import HTTP
 
 
@@ -76,6 +76,14 @@ class Cove:
     def ready(self) -> Ready:
         """Whether sandboxes can be created, and what is missing if not."""
         return self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+
+    def whoami(self) -> Whoami:
+        """Who this client is to the server, and what it may do."""
+        return self._http.get(Whoami, Call("GET", path("v1", "whoami")))
+
+    def ticket(self, target: str, *, method: str = "GET") -> Ticket:
+        """A ticket for one request of a browser to the path `target` or below it, for example "/v1/events"."""
+        return self._http.get(Ticket, Call("POST", path("v1", "tickets"), json={"path": target, "method": method}, repeatable=False))
 
     def metrics(self) -> str:
         """Counters in the text format of Prometheus."""

@@ -9,11 +9,11 @@ from typing import Any, Iterable, Iterator, Dict, Optional, Union
 from .. import _sio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
-from .._json import decode, loads_object, without_none
+from .._json import Duration, decode, loads_object, milliseconds, without_none
 from .._local import Content, Downloaded, Landing, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, Listing, Written
+from ..models import FileEntry, FileUrl, Listing, Written
 from ._http import HTTP, LineStream
 
 
@@ -153,6 +153,11 @@ class Files:
                                            read_timeout=SILENCE))
 
     # --- names ---
+
+    def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
+        """A URL by which anybody can read ("GET") or write ("PUT") this file, without a key, for `ttl` seconds."""
+        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        return self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
     def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
         """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""
