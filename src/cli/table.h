@@ -93,6 +93,7 @@ enum verb_id {
     VERB_RM,
     VERB_SANDBOX,
     VERB_EXEC,
+    VERB_ATTACH,
     VERB_CP,
     VERB_LOGS,
     VERB_WATCH,

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "fetch/fetch.h"
+#include "fetch/wsock.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -448,4 +449,23 @@ void client_side_free(struct client_side *s)
         fetch_cancel(s->x.call);
     buf_done(&s->x.text);
     free(s);
+}
+
+int client_socket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
+                  struct err *err)
+{
+    auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
+    const char *headers[] = { c->auth, NULL };
+    struct wsock_spec spec = {
+        .url = url, .unix_socket = c->socket, .cacert = c->cacert, .headers = headers, .protocol = "cove.v1"
+    };
+    struct exchange x = { .c = c };
+
+    int rc = wsock_open(c->ev, &spec, ops, arg, ret, &x.status, &x.text, err);
+    if (rc < 0 && x.status)
+        (void)refused(&x, err);
+    else if (rc < 0 && err->id == ERR_UNREACHABLE)
+        err_set(err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(c));
+    buf_done(&x.text);
+    return rc;
 }

@@ -52,6 +52,12 @@ int client_post(struct client *c, const char *path, const void *data, size_t len
                 struct client_side **ret, struct err *err);
 void client_side_free(struct client_side *s);
 
+/* A WebSocket at this path (fetch/wsock.h), open when this returns. A refusal becomes an err like any other. */
+struct wsock;
+struct wsock_ops;
+int client_socket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
+                  struct err *err);
+
 /* Bytes. on_data returns false when it could not put them anywhere and *err is set. */
 int client_download(struct client *c, const char *path, bool (*on_data)(void *arg, const void *data, size_t len),
                     void *arg, struct err *err);

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/report.h"
+#include "cli/term.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -85,13 +86,14 @@ static int take_input(const struct ctl *c, json_t *body, struct err *err)
 static int make_body(struct ctl *c, json_t *body, struct err *err)
 {
     const struct arg *code = args_find(&c->args, OPT_CODE);
+    bool tty = args_find(&c->args, OPT_TTY) != NULL;
     json_t *env = NULL;
 
-    if (ctl_words(c, code ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
+    if (ctl_words(c, code || tty ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
         return -1;
     if (code) {
         json_object_set_new(body, "code", json_string(code->value));
-    } else {
+    } else if (c->args.nrest > 1) {
         json_t *command = json_array();
 
         for (int i = 1; i < c->args.nrest; i++)
@@ -108,7 +110,7 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
-    return take_input(c, body, err);
+    return tty ? 0 : take_input(c, body, err);
 }
 
 static int in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
@@ -189,6 +191,38 @@ static int streamed(struct ctl *c, char *sandbox, const char *path, json_t *body
     return bad ? -1 : status;
 }
 
+/* The execution is made first, so that it is there whatever becomes of the connection. */
+static int on_terminal(struct ctl *c, const char *sandbox, const char *path, json_t *body, struct err *err)
+{
+    const char *term = getenv("TERM");
+    json_t *env = json_object_get(body, "env");
+    AUTO_JSON *answer = NULL;
+    uint16_t rows, cols;
+
+    if (c->json)
+        return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
+    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_need_terminal("cove exec -t", err) < 0)
+        return -1;
+    json_object_set_new(body, "tty", json_true());
+    json_object_set_new(body, "background", json_true());
+    if (term_size(STDIN_FILENO, &rows, &cols)) {
+        json_object_set_new(body, "rows", json_integer(rows < 4096 ? rows : 4096));
+        json_object_set_new(body, "cols", json_integer(cols < 4096 ? cols : 4096));
+    }
+    if (term && *term && !json_object_get(env, "TERM")) {
+        if (!env)
+            json_object_set_new(body, "env", env = json_object());
+        json_object_set_new(env, "TERM", json_string(term));
+    }
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
+        return -1;
+    if (!args_find(&c->args, OPT_BACKGROUND))
+        return ctl_terminal(c, sandbox, ctl_text(answer, "id"), err);
+    printf("%s\n", ctl_text(answer, "id"));
+    return 0;
+}
+
 int ctl_exec(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object();
@@ -197,6 +231,8 @@ int ctl_exec(struct ctl *c, struct err *err)
     if (make_body(c, body, err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", sandbox);
+    if (args_find(&c->args, OPT_TTY))
+        return on_terminal(c, sandbox, path, body, err);
     if (args_find(&c->args, OPT_BACKGROUND))
         return in_background(c, path, body, err);
     if (catch_signals(c, err) < 0)

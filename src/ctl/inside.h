@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "cli/args.h"
 #include "client/client.h"
 #include "client/login.h"
@@ -20,6 +21,7 @@ struct ctl {
 /* Verbs. Each returns 0, an exit status of its own, or -1 with *err. */
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
+int ctl_attach(struct ctl *c, struct err *err);
 int ctl_cp(struct ctl *c, struct err *err);
 int ctl_logs(struct ctl *c, struct err *err);
 int ctl_watch(struct ctl *c, struct err *err);
@@ -102,6 +104,10 @@ int ctl_follow(struct ctl_follow *f, struct err *err);
 struct ctl_feed *ctl_feed_new(struct ctl *c, const char *sandbox, const char *execution);
 void ctl_feed_free(struct ctl_feed *f);
 const struct err *ctl_feed_error(const struct ctl_feed *f); /* NULL: none */
+
+/* Our terminal becomes that of an execution with tty, until it ends or is left: an exit status, or -1. */
+int ctl_terminal(struct ctl *c, const char *sandbox, const char *execution, struct err *err);
+int ctl_need_terminal(const char *verb, struct err *err);
 
 /* On standard error, why the program did not end by itself; nothing when it did. */
 void ctl_say_end(const struct ctl *c, const json_t *execution);

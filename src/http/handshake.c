@@ -5,7 +5,7 @@
  * descriptor, and the daemon is told so at once: it closes its own copy, which the other side does not see, and what a
  * quiet socket costs is a few kilobytes (ws.c). */
 #include "http/daemon.h"
-#include "http/wskey.h"
+#include "base/wskey.h"
 
 #include "base/str.h"
 

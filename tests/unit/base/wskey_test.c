@@ -1,6 +1,6 @@
 #include "../test.h"
 
-#include "http/wskey.h"
+#include "base/wskey.h"
 
 TEST(the_proof_is_the_one_of_the_standard)
 {

@@ -1,7 +1,8 @@
 /* SHA-1 of the key and a constant, in base64 (RFC 6455, 4.2.2). The hash is no secret and protects nothing: it shows
- * that whoever answers understood the question. So it is computed here, and this room needs no library of cryptography.
+ * that whoever answers understood the question. So it is computed here, and neither server nor client needs a library
+ * of cryptography for it.
  */
-#include "http/wskey.h"
+#include "base/wskey.h"
 
 #include "base/buf.h"
 #include "base/text.h"

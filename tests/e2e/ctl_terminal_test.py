@@ -1,0 +1,111 @@
+"""`cove exec -t` and `cove attach`: a terminal in a sandbox of a server, on one of ours."""
+import os
+import signal
+import termios
+
+from cli_terminal_test import Terminal
+from serve_test import processes
+from served import Served, wait_for
+
+WHOLE = termios.ICANON | termios.ECHO | termios.ISIG
+
+
+class OnAServer(Served):
+    def on_terminal(self, *args, **options):
+        before = dict(os.environ)
+        os.environ.update(self.env)
+        try:
+            terminal = Terminal(*args, **options)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        self.addCleanup(terminal.close)
+        return terminal
+
+    def sandbox(self):
+        return self.cove("sandbox", "create", "-q", "--lifetime", "1h").out.strip()
+
+    def shell(self, sandbox, *args, **options):
+        return self.on_terminal("exec", "-it", "-e", "PS1=% ", sandbox, *args, **options)
+
+    def test_a_shell_is_typed_to_and_its_status_is_ours(self):
+        t = self.shell(self.sandbox(), "sh", "-i", rows=33, cols=111)
+        t.read(b"% ")
+        self.assertFalse(t.flags() & WHOLE)
+        t.write(b"stty size; echo $((40+2))\r")
+        t.read(b"33 111")
+        t.read(b"42")
+        t.resize(44, 99)
+        t.write(b"until stty size | grep '44 9'9; do sleep 0.1; done\r")
+        t.read(b"44 99\r\n")
+        t.write(b"""sh -c 'trap "echo cau""ght; exit" INT; echo rea""dy; while :; do sleep 0.05; done'\r""")
+        t.read(b"ready")
+        t.write(b"\x03")
+        t.read(b"caught")
+        t.write(b"exit 7\r")
+        self.assertEqual(t.wait(), 7)
+        self.assertEqual(t.flags() & WHOLE, WHOLE)
+
+    def test_what_is_left_goes_on_and_is_found_again(self):
+        sandbox = self.sandbox()
+        t = self.shell(sandbox, "sh", "-i")
+        t.read(b"% ")
+        t.write(b"x=for'ty'-two\r")
+        t.read(b"% ")
+        t.write(b"\x10\x11")
+        t.read(b"cove attach " + sandbox.encode())
+        self.assertEqual(t.wait(), 0)
+        self.assertEqual(t.flags() & WHOLE, WHOLE)
+        one, two = (self.on_terminal("attach", sandbox) for _ in range(2))
+        one.read(b"% ")
+        two.read(b"% ")
+        one.write(b"echo $x\r")
+        one.read(b"forty-two")
+        two.read(b"forty-two")
+        two.write(b"exit 5\r")
+        self.assertEqual((one.wait(), two.wait()), (5, 5))
+        self.assertIn(b"no terminal is open", self.on_terminal("attach", sandbox).read(None))
+
+    def test_a_server_that_dies_does_not_end_it(self):
+        t = self.shell(self.sandbox(), "sh", "-i")
+        t.read(b"% ")
+        t.write(b"echo be'fore'\r")
+        t.read(b"before")
+        os.kill(processes(os.path.join(self.dir, "place"))["coved"], signal.SIGKILL)
+        t.write(b"echo af'ter'\r")
+        t.read(b"after", timeout=60)
+        self.assertEqual(t.seen.count(b"\nbefore"), 1)
+        t.write(b"exit\r")
+        self.assertEqual(t.wait(60), 0)
+
+    def test_the_terminal_is_restored_on_every_way_out(self):
+        sandbox = self.sandbox()
+        for name, sig in (("term", signal.SIGTERM), ("hup", signal.SIGHUP), ("abort", signal.SIGABRT), ("segv", signal.SIGSEGV)):
+            with self.subTest(name):
+                t = self.on_terminal("exec", "-t", sandbox, "--", "sh", "-c", "echo up; sleep 100")
+                t.read(b"up")
+                os.kill(t.pid, sig)
+                t.wait()
+                self.assertEqual(t.flags() & WHOLE, WHOLE)
+        t = self.on_terminal("exec", "-t", "--timeout", "500ms", sandbox, "sleep", "100")
+        self.assertEqual(t.wait(), 124)
+        self.assertEqual(t.flags() & WHOLE, WHOLE)
+        t = self.on_terminal("exec", "-t", sandbox, "no-such-program")
+        t.read(b"program_not_found")
+        self.assertEqual(t.wait(), 127)
+        self.assertEqual(t.flags() & WHOLE, WHOLE)
+
+    def test_deleting_the_sandbox_ends_it_with_a_word(self):
+        sandbox = self.sandbox()
+        t = self.on_terminal("exec", "-t", sandbox, "--", "sh", "-c", "echo up; sleep 100")
+        t.read(b"up")
+        self.cove("sandbox", "rm", sandbox)
+        self.assertIn(t.wait(), (125, 137))
+        self.assertEqual(t.flags() & WHOLE, WHOLE)
+
+    def test_without_a_terminal_it_says_so(self):
+        sandbox = self.sandbox()
+        self.assertIn("needs a terminal", self.cove("exec", "-t", sandbox, "true", code=2).err)
+        self.assertIn("needs a terminal", self.cove("attach", sandbox, code=2).err)
+        execution = self.cove("exec", "-tb", sandbox, "--", "sh", "-c", "tty; sleep 100").out.strip()
+        wait_for(lambda: "/dev/pts" in self.cove("logs", sandbox, execution).out)
