@@ -7,19 +7,24 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-static void settle_in(const char *name)
+/* A process group costs a tenth of a session. */
+static void settle_in(const char *name, bool session)
 {
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t none;
 
     prctl(PR_SET_NAME, name);
+    if (session)
+        setsid();
+    else
+        setpgid(0, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGHUP, &ignore, NULL);
 }
 
-int child_fork(const char *name, int *ret_sock, pid_t *ret_pid, struct err *err)
+int child_fork(const char *name, bool session, int *ret_sock, pid_t *ret_pid, struct err *err)
 {
     int sv[2];
 
@@ -30,7 +35,7 @@ int child_fork(const char *name, int *ret_sock, pid_t *ret_pid, struct err *err)
     if (pid < 0)
         return err_sys(err, ERR_LIMIT, "start %s", name);
     if (pid == 0)
-        settle_in(name);
+        settle_in(name, session);
     *ret_sock = take_fd(pid ? &near : &far);
     *ret_pid = pid;
     return 0;

@@ -7,5 +7,7 @@
 #include <sys/types.h>
 
 /* Returns twice, as fork does, and *ret_pid is 0 in the child. Each side gets its own end of a SEQPACKET pair, close on
- * exec; the other's is closed. The child bears the name, blocks no signal, and ignores SIGPIPE and SIGHUP. */
-int child_fork(const char *name, int *ret_sock, pid_t *ret_pid, struct err *err);
+ * exec; the other's is closed. The child bears the name, blocks no signal, and ignores SIGPIPE and SIGHUP. It has a
+ * process group of its own, or with `session` a session, before it takes a signal that the parent blocks: Ctrl-C is
+ * meant for the parent. */
+int child_fork(const char *name, bool session, int *ret_sock, pid_t *ret_pid, struct err *err);

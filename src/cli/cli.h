@@ -14,9 +14,10 @@ struct cli_setting { /* of the server, which has a flag for each */
 
 struct cli_settings {
     const char *version;
-    /* Starts a jailer, and a monitor of what its sandboxes are refused, and returns the sockets to them. With `keep`
-     * they may outlive us. */
-    int (*start_jailer)(const char *state_dir, bool keep, int *ret_jailer, int *ret_monitor, struct err *err);
+    /* Starts a jailer and returns the socket to it. With `keep` it and its monitor may outlive us. */
+    int (*start_jailer)(const char *state_dir, bool keep, int *ret_jailer, struct err *err);
+    /* Starts the monitor of what the sandboxes of that jailer are refused. What they tell it before waits for it. */
+    int (*start_monitor)(int *ret_monitor, struct err *err);
     /* The socket of the jailer that holds a kept sandbox. */
     int (*connect_kept)(const char *state_dir, const char *id, int *ret_sock, struct err *err);
     /* Calls `each` for every kept sandbox, with the time since which it is kept. */

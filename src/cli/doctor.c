@@ -505,7 +505,8 @@ static int start(struct doctor *d, const struct args *a, const struct cli_settin
     findings_init(&d->findings);
     choose_limits(d);
     canary_plant(&d->canary);
-    if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, &monitor, err) < 0)
+    if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, err) < 0 ||
+        settings->start_monitor(&monitor, err) < 0)
         return -1;
     canary_plant_memory();
     if (ev_new(&d->ev, err) < 0 || engine_new(d->ev, jailer, &ops, d, &d->engine, err) < 0 ||

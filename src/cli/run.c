@@ -4,7 +4,7 @@
  *
  * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
  * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
- * mask.
+ * mask. The monitor is forked when the jailer has answered: until then all processors are busy with what we wait for.
  *
  * The result is there when the program has ended, and the jailer needs a millisecond more to remove every trace. We
  * wait for that only where a caller could tell the difference: when a receipt wants its final figures, and when the
@@ -41,6 +41,7 @@
 #define STATUS_PIPE (128 + SIGPIPE)
 
 struct run {
+    const struct cli_settings *settings;
     struct policy policy;
     struct floor floor;
     struct request req;
@@ -304,6 +305,17 @@ static void on_ended(void *arg, const struct err *why)
     /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
 }
 
+/* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor is free. */
+static void on_made(void *arg)
+{
+    struct run *r = arg;
+    struct err err = { 0 };
+    int monitor;
+
+    if (r->settings->start_monitor(&monitor, &err) < 0 || engine_watch(r->engine, monitor, &err) < 0)
+        fail(r, &err);
+}
+
 static void on_signal(void *arg, int signo)
 {
     struct run *r = arg;
@@ -321,9 +333,9 @@ static void on_signal(void *arg, int signo)
 static int start(struct run *r, const struct cli_settings *settings, struct err *err)
 {
     static const struct engine_ops engine_ops = { on_failed };
-    static const struct box_ops box_ops = { on_ready, on_failed, on_ended };
+    static const struct box_ops box_ops = { on_ready, on_failed, on_ended, on_made };
     char dir[STATE_DIR_MAX];
-    int jailer, monitor;
+    int jailer;
     struct box_spec spec = {
         .level = r->req.level,
         .policy = r->policy.name,
@@ -340,10 +352,10 @@ static int start(struct run *r, const struct cli_settings *settings, struct err 
     };
 
     memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
-    if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, &monitor, err) < 0)
+    r->settings = settings;
+    if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, err) < 0)
         return -1;
-    if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0 ||
-        engine_watch(r->engine, monitor, err) < 0)
+    if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0)
         return -1; /* the descriptors go with the process */
     if (session_signals(r->ev, on_signal, r, err) < 0)
         return -1;

@@ -267,6 +267,14 @@ static int take_created(struct box *b, const struct answer *a, struct err *err)
     return box_wire(b, take_fd(&a->fds[0]), err);
 }
 
+/* The sandbox has work to do before it reads any of this, and its owner has a moment. */
+static void greet(struct box *b)
+{
+    send_hello(b);
+    if (b->ops && b->ops->on_made && !b->adopted)
+        b->ops->on_made(b->arg);
+}
+
 static void on_created(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
@@ -292,7 +300,7 @@ static void on_created(struct ask *ask, const struct answer *a, const struct err
     else if (take_created(b, a, &why) < 0)
         box_fail(b, &why);
     else
-        send_hello(b);
+        greet(b);
 }
 
 void claim_go(struct box *b)

@@ -81,6 +81,7 @@ struct box_ops {
     void (*on_ready)(void *arg);                         /* every wall is up; executions may start */
     void (*on_failed)(void *arg, const struct err *err); /* instead of on_ready; nothing is left behind */
     void (*on_ended)(void *arg, const struct err *why);  /* the sandbox ended without being asked to */
+    void (*on_made)(void *arg);                          /* optional, before on_ready: its walls are going up */
 };
 
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,

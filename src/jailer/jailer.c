@@ -447,7 +447,6 @@ int jailer_service(const struct jailer_settings *settings)
 }
 static NORETURN void jailer_child(int sock, const struct jailer_settings *settings)
 {
-    setsid();
     /* The host's streams are not ours to hold open: a reader of its output waits for the last writer. */
     int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i <= (settings->keep_log ? 1 : 2); i++)
@@ -465,7 +464,7 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
 
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err)
 {
-    if (child_fork("cove-jailer", ret_sock, ret_pid, err) < 0)
+    if (child_fork("cove-jailer", true, ret_sock, ret_pid, err) < 0)
         return -1;
     if (*ret_pid == 0)
         jailer_child(*ret_sock, settings);

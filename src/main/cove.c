@@ -52,13 +52,16 @@ static int open_runtime(struct err *err)
     return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.80s/../libexec/cove, nor beside cove", exe);
 }
 
-/* The jailer first: it has more to do. It must not hold the monitor's end of their socket, and closes what it does not
- * know; we must not hold either end, so that each sees the other's death. */
-static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, int *ret_monitor, struct err *err)
+static struct {
+    int intake; /* the monitor's end of the socket on which sandboxes hand over their listeners */
+    bool keep;
+} unstarted = { .intake = -1 };
+
+/* It must not hold the monitor's end of their socket, and closes what it does not know. */
+static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
 {
     auto_fd int runtime_fd = open_runtime(err);
     auto_fd int jailer = -1;
-    struct monitor_settings watch = { .args = denial_args, .outlive = keep };
     int sv[2];
     pid_t pid;
 
@@ -68,10 +71,22 @@ static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, int *
         return err_sys(err, ERR_SYS, "socketpair");
     auto_fd int listeners = sv[0], intake = sv[1];
     struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
-    if (jailer_fork(&jail, &jailer, &pid, err) < 0 || monitor_fork(intake, &watch, ret_monitor, &pid, err) < 0)
+    if (jailer_fork(&jail, &jailer, &pid, err) < 0)
         return -1;
+    unstarted.intake = take_fd(&intake);
+    unstarted.keep = keep;
     *ret_jailer = take_fd(&jailer);
     return 0;
+}
+
+/* From here on we hold neither end, so that each sees the other's death. */
+static int start_monitor(int *ret_monitor, struct err *err)
+{
+    auto_fd int intake = take_fd(&unstarted.intake);
+    struct monitor_settings watch = { .args = denial_args, .outlive = unstarted.keep };
+    pid_t pid;
+
+    return monitor_fork(intake, &watch, ret_monitor, &pid, err);
 }
 
 /* A door whose jailer died is removed by the attempt to go through it. */
@@ -158,6 +173,7 @@ int main(int argc, char **argv)
     const struct cli_settings settings = {
         .version = COVE_VERSION,
         .start_jailer = start_jailer,
+        .start_monitor = start_monitor,
         .connect_kept = jailer_connect_kept,
         .list_kept = list_kept,
         .compile_policy = compile_policy,

@@ -70,7 +70,6 @@ static NORETURN void child_main(int intake, int host, const struct monitor_setti
 {
     int keep[] = { open("/dev/null", O_RDWR | O_CLOEXEC), intake, host };
 
-    setpgid(0, 0); /* out of reach of Ctrl-C; a session of its own would cost as much as all the rest of the start */
     if (chdir("/") < 0 || fd_keep_only(keep, ARRAY_LEN(keep)) < 0)
         _exit(125);
     for (int i = 0; i <= STDERR_FILENO; i++)
@@ -86,7 +85,7 @@ int monitor_fork(int intake, const struct monitor_settings *settings, int *ret_h
 {
     pid_t parent = getpid();
 
-    if (child_fork("cove-monitor", ret_host, ret_pid, err) < 0)
+    if (child_fork("cove-monitor", false, ret_host, ret_pid, err) < 0)
         return -1;
     if (*ret_pid == 0)
         child_main(intake, *ret_host, settings, parent);

@@ -41,7 +41,7 @@ TEST(a_child_has_a_name_open_signals_and_only_its_own_end_of_the_socket)
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, &old);
-    assert_int_equal(child_fork("cove-child", &sock, &pid, &err), 0);
+    assert_int_equal(child_fork("cove-child", false, &sock, &pid, &err), 0);
     if (pid == 0)
         tell(sock);
     sigprocmask(SIG_SETMASK, &old, NULL);
@@ -62,7 +62,7 @@ TEST(a_dead_child_is_the_end_of_its_socket)
     int sock = -1;
     pid_t pid = -1;
 
-    assert_int_equal(child_fork("cove-child", &sock, &pid, &err), 0);
+    assert_int_equal(child_fork("cove-child", false, &sock, &pid, &err), 0);
     if (pid == 0)
         _exit(0);
     assert_int_equal(recv(sock, &b, 1, 0), 0);
