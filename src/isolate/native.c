@@ -80,21 +80,50 @@ static int clone_failed(struct err *err)
     return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
 }
 
+/* Leaves the network that the caller is in for a new one, in which nothing but loopback is. */
+static int new_network(int proc, struct err *err)
+{
+    if (unshare(CLONE_NEWNET) < 0)
+        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
+    if (!mutated("routes") && net_loopback_only(err) < 0)
+        return -1;
+    /* Ports below 1024 are nothing special in a network of one's own. */
+    (void)fd_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it would
+     * share otherwise, is looked through from end to end when it goes. */
+    (void)fd_put_at(proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
+    return 0;
+}
+
 int native_ready(struct native_template *t, struct err *err)
 {
     if (t->net_ready)
         return 0;
-    if (!mutated("network")) {
-        if (unshare(CLONE_NEWNET) < 0)
-            return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
-        if (!mutated("routes") && net_loopback_only(err) < 0)
-            return -1;
-        /* Ports below 1024 are nothing special in a network of one's own. */
-        (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-        /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it
-         * would share otherwise, is looked through from end to end when it goes. */
-        (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
-    }
+    if (!mutated("network") && new_network(t->root.proc, err) < 0)
+        return -1;
+    t->net_ready = true;
+    return 0;
+}
+
+int native_network(void)
+{
+    auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int home = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    auto_fd int made = -1;
+
+    if (home < 0 || mutated("network"))
+        return -1;
+    if (new_network(proc, NULL) == 0)
+        made = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (setns(home, CLONE_NEWNET) < 0)
+        _exit(125); /* what is privileged must not go on in a sandbox's network */
+    return take_fd(&made);
+}
+
+int native_take_network(struct native_template *t, int network)
+{
+    if (setns(network, CLONE_NEWNET) < 0)
+        return -1;
     t->net_ready = true;
     return 0;
 }

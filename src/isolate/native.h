@@ -66,6 +66,10 @@ int native_choose(struct native_template *t, const struct filter_spec *filter, u
 /* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done
  * while nobody waits. The caller lives in it until native_spawn gives it away. */
 int native_ready(struct native_template *t, struct err *err);
+/* The same by somebody else: a new network as a descriptor, or -1, and then the spawner will find out why. The caller
+ * stays in its own, which takes root. The spawner enters it instead of making one. */
+int native_network(void);
+int native_take_network(struct native_template *t, int network); /* -1 with errno */
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

@@ -20,8 +20,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-enum order_kind { ORDER_CHOOSE, ORDER_MAKE };
-struct order { /* to the spawner; descriptors: uid locks, or control, cgroup entries and mounts */
+enum order_kind { ORDER_NETWORK, ORDER_CHOOSE, ORDER_MAKE };
+struct order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
     enum order_kind kind;
     struct filter_spec filter; /* ORDER_CHOOSE */
     uid_t owner;
@@ -163,6 +163,15 @@ static void choose(struct native_template *t, struct err *broken, const struct o
         (void)native_choose(t, &o->filter, o->owner, broken);
 }
 
+/* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
+static void enter(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
+{
+    if (nfds == 1 && broken->id == ERR_NONE)
+        (void)native_take_network(t, fds[0]);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
 static void reap(int sock, struct brood *brood)
 {
     struct note note = { .kind = NOTE_ENDED };
@@ -173,14 +182,14 @@ static void reap(int sock, struct brood *brood)
             tell(sock, &note, -1);
 }
 
-/* While nobody asks, the next network is made: before the first sandbox, and from the second on. Who asked once may be
- * `cove run`, who asked twice will ask again. */
-static int await(struct pollfd p[2], struct native_template *t, const struct err *broken, size_t made)
+/* While nobody asks, the next network is made, unless one is on its way: before the first sandbox, and from the second
+ * on. Who asked once may be `cove run`, who asked twice will ask again. */
+static int await(struct pollfd p[2], struct native_template *t, const struct err *broken, bool promised, size_t made)
 {
     struct err later; /* whoever asks for a sandbox will hear it */
     int n = poll(p, 2, 0);
 
-    if (n == 0 && made != 1 && broken->id == ERR_NONE)
+    if (n == 0 && !promised && made != 1 && broken->id == ERR_NONE)
         (void)native_ready(t, &later);
     if (n == 0)
         n = poll(p, 2, -1);
@@ -193,6 +202,7 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
     static struct order order;
     struct err broken = { 0 };
     struct brood brood = { 0 };
+    bool promised = !rootless; /* a network by the jailer */
     size_t made = 0;
     sigset_t chld;
 
@@ -222,7 +232,7 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
         int fds[FD_PASS_MAX];
         size_t nfds = FD_PASS_MAX;
 
-        if (await(p, &t, &broken, made) < 0)
+        if (await(p, &t, &broken, promised, made) < 0)
             _exit(125);
         if (p[1].revents) {
             struct signalfd_siginfo si[16];
@@ -236,6 +246,11 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
         ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
         if (n != (ssize_t)sizeof(order))
             _exit(n == 0 ? 0 : 125); /* the jailer is gone */
+        if (order.kind == ORDER_NETWORK) {
+            promised = false;
+            enter(&t, &broken, fds, nfds);
+            continue;
+        }
         if (order.kind == ORDER_CHOOSE) {
             choose(&t, &broken, &order);
             continue;
@@ -283,6 +298,22 @@ static void on_note(void *arg, uint32_t events UNUSED)
     }
 }
 
+static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
+{
+    if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
+    return 0;
+}
+
+/* On this processor, while the spawner builds its root on another. A lost spawner is noticed elsewhere. */
+static void lend_network(struct spawner *s)
+{
+    static const struct order o = { .kind = ORDER_NETWORK };
+    auto_fd int network = native_network();
+
+    (void)send_order(s, &o, &network, network >= 0 ? 1 : 0, NULL);
+}
+
 int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, int monitor_fd,
                 const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
 {
@@ -309,6 +340,8 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_f
         return -1;
     }
     (void)take_fd(&near);
+    if (!rootless)
+        lend_network(s);
     *ret = s;
     return 0;
 }
@@ -347,13 +380,6 @@ const struct filter_spec *spawner_filter(const struct spawner *s)
 bool spawner_full(const struct spawner *s)
 {
     return s->orders >= ORDERS_MAX;
-}
-
-static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
-{
-    if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
-        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
-    return 0;
 }
 
 int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
