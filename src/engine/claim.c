@@ -79,8 +79,9 @@ static int add_rule(struct rt_claim *m, uint8_t access, const char *path, struct
     if (m->nrules == RT_RULES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d file rules", RT_RULES_MAX);
     r->access = access;
-    if (!str_copy(r->path, sizeof(r->path), path))
+    if (strlen(path) > RT_RULE_PATH_MAX)
         return err_set(err, ERR_INVALID, "the path '%s' is too long for a file rule", path);
+    r->path = path;
     m->nrules++;
     return 0;
 }
@@ -152,8 +153,8 @@ int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err)
     } else {
         err_wrap(err, "environment and file rules of the sandbox");
     }
-    explicit_bzero(&m, sizeof(m));
-    explicit_bzero(payload, sizeof(payload));
+    explicit_bzero(m.entropy, sizeof(m.entropy));
+    explicit_bzero(payload, len >= 0 ? (size_t)len : sizeof(payload));
     return len < 0 ? -1 : 0;
 }
 

@@ -3,7 +3,6 @@
 #include "runtime/claim.h"
 
 #include "base/fd.h"
-#include "base/mem.h"
 #include "runtime/env.h"
 #include "base/mutate.h"
 #include "runtime/landlock.h"
@@ -39,16 +38,16 @@ static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, s
 
 int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
 {
-    auto_free struct rt_claim *claim = mem_new(struct rt_claim);
+    struct rt_claim claim;
     auto_free void *strings = NULL;
     struct rt_claimed walls = { 0 };
 
     if (rt->claimed)
         return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
-    if (rt_claim_decode(f, claim, &strings, err) < 0 || env_check(claim->env, err) < 0 ||
-        raise_walls(claim, &walls, err) < 0)
+    if (rt_claim_decode(f, &claim, &strings, err) < 0 || env_check(claim.env, err) < 0 ||
+        raise_walls(&claim, &walls, err) < 0)
         return -1;
-    rt->env = claim->env;
+    rt->env = claim.env;
     rt->env_strings = take_ptr(&strings);
     rt->walls = walls;
     rt->claimed = true;

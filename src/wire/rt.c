@@ -75,7 +75,7 @@ static void rt_claim_walk(struct walk *w, struct rt_claim *m)
 
         walk_u8(w, &r->access);
         walk_check(w, is_access(r->access), "access");
-        walk_str(w, r->path, sizeof(r->path), "rule path");
+        walk_text(w, &r->path, RT_RULE_PATH_MAX, "rule path");
     }
     walk_list(w, &m->env, "environment");
 }

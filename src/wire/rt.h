@@ -61,10 +61,11 @@ enum rt_access {
 };
 #define RT_ACCESS_OPTIONAL 0x80u /* or-ed in: a path that does not exist is skipped instead of refusing the claim */
 #define RT_RULES_MAX 64
+#define RT_RULE_PATH_MAX 255 /* bytes */
 
 struct rt_rule {
     uint8_t access;
-    char path[256];
+    const char *path; /* decode: in *strings, see below */
 };
 
 struct rt_claim {

@@ -65,7 +65,7 @@ TEST(rules_fit_the_wire_and_speak_its_numbers)
 
     assert_true(n <= RT_RULES_MAX);
     for (size_t i = 0; i < n; i++) {
-        assert_true(r[i].path[0] == '/' && strlen(r[i].path) < sizeof(((struct rt_rule *)0)->path));
+        assert_true(r[i].path[0] == '/' && strlen(r[i].path) <= RT_RULE_PATH_MAX);
         assert_true(r[i].access >= 1 && r[i].access <= RT_ACCESS_LIST);
     }
     assert_int_equal(FILE_READ, RT_ACCESS_READ);

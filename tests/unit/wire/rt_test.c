@@ -175,7 +175,7 @@ TEST(values_out_of_range_are_not_sent)
     REFUSED(rt_done, .truncated = 2);
     REFUSED(rt_path, .mode = 010000);
     REFUSED(rt_claim, .id = "sb../../../../../../et");
-    REFUSED(rt_claim, .id = "sbabcdefghijklmnopqrst", .rules = { { .access = 6 } }, .nrules = 1);
+    REFUSED(rt_claim, .id = "sbabcdefghijklmnopqrst", .rules = { { 6, "/" } }, .nrules = 1);
 }
 
 TEST(values_out_of_range_are_not_believed)
