@@ -27,6 +27,7 @@ struct cgroup_forest {
     size_t ntrees;
     int job[CGROUP_JOBS]; /* index into trees, or -1 */
     bool kill;            /* v2 has cgroup.kill */
+    bool bare;            /* no tree had a leaf when it was found; false also where nobody looked */
     char kind[8];         /* "v1", "v2", "hybrid", "none" */
 };
 

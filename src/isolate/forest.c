@@ -30,9 +30,12 @@ static int add_tree(struct cgroup_forest *f, const char *point, const char *pare
     auto_free char *path = str_printf("%s/%s", point, parent);
     struct stat st, known;
 
-    if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return err_sys(err, ERR_NO_CGROUP, "mkdir %s", path);
     auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            return err_sys(err, ERR_NO_CGROUP, "mkdir %s", path);
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    }
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_NO_CGROUP, "open %s", path);
     for (size_t i = 0; i < f->ntrees; i++) /* co-mounted controllers show up once for each */
@@ -40,6 +43,7 @@ static int add_tree(struct cgroup_forest *f, const char *point, const char *pare
             return (int)i;
     if (f->ntrees == CGROUP_TREES)
         return err_set(err, ERR_NO_CGROUP, "more than %d cgroup hierarchies", CGROUP_TREES);
+    f->bare = f->bare && st.st_nlink == 2; /* its own entry and its name: no directory is in it */
     f->v2[f->ntrees] = v2;
     f->trees[f->ntrees] = take_fd(&fd);
     return (int)f->ntrees++;
@@ -134,6 +138,7 @@ int cgroup_find(struct cgroup_forest *f, const char *mountinfo, const char *pare
     bool v1 = false, v2 = false;
 
     cgroup_none(f);
+    f->bare = true;
     for (text = mountinfo; !ignore_v2 && !v2 && mountinfo_next(&text, &m);)
         v2 = str_eq(m.type, "cgroup2") && find_v2(f, m.point, parent);
     for (text = mountinfo; mountinfo_next(&text, &m);)

@@ -97,7 +97,7 @@ bool mountinfo_has_option(const char *options, const char *word)
 
 char *mountinfo_read(void)
 {
-    size_t cap = 16 * 1024;
+    size_t cap = 4 * 1024;
     auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     char *text = mem_alloc(cap);
     ssize_t n = 0;

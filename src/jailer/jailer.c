@@ -333,7 +333,8 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
         return -1;
     if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
         (void)delegate_find(&j->forest, caller, spawner_pid(j->spare), NULL);
-    ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
+    if (!j->forest.bare)
+        ev_timer_set(j->ev, &j->sweep, ev_now(j->ev) + SWEEP_AFTER_NS, on_sweep, j);
     return 0;
 }
 
