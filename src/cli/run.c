@@ -224,7 +224,7 @@ static void on_end(void *arg)
     else if (r->req.json || r->req.receipt || r->req.workspace)
         box_destroy(r->box, on_destroyed, r);
     else
-        ev_stop(r->ev); /* run_done lets go of the sandbox, and its jailer destroys it */
+        ev_stop(r->ev); /* our exit lets go of the sandbox, and its jailer destroys it */
 }
 
 static void start_program(struct run *r)
@@ -241,6 +241,7 @@ static void start_program(struct run *r)
         .cpu_ms = limits[LIMIT_CPU_TIME],
         .output_max = r->req.output_capped ? limits[LIMIT_OUTPUT] : 0,
         .changes = r->req.json || r->req.receipt,
+        .unmetered = !r->req.json && !r->req.receipt,
     };
     struct session_spec spec = { &exec, r->input, r->req.tty && r->terminal, r->req.json, r->req.quiet };
     struct err err = { 0 };
@@ -497,12 +498,9 @@ static int conclude(struct run *r)
     return r->session.broken ? STATUS_PIPE : receipt_exit_code(rc);
 }
 
+/* Of one that did not begin. */
 static void run_done(struct run *r)
 {
-    if (r->begun)
-        session_done(&r->session);
-    files_free(r->code_job);
-    box_free(r->box);
     engine_free(r->engine);
     ev_free(r->ev);
     for (size_t i = 0; i < r->nmounts; i++)
@@ -514,9 +512,11 @@ static void run_done(struct run *r)
     floor_done(&r->floor);
 }
 
+/* A run that began is not taken apart: the caller waits for our exit, which does the same at once. The jailer sees the
+ * end of its socket and the monitor that of its own. */
 int verb_run(const struct args *a, const struct cli_settings *settings)
 {
-    struct run r = { .receipt_fd = -1, .prog.script_fd = -1 };
+    static struct run r = { .receipt_fd = -1, .prog.script_fd = -1 };
     bool json = args_find(a, OPT_JSON) != NULL;
     int status;
 
@@ -531,7 +531,7 @@ int verb_run(const struct args *a, const struct cli_settings *settings)
         status = report_error(&r.why, json);
     } else {
         ev_run(r.ev);
-        status = conclude(&r);
+        return conclude(&r);
     }
     run_done(&r);
     return status;

@@ -131,6 +131,7 @@ struct exec_spec {
     uint64_t wall_ms, cpu_ms; /* clocks of this execution; 0 is none */
     uint64_t output_max;      /* bytes handed to on_output; the rest is counted and dropped; 0 is no cap */
     bool changes;             /* find out what it changed under /workspace */
+    bool unmetered;           /* nobody reads its receipt's processor time, and a read at the end takes its time */
     bool confirm;             /* the sandbox remembers its end until exec_free, for a host that comes after this one */
 };
 

@@ -277,6 +277,7 @@ struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct
     x->tty = spec->tty;
     x->stdin_open = spec->stdin_open;
     x->changes = spec->changes;
+    x->unmetered = spec->unmetered;
     x->confirm = spec->confirm;
     x->output_max = spec->output_max;
     x->wall_ms = spec->wall_ms;
@@ -306,8 +307,8 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     x->request = take_ptr(&request);
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
-    x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit);
     if (x->changes) {
+        x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
         exec_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_open_path(x, FRAME_MARK, &mark_ops);
     } else {

@@ -77,11 +77,15 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
 static void measure(struct exec *x)
 {
     struct receipt *r = &x->receipt;
-    uint64_t cpu = cpu_read(x->box->cpu_fd, x->box->outside.cpu_unit);
 
     if (x->started_ns == 0)
         return;
     r->wall_ns = known(ev_now(x->ev) - x->started_ns);
+    if (x->unmetered) {
+        r->cpu_ns = absent("not asked for");
+        return;
+    }
+    uint64_t cpu = cpu_read(x->box->cpu_fd, x->box->outside.cpu_unit);
     if (x->resumed)
         r->cpu_ns = absent(resumed_why);
     else if (x->shared)
