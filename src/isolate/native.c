@@ -47,8 +47,8 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
 int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err)
 {
     t->owner = owner;
-    if (filter_build(filter, false, t->plain.prog, &t->plain.len, err) < 0 ||
-        filter_build(filter, true, t->notify.prog, &t->notify.len, err) < 0)
+    t->calls = *filter;
+    if (filter_build(filter, t->monitor >= 0, t->filter.prog, &t->filter.len, err) < 0)
         return err_wrap(err, "system call filter");
     return 0;
 }
@@ -80,18 +80,17 @@ static int clone_failed(struct err *err)
     return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
 }
 
-/* Leaves the network that the caller is in for a new one, in which nothing but loopback is. */
-static int new_network(int proc, struct err *err)
+/* The network that the caller has just entered. */
+static int furnish(struct native_template *t, struct err *err)
 {
-    if (unshare(CLONE_NEWNET) < 0)
-        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
     if (!mutated("routes") && net_loopback_only(err) < 0)
         return -1;
     /* Ports below 1024 are nothing special in a network of one's own. */
-    (void)fd_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it would
      * share otherwise, is looked through from end to end when it goes. */
-    (void)fd_put_at(proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
+    (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
+    t->net_ready = true;
     return 0;
 }
 
@@ -99,33 +98,32 @@ int native_ready(struct native_template *t, struct err *err)
 {
     if (t->net_ready)
         return 0;
-    if (!mutated("network") && new_network(t->root.proc, err) < 0)
-        return -1;
-    t->net_ready = true;
-    return 0;
+    if (mutated("network")) {
+        t->net_ready = true;
+        return 0;
+    }
+    if (unshare(CLONE_NEWNET) < 0)
+        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
+    return furnish(t, err);
 }
 
 int native_network(void)
 {
-    auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    auto_fd int home = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
-    auto_fd int made = -1;
+    auto_fd int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
-    if (home < 0 || mutated("network"))
+    if (home < 0 || mutated("network") || unshare(CLONE_NEWNET) < 0)
         return -1;
-    if (new_network(proc, NULL) == 0)
-        made = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    auto_fd int made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     if (setns(home, CLONE_NEWNET) < 0)
         _exit(125); /* what is privileged must not go on in a sandbox's network */
     return take_fd(&made);
 }
 
-int native_take_network(struct native_template *t, int network)
+int native_take_network(struct native_template *t, int network, struct err *err)
 {
     if (setns(network, CLONE_NEWNET) < 0)
-        return -1;
-    t->net_ready = true;
-    return 0;
+        return err_sys(err, ERR_NO_NAMESPACES, "enter the network");
+    return furnish(t, err);
 }
 
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
@@ -138,7 +136,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     struct sys_bond bond;
     uint64_t one = 1;
 
-    if (!t->plain.len)
+    if (!t->filter.len)
         return err_set(err, ERR_BUG, "a template without a filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");

@@ -37,11 +37,12 @@ struct native_filter {
 
 struct native_template {
     struct root root;
-    struct native_filter plain, notify; /* notify hands refused calls to a listener */
-    int monitor;                        /* socket to who listens; -1: nobody, and the plain filter is used */
-    bool rootless;                      /* the only id there is on the host is the caller's own */
-    uid_t owner;                        /* of the user namespaces */
-    bool net_ready;                     /* the caller is in the network that the next sandbox gets */
+    struct filter_spec calls;
+    struct native_filter filter; /* of these calls; with a monitor the one that hands refused calls to a listener */
+    int monitor;                 /* socket to who listens; -1: nobody */
+    bool rootless;               /* the only id there is on the host is the caller's own */
+    uid_t owner;                 /* of the user namespaces */
+    bool net_ready;              /* the caller is in the network that the next sandbox gets */
 };
 
 struct native_spec {
@@ -66,10 +67,10 @@ int native_choose(struct native_template *t, const struct filter_spec *filter, u
 /* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done
  * while nobody waits. The caller lives in it until native_spawn gives it away. */
 int native_ready(struct native_template *t, struct err *err);
-/* The same by somebody else: a new network as a descriptor, or -1, and then the spawner will find out why. The caller
- * stays in its own, which takes root. The spawner enters it instead of making one. */
+/* The longest part of it by somebody else: a new network as a descriptor, or -1, and then the spawner will find out
+ * why. The caller stays in its own, which takes root. The spawner enters it instead of making one. */
 int native_network(void);
-int native_take_network(struct native_template *t, int network); /* -1 with errno */
+int native_take_network(struct native_template *t, int network, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

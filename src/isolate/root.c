@@ -254,11 +254,31 @@ static int fill(int root, int runtime_fd, struct err *err)
     return runtime_file(root, runtime_fd, err);
 }
 
+static bool is_proc(int fd)
+{
+    struct statfs sf;
+
+    return fd >= 0 && fstatfs(fd, &sf) == 0 && sf.f_type == PROC_SUPER_MAGIC;
+}
+
+/* Every proc of a kernel has the same entries beside its processes, unless it was mounted without any. The host's has
+ * been looked at before, in one that is new each look makes the entry. */
+static void find_masks(struct root *r)
+{
+    auto_fd int host = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    int proc = is_proc(host) && fstatat(host, "meminfo", &st, AT_SYMLINK_NOFOLLOW) == 0 ? host : r->proc;
+
+    for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
+        if (fstatat(proc, proc_masks[i], &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            r->mask_is_dir[r->nmasks] = S_ISDIR(st.st_mode);
+            r->masks[r->nmasks++] = proc_masks[i];
+        }
+}
+
 /* proc of this pid namespace, and which of its entries must be covered. */
 static int template_proc(struct root *r, struct err *err)
 {
-    struct statfs sf;
-    struct stat st;
 
     auto_fd int fs = sys_fsopen("proc");
     auto_fd int mnt = fs < 0 || sys_fsconfig_create(fs) < 0
@@ -272,13 +292,9 @@ static int template_proc(struct root *r, struct err *err)
     if (mnt < 0 || sys_move_mount(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
     r->proc = openat(r->fd, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
+    if (!is_proc(r->proc))
         return err_set(err, ERR_WALL_MISSING, "/proc is not procfs");
-    for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
-        if (fstatat(r->proc, proc_masks[i], &st, AT_SYMLINK_NOFOLLOW) == 0) {
-            r->mask_is_dir[r->nmasks] = S_ISDIR(st.st_mode);
-            r->masks[r->nmasks++] = proc_masks[i];
-        }
+    find_masks(r);
     return 0;
 }
 

@@ -301,6 +301,18 @@ static int install(const struct native_filter *f, unsigned long flags)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
 }
 
+/* For a kernel that gives us no listener, which is rare: nobody builds it before. */
+static int install_plain(const struct shell *s, struct err *err)
+{
+    static struct native_filter plain;
+
+    if (s->t->monitor >= 0 && filter_build(&s->t->calls, false, plain.prog, &plain.len, err) < 0)
+        return -1;
+    if (install(s->t->monitor >= 0 ? &plain : &s->t->filter, 0) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "system call filter");
+    return 0;
+}
+
 /* A refused call is the same to the program with either filter; with a listener it is also known outside. Without
  * WAIT_KILLABLE_RECV (before Linux 5.19) a signal makes one call two notifications. */
 static int install_filter(const struct shell *s, struct err *err)
@@ -310,13 +322,13 @@ static int install_filter(const struct shell *s, struct err *err)
     if (mutated("seccomp"))
         return 0;
     if (s->t->monitor >= 0) {
-        listener = install(&s->t->notify, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+        listener = install(&s->t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
         if (listener < 0 && errno == EINVAL)
-            listener = install(&s->t->notify, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+            listener = install(&s->t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
         why = listener < 0 ? errno : 0;
     }
-    if (listener < 0 && install(&s->t->plain, 0) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "system call filter");
+    if (listener < 0 && install_plain(s, err) < 0)
+        return -1;
     if (s->t->monitor < 0)
         return 0;
     if (s->spec->watch(MONITOR_FD, s->spec->id, listener, why) < 0)

@@ -166,8 +166,10 @@ static void choose(struct native_template *t, struct err *broken, const struct o
 /* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
 static void enter(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
 {
+    struct err later;
+
     if (nfds == 1 && broken->id == ERR_NONE)
-        (void)native_take_network(t, fds[0]);
+        (void)native_take_network(t, fds[0], &later);
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
 }
