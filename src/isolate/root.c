@@ -16,6 +16,7 @@
 #include "base/mutate.h"
 #include "isolate/sys.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -24,6 +25,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 #define COPY_MAX (4u << 20)
@@ -254,31 +256,43 @@ static int fill(int root, int runtime_fd, struct err *err)
     return runtime_file(root, runtime_fd, err);
 }
 
-static bool is_proc(int fd)
+static void add_mask(struct root *r, const char *name, bool dir)
 {
-    struct statfs sf;
-
-    return fd >= 0 && fstatfs(fd, &sf) == 0 && sf.f_type == PROC_SUPER_MAGIC;
-}
-
-/* Every proc of a kernel has the same entries beside its processes, unless it was mounted without any. The host's has
- * been looked at before, in one that is new each look makes the entry. */
-static void find_masks(struct root *r)
-{
-    auto_fd int host = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct stat st;
-    int proc = is_proc(host) && fstatat(host, "meminfo", &st, AT_SYMLINK_NOFOLLOW) == 0 ? host : r->proc;
-
     for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
-        if (fstatat(proc, proc_masks[i], &st, AT_SYMLINK_NOFOLLOW) == 0) {
-            r->mask_is_dir[r->nmasks] = S_ISDIR(st.st_mode);
+        if (strcmp(name, proc_masks[i]) == 0) {
+            r->mask_is_dir[r->nmasks] = dir;
             r->masks[r->nmasks++] = proc_masks[i];
         }
+}
+
+struct entry { /* of getdents64 */
+    uint64_t ino, next;
+    unsigned short len;
+    unsigned char type;
+    char name[];
+};
+
+/* A list takes a fraction of the time that looking at each of them does: in a new proc every look makes an entry. */
+static int find_masks(struct root *r)
+{
+    char list[4096] __attribute__((aligned(8)));
+    long n;
+
+    while ((n = syscall(SYS_getdents64, r->proc, list, sizeof(list))) > 0)
+        for (const char *p = list; p < list + n; p += ((const struct entry *)(const void *)p)->len) {
+            const struct entry *e = (const void *)p;
+
+            if (e->type == DT_UNKNOWN)
+                return -1;
+            add_mask(r, e->name, e->type == DT_DIR);
+        }
+    return n < 0 || r->nmasks == 0 ? -1 : 0;
 }
 
 /* proc of this pid namespace, and which of its entries must be covered. */
 static int template_proc(struct root *r, struct err *err)
 {
+    struct statfs sf;
 
     auto_fd int fs = sys_fsopen("proc");
     auto_fd int mnt = fs < 0 || sys_fsconfig_create(fs) < 0
@@ -292,9 +306,10 @@ static int template_proc(struct root *r, struct err *err)
     if (mnt < 0 || sys_move_mount(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
     r->proc = openat(r->fd, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (!is_proc(r->proc))
+    if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
         return err_set(err, ERR_WALL_MISSING, "/proc is not procfs");
-    find_masks(r);
+    if (find_masks(r) < 0)
+        return err_set(err, ERR_WALL_MISSING, "/proc does not say what is in it");
     return 0;
 }
 
