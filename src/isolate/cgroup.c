@@ -237,18 +237,16 @@ int cgroup_remove(const struct cgroup_forest *f, const char *id)
 /* On v1 the child writes "0" to `tasks`, not to `cgroup.procs`: it has one thread, so the two mean the same, but a
  * thread that moves itself alone spares the kernel the lock over all forks of the host, and with it the wait for an RCU
  * grace period, which is 5 to 15 ms when nobody else is moving. */
-int cgroup_enter_open(const struct cgroup_forest *f, const char *id, struct cgroup_entry *ret, struct err *err)
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct cgroup_entry *ret,
+                      struct err *err)
 {
-    static const struct limits none;
-
     *ret = (struct cgroup_entry){ .into = -1 };
     for (size_t i = 0; i < f->ntrees; i++) {
+        if (!tree_needed(f, i, lim))
+            continue;
         int fd = f->v2[i] ? openat(f->trees[i], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                           : openat(f->trees[i], at(id, "tasks").s, O_WRONLY | O_CLOEXEC);
 
-        if (fd < 0 && errno == ENOENT && !tree_needed(f, i, &none))
-            continue; /* a tree that only some sandboxes need; any other that is missing would be a limit that is not
-                         there */
         if (fd < 0) {
             cgroup_enter_close(ret);
             return err_sys(err, ERR_NO_CGROUP, "cgroup of %s", id);
@@ -375,17 +373,17 @@ uint64_t cgroup_pids(const struct cgroup_forest *f, const char *id)
     return number(f, CGROUP_PIDS, id, "pids.current", "pids.current");
 }
 
-void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret)
+void cgroup_read(const struct cgroup_forest *f, const char *id, bool ended, struct cgroup_stats *ret)
 {
     bool usage_v2 = f->job[CGROUP_USAGE] >= 0 && f->v2[f->job[CGROUP_USAGE]];
     bool cpu_v2 = f->job[CGROUP_CPU] >= 0 && f->v2[f->job[CGROUP_CPU]];
 
     ret->cpu_ns = usage_v2 ? keyed(f, CGROUP_USAGE, id, NULL, "cpu.stat", "usage_usec", 1000)
                            : number(f, CGROUP_USAGE, id, "cpuacct.usage", NULL);
-    ret->memory = number(f, CGROUP_MEMORY, id, "memory.usage_in_bytes", "memory.current");
+    ret->memory = ended ? CGROUP_UNKNOWN : number(f, CGROUP_MEMORY, id, "memory.usage_in_bytes", "memory.current");
     ret->memory_peak = number(f, CGROUP_MEMORY, id, "memory.max_usage_in_bytes", "memory.peak");
     ret->oom_kills = keyed(f, CGROUP_MEMORY, id, "memory.oom_control", "memory.events", "oom_kill", 1);
-    ret->pids = cgroup_pids(f, id);
+    ret->pids = ended ? 0 : cgroup_pids(f, id);
     ret->pids_peak = number(f, CGROUP_PIDS, id, "pids.peak", "pids.peak");
     ret->pids_refused = keyed(f, CGROUP_PIDS, id, "pids.events", "pids.events", "max", 1);
     ret->throttled_ns = cpu_v2 ? keyed(f, CGROUP_CPU, id, NULL, "cpu.stat", "throttled_usec", 1000)

@@ -61,7 +61,8 @@ struct cgroup_entry {
     size_t nprocs;
     int into; /* -1 without a v2 tree */
 };
-int cgroup_enter_open(const struct cgroup_forest *f, const char *id, struct cgroup_entry *ret, struct err *err);
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct cgroup_entry *ret,
+                      struct err *err); /* lim: those it was made with */
 void cgroup_enter_close(struct cgroup_entry *e);
 
 int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err);
@@ -74,7 +75,8 @@ struct cgroup_stats { /* CGROUP_UNKNOWN where the host cannot say */
     uint64_t cpu_ns, memory, memory_peak, oom_kills, pids, pids_peak, pids_refused, throttled_ns;
 };
 #define CGROUP_UNKNOWN UINT64_MAX
-void cgroup_read(const struct cgroup_forest *f, const char *id, struct cgroup_stats *ret);
+/* Of one that has ended only what it used is read, not what it uses. */
+void cgroup_read(const struct cgroup_forest *f, const char *id, bool ended, struct cgroup_stats *ret);
 
 uint64_t cgroup_pids(const struct cgroup_forest *f, const char *id); /* processes in it now */
 

@@ -71,7 +71,7 @@ static void remove_step(void *arg)
 
     ev_io_del(j->ev, &cell->oom_io); /* removing the cgroup would ring it */
     if (cell->rounds == 0 && cell->destroy_stream)
-        cgroup_read(&j->forest, cell->id, &cell->last);
+        cgroup_read(&j->forest, cell->id, true, &cell->last);
     if (cgroup_remove(&j->forest, cell->id) < 0) {
         if (cell->rounds++ < REMOVE_ROUNDS) {
             ev_timer_set(j->ev, &cell->timer, ev_now(j->ev) + STEP_NS, remove_step, cell);
@@ -165,7 +165,7 @@ static void on_oom(void *arg, uint32_t events UNUSED)
     if (cell->made.cgroup[1] == '2') { /* v2 tells of every change of memory.events */
         struct cgroup_stats s;
 
-        cgroup_read(&cell->j->forest, cell->id, &s);
+        cgroup_read(&cell->j->forest, cell->id, false, &s);
         if (s.oom_kills == 0 || s.oom_kills == CGROUP_UNKNOWN)
             return;
     }

@@ -310,7 +310,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
         return -1;
     limit_disks(j, cell, m, fds, &held);
-    int bad = cgroup_enter_open(&j->forest, cell->id, &spec.cgroup, err);
+    int bad = cgroup_enter_open(&j->forest, cell->id, &cell->limits, &spec.cgroup, err);
     if (!bad) {
         bad = spawner_make(cell->spawner, cell->token, &spec, err);
         cgroup_enter_close(&spec.cgroup);

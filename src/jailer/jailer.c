@@ -57,7 +57,7 @@ static int do_stats(struct conn *c, struct cell *cell, uint32_t stream, struct e
 {
     struct cgroup_stats s;
 
-    cgroup_read(&c->j->forest, cell->id, &s);
+    cgroup_read(&c->j->forest, cell->id, false, &s);
     reply_stats(c, stream, &s);
     return 0;
 }

@@ -300,9 +300,11 @@ static void on_note(void *arg, uint32_t events UNUSED)
     }
 }
 
-static int send_order(struct spawner *s, const struct order *o, const int *fds, size_t n, struct err *err)
+static struct order next; /* memory that was touched before costs nothing; each order is written whole */
+
+static int send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
 {
-    if (fd_send(s->io.fd, o, sizeof(*o), fds, n, MSG_DONTWAIT) < 0)
+    if (fd_send(s->io.fd, &next, sizeof(next), fds, n, MSG_DONTWAIT) < 0)
         return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
     return 0;
 }
@@ -310,10 +312,10 @@ static int send_order(struct spawner *s, const struct order *o, const int *fds, 
 /* On this processor, while the spawner builds its root on another. A lost spawner is noticed elsewhere. */
 static void lend_network(struct spawner *s)
 {
-    static const struct order o = { .kind = ORDER_NETWORK };
     auto_fd int network = native_network();
 
-    (void)send_order(s, &o, &network, network >= 0 ? 1 : 0, NULL);
+    next = (struct order){ .kind = ORDER_NETWORK };
+    (void)send_order(s, &network, network >= 0 ? 1 : 0, NULL);
 }
 
 int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, int monitor_fd,
@@ -387,22 +389,19 @@ bool spawner_full(const struct spawner *s)
 int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
                    struct err *err)
 {
-    static struct order o;
-
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
-    o = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner };
+    next = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner };
     s->filter = *filter;
     s->owner = owner;
-    return send_order(s, &o, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
+    return send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
 {
-    static struct order o;
     int fds[FD_PASS_MAX];
     size_t n = 0;
 
-    o = (struct order){ .kind = ORDER_MAKE, .token = token, .spec = *spec };
+    next = (struct order){ .kind = ORDER_MAKE, .token = token, .spec = *spec };
     fds[n++] = spec->control;
     for (size_t i = 0; i < spec->cgroup.nprocs; i++)
         fds[n++] = spec->cgroup.procs[i];
@@ -410,7 +409,7 @@ int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *sp
         fds[n++] = spec->cgroup.into;
     for (size_t i = 0; i < spec->nmounts; i++)
         fds[n++] = spec->mounts[i].fd;
-    if (send_order(s, &o, fds, n, err) < 0)
+    if (send_order(s, fds, n, err) < 0)
         return -1;
     s->orders++;
     return 0;

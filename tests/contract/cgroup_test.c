@@ -22,12 +22,13 @@
 #define OWNER_GID 1900000042u
 
 struct world {
+    struct limits lim;
     struct cgroup_forest forest;
     char id[ID_SIZE];
     struct limit_states held;
 };
 
-static bool find(struct cgroup_forest *f, bool ignore_v2)
+static bool find_below(struct cgroup_forest *f, const char *parent, bool ignore_v2)
 {
     static char text[1 << 20];
     auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -36,10 +37,15 @@ static bool find(struct cgroup_forest *f, bool ignore_v2)
 
     assert_true(n > 0);
     text[n] = '\0';
-    if (cgroup_find(f, text, "cove-test", ignore_v2, &err) == 0)
+    if (cgroup_find(f, text, parent, ignore_v2, &err) == 0)
         return true;
     print_message("# %s\n", err.msg);
     return false;
+}
+
+static bool find(struct cgroup_forest *f, bool ignore_v2)
+{
+    return find_below(f, "cove-test", ignore_v2);
 }
 
 static void slow(struct world *w, const struct limits *lim)
@@ -60,7 +66,6 @@ static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
 
     for (int ignore_v2 = 0; ignore_v2 <= 1; ignore_v2++) {
         struct world w = { 0 };
-        struct limits lim;
         struct err err = { 0 };
 
         if (geteuid() != 0 || !find(&w.forest, ignore_v2))
@@ -70,15 +75,15 @@ static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
             continue;
         }
         ran++;
-        limits_default(&lim);
-        lim.v[LIMIT_MEMORY] = 32 * MIB;
-        lim.v[LIMIT_PIDS] = 20;
-        lim.v[LIMIT_IO_READ] = lim.v[LIMIT_IO_WRITE] = rate;
+        limits_default(&w.lim);
+        w.lim.v[LIMIT_MEMORY] = 32 * MIB;
+        w.lim.v[LIMIT_PIDS] = 20;
+        w.lim.v[LIMIT_IO_READ] = w.lim.v[LIMIT_IO_WRITE] = rate;
         id_new("sb", w.id);
-        if (cgroup_make(&w.forest, w.id, OWNER_GID, &lim, &w.held, &err) < 0)
+        if (cgroup_make(&w.forest, w.id, OWNER_GID, &w.lim, &w.held, &err) < 0)
             fail_msg("%s", err.msg);
         if (rate)
-            slow(&w, &lim);
+            slow(&w, &w.lim);
         fn(&w);
         for (int i = 0; i < 200 && cgroup_remove(&w.forest, w.id) < 0; i++)
             nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
@@ -100,7 +105,7 @@ static pid_t child_in(struct world *w, void (*work)(void))
     struct cgroup_entry e;
     struct err err = { 0 };
 
-    if (cgroup_enter_open(&w->forest, w->id, &e, &err) < 0)
+    if (cgroup_enter_open(&w->forest, w->id, &w->lim, &e, &err) < 0)
         fail_msg("%s", err.msg);
     pid_t pid = fork();
     if (pid == 0) {
@@ -121,7 +126,7 @@ static void wait_until_inside(struct world *w, uint64_t n)
     struct cgroup_stats s;
 
     for (int i = 0; i < 1000; i++) {
-        cgroup_read(&w->forest, w->id, &s);
+        cgroup_read(&w->forest, w->id, false, &s);
         if (s.pids >= n)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
@@ -169,6 +174,37 @@ TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
     each_world(owner_is_marked);
 }
 
+static void not_bare(struct world *w)
+{
+    struct cgroup_forest again;
+
+    assert_true(find(&again, !w->forest.v2[0]));
+    assert_false(again.bare);
+    cgroup_forget(&again);
+}
+
+TEST(whoever_comes_later_sees_that_a_leaf_is_there)
+{
+    each_world(not_bare);
+}
+
+TEST(trees_in_which_nothing_was_left_are_known)
+{
+    char parent[32];
+    struct cgroup_forest f;
+
+    snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* nobody else's */
+    if (geteuid() != 0 || !find_below(&f, parent, false))
+        skip();
+    assert_true(f.bare);
+    for (size_t i = 0; i < f.ntrees; i++) {
+        auto_fd int above = openat(f.trees[i], "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        assert_int_equal(unlinkat(above, parent, AT_REMOVEDIR), 0);
+    }
+    cgroup_forget(&f);
+}
+
 static void a_missing_leaf_is_refused(struct world *w)
 {
     struct cgroup_entry e;
@@ -176,7 +212,7 @@ static void a_missing_leaf_is_refused(struct world *w)
     int pids = w->forest.trees[w->forest.job[CGROUP_PIDS]];
 
     assert_int_equal(unlinkat(pids, w->id, AT_REMOVEDIR), 0);
-    assert_int_equal(cgroup_enter_open(&w->forest, w->id, &e, &err), -1);
+    assert_int_equal(cgroup_enter_open(&w->forest, w->id, &w->lim, &e, &err), -1);
     assert_int_equal(err.id, ERR_NO_CGROUP);
 }
 
@@ -202,7 +238,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
     wait_until_inside(w, 20);
     uint64_t most = 0;
     for (int i = 0; i < 1000; i++) { /* the fork that is refused comes a moment after the one that fills it */
-        cgroup_read(&w->forest, w->id, &s);
+        cgroup_read(&w->forest, w->id, false, &s);
         most = max_u64(most, s.pids);
         if (s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0)
             break;
@@ -212,7 +248,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
     do {
         cgroup_kill(&w->forest, w->id);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-        cgroup_read(&w->forest, w->id, &s);
+        cgroup_read(&w->forest, w->id, false, &s);
     } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -283,7 +319,7 @@ static void memory_is_bounded_and_told(struct world *w)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     struct pollfd p = { .fd = bell, .events = POLLIN };
     assert_int_equal(poll(&p, 1, 5000), 1);
-    cgroup_read(&w->forest, w->id, &s);
+    cgroup_read(&w->forest, w->id, false, &s);
     assert_true(s.oom_kills != CGROUP_UNKNOWN && s.oom_kills >= 1);
     assert_true(s.memory_peak <= 32 * MIB);
 }
@@ -311,7 +347,7 @@ static void cpu_time_is_counted(struct world *w)
     pid_t pid = child_in(w, burn);
 
     assert_int_equal(wait4(pid, NULL, 0, &used), pid);
-    cgroup_read(&w->forest, w->id, &s);
+    cgroup_read(&w->forest, w->id, false, &s);
     /* As the kernel says elsewhere: a machine that is emulated counts what its own host took from it as well. */
     uint64_t most = ((uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec + 2) * NS_PER_S;
     if (s.cpu_ns < 50 * NS_PER_MS || s.cpu_ns > most)
@@ -409,6 +445,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(the_leaf_carries_memory_pids_and_cpu),
         RUN(the_group_of_a_leaf_names_its_owner_from_its_first_moment),
+        RUN(whoever_comes_later_sees_that_a_leaf_is_there),
+        RUN(trees_in_which_nothing_was_left_are_known),
         RUN(nobody_enters_when_one_of_the_leaves_is_gone),
         RUN(the_pids_limit_holds_and_killing_ends_every_process),
         RUN(a_frozen_leaf_stands_still_and_can_be_killed),

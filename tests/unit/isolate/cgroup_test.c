@@ -76,7 +76,7 @@ TEST(counters_of_v2_are_read_with_their_units)
     put(&w, "pids.current", "3\n");
     put(&w, "pids.peak", "5\n");
     put(&w, "pids.events", "max 6\n");
-    cgroup_read(&w.forest, ID, &s);
+    cgroup_read(&w.forest, ID, false, &s);
     assert_int_equal(s.cpu_ns, 1500000);
     assert_int_equal(s.throttled_ns, 7000);
     assert_int_equal(s.memory, 4096);
@@ -85,6 +85,12 @@ TEST(counters_of_v2_are_read_with_their_units)
     assert_int_equal(s.pids, 3);
     assert_int_equal(s.pids_peak, 5);
     assert_int_equal(s.pids_refused, 6);
+    cgroup_read(&w.forest, ID, true, &s); /* what has ended uses nothing any more */
+    assert_int_equal(s.cpu_ns, 1500000);
+    assert_int_equal(s.memory, CGROUP_UNKNOWN);
+    assert_int_equal(s.memory_peak, 8192);
+    assert_int_equal(s.pids, 0);
+    assert_int_equal(s.pids_peak, 5);
     end(&w);
 }
 
@@ -97,7 +103,7 @@ TEST(what_a_kernel_does_not_count_is_unknown_and_not_nothing)
     put(&w, "cpu.stat", "usage_usec 1\n");
     put(&w, "memory.events", "low 0\n");
     put(&w, "pids.current", "many\n");
-    cgroup_read(&w.forest, ID, &s);
+    cgroup_read(&w.forest, ID, false, &s);
     assert_int_equal(s.cpu_ns, 1000);
     assert_int_equal(s.throttled_ns, CGROUP_UNKNOWN);
     assert_int_equal(s.memory_peak, CGROUP_UNKNOWN);
@@ -254,13 +260,13 @@ TEST(without_a_forest_nothing_is_limited_and_everything_says_so)
     assert_int_equal(cgroup_make(&f, ID, 0, &lim, &held, &err), 0);
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         assert_int_equal(held.hold[i], 0);
-    assert_int_equal(cgroup_enter_open(&f, ID, &e, &err), 0);
+    assert_int_equal(cgroup_enter_open(&f, ID, &lim, &e, &err), 0);
     assert_int_equal(e.nprocs, 0);
     assert_int_equal(e.into, -1);
     assert_int_equal(cgroup_freeze(&f, ID, true, &err), -1);
     assert_int_equal(err.id, ERR_NO_CGROUP);
     cgroup_kill(&f, ID);
-    cgroup_read(&f, ID, &s);
+    cgroup_read(&f, ID, false, &s);
     assert_int_equal(s.memory, CGROUP_UNKNOWN);
     assert_int_equal(cgroup_usage_fd(&f, ID, &v2), -1);
     assert_int_equal(cgroup_memory_fd(&f, ID), -1);
