@@ -112,8 +112,10 @@ static int tell_monitor(int monitor, const char *id, int listener, int sys)
 
 static void tell(int sock, const struct note *n, int fd)
 {
-    /* A full socket means the jailer is far behind; waiting here slows only this template. */
-    (void)fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0);
+    /* A full socket means the jailer is far behind; waiting here slows only this template. What cannot be told at all
+     * the jailer would wait for for ever; our death it notices. */
+    if (fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0) < 0)
+        _exit(125);
 }
 
 /* Puts the received descriptors where the spec had them. */
