@@ -25,8 +25,9 @@ class AsyncExecution:
         result = await execution.wait()
     """
 
-    def __init__(self, http: AsyncHTTP, sandbox_id: str, id: str, *, fresh: bool = False) -> None:
+    def __init__(self, http: AsyncHTTP, sandbox_id: str, id: str, *, fresh: bool = False, tty: bool = False) -> None:
         self._http = http
+        self._tty = tty  # others may type there too, so what was written is not counted
         self.sandbox_id = sandbox_id
         self.id = id
         self._stdin: Optional[int] = 0 if fresh else None  # bytes that were written to it, as far as we know
@@ -77,11 +78,22 @@ class AsyncExecution:
         It returns when the sandbox has taken all of it; while the program does not read, it waits. One writes at a time.
         A connection that breaks is made again, and no byte arrives twice.
         """
-        if self._stdin is None:
+        if self._stdin is None and not self._tty:
             self._stdin = int((await self._http.json(self._stdin_call(b"", None, False)))["stdinBytes"])
         sent = data.encode() if isinstance(data, str) else data
+        if self._tty:
+            await self._http.send(self._stdin_call(sent, None, close))
+            return
         await self._http.send(self._stdin_call(sent, self._stdin, close))
-        self._stdin += len(sent)
+        self._stdin = (self._stdin or 0) + len(sent)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Gives its terminal another size, if it was started with `start_terminal`. The last size counts, whoever gave it."""
+        await self._http.send(Call("POST", self._path("resize"), json={"rows": rows, "cols": cols}))
+
+    async def signal(self, signal: Union[str, int]) -> None:
+        """Sends a signal ("INT", "TERM", 9) to its process group; of a terminal, to the one in the foreground."""
+        await self._http.send(Call("POST", self._path("signal"), json={"signal": signal}, repeatable=False))
 
     async def close_stdin(self) -> None:
         """Says that nothing follows."""

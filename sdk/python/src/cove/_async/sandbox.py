@@ -211,6 +211,17 @@ class AsyncSandbox:
         """Starts a program and returns at once."""
         return await self._start({"command": words_of(command)}, options)
 
+    async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
+                             **options: Unpack[StartOptions]) -> AsyncExecution:
+        """Starts a program on a terminal, a shell if none is named, and returns at once.
+
+        It goes on when nobody follows it, for as long as the sandbox lives unless `timeout` says otherwise. `stream()` shows
+        it from any byte on, `write_stdin` types, `resize` and `signal` do what a window and a keyboard would.
+        """
+        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
+        started = await self._start(what, options)
+        return AsyncExecution(self._http, self.id, started.id, tty=True)
+
     def execution(self, id: str) -> AsyncExecution:
         """The handle of an execution whose id is known."""
         return AsyncExecution(self._http, self.id, id)
