@@ -7,14 +7,18 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define CHUNK (64 * KIB)
 #define ALONE_MAX_MS 100u
+#define LEFT_PREFIX "cove-doctor-"
+#define LEFT_AFTER_S 600u
 
 static int pass(int fd, bool writing)
 {
@@ -47,16 +51,45 @@ static bool quick_enough(int dir, uid_t uid, gid_t gid, char *why, size_t cap)
     return false;
 }
 
+/* What a doctor that was killed left: old enough that nobody is just making it, and without the lock that a living one
+ * holds. Only what is below the directory that was opened is touched, by its one name, so whatever else somebody puts
+ * into a place where all may write is safe. */
+static void sweep_one(int parent, const char *name)
+{
+    auto_fd int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (dir < 0 || fstat(dir, &st) < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0 ||
+        clock_real_ns() / NS_PER_S < (uint64_t)st.st_mtim.tv_sec + LEFT_AFTER_S)
+        return;
+    (void)unlinkat(dir, RATES_FILE, 0);
+    (void)unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void sweep(const char *parent)
+{
+    DIR *d = opendir(parent);
+    const struct dirent *e;
+
+    while (d && (e = readdir(d)))
+        if (str_starts(e->d_name, LEFT_PREFIX))
+            sweep_one(dirfd(d), e->d_name);
+    if (d)
+        closedir(d);
+}
+
 bool rates_plant(struct rates *r, const char *parent, uid_t uid, gid_t gid, char *why, size_t cap)
 {
     r->dir = -1;
-    snprintf(r->path, sizeof(r->path), "%.40s/cove-doctor-XXXXXX", parent);
+    sweep(parent);
+    snprintf(r->path, sizeof(r->path), "%.40s/" LEFT_PREFIX "XXXXXX", parent);
     if (!mkdtemp(r->path)) {
         snprintf(why, cap, "%s: %s", parent, strerror(errno));
         r->path[0] = '\0';
         return false;
     }
     r->dir = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)flock(r->dir, LOCK_EX | LOCK_NB); /* until it is closed, so for as long as this doctor lives */
     if (r->dir >= 0 && fchown(r->dir, uid, gid) == 0 && quick_enough(r->dir, uid, gid, why, cap))
         return true;
     rates_done(r);

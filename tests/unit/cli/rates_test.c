@@ -1,12 +1,16 @@
 /* The place for disk rates, made and removed. */
 #include "../test.h"
 
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/rates.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static unsigned entries(const char *dir)
@@ -42,6 +46,52 @@ TEST(it_is_made_for_its_owner_and_leaves_nothing)
     assert_int_equal(rmdir(parent), 0);
 }
 
+static char *leave(const char *parent, const char *name, time_t age)
+{
+    char *path = str_printf("%s/%s", parent, name);
+    auto_free char *file = str_printf("%s/" RATES_FILE, path);
+    const struct timespec then[2] = { { .tv_sec = time(NULL) - age }, { .tv_sec = time(NULL) - age } };
+
+    assert_int_equal(mkdir(path, 0700), 0);
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+    return path;
+}
+
+static void remove_left(const char *path)
+{
+    auto_free char *file = str_printf("%s/" RATES_FILE, path);
+
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(path), 0);
+}
+
+TEST(what_a_killed_one_left_is_removed_and_a_living_one_is_spared)
+{
+    char parent[] = "/var/tmp/rates-XXXXXX", why[128] = "";
+    struct rates r;
+
+    assert_non_null(mkdtemp(parent));
+    auto_free char *killed = leave(parent, "cove-doctor-killed", 3600);
+    auto_free char *living = leave(parent, "cove-doctor-living", 3600);
+    auto_free char *begun = leave(parent, "cove-doctor-begun", 5);
+    auto_free char *other = leave(parent, "somebody-else", 3600);
+    auto_free char *lure = str_printf("%s/cove-doctor-lure", parent);
+    auto_fd int lock = open(living, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    assert_int_equal(symlink(other, lure), 0);
+    (void)rates_plant(&r, parent, getuid(), getgid(), why, sizeof(why));
+    rates_done(&r);
+    assert_int_equal(access(killed, F_OK), -1);
+    assert_int_equal(unlink(lure), 0);
+    remove_left(living);
+    remove_left(begun);
+    remove_left(other);
+    assert_int_equal(rmdir(parent), 0);
+}
+
 TEST(a_place_on_no_disk_is_refused_with_the_reason)
 {
     static const char *const nowhere[] = { "/proc", "/dev/null", "/nonexistent" };
@@ -60,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(it_is_made_for_its_owner_and_leaves_nothing),
+        RUN(what_a_killed_one_left_is_removed_and_a_living_one_is_spared),
         RUN(a_place_on_no_disk_is_refused_with_the_reason),
     };
 
