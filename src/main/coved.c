@@ -655,6 +655,7 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->gc);
         ev_timer_clear(d->ev, &d->patience);
     }
+    store_finish(d->store); /* while all who asked it are there to hear the answers */
     http_free(d->http);
     tls_server_free(d->tls);
     buf_done(&d->without_tls);

@@ -41,6 +41,7 @@ struct store {
     size_t bytes;
     bool stepped; /* the first of `slow` had its last step */
     bool closing;
+    bool finished; /* all was answered, and nothing is any more */
     struct store_stats stats;
     uint64_t batch_commits, batch_commit_ns; /* of the thread, added to stats afterwards */
     store_event_seen_fn *on_event;
@@ -242,7 +243,7 @@ struct store_call *store_submit(struct store *st, struct store_call *c)
     st->stats.waiting++;
     st->bytes += c->bytes;
     list_push(&st->waiting, c);
-    if (!st->work.on)
+    if (!st->work.on && !st->finished)
         ev_defer(st->ev, &st->start, start, st); /* what this turn still brings goes along */
     return c;
 }
@@ -293,9 +294,9 @@ int store_open(struct ev *ev, const struct store_settings *set, struct store **r
     return 0;
 }
 
-void store_close(struct store *st)
+void store_finish(struct store *st)
 {
-    if (!st)
+    if (!st || st->finished)
         return;
     st->closing = true;
     while (st->stats.waiting > 0) {
@@ -303,6 +304,18 @@ void store_close(struct store *st)
         work_pool_drain(st->pool); /* all batches: the end of one starts the next */
     }
     ev_defer_clear(st->ev, &st->start);
+    st->finished = true;
+}
+
+void store_close(struct store *st)
+{
+    struct store_call *c;
+
+    if (!st)
+        return;
+    store_finish(st);
+    while ((c = list_pop(&st->waiting)))
+        store_call_free(c);
     work_pool_free(st->pool);
     st->backend->close(st->db);
     free(st);
