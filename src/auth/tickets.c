@@ -98,7 +98,7 @@ int tickets_make(struct tickets *t, const struct pass *g, const char *method, co
     for (const struct ticket *o = t->first; o; o = o->next)
         own += str_eq(o->pass.owner, g->owner);
     if (t->n >= TICKETS_MAX || own >= TICKETS_MAX_OWNER)
-        return err_set(err, ERR_BUSY, "too many tickets wait to be used; they go within a minute");
+        return err_set(err, ERR_LIMIT, "too many tickets wait to be used; they go within a minute");
     struct ticket *one = mem_new(struct ticket);
     random_text(ret);
     hash_text(ret, one->hash);

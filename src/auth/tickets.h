@@ -18,7 +18,7 @@ struct tickets *tickets_new(void);
 void tickets_free(struct tickets *t);
 DEFINE_AUTO(tickets, tickets_free);
 
-/* ERR_BUSY: too many are waiting to be used. The method and the path are copied. */
+/* ERR_LIMIT: too many are waiting to be used. The method and the path are copied. */
 int tickets_make(struct tickets *t, const struct pass *g, const char *method, const char *path, uint64_t now_ns,
                  char ret[TICKET_SIZE], struct err *err);
 /* False: there is no such ticket (any more), or it was made for something else. */

@@ -177,7 +177,7 @@ TEST(tickets_of_one_tenant_leave_room_for_others_and_old_ones_make_room)
     for (unsigned i = 0; i < TICKETS_MAX_OWNER; i++)
         assert_int_equal(tickets_make(t, &g, "GET", PATH, 1000, text, &err), 0);
     assert_int_equal(tickets_make(t, &g, "GET", PATH, 1000, text, &err), -1);
-    assert_int_equal(err.id, ERR_BUSY);
+    assert_int_equal(err.id, ERR_LIMIT);
     assert_int_equal(tickets_make(t, &other, "GET", PATH, 1000, last, &err), 0);
     assert_true(tickets_take(t, last, "GET", PATH, 1000, &back));
     assert_int_equal(tickets_make(t, &g, "GET", PATH, 1000 + TICKET_NS, last, &err), 0);
