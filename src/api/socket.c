@@ -118,7 +118,8 @@ static void on_status(void *arg)
 struct message {
     struct socket *so;
     json_t *body;
-    const char *name; /* executionId; NULL without it */
+    const char *name; /* executionId, in `held`: an error names it when the body has lost it; NULL without it */
+    char held[ATTACH_NAME_MAX + 1];
 };
 
 static bool plain(const char *name)
@@ -189,7 +190,7 @@ static int on_execute(struct message *m, struct err *err)
         return err_set(err, ERR_AUDIT, "what is started could not be recorded");
     if (!auth_rate(so->api->set.auth, &so->who, AUTH_CLASS_EXECUTE, ev_now(so->api->set.ev), &rate))
         return err_set(err, ERR_RATE_LIMITED, "this key has started too many executions");
-    auto_free char *name = str_dup(m->name ? m->name : "");
+    const char *name = m->name ? m->name : "";
     json_object_del(m->body, "type");
     json_object_del(m->body, "executionId");
     if (translate(m, err) < 0)
@@ -343,15 +344,14 @@ static const struct {
 
 static int dispatch(struct message *m, struct err *err)
 {
-    const char *type = NULL;
+    const char *type = NULL, *name = NULL;
 
-    if (body_text(m->body, "", "executionId", 1, ATTACH_NAME_MAX, &m->name, err) < 0 ||
+    if (body_text(m->body, "", "executionId", 1, ATTACH_NAME_MAX, &name, err) < 0 ||
         body_text(m->body, "", "type", 1, 40, &type, err) < 0)
         return -1;
-    if (m->name && !plain(m->name)) {
-        m->name = NULL;
+    if (name && (!plain(name) || !str_copy(m->held, sizeof(m->held), name)))
         return err_set(err, ERR_INVALID, "executionId: letters, digits, '-', '_' and '.'");
-    }
+    m->name = name ? m->held : NULL;
     for (size_t i = 0; type && i < ARRAY_LEN(handlers); i++)
         if (str_eq(type, handlers[i].type)) {
             if (!handlers[i].looks && principal_require(&m->so->who, SCOPE_BIT(EXECUTIONS), err) < 0)

@@ -294,6 +294,11 @@ def what_is_wrong_is_said_and_the_socket_stays(server, box):
             c.s.sendall(frame(TEXT, text.encode()))
             m = c.receive()
             assert m["type"] == "error" and m["code"] in ("invalid_request", "not_found") and m["fix"], (text, m)
+        for wrong in ({"code": 1}, {"code": "1", "unknown": 1}, {"mode": "code"}, {"tty": True, "rows": 0}):
+            for name in ("a" * 20, "b" * 33, "c" * 64):
+                c.send("execute", executionId=name, **wrong)
+                m = c.receive()
+                assert m["type"] == "error" and m["executionId"] == name, m
         c.send("execute", executionId="gone", command=["/no/such"])
         m = c.until("error", "execution_complete")
         assert m["type"] == "error" and m["executionId"] == "gone", m
