@@ -129,6 +129,8 @@ static void say_size(struct attach *a)
 
     if (!a->watch || !watch_size(a->watch, &rows, &cols) || (rows == a->rows && cols == a->cols))
         return;
+    if (ws_room(a->so->ws) == 0)
+        return; /* others may resize it for as long as this one does not read: then the last size is told */
     a->rows = rows;
     a->cols = cols;
     socket_begin(a->so, &w, &out, "resized", a);

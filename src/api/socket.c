@@ -337,10 +337,23 @@ static int on_ping(struct message *m, struct err *err)
 static const struct {
     const char *type;
     int (*fn)(struct message *m, struct err *err);
-    bool looks; /* changes nothing: who may only read may */
-} handlers[] = { { "execute", on_execute },     { "resume", on_resume, true }, { "stdin", on_stdin },
-                 { "resize", on_resize },       { "signal", on_signal },       { "cancel", on_cancel },
-                 { "detach", on_detach, true }, { "ping", on_ping, true } };
+    bool looks;   /* changes nothing: who may only read may */
+    bool counted; /* it asks the store or leaves a record: the rate of requests is its rate too */
+} handlers[] = { { "execute", on_execute },
+                 { "resume", on_resume, .looks = true, .counted = true },
+                 { "stdin", on_stdin },
+                 { "resize", on_resize },
+                 { "signal", on_signal, .counted = true },
+                 { "cancel", on_cancel, .counted = true },
+                 { "detach", on_detach, .looks = true },
+                 { "ping", on_ping, .looks = true } };
+
+static bool count(const struct socket *so)
+{
+    struct ratelimit_answer rate;
+
+    return auth_rate(so->api->set.auth, &so->who, AUTH_CLASS_DEFAULT, ev_now(so->api->set.ev), &rate);
+}
 
 static int dispatch(struct message *m, struct err *err)
 {
@@ -356,6 +369,8 @@ static int dispatch(struct message *m, struct err *err)
         if (str_eq(type, handlers[i].type)) {
             if (!handlers[i].looks && principal_require(&m->so->who, SCOPE_BIT(EXECUTIONS), err) < 0)
                 return -1;
+            if (handlers[i].counted && !count(m->so))
+                return err_set(err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
             return handlers[i].fn(m, err);
         }
     return err_set(err, ERR_INVALID, "type: it is execute, resume, stdin, resize, signal, cancel, detach or ping");
