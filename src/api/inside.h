@@ -33,6 +33,7 @@ struct api_action {
 struct api_request {
     struct principal who; /* first: api_who() is this */
     bool known;           /* who is */
+    bool admitted;        /* the gate let it in */
     struct api *api;
     struct audit *audit; /* NULL: nothing is recorded */
     bool content;
@@ -99,7 +100,8 @@ uint64_t api_audit_act(struct api *api, const struct principal *who, const char 
 
 /* For the gate. */
 struct api_request *api_record_new(struct api *api, struct http_req *req);
-int api_record_may(const struct api_request *r, struct err *err); /* ERR_AUDIT: it could not be recorded */
+int api_record_may(struct api_request *r,
+                   struct err *err); /* the last question of the gate. ERR_AUDIT: it could not be recorded */
 void api_record_stray(struct api *api, const struct http_done *done);
 /* Whether a record of this kind stands for itself; otherwise it was counted. */
 bool api_record_single(struct api *api, const struct flood_kind *k);

@@ -308,7 +308,8 @@ static bool on_answer(struct http_req *req, void *arg)
 
     if (!interesting(r, status))
         return true;
-    if (status >= 400 && status < 500 && !r->seq) {
+    /* Also a 503 of the gate: if it says that nothing can be recorded, waiting for its record were waiting for good. */
+    if (status >= 400 && !r->seq && (status < 500 || !r->admitted)) {
         record_refusal(r, status);
         return true;
     }
@@ -344,14 +345,13 @@ struct api_request *api_record_new(struct api *api, struct http_req *req)
     return r;
 }
 
-int api_record_may(const struct api_request *r, struct err *err)
+int api_record_may(struct api_request *r, struct err *err)
 {
-    const char *why;
+    const char *why = "";
+    enum audit_state state = r->audit ? audit_state(r->audit, &why) : AUDIT_OPEN;
 
-    if (!r->audit || !r->action->told)
-        return 0;
-    enum audit_state state = audit_state(r->audit, &why);
-    if (state == AUDIT_OPEN || (state == AUDIT_FULL && r->action->relief))
+    r->admitted = !r->action->told || state == AUDIT_OPEN || (state == AUDIT_FULL && r->action->relief);
+    if (r->admitted)
         return 0;
     return err_set(err, ERR_AUDIT, "%s, and nothing is changed without a record%s", why,
                    state == AUDIT_FULL ? "; what ends or removes things still works" : "");

@@ -166,6 +166,9 @@ class Audit(Audited):
         else:
             self.fail(f"{status} {answer}")
         self.assertIn("without a record", answer["error"]["message"])
+        for i in range(1500):  # more than the room that is set aside: each is told so, and none waits for its own record
+            status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/{'long' * 900}{i}", raw="x")
+            self.assertEqual((status, answer["error"]["code"]), (503, "audit_unavailable"))
         self.assertEqual(self.ask("GET", f"/v1/sandboxes/{sandbox}")[0], 200)  # looking is allowed
         status, ready = self.ask("GET", "/ready", key="")
         self.assertNotEqual(ready["checks"]["audit"], "ok")
