@@ -40,8 +40,8 @@ DEFINE_AUTO(api, api_free);
 extern const struct http_route *const api_tables[];
 bool api_on_request(struct http_req *req, void *ctx);
 void api_on_done(const struct http_done *done, void *ctx);
-/* For auth_settings: what this key has open ends. */
-void api_on_revoked(struct api *api, const char *key_id);
+/* For auth_settings: what this key, user or tenant has open ends. */
+void api_on_revoked(struct api *api, const char *id);
 /* Ends every answer that would go on for ever; before http_drain. */
 void api_stop(struct api *api);
 /* For manager_settings: what was refused to a program may be worth an alarm. And when the log is not what is known. */

@@ -100,8 +100,8 @@ uint64_t api_audit_act(struct api *api, const struct principal *who, const char 
 
 /* For the gate. */
 struct api_request *api_record_new(struct api *api, struct http_req *req);
-int api_record_may(struct api_request *r,
-                   struct err *err); /* the last question of the gate. ERR_AUDIT: it could not be recorded */
+/* The gate's last question. ERR_AUDIT: it could not be recorded. */
+int api_record_may(struct api_request *r, struct err *err);
 void api_record_stray(struct api *api, const struct http_done *done);
 /* Whether a record of this kind stands for itself; otherwise it was counted. */
 bool api_record_single(struct api *api, const struct flood_kind *k);
@@ -153,8 +153,9 @@ void api_runtimes_json(struct jsonw *w);                                     /* 
 struct api_live {
     struct api *api; /* NULL when it is over */
     struct api_live *next, **at;
-    char key_id[ID_SIZE]; /* of somebody who has none: their user's */
-    bool endless;         /* nothing else would end it: a server that stops does not wait for it */
+    char key_id[ID_SIZE], user[ID_SIZE], owner[STORE_OWNER_MAX + 1]; /* whose it is */
+    bool passed;                                                     /* by something that was handed on */
+    bool endless; /* nothing else would end it: a server that stops does not wait for it */
     struct ev_timer expiry;
     void (*end)(void *arg, const struct err *why);
     void *arg;
@@ -163,6 +164,7 @@ struct api_live {
 void live_begin(struct api_live *l, struct api *api, const struct principal *who,
                 void (*end)(void *arg, const struct err *why), void *arg);
 void live_done(struct api_live *l);
+void live_end_passed(struct api *api); /* what was handed on is worth nothing any more */
 
 /* --- events (events.c) --- */
 

@@ -52,7 +52,10 @@ void live_begin(struct api_live *l, struct api *api, const struct principal *who
     uint64_t now = clock_real_ns() / NS_PER_MS, left = who->expires_ms > now ? who->expires_ms - now : 0;
 
     *l = (struct api_live){ .api = api, .next = api->lives, .at = &api->lives, .end = end, .arg = arg };
-    str_copy(l->key_id, sizeof(l->key_id), who->key_id[0] ? who->key_id : who->user);
+    str_copy(l->key_id, sizeof(l->key_id), who->key_id);
+    str_copy(l->user, sizeof(l->user), who->user);
+    str_copy(l->owner, sizeof(l->owner), who->owner);
+    l->passed = who->kind == PRINCIPAL_SANDBOX_TOKEN || who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED;
     if (l->next)
         l->next->at = &l->next;
     api->lives = l;
@@ -60,26 +63,49 @@ void live_begin(struct api_live *l, struct api *api, const struct principal *who
         ev_timer_set(api->set.ev, &l->expiry, ev_now(api->set.ev) + left * NS_PER_MS, on_expired, l);
 }
 
-/* Of one key, or all that are endless. */
-static void end_some(struct api *api, const char *key_id, const struct err *why)
+static bool of(const struct api_live *l, const char *id)
+{
+    return str_eq(l->key_id, id) || str_eq(l->user, id) || str_eq(l->owner, id);
+}
+
+static bool is_passed(const struct api_live *l, const char *id UNUSED)
+{
+    return l->passed;
+}
+
+static bool is_endless(const struct api_live *l, const char *id UNUSED)
+{
+    return l->endless;
+}
+
+static void end_some(struct api *api, bool (*meant)(const struct api_live *l, const char *id), const char *id,
+                     const struct err *why)
 {
     struct api_live *l = api->lives;
 
     while (l) {
-        bool meant = key_id ? str_eq(l->key_id, key_id) : l->endless;
+        bool it = meant(l, id);
 
-        if (meant)
+        if (it)
             finish(l, why);
-        l = meant ? api->lives : l->next;
+        l = it ? api->lives : l->next;
     }
 }
 
-void api_on_revoked(struct api *api, const char *key_id)
+void api_on_revoked(struct api *api, const char *id)
 {
     struct err why;
 
     err_set(&why, ERR_UNAUTHORIZED, "the key was revoked or replaced");
-    end_some(api, key_id, &why);
+    end_some(api, of, id, &why);
+}
+
+void live_end_passed(struct api *api)
+{
+    struct err why;
+
+    err_set(&why, ERR_UNAUTHORIZED, "all tokens that were handed out have ended");
+    end_some(api, is_passed, NULL, &why);
 }
 
 void api_stop(struct api *api)
@@ -87,5 +113,5 @@ void api_stop(struct api *api)
     struct err why;
 
     err_set(&why, ERR_BUSY, "the server is stopping");
-    end_some(api, NULL, &why);
+    end_some(api, is_endless, NULL, &why);
 }

@@ -258,10 +258,15 @@ static void create_ticket(struct http_req *req, void *ctx)
 
 static void on_ended(void *arg, const struct err *err)
 {
-    if (err)
+    const struct api_request *r = http_user(arg);
+
+    if (err) {
         http_answer_err(arg, err);
-    else
-        http_answer_empty(arg, 204);
+        return;
+    }
+    if (r->api)
+        live_end_passed(r->api);
+    http_answer_empty(arg, 204);
 }
 
 static void end_all(struct http_req *req, void *ctx)

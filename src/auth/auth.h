@@ -25,8 +25,9 @@ struct auth;
 struct auth_settings {
     uid_t owner_uid;                    /* whose processes are local besides root's */
     const char *rate[AUTH_CLASS_COUNT]; /* as ratelimit_parse reads them; NULL: the defaults below */
-    /* A key was revoked or rotated: whatever it has open (streams) should end now. May be NULL. */
-    void (*on_revoked)(void *arg, const char *key_id);
+    /* A key was revoked or rotated, a user changed or removed, a tenant suspended or removed: whatever that key, user
+     * or tenant has open (streams) should end now. May be NULL. */
+    void (*on_revoked)(void *arg, const char *id);
     void *arg;
     /* Whose tokens are accepted besides keys; NULL: nobody's. A token is for the tenant that it names, or for
      * jwt_tenant; its user must be there, unless jwt_role says which role a user who is new gets. */

@@ -18,7 +18,7 @@ struct auth {
     struct ev *ev;
     struct store *store;
     uid_t owner_uid;
-    void (*on_revoked)(void *arg, const char *key_id);
+    void (*on_revoked)(void *arg, const char *id);
     void *arg;
     struct ratelimit_rule rules[AUTH_CLASS_COUNT];
     struct ratelimit others[AUTH_CLASS_COUNT]; /* of all that the local owner handed on */

@@ -113,29 +113,20 @@ void keycache_drop_id(struct keycache *c, const char *id)
             c->good[i] = (struct keycache_entry){ 0 };
 }
 
-/* It is asked for again; its buckets stay, or a change were a way around the rates. */
-static void outdate(struct keycache_entry *e, keycache_fn *fn, void *arg)
-{
-    char id[ID_SIZE];
+/* Their buckets stay, or a change were a way around the rates. */
 
-    e->stale = true;
-    memcpy(id, e->id, sizeof(id));
-    if (fn)
-        fn(arg, id);
-}
-
-void keycache_drop_user(struct keycache *c, const char *user, keycache_fn *fn, void *arg)
+void keycache_drop_user(struct keycache *c, const char *user)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
         if (c->good[i].used && str_eq(c->good[i].user, user))
-            outdate(&c->good[i], fn, arg);
+            c->good[i].stale = true;
 }
 
-void keycache_drop_owner(struct keycache *c, const char *owner, keycache_fn *fn, void *arg)
+void keycache_drop_owner(struct keycache *c, const char *owner)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
         if (c->good[i].used && str_eq(c->good[i].owner, owner))
-            outdate(&c->good[i], fn, arg);
+            c->good[i].stale = true;
 }
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)

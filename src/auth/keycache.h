@@ -42,10 +42,9 @@ struct keycache_entry *keycache_find(struct keycache *c, const uint8_t hash[STOR
 struct keycache_entry *keycache_put(struct keycache *c, const struct store_login *row, uint64_t now_ns,
                                     struct store_key_use *ret_lost);
 void keycache_drop_id(struct keycache *c, const char *id); /* revoked, rotated */
-/* Something about all keys of a user or a tenant changed. fn is told of each that is known here; NULL: nobody is. */
-typedef void keycache_fn(void *arg, const char *key_id);
-void keycache_drop_user(struct keycache *c, const char *user, keycache_fn *fn, void *arg);
-void keycache_drop_owner(struct keycache *c, const char *owner, keycache_fn *fn, void *arg);
+/* Something about all keys of a user or a tenant changed: they are asked for again. */
+void keycache_drop_user(struct keycache *c, const char *user);
+void keycache_drop_owner(struct keycache *c, const char *owner);
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);
 void keycache_put_wrong(struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);

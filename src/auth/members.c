@@ -116,10 +116,18 @@ static void resolve(struct member_op *m, const char *owner, const char *role,
         m->op.call = store_role_get(m->op.auth->store, owner, role, on_role, m);
 }
 
+/* What is open ends by the name of whoever lost it: which keys that was, nobody here remembers for certain. */
+static void end_open(const struct auth *a, const char *id)
+{
+    if (a->on_revoked)
+        a->on_revoked(a->arg, id);
+}
+
 /* Requests of theirs that are open end, and the next ones are looked up anew. */
 static void forget_user(struct auth *a, const char *user)
 {
-    keycache_drop_user(a->cache, user, a->on_revoked, a->arg);
+    keycache_drop_user(a->cache, user);
+    end_open(a, user);
 }
 
 /* --- users --- */
@@ -295,8 +303,9 @@ static void on_tenant(void *arg, const struct err *err, const struct store_tenan
 
     if (!err) {
         m->tenant = *row;
-        keycache_drop_owner(m->op.auth->cache, row->name, row->suspended_ms ? m->op.auth->on_revoked : NULL,
-                            m->op.auth->arg);
+        keycache_drop_owner(m->op.auth->cache, row->name);
+        if (row->suspended_ms)
+            end_open(m->op.auth, row->name);
     }
     tell(m, err);
 }
@@ -313,8 +322,10 @@ static void on_tenant_removed(void *arg, const struct err *err)
 {
     struct member_op *m = arg;
 
-    if (!err)
-        keycache_drop_owner(m->op.auth->cache, m->tenant.name, m->op.auth->on_revoked, m->op.auth->arg);
+    if (!err) {
+        keycache_drop_owner(m->op.auth->cache, m->tenant.name);
+        end_open(m->op.auth, m->tenant.name);
+    }
     tell(m, err);
 }
 

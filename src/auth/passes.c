@@ -36,8 +36,10 @@ static void on_salt_put(void *arg, const struct err *err)
 {
     struct seal_op *s = arg;
 
-    if (!err)
+    if (!err) {
         use_salt(s->op.auth, s->salt);
+        tickets_drop_all(s->op.auth->tickets);
+    }
     if (s->done)
         s->done(s->arg, err);
     else if (err)

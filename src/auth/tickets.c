@@ -50,12 +50,17 @@ static void drop(struct tickets *t, struct ticket **at)
     free(one);
 }
 
+void tickets_drop_all(struct tickets *t)
+{
+    while (t->first)
+        drop(t, &t->first);
+}
+
 void tickets_free(struct tickets *t)
 {
     if (!t)
         return;
-    while (t->first)
-        drop(t, &t->first);
+    tickets_drop_all(t);
     free(t);
 }
 

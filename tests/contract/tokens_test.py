@@ -232,7 +232,17 @@ def tokens_outlive_a_restart_and_end_when_all_are_ended(s):
     assert plain(s, "PUT", url, b"x").status in (200, 201)
     _, weak = new_key(s, SCOPES)
     assert s.call("POST", "/v1/tokens/revoke", key=weak).status == 403
+    looks, tick = token(s, sb, ["files:read"]), ticket(s, "/v1/whoami")
+    (c, watched), (kept_c, kept) = (s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace", key=k, timeout=60) for k in (looks, True))
+    assert watched.status == kept.status == 200
     assert s.call("POST", "/v1/tokens/revoke").status == 204
+    assert b"unauthorized" in watched.read()  # what they have open ends
+    c.close()
+    assert plain(s, "GET", f"/v1/whoami?ticket={tick}").status == 401
+    assert s.call("PUT", f"/v1/sandboxes/{sb}/files?path=/workspace/new", b"x").status in (200, 201)
+    while b"new" not in kept.readline():  # and what a key has does not
+        pass
+    kept_c.close()
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401
     assert plain(s, "PUT", url, b"x").status == 401
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=token(s, sb, ["sandboxes:read"])).status == 200

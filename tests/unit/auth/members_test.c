@@ -15,6 +15,7 @@ static struct ev *loop;
 static struct store *store;
 static struct auth *auth;
 static unsigned nrevoked;
+static char ended[STORE_OWNER_MAX + 1]; /* the last that on_revoked told */
 static const uint64_t now_ns = 1000 * NS_PER_S, now_ms = 1700000000000;
 
 /* the last answer */
@@ -25,8 +26,9 @@ static struct store_user user;
 static struct store_key key;
 static char secret[APIKEY_SIZE];
 
-static void on_key_revoked(void *arg UNUSED, const char *key_id UNUSED)
+static void on_key_revoked(void *arg UNUSED, const char *id)
 {
+    str_copy(ended, sizeof(ended), id);
     nrevoked++;
 }
 
@@ -220,6 +222,19 @@ TEST(a_change_of_role_or_a_disabled_user_holds_for_the_very_next_request)
     assert_int_equal(enter(text), ERR_UNAUTHORIZED);
 }
 
+TEST(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_is_remembered)
+{
+    struct principal admin = member("boss", "admin", NULL);
+    struct store_tenant t = { .name = "acme", .suspended_ms = now_ms };
+
+    assert_int_equal(add_user(&admin, "acme", "dev", "developer"), ERR_NONE);
+    assert_int_equal(set_disabled(&admin, user.id, true), ERR_NONE);
+    assert_string_equal(ended, user.id);
+    assert_int_equal(ASK(auth_tenant_set(auth, &t, STORE_TENANT_SET_SUSPENDED, on_tenant, NULL)), ERR_NONE);
+    assert_string_equal(ended, "acme");
+    assert_int_equal(nrevoked, 2);
+}
+
 TEST(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted)
 {
     char text[APIKEY_SIZE];
@@ -370,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_MEMBERS(a_key_of_a_user_has_the_rights_of_their_role_and_never_the_operators),
         RUN_MEMBERS(a_change_of_role_or_a_disabled_user_holds_for_the_very_next_request),
+        RUN_MEMBERS(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_is_remembered),
         RUN_MEMBERS(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted),
         RUN_MEMBERS(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have),
         RUN_MEMBERS(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one),
