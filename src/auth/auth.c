@@ -309,6 +309,8 @@ static enum auth_verdict check_pass(const struct auth_ask *q, enum principal_kin
     case PASS_BY_USER:
         return auth_check_user_pass(q, kind, p);
     default:
+        if (keycache_is_wrong(q->a->cache, p->key, q->req->now_ns))
+            return auth_refuse(q->err); /* its maker is gone: the store was asked a moment ago */
         return look_up(q, p->key, kind, p);
     }
 }

@@ -326,7 +326,7 @@ enum issuer_verdict issuer_check(struct issuer *i, const char *token, uint64_t n
     if (!key && again && (i->call || look_again(i))) {
         if (i->call)
             return wait_for_keys(i, again, arg, ret_wait, err);
-        key = jwks_find(i->keys, t.kid, t.alg);
+        key = keys_hold(i) ? jwks_find(i->keys, t.kid, t.alg) : NULL; /* a fetch may fail before it begins */
     }
     if (!key && !keys_hold(i)) {
         err_set(err, ERR_ISSUER_DOWN, "the keys of the issuer cannot be had at the moment");
