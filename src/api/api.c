@@ -5,12 +5,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <stdio.h>
+
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes,   service_routes,
-    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   usage_routes, NULL
-};
+const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
+                                                template_routes, key_routes,       service_routes, upkeep_routes,
+                                                event_routes,    token_routes,     audit_routes,   socket_routes,
+                                                usage_routes,    tenant_routes,    member_routes,  NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -28,6 +30,7 @@ const struct api_right api_self = { .anywhere = true };
 const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
 const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
 const struct api_right api_usage = { .scopes = SCOPE_BIT(USAGE) };
+const struct api_right api_tenant = { .scopes = SCOPE_BIT(TENANT) };
 const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };
 const struct api_right api_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
@@ -161,6 +164,24 @@ int api_execution_id(const struct http_req *req, const char **ret, struct err *e
 
 /* --- answers --- */
 
+void api_refuse(struct http_req *req, struct api *api, const struct err *err)
+{
+    const struct share_refusal *r = manager_refusal(api->set.manager);
+    char details[200], seconds[24];
+
+    if (err->id != ERR_QUOTA) {
+        http_answer_err(req, err);
+        return;
+    }
+    snprintf(details, sizeof(details),
+             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}",
+             share_quota_names[r->quota], r->used, r->asked, r->limit);
+    snprintf(seconds, sizeof(seconds), "%" PRIu64, (r->retry_ms + 999) / 1000);
+    if (r->retry_ms)
+        http_set_header(req, "Retry-After", seconds);
+    http_answer_err_with(req, err, details);
+}
+
 void api_time(struct jsonw *w, const char *key, uint64_t ms)
 {
     char text[32];
@@ -191,6 +212,8 @@ void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w)
         spec_json(&spec, w);
         spec_done(&spec);
     }
+    if (row->created_by)
+        jsonw_kstr(w, "createdBy", row->created_by);
     api_raw(w, "metadata", row->metadata_json ? row->metadata_json : "{}");
     api_time(w, "createdAt", row->created_ms);
     if (row->state != STORE_SB_ENDED)
@@ -234,6 +257,8 @@ void api_execution_json(const struct store_execution *row, struct jsonw *w)
     jsonw_kbool(w, "background", row->background);
     if (api_is_terminal(row))
         jsonw_kbool(w, "tty", true);
+    if (row->created_by)
+        jsonw_kstr(w, "createdBy", row->created_by);
     api_time(w, "createdAt", row->created_ms);
     api_time(w, "startedAt", row->started_ms);
     api_time(w, "endedAt", row->ended_ms);

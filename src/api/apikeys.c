@@ -1,6 +1,7 @@
 /* /v1/apikeys */
 #include "api/inside.h"
 
+#include "auth/members.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,6 +17,9 @@ static void json_key(const struct store_key *row, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "name", row->name ? row->name : "");
+    jsonw_kstr(w, "tenant", row->owner);
+    if (row->user[0])
+        jsonw_kstr(w, "user", row->user);
     jsonw_kstr(w, "prefix", row->prefix);
     jsonw_key(w, "scopes");
     jsonw_array(w);
@@ -65,6 +69,10 @@ static void on_rotated(void *arg, const struct err *err, const struct store_key 
 
 static void on_row(void *arg, const struct err *err, const struct store_key *row)
 {
+    struct err why = { 0 };
+
+    if (!err && !auth_key_seen(api_who(arg), row))
+        err = (err_set(&why, ERR_MISSING, "there is no key '%s'", row->id), &why);
     if (err)
         http_answer_err(arg, err);
     else
@@ -81,35 +89,51 @@ static void on_revoked(void *arg, const struct err *err, const struct store_key 
 
 /* --- create --- */
 
-static int read_scopes(const json_t *body, uint32_t *ret, struct err *err)
+int api_scopes(const json_t *body, const char *name, uint32_t *ret, struct err *err)
 {
     json_t *list = NULL;
 
-    if (body_array(body, "", "scopes", SCOPE_COUNT, &list, err) < 0)
+    if (body_array(body, "", name, SCOPE_COUNT, &list, err) < 0)
         return -1;
-    if (!list || json_array_size(list) == 0)
-        return err_set(err, ERR_INVALID, "scopes: say what the key may do");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        uint32_t bit;
+    if (list && json_array_size(list) == 0)
+        return err_set(err, ERR_INVALID, "%s: the list is empty", name);
+    for (size_t i = 0; list && i < json_array_size(list); i++) {
+        const char *one = json_string_value(json_array_get(list, i));
+        uint32_t bits;
 
-        if (!name)
-            return err_set(err, ERR_INVALID, "scopes[%zu]: a scope is a text", i);
-        if (scope_parse(name, &bit, err) < 0)
-            return err_wrap(err, "scopes[%zu]", i);
-        *ret |= bit;
+        if (!one)
+            return err_set(err, ERR_INVALID, "%s[%zu]: a scope is a text", name, i);
+        if (scope_parse(one, &bits, err) < 0)
+            return err_wrap(err, "%s[%zu]", name, i);
+        *ret |= bits;
     }
     return 0;
 }
 
-static int read_key(const json_t *body, struct auth_key_spec *ret, struct err *err)
+/* null is nobody; without a word about it the key is its maker's. */
+static int read_user(const json_t *body, struct auth_key_spec *ret, struct err *err)
 {
-    static const char *const names[] = { "name", "scopes", "expiresAt", NULL };
-    const char *expires = NULL;
+    if (json_is_null(json_object_get(body, "user"))) {
+        ret->user = "";
+        return 0;
+    }
+    return body_text(body, "", "user", 1, 64, &ret->user, err);
+}
+
+static int read_key(const struct principal *by, const json_t *body, struct auth_key_spec *ret, struct err *err)
+{
+    static const char *const names[] = { "name", "scopes", "expiresAt", "user", "tenant", NULL };
+    const char *expires = NULL, *named = NULL;
 
     if (body_only(body, "", names, err) < 0 || body_text(body, "", "name", 1, 64, &ret->name, err) < 0 ||
-        read_scopes(body, &ret->scopes, err) < 0 || body_text(body, "", "expiresAt", 1, 40, &expires, err) < 0)
+        api_scopes(body, "scopes", &ret->scopes, err) < 0 || read_user(body, ret, err) < 0 ||
+        body_text(body, "", "expiresAt", 1, 40, &expires, err) < 0 ||
+        body_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, err) < 0 ||
+        auth_tenant_of(by, named, &ret->owner, err) < 0)
         return -1;
+    bool of_user = ret->user ? *ret->user : by->user[0] && str_eq(ret->owner, by->owner);
+    if (!ret->scopes && !of_user)
+        return err_set(err, ERR_INVALID, "scopes: say what the key may do");
     if (!ret->name)
         return err_set(err, ERR_INVALID, "name: say what the key is for");
     if (expires && !clock_from_rfc3339(expires, &ret->expires_ms))
@@ -127,7 +151,7 @@ static void create(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        read_key(body, &spec, &err) < 0)
+        read_key(api_who(req), body, &spec, &err) < 0)
         http_answer_err(req, &err);
     else
         auth_key_create(api->set.auth, api_who(req), &spec, clock_real_ns() / NS_PER_MS, on_created, req);
@@ -161,6 +185,7 @@ static void list(struct http_req *req, void *ctx)
         return;
     }
     q.owner = auth_key_owner(api_who(req));
+    q.user = auth_key_user(api_who(req));
     store_key_list(api->set.store, &q, on_rows, req);
 }
 

@@ -36,7 +36,7 @@ static void on_accepted(void *arg, const struct err *err, const struct store_exe
 
     if (err) {
         idem_undo(c->req, c->api, err);
-        http_answer_err(c->req, err);
+        api_refuse(c->req, c->api, err);
     } else if (c->launch.spec.background) {
         answer_background(c, row);
     } else {

@@ -78,11 +78,11 @@ struct api_right {
 };
 extern const struct api_right api_open, api_any, api_read, api_write, api_create, api_run, api_runs, api_runs_read,
     api_files, api_files_read, api_file_get, api_file_put, api_keys, api_self, api_admin, api_metrics, api_audit,
-    api_usage;
+    api_usage, api_tenant;
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
-    audit_routes[], usage_routes[];
+    audit_routes[], usage_routes[], tenant_routes[], member_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -125,6 +125,9 @@ const char *api_sees(const struct http_req *req);  /* whose things they reach: t
 
 /* The body as an object; the caller owns it. */
 int api_body(const struct http_req *req, json_t **ret, struct err *err);
+/* A list of scopes by this name, OR'ed into *ret; nothing when there is none. */
+int api_scopes(const json_t *body, const char *name, uint32_t *ret, struct err *err);
+bool api_slug_ok(const char *name); /* of a tenant or a role */
 /* limit and cursor, and no query name but those and `names` (NULL-terminated, at most 8). */
 int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
 /* The id in the path. MISSING when it is none: nothing else is said of it. */
@@ -134,6 +137,9 @@ int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err
 int api_execution_id(const struct http_req *req, const char **ret, struct err *err);
 
 /* --- answers --- */
+
+/* An error of the manager; with ERR_QUOTA also which, how much and until when. In its `done` only. */
+void api_refuse(struct http_req *req, struct api *api, const struct err *err);
 
 /* The names of states, in the order of the store's; NULL ends each. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];

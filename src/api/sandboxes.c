@@ -53,7 +53,7 @@ static void on_created(void *arg, const struct err *err, const struct store_sand
 
     if (err) {
         idem_undo(c->req, c->api, err);
-        http_answer_err(c->req, err);
+        api_refuse(c->req, c->api, err);
     } else {
         auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);
 

@@ -106,6 +106,7 @@ void ex_free(struct ex *ex)
         store_forget(ex->inserting);
     if (ex->ending)
         store_forget(ex->ending);
+    turn_end(&ex->turn);
     if (ex->sb)
         ex_unlink(ex);
     output_close(ex);
@@ -148,6 +149,7 @@ static void on_started(void *arg)
     struct store_execution row = { .state = STORE_EX_RUNNING };
 
     ex->started = true;
+    turn_end(&ex->turn);
     if (!ex->started_ms)
         row.started_ms = ex->started_ms = now_ms();
     if (row.started_ms && ex->submitted) {
@@ -276,6 +278,7 @@ static void on_inserted(void *arg, const struct err *err)
     memcpy(row.owner, ex->sb->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EX_RUNNING : STORE_EX_STARTING;
     row.request_json = ex_told_request(ex);
+    row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
         done(ex->done_arg, NULL, &row);
 }
@@ -392,6 +395,18 @@ static int code_argv(struct ex *ex, struct err *err)
     return 0;
 }
 
+static void on_turn(void *arg, const struct err *err)
+{
+    struct ex *ex = arg;
+
+    if (err)
+        give_up(ex, err);
+    else if (ex->code)
+        write_code(ex);
+    else
+        start(ex);
+}
+
 static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
 {
     struct ex *ex = arg;
@@ -427,12 +442,11 @@ static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
         ex->ring = ex->spec.output_max ? max_u64(ex->spec.output_max, RING_MIN) : 0;
         ex->spec.output_max = 0;
     }
-    if (ex->code && code_argv(ex, &why) < 0)
+    if ((ex->code && code_argv(ex, &why) < 0) ||
+        share_take_execution(sb->share, share_now(sb->m), &sb->m->refusal, &why) < 0)
         give_up(ex, &why);
-    else if (ex->code)
-        write_code(ex);
     else
-        start(ex);
+        turns_ask(&sb->m->starts, &sb->share->starts, &ex->turn, on_turn, ex);
 }
 
 static int check_words(const struct execution_spec *s, struct err *err)

@@ -142,6 +142,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
 
     if (ex->ended)
         return;
+    turn_end(&ex->turn);
     if (!ex->exec && !ex->inserted) { /* nobody knows of it but the one who asked */
         ex->done(ex->done_arg, why, NULL);
         ex_free(ex);

@@ -13,6 +13,7 @@
 #include <dirent.h>
 
 #define SB_BUCKETS 1024u
+#define SHARE_BUCKETS 64u
 #define RETRY_NS (1 * NS_PER_S) /* for an end that the store did not take */
 
 enum sb_state {
@@ -49,6 +50,10 @@ struct sb {
     char id[ID_SIZE];
     char owner[STORE_OWNER_MAX + 1];
     enum sb_state state;
+    struct share *share;
+    uint64_t holds[STORE_QUOTA_COUNT]; /* of it */
+    struct turn turn;                  /* to be made */
+    char *template;                    /* until its row is written */
     struct spec spec;
     struct box *box;
     uint64_t created_ms, expires_ms;  /* of the calendar, for people */
@@ -108,6 +113,7 @@ struct ex {
     struct sb *sb;
     char id[ID_SIZE];
     struct exec *exec;
+    struct turn turn;      /* to be started */
     struct files_job *job; /* while its code is written to a file, or that is removed */
     char *code;
     size_t code_sent;
@@ -173,6 +179,9 @@ struct manager {
     uint64_t backoff_ns;
     struct sb *sbs[SB_BUCKETS];
     size_t nsbs;
+    struct share *shares[SHARE_BUCKETS];
+    struct turns creates, starts;
+    struct share_refusal refusal;
     bool loaded;     /* the store's living rows are all here */
     size_t adopting; /* still to be adopted */
     char not_ready[160];
@@ -206,6 +215,15 @@ char *sb_spec_json(const struct sb *sb); /* as it is stored */
 int sb_read_spec(struct sb *sb, const char *spec_json, struct err *err);
 void manager_down(struct manager *m, const struct err *why);
 void manager_connect(struct manager *m);
+
+/* tenants.c */
+struct share *share_of(struct manager *m, const char *name); /* made when there is none */
+void shares_free(struct manager *m);
+uint64_t share_now(const struct manager *m);
+void sb_end_barred(struct sb *sb); /* its tenant is */
+void sb_amounts(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);
+void tenants_load(struct manager *m, void (*done)(struct manager *m),
+                  void (*failed)(struct manager *m, const struct err *err));
 
 /* life.c */
 extern const struct box_ops sb_box_ops;

@@ -145,6 +145,7 @@ void sb_end(struct sb *sb, enum ended_by by, const struct err *why)
     sb->ended_ms = now_ms();
     (void)meter_read(sb); /* where the end tells no figure, this one is the last */
     ev_timer_clear(sb->m->ev, &sb->idle);
+    turn_end(&sb->turn);
     if (made)
         box_destroy(sb->box, on_destroyed, sb);
     else
@@ -187,6 +188,7 @@ static void create_step(struct sb *sb)
 
     if (sb->state != SB_CREATING || !sb->inserted || !sb->kept)
         return;
+    turn_end(&sb->turn);
     sb->state = SB_RUNNING;
     sb->expires_ms = now_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = mono_ms(sb->m) + sb->spec.limits.v[LIMIT_LIFETIME];
@@ -305,7 +307,7 @@ static void pin(struct sb *sb)
         m->pinned[i] += sb->pins >> i & 1;
 }
 
-static void insert(struct sb *sb, const char *template)
+static void insert(struct sb *sb)
 {
     struct store_sandbox row = { .state = STORE_SB_CREATING, .created_ms = sb->created_ms };
     auto_free char *spec = sb_spec_json(sb);
@@ -313,13 +315,14 @@ static void insert(struct sb *sb, const char *template)
 
     memcpy(row.id, sb->id, sizeof(row.id));
     memcpy(row.owner, sb->owner, sizeof(row.owner));
-    row.template = (char *)template;
+    row.template = sb->template;
     row.runtime = sb->spec.runtime;
     row.level = (char *)level_name(sb->spec.level);
     row.spec_json = spec;
     row.metadata_json = metadata;
     row.created_by = sb->spec.created_by[0] ? sb->spec.created_by : NULL;
-    store_sandbox_insert(sb->m->store, &row, sb->m->set.live_max, on_inserted, sb);
+    store_sandbox_insert(sb->m->store, &row, sb->share->quota[STORE_QUOTA_SANDBOXES] ? 0 : sb->m->set.live_max,
+                         on_inserted, sb);
 }
 
 static int create_check(struct manager *m, const struct spec *spec, struct err *err)
@@ -347,23 +350,56 @@ static void choose_id(const struct manager *m, const struct spec *spec, char ret
         id_new("sb", ret);
 }
 
+/* Its turn has come, or will not. */
+static void make(void *arg, const struct err *failed)
+{
+    struct sb *sb = arg;
+    struct manager *m = sb->m;
+    struct box_spec box;
+    struct err err = { 0 };
+
+    if (!failed && !m->engine)
+        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready), &err); /* it went while this one waited */
+    if (failed) {
+        fail_create(sb, failed);
+        return;
+    }
+    if (sb->spec.pinning)
+        pin(sb);
+    spec_box(&sb->spec, &box);
+    box.id = sb->id;
+    box.limits.v[LIMIT_CPUSET] = sb->pins;
+    box.enforce = m->set.enforce;
+    box.every_wall = m->set.every_wall;
+    insert(sb);
+    if (box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, &err) < 0) {
+        fail_create(sb, &err);
+        return;
+    }
+    spec_env_free(take_ptr(&sb->spec.env)); /* the sandbox has it; here it would only wait to be found */
+    sb->spec.nenv = 0;
+}
+
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
                     store_sandbox_fn *done, void *arg)
 {
-    struct box_spec box;
     struct err err = { 0 };
     char fresh[ID_SIZE];
+    uint64_t amounts[STORE_QUOTA_COUNT];
 
+    sb_amounts(spec, amounts);
     if (id && sb_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
-    if (err.id || create_check(m, spec, &err) < 0) {
+    if (err.id || create_check(m, spec, &err) < 0 || share_take(share_of(m, owner), amounts, &m->refusal, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);
         return;
     }
-    if (!id)
+    if (!id && turns_free(&m->creates))
         choose_id(m, spec, fresh);
+    else if (!id)
+        id_new("sb", fresh); /* when its turn has come, the one that is ahead now may be another's */
     struct sb *sb = sb_new(m, id ? id : fresh, owner);
     spec_done(&sb->spec);
     sb->spec = *spec;
@@ -373,18 +409,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->began_ns = ev_now(m->ev);
     sb->created = done;
     sb->created_arg = arg;
-    if (sb->spec.pinning)
-        pin(sb);
-    spec_box(&sb->spec, &box);
-    box.id = sb->id;
-    box.limits.v[LIMIT_CPUSET] = sb->pins;
-    box.enforce = m->set.enforce;
-    box.every_wall = m->set.every_wall;
-    insert(sb, template);
-    if (box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, &err) < 0) {
-        fail_create(sb, &err);
-        return;
-    }
-    spec_env_free(take_ptr(&sb->spec.env)); /* the sandbox has it; here it would only wait to be found */
-    sb->spec.nenv = 0;
+    sb->template = template ? str_dup(template) : NULL;
+    memcpy(sb->holds, amounts, sizeof(amounts));
+    turns_ask(&m->creates, &sb->share->creates, &sb->turn, make, sb);
 }

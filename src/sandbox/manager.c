@@ -19,6 +19,9 @@
 
 #define BACKOFF_MIN (100 * NS_PER_MS)
 #define BACKOFF_MAX (5 * NS_PER_S)
+#define TURN_WAIT_NS (60 * NS_PER_S)
+#define CREATE_KEEP_NS (2 * NS_PER_S) /* many times what either takes; whatever hangs holds up others no longer */
+#define START_KEEP_NS (1 * NS_PER_S)
 
 uint64_t now_ms(void)
 {
@@ -66,6 +69,7 @@ struct sb *sb_new(struct manager *m, const char *id, const char *owner)
     (void)str_copy(sb->id, sizeof(sb->id), id);
     (void)str_copy(sb->owner, sizeof(sb->owner), owner);
     spec_init(&sb->spec);
+    sb->share = share_of(m, owner);
     sb->next = *p;
     *p = sb;
     m->nsbs++;
@@ -88,6 +92,8 @@ void sb_free(struct sb *sb)
     ev_timer_clear(m->ev, &sb->retry);
     for (struct attend *a = sb->attends; a; a = a->next)
         a->sb = NULL;
+    turn_end(&sb->turn);
+    share_give(sb->share, sb->holds);
     while (sb->execs)
         ex_free(sb->execs);
     exec_free(sb->first);
@@ -105,6 +111,7 @@ void sb_free(struct sb *sb)
         free(w);
     }
     spec_done(&sb->spec);
+    free(sb->template);
     free(sb);
     if (m->nsbs == 0 && m->emptied)
         m->emptied(m->emptied_arg);
@@ -323,6 +330,8 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->backoff_ns = BACKOFF_MIN;
     if (!m->set.executions_max)
         m->set.executions_max = 64;
+    turns_init(&m->creates, ev, set->creating_max ? set->creating_max : 16, TURN_WAIT_NS, CREATE_KEEP_NS);
+    turns_init(&m->starts, ev, set->starting_max ? set->starting_max : 64, TURN_WAIT_NS, START_KEEP_NS);
     *ret = m;
     meter_start(m);
     ends_open(m);
@@ -365,6 +374,9 @@ void manager_free(struct manager *m)
     for (size_t i = 0; i < SB_BUCKETS; i++)
         while (m->sbs[i])
             sb_free(m->sbs[i]);
+    turns_done(&m->creates);
+    turns_done(&m->starts);
+    shares_free(m);
     ends_close(m);
     if (m->gc_dir)
         closedir(m->gc_dir);

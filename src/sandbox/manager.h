@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/files.h"
 #include "ev/ev.h"
+#include "sandbox/share.h"
 #include "sandbox/spec.h"
 #include "store/store.h"
 
@@ -32,8 +33,10 @@ struct manager_settings {
     /* What an execution used and was refused, when it has ended. May be NULL. */
     void (*on_receipt)(void *arg, const char *owner, const struct receipt *r);
     void *arg;
-    uint32_t live_max;       /* sandboxes of one owner at one time; 0 is no bound */
+    uint32_t live_max;       /* sandboxes of a tenant that has no quota for them; 0 is no bound */
     uint32_t executions_max; /* executions of one sandbox at one time; 0 is 64 */
+    uint32_t creating_max;   /* sandboxes being made at one time; what is more waits, in turn by tenant; 0 is 16 */
+    uint32_t starting_max;   /* executions being started at one time, likewise; 0 is 64 */
     uint64_t enforce;        /* bit per limit: refuse a host that cannot enforce it whole */
     bool every_wall;         /* refuse sandboxes without the walls that only root can raise */
     bool sync_full;          /* what is acknowledged survives the loss of power: the store's setting */
@@ -54,8 +57,8 @@ bool manager_ready(const struct manager *m, const char **ret_why);
 
 /* --- sandboxes --- */
 
-/* id: chosen before ("sb..."), or NULL. Takes the finished spec, which is empty after it. template: a name to note, or
- * NULL. */
+/* id: chosen before ("sb..."), or NULL. Takes the finished spec, which is empty after
+ * it. template: a name to note, or NULL. */
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
                     store_sandbox_fn *done, void *arg);
 void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
@@ -161,6 +164,15 @@ void writer_close(struct writer *w); /* nothing follows */
 int manager_output(struct manager *m, const char *id, int channel);
 /* The first byte at or behind `offset` of such a file that is kept: of a terminal, the beginning goes. */
 uint64_t manager_output_kept(int fd, uint64_t offset);
+
+/* --- tenants --- */
+
+/* What a tenant may have from now on. What there is of tenants at the start is read from the store. One that is
+ * suspended or removed begins nothing more, and all that lives in it is ended. */
+void manager_tenant(struct manager *m, const struct store_tenant *row);
+void manager_tenant_use(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT]);
+/* In the `done` of what was refused with ERR_QUOTA: why. */
+const struct share_refusal *manager_refusal(const struct manager *m);
 
 /* --- housekeeping --- */
 

@@ -1,8 +1,9 @@
 /* What a new manager finds: rows that say "alive", and a jailer that knows what is.
  *
- * First the living rows are read, sandboxes and then executions; then, as soon as there is a jailer, each sandbox is
- * adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so from now on.
- * What the jailer knows and no row does was being made or removed when the last manager died, and is destroyed.
+ * First the tenants are read, then the living rows, sandboxes and then executions; then, as soon as there is a jailer,
+ * each sandbox is adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so
+ * from now on. What the jailer knows and no row does was being made or removed when the last manager died, and is
+ * destroyed.
  *
  * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
  * the last manager may have died after it had it frozen and before it could write that down. */
@@ -37,6 +38,8 @@ static void load_sandbox(struct manager *m, const struct store_sandbox *row)
         spec_init(&sb->spec);
     }
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
+    sb_amounts(&sb->spec, sb->holds);
+    share_hold(sb->share, sb->holds);
     if (row->state != STORE_SB_PAUSED)
         sb->paused_at_ms = 0;
     else if (!sb->paused_at_ms)
@@ -185,9 +188,14 @@ static void load_executions(struct manager *m, const char *cursor)
     store_execution_list(m->store, &q, on_executions, m);
 }
 
-void recover_start(struct manager *m)
+static void on_tenants(struct manager *m)
 {
     load_sandboxes(m, NULL);
+}
+
+void recover_start(struct manager *m)
+{
+    tenants_load(m, on_tenants, load_failed);
 }
 
 /* --- adopting --- */
@@ -232,6 +240,14 @@ static void on_refrozen(void *arg, const struct err *err)
 void recover_adopted(struct sb *sb)
 {
     sb->m->stats.adopted++;
+    if (sb->share->barred) {
+        struct manager *m = sb->m;
+
+        sb->state = SB_RUNNING;
+        sb_end_barred(sb);
+        recover_resolved(m);
+        return;
+    }
     for (struct ex *ex = sb->execs, *next; ex; ex = next) {
         struct err err = { 0 };
 
@@ -290,7 +306,7 @@ void recover_adopt(struct manager *m)
     m->adopting = 1; /* our own, so that none of them is the last before all were begun */
     for (size_t i = 0; i < SB_BUCKETS; i++)
         for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
-            if (!sb->box && (sb->state == SB_LOADED || sb->state == SB_CREATING))
+            if (!sb->box && !sb->turn.waits && (sb->state == SB_LOADED || sb->state == SB_CREATING))
                 all[n++] = sb;
     for (size_t i = 0; i < n; i++) {
         m->adopting += all[i]->state == SB_LOADED;

@@ -15,6 +15,7 @@ enum store_op {
     STORE_OP_LIST,
     STORE_OP_LOGIN,
     STORE_OP_REMOVE, /* of tenants, users and roles */
+    STORE_OP_AGES,
     STORE_OP_KEY_TOUCH,
     STORE_OP_TEMPLATE_PUT,
     STORE_OP_TEMPLATE_DELETE,

@@ -520,6 +520,9 @@ void store_answer(struct store_call *c)
         else
             answer_rows(c, err);
         break;
+    case STORE_OP_AGES:
+        ((store_ages_fn *)c->done)(c->arg, err, (const void *)c->rows.rows, err ? 0 : c->rows.n);
+        break;
     case STORE_OP_GET:
     case STORE_OP_UPDATE:
     case STORE_OP_LOGIN:

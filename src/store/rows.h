@@ -46,7 +46,7 @@ struct row_table {
 
 extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
 /* tenants.c */
-extern const struct row_table row_tenant, row_user, row_role, row_login;
+extern const struct row_table row_tenant, row_user, row_role, row_login, row_age;
 /* sqlite_usage.c */
 extern const struct row_table row_usage, row_budget;
 

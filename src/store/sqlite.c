@@ -457,6 +457,8 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
         return db_list(db, c, err);
     case STORE_OP_LOGIN:
         return db_login(db, c, err);
+    case STORE_OP_AGES:
+        return db_ages(db, c, err);
     case STORE_OP_REMOVE:
         return db_remove(db, c, err);
     case STORE_OP_KEY_TOUCH:

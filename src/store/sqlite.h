@@ -46,6 +46,7 @@ int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_get(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_update(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_list(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err); /* at the end of c->rows */
 /* At most one row. 1: it is in c->rows. 0: there is none. */
 int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err);
 int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err);
@@ -56,6 +57,7 @@ int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_check_names(struct sqlite_db *db, const struct store_call *c, struct err *err); /* what a new row names */
 int db_user_update(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_remove(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_ages(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_login(struct sqlite_db *db, struct store_call *c, struct err *err);
 
 /* sqlite_usage.c */

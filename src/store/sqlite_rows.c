@@ -135,7 +135,7 @@ static bool read_column(sqlite3_stmt *st, int i, const struct row_table *t, cons
     return false;
 }
 
-static int read_row(struct store_call *c, sqlite3_stmt *st, struct err *err)
+int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err)
 {
     void *row = row_list_add(c->table, &c->rows);
 
@@ -157,7 +157,7 @@ int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, c
 
     if (rc <= 0)
         return rc;
-    if (read_row(c, st, err) < 0)
+    if (db_read_row(c, st, err) < 0)
         return -1;
     return db_next(db, st, what, err) < 0 ? -1 : 1; /* to its end: a change is made whole only there */
 }
@@ -455,7 +455,7 @@ int db_list(struct sqlite_db *db, struct store_call *c, struct err *err)
         db_bind_text(st, owner, c->owner);
     bind_list(st, c, owner);
     while ((rc = db_next(db, st, "reading a list", err)) > 0)
-        if (read_row(c, st, err) < 0)
+        if (db_read_row(c, st, err) < 0)
             return -1;
     if (rc < 0)
         return -1;

@@ -187,6 +187,25 @@ int db_remove(struct sqlite_db *db, struct store_call *c, struct err *err)
     return c->table == &row_role ? remove_role(db, c, err) : remove_tenant(db, c, err);
 }
 
+/* counting */
+
+int db_ages(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(db,
+                                    "SELECT owner, max(0, ?1 - created_ms) / 60000 AS minutes, count(*) AS n"
+                                    " FROM executions WHERE created_ms > ?1 - 3600000 GROUP BY owner, minutes",
+                                    err);
+    int rc;
+
+    if (!st)
+        return -1;
+    db_bind_u64(st, 1, c->after);
+    while ((rc = db_next(db, st, "counting executions", err)) > 0)
+        if (db_read_row(c, st, err) < 0)
+            return -1;
+    return rc;
+}
+
 /* logging in */
 
 #define JOINED \

@@ -46,6 +46,12 @@ static const struct row_column role_columns[] = {
     COLUMN(store_role, created_ms, ROW_U64),
 };
 
+static const struct row_column age_columns[] = {
+    FIXED(store_age, owner),
+    COLUMN(store_age, minutes, ROW_U64),
+    COLUMN(store_age, n, ROW_U64),
+};
+
 #define KEY(member, kind, ...)                                                                          \
     {                                                                                                   \
         .name = "k." #member, .type = kind, .at = offsetof(struct store_login, key.member), __VA_ARGS__ \
@@ -97,6 +103,9 @@ const struct row_table row_role = { .name = "roles",
                                     .owned = true,
                                     .by_name = true,
                                     COLUMNS(role_columns) };
+const struct row_table row_age = {
+    .name = "executions", .word = "count", .size = sizeof(struct store_age), .key = "owner", COLUMNS(age_columns)
+};
 const struct row_table row_login = {
     .name = "keys", .word = "key", .size = sizeof(struct store_login), .key = "k.id", COLUMNS(login_columns)
 };
@@ -219,6 +228,16 @@ struct store_call *store_role_remove(struct store *st, const char *owner, const 
                                      void *arg)
 {
     return store_submit(st, store_get_call(STORE_OP_REMOVE, &row_role, owner, name, ANY(done), arg));
+}
+
+/* counting */
+
+struct store_call *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_AGES, &row_age, ANY(done), arg);
+
+    c->after = min_u64(now_ms, INT64_MAX);
+    return store_submit(st, c);
 }
 
 /* logging in */

@@ -102,6 +102,16 @@ struct store_call *store_role_list(struct store *st, const struct store_list *q,
 struct store_call *store_role_remove(struct store *st, const char *owner, const char *name, store_done_fn *done,
                                      void *arg);
 
+/* --- what quotas are counted from --- */
+
+struct store_age { /* how many executions of a tenant were created so many minutes ago */
+    char owner[STORE_OWNER_MAX + 1];
+    uint64_t minutes, n;
+};
+typedef void store_ages_fn(void *arg, const struct err *err, const struct store_age *rows, size_t n);
+/* Those of the last hour before now_ms, by minutes; what lies behind now_ms counts as new. */
+struct store_call *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg);
+
 /* --- logging in: everything that decides about a request, in one look --- */
 
 struct store_login {

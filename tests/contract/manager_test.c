@@ -96,10 +96,14 @@ static void wait_ready(struct world *w)
         fail_msg("not ready: %s", why);
 }
 
+static uint32_t creating_max, starting_max; /* of the next world; 0: as it comes */
+
 static void open_world(struct world *w)
 {
     struct store_settings s = { .path = db };
-    struct manager_settings m = { .output_dir = output, .connect = knock };
+    struct manager_settings m = {
+        .output_dir = output, .connect = knock, .creating_max = creating_max, .starting_max = starting_max
+    };
     struct err err = { 0 };
 
     *w = (struct world){ 0 };
@@ -205,7 +209,7 @@ static void bad(struct world *w, enum err_id id)
 
 /* --- scenes --- */
 
-static void create(struct world *w, const char *json)
+static void create_for(struct world *w, const char *owner, const char *json, store_sandbox_fn *done, void *arg)
 {
     struct err err = { 0 };
     struct spec s;
@@ -216,7 +220,12 @@ static void create(struct world *w, const char *json)
     if (spec_read(&s, j, SPEC_OF_SANDBOX, NULL, &err) < 0 || spec_finish(&s, &err) < 0)
         fail_msg("%s", err.msg);
     json_decref(j);
-    manager_create(w->m, "me", NULL, &s, NULL, on_row, w);
+    manager_create(w->m, owner, NULL, &s, NULL, done, arg);
+}
+
+static void create(struct world *w, const char *json)
+{
+    create_for(w, "me", json, on_row, w);
 }
 
 static void begin(struct world *w, const char *json)
@@ -774,6 +783,145 @@ static int tear_down(void **state UNUSED)
     return system(command);
 }
 
+/* --- sharing --- */
+
+#define CROWD 30
+
+struct race {            /* of one tenant with many and one with few */
+    int crowd, few;      /* answered so far */
+    int before_last_few; /* of the crowd, when the last of the few was answered */
+    int failed;
+    char sb[2][ID_SIZE];
+};
+
+static void on_emptied(void *arg)
+{
+    ((struct world *)arg)->answers++;
+}
+
+static void on_crowd(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+{
+    struct race *r = arg;
+
+    r->crowd++;
+    r->failed += err != NULL;
+}
+
+static void on_few(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+{
+    struct race *r = arg;
+
+    r->few++;
+    r->failed += err != NULL;
+    r->before_last_few = r->crowd;
+}
+
+static void race_to_end(struct world *w, const struct race *r, int few)
+{
+    uint64_t end = clock_mono_ns() + 200 * NS_PER_S;
+
+    while ((r->crowd < CROWD || r->few < few) && clock_mono_ns() < end)
+        ev_turn(w->ev, 100);
+    assert_int_equal(r->crowd, CROWD);
+    assert_int_equal(r->few, few);
+    assert_int_equal(r->failed, 0);
+}
+
+TEST(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few)
+{
+    struct world w;
+    struct race r = { 0 };
+
+    creating_max = 2;
+    open_world(&w);
+    creating_max = 0;
+    for (int i = 0; i < CROWD; i++)
+        create_for(&w, "crowd", "{\"runtime\": \"sh\"}", on_crowd, &r);
+    for (int i = 0; i < 2; i++)
+        create_for(&w, "few", "{\"runtime\": \"sh\"}", on_few, &r);
+    race_to_end(&w, &r, 2);
+    /* By turns: two were under way, and of the next four places two are the few's. The rest is room for those that
+     * overtake each other. First come, first served would be all of the crowd. */
+    if (r.before_last_few > CROWD / 2)
+        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+    w.answers = 0;
+    manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
+    turn_for(&w, &w.answers);
+    close_world(&w);
+}
+
+static void on_race_box(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct race *r = arg;
+
+    r->failed += err != NULL;
+    if (!err)
+        str_copy(r->sb[r->few++], ID_SIZE, row->id);
+}
+
+static void on_crowd_run(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    on_crowd(arg, err, NULL);
+}
+
+static void on_few_run(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    on_few(arg, err, NULL);
+}
+
+TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
+{
+    const struct execution_spec s = { .argv = SH("true"), .at_end = true };
+    struct world w;
+    struct race r = { 0 };
+
+    starting_max = 1;
+    open_world(&w);
+    starting_max = 0;
+    create_for(&w, "crowd", "{\"runtime\": \"sh\"}", on_race_box, &r);
+    turn_for(&w, &r.few);
+    create_for(&w, "few", "{\"runtime\": \"sh\"}", on_race_box, &r);
+    while (r.few < 2 && !r.failed)
+        ev_turn(w.ev, 100);
+    assert_int_equal(r.failed, 0);
+    r.few = 0;
+    for (int i = 0; i < CROWD; i++)
+        manager_execute(w.m, "crowd", r.sb[0], NULL, &s, on_crowd_run, &r);
+    manager_execute(w.m, "few", r.sb[1], NULL, &s, on_few_run, &r);
+    race_to_end(&w, &r, 1);
+    if (r.before_last_few > CROWD / 2)
+        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+    w.answers = 0;
+    manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
+    turn_for(&w, &w.answers);
+    close_world(&w);
+}
+
+TEST(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager)
+{
+    struct store_tenant t = { .name = "me", .suspended_ms = 1 };
+    struct world w;
+    uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
+
+    begin(&w, "{\"runtime\": \"sh\"}");
+    store_tenant_insert(w.store, &t, NULL, NULL);
+    manager_free(w.m);
+    w.m = NULL;
+    char id[ID_SIZE];
+    memcpy(id, w.sb, sizeof(id));
+    close_world(&w);
+    open_world(&w);
+    do {
+        assert_true(clock_mono_ns() < end);
+        store_sandbox_get(w.store, "me", id, on_row, &w);
+        good(&w);
+    } while (w.state != STORE_SB_ENDED);
+    assert_non_null(strstr(w.why, "tenant_suspended"));
+    create(&w, "{\"runtime\": \"sh\"}");
+    bad(&w, ERR_TENANT_SUSPENDED);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -795,6 +943,9 @@ int main(void)
         RUN(what_ended_while_nobody_was_there_is_told_as_it_was),
         RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on),
         RUN(retention_removes_output_with_its_row),
+        RUN(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few),
+        RUN(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few),
+        RUN(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager),
     };
 
     if (geteuid() != 0) {

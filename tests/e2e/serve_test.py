@@ -105,6 +105,21 @@ class Server(Case):
 
 
 class Serve(Server):
+    def test_AU22_no_server_is_open_and_the_default_is_the_loopback_alone(self):
+        settings = run("serve", "--print-config", "--json").json
+        self.assertEqual(settings["listen"]["value"].split(":")[0], "127.0.0.1")
+        for name in settings:  # there is nothing to switch the asking off with
+            self.assertNotRegex(name.lower(), "insecure|anonymous|noauth|disable")
+        url = self.start("--listen", "0.0.0.0:0")
+        host = "127.0.0.1:" + url.rsplit(":", 1)[1]
+        for method, path in (("GET", "/v1/sandboxes"), ("POST", "/v1/apikeys"), ("GET", "/v1/tenants"),
+                             ("GET", "/metrics"), ("GET", "/v1/backup"), ("GET", "/v1/capabilities")):
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request(method, path, "{}" if method == "POST" else None, {"Content-Type": "application/json"})
+            self.assertEqual(connection.getresponse().status, 401, path)
+            connection.close()
+        self.stop()
+
     def test_it_prints_what_is_needed_and_stops_clean(self):
         url = self.start()
         text = self.said().decode()

@@ -425,6 +425,14 @@ class TenantSuspendedError(ForbiddenError):
     default_fix = "Ask the operator; `cove tenant set --resume NAME` lifts it."
 
 
+class QuotaExceededError(LimitReachedError):
+    """The tenant has as much of something as it may have: sandboxes, processors, memory, storage, or executions within an hour."""
+
+    code = "quota_exceeded"
+    default_cause = "The tenant has as much of something as it may have: sandboxes, processors, memory, storage, or executions within an hour."
+    default_fix = "End what is not needed any more, wait where the answer says how long, or ask the operator of the server for a larger quota; GET /v1/tenant tells what is used."
+
+
 class LastAdminError(ConflictError):
     """This would leave the tenant without anybody who can manage it."""
 
@@ -734,6 +742,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "connection_lost": ConnectionLostError,
     "unauthorized": UnauthorizedError,
     "tenant_suspended": TenantSuspendedError,
+    "quota_exceeded": QuotaExceededError,
     "last_admin": LastAdminError,
     "issuer_unreachable": IssuerUnreachableError,
     "rate_limited": RateLimitedError,
@@ -826,6 +835,7 @@ __all__ = [
     "ConnectionLostError",
     "UnauthorizedError",
     "TenantSuspendedError",
+    "QuotaExceededError",
     "LastAdminError",
     "IssuerUnreachableError",
     "RateLimitedError",

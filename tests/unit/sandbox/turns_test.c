@@ -1,0 +1,188 @@
+#include "../test.h"
+
+#include "base/clock.h"
+#include "sandbox/turns.h"
+
+#include <stdio.h>
+
+#define WAIT (3600 * NS_PER_S)
+
+static struct ev *loop;
+static struct turns turns;
+
+struct thing {
+    struct turn turn;
+    char name;
+    bool fails; /* gives its place back as soon as it has it */
+};
+
+static char order[256]; /* names of what was begun; a small letter x before one that was refused */
+static size_t norder;
+
+static void on_turn(void *arg, const struct err *err)
+{
+    struct thing *t = arg;
+
+    if (norder + 3 > sizeof(order))
+        norder = 0;
+    if (err)
+        order[norder++] = 'x';
+    order[norder++] = t->name;
+    order[norder] = '\0';
+    if (!err && t->fails)
+        turn_end(&t->turn);
+}
+
+static int setup(void **state UNUSED)
+{
+    struct err err = { 0 };
+
+    norder = 0;
+    order[0] = '\0';
+    return ev_new(&loop, &err);
+}
+
+static int teardown(void **state UNUSED)
+{
+    turns_done(&turns);
+    ev_free(loop);
+    return 0;
+}
+
+static void ask(struct turn_line *line, struct thing *t, char name)
+{
+    *t = (struct thing){ .name = name };
+    turns_ask(&turns, line, &t->turn, on_turn, t);
+}
+
+static void finish(struct thing *t)
+{
+    turn_end(&t->turn);
+    ev_turn(loop, 0);
+}
+
+TEST(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait)
+{
+    struct turn_line a = { 0 };
+    struct thing things[3];
+
+    turns_init(&turns, loop, 2, WAIT, WAIT);
+    assert_true(turns_free(&turns));
+    for (int i = 0; i < 3; i++)
+        ask(&a, &things[i], (char)('1' + i));
+    assert_string_equal(order, "12");
+    assert_false(turns_free(&turns));
+    finish(&things[0]);
+    assert_string_equal(order, "123");
+    finish(&things[1]);
+    finish(&things[2]);
+    finish(&things[2]); /* twice is once */
+    assert_int_equal(turns.under_way, 0);
+    assert_true(turns_free(&turns));
+}
+
+TEST(places_go_round_by_tenant_however_long_one_of_their_lines_is)
+{
+    struct turn_line a = { 0 }, b = { 0 }, c = { 0 };
+    struct thing many[40], few[2], one;
+
+    turns_init(&turns, loop, 1, WAIT, WAIT);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        ask(&a, &many[i], 'a');
+    ask(&b, &few[0], 'b');
+    ask(&b, &few[1], 'b');
+    ask(&c, &one, 'c');
+    finish(&many[0]);
+    finish(&many[1]);
+    finish(&few[0]);
+    finish(&one);
+    finish(&many[2]);
+    finish(&few[1]);
+    finish(&many[3]);
+    assert_string_equal(order, "aabcabaa"); /* the first was under way; then each line in turn */
+    for (size_t i = ARRAY_LEN(many) - 1; i >= 4; i--)
+        turn_end(&many[i].turn);
+    assert_true(turns_free(&turns));
+}
+
+TEST(who_leaves_is_passed_over_and_so_is_its_line)
+{
+    struct turn_line a = { 0 }, b = { 0 };
+    struct thing first, gone[3], last;
+
+    turns_init(&turns, loop, 1, WAIT, WAIT);
+    ask(&a, &first, '1');
+    for (int i = 0; i < 3; i++)
+        ask(&b, &gone[i], 'g');
+    ask(&a, &last, '2');
+    turn_end(&gone[1].turn);
+    turn_end(&gone[2].turn);
+    turn_end(&gone[0].turn);
+    finish(&first);
+    assert_string_equal(order, "12");
+    finish(&last);
+    assert_true(turns_free(&turns));
+}
+
+TEST(a_thousand_that_fail_at_once_leave_the_stack_alone_and_the_next_begins)
+{
+    static struct thing fail[5000];
+    struct turn_line a = { 0 };
+    struct thing first, last;
+
+    turns_init(&turns, loop, 1, WAIT, WAIT);
+    ask(&a, &first, '1');
+    for (size_t i = 0; i < ARRAY_LEN(fail); i++) {
+        fail[i] = (struct thing){ .name = 'f', .fails = true };
+        turns_ask(&turns, &a, &fail[i].turn, on_turn, &fail[i]);
+    }
+    ask(&a, &last, '2');
+    turn_end(&first.turn);
+    for (int i = 0; i < 10000 && turns.first; i++)
+        ev_turn(loop, 0);
+    assert_null(turns.first);
+    assert_int_equal(turns.under_way, 1);
+    turn_end(&last.turn);
+}
+
+TEST(a_place_that_is_kept_too_long_is_lent_to_the_next_and_who_waits_too_long_is_told)
+{
+    struct turn_line a = { 0 };
+    struct thing stuck, next, late;
+    uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
+
+    turns_init(&turns, loop, 1, WAIT, 1);
+    ask(&a, &stuck, 's');
+    ask(&a, &next, 'n');
+    while (norder < 2 && clock_mono_ns() < end)
+        ev_turn(loop, 10);
+    assert_memory_equal(order, "sn", 2);
+    turn_end(&next.turn);
+    turn_end(&stuck.turn); /* its place was given away: nothing more to give */
+    assert_int_equal(turns.under_way, 0);
+    turns_done(&turns);
+    norder = 0;
+    turns_init(&turns, loop, 1, 1, WAIT);
+    ask(&a, &stuck, 's');
+    ask(&a, &late, 'l');
+    while (norder < 3 && clock_mono_ns() < end)
+        ev_turn(loop, 10);
+    assert_memory_equal(order, "sxl", 3);
+    turn_end(&late.turn); /* nothing */
+    turn_end(&stuck.turn);
+}
+
+#define RUN_TURNS(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN_TURNS(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait),
+        RUN_TURNS(places_go_round_by_tenant_however_long_one_of_their_lines_is),
+        RUN_TURNS(who_leaves_is_passed_over_and_so_is_its_line),
+        RUN_TURNS(a_thousand_that_fail_at_once_leave_the_stack_alone_and_the_next_begins),
+        RUN_TURNS(a_place_that_is_kept_too_long_is_lent_to_the_next_and_who_waits_too_long_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
