@@ -168,7 +168,7 @@ static int translate(const struct message *m, struct err *err)
         json_decref(content);
         return err_set(err, ERR_INVALID, "mode and content go together");
     }
-    if (content && mode == 1 && json_is_string(content)) {
+    if (mode == 1 && json_is_string(content)) {
         json_t *shell = json_pack("[sso]", "/bin/sh", "-c", content);
 
         json_object_set_new(m->body, "command", shell);

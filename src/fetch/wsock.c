@@ -317,14 +317,15 @@ static int read_head(struct wsock *s, const struct wsock_spec *spec, const char 
                      struct buf *ret_body, struct err *err)
 {
     char proof[WSKEY_ACCEPT];
-    unsigned status;
+    uint32_t status;
 
     if (read_until(s, 0, err) < 0)
         return -1;
     size_t len = (size_t)(strstr(s->in.data, "\r\n\r\n") - s->in.data) + 4;
     auto_free char *head = str_dup_n(s->in.data, len);
     buf_drop(&s->in, len);
-    if (sscanf(head, "HTTP/1.1 %3u ", &status) != 1)
+    const char *p = head;
+    if (!str_eat(&p, "HTTP/1.1 ") || !str_eat_u32(&p, 999, &status))
         return err_set(err, ERR_PROTOCOL, "what answers there speaks no HTTP/1.1");
     if (status != 101) {
         const char *length = strcasestr(head, "\r\nContent-Length: ");
@@ -334,7 +335,7 @@ static int read_head(struct wsock *s, const struct wsock_spec *spec, const char 
             return -1;
         buf_add(ret_body, s->in.data ? s->in.data : "", s->in.len);
         *ret_status = (int)status;
-        return err_set(err, ERR_PROTOCOL, "the server answered with status %u", status);
+        return err_set(err, ERR_PROTOCOL, "the server answered with status %" PRIu32, status);
     }
     wskey_accept(key, proof);
     auto_free char *accept = str_printf("Sec-WebSocket-Accept: %s", proof);
