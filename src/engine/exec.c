@@ -391,7 +391,8 @@ static void on_timer(void *arg)
 
 void exec_pause(struct exec *x, bool paused)
 {
-    if ((x->state != EXEC_STARTING && x->state != EXEC_RUNNING) || x->decided)
+    /* The clocks of one that is awaited begin when it was found again; until then its timer waits for that alone. */
+    if ((x->state != EXEC_STARTING && x->state != EXEC_RUNNING) || x->decided || x->awaited)
         return;
     (paused ? clocks_pause : clocks_resume)(&x->clocks, ev_now(x->ev));
     exec_set_timer(x, clocks_next(&x->clocks));

@@ -1,6 +1,8 @@
 /* Executions that a second host takes up: what comes again, what goes on, and what is said to be lost. */
 #include "fake.h"
 
+#include "engine/inside.h"
+
 static const char box_name[] = "sbaaaaaaaaaaaaaaaaaaaa";
 static const char exec_name[] = "exaaaaaaaaaaaaaaaaaaaa";
 
@@ -103,6 +105,23 @@ TEST(the_cap_on_output_goes_on_from_what_was_stored)
     runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, "12345", 5);
     assert_string_equal(k.out.data, "12");
     assert_int_equal(exec_receipt(k.exec)->dropped_bytes, 3);
+    scene_end(&k);
+}
+
+TEST(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited)
+{
+    struct fake k;
+
+    scene_adopted(&k);
+    take_up(&k, 0, 0, 0, 60000, 0);
+    runtime_takes(&k, FRAME_STATS);
+    exec_pause(k.exec, true);
+    exec_pause(k.exec, false); /* as when the sandbox is resumed */
+    turn(&k);
+    turn(&k);
+    runtime_resumes(&k, 2, 0, 0);
+    runtime_started(&k);
+    assert_int_equal(k.started, 1);
     scene_end(&k);
 }
 
@@ -378,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(bytes_that_were_stored_are_dropped_once_over_both_channels),
         RUN(the_cap_on_output_goes_on_from_what_was_stored),
+        RUN(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited),
         RUN(the_end_is_confirmed_when_the_execution_is_freed),
         RUN(one_that_ended_before_is_told_whole_without_having_started_again),
         RUN(an_execution_that_the_sandbox_does_not_know_is_lost),
