@@ -18,10 +18,12 @@ struct feed {
     bool close, placed;  /* placed: with an offset */
     uint64_t offset, skip;
     struct writer *writer;
+    struct api_live live; /* a body may go on for as long as its program does */
 };
 
 static void feed_free(struct feed *f)
 {
+    live_done(&f->live);
     writer_free(f->writer);
     free(f);
 }
@@ -87,6 +89,14 @@ static void on_over(void *arg, uint64_t bytes)
     refuse_with_count(f, &err, bytes);
 }
 
+static void on_refused(void *arg, const struct err *why)
+{
+    struct feed *f = arg;
+
+    http_drop_body(f->req);
+    refuse_with_count(f, why, writer_bytes(f->writer));
+}
+
 static const struct writer_ops writer_ops = { .on_room = on_room, .on_over = on_over };
 static const struct http_reader reader = { on_data, on_end, on_fail };
 
@@ -101,6 +111,7 @@ static void begin(struct feed *f)
         return;
     }
     f->skip = f->placed ? have - f->offset : 0;
+    live_begin(&f->live, f->api, api_who(f->req), on_refused, f);
     http_read_body(f->req, &reader, f);
 }
 

@@ -250,6 +250,30 @@ def tokens_outlive_a_restart_and_end_when_all_are_ended(s):
 
 
 @case
+def AU12_a_key_that_is_revoked_types_no_further(s):
+    sb = s.create({"runtime": "sh"})
+    ident, key = new_key(s, SCOPES)
+    run = s.execute(sb, {"command": ["cat"], "stdinOpen": True, "background": True}).json["id"]
+    path = f"/v1/sandboxes/{sb}/executions/{run}"
+    with socket.create_connection(("127.0.0.1", s.port), 60) as c:
+        c.sendall(f"POST {path}/stdin HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n".encode())
+        end = time.monotonic() + 60
+        while s.call("GET", f"{path}/output").body != b"one\n":
+            assert time.monotonic() < end, "it never came"
+            time.sleep(0.05)
+        assert s.call("DELETE", f"/v1/apikeys/{ident}").status < 300
+        answer = b""
+        while b"unauthorized" not in answer:
+            piece = c.recv(4096)
+            assert piece, answer
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 401 ") and b'"stdinBytes":4' in answer, answer
+    done = s.call("POST", f"{path}/stdin?offset=4&close=true", b"two\n")
+    assert done.status == 200 and done.json["stdinBytes"] == 8, done.body
+    s.delete(sb)
+
+
+@case
 def a_token_of_the_local_owner_works_and_reaches_no_further(s):
     sb = s.create({"runtime": "sh"})
     c = http.client.HTTPConnection("localhost")
