@@ -70,7 +70,7 @@ static void raise_(struct api *api, enum security_kind kind, struct audit_record
 
 void api_security_refusal(struct api *api, const struct flood_kind *k)
 {
-    const char *subject = *k->actor ? k->actor : k->address;
+    const char *subject = *k->actor ? k->actor : *k->user ? k->user : k->address;
     enum security_kind kind;
     unsigned count;
 

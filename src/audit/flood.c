@@ -41,15 +41,15 @@ static uint64_t hash_of(const struct flood_kind *k)
 {
     uint64_t h = 0xcbf29ce484222325ull ^ (unsigned)k->status;
 
-    h = mix(mix(mix(h, k->tenant), k->kind), k->actor);
+    h = mix(mix(mix(mix(h, k->tenant), k->kind), k->actor), k->user);
     return mix(mix(mix(h, k->address), k->action), k->error);
 }
 
 static bool same(const struct flood_kind *a, const struct flood_kind *b)
 {
-    return a->status == b->status && !strcmp(a->actor, b->actor) && !strcmp(a->address, b->address) &&
-           !strcmp(a->action, b->action) && !strcmp(a->error, b->error) && !strcmp(a->tenant, b->tenant) &&
-           !strcmp(a->kind, b->kind);
+    return a->status == b->status && !strcmp(a->actor, b->actor) && !strcmp(a->user, b->user) &&
+           !strcmp(a->address, b->address) && !strcmp(a->action, b->action) && !strcmp(a->error, b->error) &&
+           !strcmp(a->tenant, b->tenant) && !strcmp(a->kind, b->kind);
 }
 
 static bool over(const struct entry *e, uint64_t now_ns)

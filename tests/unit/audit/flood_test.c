@@ -54,6 +54,21 @@ TEST(a_few_of_a_kind_are_told_and_the_rest_becomes_a_number)
     assert_int_equal(flood_due(f), 0);
 }
 
+TEST(users_without_a_key_behind_one_address_are_told_apart)
+{
+    struct flood_kind ada = kind("192.0.2.1", "sandbox.create"), bob = ada;
+    struct flood_sum s;
+
+    snprintf(ada.user, sizeof(ada.user), "usaaaaaaaaaaaaaaaaaaaa");
+    snprintf(bob.user, sizeof(bob.user), "usbbbbbbbbbbbbbbbbbbbb");
+    assert_int_equal(take(&ada, 100, T0), FLOOD_SINGLE);
+    assert_int_equal(take(&bob, 1, T0), 1); /* and is not one more of hers */
+    assert_true(flood_next(f, T0 + FLOOD_WINDOW_NS, false, &s));
+    assert_string_equal(s.what.user, ada.user);
+    assert_int_equal(s.count, 100 - FLOOD_SINGLE);
+    assert_false(flood_next(f, T0 + FLOOD_WINDOW_NS, false, &s));
+}
+
 TEST(who_goes_on_is_counted_on_and_who_stops_is_told_again)
 {
     struct flood_kind k = kind("192.0.2.1", "sandbox.create");
@@ -116,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         EACH(a_few_of_a_kind_are_told_and_the_rest_becomes_a_number),
+        EACH(users_without_a_key_behind_one_address_are_told_apart),
         EACH(who_goes_on_is_counted_on_and_who_stops_is_told_again),
         EACH(kinds_are_apart),
         EACH(many_addresses_together_cannot_fill_a_disk),
