@@ -60,6 +60,18 @@ enum opt_id {
     OPT_UNTIL,
     OPT_ACTION,
     OPT_LINES,
+    OPT_MAX_SANDBOXES,
+    OPT_MAX_CPUS,
+    OPT_MAX_MEMORY,
+    OPT_MAX_DISK,
+    OPT_MAX_EXECUTIONS,
+    OPT_SUSPEND,
+    OPT_RESUME,
+    OPT_ROLE,
+    OPT_DISABLE,
+    OPT_ENABLE,
+    OPT_RENAME,
+    OPT_ALLOW_SCOPE,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -102,6 +114,9 @@ enum verb_id {
     VERB_USAGE,
     VERB_PS,
     VERB_KEY,
+    VERB_TENANT,
+    VERB_USER,
+    VERB_ROLE,
     VERB_TOKEN,
     VERB_LOGIN,
     VERB_LOGOUT,

@@ -58,6 +58,12 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_ps(c, err);
     case VERB_KEY:
         return ctl_key(c, second, err);
+    case VERB_TENANT:
+        return ctl_tenant(c, second, err);
+    case VERB_USER:
+        return ctl_user(c, second, err);
+    case VERB_ROLE:
+        return ctl_role(c, second, err);
     case VERB_TOKEN:
         return ctl_token(c, second, err);
     case VERB_LOGIN:

@@ -31,6 +31,9 @@ int ctl_gc(struct ctl *c, struct err *err);
 int ctl_audit(struct ctl *c, const char *what, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);
+int ctl_tenant(struct ctl *c, const char *what, struct err *err);
+int ctl_user(struct ctl *c, const char *what, struct err *err);
+int ctl_role(struct ctl *c, const char *what, struct err *err);
 int ctl_token(struct ctl *c, const char *what, struct err *err);
 int ctl_login(struct ctl *c, struct err *err);
 int ctl_device(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is there */
@@ -44,6 +47,8 @@ char *ctl_path(const char *form, ...);
 
 /* The sandbox that a word means: a whole id, or the beginning of one. The caller frees *ret. */
 int ctl_name(struct ctl *c, const char *word, char **ret, struct err *err);
+/* The user that a word means: an id, or a name in the tenant of --tenant, or one's own. The caller frees *ret. */
+int ctl_user_id(struct ctl *c, const char *word, char **ret, struct err *err);
 /* A path in a sandbox: a relative one starts at /workspace. The caller frees it. */
 char *ctl_inside(const char *path);
 bool ctl_is_beginning(const char *word, size_t len); /* whether the first len letters could be one */

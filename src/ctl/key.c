@@ -22,6 +22,29 @@ static int show_secret(struct ctl *c, const json_t *answer)
     return 0;
 }
 
+/* A user's key without a word about its scopes is for all that their role allows. */
+static bool for_user(const struct ctl *c)
+{
+    const struct arg *a = args_find(&c->args, OPT_OF_USER);
+
+    return a && !str_eq(a->value, "none");
+}
+
+static int set_user(struct ctl *c, json_t *body, struct err *err)
+{
+    auto_free char *id = NULL;
+
+    ctl_set_text(c, OPT_TENANT, body, "tenant");
+    if (for_user(c)) {
+        if (ctl_user_id(c, args_find(&c->args, OPT_OF_USER)->value, &id, err) < 0)
+            return -1;
+        json_object_set_new(body, "user", json_string(id));
+    } else if (args_find(&c->args, OPT_OF_USER)) {
+        json_object_set_new(body, "user", json_null());
+    }
+    return 0;
+}
+
 static json_t *scopes(const struct ctl *c)
 {
     static const char *const usual[] = { "sandboxes:read", "sandboxes:write", "executions", "files" };
@@ -30,7 +53,7 @@ static json_t *scopes(const struct ctl *c)
     for (size_t i = 0; i < c->args.n; i++)
         if (c->args.items[i].opt->id == OPT_SCOPE)
             json_array_append_new(list, json_string(c->args.items[i].value));
-    for (size_t i = 0; i < ARRAY_LEN(usual) && !args_find(&c->args, OPT_SCOPE); i++)
+    for (size_t i = 0; i < ARRAY_LEN(usual) && !args_find(&c->args, OPT_SCOPE) && !for_user(c); i++)
         json_array_append_new(list, json_string(usual[i]));
     return list;
 }
@@ -55,7 +78,13 @@ static int create(struct ctl *c, struct err *err)
     if (ctl_words(c, 1, 1, "key create [FLAGS] NAME", err) < 0)
         return -1;
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
-    json_object_set_new(body, "scopes", scopes(c));
+    json_t *may = scopes(c);
+    if (json_array_size(may))
+        json_object_set_new(body, "scopes", may);
+    else
+        json_decref(may);
+    if (set_user(c, body, err) < 0)
+        return -1;
     set_expiry(c, body);
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (client_json(c->client, "POST", "/v1/apikeys", text, &answer, err) < 0)

@@ -290,6 +290,37 @@ class Ctl(Served):
         wrong = run("sandbox", "ls", env=dict(self.env, COVE_API_KEY="cove_" + "0" * 40))
         self.assertIn("unauthorized", wrong.err)
 
+    def test_tenants_users_and_roles_are_managed_by_name(self):
+        self.assertIn("local", self.cove("tenant", "ls").out)
+        self.cove("tenant", "create", "-q", "--sandboxes", "2", "--cpus", "1.5", "--memory", "2G", "--executions", "9", "crew")
+        told = self.cove("tenant", "info", "--json", "crew").json
+        self.assertEqual(told["quota"], {"sandboxes": 2, "cpuMillis": 1500, "memoryBytes": 2 << 30, "executionsPerHour": 9})
+        self.assertEqual(self.cove("tenant", "set", "--json", "--memory", "none", "crew").json["quota"].get("memoryBytes"), None)
+        self.cove("role", "create", "-t", "crew", "--allow", "sandboxes:read", "--allow", "executions", "runner")
+        self.assertIn("executions:read", self.cove("role", "show", "-t", "crew", "runner").out)
+        self.assertIn("runner", self.cove("role", "ls", "-t", "crew").out)
+        self.cove("user", "add", "-q", "-t", "crew", "--role", "admin", "boss")
+        self.cove("user", "add", "-q", "-t", "crew", "--role", "runner", "ron")
+        boss = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-t", "crew", "-u", "boss", "k").out.strip())
+        ron = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-t", "crew", "-u", "ron", "k").out.strip())
+        self.assertIn("forbidden", run("sandbox", "create", env=ron).err)
+        self.assertIn("ron", run("user", "ls", env=boss).out)
+        self.assertEqual(run("user", "set", "--role", "developer", "ron", env=boss).code, 0)
+        box = run("sandbox", "create", "-q", "--runtime", "sh", env=ron).out.strip()
+        self.assertEqual(run("sandbox", "rm", "-q", box, env=ron).code, 0)
+        self.assertIn("last_admin", run("user", "set", "--disable", "boss", env=boss).err)
+        self.assertEqual(run("role", "rm", "-q", "runner", env=boss).code, 0)
+        self.assertEqual(run("user", "rm", "-q", "ron", env=boss).code, 0)
+        self.assertIn("unauthorized", run("sandbox", "ls", env=ron).err)
+        machine = run("key", "create", "-q", "-u", "none", "--scope", "sandboxes:read", "ci", env=boss).out.strip()
+        self.assertEqual(run("tenant", "info", env=dict(self.env, COVE_API_KEY=machine)).out.split()[0], "crew")
+        self.cove("tenant", "set", "-q", "--suspend", "crew")
+        self.assertIn("tenant_suspended", run("sandbox", "ls", env=boss).err)
+        self.cove("tenant", "set", "-q", "--resume", "crew")
+        self.assertEqual(run("user", "info", "boss", env=boss).code, 0)
+        self.cove("tenant", "rm", "-q", "crew")
+        self.assertIn("removed", self.cove("tenant", "ls").out)
+
 
 class Words(Case):
     def test_mistakes_are_told_with_what_was_meant(self):
@@ -302,7 +333,10 @@ class Words(Case):
                             (("sandbox", "create", "--lifetime", "99d"), "more than 720h"),
                             (("sandbox", "create", "--storage", "1M"), "did you mean '--disk'"),
                             (("exec", "sbx", "--timeout", "0s", "--", "true"), "less than 1ms"),
-                            (("sandbox", "create", "-m", "x"), "NAME=VALUE")):
+                            (("sandbox", "create", "-m", "x"), "NAME=VALUE"), (("user", "add", "x"), "--role"),
+                            (("tenant", "set", "x"), "--suspend"), (("tenant", "create", "--memory", "x", "x"), "such as 4G"),
+                            (("user", "set", "--disable", "--enable", "us" + "a" * 20), "do not go together"),
+                            (("role", "create", "x"), "--allow")):
             done = run(*words, env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
             self.assertEqual(done.code, 2, done)
             self.assertIn(told, done.err)
