@@ -6,176 +6,28 @@
  *
  * SIGTERM ends coved alone, and sandboxes live on. SIGINT says that the whole server goes: then it ends them itself,
  * because who is asked later what became of them is told the truth only by somebody who was there. */
-#include "api/api.h"
-#include "api/recorder.h"
-#include "auth/auth.h"
+#include "main/coved.h"
+
 #include "auth/seal.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "conf/conf.h"
-#include "doc/doc.h"
-#include "ev/ev.h"
-#include "http/server.h"
 #include "polfile/policy_file.h"
-#include "sandbox/manager.h"
-#include "serve/place.h"
-#include "serve/sockets.h"
-#include "store/store.h"
-#include "tls/server.h"
 #include "wire/door.h"
 
 #include "cove_version.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
-#define FIRST_SOCKET 3
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
-#define LISTENERS_MAX 16
-#define HANDSHAKES_MAX 256u         /* at one time */
 #define PATIENCE_NS (10 * NS_PER_S) /* for the ends of all sandboxes */
-
-struct coved {
-    struct ev *ev;
-    struct conf conf;
-    struct place place;
-    struct floor floor;
-    struct store *store;
-    struct recorder *recorder;
-    struct auth *auth;
-    struct manager *manager;
-    struct api *api;
-    struct http_server *http;
-    struct tls_server *tls; /* NULL: the address is served without */
-    int tls_source;         /* whoever reads its files for us; -1: nobody, we do */
-    struct buf without_tls; /* the answer to those who speak without it */
-    struct ev_timer gc;
-    uint64_t began_ns, began_real_ns; /* of the machine; of the calendar */
-    int ready_fd;                     /* of whoever started us; -1: nobody wants to know */
-    uint64_t sockets;
-    struct ev_timer patience;
-    bool stopping, for_good;
-};
-
-/* --- what it was given --- */
-
-struct words {
-    const char *config_fd, *listen_fds, *ready_fd, *tls_fd;
-};
-
-static int read_fd_number(const char *name, const char *text, uint64_t *ret, struct err *err)
-{
-    if (text && !str_to_u64(text, 1024, ret))
-        return err_set(err, ERR_USAGE, "%s: '%.20s' is no number of descriptors", name, text);
-    return 0;
-}
-
-/* From a supervisor: what it read, whole. The offset of the descriptor is shared with those who read it before us. */
-static int read_passed(struct coved *d, int fd, struct problems *pr)
-{
-    auto_free char *text = mem_alloc(DOC_BYTES_MAX + 1);
-    ssize_t n = pread(fd, text, DOC_BYTES_MAX, 0);
-
-    pr->file = "configuration of the supervisor";
-    if (n >= 0)
-        return conf_read(&d->conf, text, (size_t)n, pr);
-    problems_add(pr, ERR_SYS, 0, 0, NULL, "descriptor %d cannot be read", fd);
-    return -1;
-}
-
-static int read_settings(struct coved *d, int argc, char **argv, struct problems *pr)
-{
-    struct words w = { 0 };
-    const struct conf_option own[] = { { "--config-fd", &w.config_fd, NULL },
-                                       { "--listen-fds", &w.listen_fds, NULL },
-                                       { "--ready-fd", &w.ready_fd, NULL },
-                                       { "--tls-fd", &w.tls_fd, NULL } };
-    uint64_t config = 0, ready = 0, tls = 0;
-    struct err err = { 0 };
-
-    conf_init(&d->conf);
-    conf_own_flags(argc, argv, own, ARRAY_LEN(own));
-    if (!w.config_fd && conf_command(&d->conf, "coved", argc, argv, environ, own, ARRAY_LEN(own), pr) < 0)
-        return -1;
-    if (read_fd_number("--config-fd", w.config_fd, &config, &err) < 0 ||
-        read_fd_number("--listen-fds", w.listen_fds, &d->sockets, &err) < 0 ||
-        read_fd_number("--ready-fd", w.ready_fd, &ready, &err) < 0 ||
-        read_fd_number("--tls-fd", w.tls_fd, &tls, &err) < 0) {
-        problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
-        return -1;
-    }
-    d->ready_fd = ready ? (int)ready : -1;
-    d->tls_source = tls ? (int)tls : -1;
-    if (!config)
-        return 0;
-    if (read_passed(d, (int)config, pr) < 0)
-        return -1;
-    pr->file = "coved";
-    return conf_flags(&d->conf, argc, argv, own, ARRAY_LEN(own), pr);
-}
-
-/* A service manager may hand over sockets in its own way: LISTEN_FDS of them, from 3 on, for LISTEN_PID. */
-static void count_sockets(struct coved *d)
-{
-    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
-    uint64_t for_whom = 0;
-
-    if (!d->sockets && pid && n && str_to_u64(pid, INT32_MAX, &for_whom) && for_whom == (uint64_t)getpid())
-        (void)str_to_u64(n, 16, &d->sockets);
-    for (uint64_t i = 0; i < d->sockets; i++)
-        (void)fcntl(FIRST_SOCKET + (int)i, F_SETFD, FD_CLOEXEC);
-}
-
-/* --- what it gives up --- */
-
-static int drop_capabilities(void)
-{
-    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct none[2] = { { 0 } }, held[2] = { { 0 } };
-
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (syscall(SYS_capget, &head, held) == 0 && memcmp(held, none, sizeof(none)) == 0)
-        return 0; /* a service manager's filter may refuse capset, and there is nothing to drop */
-    return (int)syscall(SYS_capset, &head, none);
-}
-
-/* The leak checker of a sanitized build is a process that looks into this one. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LOOKED_INTO 1
-#endif
-#endif
-#ifndef LOOKED_INTO
-#define LOOKED_INTO 0
-#endif
-
-static int give_up(struct err *err)
-{
-    struct rlimit files;
-
-    if (geteuid() == 0)
-        return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 ||
-        prctl(PR_SET_DUMPABLE, LOOKED_INTO, 0, 0, 0) < 0)
-        return err_sys(err, ERR_SYS, "give up privileges");
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-    umask(077);
-    return 0;
-}
 
 /* --- its parts --- */
 
@@ -419,86 +271,6 @@ static int open_http(struct coved *d, struct err *err)
     return 0;
 }
 
-/* --- where it listens --- */
-
-static void on_tls(void *arg, int fd, const union tls_addr *from)
-{
-    struct coved *d = arg;
-
-    http_adopt(d->http, fd, &from->any);
-}
-
-static const char *without_tls(struct coved *d)
-{
-    auto_buf body = { 0 };
-    struct err err;
-
-    err_set(&err, ERR_TLS_NEEDED, "this address speaks TLS, and the request came without");
-    http_error_json(&err, "", NULL, NULL, &body);
-    buf_addf(&d->without_tls,
-             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
-             "Content-Length: %zu\r\n\r\n%s",
-             body.len, body.data);
-    return d->without_tls.data;
-}
-
-static int open_tls(struct coved *d, const int *listeners, size_t n, struct err *err)
-{
-    const struct tls_server_settings set = {
-        .paths = { { [PEM_CERTIFICATE] = conf_text(&d->conf, SETTING_TLS_CERT),
-                     [PEM_KEY] = conf_text(&d->conf, SETTING_TLS_KEY),
-                     [PEM_CLIENT_CA] = conf_text(&d->conf, SETTING_TLS_CLIENT_CA) } },
-        .source = d->tls_source,
-        .front = { .listeners = listeners,
-                   .nlisteners = n,
-                   .conns_max = (unsigned)(conf_number(&d->conf, SETTING_HTTP_CONNS) +
-                                           conf_number(&d->conf, SETTING_WS_MAX)),
-                   .handshakes_max = (unsigned)min_u64(HANDSHAKES_MAX, conf_number(&d->conf, SETTING_HTTP_CONNS)),
-                   .handshake_ms = conf_number(&d->conf, SETTING_TLS_HANDSHAKE),
-                   .write_ms = conf_number(&d->conf, SETTING_HTTP_WRITE),
-                   .plain = without_tls(d),
-                   .on_conn = on_tls,
-                   .arg = d },
-    };
-
-    return tls_server_new(d->ev, &set, &d->tls, err);
-}
-
-static bool is_tcp(int fd)
-{
-    struct sockaddr_storage a = { 0 };
-    socklen_t len = sizeof(a);
-
-    return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family != AF_UNIX;
-}
-
-/* Sockets of the supervisor, or our own. Where there is a certificate, TCP belongs to TLS; the Unix socket never does,
- * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_adopt(), not by the kind
- * of the descriptor. */
-static int open_listeners(struct coved *d, struct err *err)
-{
-    const char *listen = conf_text(&d->conf, SETTING_LISTEN);
-    bool tls = *conf_text(&d->conf, SETTING_TLS_CERT);
-    int fds[LISTENERS_MAX];
-    size_t n = 0;
-
-    for (uint64_t i = 0; i < d->sockets; i++) {
-        int fd = FIRST_SOCKET + (int)i;
-
-        if (tls && is_tcp(fd) && n < ARRAY_LEN(fds))
-            fds[n++] = fd;
-        else if (http_listen_fd(d->http, fd, err) < 0)
-            return -1;
-    }
-    if (!d->sockets && !str_eq(listen, "off")) {
-        if (tls ? sockets_tcp(listen, &fds[n++], err) < 0 : http_listen_tcp(d->http, listen, NULL, err) < 0)
-            return -1;
-    }
-    if (!d->sockets && http_listen_unix(d->http, d->place.api, 0600, err) < 0)
-        return -1;
-    return n ? open_tls(d, fds, n, err) : 0;
-}
-
 /* --- housekeeping --- */
 
 static void collect(void *arg);
@@ -628,14 +400,14 @@ static int serve(struct coved *d, struct err *err)
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
-    if (give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
+    if (coved_give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
         watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_recorder(d, err) < 0 ||
         open_auth(d, err) < 0 || open_manager(d, err) < 0)
         return -1;
     d->began_ns = ev_now(d->ev);
     d->began_real_ns = clock_real_ns();
     open_api(d);
-    if (open_http(d, err) < 0 || open_listeners(d, err) < 0)
+    if (open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
     if (recorder_damaged(d->recorder))
@@ -691,7 +463,7 @@ int main(int argc, char **argv)
     int status = 0;
 
     prctl(PR_SET_NAME, "coved");
-    if (read_settings(&d, argc, argv, &pr) < 0) {
+    if (coved_read_settings(&d, argc, argv, &pr) < 0) {
         auto_buf out = { 0 };
 
         problems_print(&pr, &out);
@@ -700,7 +472,7 @@ int main(int argc, char **argv)
         return problems_exit(&pr);
     }
     start_log(&d.conf);
-    count_sockets(&d);
+    coved_count_sockets(&d);
     if (serve(&d, &err) < 0) {
         log_error("%s (%s)", err.msg, err_info(err.id)->fix);
         status = err_info(err.id)->exit;

@@ -76,7 +76,7 @@ def check_include(arrows, where, room, form, target):
         other = target.split("/")[0]
         if other not in arrows:
             return f"{where}: {target} is in no room of the picture"
-        if other == "main":
+        if other == "main" and room != "main":
             return f"{where}: nothing includes main"
         allowed = arrows[room]
         if other in ("base", room) or allowed is None or other in allowed:

@@ -1,0 +1,92 @@
+/* Where coved listens: sockets of the supervisor or its own, with TLS in front of those of the network when there is a
+ * certificate. */
+#include "main/coved.h"
+
+#include "base/str.h"
+#include "serve/sockets.h"
+
+#include <sys/socket.h>
+
+#define LISTENERS_MAX 16u
+#define HANDSHAKES_MAX 256u /* at one time */
+
+static void on_tls(void *arg, int fd, const union tls_addr *from)
+{
+    struct coved *d = arg;
+
+    http_adopt(d->http, fd, &from->any);
+}
+
+static const char *without_tls(struct coved *d)
+{
+    auto_buf body = { 0 };
+    struct err err;
+
+    err_set(&err, ERR_TLS_NEEDED, "this address speaks TLS, and the request came without");
+    http_error_json(&err, "", NULL, NULL, &body);
+    buf_addf(&d->without_tls,
+             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             body.len, body.data);
+    return d->without_tls.data;
+}
+
+static int open_tls(struct coved *d, const int *listeners, size_t n, struct err *err)
+{
+    const struct tls_server_settings set = {
+        .paths = { { [PEM_CERTIFICATE] = conf_text(&d->conf, SETTING_TLS_CERT),
+                     [PEM_KEY] = conf_text(&d->conf, SETTING_TLS_KEY),
+                     [PEM_CLIENT_CA] = conf_text(&d->conf, SETTING_TLS_CLIENT_CA) } },
+        .source = d->tls_source,
+        .front = { .listeners = listeners,
+                   .nlisteners = n,
+                   .conns_max = (unsigned)(conf_number(&d->conf, SETTING_HTTP_CONNS) +
+                                           conf_number(&d->conf, SETTING_WS_MAX)),
+                   .handshakes_max = (unsigned)min_u64(HANDSHAKES_MAX, conf_number(&d->conf, SETTING_HTTP_CONNS)),
+                   .handshake_ms = conf_number(&d->conf, SETTING_TLS_HANDSHAKE),
+                   .write_ms = conf_number(&d->conf, SETTING_HTTP_WRITE),
+                   .plain = without_tls(d),
+                   .on_conn = on_tls,
+                   .arg = d },
+    };
+
+    return tls_server_new(d->ev, &set, &d->tls, err);
+}
+
+static bool is_tcp(int fd)
+{
+    struct sockaddr_storage a = { 0 };
+    socklen_t len = sizeof(a);
+
+    return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family != AF_UNIX;
+}
+
+/* Sockets of the supervisor, or our own. Where there is a certificate, TCP belongs to TLS; the Unix socket never does,
+ * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_adopt(), not by the kind
+ * of the descriptor. */
+int coved_open_listeners(struct coved *d, struct err *err)
+{
+    const char *listen = conf_text(&d->conf, SETTING_LISTEN);
+    bool tls = *conf_text(&d->conf, SETTING_TLS_CERT);
+    int fds[LISTENERS_MAX];
+    size_t n = 0;
+
+    for (uint64_t i = 0; i < d->sockets; i++) {
+        int fd = COVED_FIRST_SOCKET + (int)i;
+
+        if (tls && is_tcp(fd)) {
+            if (n == ARRAY_LEN(fds))
+                return err_set(err, ERR_LIMIT, "more than %u sockets for TLS", LISTENERS_MAX);
+            fds[n++] = fd;
+        } else if (http_listen_fd(d->http, fd, err) < 0) {
+            return -1;
+        }
+    }
+    if (!d->sockets && !str_eq(listen, "off")) {
+        if (tls ? sockets_tcp(listen, &fds[n++], err) < 0 : http_listen_tcp(d->http, listen, NULL, err) < 0)
+            return -1;
+    }
+    if (!d->sockets && http_listen_unix(d->http, d->place.api, 0600, err) < 0)
+        return -1;
+    return n ? open_tls(d, fds, n, err) : 0;
+}
