@@ -95,6 +95,7 @@ static void explain_end(const struct json *r, struct buf *out)
         { "lifetime", "It was ended because the lifetime of its sandbox was over", LIMIT_LIFETIME + 1 },
         { "idle", "Its sandbox was ended because nothing ran in it for too long", LIMIT_IDLE + 1 },
         { "killed", "It was killed on request", 0 },
+        { "budget", "It was ended because its tenant had used up a budget of the server", 0 },
         { "lost", "Its sandbox was lost before it ended: the process that held it is gone", 0 },
     };
     const char *by = json_text(json_get(r, "endedBy"));

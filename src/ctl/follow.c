@@ -121,6 +121,7 @@ void ctl_say_end(const struct ctl *c, const json_t *x)
         { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' prolongs it)" },
         { "idle", "its sandbox was idle for too long" },
         { "killed", "it was killed on request" },
+        { "budget", "a budget of your tenant is used up ('cove usage' tells what was used)" },
     };
     const struct arg *timeout = args_find(&c->args, OPT_TIMEOUT);
     const char *by = ctl_text(x, "endedBy");

@@ -13,9 +13,9 @@
 #include <signal.h>
 
 static const char *const names[] = {
-    [ENDED_EXIT] = "exit",     [ENDED_SIGNAL] = "signal", [ENDED_LIFETIME] = "lifetime",
-    [ENDED_IDLE] = "idle",     [ENDED_WALL] = "wall",     [ENDED_CPU] = "cpu",
-    [ENDED_MEMORY] = "memory", [ENDED_KILLED] = "killed", [ENDED_LOST] = "lost",
+    [ENDED_EXIT] = "exit", [ENDED_SIGNAL] = "signal", [ENDED_LIFETIME] = "lifetime", [ENDED_IDLE] = "idle",
+    [ENDED_WALL] = "wall", [ENDED_CPU] = "cpu",       [ENDED_MEMORY] = "memory",     [ENDED_KILLED] = "killed",
+    [ENDED_LOST] = "lost", [ENDED_BUDGET] = "budget",
 };
 
 const char *ended_by_name(enum ended_by e)
@@ -40,6 +40,7 @@ int receipt_exit_code(const struct receipt *r)
     case ENDED_KILLED:
         return 128 + SIGKILL;
     case ENDED_LOST:
+    case ENDED_BUDGET:
         break;
     }
     return 125;
@@ -330,11 +331,15 @@ static void print_end(const struct receipt *r, struct buf *out)
         [ENDED_MEMORY] = "the sandbox ran out of memory",
         [ENDED_KILLED] = "it was killed on request",
         [ENDED_LOST] = "the sandbox was lost",
+        [ENDED_BUDGET] = "the budget of its tenant was used up",
     };
-    static const int limits[] = {
-        [ENDED_LIFETIME] = LIMIT_LIFETIME + 1, [ENDED_IDLE] = LIMIT_IDLE + 1,     [ENDED_WALL] = LIMIT_WALL + 1,
-        [ENDED_CPU] = LIMIT_CPU_TIME + 1,      [ENDED_MEMORY] = LIMIT_MEMORY + 1, [ENDED_LOST] = 0
-    };
+    static const int limits[] = { [ENDED_LIFETIME] = LIMIT_LIFETIME + 1,
+                                  [ENDED_IDLE] = LIMIT_IDLE + 1,
+                                  [ENDED_WALL] = LIMIT_WALL + 1,
+                                  [ENDED_CPU] = LIMIT_CPU_TIME + 1,
+                                  [ENDED_MEMORY] = LIMIT_MEMORY + 1,
+                                  [ENDED_LOST] = 0,
+                                  [ENDED_BUDGET] = 0 };
 
     buf_addf(out, "ended    %s: ", ended_by_name(r->ended_by));
     if (r->ended_by == ENDED_EXIT)

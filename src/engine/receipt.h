@@ -18,6 +18,7 @@ enum ended_by {
     ENDED_MEMORY,
     ENDED_KILLED,
     ENDED_LOST,
+    ENDED_BUDGET, /* of a server: its tenant may use no more */
 };
 const char *ended_by_name(enum ended_by e);
 

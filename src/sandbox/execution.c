@@ -418,6 +418,11 @@ static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
         give_up(ex, err);
         return;
     }
+    if (budget_check(sb->m, sb->owner, true, &why) < 0) {
+        manager_release(sb->m, sb->id);
+        give_up(ex, &why);
+        return;
+    }
     bool twice = ex_find(sb, ex->id) != NULL;
     ex_link(ex, sb);
     manager_release(sb->m, sb->id);

@@ -109,6 +109,11 @@ static void take_receipt(struct ex *ex, const struct receipt *r)
     struct buf out = { 0 };
     struct jsonw w;
 
+    struct receipt told = *r;
+
+    if (ex->over_budget && told.ended_by == ENDED_KILLED)
+        told.ended_by = ENDED_BUDGET;
+    r = &told;
     jsonw_init(&w, &out, 0);
     receipt_json(r, &w);
     ex->receipt_json = out.data;
@@ -152,6 +157,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     ex->end_state = state;
     ex->ended_ms = now_ms();
     ex->end_cpu_us = meter_read(ex->sb);
+    budget_execution(ex->sb);
     output_close(ex);
     if (r) {
         take_receipt(ex, r);

@@ -71,6 +71,7 @@ struct sb {
     struct ev_timer idle;
     struct ev_timer retry;
     uint64_t pins;                 /* processors that were chosen for it */
+    uint64_t budget_cpu_us;        /* when its tenant's time was used up, and one more; 0: it is not */
     uint64_t cpu_us, noted_cpu_us; /* its counter as last seen, and as the store knows it (meter.c) */
 
     /* CREATING */
@@ -155,6 +156,7 @@ struct ex {
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
+    bool over_budget;    /* killed for that */
     uint64_t end_cpu_us; /* for its usage; 0: unknown */
 
     struct store_call *inserting, *ending; /* not answered yet */
@@ -196,6 +198,10 @@ struct manager {
     void *gc_arg;
     struct ev_defer defer;
     struct ev_timer meter;
+    struct budget *budgets;
+    struct store_call *budgets_call;
+    bool budgets_known;
+    struct ev_timer budget_tick;
     void (*emptied)(void *arg); /* when the last sandbox is gone; NULL: nobody waits for that */
     void *emptied_arg;
 };
@@ -253,6 +259,15 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
 /* attend.c */
 void sb_tell(struct sb *sb);     /* it was paused, or runs again */
 void sb_tell_end(struct sb *sb); /* its end is committed */
+
+/* budget.c */
+void budget_start(struct manager *m);
+void budget_stop(struct manager *m);
+/* Whether a sandbox, or an execution, may begin: ERR_BUDGET. */
+int budget_check(struct manager *m, const char *owner, bool execution, struct err *err);
+void budget_cpu(const struct sb *sb, uint64_t us); /* its counter grew */
+void budget_execution(const struct sb *sb);        /* one of its has ended */
+void budget_sandbox(const struct sb *sb);          /* it has ended */
 
 /* meter.c */
 uint64_t meter_read(struct sb *sb); /* its processor counter in us; 0: unknown */

@@ -113,6 +113,8 @@ static void sb_gone(struct sb *sb)
     finish_first(sb);
     sb_ended_error(sb, &err);
     sb_fail_ops(sb, &err);
+    if (!sb->unmade)
+        budget_sandbox(sb);
     if (!sb->unmade) {
         sb->m->stats.ended[sb->ended_by]++;
         buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
@@ -390,7 +392,8 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb_amounts(spec, amounts);
     if (id && sb_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
-    if (err.id || create_check(m, spec, &err) < 0 || share_take(share_of(m, owner), amounts, &m->refusal, &err) < 0) {
+    if (err.id || create_check(m, spec, &err) < 0 || budget_check(m, owner, false, &err) < 0 ||
+        share_take(share_of(m, owner), amounts, &m->refusal, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);

@@ -334,6 +334,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     turns_init(&m->starts, ev, set->starting_max ? set->starting_max : 64, TURN_WAIT_NS, START_KEEP_NS);
     *ret = m;
     meter_start(m);
+    budget_start(m);
     ends_open(m);
     ends_replay(m);
     recover_start(m);
@@ -366,6 +367,7 @@ void manager_free(struct manager *m)
     m->emptied = NULL;
     ev_timer_clear(m->ev, &m->reconnect);
     meter_stop(m);
+    budget_stop(m);
     if (m->defer.on) {
         ev_defer_clear(m->ev, &m->defer);
         engine_free(m->defer.arg);

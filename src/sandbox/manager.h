@@ -18,7 +18,7 @@
 #include "ev/ev.h"
 #include "sandbox/share.h"
 #include "sandbox/spec.h"
-#include "store/store.h"
+#include "store/usage.h"
 
 struct manager;
 
@@ -174,6 +174,17 @@ void manager_tenant_use(struct manager *m, const char *tenant, uint64_t ret[STOR
 /* In the `done` of what was refused with ERR_QUOTA: why. */
 const struct share_refusal *manager_refusal(const struct manager *m);
 
+/* --- budgets --- */
+
+/* What the store was given: holds from now on. */
+void manager_budget(struct manager *m, const struct store_budget *row);
+struct manager_budget {
+    uint64_t max[STORE_PERIODS][STORE_BUDGETED], used[STORE_PERIODS][STORE_BUDGETED];
+    uint64_t renews_ms[STORE_PERIODS];
+};
+/* False: there is none, or it is still being read. */
+bool manager_budget_used(struct manager *m, const char *owner, struct manager_budget *ret);
+
 /* --- housekeeping --- */
 
 struct manager_gc {
@@ -186,8 +197,8 @@ typedef void manager_gc_fn(void *arg, const struct err *err, const struct manage
  * for which every file is looked up. With keep->rehearse it only counts. One at a time: ERR_BUSY. */
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
-#define MANAGER_ENDS 9 /* enum ended_by */
-struct manager_stats { /* since the start, except those that are of this moment */
+#define MANAGER_ENDS 10 /* enum ended_by */
+struct manager_stats {  /* since the start, except those that are of this moment */
     uint64_t created, create_failed;
     uint64_t create_ns; /* sum of the times from request to running */
     uint64_t ended[MANAGER_ENDS];

@@ -16,8 +16,10 @@ uint64_t meter_read(struct sb *sb)
 {
     uint64_t ns = sb->box ? box_cpu_ns(sb->box) : BOX_UNKNOWN;
 
-    if (ns != BOX_UNKNOWN)
-        sb->cpu_us = max_u64(sb->cpu_us, ns / NS_PER_US);
+    if (ns != BOX_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
+        budget_cpu(sb, ns / NS_PER_US - sb->cpu_us);
+        sb->cpu_us = ns / NS_PER_US;
+    }
     return sb->cpu_us;
 }
 

@@ -1424,6 +1424,86 @@ def usage_is_counted_once_across_kills(s):
 
 
 @case
+def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
+    key = stranger(s, "sandboxes:read", "sandboxes:write", "executions", "usage")
+    mine = {"key": key["key"]}
+    here = "/v1/tenants/strangers/budget"
+
+    def used():
+        return s.call("GET", here, **mine).json["day"].get("used")
+
+    def wait_used():
+        end = time.monotonic() + 60
+        while used() is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return used()
+
+    def bound(**day):
+        a = s.call("PUT", here, {"day": day})
+        assert a.status == 200, a.body
+        wait_used()
+
+    def allow():
+        assert s.call("PUT", here, {}).status == 200
+
+    allow()
+    assert used() is None
+    sb = s.call("POST", "/v1/sandboxes", {"runtime": "python", "lifetimeMs": 900000}, **mine).json["id"]
+    bound(executions=10 ** 6)
+    start = wait_used()["executions"]
+    bound(executions=start + 2)
+    for _ in range(2):
+        assert s.execute(sb, {"command": ["true"]}, **mine).status == 200
+    refused = s.execute(sb, {"command": ["true"]}, **mine)
+    assert refused.status == 402 and refused.code == "budget_exceeded", refused.body
+    message = refused.json["error"]["message"]
+    assert f"{start + 2} of {start + 2} executions" in message and "renews at 20" in message, message
+    s.kill()
+    s.start()  # it is remembered, and so is what was used
+    wait_used()
+    assert s.execute(sb, {"command": ["true"]}, **mine).status == 402
+    bound(executions=start + 3)
+    assert s.execute(sb, {"command": ["true"]}, **mine).status == 200
+
+    bound(cpuSeconds=wait_used()["cpuSeconds"] + 2)
+    ended = s.execute(sb, {"code": "while True: pass", "timeoutMs": 120000}, timeout=120, **mine).json
+    assert ended["endedBy"] == "budget", ended
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ended['id']}/receipt", **mine).json["endedBy"] == "budget"
+    assert "cpuSeconds" in s.execute(sb, {"command": ["true"]}, **mine).json["error"]["message"]
+    assert s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine).status == 402
+    assert s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["state"] == "running"
+
+    bound(sandboxSeconds=wait_used()["sandboxSeconds"] + 2)
+    end = time.monotonic() + 60
+    while s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["state"] != "ended":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    row = s.call("GET", f"/v1/sandboxes/{sb}", **mine).json
+    assert row["endedBy"] == "budget" and "sandboxSeconds" in row["reason"]["message"], row
+    assert s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine).code == "budget_exceeded"
+    other = s.create({"runtime": "sh"})  # of another tenant
+    s.delete(other)
+    allow()
+    again = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine)
+    assert again.status == 201
+    s.call("DELETE", f"/v1/sandboxes/{again.json['id']}", **mine)
+
+
+@case
+def a_budget_is_the_operators_and_seen_by_its_tenant_only(s):
+    key = stranger(s, "usage")
+    assert s.call("PUT", "/v1/tenants/strangers/budget", {}, key=key["key"]).status == 403
+    assert s.call("GET", "/v1/tenants/strangers/budget", key=key["key"]).status == 200
+    assert s.call("GET", "/v1/tenants/local/budget", key=key["key"]).status == 404
+    assert s.call("GET", "/v1/tenants/nobody/budget").status == 404
+    assert s.call("PUT", "/v1/tenants/nobody/budget", {}).status == 404
+    for body in ({"week": {}}, {"day": {"cpuSeconds": 0}}, {"day": {"x": 1}}, {"day": 5}, {"month": {"executions": -1}},
+                 {"month": {"executions": "1"}}):
+        assert s.call("PUT", "/v1/tenants/local/budget", body).status == 400, body
+
+
+@case
 def a_killed_server_is_followed_by_one_that_goes_on(s):
     sb, paused, doomed = s.create({"runtime": "sh"}), s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     s.call("POST", f"/v1/sandboxes/{paused}/pause")

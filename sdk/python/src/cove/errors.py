@@ -641,6 +641,14 @@ class HeadersTooLargeError(LimitReachedError):
     default_fix = "Send fewer and shorter headers."
 
 
+class BudgetExceededError(LimitReachedError):
+    """The tenant has used up what it may use in this day or month."""
+
+    code = "budget_exceeded"
+    default_cause = "The tenant has used up what it may use in this day or month."
+    default_fix = "Wait until the budget renews, at the time that the message names, or ask the operator of the server for a larger one."
+
+
 class ClientGoneError(LostError):
     """The client went away before its request was complete."""
 
@@ -769,6 +777,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "origin_not_allowed": OriginNotAllowedError,
     "upgrade_required": UpgradeRequiredError,
     "headers_too_large": HeadersTooLargeError,
+    "budget_exceeded": BudgetExceededError,
     "client_gone": ClientGoneError,
     "sandbox_ended": SandboxEndedError,
     "sandbox_paused": SandboxPausedError,
@@ -862,6 +871,7 @@ __all__ = [
     "OriginNotAllowedError",
     "UpgradeRequiredError",
     "HeadersTooLargeError",
+    "BudgetExceededError",
     "ClientGoneError",
     "SandboxEndedError",
     "SandboxPausedError",
