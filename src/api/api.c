@@ -10,9 +10,9 @@
 #define CURSOR_MAX 200u
 
 const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes,   service_routes,
-    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   usage_routes, tenant_routes,
-    member_routes,  budget_routes,    NULL
+    sandbox_routes, execution_routes, file_routes,   catalogue_routes, template_routes, key_routes,
+    service_routes, upkeep_routes,    event_routes,  token_routes,     audit_routes,    socket_routes,
+    usage_routes,   tenant_routes,    member_routes, budget_routes,    top_routes,      NULL
 };
 
 const struct api_right api_open = { .open = true };

@@ -82,7 +82,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
-    audit_routes[], usage_routes[], budget_routes[], tenant_routes[], member_routes[];
+    audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[];
 
 /* --- the record of a request (record.c) --- */
 

@@ -50,6 +50,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_events(c, err);
     case VERB_AUDIT:
         return ctl_audit(c, second, err);
+    case VERB_TOP:
+        return ctl_top(c, err);
     case VERB_USAGE:
         return ctl_usage(c, err);
     case VERB_GC:

@@ -296,13 +296,8 @@ static void load(struct budget *b)
         ev_timer_set(m->ev, &m->budget_tick, ev_now(m->ev) + TICK_NS, on_tick, m);
 }
 
-static void drop(struct budget *b)
+static void budget_free(struct budget *b)
 {
-    struct budget **at = &b->m->budgets;
-
-    while (*at != b)
-        at = &(*at)->next;
-    *at = b->next;
     for (int p = 0; p < STORE_PERIODS; p++)
         if (b->calls[p])
             store_forget(b->calls[p]);
@@ -316,8 +311,14 @@ void manager_budget(struct manager *m, const struct store_budget *row)
     bool fresh = !b;
 
     if (memcmp(row->max, none, sizeof(none)) == 0) {
-        if (b)
-            drop(b);
+        struct budget **at = &m->budgets;
+
+        while (*at && *at != b)
+            at = &(*at)->next;
+        if (b && *at) {
+            *at = b->next;
+            budget_free(b);
+        }
         return;
     }
     if (fresh) {
@@ -354,8 +355,12 @@ void budget_stop(struct manager *m)
 {
     if (m->budgets_call)
         store_forget(m->budgets_call);
-    while (m->budgets)
-        drop(m->budgets);
+    while (m->budgets) {
+        struct budget *b = m->budgets;
+
+        m->budgets = b->next;
+        budget_free(b);
+    }
     ev_timer_clear(m->ev, &m->budget_tick);
 }
 

@@ -78,6 +78,17 @@ void manager_release(struct manager *m, const char *id); /* once for each succes
 /* Whether it lives, or may: until the store has been read nobody can say. */
 bool manager_lives(const struct manager *m, const char *owner, const char *id);
 
+/* The sandboxes of the owner that run or are paused, oldest first; how many of them were written to ret, at most max.
+ */
+struct manager_living {
+    char id[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1];
+    bool paused;
+    uint64_t created_ms;
+    size_t executions;
+    uint64_t cpu_millis, memory_bytes, pids; /* what it is allowed */
+};
+size_t manager_living(const struct manager *m, const char *owner, struct manager_living *ret, size_t max);
 /* Has the store know what every living sandbox of the owner used by now, in front of calls that are made after this. */
 void manager_note_usage(struct manager *m, const char *owner);
 

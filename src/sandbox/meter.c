@@ -10,6 +10,8 @@
 #include "base/str.h"
 #include "store/usage.h"
 
+#include <stdlib.h>
+
 #define EVERY_MS 60000u
 
 uint64_t meter_read(struct sb *sb)
@@ -57,6 +59,38 @@ void manager_note_usage(struct manager *m, const char *owner)
     if (n)
         store_usage_note(m->store, notes, n, on_noted, NULL);
     free(notes);
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct manager_living *x = a, *y = b;
+
+    return x->created_ms != y->created_ms ? (x->created_ms < y->created_ms ? -1 : 1) : strcmp(x->id, y->id);
+}
+
+size_t manager_living(const struct manager *m, const char *owner, struct manager_living *ret, size_t max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (const struct sb *sb = m->sbs[i]; sb && n < max; sb = sb->next) {
+            if (!str_eq(owner, STORE_ANY_OWNER) && !str_eq(owner, sb->owner))
+                continue;
+            if (sb->state != SB_RUNNING && sb->state != SB_PAUSED)
+                continue;
+            ret[n] = (struct manager_living){ .paused = sb->state == SB_PAUSED,
+                                              .created_ms = sb->created_ms,
+                                              .executions = sb->nexecs,
+                                              .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
+                                              .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
+                                              .pids = sb->spec.limits.v[LIMIT_PIDS] };
+            memcpy(ret[n].id, sb->id, sizeof(ret[n].id));
+            memcpy(ret[n].owner, sb->owner, sizeof(ret[n].owner));
+            n++;
+        }
+    if (n > 1)
+        qsort(ret, n, sizeof(*ret), by_age);
+    return n;
 }
 
 /* At full minutes of the calendar, and so at full hours. */

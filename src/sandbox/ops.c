@@ -209,6 +209,8 @@ static void on_extended(void *arg, const struct err *err)
     op_store(sb);
 }
 
+static void on_idle(void *arg);
+
 static void on_used(void *arg, const struct box_usage *u, const struct err *err)
 {
     struct sb *sb = arg;
@@ -217,9 +219,12 @@ static void on_used(void *arg, const struct box_usage *u, const struct err *err)
     if (!op)
         return;
     struct op told = *op;
+    uint64_t idle_at = sb->idle.slot ? sb->idle.at : 0;
     op_pop(sb);
     told.usage(told.arg, u, err);
     op_start(sb);
+    if (idle_at && sb->idle.slot) /* looking is not using: idleness goes on where it was */
+        ev_timer_set(sb->m->ev, &sb->idle, idle_at, on_idle, sb);
 }
 
 static void start_use(struct sb *sb)

@@ -1504,6 +1504,33 @@ def a_budget_is_the_operators_and_seen_by_its_tenant_only(s):
 
 
 @case
+def all_living_sandboxes_are_seen_at_one_look_that_does_not_count_as_use(s):
+    key = stranger(s, "sandboxes:read", "sandboxes:write")
+    theirs = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key["key"]).json["id"]
+    idle = s.create({"runtime": "sh", "idleTimeoutMs": 3000})
+    busy = s.create({"runtime": "python"})
+    ex = s.execute(busy, {"code": "while True: pass", "background": True}).json["id"]
+
+    def look(**more):
+        return {x["id"]: x for x in s.call("GET", "/v1/usage/live", **more).json["sandboxes"]}
+
+    assert set(look(key=key["key"])) == {theirs}
+    end = time.monotonic() + 60
+    first = look()
+    assert {theirs, idle, busy} <= set(first) and first[busy]["executions"] == 1, first
+    assert first[busy]["limits"]["memoryBytes"] == 512 << 20 and first[busy]["state"] == "running"
+    while look()[busy].get("cpuUs", 0) < first[busy].get("cpuUs", 0) + 100000 and "cpuUs" in first[busy]:
+        assert time.monotonic() < end
+    while idle in look() or s.call("GET", f"/v1/sandboxes/{idle}").json["state"] != "ended":  # looked at all the time
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert s.call("GET", f"/v1/sandboxes/{idle}").json["endedBy"] == "idle"
+    s.call("POST", f"/v1/sandboxes/{busy}/executions/{ex}/cancel")
+    s.delete(busy)
+    s.call("DELETE", f"/v1/sandboxes/{theirs}", key=key["key"])
+
+
+@case
 def a_killed_server_is_followed_by_one_that_goes_on(s):
     sb, paused, doomed = s.create({"runtime": "sh"}), s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     s.call("POST", f"/v1/sandboxes/{paused}/pause")

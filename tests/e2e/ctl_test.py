@@ -267,6 +267,21 @@ class Ctl(Served):
         for words in (("--from", "soon"), ("--by", "month"), ("one", "two")):
             self.cove("usage", *words, code=2)
 
+    def test_top_shows_what_sandboxes_use(self):
+        busy = self.cove("sandbox", "create", "-q").out.strip()
+        quiet = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
+        self.cove("exec", "-b", busy, "-c", "while True: pass")
+        seen = wait_for(lambda: (lambda top: top if top[0]["id"] == busy and top[0].get("cpuPercent", 1) > 0 else None)(
+            self.cove("top", "--once", "--json").json["sandboxes"]))
+        self.assertEqual([s["id"] for s in seen], [busy, quiet])
+        lines = self.cove("top").out.splitlines()  # no terminal: once
+        self.assertTrue(lines[0].startswith("SANDBOX"), lines)
+        self.assertEqual(len(lines), 3)
+        self.assertNotIn("\033", "".join(lines))
+        self.assertTrue(self.cove("top", "--sort", "age").out.splitlines()[1].startswith(busy))
+        for words in (("--sort", "name"), ("--interval", "1ms"), ("x",)):
+            self.cove("top", *words, code=2)
+
     def child(self, name):
         """The pid of one of the server's processes."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
