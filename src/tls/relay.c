@@ -23,6 +23,7 @@
 #define ROUNDS 8               /* records in one direction before others have their turn */
 #define UNSENT_MAX (64 * 1024) /* bytes that the kernel keeps beyond what is under way to the client */
 #define TLS_HANDSHAKE 0x16
+#define SHARE 4 /* one address has at most this part of the handshakes, so that alone it cannot push others out */
 
 enum state {
     RELAY_FIRST,     /* no byte has come */
@@ -448,14 +449,40 @@ static void on_net(void *arg, uint32_t events)
     }
 }
 
+/* IPv6 hands out networks, not addresses. */
+static bool same_place(const union tls_addr *a, const union tls_addr *b)
+{
+    if (a->any.sa_family != b->any.sa_family)
+        return false;
+    if (a->any.sa_family == AF_INET6)
+        return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, 8) == 0;
+    return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+}
+
+static void make_room(struct relays *all, const union tls_addr *from)
+{
+    unsigned limit = all->set->handshakes_max, theirs = 0;
+    struct relay *oldest = NULL;
+
+    for (struct relay *r = all->newest; r; r = r->older) {
+        if (same_place(&r->from, from)) {
+            oldest = r;
+            theirs++;
+        }
+    }
+    if (oldest && theirs >= max_u64(limit / SHARE, 1))
+        relay_give_up(oldest);
+    else if (all->handshaking >= limit)
+        relay_give_up(all->oldest);
+}
+
 void relay_start(struct relays *all, int fd, const union tls_addr *from, const struct tls_identity *id)
 {
     struct relay *r = mem_new(struct relay);
     int yes = 1, unsent = UNSENT_MAX;
 
     *r = (struct relay){ .all = all, .net = fd, .plain = -1, .from = *from, .ssl = tls_identity_session(id) };
-    if (all->handshaking >= all->set->handshakes_max)
-        relay_give_up(all->oldest);
+    make_room(all, from);
     list(r);
     all->counters->accepted++;
     all->counters->open++;

@@ -498,6 +498,23 @@ class Harm(Tls):
         self.assertEqual(self.ask(self.talk())[0], 200)
         self.stop()
 
+    def test_a_flood_from_one_address_gives_up_only_its_own_handshakes(self):
+        self.serve()
+        slow = self.raw()
+        slow.sendall(b"\x16")
+        flood = []
+        for _ in range(HANDSHAKES_MAX + 16):
+            s = socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=("127.0.0.2", 0))
+            s.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+            flood.append(s)
+        wait_for(lambda: self.figure("handshakes_late_total") > 0)
+        slow.settimeout(0.5)
+        with self.assertRaises(socket.timeout):
+            slow.recv(1)  # still waited for
+        for s in [slow, *flood]:
+            s.close()
+        self.stop()
+
     def test_idle_connections_make_room_for_those_that_ask(self):
         self.serve("--http-max-connections", "8")
         idle = [self.shake() for _ in range(12)]
