@@ -94,6 +94,8 @@ static int read_request(struct report *r, struct err *err)
         read_moment(r->req, "to", now, &r->q.to_ms, err) < 0 ||
         read_moment(r->req, "from", r->q.to_ms > DAY_MS ? r->q.to_ms - DAY_MS : 0, &r->q.from_ms, err) < 0)
         return -1;
+    if (r->q.sandbox && !id_valid(r->q.sandbox, "sb"))
+        return err_set(err, ERR_MISSING, "there is no such sandbox");
     if (r->q.from_ms > r->q.to_ms)
         return err_set(err, ERR_INVALID, "from: it is later than to");
     r->q.from_ms = r->q.from_ms / STORE_HOUR_MS * STORE_HOUR_MS;

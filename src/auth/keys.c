@@ -161,7 +161,7 @@ static int choose_user(const struct principal *by, const struct auth_key_spec *s
     if (*user && !id_valid(user, "us"))
         return err_set(err, ERR_MISSING, "there is no such user");
     if (*user && (spec->scopes & ROLE_NEVER))
-        return err_set(err, ERR_INVALID, "%s is the operator's scope, and no user's key has it",
+        return err_set(err, ERR_DENIED, "%s is the operator's scope, and no user's key has it",
                        scope_name(spec->scopes & SCOPE_BIT(ADMIN) ? SCOPE_ADMIN : SCOPE_METRICS));
     *ret = user;
     return 0;

@@ -107,7 +107,7 @@ def operations():
         for line in f:
             if match := re.match(r"  (/\S*):$", line):
                 path = match.group(1)
-            elif match := re.match(r"    (get|put|post|delete):$", line):
+            elif match := re.match(r"    (get|put|post|patch|delete):$", line):
                 method = match.group(1).upper()
             elif (match := re.match(r"      operationId: (\w+)$", line)) and match.group(1) not in LEFT_OUT:
                 found.add(f"{method} {path}")

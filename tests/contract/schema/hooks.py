@@ -33,6 +33,20 @@ def sandbox():
     return must(own("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 3600000}))["id"]
 
 
+def tenant():
+    return must(own("POST", "/v1/tenants", {"name": f"t{WORDS.randrange(10 ** 12)}"}))["name"]
+
+
+def user():
+    return must(own("POST", "/v1/users", {"name": f"u{WORDS.randrange(10 ** 12)}", "role": "viewer"}))["id"]
+
+
+def terminal(where):
+    """One that ends soon: its id may come back with a request that waits for its end."""
+    return must(own("POST", f"/v1/sandboxes/{where}/executions", {
+        "command": ["sleep", "600"], "background": True, "tty": True, "timeoutMs": 1500}))["id"]
+
+
 def execution(where, background=False):
     words = ["sleep", "600"] if background else ["sh", "-c", "echo out; echo err >&2; echo text > /workspace/data.csv"]
     return must(own("POST", f"/v1/sandboxes/{where}/executions", {
@@ -82,11 +96,17 @@ def exchange_ids(case, operation):
     if looks(ids.get("executionId"), "ex"):
         if operation == "cancelExecution":
             ids["executionId"] = execution(kept().sandbox, True)
+        elif operation in ("resizeExecution", "signalExecution") and not negative(case):
+            ids["executionId"] = terminal(kept().sandbox)
         else:
             ids["executionId"] = kept().running if operation == "writeStdin" else kept().execution
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
         ids["keyId"] = must(own("POST", "/v1/apikeys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
+    if looks(ids.get("userId"), "[a-z]{2}"):
+        ids["userId"] = user()
+    if operation not in ("getTenant", "getBudget") and isinstance(ids.get("tenant"), str):
+        ids["tenant"] = tenant()  # never the one in which this run works
 
 
 def exchange_cursor(case, operation):
@@ -94,7 +114,8 @@ def exchange_cursor(case, operation):
     cursor = (case.query or {}).get("cursor")
     if not isinstance(cursor, str) or not 1 <= len(cursor) <= 200:
         return
-    path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/apikeys", "listTemplates": "/v1/templates"}.get(
+    path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/apikeys", "listTemplates": "/v1/templates",
+            "listTenants": "/v1/tenants", "listUsers": "/v1/users", "listRoles": "/v1/roles"}.get(
         operation, f"/v1/sandboxes/{case.path_parameters.get('sandboxId')}/" +
         ("events" if operation == "listSandboxEvents" else "executions"))
     given = own("GET", path + "?limit=1")
@@ -132,11 +153,41 @@ def exchange_rest(case, operation):
     elif operation in ("createSandbox", "putTemplate") and case.body.get("level") == "custom":
         del case.body["level"]
     if operation == "createExecution":
+        if case.body.get("tty"):
+            case.body.pop("stdin", None)
+        if case.body.get("command", ["x"])[:1] == [""]:
+            case.body["command"][0] = "true"  # a program has a name
         if "stdin" in case.body:
             case.body.pop("stdinOpen", None)  # the two do not go together
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # one that waits for input waits no longer
     if operation in ("createSandbox", "putTemplate"):
         (case.body.get("resources") or {}).pop("storageBytes", None)  # it has to fit into the memory
+    if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:
+        case.query.pop("format", None)  # the two do not go together
+    if operation == "getUsage":
+        for name in {"from", "to"} & set(case.query):
+            case.query[name] = {"from": "2020-01-31", "to": "2020-02-01T12:00:00Z"}[name]
+    if operation in ("createUser", "createRole", "createApiKey") and turn(operation):
+        case.body.pop("tenant", None)
+        case.body.pop("user", None)
+        if operation == "createUser":
+            case.body["role"] = "viewer"
+        if "name" in case.body:
+            case.body["name"] = f"n{WORDS.randrange(10 ** 12)}"
+    if operation == "createApiKey":
+        case.body.setdefault("scopes", ["files"])  # who is no user has to say
+    if operation == "setUser" and turn(operation):
+        case.body["role"] = "developer"
+    if operation == "getTenant" and turn(operation):
+        case.path_parameters["tenant"] = "local"
+    if operation == "getRole" and turn(operation):
+        case.path_parameters["role"] = "viewer"
+    if operation == "removeRole" and turn(operation):
+        case.path_parameters["role"] = f"r{WORDS.randrange(10 ** 12)}"
+        must(own("POST", "/v1/roles", {"name": case.path_parameters["role"], "permissions": ["files"]}))
+        (case.query or {}).pop("tenant", None)
+    if operation in ("listUsers", "listRoles", "getRole") and turn(operation + " tenant"):
+        (case.query or {}).pop("tenant", None)
     if operation == "getRuntime" and turn(operation):
         case.path_parameters["runtime"] = "sh"
     if operation == "getPolicy" and turn(operation):
@@ -170,7 +221,7 @@ def before_call(context, case, kwargs):
     with LOCK:
         TURNS["strangers"] += 1
         known = in_sequence(case) and ids.get("sandboxId") in MADE
-        if "keyId" in ids or not (known or TURNS["strangers"] % 10 == 0):  # never the key that this run is made with
+        if {"keyId", "tenant", "userId"} & set(ids) or not (known or TURNS["strangers"] % 10 == 0):  # never the key that this run is made with
             exchange_ids(case, operation)
             known = True
         exchange_cursor(case, operation)

@@ -195,8 +195,8 @@ TEST(a_key_of_a_user_has_the_rights_of_their_role_and_never_the_operators)
         assert_string_equal(p.owner, "acme");
         assert_string_equal(p.user, user.id);
     }
-    assert_int_equal(make_key(&the_operator, "acme", user.id, SCOPE_ALL), ERR_INVALID);
-    assert_int_equal(make_key(&the_operator, "acme", user.id, SCOPE_BIT(METRICS)), ERR_INVALID);
+    assert_int_equal(make_key(&the_operator, "acme", user.id, SCOPE_ALL), ERR_DENIED);
+    assert_int_equal(make_key(&the_operator, "acme", user.id, SCOPE_BIT(METRICS)), ERR_DENIED);
     assert_int_equal(make_key(&the_operator, "other", user.id, SCOPE_BIT(FILES)), ERR_MISSING);
     assert_int_equal(make_key(&the_operator, "acme", "usnobody", SCOPE_BIT(FILES)), ERR_MISSING);
     assert_int_equal(make_key(&the_operator, "nowhere", "", SCOPE_BIT(FILES)), ERR_MISSING);
