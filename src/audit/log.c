@@ -28,7 +28,7 @@
 #define SEGMENT_DEFAULT (16 * MIB)
 #define SIGN_RECORDS 1000u
 #define SIGN_NS (60 * NS_PER_S)
-#define QUIET_NS (1 * NS_PER_S) /* nothing came for so long: what there is is signed, and nobody wakes up later */
+#define QUIET_NS (1 * NS_PER_S)   /* nothing came for so long: what there is is signed, and nobody wakes up later */
 #define LAZY_NS (200 * NS_PER_MS) /* most go with a record that somebody waits for */
 #define RETRY_NS (1 * NS_PER_S)
 #define ASIDE (1 * MIB)        /* set aside ahead of the end, at least */

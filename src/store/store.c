@@ -41,7 +41,7 @@ struct store {
     size_t bytes;
     bool stepped; /* the first of `slow` had its last step */
     bool closing;
-    bool finished; /* all was answered, and nothing is any more */
+    bool finished; /* all was answered; what comes now is written, and nobody is told */
     struct store_stats stats;
     uint64_t batch_commits, batch_commit_ns; /* of the thread, added to stats afterwards */
     store_event_seen_fn *on_event;
@@ -232,7 +232,9 @@ struct store_call *store_submit(struct store *st, struct store_call *c)
 {
     struct err err = { 0 };
 
-    if (!c->refused && st->closing) {
+    if (st->finished) {
+        store_forget(c);
+    } else if (!c->refused && st->closing) {
         err_set(&err, ERR_BUSY, "the store is closing");
         store_refuse(c, &err);
     } else if (!c->refused && (st->stats.waiting >= WAITING_MAX || st->bytes + c->bytes > BYTES_MAX)) {
@@ -294,28 +296,31 @@ int store_open(struct ev *ev, const struct store_settings *set, struct store **r
     return 0;
 }
 
+static void drain(struct store *st)
+{
+    while (st->stats.waiting > 0) {
+        start(st);
+        work_pool_drain(st->pool); /* all batches: the end of one starts the next */
+    }
+}
+
 void store_finish(struct store *st)
 {
     if (!st || st->finished)
         return;
     st->closing = true;
-    while (st->stats.waiting > 0) {
-        start(st);
-        work_pool_drain(st->pool); /* all batches: the end of one starts the next */
-    }
+    drain(st);
     ev_defer_clear(st->ev, &st->start);
     st->finished = true;
+    st->on_event = NULL;
 }
 
 void store_close(struct store *st)
 {
-    struct store_call *c;
-
     if (!st)
         return;
     store_finish(st);
-    while ((c = list_pop(&st->waiting)))
-        store_call_free(c);
+    drain(st);
     work_pool_free(st->pool);
     st->backend->close(st->db);
     free(st);

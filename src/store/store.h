@@ -47,9 +47,9 @@ struct store_settings {
  */
 int store_open(struct ev *ev, const struct store_settings *set, struct store **ret, struct err *err);
 /* Finishes and answers what was asked; blocks for as long as that takes. Calls that a `done` makes meanwhile fail with
- * ERR_BUSY; calls that are made afterwards are dropped without an answer, because whoever makes them is about to go.
- * Never from inside a `done`. So callers that die before the store live to see every answer: first this, then they,
- * then store_close(). */
+ * ERR_BUSY; calls that are made afterwards are carried out by store_close without an answer, because whoever makes them
+ * is about to go. Never from inside a `done`. So callers that die before the store live to see every answer, and can
+ * still leave their last words: first this, then they, then store_close(). */
 void store_finish(struct store *st);
 void store_close(struct store *st); /* finishes first, unless that was done */
 DEFINE_AUTO(store, store_close);
