@@ -297,7 +297,7 @@ static void on_row(void *arg, const struct err *err, const struct store_executio
     if (!answered(a))
         return;
     if (a->launch.body)
-        (void)socket_record(a->so, "execution.create", err ? "failed" : "success", row ? row->id : a->id, NULL);
+        (void)socket_record(a->so, "execution.create", err ? "failed" : "success", err ? a->id : row->id, NULL);
     launch_done(&a->launch);
     if (err || join(a, row, &why) < 0) {
         fail(a, err ? err : &why);

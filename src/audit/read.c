@@ -175,15 +175,20 @@ static void read_page(void *arg)
 
 static void reading_free(struct reading *r)
 {
+    buf_done(&r->page.lines);
+    free(r->tenant);
+    free(r->action);
+    free(r);
+}
+
+static void reading_end(struct reading *r)
+{
     struct reading **at = &r->a->readings;
 
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    buf_done(&r->page.lines);
-    free(r->tenant);
-    free(r->action);
-    free(r);
+    reading_free(r);
 }
 
 static void on_read(void *arg)
@@ -195,7 +200,7 @@ static void on_read(void *arg)
     if (r->error)
         err_sys(&err, ERR_SYS, "reading the audit log");
     r->done(r->arg, r->error ? &err : NULL, &r->page);
-    reading_free(r);
+    reading_end(r);
 }
 
 void audit_read(struct audit *a, const struct audit_query *q, audit_page_fn *done, void *arg)
@@ -210,7 +215,7 @@ void audit_read(struct audit *a, const struct audit_query *q, audit_page_fn *don
     a->readings = r;
     if (!a->readers && work_pool_new(a->ev, "audit-read", 1, &a->readers, &err) < 0) {
         done(arg, &err, &r->page);
-        reading_free(r);
+        reading_end(r);
         return;
     }
     ev_work(a->readers, &r->work, read_page, on_read, r);
@@ -219,6 +224,9 @@ void audit_read(struct audit *a, const struct audit_query *q, audit_page_fn *don
 void read_done(struct audit *a)
 {
     work_pool_free(a->readers);
-    while (a->readings)
-        reading_free(a->readings);
+    for (struct reading *r = a->readings, *next; r; r = next) {
+        next = r->next;
+        reading_free(r);
+    }
+    a->readings = NULL;
 }

@@ -33,7 +33,7 @@ struct wsock {
     struct ev_defer again, end;
     struct buf in, out, message;
     bool in_message, over;
-    bool *freed; /* set when it is freed inside of a callback */
+    bool busy, doomed; /* a callback may be under way; it was freed meanwhile, and goes when that returns */
     unsigned code;
     char reason[128];
 };
@@ -42,11 +42,14 @@ void wsock_free(struct wsock *s)
 {
     if (!s)
         return;
-    if (s->freed)
-        *s->freed = true;
     ev_io_del(s->ev, &s->io);
     ev_defer_clear(s->ev, &s->again);
     ev_defer_clear(s->ev, &s->end);
+    s->over = true;
+    if (s->busy) {
+        s->doomed = true;
+        return;
+    }
     curl_easy_cleanup(s->easy);
     buf_done(&s->in);
     buf_done(&s->out);
@@ -153,8 +156,6 @@ static void on_control(struct wsock *s, unsigned op, const char *data, size_t le
 /* False: the message cannot be taken. */
 static bool on_data(struct wsock *s, bool fin, unsigned op, const char *data, size_t len)
 {
-    bool freed = false;
-
     if ((op == OP_MORE) != s->in_message || (op != OP_MORE && op != OP_TEXT) || s->message.len + len > MESSAGE_MAX)
         return false;
     buf_add(&s->message, data, len);
@@ -163,15 +164,12 @@ static bool on_data(struct wsock *s, bool fin, unsigned op, const char *data, si
         return true;
     struct buf whole = s->message;
     s->message = (struct buf){ 0 };
-    s->freed = &freed;
     s->ops->on_message(s->arg, whole.data ? whole.data : "", whole.len);
     buf_done(&whole);
-    if (!freed)
-        s->freed = NULL;
-    return !freed;
+    return true;
 }
 
-/* One frame from the front of what came. 1: taken. 0: it is not whole yet. -1: no more, s may be gone. */
+/* One frame from the front of what came. 1: taken. 0: it is not whole yet. -1: no more. */
 static int take_frame(struct wsock *s)
 {
     const uint8_t *p = (const uint8_t *)s->in.data;
@@ -195,27 +193,20 @@ static int take_frame(struct wsock *s)
         return 0;
     auto_free char *data = str_dup_n(s->in.data + head, (size_t)len);
     buf_drop(&s->in, head + (size_t)len);
-    bool freed = false, *outer = s->freed;
-    s->freed = &freed;
     bool ok = true;
     if (control)
         on_control(s, op, data, (size_t)len);
     else
         ok = on_data(s, fin, op, data, (size_t)len);
-    if (freed) {
-        if (outer)
-            *outer = true;
-        return -1;
-    }
-    s->freed = outer;
     if (!ok)
         bad(s);
     return ok && !s->over ? 1 : -1;
 }
 
-static void receive(void *arg)
+static void receive(void *arg);
+
+static void take_all(struct wsock *s)
 {
-    struct wsock *s = arg;
     char piece[16 * KIB] __attribute__((uninitialized));
     int rc;
 
@@ -244,6 +235,17 @@ static void receive(void *arg)
             return;
         }
     }
+}
+
+static void receive(void *arg)
+{
+    struct wsock *s = arg;
+
+    s->busy = true;
+    take_all(s);
+    s->busy = false;
+    if (s->doomed)
+        wsock_free(s);
 }
 
 static void on_io(void *arg, uint32_t events)
