@@ -458,10 +458,11 @@ void ws_close_all(struct http_server *s)
 
 void ws_end_all(struct http_server *s)
 {
-    while (s->sockets) {
-        s->sockets->code = WS_GOING_AWAY;
-        s->sockets->over = true;
-        tell_closed(s->sockets);
+    for (struct http_ws *ws = s->sockets, *next; ws; ws = next) {
+        next = ws->next;
+        ws->code = WS_GOING_AWAY;
+        ws->over = true;
+        tell_closed(ws);
     }
 }
 

@@ -459,21 +459,20 @@ static bool same_place(const union tls_addr *a, const union tls_addr *b)
     return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
 }
 
-static void make_room(struct relays *all, const union tls_addr *from)
+static struct relay *one_too_many(const struct relays *all, const struct relay *newest)
 {
-    unsigned limit = all->set->handshakes_max, theirs = 0;
-    struct relay *oldest = NULL;
+    unsigned limit = all->set->handshakes_max, before = 0;
+    struct relay *first = NULL;
 
-    for (struct relay *r = all->newest; r; r = r->older) {
-        if (same_place(&r->from, from)) {
-            oldest = r;
-            theirs++;
+    for (struct relay *r = newest->older; r; r = r->older) {
+        if (same_place(&r->from, &newest->from)) {
+            first = r;
+            before++;
         }
     }
-    if (oldest && theirs >= max_u64(limit / SHARE, 1))
-        relay_give_up(oldest);
-    else if (all->handshaking >= limit)
-        relay_give_up(all->oldest);
+    if (before >= max_u64(limit / SHARE, 1))
+        return first;
+    return all->handshaking > limit ? all->oldest : NULL;
 }
 
 void relay_start(struct relays *all, int fd, const union tls_addr *from, const struct tls_identity *id)
@@ -482,7 +481,6 @@ void relay_start(struct relays *all, int fd, const union tls_addr *from, const s
     int yes = 1, unsent = UNSENT_MAX;
 
     *r = (struct relay){ .all = all, .net = fd, .plain = -1, .from = *from, .ssl = tls_identity_session(id) };
-    make_room(all, from);
     list(r);
     all->counters->accepted++;
     all->counters->open++;
@@ -496,4 +494,7 @@ void relay_start(struct relays *all, int fd, const union tls_addr *from, const s
     }
     SSL_set_accept_state(r->ssl);
     set_clock(r, all->set->handshake_ms);
+    struct relay *other = one_too_many(all, r);
+    if (other)
+        relay_give_up(other);
 }
