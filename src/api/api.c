@@ -50,6 +50,7 @@ struct api *api_new(const struct api_settings *set)
 void api_free(struct api *api)
 {
     if (api) {
+        attach_done(api);
         events_done(api);
         api_record_done(api);
     }

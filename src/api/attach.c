@@ -33,6 +33,7 @@ static struct attach *attach_new(struct socket *so, const char *name, const char
     struct attach *a = mem_new(struct attach);
 
     a->so = so;
+    a->api = so->api;
     a->fd[0] = a->fd[1] = -1;
     a->tail = UINT64_MAX;
     (void)str_copy(a->name, sizeof(a->name), name);
@@ -45,6 +46,8 @@ static struct attach *attach_new(struct socket *so, const char *name, const char
 
 static void attach_free(struct attach *a)
 {
+    if (a->api->set.audit)
+        audit_wait_clear(a->api->set.audit, &a->recorded);
     watch_free(a->watch);
     writer_free(a->writer);
     fd_close(&a->fd[0]);
@@ -55,19 +58,35 @@ static void attach_free(struct attach *a)
     free(a);
 }
 
-void attach_drop(struct attach *a)
+static void unlink_attach(struct attach **p, const struct attach *a)
 {
-    struct attach **p = &a->so->attaches;
-
     while (*p != a)
         p = &(*p)->next;
     *p = a->next;
+}
+
+void attach_drop(struct attach *a)
+{
+    unlink_attach(&a->so->attaches, a);
     a->so->nattaches--;
     a->so = NULL;
     watch_free(take_ptr(&a->watch));
     writer_free(take_ptr(&a->writer));
-    if (!a->waiting)
+    if (!a->waiting) {
         attach_free(a);
+        return;
+    }
+    a->next = a->api->orphans;
+    a->api->orphans = a;
+}
+
+void attach_done(struct api *api)
+{
+    for (struct attach *a = api->orphans, *next; a; a = next) {
+        next = a->next;
+        attach_free(a);
+    }
+    api->orphans = NULL;
 }
 
 static void fail(struct attach *a, const struct err *err)
@@ -285,6 +304,7 @@ static bool answered(struct attach *a)
     a->waiting = false;
     if (a->so)
         return true;
+    unlink_attach(&a->api->orphans, a);
     attach_free(a);
     return false;
 }

@@ -66,6 +66,7 @@ struct api {
     struct ev_timer flood_timer;
     struct security *security;
     uint64_t alarms[SECURITY_KINDS];
+    struct attach *orphans; /* of sockets that are gone, waiting for an answer */
 };
 
 /* What a route demands: http_route.data. */
@@ -113,6 +114,9 @@ void action_of(const struct http_route *r, struct api_action *ret);
 
 void api_security_refusal(struct api *api, const struct flood_kind *k);
 void api_security_metrics(const struct api *api, struct buf *out);
+
+/* What still waits for an answer gets none: for the end. */
+void attach_done(struct api *api);
 
 /* --- who --- */
 

@@ -32,7 +32,8 @@ struct socket {
 
 struct attach {
     struct attach *next;
-    struct socket *so; /* NULL: nobody listens any more */
+    struct api *api;
+    struct socket *so; /* NULL: nobody listens any more, and it is among the orphans of the api */
     char name[ATTACH_NAME_MAX + 1];
     char id[ID_SIZE]; /* of the execution; "" until it is known */
     bool waiting;     /* for an answer that is to come to it */

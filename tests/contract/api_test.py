@@ -78,11 +78,13 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(timeout=20) == 0, "the server did not end well"
+        server = self.process.wait(timeout=60)
         self.process.stdout.close()
-        self.jailer.terminate()
-        assert self.jailer.wait(timeout=20) == 0, "the jailer did not end well"
+        self.jailer.terminate()  # whatever became of the server: a jailer that is left holds up whoever reads our output
+        jailer = self.jailer.wait(timeout=60)
         shutil.rmtree(self.dir)
+        assert server == 0, "the server did not end well"
+        assert jailer == 0, "the jailer did not end well"
 
     def connect(self, timeout=30):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

@@ -119,6 +119,7 @@ static int serve(void)
     printf("port %u\n", port);
     auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
+    store_finish(store);
     http_free(s.http);
     api_free(api);
     manager_free(manager);
