@@ -303,7 +303,7 @@ struct exec {
 
     bool decided;   /* receipt.ended_by is final */
     bool exited;    /* EXIT came */
-    bool uncounted; /* the monitor was lost while it ran */
+    bool uncounted; /* for a part of its run nobody told us of refusals */
     bool shared;    /* another execution ran beside it */
     uint64_t started_ns, cpu_base;
     uint64_t dropped[2];                        /* of receipt.dropped_bytes, by channel */

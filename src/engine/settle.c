@@ -187,6 +187,7 @@ void denials_base(struct exec *x)
 {
     const struct jail_denied *d = &x->box->denied;
 
+    x->uncounted = x->box->e->unwatched != NULL; /* a monitor that is found later does not know what was before it */
     for (uint32_t i = 0; i < d->n; i++)
         x->denied_base[i] = d->each[i].count;
     x->denied_base[JAIL_DENIALS_MAX] = d->more;
@@ -201,7 +202,7 @@ static void denials_fill(struct exec *x)
 
     r->denials_why = x->resumed ? resumed_why : b->denied_why;
     if (!r->denials_why && x->uncounted)
-        r->denials_why = "the monitor was restarted while it ran; what was refused before that is not known";
+        r->denials_why = "the monitor was away for a part of its run; what was refused meanwhile is not known";
     if (r->denials_why)
         return;
     for (uint32_t i = 0; i < b->denied.n; i++) {

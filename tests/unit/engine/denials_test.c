@@ -4,15 +4,20 @@
 
 static int monitor; /* the monitor's end of its socket */
 
-static void scene_watched(struct fake *k, const struct exec_spec *spec)
+static void monitor_comes(struct fake *k)
 {
     struct err err = { 0 };
     int pair[2];
 
-    scene_ready(k);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     monitor = pair[1];
     assert_int_equal(engine_watch(k->engine, pair[0], &err), 0);
+}
+
+static void scene_watched(struct fake *k, const struct exec_spec *spec)
+{
+    scene_ready(k);
+    monitor_comes(k);
     scene_running_with(k, spec);
 }
 
@@ -158,6 +163,24 @@ TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
     scene_leave(&k);
 }
 
+/* What is refused between a launch and the coming of the monitor is counted by nobody, and no list is not an empty one.
+ */
+TEST(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_count)
+{
+    struct fake k;
+
+    scene_ready(&k);
+    scene_running_with(&k, &plain_exec);
+    monitor_comes(&k);
+    news(&k, JAIL_WATCHED, false);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 1);
+    assert_non_null(exec_receipt(k.exec)->denials_why);
+    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "away for a part"));
+    scene_leave(&k);
+}
+
 TEST(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer)
 {
     struct fake k;
@@ -248,6 +271,7 @@ int main(void)
         RUN(counts_that_shrink_are_not_told_as_huge_ones),
         RUN(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel),
         RUN(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end),
+        RUN(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_count),
         RUN(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer),
         RUN(who_was_cut_off_is_asked_for_even_without_news),
         RUN(a_monitor_cannot_answer_what_the_jailer_was_asked),
