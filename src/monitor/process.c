@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define MEMORY_MAX (128 * MIB) /* what as many records as there may be need, and as much again */
 #if defined(__SANITIZE_ADDRESS__)
@@ -51,12 +52,21 @@ static int drop_identity(void)
     return -1;
 }
 
+/* The limit would end the process with its first line of log. */
+static bool logs_to_a_file(void)
+{
+    struct stat st;
+
+    return fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 int process_give_up(bool outlive, pid_t parent)
 {
     if (drop_identity() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -1;
-    if (set_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || set_limit(RLIMIT_CORE, 0) < 0 || set_limit(RLIMIT_FSIZE, 0) < 0 ||
-        set_limit(RLIMIT_NPROC, 0) < 0 || set_limit(RLIMIT_NOFILE, RLIM_INFINITY) < 0)
+    if (set_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || set_limit(RLIMIT_CORE, 0) < 0 ||
+        (!logs_to_a_file() && set_limit(RLIMIT_FSIZE, 0) < 0) || set_limit(RLIMIT_NPROC, 0) < 0 ||
+        set_limit(RLIMIT_NOFILE, RLIM_INFINITY) < 0)
         return -1;
     if (outlive)
         return 0;

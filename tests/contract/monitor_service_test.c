@@ -18,6 +18,7 @@
 
 static pid_t monitor, jailer;
 static char jailer_door[96], monitor_door[96];
+static const char *monitor_log; /* a file for what it says; NULL: where the test's own words go */
 
 static pid_t start(int (*serve)(void))
 {
@@ -35,6 +36,8 @@ static int serve_monitor(void)
 {
     struct monitor_settings s = { .args = denial_args, .socket = monitor_door };
 
+    if (monitor_log && !freopen(monitor_log, "w", stderr))
+        return 1;
     return monitor_service(&s, getppid());
 }
 
@@ -217,6 +220,19 @@ static int stalled_host(const char *id)
     return way;
 }
 
+static bool said(const char *log, const char *what)
+{
+    char text[1024];
+    FILE *f = fopen(log, "r");
+
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return strstr(text, what) != NULL;
+}
+
+/* Its log is a file here: no limit of the monitor's may make its first line its last. */
 TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
 {
     struct world w;
@@ -225,9 +241,12 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
                                                "print(call(165, 0, 0, 0, 0, 0))\n"),
                               .stdin_open = true,
                               .wall_ms = 60000 };
-    char c;
+    char c, log[96];
 
+    snprintf(log, sizeof(log), "%s/monitor.log", state_dir);
+    monitor_log = log;
     begin_in_services(&w, &spec);
+    monitor_log = NULL;
     await_output(&w, 3);
     int stalled = stalled_host(box_id(w.box));
     exec_write_end(w.exec);
@@ -237,8 +256,10 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
     while (recv(stalled, &c, 1, 0) > 0) /* what it was told before, and then the end */
         ;
     close(stalled);
+    assert_true(said(log, "is sent away"));
     destroy(&w);
     close_services(&w);
+    unlink(log);
 }
 
 TEST(a_stranger_cannot_speak_to_the_monitor)
