@@ -112,8 +112,21 @@ class Async(Case):
 
         self.go(files)
 
+    def test_events_records_and_figures(self) -> None:
+        async def read(client: AsyncCove) -> None:
+            async with await AsyncSandbox.create("sh", client=client, lifetime=900) as box:
+                async with client.events.follow(sandbox=box.id) as events:
+                    await box.run_command("true")
+                    self.assertEqual([(await events.__anext__()).kind for _ in range(2)], ["execution_started", "execution_ended"])
+                self.assertIn(box.id, [s.id for s in (await client.usage.live()).sandboxes])
+                self.assertEqual(len([record async for record in client.audit.records(latest=2)]), 2)
+            self.assertIn("local", [tenant.name async for tenant in client.tenants.list()])
+
+        self.go(read)
+
     def test_both_halves_offer_the_same(self) -> None:
-        for name in ("Cove", "Sandbox", "Execution", "Stream", "Result", "Files", "Watch", "Keys", "Templates"):
+        for name in ("Cove", "Sandbox", "Execution", "Stream", "Result", "Files", "Watch", "Keys", "Templates", "Tenants", "Users", "Roles",
+                     "Events", "EventStream", "Audit", "Usages"):
             one, two = getattr(cove, name), getattr(cove, "Async" + name)
             self.assertEqual({n for n in vars(one) if not n.startswith("_")}, {n.replace("aclose", "close") for n in vars(two) if not n.startswith("_")})
             for method, function in inspect.getmembers(one, inspect.isfunction):

@@ -93,6 +93,22 @@ class Happening:
 
 
 @dataclasses.dataclass(frozen=True)
+class ServerEvent(Happening):
+    """Something that happened to one of all sandboxes. Numbers only grow."""
+
+    tenant: str = ""
+    sandbox_id: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class EventGap:
+    """Stands for events that the server has forgotten before they were read; `next` is the first it may still know."""
+
+    next: int
+    kind: str = "gap"
+
+
+@dataclasses.dataclass(frozen=True)
 class ExecutionInfo:
     """An execution as the server saw it at one moment."""
 
@@ -287,6 +303,9 @@ class ApiKey:
     expires_at: Optional[datetime.datetime] = None
     last_used_at: Optional[datetime.datetime] = None
     revoked_at: Optional[datetime.datetime] = None
+    tenant: str = ""
+    user: Optional[str] = None
+    """Whose it is; what it may do is what its scopes and the role of the user both allow."""
 
 
 @dataclasses.dataclass(frozen=True)

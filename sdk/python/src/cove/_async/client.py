@@ -1,18 +1,19 @@
 """A server: who asks, its keys, its templates, what it can do."""
 from __future__ import annotations
 
-import datetime
 import os
 from typing import Any, AsyncIterator, Optional, Sequence
 
-from .. import _aio
 from .._call import Call, path
-from .._json import decode, encode, time_text
+from .._json import decode, encode
 from .._settings import Retry, resolve
-from .._local import Downloaded, Landing, LocalPath
+from .._local import Downloaded, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..models import Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..team import LoginInfo, Tenant
 from ._http import AsyncHTTP
+from .records import AsyncAudit, AsyncEvents, AsyncUsages, landed
+from .team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 
 class AsyncCove:
@@ -35,6 +36,12 @@ class AsyncCove:
         self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
         self.keys = AsyncKeys(self._http)
         self.templates = AsyncTemplates(self._http)
+        self.tenants = AsyncTenants(self._http)
+        self.users = AsyncUsers(self._http)
+        self.roles = AsyncRoles(self._http)
+        self.events = AsyncEvents(self._http)
+        self.audit = AsyncAudit(self._http)
+        self.usage = AsyncUsages(self._http)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._http.settings.where}>"
@@ -84,10 +91,21 @@ class AsyncCove:
         """A ticket for one request of a browser to the path `target` or below it, for example "/v1/events"."""
         return await self._http.get(Ticket, Call("POST", path("v1", "tickets"), json={"path": target, "method": method}, repeatable=False))
 
+    async def revoke_tokens(self) -> None:
+        """Every sandbox token and every signed URL of the server ends. Keys are not touched. Needs the scope `admin`."""
+        await self._http.send(Call("POST", path("v1", "tokens", "revoke")))
+
+    async def login(self) -> LoginInfo:
+        """Where people log in at this server, if it accepts the tokens of an issuer."""
+        return await self._http.get(LoginInfo, Call("GET", path("v1", "login")))
+
+    async def tenant(self) -> Tenant:
+        """The own tenant: what it may have, and has."""
+        return await self._http.get(Tenant, Call("GET", path("v1", "tenant")))
+
     async def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
         return (await self._http.send(Call("GET", "/metrics"))).text
-
 
     async def gc(self, *, dry_run: bool = False) -> Cleaned:
         """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
@@ -95,46 +113,7 @@ class AsyncCove:
 
     async def backup(self, local: LocalPath) -> Downloaded:
         """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
-        landing = await _aio.blocking(Landing, os.fspath(local))
-        try:
-            chunks = self._http.chunks(await self._http.open(Call("GET", path("v1", "backup"))))
-            try:
-                async for piece in chunks:
-                    await _aio.blocking(landing.write, piece)
-            finally:
-                await chunks.aclose()
-            return await _aio.blocking(landing.keep)
-        finally:
-            await _aio.blocking(landing.discard)
-
-
-class AsyncKeys:
-    """The API keys of a server."""
-
-    def __init__(self, http: AsyncHTTP) -> None:
-        self._http = http
-
-    async def create(self, name: str, scopes: Sequence[str], *, expires_at: Optional[datetime.datetime] = None) -> ApiKeySecret:
-        """Makes a key. The answer is the only one that shows it."""
-        body = {"name": name, "scopes": [*scopes]}
-        if expires_at is not None:
-            body["expiresAt"] = time_text(expires_at)
-        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
-
-    async def list(self) -> AsyncIterator[ApiKey]:
-        async for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
-            yield key
-
-    async def get(self, id: str) -> ApiKey:
-        return await self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
-
-    async def revoke(self, id: str) -> None:
-        """From now on it opens nothing."""
-        await self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
-
-    async def rotate(self, id: str) -> ApiKeySecret:
-        """A new secret for the same key; the old one opens nothing any more."""
-        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+        return await landed(self._http, Call("GET", path("v1", "backup")), local)
 
 
 class AsyncTemplates:

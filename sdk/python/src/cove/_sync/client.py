@@ -2,18 +2,19 @@
 """A server: who asks, its keys, its templates, what it can do."""
 from __future__ import annotations
 
-import datetime
 import os
 from typing import Any, Iterator, Optional, Sequence
 
-from .. import _sio
 from .._call import Call, path
-from .._json import decode, encode, time_text
+from .._json import decode, encode
 from .._settings import Retry, resolve
-from .._local import Downloaded, Landing, LocalPath
+from .._local import Downloaded, LocalPath
 from ..errors import NotFoundError
-from ..models import ApiKey, ApiKeySecret, Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..models import Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..team import LoginInfo, Tenant
 from ._http import HTTP
+from .records import Audit, Events, Usages, landed
+from .team import Keys, Roles, Tenants, Users
 
 
 class Cove:
@@ -36,6 +37,12 @@ class Cove:
         self._http = HTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
         self.keys = Keys(self._http)
         self.templates = Templates(self._http)
+        self.tenants = Tenants(self._http)
+        self.users = Users(self._http)
+        self.roles = Roles(self._http)
+        self.events = Events(self._http)
+        self.audit = Audit(self._http)
+        self.usage = Usages(self._http)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._http.settings.where}>"
@@ -85,10 +92,21 @@ class Cove:
         """A ticket for one request of a browser to the path `target` or below it, for example "/v1/events"."""
         return self._http.get(Ticket, Call("POST", path("v1", "tickets"), json={"path": target, "method": method}, repeatable=False))
 
+    def revoke_tokens(self) -> None:
+        """Every sandbox token and every signed URL of the server ends. Keys are not touched. Needs the scope `admin`."""
+        self._http.send(Call("POST", path("v1", "tokens", "revoke")))
+
+    def login(self) -> LoginInfo:
+        """Where people log in at this server, if it accepts the tokens of an issuer."""
+        return self._http.get(LoginInfo, Call("GET", path("v1", "login")))
+
+    def tenant(self) -> Tenant:
+        """The own tenant: what it may have, and has."""
+        return self._http.get(Tenant, Call("GET", path("v1", "tenant")))
+
     def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
         return (self._http.send(Call("GET", "/metrics"))).text
-
 
     def gc(self, *, dry_run: bool = False) -> Cleaned:
         """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
@@ -96,46 +114,7 @@ class Cove:
 
     def backup(self, local: LocalPath) -> Downloaded:
         """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
-        landing = _sio.blocking(Landing, os.fspath(local))
-        try:
-            chunks = self._http.chunks(self._http.open(Call("GET", path("v1", "backup"))))
-            try:
-                for piece in chunks:
-                    _sio.blocking(landing.write, piece)
-            finally:
-                chunks.close()
-            return _sio.blocking(landing.keep)
-        finally:
-            _sio.blocking(landing.discard)
-
-
-class Keys:
-    """The API keys of a server."""
-
-    def __init__(self, http: HTTP) -> None:
-        self._http = http
-
-    def create(self, name: str, scopes: Sequence[str], *, expires_at: Optional[datetime.datetime] = None) -> ApiKeySecret:
-        """Makes a key. The answer is the only one that shows it."""
-        body = {"name": name, "scopes": [*scopes]}
-        if expires_at is not None:
-            body["expiresAt"] = time_text(expires_at)
-        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
-
-    def list(self) -> Iterator[ApiKey]:
-        for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
-            yield key
-
-    def get(self, id: str) -> ApiKey:
-        return self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
-
-    def revoke(self, id: str) -> None:
-        """From now on it opens nothing."""
-        self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
-
-    def rotate(self, id: str) -> ApiKeySecret:
-        """A new secret for the same key; the old one opens nothing any more."""
-        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+        return landed(self._http, Call("GET", path("v1", "backup")), local)
 
 
 class Templates:

@@ -1,0 +1,227 @@
+"""What a server remembers: the events of all sandboxes, the audit log, what was used."""
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any, AsyncIterator, Dict, Optional, Sequence, Union
+
+from .. import _aio
+from .._call import NDJSON, SILENCE, Call, event_error, path
+from .._error import CoveError
+from .._json import decode, loads_object, time_text
+from .._local import Downloaded, Landing, LocalPath
+from ..errors import ProtocolError, ServiceUnavailableError
+from ..models import EventGap, ServerEvent
+from ..team import AuditKey, AuditRecord, LiveUsage, UsageReport
+from ._http import AsyncHTTP, AsyncLineStream
+
+Moment = Union[str, datetime.date, datetime.datetime]
+"""A time, a day, or the text of either as the server takes it."""
+
+
+def moment_text(value: Optional[Moment]) -> Optional[str]:
+    if isinstance(value, datetime.datetime):
+        return time_text(value)
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+async def landed(http: AsyncHTTP, call: Call, local: LocalPath) -> Downloaded:
+    """The body of an answer as a file of this machine, which appears whole or not at all."""
+    landing = await _aio.blocking(Landing, os.fspath(local))
+    try:
+        chunks = http.chunks(await http.open(call))
+        try:
+            async for piece in chunks:
+                await _aio.blocking(landing.write, piece)
+        finally:
+            await chunks.aclose()
+        return await _aio.blocking(landing.keep)
+    finally:
+        await _aio.blocking(landing.discard)
+
+
+class AsyncEvents:
+    """What happens to all sandboxes of a tenant; to those of all tenants with the scope `admin`. Needs `sandboxes:read`."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def list(self, *, after: int = 0, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> AsyncIterator[ServerEvent]:
+        """What happened, the oldest first; `after` is the number of an event, `kinds` are those of docs/events.md."""
+        call = Call("GET", path("v1", "events"), events_query(after, sandbox, kinds))
+        async for event in self._http.pages(ServerEvent, "events", call):
+            yield event
+
+    def follow(self, *, after: Optional[int] = None, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> AsyncEventStream:
+        """What happens from now on, or after the event with that number, until the stream is left."""
+        return AsyncEventStream(self._http, after, sandbox, kinds)
+
+
+def events_query(after: Optional[int], sandbox: Optional[str], kinds: Sequence[str]) -> Dict[str, Any]:
+    return {"after": after, "sandbox": sandbox, "kind": ",".join(kinds) or None}
+
+
+class AsyncEventStream:
+    """Events in the order of their numbers, each once; a connection that breaks is made again behind the last of them.
+
+        async with client.events.follow(kinds=["sandbox_ended"]) as events:
+            async for event in events:
+                print(event.kind)
+
+    Within the block nothing is missed, from its first line on. An `EventGap` stands for what the server has forgotten.
+    """
+
+    def __init__(self, http: AsyncHTTP, after: Optional[int], sandbox: Optional[str], kinds: Sequence[str]) -> None:
+        self._http = http
+        self._sandbox, self._kinds = sandbox, kinds
+        self._attempts = http.attempts()
+        self._lines = AsyncLineStream(http)
+        self._begun = False
+        self._closed = False
+        self.after = after
+        """The number of the last event that came."""
+
+    async def __aenter__(self) -> AsyncEventStream:
+        while not self._begun:
+            await self._next()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncEventStream:
+        return self
+
+    async def __anext__(self) -> Union[ServerEvent, EventGap]:
+        while not self._closed:
+            event = await self._next()
+            if event is not None:
+                return event
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Leaves the stream; `follow(after=stream.after)` goes on there."""
+        self._closed = True
+        await self._lines.drop()
+
+    async def _next(self) -> Union[None, ServerEvent, EventGap]:
+        """The next event, or None: something else was told."""
+        while True:
+            try:
+                if not self._lines.is_open:
+                    await self._lines.open(Call("GET", path("v1", "events"), events_query(self.after, self._sandbox, self._kinds),
+                                                headers={"Accept": NDJSON}, read_timeout=SILENCE))
+                event = self._take(loads_object(await self._lines.next()))
+            except CoveError as error:
+                await self._lines.drop()
+                await self._http.again(self._attempts, error, "events")
+                continue
+            self._attempts.came_through()
+            return event
+
+    def _take(self, told: Dict[str, Any]) -> Union[None, ServerEvent, EventGap]:
+        kind = told.get("type")
+        try:
+            if kind == "ready":
+                self._begun, self.after = True, int(told["after"])
+            elif kind == "gap":
+                return EventGap(int(told["next"]))
+            elif kind == "event":
+                event = decode(ServerEvent, told)
+                self.after = event.seq
+                return event
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError(f"a line of the events is malformed: {error!r}") from error
+        if kind == "end":
+            raise ended_error(told.get("error") or {})
+        return None
+
+
+def ended_error(told: Dict[str, Any]) -> CoveError:
+    """Why a stream without an end has ended. A server that stops is asked again, as one that is gone would be."""
+    error = event_error(told)
+    if isinstance(error, ServiceUnavailableError):
+        error.retry_after = error.retry_after or 0.0
+    return error
+
+
+class AsyncAudit:
+    """The record of what was done, by whom and with what outcome. Needs the scope `audit`.
+
+    `since` and `until` are times, `tenant` another than the own one for the operator. `latest` asks for so many of the newest
+    ones instead of all.
+    """
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def records(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
+                      tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
+        """The oldest first. `action` is one of them, or all that begin with it if it ends with a dot: "apikey."."""
+        async for record in self._all("records", path("v1", "audit"), action, since, until, tenant, latest):
+            yield record
+
+    async def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
+                       tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
+        """Of these, what looks like an attack: escapes that were tried, floods, failures that repeat."""
+        async for record in self._all("events", path("v1", "security", "events"), action, since, until, tenant, latest):
+            yield record
+
+    async def _all(self, name: str, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+                   tenant: Optional[str], latest: Optional[int]) -> AsyncIterator[AuditRecord]:
+        call = Call("GET", where, audit_query(action, since, until, tenant))
+        if latest is None:
+            async for record in self._http.pages(AuditRecord, name, call):
+                yield record
+            return
+        page = await self._http.json(Call("GET", where, {**call.query, "latest": True, "limit": latest}))
+        for item in page[name]:
+            yield decode(AuditRecord, item)
+
+    async def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,
+                     until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> Downloaded:
+        """All of it as lines of JSON in a file of this machine, as `cove audit verify` reads it."""
+        query = {**audit_query(action, since, until, tenant), "format": "jsonl"}
+        return await landed(self._http, Call("GET", path("v1", "audit"), query), local)
+
+    async def key(self) -> AuditKey:
+        """The public key of the log, and its newest record."""
+        return await self._http.get(AuditKey, Call("GET", path("v1", "audit", "key")))
+
+
+def audit_query(action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+                tenant: Optional[str]) -> Dict[str, Any]:
+    return {"action": action, "since": moment_text(since), "until": moment_text(until), "tenant": tenant}
+
+
+class AsyncUsages:
+    """What was used, and what is being used."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def report(self, *, begin: Optional[Moment] = None, end: Optional[Moment] = None, group: Sequence[str] = (), tenant: Optional[str] = None,
+                     user: Optional[str] = None, sandbox: Optional[str] = None) -> UsageReport:
+        """Sums of whole hours in UTC; of the last day, unless `begin` and `end` say otherwise. Needs the scope `usage`.
+
+        Args:
+            group: rows by these: "hour", "tenant", "user", "sandbox"; without it there is one row.
+            tenant, user, sandbox: only of these.
+        """
+        call = Call("GET", path("v1", "usage"), usage_query(begin, end, group, tenant, user, sandbox))
+        return await self._http.get(UsageReport, call)
+
+    async def csv(self, *, begin: Optional[Moment] = None, end: Optional[Moment] = None, group: Sequence[str] = (), tenant: Optional[str] = None,
+                  user: Optional[str] = None, sandbox: Optional[str] = None) -> str:
+        """The same as a table for spreadsheets."""
+        query = {**usage_query(begin, end, group, tenant, user, sandbox), "format": "csv"}
+        return (await self._http.send(Call("GET", path("v1", "usage"), query))).text
+
+    async def live(self) -> LiveUsage:
+        """What every living sandbox uses at this moment, the oldest first. Needs `sandboxes:read`."""
+        return await self._http.get(LiveUsage, Call("GET", path("v1", "usage", "live")))
+
+
+def usage_query(begin: Optional[Moment], end: Optional[Moment], group: Sequence[str], tenant: Optional[str], user: Optional[str],
+                sandbox: Optional[str]) -> Dict[str, Any]:
+    return {"from": moment_text(begin), "to": moment_text(end), "group": ",".join(group) or None, "tenant": tenant, "user": user, "sandbox": sandbox}
