@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "isolate/delegate.h"
+#include "delegate/delegate.h"
 #include "isolate/rootless.h"
 #include "isolate/sys.h"
 #include "jailer/sweep.h"

@@ -5,7 +5,7 @@
  * A cgroup that gives controllers to those below must hold no process itself, so whoever lives in ours moves into a
  * leaf named `host` first. Nothing is cleaned up at the end: systemd removes a scope with all below when its last
  * process is gone, and that also happens when we are killed. */
-#include "isolate/delegate.h"
+#include "delegate/delegate.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -274,6 +274,8 @@ int delegate_find(struct cgroup_forest *ret, uid_t uid, pid_t spawner, struct er
     int bad = -1;
 
     cgroup_none(ret);
+    if (uid == 0)
+        return err_set(err, ERR_BUG, "root has no use for a delegated cgroup");
     if (find_place(&p))
         bad = take_what_there_is(ret, &p, uid, spawner, err);
     else

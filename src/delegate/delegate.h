@@ -30,5 +30,6 @@ enum delegate_way delegate_choose(const struct delegate_facts *f);
 bool delegate_own_path(const char *text, char *ret, size_t cap);
 
 /* Finds it and moves this process and `spawner`, its child, where they do not stand in its way. `uid` is the caller as
- * the host sees it. *ret is the forest to make leaves in; on failure it is an empty one, and err says why. */
+ * the host sees it. *ret is the forest to make leaves in; on failure it is an empty one, and err says why.
+ * Never for uid 0. */
 int delegate_find(struct cgroup_forest *ret, uid_t uid, pid_t spawner, struct err *err);

@@ -1,7 +1,7 @@
 /* The choice of a cgroup, from facts; that it works is proven in a virtual machine with systemd. */
 #include "../test.h"
 
-#include "isolate/delegate.h"
+#include "delegate/delegate.h"
 
 #define ALL "cpuset cpu io memory hugetlb pids\n"
 
@@ -86,6 +86,17 @@ TEST(the_v2_line_of_proc_is_found_and_must_be_in_sight)
     }
 }
 
+/* This room is not among the privileged lines that are counted, so it must never work for root. */
+TEST(root_is_refused)
+{
+    struct cgroup_forest f;
+    struct err err = { 0 };
+
+    assert_int_equal(delegate_find(&f, 0, 0, &err), -1);
+    assert_int_equal(err.id, ERR_BUG);
+    assert_int_equal(f.ntrees, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +106,7 @@ int main(void)
         RUN(strangers_are_never_moved),
         RUN(a_place_beside_us_is_used_when_the_one_above_is_delegated),
         RUN(controllers_that_limits_need_must_be_there),
+        RUN(root_is_refused),
         RUN(the_v2_line_of_proc_is_found_and_must_be_in_sight),
     };
 
