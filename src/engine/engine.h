@@ -133,6 +133,7 @@ struct exec_spec {
     bool changes;             /* find out what it changed under /workspace */
     bool unmetered;           /* nobody reads its receipt's processor time, and a read at the end takes its time */
     bool confirm;             /* the sandbox remembers its end until exec_free, for a host that comes after this one */
+    bool kernel;              /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
 };
 
 struct exec_ops {
@@ -146,6 +147,8 @@ struct exec_ops {
     void (*on_exit)(void *arg, const struct receipt *r);
     /* It could not be started. */
     void (*on_failed)(void *arg, const struct err *err);
+    /* What a kernel wrote to its socket, behind all output that it wrote before; credited as output is. May be NULL. */
+    void (*on_kernel)(void *arg, const void *data, size_t len);
 };
 
 int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg, struct exec **ret,
@@ -153,7 +156,8 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
 /* Takes up an execution that an earlier host started in an adopted box. Only from on_ready, before anything of it can
  * have arrived. What it had written and the earlier host had not stored arrives next; on_started is said again;
  * on_failed with LOST means that the sandbox knows no such execution. argv, env, tty and stdin of the spec are not
- * used. */
+ * used. Of a kernel `stored` does not count: what was not credited comes again, and its owner knows what of it is old.
+ */
 struct exec_resume {
     uint32_t stream;          /* exec_stream() of the earlier host's exec */
     uint64_t stored[2];       /* bytes of channel 1 and 2 that are kept already */
@@ -174,7 +178,8 @@ void exec_free(struct exec *x);                           /* kills what still ru
 void exec_hold(struct exec *x, bool hold);
 size_t exec_write(struct exec *x, const void *data, size_t len); /* to its standard input; bytes taken */
 void exec_write_end(struct exec *x);
-void exec_signal(struct exec *x, int signo); /* to its process group, as a terminal would */
+size_t exec_kernel_write(struct exec *x, const void *data, size_t len); /* to a kernel's socket; bytes taken */
+void exec_signal(struct exec *x, int signo);                            /* to its process group, as a terminal would */
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
 void exec_kill(struct exec *x);                           /* the whole tree; on_exit follows with endedBy killed */
 const struct receipt *exec_receipt(const struct exec *x); /* final after box_destroy answered */

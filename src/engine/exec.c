@@ -76,6 +76,28 @@ static void started_before(struct exec *x)
         x->ops->on_started(x->arg);
 }
 
+static void credit(struct exec *x, struct stream *s, uint32_t len)
+{
+    if (!x->stream)
+        return; /* freed by the callback */
+    if (x->hold)
+        x->held += len;
+    else
+        stream_consumed(s, len);
+}
+
+static bool on_kernel(struct exec *x, const struct frame *f)
+{
+    struct stream *s = x->stream;
+
+    if (!x->kernel || x->state != EXEC_RUNNING)
+        return false;
+    if (f->len > 0 && x->ops && x->ops->on_kernel)
+        x->ops->on_kernel(x->arg, f->data, f->len);
+    credit(x, s, f->len);
+    return true;
+}
+
 static bool on_output(struct exec *x, const struct frame *f)
 {
     struct stream *s = x->stream;
@@ -84,6 +106,8 @@ static bool on_output(struct exec *x, const struct frame *f)
     size_t give = f->len - known;
 
     started_before(x);
+    if (channel == RT_KERNEL)
+        return on_kernel(x, f);
     if (x->state != EXEC_RUNNING || (channel != RT_STDOUT && (channel != RT_STDERR || x->tty)))
         return false;
     x->skip -= known;
@@ -95,12 +119,7 @@ static bool on_output(struct exec *x, const struct frame *f)
     x->dropped[channel == RT_STDERR] += f->len - known - give;
     if (give > 0 && x->ops && x->ops->on_output)
         x->ops->on_output(x->arg, channel, f->data + known, give);
-    if (!x->stream)
-        return true; /* freed by the callback */
-    if (x->hold)
-        x->held += f->len;
-    else
-        stream_consumed(s, f->len);
+    credit(x, s, f->len);
     return true;
 }
 
@@ -258,7 +277,8 @@ static int encode(const struct exec_spec *spec, uint8_t **ret, struct err *err)
     PAYLOAD(payload);
 
     m.cwd = spec->cwd ? spec->cwd : "";
-    m.flags = (spec->tty ? RT_EXEC_TTY : 0) | (spec->stdin_open ? RT_EXEC_STDIN : 0);
+    m.flags = (spec->tty ? RT_EXEC_TTY : 0) | (spec->stdin_open ? RT_EXEC_STDIN : 0) |
+              (spec->kernel ? RT_EXEC_KERNEL : 0);
     int len = rt_exec_encode(&m, payload, err);
     if (len < 0)
         return err_wrap(err, "arguments and environment of the program");
@@ -277,6 +297,7 @@ struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct
     x->tty = spec->tty;
     x->stdin_open = spec->stdin_open;
     x->changes = spec->changes;
+    x->kernel = spec->kernel;
     x->unmetered = spec->unmetered;
     x->confirm = spec->confirm;
     x->output_max = spec->output_max;
@@ -421,6 +442,18 @@ size_t exec_write(struct exec *x, const void *data, size_t len)
     if (x->state != EXEC_MARKING && x->stream)
         n = stream_write(x->stream, RT_STDIN, data, len);
     x->write_wanted = n < len;
+    return n;
+}
+
+size_t exec_kernel_write(struct exec *x, const void *data, size_t len)
+{
+    size_t n = 0;
+
+    if (!x->kernel || x->state >= EXEC_SETTLING)
+        return 0;
+    if (x->state != EXEC_MARKING && x->stream)
+        n = stream_write(x->stream, RT_KERNEL, data, len);
+    x->write_wanted = x->write_wanted || n < len;
     return n;
 }
 

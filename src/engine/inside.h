@@ -290,7 +290,7 @@ struct exec {
     bool resumed, awaited; /* awaited: its RESUME has not come */
     uint64_t skip;         /* RESUME: bytes that come again and are kept already */
     uint64_t received;     /* RESUME: of standard input */
-    bool tty, stdin_open, changes, unmetered;
+    bool tty, stdin_open, changes, unmetered, kernel;
     bool stdin_ended, end_wanted; /* end_wanted: exec_write_end before EXEC was sent */
     bool write_wanted;            /* exec_write took less than it was given */
     int signal_wanted;            /* exec_signal before EXEC was sent */

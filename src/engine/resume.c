@@ -68,7 +68,9 @@ void resume_attach(struct exec *x, struct stream *s, const struct rt_resume *m)
     s->confirm = x->confirm;
     s->credit = 0; /* what is free comes as a CREDIT behind the repeated bytes */
     x->received = m->in;
-    if (x->handed >= m->out)
+    if (x->kernel)
+        x->skip = 0;
+    else if (x->handed >= m->out)
         x->skip = x->handed - m->out;
     else
         drop_rest(x, m->out - x->handed);

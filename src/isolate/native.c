@@ -30,14 +30,15 @@
 
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
 
-int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err)
+int native_prepare(struct native_template *t, bool rootless, const char *scratch, const struct root_files *files,
+                   struct err *err)
 {
     t->rootless = rootless;
     /* What the caller's caller ignored would be ignored in every sandbox: dispositions outlive fork and exec. */
     for (int sig = 1; sig < NSIG; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
-    if (root_build(&t->root, scratch, runtime_fd, err) < 0)
+    if (root_build(&t->root, scratch, files, err) < 0)
         return err_wrap(err, "template root");
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return err_sys(err, ERR_WALL_MISSING, "secure bits");

@@ -61,7 +61,8 @@ struct native_spec {
 };
 
 /* Called by the spawner, in its new namespaces: the root, which is the same for every template. */
-int native_prepare(struct native_template *t, bool rootless, const char *scratch, int runtime_fd, struct err *err);
+int native_prepare(struct native_template *t, bool rootless, const char *scratch, const struct root_files *files,
+                   struct err *err);
 /* What makes it a certain template. */
 int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err);
 /* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done

@@ -231,7 +231,44 @@ static int runtime_file(int root, int runtime_fd, struct err *err)
     return copy_file(root, ".cove/runtime", runtime_fd, st.st_size, 0555, err);
 }
 
-static int fill(int root, int runtime_fd, struct err *err)
+/* Directories and plain files. Links are not followed. */
+static int copy_dir(int root, const char *path, int from, int depth, struct err *err)
+{
+    DIR *dir = fdopendir(from);
+    const struct dirent *e;
+    struct stat st;
+    int bad = 0;
+
+    if (mkdirat(root, path, 0755) < 0)
+        bad = err_sys(err, ERR_SYS, "/%s", path);
+    while (!bad && dir && (e = readdir(dir))) {
+        char to[1024];
+        int fd = e->d_name[0] == '.' ? -1 : openat(from, e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+        if (fd < 0)
+            continue;
+        snprintf(to, sizeof(to), "%s/%s", path, e->d_name);
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= COPY_MAX)
+            bad = copy_file(root, to, fd, st.st_size, st.st_mode & 0100 ? 0555 : 0444, err);
+        else if (depth > 0 && S_ISDIR(st.st_mode))
+            bad = copy_dir(root, to, take_fd(&fd), depth - 1, err);
+        fd_close(&fd);
+    }
+    if (dir)
+        closedir(dir);
+    else
+        close(from);
+    return bad;
+}
+
+static int kernel_files(int root, int kernels, struct err *err)
+{
+    int from = openat(kernels, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return from < 0 ? 0 : copy_dir(root, ".cove/kernels", from, 2, err);
+}
+
+static int fill(int root, const struct root_files *files, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(empty_dirs); i++)
         if (mkdirat(root, empty_dirs[i], 0755) < 0)
@@ -253,7 +290,9 @@ static int fill(int root, int runtime_fd, struct err *err)
             return -1;
     if (localtime_file(root, err) < 0)
         return -1;
-    return runtime_file(root, runtime_fd, err);
+    if (kernel_files(root, files->kernels, err) < 0)
+        return -1;
+    return runtime_file(root, files->runtime, err);
 }
 
 static void add_mask(struct root *r, const char *name, bool dir)
@@ -313,7 +352,7 @@ static int template_proc(struct root *r, struct err *err)
     return 0;
 }
 
-int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *err)
+int root_build(struct root *r, const char *scratch, const struct root_files *files, struct err *err)
 {
     struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID };
 
@@ -321,7 +360,7 @@ int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *
     umask(022);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make mounts private");
-    if (tmpfs_root(scratch, &r->fd, err) < 0 || fill(r->fd, runtime_fd, err) < 0 || template_proc(r, err) < 0)
+    if (tmpfs_root(scratch, &r->fd, err) < 0 || fill(r->fd, files, err) < 0 || template_proc(r, err) < 0)
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return err_sys(err, ERR_WALL_MISSING, "enter the new root");

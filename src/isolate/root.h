@@ -18,6 +18,10 @@ struct root {
     size_t nmasks;
 };
 
-/* `scratch` is a directory that the caller owns; it serves as a mount point for a moment. runtime_fd becomes
- * /.cove/runtime. */
-int root_build(struct root *r, const char *scratch, int runtime_fd, struct err *err);
+struct root_files {
+    int runtime; /* becomes /.cove/runtime */
+    int kernels; /* its directories of files are copied to /.cove/kernels; nothing when it is no directory */
+};
+
+/* `scratch` is a directory that the caller owns; it serves as a mount point for a moment. */
+int root_build(struct root *r, const char *scratch, const struct root_files *files, struct err *err);

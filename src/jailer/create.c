@@ -202,7 +202,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
     if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
         return -1;
-    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, j->settings->runtime_fd, relay_fd(j),
+    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, relay_fd(j),
                                  &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
     if (spawner_choose(j->spare, m.name, &filter, owner, j->uids.fd, err) < 0)

@@ -33,6 +33,7 @@ struct conn { /* a host */
 struct jailer {
     struct ev *ev;
     const struct jailer_settings *settings;
+    struct root_files files;
     int state_dir;
     bool rootless; /* root only in a user namespace of its own, in which 0 is the caller */
     struct cgroup_forest forest;

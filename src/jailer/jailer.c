@@ -321,14 +321,16 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     uid_t caller = geteuid();
 
     j->settings = settings;
+    j->files.runtime = settings->runtime_fd;
+    j->files.kernels = settings->kernels_fd > 0 ? settings->kernels_fd : settings->runtime_fd;
     j->cells_max = room_for_cells();
     j->rootless = caller != 0;
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
         relay_start(j, err) < 0 ||
-        spawner_new(j->ev, j->rootless, settings->state_dir, settings->runtime_fd, relay_fd(j), &create_spawner_ops, j,
-                    &j->spare, err) < 0 ||
+        spawner_new(j->ev, j->rootless, settings->state_dir, &j->files, relay_fd(j), &create_spawner_ops, j, &j->spare,
+                    err) < 0 ||
         (!j->rootless && sweep_open(&j->forest, &j->uids, err) < 0))
         return -1;
     if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
@@ -455,11 +457,12 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
             _exit(125);
     /* Nor is anything else of it: a kept sandbox would hold its files, locks and directory for as long as it lives. */
     struct jailer_settings own = *settings;
-    int keep[] = { sock, own.runtime_fd, own.monitor_fd };
-    if (fd_keep_only(keep, own.monitor_fd > 0 ? 3 : 2) < 0 || chdir("/") < 0)
+    int keep[] = { sock, own.runtime_fd, own.kernels_fd > 0 ? own.kernels_fd : own.runtime_fd, own.monitor_fd };
+    if (fd_keep_only(keep, own.monitor_fd > 0 ? 4 : 3) < 0 || chdir("/") < 0)
         _exit(125);
     own.runtime_fd = keep[1];
-    own.monitor_fd = own.monitor_fd > 0 ? keep[2] : 0;
+    own.kernels_fd = keep[2];
+    own.monitor_fd = own.monitor_fd > 0 ? keep[3] : 0;
     _exit(jailer_serve(keep[0], &own));
 }
 

@@ -9,6 +9,7 @@
 
 struct jailer_settings {
     int runtime_fd;        /* the cove-runtime program, opened for reading */
+    int kernels_fd;        /* the directory of the languages' kernels, or 0 */
     const char *state_dir; /* "/run/cove": locks and sockets of kept sandboxes */
     int monitor_fd;        /* socket to which listeners of refused calls go, as J_WATCH; 0 is none */
     bool keep_log;         /* say what it does on standard error */

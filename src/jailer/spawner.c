@@ -200,7 +200,8 @@ static int await(struct pollfd p[2], struct native_template *t, const struct err
     return n < 0 && errno != EINTR ? -1 : 0;
 }
 
-static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int monitor_fd, const char *scratch)
+static NORETURN void spawner_main(int sock, bool rootless, const struct root_files *files, int monitor_fd,
+                                  const char *scratch)
 {
     static struct native_template t;
     static struct order order;
@@ -223,7 +224,7 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
     if (sys_take_ordinary_turn() < 0)
         _exit(125);
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
-    if (native_prepare(&t, rootless, scratch, runtime_fd, &broken) == 0) {
+    if (native_prepare(&t, rootless, scratch, files, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         for (int i = 0; i <= 2; i++)
@@ -265,13 +266,15 @@ static NORETURN void spawner_main(int sock, bool rootless, int runtime_fd, int m
 }
 
 /* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
-static NORETURN void child_main(int sock, bool rootless, int runtime_fd, int monitor_fd, const char *scratch)
+static NORETURN void child_main(int sock, bool rootless, const struct root_files *files, int monitor_fd,
+                                const char *scratch)
 {
-    int keep[] = { sock, runtime_fd, monitor_fd };
+    int keep[] = { sock, files->runtime, files->kernels, monitor_fd };
 
-    if (fd_keep_only(keep, monitor_fd > 0 ? 3 : 2) < 0)
+    if (fd_keep_only(keep, monitor_fd > 0 ? 4 : 3) < 0)
         _exit(125);
-    spawner_main(keep[0], rootless, keep[1], monitor_fd > 0 ? keep[2] : -1, scratch);
+    struct root_files ours = { .runtime = keep[1], .kernels = keep[2] };
+    spawner_main(keep[0], rootless, &ours, monitor_fd > 0 ? keep[3] : -1, scratch);
 }
 
 /* --- the jailer's side --- */
@@ -320,7 +323,7 @@ static void lend_network(struct spawner *s)
     (void)send_order(s, &network, network >= 0 ? 1 : 0, NULL);
 }
 
-int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, int monitor_fd,
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct root_files *files, int monitor_fd,
                 const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
 {
     int sv[2];
@@ -331,7 +334,7 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_f
     auto_fd int near = sv[0], far = sv[1];
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        child_main(far, rootless, runtime_fd, monitor_fd, scratch);
+        child_main(far, rootless, files, monitor_fd, scratch);
     if (pid < 0)
         return errno == EPERM ? rootless_refused(!rootless, EPERM, err) : err_sys(err, ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);

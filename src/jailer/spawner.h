@@ -21,7 +21,7 @@ struct spawner_ops {
 /* Starts a process that builds the root at once: it is the longest part and the same for every template, so a jailer
  * may begin it before anybody has asked. monitor_fd is where listeners of refused calls go; 0 is none. scratch is a
  * directory to mount the root on, in a namespace of its own. */
-int spawner_new(struct ev *ev, bool rootless, const char *scratch, int runtime_fd, int monitor_fd,
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct root_files *files, int monitor_fd,
                 const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err);
 /* Makes it the spawner of a certain template, before the first spawner_make. `owner` owns the user namespaces. uids_fd
  * is held there as well, so that uid locks outlive the jailer for as long as sandboxes do. */

@@ -52,6 +52,16 @@ static int open_runtime(struct err *err)
     return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.80s/../libexec/cove, nor beside cove", exe);
 }
 
+/* Beside cove-runtime, which was found before. Without them everything works but contexts. */
+static int open_kernels(void)
+{
+    char path[PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/kernels", libexec);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? 0 : fd;
+}
+
 static struct {
     int intake; /* the monitor's end of the socket on which sandboxes hand over their listeners */
     bool keep;
@@ -70,8 +80,14 @@ static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, struc
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "socketpair");
     auto_fd int listeners = sv[0], intake = sv[1];
-    struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
-    if (jailer_fork(&jail, &jailer, &pid, err) < 0)
+    int kernels_fd = open_kernels();
+    struct jailer_settings jail = {
+        .runtime_fd = runtime_fd, .kernels_fd = kernels_fd, .state_dir = state_dir, .monitor_fd = listeners
+    };
+    int forked = jailer_fork(&jail, &jailer, &pid, err);
+    if (kernels_fd > 0)
+        close(kernels_fd);
+    if (forked < 0)
         return -1;
     unstarted.intake = take_fd(&intake);
     unstarted.keep = keep;
@@ -182,6 +198,6 @@ int main(int argc, char **argv)
     };
 
     if (argc > 1 && (str_eq(argv[1], "__jailer") || str_eq(argv[1], "__monitor")))
-        return service_main(argc - 1, argv + 1, open_runtime);
+        return service_main(argc - 1, argv + 1, open_runtime, open_kernels);
     return cli_main(argc, argv, &settings);
 }

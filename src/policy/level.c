@@ -5,6 +5,7 @@
  *   be seen and listed, but nothing in it can be opened. "/" has FILE_LIST because Landlock cannot grant the listing of
  *   one directory without its subtree, and `ls /` must work; the names in the root are ours and tell nothing.
  * - /.cove has no rule: the runtime that is PID 1 was executed before the rules came up, and nobody opens it again.
+ * Only the kernels in it are read, by the interpreters that run them.
  * - /proc is for reading. Writing one's own comm, oom_score_adj or timer slack fails with EACCES, which programs bear;
  *   in return a mistake in the masks of /proc does not open sysrq-trigger or /proc/sys to them.
  * - /dev is for using devices, and /dev/pts needs no more (a terminal's slave appears by itself); only /dev/shm is a
@@ -25,15 +26,24 @@ static const char *const names[] = {
 };
 
 static const struct file_rule standard_rules[] = {
-    { FILE_LIST, "/", false },           { FILE_READ_EXEC, "/usr", false },
+    { FILE_LIST, "/", false },
+    { FILE_READ_EXEC, "/usr", false },
     { FILE_READ_EXEC, "/bin", true }, /* links into /usr on merged systems, directories on others */
-    { FILE_READ_EXEC, "/sbin", true },   { FILE_READ_EXEC, "/lib", true },
-    { FILE_READ_EXEC, "/lib32", true },  { FILE_READ_EXEC, "/lib64", true },
-    { FILE_READ_EXEC, "/libx32", true }, { FILE_READ_EXEC, "/opt", true },
-    { FILE_READ, "/etc", true },         { FILE_READ, "/proc", false },
-    { FILE_DEVICE, "/dev", false },      { FILE_READ_WRITE, "/dev/shm", true },
-    { FILE_READ_WRITE, "/tmp", false },  { FILE_READ_WRITE, "/workspace", false },
-    { FILE_READ_EXEC, "/skills", true }, { FILE_READ_EXEC, "/mnt", true },
+    { FILE_READ_EXEC, "/sbin", true },
+    { FILE_READ_EXEC, "/lib", true },
+    { FILE_READ_EXEC, "/lib32", true },
+    { FILE_READ_EXEC, "/lib64", true },
+    { FILE_READ_EXEC, "/libx32", true },
+    { FILE_READ_EXEC, "/opt", true },
+    { FILE_READ, "/etc", true },
+    { FILE_READ, "/proc", false },
+    { FILE_DEVICE, "/dev", false },
+    { FILE_READ_WRITE, "/dev/shm", true },
+    { FILE_READ_WRITE, "/tmp", false },
+    { FILE_READ_WRITE, "/workspace", false },
+    { FILE_READ_EXEC, "/skills", true },
+    { FILE_READ_EXEC, "/mnt", true },
+    { FILE_READ_EXEC, "/.cove/kernels", true },
 };
 
 static const char *const standard_environment[] = {

@@ -5,13 +5,14 @@
  * 1. A pipe is read once a turn and for one frame at most, so a flood shares the loop with everybody else.
  * 2. EXIT is said once, after STARTED and after all DATA. The end of a single channel is said only when the program
  *    lives on without it: nearly always EXIT follows at once, and says it too.
- * 3. `pid` is signalled only while it is not reaped: afterwards the number may belong to somebody else. */
+ * 3. Output is told before what a kernel says after it on its channel.
+ * 4. `pid` is signalled only while it is not reaped: afterwards the number may belong to somebody else. */
 #include "runtime/exec.h"
 
-#include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "runtime/env.h"
+#include "runtime/inlet.h"
 #include "runtime/spawn.h"
 #include "runtime/stats.h"
 
@@ -21,10 +22,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <termios.h>
 
 #define REAP_SLICE 256
-#define CTRL_D 4
 #define END_DELAY_MS 10u
 
 struct outlet { /* one direction out of the program */
@@ -32,7 +31,8 @@ struct outlet { /* one direction out of the program */
     struct ev_io io;
     int fd;
     uint8_t channel;
-    size_t owed; /* bytes that lay in the pipe when the main process ended */
+    bool had;    /* there was one from the beginning */
+    size_t owed; /* bytes that lay in the pipe when the main process ended, or when the kernel had something to say */
 };
 
 struct exec {
@@ -47,13 +47,8 @@ struct exec {
     struct ev_io verdict;
     int verdict_fd;
 
-    struct outlet out[2];
-
-    struct ev_io in;
-    int in_fd;
-    struct buf in_buf;
-    bool in_ended;   /* the host has sent its last byte */
-    uint8_t in_last; /* last byte given to a terminal */
+    struct outlet out[3]; /* standard output, standard error, the kernel's channel */
+    struct inlet in, kernel_in;
 
     struct ev_timer grace; /* before the end: a channel's end is to be said. After it: silence */
     uint64_t ended_at;
@@ -63,7 +58,7 @@ struct exec {
 
 static bool outlets_open(const struct exec *x)
 {
-    return x->out[0].fd >= 0 || x->out[1].fd >= 0;
+    return x->out[0].fd >= 0 || x->out[1].fd >= 0 || x->out[2].fd >= 0;
 }
 
 static void outlet_close(struct outlet *o)
@@ -78,17 +73,18 @@ static void on_lives_on(void *arg)
 {
     struct exec *x = arg;
 
-    for (int i = 0; i < 2; i++)
-        if (x->out[i].fd < 0)
+    for (size_t i = 0; i < ARRAY_LEN(x->out); i++)
+        if (x->out[i].had && x->out[i].fd < 0)
             stream_end(x->s, x->out[i].channel);
 }
 
-static void input_close(struct exec *x)
+static void close_all(struct exec *x)
 {
-    ev_io_del(x->rt->ev, &x->in);
-    fd_close(&x->in_fd);
-    stream_consumed(x->s, x->in_buf.len); /* nobody will read it, and the host must not wait for that */
-    buf_done(&x->in_buf);
+    for (size_t i = 0; i < ARRAY_LEN(x->out); i++)
+        outlet_close(&x->out[i]);
+    inlet_close(&x->in);
+    inlet_close(&x->kernel_in);
+    ev_timer_clear(x->rt->ev, &x->grace);
 }
 
 /* The end */
@@ -98,10 +94,7 @@ static void finish(struct exec *x)
     struct rt_exit *e = &x->exit;
     uint64_t last;
 
-    outlet_close(&x->out[0]);
-    outlet_close(&x->out[1]);
-    input_close(x);
-    ev_timer_clear(x->rt->ev, &x->grace);
+    close_all(x);
     e->tasks_started = RT_UNKNOWN;
     if (x->first_pid != RT_UNKNOWN && procs_last_pid(&x->rt->procs, &last) && last > x->first_pid)
         e->tasks_started = last - x->first_pid; /* when the numbers wrapped around, nobody knows */
@@ -120,10 +113,14 @@ static void listen_on(struct exec *x)
 
 static bool owes(const struct exec *x)
 {
-    return (x->out[0].fd >= 0 && x->out[0].owed > 0) || (x->out[1].fd >= 0 && x->out[1].owed > 0);
+    for (size_t i = 0; i < ARRAY_LEN(x->out); i++)
+        if (x->out[i].fd >= 0 && x->out[i].owed > 0)
+            return true;
+    return false;
 }
 
 static bool outlet_read(struct outlet *o);
+static bool kernel_read(struct exec *x);
 
 /* Silence counts only if nothing is there to be read: what waits for the host's credit is not silent. */
 static void on_grace(void *arg)
@@ -134,6 +131,7 @@ static void on_grace(void *arg)
         bool heard = outlet_read(&x->out[0]);
 
         heard = outlet_read(&x->out[1]) || heard;
+        heard = kernel_read(x) || heard;
         if (!heard || !outlets_open(x)) {
             finish(x);
             return;
@@ -161,11 +159,17 @@ static void outlet_listen(struct outlet *o)
         ev_io_set(o->x->rt->ev, &o->io, stream_room(o->x->s) > 0 ? EPOLLIN : 0);
 }
 
-/* One frame's worth. False when nothing was there. */
-static bool outlet_read(struct outlet *o)
+static size_t pending(const struct outlet *o)
+{
+    int n = 0;
+
+    return o->fd >= 0 && ioctl(o->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
+}
+
+static bool outlet_read_some(struct outlet *o, size_t most)
 {
     struct exec *x = o->x;
-    size_t room = o->fd < 0 ? 0 : stream_room(x->s);
+    size_t room = o->fd < 0 ? 0 : min_size(most, stream_room(x->s));
 
     if (room == 0)
         return false;
@@ -183,6 +187,36 @@ static bool outlet_read(struct outlet *o)
     return true;
 }
 
+/* One frame's worth. False when nothing was there. */
+static bool outlet_read(struct outlet *o)
+{
+    return outlet_read_some(o, FRAME_PAYLOAD_MAX);
+}
+
+/* Measures the kernel's channel first: all output that was written before what it says then lies in the pipes. */
+static void measure(struct exec *x)
+{
+    for (size_t i = ARRAY_LEN(x->out); i-- > 0;)
+        x->out[i].owed = pending(&x->out[i]);
+}
+
+/* What the kernel says of an output comes behind it. */
+static bool kernel_read(struct exec *x)
+{
+    struct outlet *k = &x->out[2];
+
+    if (k->fd < 0)
+        return false;
+    if (k->owed == 0)
+        measure(x);
+    for (int i = 0; i < 2; i++)
+        while (x->out[i].owed > 0 && outlet_read(&x->out[i]))
+            ;
+    if (stream_room(x->s) == 0)
+        return true;
+    return outlet_read_some(k, k->owed > 0 ? k->owed : 1); /* nothing is there: it is the end, if anything */
+}
+
 static void on_output(void *arg, uint32_t events UNUSED)
 {
     struct outlet *o = arg;
@@ -190,7 +224,7 @@ static void on_output(void *arg, uint32_t events UNUSED)
 
     if (x->s->over || !x->started) /* a hang-up needs no interest, and may come before the host knows of the start */
         return;
-    bool heard = outlet_read(o);
+    bool heard = o->channel == RT_KERNEL ? kernel_read(x) : outlet_read(o);
     outlet_listen(o);
     if (heard)
         check_end(x);
@@ -200,83 +234,23 @@ static void exec_room(struct stream *s)
 {
     struct exec *x = s->obj;
 
-    outlet_listen(&x->out[0]);
-    outlet_listen(&x->out[1]);
+    for (size_t i = 0; i < ARRAY_LEN(x->out); i++)
+        outlet_listen(&x->out[i]);
 }
 
 /* Input */
 
-static void on_input_ready(void *arg, uint32_t events);
-
-/* On a terminal the end of input is what a person types for it: once after a full line, else twice. */
-static void type_end(struct exec *x)
-{
-    struct termios t;
-    char end[2] = { CTRL_D, CTRL_D };
-
-    if (tcgetattr(x->in_fd, &t) == 0)
-        end[0] = end[1] = (char)t.c_cc[VEOF];
-    ssize_t n = write(x->in_fd, end, x->in_last == '\n' || x->in_last == 0 ? 1 : 2);
-    (void)n; /* a terminal that takes nothing more has a reader that looks at nothing */
-}
-
-static void input_push(struct exec *x)
-{
-    size_t done = 0;
-
-    if (x->in_fd < 0)
-        return;
-    while (done < x->in_buf.len) {
-        ssize_t n = write(x->in_fd, x->in_buf.data + done, x->in_buf.len - done);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno != EAGAIN) { /* EPIPE: the program closed its input, which is its right */
-            input_close(x);
-            return;
-        }
-        if (n <= 0)
-            break;
-        x->in_last = (uint8_t)x->in_buf.data[done + (size_t)n - 1];
-        done += (size_t)n;
-    }
-    if (done == x->in_buf.len)
-        buf_done(&x->in_buf); /* an idle pipe holds no memory */
-    else
-        buf_drop(&x->in_buf, done);
-    stream_consumed(x->s, done);
-    if (x->in_buf.len == 0 && x->in_ended) {
-        if (x->tty)
-            type_end(x);
-        input_close(x);
-        return;
-    }
-    ev_io_set(x->rt->ev, &x->in, x->in_buf.len > 0 ? EPOLLOUT : 0);
-}
-
-static void on_input_ready(void *arg, uint32_t events)
-{
-    struct exec *x = arg;
-
-    if (x->s->over)
-        return;
-    if (events & EPOLLERR && !x->tty)
-        input_close(x);
-    else
-        input_push(x);
-}
-
 static void exec_data(struct stream *s, const struct frame *f)
 {
     struct exec *x = s->obj;
+    uint8_t channel = f->flags & RT_CHANNEL;
 
-    if ((f->flags & RT_CHANNEL) != RT_STDIN || x->in_ended || x->in_fd < 0) {
+    if (channel == RT_STDIN)
+        inlet_take(&x->in, f);
+    else if (channel == RT_KERNEL)
+        inlet_take(&x->kernel_in, f);
+    else
         stream_consumed(s, f->len);
-        return;
-    }
-    buf_add(&x->in_buf, f->data, f->len);
-    x->in_ended = f->flags & RT_END;
-    input_push(x);
 }
 
 /* Signals and size */
@@ -402,12 +376,9 @@ static void exec_release(struct stream *s)
     *at = x->next;
     if (!x->reaped && !x->failed) /* the host lost interest before the end */
         kill_tree(x);
-    outlet_close(&x->out[0]);
-    outlet_close(&x->out[1]);
-    input_close(x);
+    close_all(x);
     ev_io_del(ev, &x->verdict);
     fd_close(&x->verdict_fd);
-    ev_timer_clear(ev, &x->grace);
     free(x);
 }
 
@@ -423,10 +394,10 @@ static int watch(struct exec *x, struct err *err)
 {
     struct ev *ev = x->rt->ev;
 
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < ARRAY_LEN(x->out); i++)
         if (x->out[i].fd >= 0 && ev_io_add(ev, &x->out[i].io, x->out[i].fd, 0, on_output, &x->out[i], err) < 0)
             return -1;
-    if (x->in_fd >= 0 && ev_io_add(ev, &x->in, x->in_fd, 0, on_input_ready, x, err) < 0)
+    if (inlet_watch(&x->in, err) < 0 || inlet_watch(&x->kernel_in, err) < 0)
         return -1;
     if (x->verdict_fd >= 0)
         return ev_io_add(ev, &x->verdict, x->verdict_fd, EPOLLIN, on_verdict, x, err);
@@ -455,8 +426,11 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
         .pid = sp.pid,
         .tty = req->flags & RT_EXEC_TTY,
         .verdict_fd = sp.verdict,
-        .out = { { .x = x, .fd = sp.out, .channel = RT_STDOUT }, { .x = x, .fd = sp.err, .channel = RT_STDERR } },
-        .in_fd = sp.in,
+        .out = { { .x = x, .fd = sp.out, .channel = RT_STDOUT, .had = true },
+                 { .x = x, .fd = sp.err, .channel = RT_STDERR, .had = sp.err >= 0 },
+                 { .x = x, .fd = sp.kernel, .channel = RT_KERNEL, .had = sp.kernel >= 0 } },
+        .in = { .s = s, .fd = sp.in, .kind = req->flags & RT_EXEC_TTY ? INLET_TERMINAL : INLET_PIPE },
+        .kernel_in = { .s = s, .fd = sp.kernel_in, .kind = INLET_SOCKET },
         .first_pid = first_pid,
     };
     rt->execs = x;
@@ -513,12 +487,7 @@ static void reap_main(struct exec *x)
     }
     x->reaped = true;
     x->ended_at = ev_now(x->rt->ev);
-    for (int i = 0; i < 2; i++) {
-        int pending = 0;
-
-        if (x->out[i].fd >= 0 && ioctl(x->out[i].fd, FIONREAD, &pending) == 0 && pending > 0)
-            x->out[i].owed = (size_t)pending;
-    }
+    measure(x);
     check_end(x);
 }
 

@@ -5,7 +5,7 @@
  * way.
  *
  * Until exec the child is still the runtime: not dumpable, so nobody in the sandbox can look into it; and it holds
- * nothing but 0, 1, 2 and that pipe. */
+ * nothing but 0, 1, 2, a kernel's channel and that pipe. */
 #include "runtime/spawn.h"
 
 #include "base/fd.h"
@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <termios.h>
 
@@ -27,12 +28,13 @@
 #define TIOCGPTPEER 0x5441
 #endif
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
-#define VERDICT_FD 3
+#define KERNEL_FD 3
+#define VERDICT_FD 4
 #define LENT_STACK (64 * KIB) /* paths, of which two are built at a time */
 #define WORKSPACE "/workspace"
 
-struct child_end { /* what becomes 0, 1 and 2 of the child */
-    int in, out, err;
+struct child_end { /* what becomes 0, 1, 2 and 3 of the child */
+    int in, out, err, kernel;
 };
 
 struct birth { /* what the child needs; its parent's own when `word` is -1 */
@@ -142,16 +144,26 @@ static int forget_openat2(struct err *err)
     return 0;
 }
 
-/* All of these may be any number, so first they are moved out of the way of 0-3. */
+static bool put_at(int from, int at, int flags)
+{
+    if (from < 0) {
+        close(at);
+        return true;
+    }
+    return dup3(from, at, flags) >= 0;
+}
+
+/* All of these may be any number, so first they are moved out of the way of 0-4. */
 static bool take_descriptors(const struct birth *b, int *dir)
 {
     int in = fcntl(b->end.in, F_DUPFD, 8), out = fcntl(b->end.out, F_DUPFD, 8), er = fcntl(b->end.err, F_DUPFD, 8);
-    int word = b->word < 0 ? 0 : fcntl(b->word, F_DUPFD, 8);
+    int word = b->word < 0 ? -1 : fcntl(b->word, F_DUPFD, 8);
+    int kernel = b->end.kernel < 0 ? -1 : fcntl(b->end.kernel, F_DUPFD, 8);
 
     *dir = fcntl(b->cwd, F_DUPFD, 8);
-    return in >= 0 && out >= 0 && er >= 0 && *dir >= 0 && word >= 0 &&
-           (b->word < 0 || dup3(word, VERDICT_FD, O_CLOEXEC) >= 0) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 &&
-           dup2(er, 2) >= 0;
+    return in >= 0 && out >= 0 && er >= 0 && *dir >= 0 && (word >= 0) == (b->word >= 0) &&
+           (kernel >= 0) == (b->end.kernel >= 0) && put_at(word, VERDICT_FD, O_CLOEXEC) &&
+           put_at(kernel, KERNEL_FD, 0) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(er, 2) >= 0;
 }
 
 static NORETURN void become(struct birth *b)
@@ -175,7 +187,7 @@ static NORETURN void become(struct birth *b)
         err_sys(&err, ERR_INVALID, "directory %.160s", req->cwd);
         refuse(b, &err);
     }
-    if (syscall(SYS_close_range, b->word < 0 ? VERDICT_FD : VERDICT_FD + 1, ~0u, 0u) < 0) {
+    if (syscall(SYS_close_range, VERDICT_FD + 1, ~0u, 0u) < 0) {
         err_sys(&err, ERR_SYS, "closing descriptors");
         refuse(b, &err);
     }
@@ -261,10 +273,33 @@ static int open_pipes(const struct rt_exec *req, struct spawned *sp, struct chil
     return open_pipe(&sp->err, &end->err, false, err);
 }
 
+/* Writing has a descriptor of its own, so that each direction can be waited for alone. */
+static int open_kernel(struct spawned *sp, struct child_end *end, struct err *err)
+{
+    int sv[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, errno == EMFILE || errno == ENFILE ? ERR_LIMIT : ERR_SYS, "socketpair");
+    sp->kernel = sv[0];
+    end->kernel = sv[1];
+    sp->kernel_in = fcntl(sv[0], F_DUPFD_CLOEXEC, 0);
+    return sp->kernel_in < 0 || fd_nonblock(sv[0], true) < 0 ? err_sys(err, ERR_SYS, "socketpair") : 0;
+}
+
+static int open_ends(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+{
+    if (req->flags & RT_EXEC_TTY)
+        return open_terminal(req, sp, end, err);
+    if (open_pipes(req, sp, end, err) < 0)
+        return -1;
+    return req->flags & RT_EXEC_KERNEL ? open_kernel(sp, end, err) : 0;
+}
+
 static void close_child_end(struct child_end *end)
 {
     if (end->out == end->in)
         end->out = end->err = -1;
+    fd_close(&end->kernel);
     fd_close(&end->in);
     fd_close(&end->out);
     fd_close(&end->err);
@@ -275,6 +310,8 @@ static void close_ours(struct spawned *sp)
     fd_close(&sp->in);
     fd_close(&sp->out);
     fd_close(&sp->err);
+    fd_close(&sp->kernel);
+    fd_close(&sp->kernel_in);
     fd_close(&sp->verdict);
 }
 
@@ -286,8 +323,8 @@ static int no_child(const struct rt_exec *req, struct err *err)
 int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, bool alone,
                 struct spawned *ret, struct err *err)
 {
-    struct spawned sp = { .in = -1, .out = -1, .err = -1, .verdict = -1 };
-    struct birth b = { .req = req, .env = env, .end = { -1, -1, -1 }, .cwd = -1, .word = -1 };
+    struct spawned sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .verdict = -1 };
+    struct birth b = { .req = req, .env = env, .end = { -1, -1, -1, -1 }, .cwd = -1, .word = -1 };
     auto_fd int cwd = -1, word = -1;
 
     if (!req->argv[0] || req->argv[0][0] == '\0')
@@ -295,8 +332,7 @@ int spawn_start(const struct paths *paths, const struct rt_exec *req, const char
     b.cwd = cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
     if (cwd < 0)
         return err_wrap(err, "working directory");
-    if ((req->flags & RT_EXEC_TTY ? open_terminal(req, &sp, &b.end, err) : open_pipes(req, &sp, &b.end, err)) < 0 ||
-        (!alone && open_pipe(&sp.verdict, &word, false, err) < 0))
+    if (open_ends(req, &sp, &b.end, err) < 0 || (!alone && open_pipe(&sp.verdict, &word, false, err) < 0))
         goto failed;
     b.word = word;
     sp.pid = alone ? lend_memory(&b) : fork();

@@ -7,10 +7,12 @@
 
 struct spawned { /* descriptors of the runtime's side, non-blocking, -1 where there is none */
     pid_t pid;
-    int in;      /* writes to standard input */
-    int out;     /* reads standard output, or the terminal */
-    int err;     /* reads standard error */
-    int verdict; /* becomes readable when exec worked (end of file) or failed (see spawn_verdict); -1: it worked */
+    int in;        /* writes to standard input */
+    int out;       /* reads standard output, or the terminal */
+    int err;       /* reads standard error */
+    int kernel;    /* reads a kernel's channel, */
+    int kernel_in; /* and writes it */
+    int verdict;   /* becomes readable when exec worked (end of file) or failed (see spawn_verdict); -1: it worked */
 };
 
 /* env is complete. `alone`: no process but this one was ever in the sandbox. Fails with PIDS_LIMIT when the sandbox is

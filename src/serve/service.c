@@ -91,9 +91,11 @@ static int die_with(pid_t parent, struct err *err)
     return 0;
 }
 
-static int serve_jailer(const struct words *w, uint32_t host_uid, pid_t parent, int runtime_fd, struct err *err)
+static int serve_jailer(const struct words *w, uint32_t host_uid, pid_t parent, int runtime_fd, int kernels_fd,
+                        struct err *err)
 {
     struct jailer_settings s = { .runtime_fd = runtime_fd,
+                                 .kernels_fd = kernels_fd,
                                  .state_dir = w->state_dir ? w->state_dir : "/run/cove",
                                  .socket = w->socket,
                                  .host_uid = host_uid,
@@ -113,7 +115,7 @@ static int serve_monitor(const struct words *w, pid_t parent)
     return monitor_service(&s, parent);
 }
 
-int service_main(int argc, char **argv, int (*open_runtime)(struct err *err))
+int service_main(int argc, char **argv, int (*open_runtime)(struct err *err), int (*open_kernels)(void))
 {
     bool jailer = str_eq(argv[0], "__jailer");
     struct words w = { 0 };
@@ -129,7 +131,7 @@ int service_main(int argc, char **argv, int (*open_runtime)(struct err *err))
         if (!jailer)
             status = serve_monitor(&w, (pid_t)parent);
         else if (runtime_fd >= 0)
-            status = serve_jailer(&w, host_uid, (pid_t)parent, runtime_fd, &err);
+            status = serve_jailer(&w, host_uid, (pid_t)parent, runtime_fd, open_kernels(), &err);
     }
     if (status < 0) {
         log_error("%s", err.msg);

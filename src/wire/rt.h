@@ -36,6 +36,7 @@
 #define RT_STDIN 0u
 #define RT_STDOUT 1u
 #define RT_STDERR 2u
+#define RT_KERNEL 3u     /* both ways; JSON lines, which nobody here reads */
 #define RT_CHANNEL 0x03u /* mask: which of them; file streams use 0 */
 #define RT_END 0x80u     /* nothing follows on this channel; EXIT and ERROR say so of all channels */
 
@@ -96,6 +97,9 @@ struct rt_claimed {
 
 #define RT_EXEC_TTY 0x01u   /* a terminal of rows x cols instead of pipes; output arrives on RT_STDOUT */
 #define RT_EXEC_STDIN 0x02u /* the host will send DATA on RT_STDIN and end it; otherwise /dev/null */
+/* The program has a socket at descriptor 3, and RT_KERNEL is its other end; not with a terminal. Output that was
+ * written before something on the socket is told before it. */
+#define RT_EXEC_KERNEL 0x04u
 
 struct rt_exec {
     uint32_t flags;

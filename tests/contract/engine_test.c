@@ -42,6 +42,34 @@ TEST(input_reaches_the_program_and_its_end_too)
     close_world(&w);
 }
 
+TEST(kernels_are_copied_into_every_root_and_can_only_be_read_and_run)
+{
+    struct world w;
+    struct exec_spec spec = {
+        .argv = SH("cd /.cove/kernels && cat sh/plain && sh/run && ls -A sh deep/er && test ! -w sh/plain &&"
+                   "! touch sh/new 2>/dev/null && ! grep -q kernels /proc/self/mountinfo")
+    };
+    auto_free char *dir = str_printf("%s/kernels", state_dir);
+    auto_free char *fill = str_printf(
+        "mkdir -p %s/sh %s/deep/er && cd %s && echo text >sh/plain && ln -s plain sh/link &&"
+        "printf '#!/bin/sh\necho ran\n' >sh/run && chmod 755 sh/run && cp sh/run deep/er",
+        dir, dir, dir);
+    auto_free char *clean = str_printf("rm -r %s", dir);
+
+    assert_int_equal(system(fill), 0);
+    world_kernels = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(world_kernels > 0);
+    run(&w, &spec);
+    fd_close(&world_kernels);
+    world_kernels = 0;
+    assert_int_equal(system(clean), 0);
+    expect_end(&w, ENDED_EXIT);
+    assert_int_equal(exec_receipt(w.exec)->exit_code, 0);
+    assert_string_equal(w.out.data, "text\nran\ndeep/er:\nrun\n\nsh:\nplain\nrun\n");
+    destroy(&w);
+    close_world(&w);
+}
+
 TEST(a_program_that_does_not_exist_is_named)
 {
     struct world w;
@@ -346,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(a_program_runs_and_its_receipt_is_complete_after_destroy),
         RUN(input_reaches_the_program_and_its_end_too),
+        RUN(kernels_are_copied_into_every_root_and_can_only_be_read_and_run),
         RUN(a_program_that_does_not_exist_is_named),
         RUN(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too),
         RUN(cpu_time_is_counted_over_the_whole_tree),

@@ -212,6 +212,116 @@ TEST(ten_mebibytes_of_input_come_back_whole)
     host_stop(h);
 }
 
+static uint32_t start_kernel(struct host *h, const char *script)
+{
+    const char *argv[] = { "sh", "-c", script, NULL };
+
+    return host_exec(h, &(struct rt_exec){ .flags = RT_EXEC_KERNEL, .cwd = "/", .argv = argv, .env = no_env });
+}
+
+TEST(a_kernel_has_a_channel_of_its_own_in_both_directions)
+{
+    struct host *h = host_ready();
+    uint32_t s = start_kernel(h, "while read -r line <&3; do echo \"got $line\" >&3; echo out; done; echo over >&3");
+
+    host_kernel(h, s, "one\ntwo\n", false);
+    host_kernel(h, s, "", true);
+    host_wait(h, s);
+    struct got *g = host_got(h, s);
+    assert_int_equal(g->exit.code, 0);
+    assert_string_equal(text(g, RT_KERNEL), "got one\ngot two\nover\n");
+    assert_string_equal(text(g, RT_STDOUT), "out\nout\n");
+    host_stop(h);
+}
+
+TEST(only_a_kernel_has_a_descriptor_beside_the_usual_three)
+{
+    struct host *h = host_ready();
+
+    assert_string_equal(text(run(h, "test -e /proc/self/fd/3 || echo none"), 1), "none\n");
+    host_stop(h);
+}
+
+/* The kernel says how many bytes it has written; so many must have arrived. */
+static void count_before(struct got *g, unsigned channel)
+{
+    if (channel != RT_KERNEL)
+        return;
+    char *said = str_dup_n(g->data[RT_KERNEL].data, g->data[RT_KERNEL].len);
+    char *end = strrchr(said, '\n');
+
+    if (end) {
+        *end = '\0';
+        char *line = strrchr(said, '\n');
+        uint64_t written = strtoull(line ? line + 1 : said, NULL, 10);
+        uint64_t here = g->data[RT_STDOUT].len + g->data[RT_STDERR].len;
+
+        if (here < written)
+            fail_msg("an event says %" PRIu64 " bytes were written, and only %" PRIu64 " have come", written, here);
+    }
+    free(said);
+}
+
+TEST(output_is_told_before_what_a_kernel_says_after_it)
+{
+    struct host *h = host_ready();
+    uint32_t s = start_kernel(h, "n=0; while [ $n -lt 40000 ]; do printf %0200d 1; printf %0200d 2 >&2; n=$((n + 400));"
+                                 "echo $n >&3; done");
+    struct got *g = host_got(h, s);
+
+    g->heard = count_before;
+    host_wait(h, s);
+    assert_int_equal(g->exit.code, 0);
+    assert_int_equal(g->data[RT_STDOUT].len + g->data[RT_STDERR].len, 40000);
+    assert_true(str_ends(text(g, RT_KERNEL), "40000\n"));
+    host_stop(h);
+}
+
+TEST(a_flood_of_output_does_not_keep_a_kernel_from_speaking)
+{
+    struct host *h = host_ready();
+    uint32_t s = start_kernel(h, "yes & read -r line <&3; echo \"$line\" >&3; read -r line <&3; kill %1");
+    struct got *g = host_got(h, s);
+
+    g->discard = true;
+    host_kernel(h, s, "heard\n", false);
+    while (g->kernel_bytes < 6)
+        assert_true(host_turn(h, 60000));
+    host_signal(h, s, SIGKILL, RT_SCOPE_TREE);
+    host_wait(h, s);
+    host_stop(h);
+}
+
+TEST(a_new_host_is_told_again_what_a_kernel_said)
+{
+    struct host *h = host_ready();
+    uint32_t s = start_kernel(h, "echo before; echo event >&3; read -r line <&3; echo \"$line\" >&3");
+
+    host_got(h, s)->hold = true;
+    while (host_got(h, s)->data[RT_KERNEL].len < 6)
+        assert_true(host_turn(h, 60000));
+    host_hello(h, h->epoch + 1);
+    while (!host_got(h, s)->resumed || host_got(h, s)->data[RT_KERNEL].len < 6)
+        assert_true(host_turn(h, 60000));
+    host_kernel(h, s, "on\n", false);
+    host_wait(h, s);
+    assert_string_equal(text(host_got(h, s), RT_KERNEL), "event\non\n");
+    assert_string_equal(text(host_got(h, s), RT_STDOUT), "before\n");
+    host_stop(h);
+}
+
+TEST(a_program_that_lives_on_without_its_terminal_says_only_that)
+{
+    struct host *h = host_ready();
+    const char *argv[] = { "sh", "-c", "exec </dev/null >/dev/null 2>&1; sleep 0.3", NULL };
+    struct rt_exec req = { .flags = RT_EXEC_TTY, .rows = 30, .cols = 90, .cwd = "/", .argv = argv, .env = no_env };
+    uint32_t s = host_exec(h, &req);
+
+    host_wait(h, s);
+    assert_int_equal(host_got(h, s)->ended & ~(1u << RT_STDOUT), 0);
+    host_stop(h);
+}
+
 TEST(a_program_that_never_reads_its_input_only_stops_the_credit)
 {
     struct host *h = host_ready();
@@ -734,6 +844,12 @@ int main(void)
         RUN(what_cannot_be_started_is_said_with_its_reason),
         RUN(a_script_without_its_interpreter_names_the_interpreter),
         RUN(ten_mebibytes_of_input_come_back_whole),
+        RUN(a_kernel_has_a_channel_of_its_own_in_both_directions),
+        RUN(only_a_kernel_has_a_descriptor_beside_the_usual_three),
+        RUN(output_is_told_before_what_a_kernel_says_after_it),
+        RUN(a_flood_of_output_does_not_keep_a_kernel_from_speaking),
+        RUN(a_new_host_is_told_again_what_a_kernel_said),
+        RUN(a_program_that_lives_on_without_its_terminal_says_only_that),
         RUN(a_program_that_never_reads_its_input_only_stops_the_credit),
         RUN(a_program_that_closes_its_input_does_not_hold_up_the_host),
         RUN(a_flood_with_a_slow_reader_stays_bounded_and_whole),

@@ -119,7 +119,7 @@ void host_stop(struct host *h)
     assert_int_equal(WEXITSTATUS(status), 0);
     for (size_t i = 0; i < HOST_STREAMS; i++)
         if (h->streams[i]) {
-            for (size_t c = 0; c < 3; c++)
+            for (size_t c = 0; c < 4; c++)
                 buf_done(&h->streams[i]->data[c]);
             free(h->streams[i]);
         }
@@ -160,13 +160,16 @@ static void take_data(struct host *h, struct got *g, const struct frame *f)
     uint8_t channel = f->flags & RT_CHANNEL;
     size_t drop = (size_t)min_u64(g->skip, f->len);
 
-    assert_true(channel < 3);
+    assert_true(channel < 4);
     if (f->len > 0) /* an end may be said twice, bytes after it never */
         assert_false(g->ended & 1u << channel && drop == 0);
     g->skip -= drop;
     g->bytes += f->len - drop;
+    g->kernel_bytes += channel == RT_KERNEL ? f->len - drop : 0;
     if (!g->discard)
         buf_add(&g->data[channel], f->data + drop, f->len - drop);
+    if (g->heard)
+        g->heard(g, channel);
     if (f->flags & RT_END)
         g->ended |= (uint8_t)(1u << channel);
     g->uncredited += f->len;
@@ -344,7 +347,7 @@ void host_close(struct host *h, uint32_t stream)
     struct got *g = host_got(h, stream);
 
     host_send(h, FRAME_CLOSE, 0, stream, NULL, 0);
-    for (size_t c = 0; c < 3; c++)
+    for (size_t c = 0; c < 4; c++)
         buf_done(&g->data[c]);
     free(g);
     h->streams[stream / 2] = NULL;
@@ -402,6 +405,11 @@ void host_data(struct host *h, uint32_t stream, const void *data, size_t len, bo
         while (host_turn(h, 0))
             ;
     } while (len > 0);
+}
+
+void host_kernel(struct host *h, uint32_t stream, const char *text, bool end)
+{
+    host_send(h, FRAME_DATA, (uint8_t)(RT_KERNEL | (end ? RT_END : 0)), stream, text, strlen(text));
 }
 
 void host_signal(struct host *h, uint32_t stream, int signo, enum rt_scope scope)

@@ -10,15 +10,17 @@
 
 #define HOST_STREAMS 1100
 
-struct got {            /* what was heard on one stream */
-    struct buf data[3]; /* by channel */
-    uint8_t ended;      /* channels with RT_END, one bit each */
-    uint64_t bytes;     /* over all channels */
-    uint64_t credit;    /* returned by the runtime for what we sent */
-    uint32_t credits;   /* in so many words */
+struct got {               /* what was heard on one stream */
+    struct buf data[4];    /* by channel */
+    uint8_t ended;         /* channels with RT_END, one bit each */
+    uint64_t bytes;        /* over all channels */
+    uint64_t kernel_bytes; /* of them, of a kernel */
+    uint64_t credit;       /* returned by the runtime for what we sent */
+    uint32_t credits;      /* in so many words */
     uint64_t uncredited;
-    bool hold;    /* do not credit what arrives */
-    bool discard; /* count, do not store */
+    void (*heard)(struct got *g, unsigned channel); /* after each piece; may be NULL */
+    bool hold;                                      /* do not credit what arrives */
+    bool discard;                                   /* count, do not store */
     bool started;
     bool resumed;
     struct rt_resume resume;
@@ -65,4 +67,5 @@ uint32_t host_exec(struct host *h, const struct rt_exec *req);
 uint32_t host_sh(struct host *h, const char *script); /* sh -c, cwd / */
 uint32_t host_path(struct host *h, uint8_t type, const char *path, uint32_t flags);
 void host_data(struct host *h, uint32_t stream, const void *data, size_t len, bool end); /* paced by credit */
+void host_kernel(struct host *h, uint32_t stream, const char *text, bool end);           /* to a kernel's channel */
 void host_signal(struct host *h, uint32_t stream, int signo, enum rt_scope scope);

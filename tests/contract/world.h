@@ -124,9 +124,12 @@ static inline void on_done(void *arg, const struct err *err)
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
 static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 
+static int world_kernels; /* a directory, or 0 */
+
 static inline void open_world(struct world *w)
 {
     struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
+                                 .kernels_fd = world_kernels,
                                  .state_dir = state_dir };
     struct err err = { 0 };
     int sock;

@@ -70,6 +70,11 @@ static void write_largest(void)
     n = rt_exec_encode(&(struct rt_exec){ .cwd = "", .argv = args }, packet + FRAME_HEADER, NULL);
     set_header(FRAME_EXEC, n);
     write_packet(false, "rt_exec", "largest", FRAME_HEADER + (size_t)n);
+    args[1] = NULL;
+    n = rt_exec_encode(&(struct rt_exec){ .flags = RT_EXEC_KERNEL, .cwd = "", .argv = args }, packet + FRAME_HEADER,
+                       NULL);
+    set_header(FRAME_EXEC, n);
+    write_packet(false, "rt_exec", "kernel", FRAME_HEADER + (size_t)n);
 
     for (size_t i = 0; i < JAIL_LIST_MAX; i++)
         memcpy(list.ids[i], "sbabcdefghijklmnopqrst", ID_SIZE);

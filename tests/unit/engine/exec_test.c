@@ -61,6 +61,42 @@ static void expect_tree_kill(void)
     assert_int_equal(m.scope, RT_SCOPE_TREE);
 }
 
+/* --- kernels --- */
+
+TEST(a_kernel_is_heard_and_spoken_to_on_its_own_channel)
+{
+    struct exec_spec spec = { .argv = true_argv, .kernel = true };
+    struct rt_exec req;
+    auto_free void *strings = NULL;
+    struct fake k;
+
+    scene_ready(&k);
+    scene_exec(&k, &spec);
+    runtime_takes(&k, FRAME_EXEC);
+    assert_int_equal(rt_exec_decode(&got.f, &req, &strings, NULL), 0);
+    assert_int_equal(req.flags, RT_EXEC_KERNEL);
+    k.stream = got.f.stream;
+    runtime_started(&k);
+    runtime_says(&k, FRAME_DATA, RT_KERNEL, k.stream, "{}", 2);
+    assert_string_equal(k.kernel.data, "{}");
+    assert_int_equal(exec_kernel_write(k.exec, "abc", 3), 3);
+    runtime_takes(&k, FRAME_DATA);
+    assert_int_equal(got.f.flags, RT_KERNEL);
+    assert_memory_equal(got.f.data, "abc", 3);
+    scene_end(&k);
+}
+
+TEST(a_program_that_is_no_kernel_and_speaks_like_one_ends_its_sandbox)
+{
+    struct fake k;
+
+    scene_running(&k);
+    runtime_says(&k, FRAME_DATA, RT_KERNEL, k.stream, "{}", 2);
+    jailer_kills(&k, 0);
+    assert_int_equal(k.ended, 1);
+    scene_end(&k);
+}
+
 /* --- an ordinary life --- */
 
 TEST(exit_is_reported_with_its_output_and_confirmed)
@@ -1068,6 +1104,8 @@ TEST(more_changes_than_asked_for_kill_the_box)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(a_kernel_is_heard_and_spoken_to_on_its_own_channel),
+        RUN(a_program_that_is_no_kernel_and_speaks_like_one_ends_its_sandbox),
         RUN(exit_is_reported_with_its_output_and_confirmed),
         RUN(exec_carries_argv_env_directory_and_terminal),
         RUN(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for),

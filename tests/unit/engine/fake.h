@@ -51,6 +51,7 @@ struct fake {
     enum ended_by ended_by;
     int exit_code, signal;
     struct buf out, errout;
+    struct buf kernel;
 };
 
 struct packet {
@@ -231,13 +232,19 @@ static inline void on_exec_failed(void *arg, const struct err *err)
     k->err = *err;
 }
 
+static inline void on_kernel(void *arg, const void *data, size_t len)
+{
+    buf_add(&((struct fake *)arg)->kernel, data, len);
+}
+
 static const struct engine_ops fake_engine_ops = { .on_lost = on_lost };
 static const struct box_ops fake_box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 static const struct exec_ops fake_exec_ops = { .on_started = on_started,
                                                .on_output = on_output,
                                                .on_writable = on_writable,
                                                .on_exit = on_exit_,
-                                               .on_failed = on_exec_failed };
+                                               .on_failed = on_exec_failed,
+                                               .on_kernel = on_kernel };
 
 /* --- the jailer's lines --- */
 
@@ -517,6 +524,7 @@ static inline void scene_end(struct fake *k)
     fd_close(&k->oom);
     buf_done(&k->out);
     buf_done(&k->errout);
+    buf_done(&k->kernel);
     assert_int_equal(count_fds(), k->fds_before);
 }
 

@@ -125,6 +125,26 @@ TEST(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited)
     scene_end(&k);
 }
 
+TEST(of_a_kernel_all_that_was_not_credited_comes_again)
+{
+    struct exec_spec spec = { .id = exec_name, .kernel = true, .confirm = true };
+    struct exec_resume resume = { .stream = 2 };
+    struct fake k;
+
+    scene_adopted(&k);
+    k.stream = 2;
+    assert_int_equal(box_exec_resume(k.box, &spec, &resume, &fake_exec_ops, &k, &k.exec, NULL), 0);
+    box_resume_end(k.box);
+    runtime_takes(&k, FRAME_STATS);
+    runtime_resumes(&k, 2, 1000, 7);
+    runtime_started(&k);
+    runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, "out", 3);
+    runtime_says(&k, FRAME_DATA, RT_KERNEL, 2, "{}", 2);
+    assert_string_equal(k.out.data, "out");
+    assert_string_equal(k.kernel.data, "{}");
+    scene_end(&k);
+}
+
 TEST(the_end_is_confirmed_when_the_execution_is_freed)
 {
     struct fake k;
@@ -398,6 +418,7 @@ int main(void)
         RUN(bytes_that_were_stored_are_dropped_once_over_both_channels),
         RUN(the_cap_on_output_goes_on_from_what_was_stored),
         RUN(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited),
+        RUN(of_a_kernel_all_that_was_not_credited_comes_again),
         RUN(the_end_is_confirmed_when_the_execution_is_freed),
         RUN(one_that_ended_before_is_told_whole_without_having_started_again),
         RUN(an_execution_that_the_sandbox_does_not_know_is_lost),

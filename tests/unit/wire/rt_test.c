@@ -44,6 +44,16 @@ static void refused_exec(const uint8_t *data, size_t len, const char *why)
     assert_ptr_equal(strings, &m);
 }
 
+TEST(flags_that_mean_nothing_are_refused)
+{
+    const char *const argv[] = { "ls", NULL };
+
+    assert_true(rt_exec_encode(&(struct rt_exec){ RT_EXEC_KERNEL, 0, 0, "/", argv, NULL }, bytes, &err) > 0);
+    assert_int_equal(rt_exec_encode(&(struct rt_exec){ 8, 0, 0, "/", argv, NULL }, bytes, &err), -1);
+    assert_int_equal(
+        rt_exec_encode(&(struct rt_exec){ RT_EXEC_KERNEL | RT_EXEC_TTY, 1, 1, "/", argv, NULL }, bytes, &err), -1);
+}
+
 TEST(hostile_string_lists_are_refused)
 {
 #define HEAD 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 /* flags, rows, cols, "" */
@@ -240,6 +250,7 @@ int main(void)
         RUN(every_field_of_every_message_survives_the_way_there_and_back),
         RUN(every_truncation_and_every_trailing_byte_is_refused),
         RUN(the_layout_on_the_wire_does_not_move),
+        RUN(flags_that_mean_nothing_are_refused),
         RUN(hostile_string_lists_are_refused),
         RUN(arguments_and_environment_together_have_one_bound),
         RUN(the_longest_strings_fit_and_one_byte_more_does_not),
