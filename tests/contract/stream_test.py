@@ -221,9 +221,10 @@ def a_client_that_comes_back_misses_nothing(server, box):
             start = c.until("execution_start")
             assert start["executionId"] == f"again{n}" and start["stdoutOffset"] == len(got)
             if n < 2:
-                m = c.until("output")
-                assert m["offset"] == len(got)
-                got += piece(m)
+                m = c.until("output", "execution_complete")  # all may be out by now
+                if m["type"] == "output":
+                    assert m["offset"] == len(got)
+                    got += piece(m)
                 c.s.close()
             else:
                 rest, end = c.output()
@@ -541,7 +542,7 @@ def sockets_in_plenty_leave_nothing(server, box):
         c = Stream(server, box)
         c.send("execute", mode="command", content="echo x")
         c.s.close()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while "cove_api_websockets 0\n" not in (text := server.call("GET", "/metrics").body.decode()):
         assert time.monotonic() < end, re.findall("cove_api_websockets.*", text)
         time.sleep(0.05)
@@ -553,7 +554,7 @@ def main():
     print(f"1..{len(cases)}")
     failed = False
     server = Server()
-    box = server.create(lifetimeMs=600000)
+    box = server.create(lifetimeMs=3600000)
     for number, function in enumerate(cases, 1):
         began = time.monotonic()
         try:

@@ -10,11 +10,10 @@ import re
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 
-from http_test import GOOD, Server, parse, read_all, request
+from http_test import GOOD, Server, parse, read_all, request, run_cases, until
 
 CASES = []
 KEY = base64.b64encode(b"0123456789abcdef").decode()
@@ -48,7 +47,7 @@ def frame(op, data=b"", fin=True, mask=True, rsv=0, length=None, size=None):
 class Client:
     """A socket after its handshake."""
 
-    def __init__(self, server, *headers, unix=False, early=b"", timeout=20):
+    def __init__(self, server, *headers, unix=False, early=b"", timeout=60):
         self.s = server.connect(unix, timeout)
         self.s.sendall(handshake(*headers) + early)
         self.data = b""
@@ -118,13 +117,6 @@ SLACK = 100 << 20 if len(sys.argv) > 1 and os.path.exists(sys.argv[1]) and sanit
 def rss(server):
     with open(f"/proc/{server.process.pid}/status", encoding="ascii") as f:
         return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) * 1024
-
-
-def until(condition, what, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 @case
@@ -257,9 +249,9 @@ def wb06_pings(server):
 @case
 def wb06_silence(server):
     """WB06 who does not answer pings is closed; who answers stays; who only reads slowly stays"""
-    with Server(ws_ping_ms=1500) as s, Client(s) as silent, Client(s) as alive:
+    with Server(ws_ping_ms=4000) as s, Client(s) as silent, Client(s) as alive:
         began = time.monotonic()
-        while time.monotonic() - began < 4:
+        while time.monotonic() - began < 10:
             op, data = alive.read()
             assert op == PING, op
             alive.send(frame(PONG, data))
@@ -365,8 +357,7 @@ def gathered(server):
     """messages under way are bounded together"""
     with Server(buffered_max=3 << 20) as s, Client(s) as a, Client(s) as b:
         a.send(frame(TEXT, b"x" * 1000, length=2 << 20))
-        until(lambda: s.counts()["sockets"] == 2, "two are open")
-        time.sleep(0.1)
+        until(lambda: s.counts()["sockets"] == 2, "two are open")  # by this answer the first has been read
         b.send(frame(TEXT, b"x" * 1000, length=2 << 20))
         assert b.ended() == 1013
         a.send(b"\0" * ((2 << 20) - 1000))
@@ -383,7 +374,7 @@ def drained(server):
         assert polite.read()[1] == b"x"
         s.process.send_signal(signal.SIGTERM)
         assert polite.ended() == 1001
-        assert s.process.wait(timeout=15) == 0
+        assert s.process.wait(timeout=60) == 0
 
 
 @case
@@ -406,32 +397,12 @@ def memory(server):
         until(lambda: s.counts()["sockets"] == 0, "sockets are left")
         before = rss(s)
         clients = [Client(s) for _ in range(500)]
-        assert s.counts()["open"] == 1
+        until(lambda: s.counts()["open"] == 1, "a connection is left")
         each = (rss(s) - before) / 500
         assert each < 16 << 10 or SLACK, f"{each} bytes"
         for c in clients:
             c.s.close()
 
 
-def main():
-    wanted = sys.argv[2:]
-    cases = [(name, f) for name, f in CASES if not wanted or any(w in name for w in wanted)]
-    print(f"1..{len(cases)}")
-    failed = False
-    with Server(conns_per_addr=2000) as server:
-        for number, (name, function) in enumerate(cases, 1):
-            try:
-                function(server)
-                print(f"ok {number} - {name}", flush=True)
-            except (AssertionError, OSError, EOFError, subprocess.TimeoutExpired, KeyError, IndexError, ValueError) as error:
-                failed = True
-                print(f"not ok {number} - {name}")
-                trace = error.__traceback__
-                while trace.tb_next and trace.tb_next.tb_frame.f_code.co_filename == __file__:
-                    trace = trace.tb_next
-                print(f"# line {trace.tb_lineno}: {type(error).__name__} {str(error)[:500]}", flush=True)
-    sys.exit(failed)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases(CASES, sys.argv[2:]))

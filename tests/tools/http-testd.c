@@ -22,6 +22,7 @@ static struct http_server *server;
 static struct buf done_log;
 static unsigned handled; /* times that any handler was called */
 static unsigned gone;
+static uint64_t drain_ms = 2000;
 static char somebody[] = "somebody", default_file[] = "/etc/passwd";
 
 static void text(struct http_req *req, const char *s)
@@ -250,7 +251,7 @@ static void upload(struct http_req *req, void *ctx UNUSED)
     handled++;
     u->req = req;
     http_keep(req, u, upload_free);
-    http_query_u64(req, "hold", 0, 1000, 0, &u->hold_ms, NULL);
+    http_query_u64(req, "hold", 0, 60000, 0, &u->hold_ms, NULL);
     http_query_u64(req, "stop", 0, UINT64_MAX, 0, &u->stop, NULL);
     http_read_body(req, &reader, u);
 }
@@ -496,7 +497,7 @@ static void stop(void *arg UNUSED)
 
 static void on_signal(void *arg UNUSED, int signo UNUSED)
 {
-    http_drain(server, 2000, stop, NULL);
+    http_drain(server, drain_ms, stop, NULL);
 }
 
 static uint64_t number(const char *s)
@@ -516,6 +517,8 @@ static void set(struct http_settings *st, const char **unix_path, const char *ar
 
     if (str_starts(arg, "unix="))
         *unix_path = v;
+    else if (str_starts(arg, "drain_ms="))
+        drain_ms = number(v);
     else if (str_starts(arg, "file="))
         st->ctx = (void *)v;
     else if (str_starts(arg, "line_max="))
