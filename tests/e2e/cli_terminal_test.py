@@ -23,7 +23,7 @@ class Terminal:
         self.seen = b""
         self.status = None
 
-    def read(self, until, timeout=20):
+    def read(self, until, timeout=120):
         """Reads until the text was seen, or to the end when it is None."""
         deadline = time.monotonic() + timeout
         while until is None or until not in self.seen:
@@ -52,7 +52,7 @@ class Terminal:
     def flags(self):
         return termios.tcgetattr(self.fd)[3]
 
-    def wait(self, timeout=20):
+    def wait(self, timeout=120):
         deadline = time.monotonic() + timeout
         while self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -128,11 +128,11 @@ class OnATerminal(Case):
         ways = {
             "exit": (["sh", "-c", "echo up"], [], None),
             "signal": (["sh", "-c", "echo up; sleep 0.2; kill -9 $$"], [], None),
-            "timeout": (["sh", "-c", "echo up; sleep 20"], ["--timeout", "500ms"], None),
-            "sigterm": (["sh", "-c", "echo up; sleep 20"], [], signal.SIGTERM),
-            "sighup": (["sh", "-c", "echo up; sleep 20"], [], signal.SIGHUP),
-            "abort": (["sh", "-c", "echo up; sleep 20"], [], signal.SIGABRT),
-            "segv": (["sh", "-c", "echo up; sleep 20"], [], signal.SIGSEGV),
+            "timeout": (["sh", "-c", "echo up; sleep 100"], ["--timeout", "3s"], None),
+            "sigterm": (["sh", "-c", "echo up; sleep 100"], [], signal.SIGTERM),
+            "sighup": (["sh", "-c", "echo up; sleep 100"], [], signal.SIGHUP),
+            "abort": (["sh", "-c", "echo up; sleep 100"], [], signal.SIGABRT),
+            "segv": (["sh", "-c", "echo up; sleep 100"], [], signal.SIGSEGV),
         }
         for name, (program, flags, sig) in ways.items():
             with self.subTest(name):

@@ -55,7 +55,7 @@ class Help(Case):
         self.assertCode(run("errors", "no_such_code_at_all"), 125)
 
     def test_a_closed_reader_is_no_error(self):
-        done = subprocess.run(["bash", "-o", "pipefail", "-c", f'"{COVE}" help run | head -1 >/dev/null'], timeout=20)
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", f'"{COVE}" help run | head -1 >/dev/null'], timeout=120)
         self.assertIn(done.returncode, (0, 141))
 
 

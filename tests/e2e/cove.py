@@ -48,7 +48,7 @@ def start(*args, env=None, **options):
     return subprocess.Popen([COVE, *args], env=dict(os.environ, **(env or {})), **options)
 
 
-def run(*args, stdin=b"", env=None, timeout=60, cwd=None):
+def run(*args, stdin=b"", env=None, timeout=120, cwd=None):
     if isinstance(stdin, str):
         stdin = stdin.encode()
     process = start(*args, env=env, cwd=cwd)

@@ -223,7 +223,7 @@ class Ctl(Served):
                           "/workspace/d/g"])
         self.assertNotIn("\033", told[5][1])  # a terminal would obey it
         self.cove("sandbox", "rm", sandbox)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
         self.assertEqual((process.returncode, out), (125, b""), err)
         self.assertIn(b"sandbox_ended", err)
         self.assertIn("sandbox_ended", self.cove("watch", sandbox, code=125).err)
@@ -241,7 +241,7 @@ class Ctl(Served):
         told = [json.loads(process.stdout.readline()) for _ in range(3)]
         self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         lines = self.cove("events", sandbox[:12]).out.splitlines()
         self.assertEqual([line.split()[1] for line in lines],
                          ["sandbox_created", "execution_started", "execution_ended", "sandbox_ended"])

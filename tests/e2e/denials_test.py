@@ -61,7 +61,7 @@ class Denials(Case):
         self.assertIn("denied   mount (1): not allowed (profile python); there is no way to allow it\n", done.err)
 
     def test_calls_refused_before_the_clock_ran_out_are_in_the_receipt(self):
-        done = python(f"{MOUNT}\nwhile True: pass", "--json", "--timeout", "1s")
+        done = python(f"{MOUNT}\nwhile True: pass", "--json", "--timeout", "5s")
         self.assertCode(done, 124)
         self.assertEqual([d["syscall"] for d in done.json["receipt"]["denials"]], ["mount"])
 
@@ -90,14 +90,13 @@ class Denials(Case):
         self.assertFalse(os.path.exists(f"/proc/{monitors[0]}"))
 
     def test_a_monitor_that_is_killed_is_told_of_and_nothing_is_allowed(self):
-        process = start("run", "--json", "--runtime", "python", "-c",
-                        CALLS + f"sys.stdin.read(); print({MOUNT})", stderr=subprocess.DEVNULL)
+        process = start("run", "--json", "-w", self.dir, "--runtime", "python", "-c",
+                        CALLS + f"open('up', 'w').close(); sys.stdin.read(); print({MOUNT})", stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while not monitors_of(process.pid) and time.monotonic() < deadline:
+        while not os.path.exists(os.path.join(self.dir, "up")) and time.monotonic() < deadline:
             time.sleep(0.02)
-        time.sleep(0.5)  # the sandbox is up: its listener has been handed over
         os.kill(monitors_of(process.pid)[0], signal.SIGKILL)
-        out, _ = process.communicate(b"", 30)
+        out, _ = process.communicate(b"", 120)
         done = json.loads(out)
         self.assertEqual(done["stdout"], "38\n")
         self.assertIn("monitor was lost", done["receipt"]["absent"]["denials"])

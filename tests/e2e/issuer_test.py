@@ -30,7 +30,7 @@ class Issued(Served):
     @classmethod
     def tearDownClass(cls):
         cls.issuer.stdin.close()
-        cls.issuer.wait(30)
+        cls.issuer.wait(120)
         cls.issuer.stdout.close()
 
     def setUp(self):

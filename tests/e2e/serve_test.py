@@ -47,7 +47,7 @@ class Unix(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(self.path)
 
 
@@ -100,7 +100,7 @@ class Server(Case):
 
     def stop(self, how=signal.SIGTERM):
         self.server.send_signal(how)
-        self.assertEqual(self.server.wait(30), 0, self.logged())
+        self.assertEqual(self.server.wait(120), 0, self.logged())
         self.assertEqual(processes(self.run_dir), {})
 
 
@@ -207,10 +207,10 @@ class Serve(Server):
         self.assertIn("limts", done.err)
 
     def test_bounds_of_requests_are_settings(self):
-        url = self.start("--http-max-line", "1K", "--http-head-timeout", "300ms")
+        url = self.start("--http-max-line", "1K", "--http-head-timeout", "3s")
         self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
         host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=30) as slow:
+        with socket.create_connection((host, int(port)), timeout=120) as slow:
             slow.sendall(b"GET /health HT")
             self.assertEqual(slow.recv(100), b"")
         self.stop()
@@ -249,7 +249,7 @@ class Serve(Server):
         self.stop()
 
     def call(self, method, path, body=None):
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
         connection.request(method, path, json.dumps(body) if body is not None else None,
                            {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -270,7 +270,7 @@ class Serve(Server):
         return done.get("stdout") if status == 200 else None
 
     def open_stream(self, method, path, body=None):
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
         connection.request(method, path, json.dumps(body) if body is not None else None,
                            {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json",
                             "Accept": "application/x-ndjson"})
@@ -376,7 +376,7 @@ class Serve(Server):
         for name in ("cove.db-wal", "cove.db-shm"):
             if os.path.exists(os.path.join(self.place, "state", name)):
                 os.unlink(os.path.join(self.place, "state", name))
-        done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", timeout=30)
+        done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", timeout=120)
         self.assertEqual(done.code, 125, done)
         self.assertIn("coved ended with status 125", done.err)
         self.assertEqual(processes(self.run_dir), {})
@@ -430,7 +430,7 @@ class Serve(Server):
                 except OSError:
                     pass
         self.execute(sandbox, "touch go")  # may be refused; the file that it waits for comes another way
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
         connection.request("PUT", f"/v1/sandboxes/{sandbox}/files?path=/workspace/go", b"", {"Authorization": f"Bearer {self.key}"})
         self.assertEqual(connection.getresponse().status, 200)  # a sandbox's files are not on this disk
         connection.close()

@@ -41,7 +41,7 @@ class Served(Case):
 
     def tearDown(self):
         self.server.send_signal(signal.SIGTERM)
-        self.server.wait(30)
+        self.server.wait(120)
         super().tearDown()
 
     def cove(self, *args, code=0, **options):

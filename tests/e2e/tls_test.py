@@ -473,13 +473,13 @@ class Harm(Tls):
         self.stop()
 
     def test_a_handshake_that_stalls_is_given_up(self):
-        self.serve("--tls-handshake-timeout", "500ms")
+        self.serve("--tls-handshake-timeout", "4s")
         began, silent, half = time.monotonic(), self.raw(), self.raw()
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
         for s in (silent, half):
             self.assertEqual(s.recv(1), b"")
             s.close()
-        self.assertGreaterEqual(time.monotonic() - began, 0.5)
+        self.assertGreaterEqual(time.monotonic() - began, 4)
         self.assertEqual(self.figure("handshakes_late_total"), 2)
         self.stop()
 
@@ -499,7 +499,7 @@ class Harm(Tls):
         self.stop()
 
     def test_a_flood_from_one_address_gives_up_only_its_own_handshakes(self):
-        self.serve()
+        self.serve("--tls-handshake-timeout", "10m")
         slow = self.raw()
         slow.sendall(b"\x16")
         flood = []
