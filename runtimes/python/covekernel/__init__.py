@@ -1,0 +1,35 @@
+"""covekernel - runs the cells of one context and says what came of them.
+
+Importing this package starts nothing: no thread, no descriptor, no signal handler. So a zygote can import it, and
+prepare() what else is slow, before it forks; main(fd) does the work of one process.
+"""
+import sys
+
+
+def prepare():
+    """Imports what the first cells would import, so that the children of a fork share it."""
+    from covekernel import cell, charts, complete, figures, rich, session, wire  # noqa: F401
+    import asyncio, getpass, inspect  # noqa: F401, E401
+
+
+def reseed():
+    """Parts from the siblings of one fork: whatever was seeded before it must not repeat itself in two sandboxes."""
+    import os
+    import random
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "little"))
+    if "ssl" in sys.modules:
+        sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None
+    if "uuid" in sys.modules:
+        sys.modules["uuid"]._last_timestamp = None
+
+
+def main(fd, forked=False):
+    """Serves the socket `fd` until it is closed; does not return."""
+    from covekernel.session import Session
+    if forked:
+        reseed()
+    Session(fd).serve()

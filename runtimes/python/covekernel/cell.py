@@ -1,0 +1,122 @@
+"""cell.py - compiles and runs one cell.
+
+The last statement, if it is an expression, is compiled apart, so that its value can be had. Both parts may await; a
+part that does compiles to a coroutine, and only then is asyncio imported and a loop run: a cell without await can
+call asyncio.run() itself. The source goes into linecache under the cell's name, from where tracebacks and
+inspect.getsource() read it.
+"""
+import ast
+import inspect
+import io
+import linecache
+import os
+import tokenize
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+CELLS_KEPT = 1000
+FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+LINES_MAX = 400
+LINE_TEXT_MAX = 2000
+VALUE_MAX = 64 << 10
+kept = []
+
+
+def remember(name, source):
+    linecache.cache[name] = (len(source), None, [line + "\n" for line in source.split("\n")], name)
+    kept.append(name)
+    while len(kept) > CELLS_KEPT:
+        linecache.cache.pop(kept.pop(0), None)
+
+
+def forget():
+    while kept:
+        linecache.cache.pop(kept.pop(), None)
+
+
+def silenced(source):
+    """A semicolon after the last expression asks for no result."""
+    last = None
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.DEDENT):
+                last = token.string
+    except (tokenize.TokenError, SyntaxError):
+        return False
+    return last == ";"
+
+
+def parts(source, name):
+    """[(code, is the result)], as many as there are: the statements, and the expression at their end."""
+    tree = compile(source, name, "exec", FLAGS | ast.PyCF_ONLY_AST)
+    found, last = [], None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body.pop()
+    if tree.body or last is None:
+        found.append((compile(tree, name, "exec", FLAGS, dont_inherit=True), False))
+    if last is not None:
+        # A `from __future__` of the cell holds for its last line too.
+        flags = FLAGS | (found[0][0].co_flags & 0x1fe0000 if found else 0)
+        code = compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True)
+        found.append((code, not silenced(source)))
+    return found
+
+
+def run(source, name, namespace, run_coroutine):
+    """The value of the last expression, None without one. What user code raises passes through."""
+    remember(name, source)
+    value = None
+    for code, wanted in parts(source, name):
+        value = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            value = run_coroutine(value)
+        if not wanted:
+            value = None
+    return value
+
+
+def scrub(report, seen):
+    """Takes our frames out of a traceback, and those of whatever ran the cell for us."""
+    if report is None or id(report) in seen:
+        return
+    seen.add(id(report))
+    frames = list(report.stack)
+    first = next((i for i, frame in enumerate(frames) if frame.filename in linecache.cache and frame.filename.startswith("<cell ")), None)
+    if first is not None and any(frame.filename.startswith(HERE) for frame in frames[:first]):
+        frames = frames[first:]
+    report.stack[:] = [frame for frame in frames if not frame.filename.startswith(HERE)]
+    for other in (report.__cause__, report.__context__, *(report.exceptions or () if hasattr(report, "exceptions") else ())):
+        scrub(other, seen)
+
+
+def shorten(line):
+    return line if len(line) <= LINE_TEXT_MAX else line[:LINE_TEXT_MAX] + "..."
+
+
+def traceback_lines(error):
+    try:
+        report = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+        scrub(report, set())
+        lines = "".join(report.format()).rstrip("\n").split("\n")
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        lines = [name_of(error)]
+    if len(lines) > LINES_MAX:
+        half = LINES_MAX // 2
+        lines = lines[:half] + [f"  ... {len(lines) - LINES_MAX} lines left out"] + lines[-half:]
+    return [shorten(line) for line in lines]
+
+
+def name_of(error):
+    return type.__dict__["__name__"].__get__(type(error))
+
+
+def value_of(error):
+    try:
+        text = str(error)
+        return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}... cut here: {len(text)} characters"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return "<exception str() failed>"

@@ -1,0 +1,437 @@
+"""session.py - the life of a kernel: requests in, events out, one at a time.
+
+Interrupts. SIGINT raises KeyboardInterrupt in the main thread, where user code runs, but only while the session is
+`armed`; inside a `shield` it waits until the line that is being read or written is whole. Between executions it is
+ignored. Code that neither returns to the interpreter nor ends is the host's to kill.
+
+Forks. A child of user code inherits all of this but must not speak for the kernel: it loses the socket as it is born,
+and where it comes back from the cell it ends.
+"""
+import builtins
+import gc
+import importlib
+import os
+import signal
+import sys
+import threading
+import types
+
+from covekernel import cell, figures, rich, wire
+
+current = None  # the session of this process, for display() and the backend of matplotlib
+LATER_MAX = 256  # requests that may wait while a cell waits for input
+PROMPT_MAX = 64 << 10
+
+
+class Shield:
+    """Holds interrupts back in the main thread; other threads are never interrupted."""
+
+    def __init__(self):
+        self.depth, self.pending, self.armed, self.fired = 0, False, False, False
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            self.depth += 1
+
+    def __exit__(self, *_):
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.depth -= 1
+        if self.depth == 0 and self.pending:
+            self.pending = False
+            self.interrupt()
+
+    def on_signal(self, signum, frame):
+        if self.depth:
+            self.pending = True
+        else:
+            self.interrupt()
+
+    def interrupt(self):
+        if self.armed:
+            self.fired = True
+            raise KeyboardInterrupt
+
+    def disarm(self):
+        while True:
+            try:
+                self.armed = False
+                self.pending = False
+                return
+            except KeyboardInterrupt:
+                pass
+
+    def guarded(self, function, *args):
+        """(value, None) or (None, what was raised); an interrupt is one of the things that can be raised."""
+        try:
+            self.armed = True
+            try:
+                return function(*args), None
+            except BaseException as error:
+                return None, error
+            finally:
+                self.disarm()
+        except KeyboardInterrupt as error:
+            self.disarm()
+            return None, error
+
+
+class Stdin:
+    """sys.stdin of a cell: each line is asked for by an event."""
+    encoding, errors, newlines, closed, name, mode = "utf-8", "strict", None, False, "<stdin>", "r"
+
+    def __init__(self, session):
+        self._session = session
+
+    def readline(self, size=-1):
+        try:
+            line = self._session.ask("", False) + "\n"
+        except EOFError:
+            return ""
+        return line if size is None or size < 0 else line[:size]
+
+    def read(self, size=-1):
+        return "".join(self) if size is None or size < 0 else self.readline(size)
+
+    def readlines(self, hint=-1):
+        return list(self)
+
+    def __iter__(self):
+        return iter(self.readline, "")
+
+    def __next__(self):
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def fileno(self):
+        return 0
+
+    def isatty(self):
+        return False
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return False
+
+    def seekable(self):
+        return False
+
+    def close(self):
+        """exit() closes it; the next cell needs it again."""
+
+    flush = close
+
+
+class Session:
+    def __init__(self, fd):
+        global current
+        self.channel = wire.Channel(fd)
+        self.shield = Shield()
+        self.pid = os.getpid()
+        self.count = 0
+        self.id = None  # of the execution that runs
+        self.later = []
+        self.loop = None
+        self.figures_shown = []
+        current = self
+        gc.enable()
+        self.set_up_process()
+        self.start = (os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv))
+        self.fresh_namespace()
+
+    # --- what belongs to the process ---
+
+    def set_up_process(self):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self.streams = (sys.stdout, sys.stderr)
+        sys.stdin = sys.__stdin__ = Stdin(self)
+        sys.argv[:] = [""]
+        self.user_site = None
+        sys.path[:0] = [""] + [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        if os.environ.get("HOME"):
+            import site  # isolated mode left out what the user installed for itself
+            self.user_site = site.getusersitepackages()
+            sys.path.append(self.user_site)
+        import getpass
+        getpass.getpass = lambda prompt="Password: ", stream=None: self.ask(prompt, True)
+        builtins.input = lambda prompt="", /: self.ask(prompt, False)
+        builtins.display = display
+        figures.install()
+        os.register_at_fork(before=self.flush, after_in_child=self.become_child)
+        signal.signal(signal.SIGINT, self.shield.on_signal)
+
+    def fresh_namespace(self):
+        self.main = types.ModuleType("__main__")
+        self.main.__dict__.update({"__builtins__": builtins, "__doc__": None})
+        sys.modules["__main__"] = self.main
+        builtins.__dict__.pop("_", None)
+
+    def become_child(self):
+        self.channel.forget()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def end_child(self, error):
+        """A fork of user code has come to the end of its cell."""
+        status = 0
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        elif error is not None:
+            print("\n".join(cell.traceback_lines(error)), file=sys.stderr)
+            status = 1
+        self.flush()
+        os._exit(status & 255)
+
+    def flush(self):
+        """Whatever was written so far is in the pipes before anything is said about it."""
+        seen = []
+        for stream in (sys.stdout, sys.stderr, *self.streams):
+            if any(stream is s for s in seen):
+                continue
+            seen.append(stream)
+            try:
+                stream.flush()
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                pass
+        ctypes = sys.modules.get("ctypes")
+        if ctypes is not None:
+            try:
+                ctypes.CDLL(None).fflush(None)  # what C code printed
+            except Exception:
+                pass
+
+    # --- events ---
+
+    def send(self, event, **fields):
+        with self.shield:
+            return self.channel.send({"event": event, "id": self.id, **fields})
+
+    def show(self, bundle):
+        if not bundle.data and not bundle.omitted:
+            return
+        self.flush()
+        if self.id is None or self.channel.fd < 0:  # of a thread between cells, or of a fork
+            print(bundle.data.get("text/plain", ""))
+        else:
+            self.send("display", **bundle.fields())
+
+    def show_figures(self):
+        for figure in figures.open_figures():
+            if not any(figure is shown for shown in self.figures_shown):
+                self.show(rich.bundle_of(figure))
+            figures.close(figure)
+        self.figures_shown = []
+
+    def report(self, error):
+        """Sends an error. The error's own methods may be hostile, so an interrupt ends them too."""
+        lines, late = self.shield.guarded(lambda: (cell.value_of(error), cell.traceback_lines(error)))
+        value, lines = lines if late is None else ("", [])
+        if isinstance(error, KeyboardInterrupt) and not value:
+            value = "the cell was interrupted"
+        self.send("error", name=wire.clean_text(cell.name_of(error)), value=wire.clean_text(value),
+                  traceback=[wire.clean_text(line) for line in lines])
+
+    # --- input ---
+
+    def ask(self, prompt, password):
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("input() can be asked for in the main thread only")
+        if self.id is None or self.channel.fd < 0:
+            raise EOFError("nobody answers input() here")
+        self.flush()
+        self.send("input", prompt=wire.clean_text(str(prompt))[:PROMPT_MAX], password=bool(password))
+        while True:
+            request = self.next_line()
+            if request is None:
+                raise EOFError("the host has gone")
+            if request.get("op") != "input":
+                if len(self.later) >= LATER_MAX:
+                    self.channel.refuse("too many requests wait", request["id"])
+                else:
+                    self.later.append(request)
+            elif request["id"] != self.id:
+                self.channel.refuse("no such execution waits for input", request["id"])
+            elif request.get("eof") is True:
+                raise EOFError("end of input")
+            elif not isinstance(request.get("text"), str):
+                self.channel.refuse("text is not a string", request["id"])
+            else:
+                return request["text"]
+
+    # --- requests ---
+
+    def next_line(self):
+        """The next request that could be read; None when the host has closed the socket."""
+        while True:
+            with self.shield:
+                while self.channel.lines:
+                    request = self.channel.parse(self.channel.lines.popleft())
+                    if request is not None:
+                        return request
+            if self.channel.closed:
+                return None
+            self.channel.wait()
+            with self.shield:
+                self.channel.fill()
+
+    def serve(self):
+        self.channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0], "protocol": 1})
+        while True:
+            request = self.later.pop(0) if self.later else self.next_line()
+            if request is None:
+                self.flush()
+                os._exit(0)
+            self.serve_one(request)
+
+    def serve_one(self, request):
+        op, id = request.get("op"), request["id"]
+        if op in ("execute", "complete", "inspect") and not isinstance(request.get("code"), str):
+            self.channel.refuse("code is not a string", id)
+        elif op == "execute":
+            self.execute(id, request["code"])
+        elif op == "reset":
+            self.reset(id)
+        elif op in ("complete", "inspect"):
+            cursor = request.get("cursor")
+            if type(cursor) is not int or not 0 <= cursor <= len(request["code"]):
+                self.channel.refuse("cursor is not a place in the code", id)
+            else:
+                self.look(op, id, request["code"], cursor)
+        elif op == "input":
+            self.channel.refuse("no execution waits for input", id)
+        else:
+            self.channel.refuse("no such op", id)
+
+    def execute(self, id, code):
+        self.id, self.count = id, self.count + 1
+        self.shield.fired = False
+        signal.signal(signal.SIGINT, self.shield.on_signal)  # a cell before may have taken it
+        if self.user_site and sys.path_importer_cache.get(self.user_site, self) is None:
+            del sys.path_importer_cache[self.user_site]  # it may exist now
+        self.send("started", count=self.count)
+        _, error = self.shield.guarded(self.run, code)
+        _, late = self.shield.guarded(self.show_figures)
+        error = error if error is not None else late
+        if os.getpid() != self.pid:
+            self.end_child(error)
+        self.restore_streams()
+        self.shield.guarded(self.flush)
+        status = "ok"
+        if error is not None:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) and self.shield.fired else "error"
+            self.report(error)
+            error = late = None  # their frames hold what the cell held
+        self.shield.guarded(self.flush)
+        self.send("finished", status=status)
+        self.id = None
+
+    def run(self, code):
+        value = cell.run(code, f"<cell {self.count}>", self.main.__dict__, self.run_coroutine)
+        if value is None or self.channel.fd < 0:
+            return
+        builtins._ = value
+        bundle = rich.bundle_of(value)
+        if bundle.data or bundle.omitted:
+            if any(value is figure for figure in figures.open_figures()):
+                self.figures_shown.append(value)
+            self.flush()
+            self.send("result", count=self.count, **bundle.fields())
+
+    def run_coroutine(self, coroutine):
+        import asyncio
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        task = self.loop.create_task(coroutine)
+        try:
+            return self.loop.run_until_complete(task)
+        except KeyboardInterrupt as interrupt:
+            if task.done():
+                task.cancelled() or task.exception()
+                raise
+            task.cancel()  # so that its `finally` runs now, and its frames tell where it was
+            try:
+                self.loop.run_until_complete(task)
+            except asyncio.CancelledError as cancelled:
+                interrupt.__traceback__ = cancelled.__traceback__
+                raise interrupt from None
+            raise
+
+    def restore_streams(self):
+        for name, stream in zip(("stdout", "stderr"), self.streams):
+            if getattr(sys, name, None) is None or getattr(getattr(sys, name), "closed", False) is True:
+                if stream.closed:
+                    stream = open(1 if name == "stdout" else 2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+                setattr(sys, name, stream)
+        self.streams = tuple(getattr(sys, n) if s.closed else s for n, s in zip(("stdout", "stderr"), self.streams))
+
+    def look(self, op, id, code, cursor):
+        """Completion and inspection: they run __dir__ and __getattr__ of user code, so they are guarded as a cell is."""
+        from covekernel import complete
+        self.id = id
+        function = complete.complete if op == "complete" else complete.inspect_at
+        fields, error = self.shield.guarded(function, code, cursor, self.main.__dict__)
+        if error is not None:
+            fields = {"matches": [], "start": cursor, "end": cursor} if op == "complete" else {"found": False, "data": {}}
+        self.shield.guarded(self.flush)
+        self.send("completions" if op == "complete" else "inspection", **fields)
+        self.id = None
+
+    # --- reset ---
+
+    def reset(self, id):
+        """As after a restart, but in the same process: threads of user code go on, and so do modules that are installed."""
+        self.id = id
+        self.shield.fired = False
+        _, error = self.shield.guarded(self.forget)
+        self.fresh_namespace()
+        self.count = 0
+        self.shield.guarded(self.flush)
+        self.send("finished", status="interrupted" if isinstance(error, KeyboardInterrupt) else "ok")
+        self.id = None
+
+    def forget(self):
+        figures.close_all()
+        if self.loop is not None:
+            self.loop.close()
+            self.loop = None
+        cwd, environ, path, argv = self.start
+        os.chdir(cwd)
+        for name in set(os.environ) - set(environ):
+            del os.environ[name]
+        os.environ.update(environ)
+        sys.path[:], sys.argv[:] = path, argv
+        for name, module in list(sys.modules.items()):
+            if module is not self.main and written_here(module):
+                sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        cell.forget()
+        self.main.__dict__.clear()
+        gc.collect()
+
+
+def written_here(module):
+    """A module of the user's own, which may have changed since; those of the system are not loaded twice."""
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or path.startswith(cell.HERE):
+        return False
+    return not any(path.startswith(prefix + os.sep) for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
+
+
+def display(*objects, raw=False, metadata=None, **_):
+    """Shows objects in every form that they offer; with raw=True each is a map of MIME types itself."""
+    if current is None:
+        for obj in objects:
+            print(repr(obj))
+        return
+    for obj in objects:
+        bundle = rich.raw_bundle(obj, metadata) if raw and isinstance(obj, dict) else rich.bundle_of(obj)
+        if any(obj is figure for figure in figures.open_figures()):
+            current.figures_shown.append(obj)
+        current.show(bundle)

@@ -1,0 +1,22 @@
+"""kernel.py - the Python kernel of a context: `python3 -I kernel.py`, with the kernel socket on fd 3.
+
+Only the way in. All else is the package beside it, which is found by its own path and not by sys.path, because what
+user code imports must be what it would import without us. A zygote imports the package once, calls
+covekernel.prepare(), forks, and calls covekernel.main(fd, forked=True) in the child.
+"""
+import importlib.util
+import os
+import sys
+
+
+def load():
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "covekernel")
+    spec = importlib.util.spec_from_file_location("covekernel", os.path.join(here, "__init__.py"), submodule_search_locations=[here])
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["covekernel"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    load().main(3)

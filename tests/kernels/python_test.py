@@ -1,0 +1,479 @@
+#!/usr/bin/env python3
+"""python_test.py - the Python kernel, over a socket and pipes; prints TAP.
+
+    tests/kernels/python_test.py [WORD...]     those whose title holds a word
+"""
+import base64
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from kernel import LINE_MAX, Kernel, collect, equal, holds, main  # noqa: E402
+
+kernels = {}
+
+
+def python():
+    """One kernel for the cases that leave it as it was."""
+    if "shared" not in kernels or kernels["shared"].process.poll() is not None:
+        kernels["shared"] = Kernel("python")
+    return kernels["shared"]
+
+
+def ok(code):
+    done = python().run(code)
+    equal(done.status, "ok", f"{code!r}: {done.error}")
+    return done
+
+
+# --- running ---
+
+def test_ready_names_the_language_and_the_protocol():
+    with Kernel("python") as k:
+        equal({n: k.ready[n] for n in ("event", "language", "protocol")}, {"event": "ready", "language": "python", "protocol": 1})
+        holds(k.ready["version"].startswith("3."), k.ready)
+
+
+def test_last_expression_is_the_result_and_variables_stay():
+    with Kernel("python") as k:
+        equal(k.run("x = 20").result, None)
+        done = k.run("x += 1\nx * 2")
+        equal((done.value, done.result["count"], done.count), ("42", 2, 2))
+        equal(k.run("_ + 1").value, "43")
+        equal(k.run("None").result, None)
+        equal(k.run("x;").result, None, "a semicolon asks for no result")
+        equal(k.run("x; # said nothing").result, None)
+        equal(k.run("for i in range(3): i").result, None)
+        equal(k.run("").status, "ok")
+        equal(k.run("# only a comment").status, "ok")
+
+
+def test_a_cell_sees_itself_as_main():
+    equal(ok("import sys\n__name__, sys.modules['__main__'].__dict__ is globals(), sys.argv, sys.path[0]").value, "('__main__', True, [''], '')")
+    equal(ok("import pickle\nclass P: pass\ntype(pickle.loads(pickle.dumps(P()))).__name__").value, "'P'")
+    holds("def shown():" in ok("import inspect\ndef shown():\n    return 1\ninspect.getsource(shown)").value, "source of a function of a cell")
+
+
+def test_output_arrives_before_what_is_said_after_it():
+    with Kernel("python") as k:
+        id = k.begin("import time, sys\nprint('first')\nsys.stdout.write('no newline')\ndisplay(1)\nsys.stderr.write('err')\ninput('?')")
+        k.until(lambda e: e["event"] == "display")
+        equal(k.text["stdout"], b"first\nno newline")
+        k.until(lambda e: e["event"] == "input")
+        equal(k.text["stderr"], b"err")
+        k.send({"op": "input", "id": id, "text": ""})
+        k.end(id)
+
+
+def test_children_write_to_the_same_pipes():
+    done = ok("import subprocess\nprint('a')\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\nprint('d', end='')")
+    equal((done.stdout, done.stderr), ("a\nb\nd", "c\n"))
+
+
+def test_display_shows_many_and_raw():
+    done = ok("class H:\n    def _repr_html_(self): return '<b>'\ndisplay(1, H())\ndisplay({'text/plain': 'p', 'text/latex': '$x$'}, raw=True)\n5")
+    equal([sorted(d["data"]) for d in done.displays], [["text/plain"], ["text/html", "text/plain"], ["text/latex", "text/plain"]])
+    equal(done.value, "5")
+
+
+def test_top_level_await():
+    equal(ok("import asyncio\nawait asyncio.sleep(0.01)\nx = await asyncio.sleep(0, 'slept')\nx").value, "'slept'")
+    equal(ok("await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))").value, "[1, 2]")
+    equal(ok("async def agen():\n    yield 1\n[i async for i in agen()]").value, "[1]")
+    equal(ok("asyncio.run(asyncio.sleep(0, 'own loop'))").value, "'own loop'")
+    equal(ok("await asyncio.sleep(0, 'and after it')").value, "'and after it'")
+
+
+# --- errors ---
+
+def test_an_error_has_name_value_and_the_lines_of_the_cell():
+    error = python().run("def f(n):\n    return 1 / n\n\nf(0)").error
+    equal((error["name"], error["value"]), ("ZeroDivisionError", "division by zero"))
+    text = "\n".join(error["traceback"])
+    holds("    return 1 / n" in text and "    f(0)" in text and "line 4" in text, text)
+    equal(error["traceback"][0], "Traceback (most recent call last):")
+
+
+def test_tracebacks_have_no_frame_of_the_kernel():
+    for code in ("1/0", "import asyncio\nawait asyncio.sleep('x')", "display(input(1/0))", "try:\n    1/0\nexcept Exception:\n    raise ValueError('again')",
+                 "raise ExceptionGroup('g', [ValueError(1)])", "def r(): r()\nr()", "exec(compile('1/0', 'other.py', 'exec'))"):
+        text = "\n".join(python().run(code).error["traceback"])
+        holds("covekernel" not in text and "kernel.py" not in text, text)
+
+
+def test_syntax_errors_point_at_the_place():
+    error = python().run("x = 1\ny = = 2").error
+    equal(error["name"], "SyntaxError")
+    holds(any(line.strip().startswith("^") for line in error["traceback"]) and "y = = 2" in "\n".join(error["traceback"]), error)
+    equal(python().run("  x = 1").error["name"], "IndentationError")
+    equal(python().run("a\0b").status, "error")
+    equal(python().run("\ud800").status, "error")
+
+
+def test_exit_is_an_error_and_not_the_end():
+    for code, value in (("import sys; sys.exit(3)", "3"), ("exit()", "None"), ("raise SystemExit", ""), ("quit(0)", "0")):
+        done = python().run(code)
+        equal((done.status, done.error["name"]), ("error", "SystemExit"), code)
+        if value != "None":
+            equal(done.error["value"], value, code)
+    equal(ok("1").value, "1")
+
+
+def test_hostile_errors_cost_only_their_cell():
+    for code in ("class E(Exception):\n    def __str__(self): raise ValueError\nraise E", "raise type('E', (Exception,), {'__str__': lambda s: 1})",
+                 "class E(BaseException):\n    __name__ = property(lambda s: 1/0)\nraise E('x')", "raise ValueError('x' * 5_000_000)",
+                 "raise ValueError('\\ud800\\0')", "def r(n): return r(n + 1)\nr(0)", "e = ValueError()\ne.__cause__ = e\nraise e"):
+        done = python().run(code)
+        equal(done.status, "error", code)
+        holds(done.error is not None, code)
+    equal(ok("1").value, "1")
+
+
+# --- interrupts ---
+
+def test_interrupt_ends_loops_sleeps_and_awaits():
+    for code in ("while True: pass", "import time; time.sleep(1000)", "import asyncio; await asyncio.sleep(1000)",
+                 "import subprocess; subprocess.run(['sleep', '1000'])", "import threading; threading.Event().wait()",
+                 "async def f():\n    while True: pass\nawait f()"):
+        done = python().interrupted("print('go')\n" + code)
+        equal((done.status, done.error["name"]), ("interrupted", "KeyboardInterrupt"), code)
+    equal(ok("'goes on'").value, "'goes on'")
+
+
+def test_interrupt_runs_finally_of_what_awaits():
+    done = python().interrupted("import asyncio\ntry:\n    asyncio.get_running_loop().call_soon(print, 'go')  # once the cell awaits\n    await asyncio.sleep(1000)\nfinally:\n    print('left')")
+    equal((done.status, done.stdout), ("interrupted", "go\nleft\n"))
+    holds("await asyncio.sleep(1000)" in "\n".join(done.error["traceback"]), done.error)
+
+
+def test_interrupt_ends_a_blocked_input():
+    k = python()
+    id = k.begin("input('name? ')")
+    k.until(lambda e: e["event"] == "input")
+    k.interrupt()
+    done = k.end(id)
+    equal((done.status, done.error["name"]), ("interrupted", "KeyboardInterrupt"))
+    late = k.ask("input", "refused", text="late")
+    equal(late["event"], "refused")
+
+
+def test_interrupt_ends_a_repr():
+    done = python().interrupted("class R:\n    def __repr__(self):\n        print('go')\n        while True: pass\nR()")
+    equal(done.status, "interrupted")
+
+
+def test_interrupt_that_is_caught_can_be_repeated():
+    k = python()
+    id = k.begin("import time\ntry:\n    print('go')\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n    print('again')\n    time.sleep(1000)")
+    for mark in ("go", "again"):
+        k.wait_output(mark)
+        k.interrupt()
+    equal(k.end(id).status, "interrupted")
+    done = python().interrupted("try:\n    print('go')\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n    pass\n'caught'")
+    equal((done.status, done.value), ("ok", "'caught'"))
+
+
+def test_interrupt_of_nothing_is_ignored():
+    k = python()
+    for _ in range(20):
+        k.interrupt()
+        equal(k.run("1 + 1").status in ("ok", "interrupted"), True)
+    equal(ok("2 + 2").value, "4")
+
+
+def test_a_storm_of_interrupts_breaks_no_line():
+    k = python()
+    for _ in range(15):
+        id = k.begin("print('go')\nfor i in range(10**9): display(i)")
+        k.wait_output("go")
+        k.interrupt()
+        equal(k.end(id).status, "interrupted")
+
+
+def test_a_cell_that_took_the_signal_gives_it_back():
+    ok("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    equal(python().interrupted("print('go')\nwhile True: pass").status, "interrupted")
+
+
+# --- input ---
+
+def answer(k, code, *answers):
+    id = k.begin(code)
+    seen = []
+    for reply in answers:
+        seen.append(k.until(lambda e: e["event"] == "input"))
+        k.events = [e for e in k.events if e["event"] != "input"]
+        k.send({"op": "input", "id": id, **({"eof": True} if reply is None else {"text": reply})})
+    return k.end(id), seen
+
+
+def test_input_is_answered_by_events():
+    k = python()
+    done, seen = answer(k, "a = input('name? ')\na.upper()", "zoë")
+    equal((done.value, seen[0]["prompt"], seen[0]["password"]), ("'ZOË'", "name? ", False))
+    done, seen = answer(k, "import getpass\ngetpass.getpass('secret: ')", "s3")
+    equal((done.value, seen[0]["password"]), ("'s3'", True))
+    done, _ = answer(k, "import sys\n[line for line in sys.stdin]", "one", "two", None)
+    equal(done.value, "['one\\n', 'two\\n']")
+
+
+def test_end_of_input_is_an_eoferror():
+    done, _ = answer(python(), "input()", None)
+    equal(done.error["name"], "EOFError")
+
+
+def test_requests_that_come_while_input_is_awaited_wait():
+    k = python()
+    id = k.begin("input()")
+    k.until(lambda e: e["event"] == "input")
+    k.send({"op": "complete", "id": "c", "code": "prin", "cursor": 4})
+    k.send({"op": "input", "id": "other", "text": "not mine"})
+    k.until(lambda e: e["event"] == "refused" and e["id"] == "other")
+    k.send({"op": "input", "id": id, "text": "mine"})
+    equal(k.end(id).value, "'mine'")
+    holds("print" in k.until(lambda e: e["event"] == "completions")["matches"], "the completion came after the cell")
+
+
+# --- rich results ---
+
+def test_every_mime_type_that_an_object_offers():
+    done = ok("""
+class Rich:
+    def _repr_html_(self): return '<b>h</b>'
+    def _repr_markdown_(self): return '*m*'
+    def _repr_svg_(self): return '<svg/>'
+    def _repr_png_(self): return b'\\x89PNG'
+    def _repr_jpeg_(self): return b'\\xff\\xd8', {'width': 3}
+    def _repr_pdf_(self): return b'%PDF'
+    def _repr_latex_(self): return '$l$'
+    def _repr_json_(self): return {'a': [1, None]}
+    def _repr_javascript_(self): return 'alert(1)'
+    def __repr__(self): return 'plain'
+Rich()""")
+    data = done.data
+    equal(data["text/html"] + data["text/markdown"] + data["image/svg+xml"] + data["text/latex"], "<b>h</b>*m*<svg/>$l$")
+    equal([base64.b64decode(data[m]) for m in ("image/png", "image/jpeg", "application/pdf")], [b"\x89PNG", b"\xff\xd8", b"%PDF"])
+    equal((data["application/json"], data["application/javascript"], data["text/plain"]), ({"a": [1, None]}, "alert(1)", "plain"))
+    equal(done.result["meta"], {"image/jpeg": {"width": 3}})
+
+
+def test_a_mimebundle_comes_before_the_methods():
+    done = ok("class B:\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/html': 'bundle', 'application/x-own': 'o'}, {'text/html': {'i': True}}\n"
+              "    def _repr_html_(self): return 'method'\nB()")
+    equal((done.data["text/html"], done.data["application/x-own"], done.result["meta"]), ("bundle", "o", {"text/html": {"i": True}}))
+
+
+def test_a_repr_that_fails_costs_its_entry_only():
+    done = ok("class B:\n    def _repr_html_(self): raise ValueError('no html')\n    def __repr__(self): raise KeyError('no text')\nB()")
+    equal(sorted(done.data), ["text/plain"])
+    holds("KeyError" in done.value and "no html" in done.stderr, done.value + done.stderr)
+    for code in ("class B:\n    def __repr__(self): return 3\nB()", "class B:\n    def __repr__(self): raise SystemExit\nB()",
+                 "class B:\n    def __getattr__(self, n): return lambda *a, **k: 1/0\nB()", "class B:\n    def __getattr__(self, n): raise SystemExit\n    x = 1\nB()",
+                 "class M(type):\n    def __repr__(c): raise ValueError\nclass B(metaclass=M): pass\nB", "x = []\nx.append(x)\nx",
+                 "y = []\nfor i in range(100000): y = [y]\ny", "class B:\n    def _repr_mimebundle_(self, **k): return 5\nB()",
+                 "class B:\n    def _repr_mimebundle_(self, **k): return {3: 4, 'x' * 500: 'y', '': 'z'}\nB()",
+                 "class S(str):\n    def __str__(self): raise ValueError\n    def __repr__(self): return self\nS('x')"):
+        done = python().run(code)
+        equal(done.status, "ok", code)
+    equal(ok("1").value, "1")
+
+
+def test_what_is_larger_than_a_line_is_cut_and_named():
+    done = ok("class B:\n    def _repr_png_(self): return b'x' * 2_000_000\n    def _repr_html_(self): return 'small'\nB()")
+    equal(sorted(done.data), ["text/html", "text/plain"])
+    holds("1 MiB" in done.result["omitted"]["image/png"], done.result["omitted"])
+    for code in ("'x' * 5_000_000", "b'x' * 5_000_000", "list(range(5_000_000))", "class B:\n    def __repr__(self): return 'y' * 3_000_000\nB()", "'\\u1234' * 300_000",
+                 "['z' * 100_000] * 900"):
+        done = ok(code)
+        holds(done.value and len(done.value) < LINE_MAX, code)
+    holds("cut" in ok("class B:\n    def __repr__(self): return 'y' * 3_000_000\nB()").value, "a cut has its mark")
+
+
+def test_json_is_strict_whatever_is_shown():
+    done = ok("display({'application/json': {'n': float('nan'), 'i': 2**80, 's': '\\ud800\\0', 1: (1, 2)}}, raw=True)")
+    equal(done.displays[0]["data"]["application/json"], {"n": None, "i": str(2**80), "s": "?\ufffd", "1": [1, 2]})
+    done = ok("d = []\nfor i in range(100): d = [d]\ndisplay({'application/json': d, 'text/plain': 't'}, raw=True)\ndisplay({'application/json': {'o': object()}}, raw=True)")
+    equal(sorted(done.displays[0]["data"]), ["text/plain"])
+    holds("nested" in done.displays[0]["omitted"]["application/json"] and "object" in done.displays[1]["omitted"]["application/json"], done.displays)
+
+
+def test_text_of_values_is_pretty():
+    for code, text in (("'it\\'s'", '"it\'s"'), ("print", "<function print(*args, sep=' ', end='\\n', file=None, flush=False)>"), ("int", "int"), ("{3, 1, 2}", "{1, 2, 3}"),
+                       ("{'b': 1, 'a': (1,)}", "{'b': 1, 'a': (1,)}"), ("set()", "set()"), ("ValueError('x')", "ValueError('x')")):
+        equal(ok(code).value, text)
+    holds(ok("list(range(2000))").value.endswith("999,\n ...]"), "a long list ends in dots")
+
+
+# --- processes and descriptors ---
+
+def test_forks_of_user_code_do_not_speak_for_the_kernel():
+    done = ok("""
+import os
+if os.fork() == 0:
+    display('of the child')
+    try:
+        os.write(3, b'{"event": "finished", "id": "' + b'x' + b'", "status": "ok"}\\n')
+    except OSError as e:
+        print('closed', e.errno)
+    1 / 0
+else:
+    print('status', os.waitstatus_to_exitcode(os.wait()[1]))
+'parent'""")
+    equal((done.value, len(done.displays)), ("'parent'", 0))
+    holds("'of the child'" in done.stdout and "closed 9" in done.stdout and "status 1" in done.stdout and "ZeroDivisionError" in done.stderr, done.stdout + done.stderr)
+    equal(ok("import sys\nif os.fork() == 0:\n    sys.exit(7)\nos.waitstatus_to_exitcode(os.wait()[1])").value, "7")
+
+
+def test_children_do_not_inherit_the_socket():
+    done = ok("import subprocess\nsubprocess.run(['sh', '-c', 'test -e /proc/self/fd/3 && echo there || echo not there'], close_fds=False, capture_output=True, text=True).stdout\n")
+    equal(done.value, "'not there\\n'")
+    done = ok("import multiprocessing as mp\ndef double(n): return 2 * n\nwith mp.get_context('fork').Pool(2) as pool:\n    r = pool.map(double, [1, 2, 3])\nr")
+    equal(done.value, "[2, 4, 6]")
+
+
+def test_a_closed_stdout_is_opened_again():
+    with Kernel("python") as k:
+        equal(k.run("import sys; sys.stdout.close()").status, "ok")
+        equal(k.run("print('here')").stdout, "here\n")
+        equal(k.run("sys.stdout = None").status, "ok")
+        equal(k.run("print('again')").stdout, "again\n")
+        equal(k.run("import io; sys.stdout = io.StringIO(); print('kept')").stdout, "")
+        equal(k.run("sys.stdout.getvalue()").value, "'kept\\n'")
+
+
+def test_threads_may_show_but_not_ask():
+    done = ok("import threading\nr = []\ndef f():\n    display('t')\n    try: input()\n    except RuntimeError as e: r.append(type(e).__name__)\nt = threading.Thread(target=f); t.start(); t.join()\nr")
+    equal((done.value, len(done.displays)), ("['RuntimeError']", 1))
+
+
+def test_the_socket_closed_ends_the_kernel():
+    k = Kernel("python")
+    k.run("import threading, time\nthreading.Thread(target=lambda: time.sleep(1000)).start()")
+    k.sock.close()
+    equal(k.process.wait(60), 0)
+
+
+# --- requests ---
+
+def test_bad_lines_are_refused_and_the_kernel_goes_on():
+    k = python()
+    for line in (b"x\n", b"\n\n5\n", b"[]\n", b"{}\n", b'{"op":"execute"}\n', b'{"op":"execute","id":""}\n', b'{"op":"execute","id":5,"code":""}\n',
+                 b'{"op":"execute","id":"a"}\n', b'{"op":"execute","id":"a","code":5}\n', b'{"op":"fly","id":"a"}\n', b'{"id":"a"}\n', b"\xff\xfe\n",
+                 b"[" * 100 + b"\n", b'{"op":"execute","id":"a","code":"","x":' + b"[" * 40 + b"]" * 40 + b"}\n", b'{"op":"complete","id":"a","code":"x","cursor":2}\n',
+                 b'{"op":"complete","id":"a","code":"x","cursor":-1}\n', b'{"op":"inspect","id":"a","code":"x","cursor":true}\n', b'{"op":"input","id":"a","text":"t"}\n',
+                 b'{"op":"execute","id":"' + b"a" * 65 + b'","code":""}\n', b"y" * (LINE_MAX + 10) + b"\n", b'{"op":"execute","id":"a","code":"1"\n'):
+        k.events = []
+        k.send(line)
+        event = k.until(lambda e: True)
+        holds(event["event"] == "refused" and event["why"], (line[:60], event))
+    equal(ok("'alive'").value, "'alive'")
+
+
+def test_a_cell_of_almost_a_line_runs():
+    code = "len('" + "x" * (LINE_MAX - 200) + "')"
+    equal(ok(code).value, str(LINE_MAX - 200))
+
+
+def test_completions_come_from_what_lives():
+    k = python()
+    ok("value_one = 1\nvalue_two = {'key_a': 1, 'key_b': 2}\nclass C:\n    attr_x = 1\n    @property\n    def attr_p(self): print('ran'); return 1\nc = C()\ndef fun(alpha, beta=1): pass")
+    for code, start, wanted in (("value_", 0, ["value_one", "value_two"]), ("x = c.attr_", 6, ["attr_p", "attr_x"]), ("c.attr_p.rea", 9, []), ("value_two['key_", 11, ["key_a", "key_b"]),
+                                ("fun(al", 4, ["alpha="]), ("whil", 0, ["while"]), ("import subproc", 7, ["subprocess"]), ("from os import pathse", 15, ["pathsep"]), ("nothing_such.", 13, [])):
+        found = k.complete(code)
+        equal((found["start"], found["end"]), (start, len(code)), code)
+        holds(found["matches"] == wanted if len(wanted) != 1 else wanted[0] in found["matches"], (code, found["matches"][:20]))
+    equal(ok("1").stdout, "", "no property ran")
+    found = k.complete("é = value_on", 12)
+    equal((found["matches"], found["start"]), (["value_one"], 4), "the cursor counts characters")
+    with tempfile.TemporaryDirectory() as folder:
+        open(os.path.join(folder, "data.csv"), "w", encoding="utf-8").close()
+        found = k.complete(f"open('{folder}/da")
+        equal(found["matches"], [f"{folder}/data.csv"])
+
+
+def test_completion_survives_a_hostile_dir():
+    k = python()
+    ok("class D:\n    def __dir__(self): raise SystemExit\n    def __getattr__(self, n): raise ValueError\nd = D()")
+    equal(k.complete("d.x")["matches"], [])
+    equal(k.complete("d.y.z")["matches"], [])
+    ok("class L:\n    def __dir__(self):\n        print('go')\n        while True: pass\nl = L()")
+    k.text["stdout"] = b""
+    k.send({"op": "complete", "id": "loop", "code": "l.x", "cursor": 3})
+    k.wait_output("go")
+    k.interrupt()
+    equal(k.until(lambda e: e["event"] == "completions" and e["id"] == "loop")["matches"], [])
+
+
+def test_inspection_tells_signature_and_doc():
+    k = python()
+    ok("def area(width, height=2):\n    '''The area of it.'''\n    return width * height")
+    for code, cursor in (("area", 4), ("area(3, ", 8), ("x = area(1)", 6)):
+        text = k.inspect(code, cursor)["data"]["text/plain"]
+        holds("area(width, height=2)" in text and "The area of it." in text, text)
+    equal(k.inspect("no_such_thing")["found"], False)
+    ok("import sys")
+    holds("Type:      module" in k.inspect("sys")["data"]["text/plain"], "a module")
+
+
+def test_reset_forgets_all():
+    with Kernel("python") as k, tempfile.TemporaryDirectory() as folder:
+        k.run(f"import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nos.chdir({folder!r})\nopen('own_mod.py', 'w').write('n = 1')\nimport own_mod\nsys.path.append('/nowhere')\nimport asyncio\nawait asyncio.sleep(0)")
+        equal(k.ask("reset", "finished")["status"], "ok")
+        done = k.run("x")
+        equal((done.error["name"], done.count), ("NameError", 1))
+        equal(k.run("import os, sys\n'LEFT' in os.environ, os.getcwd() == " + repr(os.path.realpath(folder)) + ", 'own_mod' in sys.modules, '/nowhere' in sys.path").value, "(False, False, False, False)")
+        equal(k.run("import asyncio\nawait asyncio.sleep(0, 'fresh loop')").value, "'fresh loop'")
+        equal(k.run("_").value, "'fresh loop'")
+
+
+def test_environment_and_cwd_are_those_of_the_process():
+    with tempfile.TemporaryDirectory() as folder:
+        open(os.path.join(folder, "beside.py"), "w", encoding="utf-8").write("n = 7")
+        with Kernel("python", env={"PATH": os.environ["PATH"], "MINE": "1"}, cwd=folder) as k:
+            equal(k.run("import beside, os\nbeside.n, os.environ['MINE']").value, "(7, '1')")
+
+
+def test_a_fork_of_the_package_is_a_kernel_of_its_own():
+    """As a zygote does it: import once, fork, main(fd) in the child."""
+    done = ok("""
+import sys, os, socket, json, importlib.util, threading
+path = os.path.join(os.path.dirname(os.path.dirname(sys.modules['covekernel'].__file__)), 'kernel.py')
+script = f'''
+import os, socket, sys, importlib.util, threading, json, random
+spec = importlib.util.spec_from_file_location("kernel_entry", {path!r})
+entry = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(entry)
+package = entry.load()
+package.prepare()
+assert threading.active_count() == 1, "a thread began at import"
+answers = []
+for i in range(2):
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        ours.close()
+        package.main(theirs.fileno(), forked=True)
+    theirs.close()
+    lines = ours.makefile("rw")
+    assert json.loads(lines.readline())["event"] == "ready"
+    lines.write(json.dumps(dict(op="execute", id="a", code="import random; random.random()")) + chr(10))
+    lines.flush()
+    while True:
+        event = json.loads(lines.readline())
+        if event["event"] == "result":
+            answers.append(event["data"]["text/plain"])
+        if event["event"] == "finished":
+            break
+    ours.close(); lines.close()
+print(len(set(answers)))
+'''
+import subprocess
+subprocess.run([sys.executable, '-I', '-c', script], capture_output=True, text=True)""")
+    holds("stdout='2\\n'" in done.value, done.value)
+
+
+if __name__ == "__main__":
+    code = main(collect(globals()))
+    for kernel in kernels.values():
+        kernel.close()
+    sys.exit(code)
