@@ -112,6 +112,7 @@ static int serve(void)
     };
     http_limits_default(&http_set.limits);
     http_set.limits.conns_per_addr = 200;
+    http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */
     if (http_new(s.ev, &http_set, &s.http, &err) < 0 || http_listen_tcp(s.http, "127.0.0.1:0", &port, &err) < 0 ||
         http_listen_unix(s.http, sock, 0600, &err) < 0 || ev_signals(s.ev, &signals, on_signal, &s, &err) < 0)
         return die("http", &err);
