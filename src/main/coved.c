@@ -109,6 +109,8 @@ static int open_manager(struct coved *d, struct err *err)
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
+        .creating_max = (uint32_t)conf_number(&d->conf, SETTING_CREATING),
+        .starting_max = (uint32_t)conf_number(&d->conf, SETTING_STARTING),
         .enforce = strict ? UINT64_MAX : d->floor.enforce,
         .every_wall = strict || d->floor.every_wall,
         .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),

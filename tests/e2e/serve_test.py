@@ -2,11 +2,13 @@
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 
 from cove import COVE, Case, run
@@ -213,6 +215,30 @@ class Serve(Server):
         with socket.create_connection((host, int(port)), timeout=120) as slow:
             slow.sendall(b"GET /health HT")
             self.assertEqual(slow.recv(100), b"")
+        self.stop()
+
+    def test_places_that_tenants_take_turns_for_are_settings(self):
+        """With one place, what comes together waits for its turn, and all of it is done."""
+        url = self.start("--limits-creating", "1", "--limits-starting", "1")
+        key = re.search(r"key +(cove_[0-9a-f]{40})", self.said().decode())[1]
+        made = []
+
+        def work():
+            host = url.removeprefix("http://")
+            head = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+            connection = http.client.HTTPConnection(host, timeout=120)
+            connection.request("POST", "/v1/sandboxes", '{"runtime": "sh"}', head)
+            sandbox = json.loads(connection.getresponse().read())["id"]
+            connection.request("POST", f"/v1/sandboxes/{sandbox}/executions", '{"command": ["echo", "here"]}', head)
+            made.append(json.loads(connection.getresponse().read())["stdout"])
+            connection.close()
+
+        workers = [threading.Thread(target=work) for _ in range(6)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        self.assertEqual(made, ["here\n"] * 6)
         self.stop()
 
     def test_coved_has_a_user_of_its_own_and_no_privilege(self):
@@ -523,7 +549,9 @@ class Serve(Server):
         self.assertIn("Did you mean --listen?", done.err)
         self.assertEqual(done.err.count("cause:"), 1, done)  # its value is no second mistake
         for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is no address"),
-                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is no absolute path")):
+                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is no absolute path"),
+                           ("limits:\n  creating: 0\n", ":2:13: limits.creating goes from 1 to 1024"),
+                           ("limits:\n  starting: 4097\n", ":2:13: limits.starting goes from 1 to 4096")):
             wrong = self.file("wrong.yaml", text)
             done = run("serve", "--config", wrong, "--print-config")
             self.assertEqual(done.code, 2, done)
