@@ -19,10 +19,13 @@ struct look {
     char tenant[STORE_OWNER_MAX + 1], action[ACTION_MAX + 1];
     const char *key; /* of the list in the answer */
     bool stream, begun, waiting;
+    struct api_live live; /* of a stream */
+    struct err refused;   /* whoever asked may not hear more, and a page is still awaited */
 };
 
 static void look_free(struct look *l)
 {
+    live_done(&l->live);
     free(l);
 }
 
@@ -91,6 +94,8 @@ static void on_page(void *arg, const struct err *err, const struct audit_page *p
 {
     struct look *l = arg;
 
+    if (l->refused.id != ERR_NONE)
+        err = &l->refused;
     if (err && l->begun) {
         http_on_room(l->req, NULL, NULL);
         http_stream_break(l->req);
@@ -108,6 +113,20 @@ static void on_page(void *arg, const struct err *err, const struct audit_page *p
 static void on_gone(void *arg)
 {
     read_on(arg);
+}
+
+/* What has begun is broken off, so that nobody takes it for all of it. */
+static void on_refused(void *arg, const struct err *why)
+{
+    struct look *l = arg;
+
+    l->refused = *why;
+    if (!l->waiting)
+        return;
+    http_on_gone(l->req, NULL, NULL);
+    http_on_room(l->req, NULL, NULL);
+    http_stream_break(l->req); /* who waits for room has begun */
+    look_free(l);
 }
 
 /* --- what is asked for --- */
@@ -187,8 +206,10 @@ static void look(struct http_req *req, struct api *api, const char *key, const c
         look_free(l);
         return;
     }
-    if (l->stream)
+    if (l->stream) {
         http_on_gone(req, on_gone, l);
+        live_begin(&l->live, api, api_who(req), on_refused, l);
+    }
     audit_read(api->set.audit, &l->q, on_page, l);
 }
 

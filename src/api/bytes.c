@@ -5,6 +5,28 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+/* Whoever asked may not any more. Of an answer that has begun the client sees that it broke off, and of a file that was
+ * being written the old one stays. */
+static void on_refused(void *arg, const struct err *why)
+{
+    struct transfer *t = arg;
+
+    if (!t->begun) {
+        if (http_route(t->req)->body == HTTP_BODY_STREAMED)
+            http_drop_body(t->req);
+        transfer_refuse(t, why);
+        return;
+    }
+    http_on_gone(t->req, NULL, NULL);
+    http_stream_break(t->req);
+    transfer_free(t);
+}
+
+static void watch_key(struct transfer *t)
+{
+    live_begin(&t->live, t->api, api_who(t->req), on_refused, t);
+}
+
 /* --- reading --- */
 
 static void on_room(void *arg)
@@ -87,6 +109,7 @@ static void read_now(void *arg, struct box *box, const struct err *err)
     manager_release(t->api->set.manager, t->sandbox); /* held by the first use */
     files_free(take_ptr(&t->job));
     http_on_gone(t->req, transfer_gone, t);
+    watch_key(t);
     if (files_read(box, t->path, t->from, t->len == HTTP_UNTIL_END ? 0 : t->len, &read_ops, t, &t->job, &why) < 0)
         transfer_refuse(t, &why);
 }
@@ -152,6 +175,7 @@ static void start_tar_out(struct transfer *t, struct box *box)
     t->limit = 1; /* the answer is an archive */
     http_set_header(t->req, "X-Content-Type-Options", "nosniff");
     http_on_gone(t->req, transfer_gone, t);
+    watch_key(t);
     if (files_tar_out(box, t->path, &read_ops, t, &t->job, &err) < 0)
         transfer_refuse(t, &err);
 }
@@ -215,10 +239,12 @@ static void start_write(struct transfer *t, struct box *box)
 {
     struct err err = { 0 };
 
-    if (files_write(box, t->path, t->mode, t->flags, &write_ops, t, &t->job, &err) < 0)
+    if (files_write(box, t->path, t->mode, t->flags, &write_ops, t, &t->job, &err) < 0) {
         transfer_refuse(t, &err);
-    else
-        http_read_body(t->req, &reader, t);
+        return;
+    }
+    watch_key(t);
+    http_read_body(t->req, &reader, t);
 }
 
 static int read_mode(const struct http_req *req, uint32_t *ret, struct err *err)
@@ -264,10 +290,12 @@ static void start_tar_in(struct transfer *t, struct box *box)
     struct err err = { 0 };
 
     t->limit = 1; /* the answer counts files */
-    if (files_tar_in(box, t->path, &write_ops, t, &t->job, &err) < 0)
+    if (files_tar_in(box, t->path, &write_ops, t, &t->job, &err) < 0) {
         transfer_refuse(t, &err);
-    else
-        http_read_body(t->req, &reader, t);
+        return;
+    }
+    watch_key(t);
+    http_read_body(t->req, &reader, t);
 }
 
 void bytes_tar_in(struct http_req *req, void *ctx)

@@ -1,7 +1,8 @@
 /* /v1/gc and /v1/backup: for those who run the server.
  *
  * A backup is made beside the database, under a name that it loses as soon as it is open, and is then sent like any
- * file: a client that is slow or goes away holds up nothing, and leaves nothing behind. */
+ * file: a client that is slow or goes away holds up nothing, and leaves nothing behind. It goes out piece by piece from
+ * here, because whoever asked for it may stop to be allowed to have it. */
 #include "api/inside.h"
 
 #include "base/fd.h"
@@ -10,6 +11,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+
+#define PIECE (64 * KIB)
 
 /* --- gc --- */
 
@@ -81,36 +84,99 @@ static void gc(struct http_req *req, void *ctx)
 /* --- backup --- */
 
 struct saving {
-    struct http_req *req;
+    struct http_req *req; /* NULL: it was refused meanwhile */
     struct api *api;
     char *path;
+    int fd;
+    uint64_t at, end;
+    struct api_live live;
 };
 
-static int send_file(struct saving *s, struct err *err)
+static void saving_free(struct saving *s)
 {
-    struct stat st;
-    auto_fd int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    live_done(&s->live);
+    fd_close(&s->fd);
+    free(s->path);
+    free(s);
+}
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, ERR_STORE_FAILED, "opening the backup");
+static void pump(void *arg)
+{
+    struct saving *s = arg;
+    char data[PIECE] __attribute__((uninitialized));
+
+    while (s->at < s->end) {
+        ssize_t n = pread(s->fd, data, (size_t)min_u64(s->end - s->at, sizeof(data)), (off_t)s->at);
+
+        if (n <= 0)
+            break;
+        s->at += (uint64_t)n;
+        if (!http_stream_write(s->req, data, (size_t)n) && s->at < s->end)
+            return;
+    }
+    http_on_gone(s->req, NULL, NULL);
+    if (s->at < s->end)
+        http_stream_break(s->req);
+    else
+        http_stream_end(s->req);
+    saving_free(s);
+}
+
+static void on_gone(void *arg)
+{
+    struct saving *s = arg;
+
+    http_stream_end(s->req);
+    saving_free(s);
+}
+
+/* Whoever asked may not any more: a copy that is under way is broken off, one that is being made is nobody's. */
+static void on_refused(void *arg, const struct err *why)
+{
+    struct saving *s = arg;
+
+    if (s->fd >= 0) {
+        http_on_gone(s->req, NULL, NULL);
+        http_stream_break(s->req);
+        saving_free(s);
+        return;
+    }
+    http_answer_err(s->req, why);
+    s->req = NULL;
+}
+
+/* As a whole: the next copy would be another one, and parts of two do not go together. */
+static void begin_stream(struct saving *s, int fd, uint64_t size)
+{
+    s->fd = fd;
+    s->end = size;
     http_set_filename(s->req, "cove-backup.db");
-    http_answer_file(s->req, "application/vnd.sqlite3", take_fd(&fd), (uint64_t)st.st_size, NULL);
-    return 0;
+    http_on_gone(s->req, on_gone, s);
+    http_on_room(s->req, pump, s);
+    http_answer_stream(s->req, 200, "application/vnd.sqlite3", size);
+    pump(s);
 }
 
 static void on_saved(void *arg, const struct err *err)
 {
     struct saving *s = arg;
     struct err why = { 0 };
+    struct stat st = { 0 };
+    auto_fd int fd = err ? -1 : open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
     s->api->backing_up = false;
     if (err)
         why = *err;
-    if (err || send_file(s, &why) < 0)
-        http_answer_err(s->req, &why);
+    else if (fd < 0 || fstat(fd, &st) < 0)
+        err_sys(&why, ERR_STORE_FAILED, "opening the backup");
     unlink(s->path);
-    free(s->path);
-    free(s);
+    if (s->req && why.id == ERR_NONE) {
+        begin_stream(s, take_fd(&fd), (uint64_t)st.st_size);
+        return;
+    }
+    if (s->req)
+        http_answer_err(s->req, &why);
+    saving_free(s);
 }
 
 static void backup(struct http_req *req, void *ctx)
@@ -131,9 +197,11 @@ static void backup(struct http_req *req, void *ctx)
     struct saving *s = mem_new(struct saving);
     s->req = req;
     s->api = api;
+    s->fd = -1;
     s->path = str_printf("%s/backup.tmp", api->set.scratch);
     unlink(s->path); /* of one that a kill cut short */
     api->backing_up = true;
+    live_begin(&s->live, api, api_who(req), on_refused, s);
     store_backup(api->set.store, s->path, on_saved, s);
 }
 

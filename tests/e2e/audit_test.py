@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -322,6 +323,38 @@ class Audit(Audited):
         self.assertTrue(own and all(r["tenant"] == "local" for r in own))  # not those of the server itself
         self.assertEqual(self.ask("GET", "/v1/audit?tenant=other", key=reader["key"])[0], 403)
         self.assertEqual(self.ask("GET", "/v1/audit?tenant=other")[1]["records"], [])
+        self.stop()
+
+    def test_AU12_an_export_ends_with_its_key(self):
+        self.begin("--rate-limit-default", "100000/s")
+        sandbox = self.sandbox()
+        long = "/workspace/" + "/".join("d" * 200 for _ in range(18))
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
+        for _ in range(2500):  # some ten megabytes: more than any socket holds
+            connection.request("POST", f"/v1/sandboxes/{sandbox}/files/mkdir", json.dumps({"path": long, "parents": True}),
+                               {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 204, answer.read())
+            answer.read()
+        connection.close()
+        status, reader = self.ask("POST", "/v1/apikeys", {"name": "reader", "scopes": ["audit"]})
+        host, port = self.url.removeprefix("http://").split(":")
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(120)
+        slow.connect((host, int(port)))
+        slow.sendall(f"GET /v1/audit?format=jsonl HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {reader['key']}\r\n\r\n"
+                     .encode())
+        self.assertEqual(slow.recv(12), b"HTTP/1.1 200")
+        self.assertEqual(self.ask("DELETE", f"/v1/apikeys/{reader['id']}")[0], 204)
+        told = b""
+        try:
+            while piece := slow.recv(65536):
+                told += piece
+        except ConnectionResetError:
+            pass
+        slow.close()
+        self.assertFalse(told.endswith(b"0\r\n\r\n"), "the export ended as if it were whole")
         self.stop()
 
     def test_a_flood_of_refusals_is_a_number(self):
