@@ -103,13 +103,15 @@ static void get(struct http_req *req, void *ctx)
 static void on_put(void *arg, const struct err *err)
 {
     auto_free struct setting *s = arg;
+    struct manager_budget used;
 
     if (err) {
         http_answer_err(s->req, err);
         return;
     }
     manager_budget(s->api->set.manager, &s->row);
-    answer(s->req, &s->row, NULL);
+    bool known = manager_budget_used(s->api->set.manager, s->row.owner, &used);
+    answer(s->req, &s->row, known ? &used : NULL);
 }
 
 static void on_tenant_there(void *arg, const struct err *err, const struct store_tenant *row UNUSED)

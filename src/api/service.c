@@ -149,6 +149,28 @@ static void put_manager(struct api *api, struct buf *out)
     number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
 }
 
+/* Of all tenants together: who reads metrics learns nothing of any, and there are never more lines than these. */
+static void put_spending(struct api *api, struct buf *out)
+{
+    static const char *const states[ALLOWANCE_STATES] = { "open", "near", "spent" };
+    static const char *const figures[STORE_BUDGETED] = { "cpu_seconds", "sandbox_seconds", "executions" };
+    struct manager_spending s;
+
+    manager_spending(api->set.manager, &s);
+    family(out, "usage_cpu_seconds_total", "counter", "Processor time of sandboxes.");
+    seconds(out, "usage_cpu_seconds_total", "", s.used[STORE_CPU_S] * NS_PER_US);
+    family(out, "usage_sandbox_seconds_total", "counter", "Time that sandboxes lived, summed.");
+    seconds(out, "usage_sandbox_seconds_total", "", s.used[STORE_SANDBOX_S] * NS_PER_MS);
+    number(out, "usage_executions_total", "counter", "Executions that ended.", s.used[STORE_EXECUTIONS]);
+    number(out, "budget_refusals_total", "counter", "Work that a budget did not let begin.", s.refused);
+    family(out, "budget_bounds", "gauge", "Bounds of budgets; near: nine tenths are used; spent: all.");
+    for (int p = 0; p < STORE_PERIODS; p++)
+        for (int k = 0; k < STORE_BUDGETED; k++)
+            for (int i = 0; i < ALLOWANCE_STATES; i++)
+                buf_addf(out, "cove_budget_bounds{period=\"%s\",of=\"%s\",state=\"%s\"} %" PRIu64 "\n",
+                         allowance_periods[p], figures[k], states[i], s.bounds[p][k][i]);
+}
+
 static void put_store(struct api *api, struct buf *out)
 {
     struct store_stats s;
@@ -235,6 +257,7 @@ static void metrics(struct http_req *req, void *ctx)
     family(&out, "uptime_seconds", "gauge", "Since the start of the server.");
     seconds(&out, "uptime_seconds", "", ev_now(api->set.ev) - api->started_ns);
     put_manager(api, &out);
+    put_spending(api, &out);
     put_store(api, &out);
     put_audit(api, &out);
     api_security_metrics(api, &out);

@@ -54,6 +54,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_top(c, err);
     case VERB_USAGE:
         return ctl_usage(c, err);
+    case VERB_BUDGET:
+        return ctl_budget(c, second, err);
     case VERB_GC:
         return ctl_gc(c, err);
     case VERB_PS:

@@ -27,6 +27,7 @@ int ctl_logs(struct ctl *c, struct err *err);
 int ctl_watch(struct ctl *c, struct err *err);
 int ctl_events(struct ctl *c, struct err *err);
 int ctl_usage(struct ctl *c, struct err *err);
+int ctl_budget(struct ctl *c, const char *what, struct err *err);
 int ctl_top(struct ctl *c, struct err *err);
 int ctl_gc(struct ctl *c, struct err *err);
 int ctl_audit(struct ctl *c, const char *what, struct err *err);

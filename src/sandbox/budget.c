@@ -5,66 +5,26 @@
  * counters. Work that would begin is refused when a bound is reached. Once a second those that have living sandboxes
  * are looked at: executions that use up processor time are killed, and sandboxes end when their time is used up.
  *
- * Days and months are those of UTC. A calendar that is set back makes the period before count again from nothing, never
- * against anybody. */
+ * What all tenants used since this process began is counted beside it, for those who draw curves. */
 #include "sandbox/inside.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/usage.h"
-
-#include <stdio.h>
-#include <time.h>
+#include "sandbox/allowance.h"
 
 #define TICK_NS (1 * NS_PER_S)
 #define STRAY_US (100 * 1000u) /* in a tick, without an execution: something was left running */
 
-static const char *const names[STORE_BUDGETED] = { "cpuSeconds", "sandboxSeconds", "executions" };
-static const uint64_t units[STORE_BUDGETED] = { 1000000, 1000, 1 }; /* us, ms, one */
-
 struct budget {
     struct budget *next;
     struct manager *m;
-    struct store_budget row;
-    uint64_t begin_ms[STORE_PERIODS];
-    uint64_t used[STORE_PERIODS][STORE_BUDGETED]; /* by what has ended, and processor time that was seen; in units */
-    size_t loading;                               /* answers of the store that are awaited */
-    bool failed;                                  /* one of them was an error; asked again, and refused until then */
+    struct allowance a; /* used: by what has ended, and processor time that was seen */
+    size_t loading;     /* answers of the store that are awaited */
+    bool failed;        /* one of them was an error; asked again, and refused until then */
     struct store_call *calls[STORE_PERIODS];
 };
-
-/* --- time --- */
-
-static uint64_t period_begin(enum store_period p, uint64_t now, bool next)
-{
-    time_t t = (time_t)(now / 1000);
-    struct tm tm;
-
-    gmtime_r(&t, &tm);
-    tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
-    if (p == STORE_MONTH)
-        tm.tm_mday = 1;
-    if (next && p == STORE_MONTH)
-        tm.tm_mon++;
-    else if (next)
-        tm.tm_mday++;
-    return (uint64_t)timegm(&tm) * 1000;
-}
-
-/* A period that is over takes its sums with it. */
-static void turn_over(struct budget *b, uint64_t now)
-{
-    for (int p = 0; p < STORE_PERIODS; p++) {
-        uint64_t begin = period_begin((enum store_period)p, now, false);
-
-        if (begin == b->begin_ms[p])
-            continue;
-        b->begin_ms[p] = begin;
-        memset(b->used[p], 0, sizeof(b->used[p]));
-    }
-}
 
 /* --- sums --- */
 
@@ -72,72 +32,51 @@ static struct budget *find(const struct manager *m, const char *owner)
 {
     struct budget *b = m->budgets;
 
-    while (b && !str_eq(b->row.owner, owner))
+    while (b && !str_eq(b->a.owner, owner))
         b = b->next;
     return b;
 }
 
-static bool lives(const struct sb *sb)
+/* Until when it is to be counted, of those that are not in the sums yet. */
+static uint64_t alive_until(const struct sb *sb, uint64_t now)
 {
-    return sb->state != SB_ENDING;
+    return sb->state == SB_ENDING ? sb->ended_ms : now;
 }
 
-static uint64_t since(uint64_t from, uint64_t begin, uint64_t to)
+static bool theirs(const struct budget *b, const struct sb *sb)
 {
-    from = max_u64(from, begin);
-    return to > from ? to - from : 0;
+    return !sb->counted && !sb->unmade && str_eq(sb->owner, b->a.owner);
 }
 
 /* All that is used by now, with what lives. */
 static void sum_up(struct budget *b, uint64_t now, uint64_t ret[STORE_PERIODS][STORE_BUDGETED])
 {
-    uint64_t alive[STORE_PERIODS] = { 0 }, running = 0;
+    struct allowance all;
+    uint64_t running = 0;
 
-    turn_over(b, now);
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
+            if (theirs(b, sb))
+                (void)meter_read(sb); /* which adds it */
+    allowance_turn(&b->a, now);
+    all = b->a;
     for (size_t i = 0; i < SB_BUCKETS; i++)
         for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next) {
-            if (!str_eq(sb->owner, b->row.owner) || !lives(sb))
+            if (!theirs(b, sb))
                 continue;
-            (void)meter_read(sb); /* which adds it */
             for (const struct ex *ex = sb->execs; ex; ex = ex->next)
                 running += !ex->ended;
-            for (int p = 0; p < STORE_PERIODS; p++)
-                alive[p] += since(sb->created_ms, b->begin_ms[p], now);
+            allowance_add_span(&all, sb->created_ms, alive_until(sb, now), now);
         }
-    memcpy(ret, b->used, sizeof(b->used));
-    for (int p = 0; p < STORE_PERIODS; p++) {
-        ret[p][STORE_SANDBOX_S] += alive[p];
-        ret[p][STORE_EXECUTIONS] += running;
-    }
-}
-
-static bool reached(const struct budget *b, uint64_t sums[STORE_PERIODS][STORE_BUDGETED], enum store_budgeted what,
-                    int *ret_period)
-{
-    for (int p = 0; p < STORE_PERIODS; p++)
-        if (b->row.max[p][what] && sums[p][what] / units[what] >= b->row.max[p][what]) {
-            *ret_period = p;
-            return true;
-        }
-    return false;
-}
-
-static int explain(const struct budget *b, uint64_t sums[STORE_PERIODS][STORE_BUDGETED], enum store_budgeted what,
-                   int p, uint64_t now, struct err *err)
-{
-    char at[32];
-
-    return err_set(err, ERR_BUDGET,
-                   "the budget of %s is used up: %" PRIu64 " of %" PRIu64 " %s this %s; it renews at %s", b->row.owner,
-                   sums[p][what] / units[what], b->row.max[p][what], names[what], p == STORE_DAY ? "day" : "month",
-                   clock_rfc3339(period_begin((enum store_period)p, now, true) * NS_PER_MS, at));
+    allowance_add(&all, STORE_EXECUTIONS, running, now);
+    memcpy(ret, all.used, sizeof(all.used));
 }
 
 int budget_check(struct manager *m, const char *owner, bool execution, struct err *err)
 {
     struct budget *b = find(m, owner);
     uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms();
-    int p;
+    enum store_period p;
 
     if (!m->budgets_known || (b && (b->loading || b->failed)))
         return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", owner);
@@ -145,8 +84,10 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
         return 0;
     sum_up(b, now, sums);
     for (int what = 0; what < STORE_BUDGETED; what++)
-        if ((what != STORE_EXECUTIONS || execution) && reached(b, sums, (enum store_budgeted)what, &p))
-            return explain(b, sums, (enum store_budgeted)what, p, now, err);
+        if ((what != STORE_EXECUTIONS || execution) && allowance_reached(&b->a, sums, (enum store_budgeted)what, &p)) {
+            m->budget_refused++;
+            return allowance_explain(&b->a, sums, (enum store_budgeted)what, p, now, err);
+        }
     return 0;
 }
 
@@ -156,33 +97,36 @@ void budget_cpu(const struct sb *sb, uint64_t us)
 {
     struct budget *b = find(sb->m, sb->owner);
 
-    if (!b)
-        return;
-    turn_over(b, now_ms());
-    for (int p = 0; p < STORE_PERIODS; p++)
-        b->used[p][STORE_CPU_S] += us;
+    sb->m->spent[STORE_CPU_S] += us;
+    if (b)
+        allowance_add(&b->a, STORE_CPU_S, us, now_ms());
 }
 
 void budget_execution(const struct sb *sb)
 {
     struct budget *b = find(sb->m, sb->owner);
 
-    if (!b)
-        return;
-    turn_over(b, now_ms());
-    for (int p = 0; p < STORE_PERIODS; p++)
-        b->used[p][STORE_EXECUTIONS]++;
+    sb->m->spent[STORE_EXECUTIONS]++;
+    if (b)
+        allowance_add(&b->a, STORE_EXECUTIONS, 1, now_ms());
 }
 
-void budget_sandbox(const struct sb *sb)
+/* Of its life, what this process has seen. */
+static uint64_t seen_ms(const struct sb *sb, uint64_t until)
+{
+    uint64_t from = max_u64(sb->created_ms, sb->m->began_ms);
+
+    return until > from ? until - from : 0;
+}
+
+void budget_sandbox(struct sb *sb)
 {
     struct budget *b = find(sb->m, sb->owner);
 
-    if (!b)
-        return;
-    turn_over(b, now_ms());
-    for (int p = 0; p < STORE_PERIODS; p++)
-        b->used[p][STORE_SANDBOX_S] += since(sb->created_ms, b->begin_ms[p], sb->ended_ms);
+    sb->counted = true;
+    sb->m->spent[STORE_SANDBOX_S] += seen_ms(sb, sb->ended_ms);
+    if (b)
+        allowance_add_span(&b->a, sb->created_ms, sb->ended_ms, now_ms());
 }
 
 /* --- the boundary --- */
@@ -201,31 +145,39 @@ static void stop_executions(struct sb *sb, const struct err *why)
         }
 }
 
+/* There is room again: what was left running then is none of this. */
+static void allow(const struct budget *b)
+{
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
+            if (str_eq(sb->owner, b->a.owner))
+                sb->budget_cpu_us = 0;
+}
+
 static void load(struct budget *b);
 
 static void enforce(struct budget *b)
 {
     uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms();
     struct err why = { 0 };
+    enum store_period p;
     size_t n = 0;
-    int p;
 
     if (b->failed && !b->loading)
         load(b);
     if (b->loading)
         return;
     sum_up(b, now, sums);
-    bool over = reached(b, sums, STORE_SANDBOX_S, &p);
-    if (over)
-        (void)explain(b, sums, STORE_SANDBOX_S, p, now, &why);
-    else if (reached(b, sums, STORE_CPU_S, &p))
-        (void)explain(b, sums, STORE_CPU_S, p, now, &why);
-    else
+    bool over = allowance_reached(&b->a, sums, STORE_SANDBOX_S, &p);
+    if (!over && !allowance_reached(&b->a, sums, STORE_CPU_S, &p)) {
+        allow(b);
         return;
+    }
+    (void)allowance_explain(&b->a, sums, over ? STORE_SANDBOX_S : STORE_CPU_S, p, now, &why);
     struct sb **all = mem_new_array(struct sb *, b->m->nsbs + 1);
     for (size_t i = 0; i < SB_BUCKETS; i++)
         for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
-            if (str_eq(sb->owner, b->row.owner) && (sb->state == SB_RUNNING || sb->state == SB_PAUSED))
+            if (str_eq(sb->owner, b->a.owner) && (sb->state == SB_RUNNING || sb->state == SB_PAUSED))
                 all[n++] = sb;
     for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
         if (over)
@@ -253,15 +205,15 @@ static void on_used(struct budget *b, int p, const struct err *err, const struct
     b->calls[p] = NULL;
     b->loading--;
     if (err) {
-        log_error("what %s used cannot be read yet: %s", b->row.owner, err->msg);
+        log_error("what %s used cannot be read yet: %s", b->a.owner, err->msg);
         b->failed = true;
         return;
     }
     if (n == 0)
         return;
-    b->used[p][STORE_CPU_S] += rows[0].cpu_us;
-    b->used[p][STORE_SANDBOX_S] += rows[0].sandbox_ms;
-    b->used[p][STORE_EXECUTIONS] += rows[0].executions;
+    b->a.used[p][STORE_CPU_S] += rows[0].cpu_us;
+    b->a.used[p][STORE_SANDBOX_S] += rows[0].sandbox_ms;
+    b->a.used[p][STORE_EXECUTIONS] += rows[0].executions;
 }
 
 static void on_day(void *arg, const struct err *err, const struct store_usage *rows, size_t n, bool more UNUSED)
@@ -280,12 +232,12 @@ static void load(struct budget *b)
     uint64_t now = now_ms();
 
     b->failed = false;
-    manager_note_usage(m, b->row.owner); /* so that the sums and the counters here meet without a gap */
-    turn_over(b, now);
+    manager_note_usage(m, b->a.owner); /* so that the sums and the counters here meet without a gap */
+    allowance_turn(&b->a, now);
     for (int p = 0; p < STORE_PERIODS; p++) {
-        struct store_usage_query q = { .owner = b->row.owner, .from_ms = b->begin_ms[p], .to_ms = now + STORE_HOUR_MS };
+        struct store_usage_query q = { .owner = b->a.owner, .from_ms = b->a.begin_ms[p], .to_ms = now + STORE_HOUR_MS };
 
-        memset(b->used[p], 0, sizeof(b->used[p]));
+        memset(b->a.used[p], 0, sizeof(b->a.used[p]));
         if (b->calls[p])
             store_forget(b->calls[p]);
         else
@@ -324,10 +276,11 @@ void manager_budget(struct manager *m, const struct store_budget *row)
     if (fresh) {
         b = mem_new(struct budget);
         b->m = m;
+        memcpy(b->a.owner, row->owner, sizeof(b->a.owner));
         b->next = m->budgets;
         m->budgets = b;
     }
-    b->row = *row;
+    memcpy(b->a.max, row->max, sizeof(b->a.max));
     if (fresh)
         load(b);
 }
@@ -373,11 +326,41 @@ bool manager_budget_used(struct manager *m, const char *owner, struct manager_bu
         return false;
     sum_up(b, now, sums);
     for (int p = 0; p < STORE_PERIODS; p++) {
-        ret->renews_ms[p] = period_begin((enum store_period)p, now, true);
+        ret->renews_ms[p] = allowance_renews((enum store_period)p, now);
         for (int k = 0; k < STORE_BUDGETED; k++) {
-            ret->max[p][k] = b->row.max[p][k];
-            ret->used[p][k] = sums[p][k] / units[k];
+            ret->max[p][k] = b->a.max[p][k];
+            ret->used[p][k] = sums[p][k] / allowance_units[k];
         }
     }
     return true;
+}
+
+/* One that is being made may turn out to be none, and a counter never goes back. */
+static bool is_made(const struct sb *sb)
+{
+    return !sb->counted && !sb->unmade && sb->state != SB_CREATING;
+}
+
+void manager_spending(struct manager *m, struct manager_spending *ret)
+{
+    uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms(), alive = 0;
+
+    *ret = (struct manager_spending){ .refused = m->budget_refused };
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
+            if (is_made(sb)) {
+                (void)meter_read(sb); /* which adds it */
+                alive += seen_ms(sb, alive_until(sb, now));
+            }
+    memcpy(ret->used, m->spent, sizeof(ret->used));
+    ret->used[STORE_SANDBOX_S] += alive;
+    for (struct budget *b = m->budgets; b; b = b->next) {
+        if (b->loading || b->failed)
+            continue;
+        sum_up(b, now, sums);
+        for (int p = 0; p < STORE_PERIODS; p++)
+            for (int k = 0; k < STORE_BUDGETED; k++)
+                if (b->a.max[p][k])
+                    ret->bounds[p][k][allowance_state(&b->a, sums, (enum store_period)p, (enum store_budgeted)k)]++;
+    }
 }

@@ -81,6 +81,7 @@ struct sb {
     void *created_arg;
     /* ENDING */
     enum ended_by ended_by;
+    bool counted; /* its time is among the sums of what has ended */
     bool unmade;  /* its creation failed, and nothing ended it */
     bool deleted; /* somebody asked for it */
     struct err why;
@@ -198,6 +199,9 @@ struct manager {
     void *gc_arg;
     struct ev_defer defer;
     struct ev_timer meter;
+    uint64_t began_ms;              /* of the calendar */
+    uint64_t spent[STORE_BUDGETED]; /* since then, by what has ended, and processor time: in us, ms and ones */
+    uint64_t budget_refused;
     struct budget *budgets;
     struct store_call *budgets_call;
     bool budgets_known;
@@ -267,7 +271,7 @@ void budget_stop(struct manager *m);
 int budget_check(struct manager *m, const char *owner, bool execution, struct err *err);
 void budget_cpu(const struct sb *sb, uint64_t us); /* its counter grew */
 void budget_execution(const struct sb *sb);        /* one of its has ended */
-void budget_sandbox(const struct sb *sb);          /* it has ended */
+void budget_sandbox(struct sb *sb);                /* it has ended */
 
 /* meter.c */
 uint64_t meter_read(struct sb *sb); /* its processor counter in us; 0: unknown */

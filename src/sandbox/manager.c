@@ -334,6 +334,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     turns_init(&m->starts, ev, set->starting_max ? set->starting_max : 64, TURN_WAIT_NS, START_KEEP_NS);
     *ret = m;
     meter_start(m);
+    m->began_ms = now_ms();
     budget_start(m);
     ends_open(m);
     ends_replay(m);

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/files.h"
 #include "ev/ev.h"
+#include "sandbox/allowance.h"
 #include "sandbox/share.h"
 #include "sandbox/spec.h"
 #include "store/usage.h"
@@ -195,6 +196,13 @@ struct manager_budget {
 };
 /* False: there is none, or it is still being read. */
 bool manager_budget_used(struct manager *m, const char *owner, struct manager_budget *ret);
+/* Of all tenants together. */
+struct manager_spending {
+    uint64_t used[STORE_BUDGETED]; /* since the manager began, with what lives: microseconds, milliseconds, ones */
+    uint64_t refused;              /* work that a budget did not let begin */
+    uint64_t bounds[STORE_PERIODS][STORE_BUDGETED][ALLOWANCE_STATES]; /* of tenants, by how much of them is used */
+};
+void manager_spending(struct manager *m, struct manager_spending *ret);
 
 /* --- housekeeping --- */
 

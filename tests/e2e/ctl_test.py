@@ -336,6 +336,29 @@ class Ctl(Served):
         self.cove("tenant", "rm", "-q", "crew")
         self.assertIn("removed", self.cove("tenant", "ls").out)
 
+    def test_a_budget_is_changed_bound_by_bound(self):
+        self.cove("tenant", "create", "-q", "thrift")
+        self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)
+        self.cove("budget", "set", "-q", "--cpu", "10h", "--executions", "500", "thrift")
+        told = self.cove("budget", "set", "--json", "--per", "month", "--alive", "30d", "thrift").json
+        self.assertEqual((told["day"]["cpuSeconds"], told["day"]["executions"], told["month"]["sandboxSeconds"]),
+                         (36000, 500, 30 * 86400))
+        self.cove("budget", "set", "-q", "--cpu", "none", "thrift")
+        shown = self.cove("budget", "get", "thrift").out
+        self.assertNotIn("processor", shown)
+        self.assertRegex(shown, r"executions +day +(0|-) +500")
+        self.assertRegex(shown, r"time alive +month .* 720.00h")
+        key = self.cove("key", "create", "-q", "-t", "thrift", "--scope", "usage", "k").out.strip()
+        theirs = dict(self.env, COVE_API_KEY=key)
+        self.assertIn("executions", run("budget", "get", env=theirs).out)
+        self.assertIn("forbidden", run("budget", "set", "--executions", "9", "thrift", env=theirs).err)
+        self.assertNotIn("month", self.cove("budget", "clear", "--per", "month", "thrift").out)
+        self.assertIn("500", self.cove("budget", "get", "thrift").out)
+        self.cove("budget", "clear", "-q", "thrift")
+        self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)
+        self.assertIn("not_found", run("budget", "get", "nobody", env=self.env).err)
+        self.cove("tenant", "rm", "-q", "thrift")
+
 
 class Words(Case):
     def test_mistakes_are_told_with_what_was_meant(self):
@@ -351,6 +374,9 @@ class Words(Case):
                             (("sandbox", "create", "-m", "x"), "NAME=VALUE"), (("user", "add", "x"), "--role"),
                             (("tenant", "set", "x"), "--suspend"), (("tenant", "create", "--memory", "x", "x"), "such as 4G"),
                             (("user", "set", "--disable", "--enable", "us" + "a" * 20), "do not go together"),
+                            (("budget", "set", "x"), "--executions"), (("budget", "set", "--cpu", "x", "x"), "such as 90s"),
+                            (("budget", "set", "--per", "week", "--cpu", "1h", "x"), "day or month"),
+                            (("budget", "clear", "--cpu", "1h", "x"), "budget set"),
                             (("role", "create", "x"), "--allow")):
             done = run(*words, env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
             self.assertEqual(done.code, 2, done)
