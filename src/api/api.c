@@ -189,7 +189,7 @@ void api_time(struct jsonw *w, const char *key, uint64_t ms)
     char text[32];
 
     if (ms)
-        jsonw_kstr(w, key, clock_rfc3339(ms * NS_PER_MS, text));
+        jsonw_kstr(w, key, clock_rfc3339_ms(ms, text));
 }
 
 /* It was written by us and came back from the store. */

@@ -157,7 +157,7 @@ static const char *key_of(const struct store_usage *u, unsigned bit, char stamp[
 {
     switch (bit) {
     case STORE_USAGE_BY_HOUR:
-        return clock_rfc3339(u->hour_ms * NS_PER_MS, stamp);
+        return clock_rfc3339_ms(u->hour_ms, stamp);
     case STORE_USAGE_BY_TENANT:
         return u->owner;
     case STORE_USAGE_BY_USER:
@@ -187,11 +187,12 @@ static void answer_json(struct report *r, const struct store_usage *rows, size_t
     struct store_usage total = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
+    char stamp[32];
 
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    api_time(&w, "from", r->q.from_ms);
-    api_time(&w, "to", r->q.to_ms);
+    jsonw_kstr(&w, "from", clock_rfc3339_ms(r->q.from_ms, stamp)); /* also 1970 */
+    jsonw_kstr(&w, "to", clock_rfc3339_ms(r->q.to_ms, stamp));
     jsonw_key(&w, "usage");
     jsonw_array(&w);
     for (size_t i = 0; i < n; i++) {

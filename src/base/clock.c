@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#define LAST_MS 253402300799999u /* of the year 9999, which is the last that is written with four digits */
+
 static uint64_t read_clock(clockid_t id)
 {
     struct timespec ts;
@@ -24,12 +26,18 @@ uint64_t clock_real_ns(void)
 
 char *clock_rfc3339(uint64_t real_ns, char buf[32])
 {
-    time_t s = (time_t)(real_ns / NS_PER_S);
+    return clock_rfc3339_ms(real_ns / NS_PER_MS, buf);
+}
+
+char *clock_rfc3339_ms(uint64_t real_ms, char buf[32])
+{
+    uint64_t ms = min_u64(real_ms, LAST_MS);
+    time_t s = (time_t)(ms / 1000);
     struct tm tm;
 
     gmtime_r(&s, &tm);
     size_t n = strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(buf + n, 32 - n, ".%03uZ", (unsigned)(real_ns % NS_PER_S / NS_PER_MS));
+    snprintf(buf + n, 32 - n, ".%03uZ", (unsigned)(ms % 1000));
     return buf;
 }
 

@@ -50,7 +50,7 @@ static void tell_age(void *arg)
     enum tls_age age = tls_age(t->facts.not_after_ms, now_ms());
     char when[32];
 
-    clock_rfc3339(t->facts.not_after_ms * NS_PER_MS, when);
+    clock_rfc3339_ms(t->facts.not_after_ms, when);
     if (age == TLS_OVER)
         log_error("the certificate of %s ended at %s: clients refuse it; put a new one in its place", t->facts.subject,
                   when);
@@ -66,7 +66,7 @@ static void adopt_facts(struct tls_server *t, const struct tls_facts *facts)
     t->facts = *facts;
     t->loaded++;
     log_info("certificate of %s in use, ends at %s, SHA-256 %s", facts->subject,
-             clock_rfc3339(facts->not_after_ms * NS_PER_MS, when), facts->fingerprint);
+             clock_rfc3339_ms(facts->not_after_ms, when), facts->fingerprint);
     tell_age(t);
 }
 
@@ -90,7 +90,7 @@ static void refuse(struct tls_server *t, const struct err *err)
 
     t->failed++;
     log_error("the new certificate is not used: %s; the one before stays, which ends at %s", err->msg,
-              clock_rfc3339(t->facts.not_after_ms * NS_PER_MS, when));
+              clock_rfc3339_ms(t->facts.not_after_ms, when));
 }
 
 static void renew(struct tls_server *t, const struct pem *pem)

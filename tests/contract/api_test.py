@@ -1473,6 +1473,15 @@ def AU03_usage_of_another_tenant_is_never_seen(s):
 
 
 @case
+def times_as_far_away_as_somebody_wants_are_told_as_they_are(s):
+    told = s.call("GET", "/v1/usage?from=1970-01-01&to=9999-12-31").json
+    assert (told["from"], told["to"]) == ("1970-01-01T00:00:00.000Z", "9999-12-31T00:00:00.000Z"), told
+    made = s.call("POST", "/v1/apikeys", {"name": "far", "scopes": ["files"], "expiresAt": "9999-12-31T00:00:00Z"}).json
+    assert made["expiresAt"] == "9999-12-31T00:00:00.000Z", made
+    s.call("DELETE", "/v1/apikeys/" + made["id"])
+
+
+@case
 def usage_refuses_what_means_nothing(s):
     for query in ("from=yesterday", "to=2027", "from=2027-13-01", "group=month", "group=hour,", "format=xml", "x=1",
                   "from=2026-02-02&to=2026-02-01"):

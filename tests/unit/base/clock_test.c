@@ -57,11 +57,27 @@ TEST(what_is_written_is_read_back)
     assert_int_equal(ms, 1793757001234);
 }
 
+TEST(times_that_are_far_away_are_told_as_they_are)
+{
+    static const char *const far[] = { "2554-07-22T00:00:00.000Z", "2600-01-01T00:00:00.000Z",
+                                       "9999-12-31T23:59:59.999Z" };
+    char text[32];
+    uint64_t ms;
+
+    for (size_t i = 0; i < ARRAY_LEN(far); i++) {
+        assert_true(clock_from_rfc3339(far[i], &ms));
+        assert_string_equal(clock_rfc3339_ms(ms, text), far[i]);
+    }
+    assert_string_equal(clock_rfc3339_ms(UINT64_MAX, text), far[2]);
+    assert_string_equal(clock_rfc3339_ms(0, text), "1970-01-01T00:00:00.000Z");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(times_of_rfc_3339_are_read_exactly_or_refused),
         RUN(what_is_written_is_read_back),
+        RUN(times_that_are_far_away_are_told_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
