@@ -47,12 +47,6 @@ struct exchange {
 
 /* --- where and as whom --- */
 
-static bool is_local(const char *url)
-{
-    return str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:") ||
-           str_starts(url, "http://[::1]:");
-}
-
 static int check(const char *url, const char *key, struct err *err)
 {
     if (!str_starts(url, "http://") && !str_starts(url, "https://"))
@@ -61,7 +55,7 @@ static int check(const char *url, const char *key, struct err *err)
     for (const char *p = key; p && *p; p++)
         if (*p < '!' || *p > '~')
             return err_set(err, ERR_INVALID, "the API key holds a character that no key has");
-    if (key && str_starts(url, "http://") && !is_local(url))
+    if (key && !fetch_is_safe(url))
         return err_set(err, ERR_INVALID, "the API key would cross the network in the clear to %.120s; use https://",
                        url);
     return 0;

@@ -171,9 +171,9 @@ static void wipe(char **text)
 void oauth_device_done(struct oauth_device *d)
 {
     wipe(&d->device_code);
-    free(d->user_code);
-    free(d->page);
-    free(d->page_with_code);
+    wipe(&d->user_code);
+    wipe(&d->page);
+    wipe(&d->page_with_code);
     explicit_bzero(d->verifier, sizeof(d->verifier));
 }
 

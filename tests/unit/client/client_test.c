@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "client/oauth.h"
 #include "fetch/fetch.h"
 #include "test.h"
 
@@ -326,10 +327,16 @@ TEST(a_key_never_crosses_the_network_in_the_clear)
         const char *url, *key;
         bool ok;
     } rows[] = {
-        { "http://example.org:8700", "cove_1", false },   { "https://example.org", "cove_1", true },
-        { "http://127.0.0.1:8700", "cove_1", true },      { "http://localhost:8700", "cove_1", true },
-        { "http://127.0.0.1.evil.org", "cove_1", false }, { "ftp://x", NULL, false },
-        { "http://127.0.0.1:1", "a\r\nX: b", false },     { "http://example.org", NULL, true },
+        { "http://example.org:8700", "cove_1", false },
+        { "https://example.org", "cove_1", true },
+        { "http://127.0.0.1:8700", "cove_1", true },
+        { "http://localhost:8700", "cove_1", true },
+        { "http://127.0.0.1.evil.org", "cove_1", false },
+        { "ftp://x", NULL, false },
+        { "http://127.0.0.1:1", "a\r\nX: b", false },
+        { "http://example.org", NULL, true },
+        { "http://localhost:8700@example.org", "cove_1", false },
+        { "http://127.0.0.1:x@example.org:8700", "cove_1", false },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -343,6 +350,25 @@ TEST(a_key_never_crosses_the_network_in_the_clear)
             fail_msg("row %zu: %s", i, err.msg);
         client_free(c);
     }
+}
+
+TEST(a_provider_that_gives_no_page_leaves_nothing_to_free_twice)
+{
+    struct oauth_device d = { 0 };
+    struct scene s;
+    struct err err = { 0 };
+
+    start(&s,
+          PIECES("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 70\r\n\r\n",
+                 "{\"device_code\":\"d\",\"user_code\":\"u\",\"verification_uri\":\"file:///etc/p\"}"),
+          NULL);
+    auto_free char *url = str_printf("%s/device", client_where(s.c));
+    struct oauth_place place = { .device_url = url };
+    assert_int_equal(oauth_begin(s.ev, &place, "cli", "cove", &d, &err), -1);
+    assert_int_equal(err.id, ERR_PROTOCOL);
+    assert_non_null(strstr(err.msg, "no page"));
+    oauth_device_done(&d); /* as its caller does in any case */
+    stop(&s);
 }
 
 int main(void)
@@ -360,6 +386,7 @@ int main(void)
         RUN(a_head_without_end_is_refused),
         RUN(nobody_there_is_said_with_the_address),
         RUN(a_key_never_crosses_the_network_in_the_clear),
+        RUN(a_provider_that_gives_no_page_leaves_nothing_to_free_twice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
