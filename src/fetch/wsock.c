@@ -3,6 +3,7 @@
  * must not send ends the connection with 1002. libcurl only carries bytes (CURLOPT_CONNECT_ONLY). */
 #include "fetch/wsock.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,10 +17,12 @@
 #include <sys/random.h>
 
 #define CONNECT_MS 10000l
+#define HANDSHAKE_NS (20 * NS_PER_S)
 #define HEAD_MAX (64 * KIB)
 #define BODY_MAX (64 * KIB)
 #define MESSAGE_MAX (16 * MIB)
 #define READ_MAX (256 * KIB) /* in a turn */
+#define PONGS_MAX (64 * KIB) /* a server that does not read what it has of us gets no more answers to its pings */
 
 enum { OP_MORE = 0, OP_TEXT = 1, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
@@ -35,6 +38,7 @@ struct wsock {
     bool in_message, over;
     bool busy, doomed; /* a callback may be under way; it was freed meanwhile, and goes when that returns */
     unsigned code;
+    uint64_t until_ns; /* the handshake has to be through */
     char reason[128];
 };
 
@@ -139,7 +143,7 @@ static void on_control(struct wsock *s, unsigned op, const char *data, size_t le
 {
     char reason[126] = "";
 
-    if (op == OP_PING) {
+    if (op == OP_PING && s->out.len < PONGS_MAX) {
         add_frame(s, OP_PONG, data, len);
         flush(s);
     } else if (op == OP_CLOSE) {
@@ -260,11 +264,13 @@ static void on_io(void *arg, uint32_t events)
 
 /* --- opening --- */
 
+/* False: not before the handshake has to be through. */
 static bool wait_for(const struct wsock *s, short what)
 {
     struct pollfd p = { .fd = s->fd, .events = what };
+    uint64_t now = clock_mono_ns();
 
-    return poll(&p, 1, (int)CONNECT_MS) > 0;
+    return now < s->until_ns && poll(&p, 1, (int)((s->until_ns - now) / NS_PER_MS) + 1) > 0;
 }
 
 static int send_head(struct wsock *s, const struct wsock_spec *spec, const char *key, struct err *err)
@@ -389,6 +395,7 @@ int wsock_open(struct ev *ev, const struct wsock_spec *spec, const struct wsock_
     s->ev = ev;
     s->ops = ops;
     s->arg = arg;
+    s->until_ns = clock_mono_ns() + (spec->patience_ns ? spec->patience_ns : HANDSHAKE_NS);
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return err_sys(err, ERR_SYS, "getrandom");
     text_base64(&key, random, sizeof(random));

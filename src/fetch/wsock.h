@@ -22,6 +22,7 @@ struct wsock_spec {
     const char *cacert;         /* file of the authority to trust; NULL: those of this machine */
     const char *const *headers; /* "Name: value", NULL-terminated, or NULL */
     const char *protocol;       /* that the server has to agree on */
+    uint64_t patience_ns;       /* until the handshake has to be through; 0: 20 seconds */
 };
 
 /* *ret_status and *ret_body tell what was answered when it was not 101; otherwise status is 0. */
