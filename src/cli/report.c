@@ -54,6 +54,7 @@ void report_note(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
+    str_tame(line); /* as above */
     buf_addf(&out, "cove: %s\n", line);
     fd_write_all(STDERR_FILENO, out.data, out.len);
 }

@@ -461,8 +461,11 @@ static int write_receipt(const struct run *r, const struct receipt *rc, struct e
 static void say_kept(const struct run *r)
 {
     const char *id = box_id(r->box);
+    auto_buf more = { 0 };
 
-    report_note("sandbox %s is kept, frozen\n  cove enter %s   a shell in it\n  cove rm %s      end it", id, id, id);
+    report_note("sandbox %s is kept, frozen", id);
+    buf_addf(&more, "  cove enter %s   a shell in it\n  cove rm %s      end it\n", id, id);
+    fd_write_all(STDERR_FILENO, more.data, more.len);
 }
 
 static int conclude(struct run *r)

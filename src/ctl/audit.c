@@ -238,7 +238,7 @@ static int read_moment(const char *flag, const char *text, char ret[32], struct 
         return err_set(err, ERR_USAGE,
                        "--%s %.40s: write a time such as 2027-01-31T12:00:00Z, or how long ago, such as 2h", flag,
                        text);
-    clock_rfc3339(ms * NS_PER_MS, ret);
+    clock_rfc3339_ms(ms, ret);
     return 0;
 }
 
@@ -301,7 +301,7 @@ static int put_record(const struct ctl *c, const json_t *r, struct err *err)
     auto_free char *text = NULL;
 
     if (c->json)
-        text = json_dumps(r, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        text = ctl_json(r);
     else
         text = str_printf("%s  %-18s %-8s  %-10s %-22s %s%s%s%s", ctl_text(r, "at"), ctl_text(r, "action"),
                           ctl_text(r, "outcome"), ctl_text(r, "tenant"), who, what ? what : "",

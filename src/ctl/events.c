@@ -38,7 +38,7 @@ static bool put_event(struct feed *f, const json_t *e)
     auto_free char *text = NULL;
 
     if (f->c->json)
-        text = json_dumps(e, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        text = ctl_json(e);
     else
         text = str_printf("%s  %-17s  %-22s  %s%s%s", ctl_text(e, "at"), ctl_text(e, "kind"), ctl_text(e, "sandboxId"),
                           ctl_text(e, "executionId"), *ctl_text(e, "executionId") && body ? " " : "", body ? body : "");

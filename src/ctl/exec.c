@@ -123,7 +123,7 @@ static int in_background(struct ctl *c, const char *path, json_t *body, struct e
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "id"));
+    ctl_say("%s", ctl_text(answer, "id"));
     return 0;
 }
 
@@ -219,7 +219,7 @@ static int on_terminal(struct ctl *c, const char *sandbox, const char *path, jso
         return -1;
     if (!args_find(&c->args, OPT_BACKGROUND))
         return ctl_terminal(c, sandbox, ctl_text(answer, "id"), err);
-    printf("%s\n", ctl_text(answer, "id"));
+    ctl_say("%s", ctl_text(answer, "id"));
     return 0;
 }
 

@@ -62,6 +62,10 @@ int ctl_tree_down(struct ctl *c, const char *path, const char *to, struct err *e
 
 /* Answers on standard output. */
 int ctl_print_json(const json_t *answer);
+char *ctl_json(const json_t *v); /* for standard output, on one line; the caller frees it */
+/* A line for people. What it quotes was written by the server or by others who use it, so it steers no terminal. */
+#define ctl_say(...) ctl_line(str_printf(__VA_ARGS__))
+void ctl_line(char *text);                                   /* takes it */
 const char *ctl_text(const json_t *object, const char *key); /* "" without it */
 uint64_t ctl_number(const json_t *object, const char *key);  /* 0 without it */
 

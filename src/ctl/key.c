@@ -16,7 +16,7 @@ static int show_secret(struct ctl *c, const json_t *answer)
 {
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "key"));
+    ctl_say("%s", ctl_text(answer, "key"));
     if (!c->quiet)
         report_note("key %s '%s'; it is shown this once", ctl_text(answer, "id"), ctl_text(answer, "name"));
     return 0;

@@ -72,19 +72,19 @@ static void say(const struct ctl *c, const json_t *who)
     size_t i;
 
     json_array_foreach(json_object_get(who, "scopes"), i, scope)
-        buf_addf(&scopes, "%s%s", i ? " " : "", json_string_value(scope));
-    printf("server   %s\n", client_where(c->client));
-    printf("tenant   %s\n", ctl_text(who, "tenant"));
-    printf("by       %s\n", ctl_text(who, "kind"));
+        buf_addf(&scopes, "%s%s", i ? " " : "", json_is_string(scope) ? json_string_value(scope) : "");
+    ctl_say("server   %s", client_where(c->client));
+    ctl_say("tenant   %s", ctl_text(who, "tenant"));
+    ctl_say("by       %s", ctl_text(who, "kind"));
     if (*ctl_text(who, "userId"))
-        printf("user     %s\n", ctl_text(who, "userId"));
+        ctl_say("user     %s", ctl_text(who, "userId"));
     if (*ctl_text(who, "keyId"))
-        printf("key      %s\n", ctl_text(who, "keyId"));
+        ctl_say("key      %s", ctl_text(who, "keyId"));
     if (*ctl_text(who, "sandboxId"))
-        printf("sandbox  %s\n", ctl_text(who, "sandboxId"));
-    printf("may      %s\n", scopes.len ? scopes.data : "nothing");
+        ctl_say("sandbox  %s", ctl_text(who, "sandboxId"));
+    ctl_say("may      %s", scopes.len ? scopes.data : "nothing");
     if (*ctl_text(who, "expiresAt"))
-        printf("until    %s\n", ctl_text(who, "expiresAt"));
+        ctl_say("until    %s", ctl_text(who, "expiresAt"));
 }
 
 int ctl_whoami(struct ctl *c, struct err *err)

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <unistd.h>
 
 int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct err *err)
@@ -39,14 +40,27 @@ char *ctl_path(const char *form, ...)
     return str_dup(out.data ? out.data : "");
 }
 
+/* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders. */
+char *ctl_json(const json_t *v)
+{
+    return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+}
+
 int ctl_print_json(const json_t *answer)
 {
     auto_buf out = { 0 };
-    auto_free char *text = json_dumps(answer, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    auto_free char *text = ctl_json(answer);
 
     buf_adds(&out, text ? text : "null");
     buf_adds(&out, "\n");
     return report_text(&out);
+}
+
+void ctl_line(char *text)
+{
+    str_tame(text);
+    printf("%s\n", text);
+    free(text);
 }
 
 const char *ctl_text(const json_t *object, const char *key)

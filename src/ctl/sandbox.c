@@ -58,7 +58,7 @@ static int create(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "id"));
+    ctl_say("%s", ctl_text(answer, "id"));
     char until[CTL_AGE];
     if (!c->quiet && *ctl_text(answer, "expiresAt"))
         report_note("it ends %s; 'cove exec %s -- COMMAND' runs something in it",
@@ -132,7 +132,7 @@ static int each_named(struct ctl *c, const char *method, const char *form, const
 
 static void say_id(const json_t *s)
 {
-    printf("%s\n", ctl_text(s, "id"));
+    ctl_say("%s", ctl_text(s, "id"));
 }
 
 static void say_all(const json_t *s)
@@ -144,13 +144,13 @@ static void say_all(const json_t *s)
 
     for (size_t i = 0; i < ARRAY_LEN(shown); i++)
         if (*ctl_text(s, shown[i]))
-            printf("%-10s %s\n", shown[i], ctl_text(s, shown[i]));
+            ctl_say("%-10s %s", shown[i], ctl_text(s, shown[i]));
     if (why)
-        printf("%-10s %s\n", "reason", ctl_text(why, "message"));
+        ctl_say("%-10s %s", "reason", ctl_text(why, "message"));
     uint64_t millis = ctl_number(r, "cpuMillis");
-    printf("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes\n", "limits", (double)millis / 1000,
-           millis == 1000 ? "" : "s", str_bytes(ctl_number(r, "memoryBytes"), memory),
-           str_bytes(ctl_number(r, "storageBytes"), storage), ctl_number(r, "pids"));
+    ctl_say("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes", "limits", (double)millis / 1000,
+            millis == 1000 ? "" : "s", str_bytes(ctl_number(r, "memoryBytes"), memory),
+            str_bytes(ctl_number(r, "storageBytes"), storage), ctl_number(r, "pids"));
 }
 
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err)

@@ -75,10 +75,10 @@ static int show(struct ctl *c, const json_t *t)
 
     if (c->json)
         return ctl_print_json(t);
-    printf("%s%s\n", ctl_text(t, "name"),
-           *ctl_text(t, "removedAt")                       ? "  removed"
-           : json_is_true(json_object_get(t, "suspended")) ? "  suspended"
-                                                           : "");
+    ctl_say("%s%s", ctl_text(t, "name"),
+            *ctl_text(t, "removedAt")                       ? "  removed"
+            : json_is_true(json_object_get(t, "suspended")) ? "  suspended"
+                                                            : "");
     fflush(stdout); /* the table does not pass through it */
     ctl_row(&table, "of", "used", "quota");
     for (size_t i = 0; i < ARRAY_LEN(quotas); i++) {

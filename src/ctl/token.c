@@ -71,7 +71,7 @@ static int create(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "token"));
+    ctl_say("%s", ctl_text(answer, "token"));
     if (!c->quiet)
         report_note("for sandbox %s until %s; it is shown this once", id, ctl_text(answer, "expiresAt"));
     return 0;
@@ -107,7 +107,7 @@ static int make_url(struct ctl *c, struct err *err)
     json_object_set_new(answer, "url", json_string(url));
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", url);
+    ctl_say("%s", url);
     if (!c->quiet)
         report_note("%s of %s until %s%s", ctl_text(answer, "method"), inside, ctl_text(answer, "expiresAt"),
                     str_starts(url, "http") ? "" : "; put the address of the server before it");
@@ -128,7 +128,7 @@ static int make_ticket(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "ticket"));
+    ctl_say("%s", ctl_text(answer, "ticket"));
     if (!c->quiet)
         report_note("for one %s within a minute, as %s?ticket=...", ctl_text(answer, "method"), c->args.rest[0]);
     return 0;

@@ -33,7 +33,8 @@ static char *words_of(const json_t *list)
     json_t *one;
     size_t i;
 
-    json_array_foreach(list, i, one) buf_addf(&out, "%s%s", i ? " " : "", json_string_value(one));
+    json_array_foreach(list, i, one)
+        buf_addf(&out, "%s%s", i ? " " : "", json_is_string(one) ? json_string_value(one) : "");
     return out.data ? out.data : str_dup("");
 }
 
@@ -137,7 +138,7 @@ static int add(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    printf("%s\n", ctl_text(answer, "id"));
+    ctl_say("%s", ctl_text(answer, "id"));
     if (!c->quiet)
         report_note("'cove key create --user %s NAME' makes a key for them", ctl_text(answer, "id"));
     return 0;
@@ -215,7 +216,8 @@ static int show_role(struct ctl *c, const json_t *r)
 
     if (c->json)
         return ctl_print_json(r);
-    json_array_foreach(json_object_get(r, "permissions"), i, one) printf("%s\n", json_string_value(one));
+    json_array_foreach(json_object_get(r, "permissions"), i, one)
+        ctl_say("%s", json_is_string(one) ? json_string_value(one) : "");
     return 0;
 }
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 
 from cove import COVE, Case, run, start
 from served import Served, wait_for
@@ -210,6 +211,19 @@ class Ctl(Served):
         self.cove("key", "revoke", ids[0][:20])
         self.assertEqual([k["id"] for k in by_name() if k["name"] == "two"], ids[1:])
         self.assertTrue(self.cove("key", "rotate", "-q", "two").out.startswith("cove_"))
+
+    def test_what_others_wrote_steers_no_terminal(self):
+        evil = "x\x1b]0;mine\x07\ncove: \x9b31m\u202ey"
+        request = urllib.request.Request(self.env["COVE_URL"] + "/v1/apikeys", json.dumps({"name": evil, "scopes": ["files"]}).encode(),
+                                         {"Authorization": "Bearer " + self.env["COVE_API_KEY"], "Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            made = json.load(answer)
+        for words in (("key", "rotate", made["id"]), ("key", "ls"), ("audit", "tail")):
+            done = self.cove(*words)
+            self.assertIn("x?]0;mine" if words[0] == "key" else "x\\u001B]0;mine", done.out + done.err)
+            for steers in ("\x1b", "\x07", "\x9b", "\u202e", "\ncove: ?"):
+                self.assertNotIn(steers, done.out + done.err, words)
+        self.assertIn(evil, [k["name"] for k in self.cove("key", "ls", "--json").json["apiKeys"]])
 
     def test_a_watch_tells_what_happens_until_the_sandbox_ends(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
