@@ -9,10 +9,16 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-static void show(const struct oauth_device *d)
+/* A server can name any provider, also one that other servers trust, and ask for a token that is good there. Nobody but
+ * the person can tell whether it is the right one, so they are told where the token goes and what for. */
+static void show(const struct oauth_device *d, const char *audience, const char *url)
 {
+    auto_free char *what_for = str_dup(audience);
+
+    str_tame(what_for);
     fprintf(stderr, "Open this page in a browser, on any machine, and log in:\n\n  %s\n\nIts code is\n\n  %s\n\n",
             d->page_with_code ? d->page_with_code : d->page, d->user_code);
+    fprintf(stderr, "You get a token for '%s', which is sent to %s and nowhere else.\n", what_for, url);
     fprintf(stderr, "Waiting. Compare the code before you agree: it must be this one.\n");
 }
 
@@ -26,7 +32,7 @@ static int log_in(struct ctl *c, const char *issuer, const char *client_id, cons
     if (rc == 0)
         rc = oauth_begin(c->ev, &place, client_id, audience, &device, err);
     if (rc == 0) {
-        show(&device);
+        show(&device, audience, l->url);
         rc = oauth_wait(c->ev, &place, client_id, &device, l, err);
     }
     if (rc == 0) {

@@ -151,6 +151,7 @@ class Device(Issued):
         self.assertEqual(done.code, 0, done)
         self.assertIn(self.at + "/enter", done.err)
         self.assertNotIn("\x1b", done.err)  # what the provider says does not move the cursor
+        self.assertRegex(done.err, f"token for '[^']+', which is sent to {self.url} and nowhere else")
         who = self.cove("whoami", "--json").json
         self.assertEqual((who["kind"], who["tenant"]), ("jwt", "local"))
         with open(self.kept, encoding="utf-8") as f:
