@@ -55,6 +55,9 @@ static void on_created(void *arg, const struct err *err, const struct store_key 
         api_audit_target(arg, "key", row->id);
         api_audit_detail(arg, "name", row->name ? row->name : "");
         api_audit_detail(arg, "scopes", row->scopes ? row->scopes : "");
+        api_audit_detail(arg, "tenant", row->owner);
+        if (row->user[0])
+            api_audit_detail(arg, "user", row->user);
         answer_key(arg, 201, row, secret);
     }
 }

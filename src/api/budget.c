@@ -143,6 +143,18 @@ static int read_period(const json_t *body, int p, struct store_budget *row, stru
     return 0;
 }
 
+/* "day.executions": 5; what is not there has no bound from now on. */
+static void record(const struct setting *s)
+{
+    for (int p = 0; p < STORE_PERIODS; p++)
+        for (int k = 0; k < STORE_BUDGETED; k++)
+            if (s->row.max[p][k]) {
+                auto_free char *name = str_printf("%s.%s", periods[p], figures[k]);
+
+                api_audit_number(s->req, name, s->row.max[p][k]);
+            }
+}
+
 static void put(struct http_req *req, void *ctx)
 {
     struct setting *s = begin(req, ctx);
@@ -158,6 +170,7 @@ static void put(struct http_req *req, void *ctx)
         free(s);
         return;
     }
+    record(s);
     store_tenant_get(s->api->set.store, s->row.owner, on_tenant_there, s);
 }
 

@@ -67,6 +67,7 @@ static void on_user_created(void *arg, const struct err *err, const struct store
         api_audit_target(arg, "user", row->id);
         api_audit_detail(arg, "name", row->name);
         api_audit_detail(arg, "role", row->role);
+        api_audit_detail(arg, "tenant", row->owner);
     }
     answer_user(arg, 201, err, row);
 }
@@ -194,6 +195,8 @@ static void set_user(struct http_req *req, void *ctx)
     uint32_t set = (row.name[0] ? STORE_USER_SET_NAME : 0) | (row.role[0] ? STORE_USER_SET_ROLE : 0) |
                    (json_object_get(body, "disabled") ? STORE_USER_SET_DISABLED : 0);
     str_copy(row.id, sizeof(row.id), id);
+    if (set & STORE_USER_SET_NAME)
+        api_audit_detail(req, "name", row.name);
     if (set & STORE_USER_SET_ROLE)
         api_audit_detail(req, "role", row.role);
     if (set & STORE_USER_SET_DISABLED)
@@ -262,6 +265,7 @@ static void on_role_created(void *arg, const struct err *err, const struct store
     }
     api_audit_target(arg, "role", row->name);
     api_audit_detail(arg, "permissions", row->permissions);
+    api_audit_detail(arg, "tenant", row->owner);
     answer_role(arg, 201, row->name, row->owner, role_permissions(row->name, row->permissions), row);
 }
 
@@ -365,8 +369,10 @@ static void remove_role(struct http_req *req, void *ctx)
     struct api *api = ctx;
     const char *name, *tenant;
 
-    if (role_of(req, &name, &tenant))
-        auth_role_remove(api->set.auth, api_who(req), tenant, name, on_done, req);
+    if (!role_of(req, &name, &tenant))
+        return;
+    api_audit_detail(req, "tenant", tenant);
+    auth_role_remove(api->set.auth, api_who(req), tenant, name, on_done, req);
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"

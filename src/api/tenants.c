@@ -141,6 +141,13 @@ static void on_created(void *arg, const struct err *err)
     }
 }
 
+static void record_quota(const struct change *c)
+{
+    for (size_t i = 0; i < STORE_QUOTA_COUNT; i++)
+        if (c->set & STORE_TENANT_SET_QUOTA(i))
+            api_audit_number(c->req, share_quota_names[i], c->row.quota[i]);
+}
+
 static void create(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "name", "quota", NULL };
@@ -159,6 +166,7 @@ static void create(struct http_req *req, void *ctx)
     } else {
         str_copy(c->row.name, sizeof(c->row.name), name);
         c->row.created_ms = now_ms();
+        record_quota(c);
         store_tenant_insert(c->api->set.store, &c->row, on_created, c);
     }
 }
@@ -288,9 +296,7 @@ static void record_and_set(struct change *c)
 {
     if (c->set & STORE_TENANT_SET_SUSPENDED)
         api_audit_detail(c->req, "suspended", c->row.suspended_ms ? "true" : "false");
-    for (size_t i = 0; i < STORE_QUOTA_COUNT; i++)
-        if (c->set & STORE_TENANT_SET_QUOTA(i))
-            api_audit_number(c->req, share_quota_names[i], c->row.quota[i]);
+    record_quota(c);
     store_tenant_get(c->api->set.store, c->row.name, on_to_set, c);
 }
 

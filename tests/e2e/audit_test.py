@@ -97,6 +97,28 @@ class Audit(Audited):
         self.stop()
         self.assertEqual(self.verify().json["intact"], True)
 
+    def test_what_was_given_to_whom_is_in_the_record(self):
+        self.begin()
+        self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "acme", "quota": {"sandboxes": 3}})[0], 201)
+        self.assertEqual(self.ask("PUT", "/v1/tenants/acme/budget", {"day": {"executions": 5}, "month": {"cpuSeconds": 70}})[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/roles", {"name": "reader", "permissions": ["files:read"], "tenant": "acme"})[0], 201)
+        user = self.ask("POST", "/v1/users", {"name": "ann", "role": "viewer", "tenant": "acme"})[1]["id"]
+        key = self.ask("POST", "/v1/apikeys", {"name": "k", "user": user, "tenant": "acme"})[1]["id"]
+        self.assertEqual(self.ask("PATCH", f"/v1/users/{user}", {"name": "eve"})[0], 200)
+        self.assertEqual(self.ask("DELETE", "/v1/roles/reader?tenant=acme")[0], 204)
+        for action, target, details in (("tenant.create", {"tenant": "acme"}, {"sandboxes": 3}),
+                                        ("tenant.budget", {"tenant": "acme"}, {"day.executions": 5, "month.cpuSeconds": 70}),
+                                        ("role.create", {"role": "reader"}, {"permissions": "files:read", "tenant": "acme"}),
+                                        ("role.delete", {"role": "reader"}, {"tenant": "acme"}),
+                                        ("user.create", {"user": user}, {"name": "ann", "role": "viewer", "tenant": "acme"}),
+                                        ("user.update", {"user": user}, {"name": "eve"})):
+            record = self.find(action=action)[0]
+            self.assertEqual((record["target"], record["details"]), (target, details))
+        made = [r for r in self.find(action="apikey.create") if r["target"] == {"key": key}][0]
+        self.assertEqual((made["details"]["tenant"], made["details"]["user"]), ("acme", user))
+        self.stop()
+        self.assertEqual(self.verify().json["intact"], True)
+
     def test_an_execution_is_recorded_by_hash_before_its_end_and_with_its_outcome(self):
         self.begin()
         sandbox = self.sandbox()
