@@ -13,7 +13,6 @@
 
 #include "base/mem.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -31,6 +30,7 @@ struct conn *conn_new(struct http_server *s, int fd)
 
     c->s = s;
     c->fd = fd;
+    guard_add(c);
     c->next = s->conns;
     if (c->next)
         c->next->prev = c;
@@ -67,7 +67,8 @@ void conn_free(struct conn *c)
 {
     struct http_server *s = c->s;
 
-    assert(!c->req);
+    if (c->req) /* the daemon gave up before there was a head */
+        req_gone(take_ptr(&c->req));
     unlist_idle(c);
     if (c->ended) {
         struct conn **at = &s->ended;
@@ -78,6 +79,7 @@ void conn_free(struct conn *c)
     }
     ev_timer_clear(s->ev, &c->timer);
     ev_io_del(s->ev, &c->watch);
+    guard_del(c);
     *(c->prev ? &c->prev->next : &s->conns) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -90,7 +92,6 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_Con
 {
     struct http_server *s = cls;
 
-    s->calls++;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         *ctx = s->adding;
         s->adding->mhd = mhd;
@@ -187,16 +188,29 @@ void conn_progress(struct conn *c)
 
 /* waiting */
 
-/* A client that will send no more counts as gone while its request waits: it cannot be told from one that is, and the
- * daemon would close the connection when it looks at it again. */
+/* A client that will send no more gets what it asked for; with nothing asked for that is not answered, it is gone. */
 void conn_look_for_ends(struct http_server *s)
 {
     for (struct conn *c = s->ended; c; c = c->ended_next) {
         char byte;
 
-        if (c->phase != CONN_WRITE && !c->cut && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        if (c->frame.ended <= c->answered && c->phase != CONN_WRITE && !c->cut &&
+            recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             conn_cut(c);
     }
+}
+
+/* One that closed its socket cannot be told from one that only sends no more, until something is sent to it. Probes do
+ * that: its system answers them with a reset once it has forgotten the connection, after a minute with Linux. */
+static void probe(const struct conn *c)
+{
+    int yes = 1, seconds = 10;
+
+    if (c->peer.local)
+        return;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+    setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+    setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
 }
 
 static void on_watch(void *arg, uint32_t events)
@@ -212,6 +226,7 @@ static void on_watch(void *arg, uint32_t events)
         c->ended = true;
         c->ended_next = c->s->ended;
         c->s->ended = c;
+        probe(c);
     }
     server_kick(c->s);
 }
@@ -244,6 +259,7 @@ void conn_leave(struct conn *c)
     c->upgraded = true;
     ev_timer_clear(c->s->ev, &c->timer);
     ev_io_del(c->s->ev, &c->watch);
+    guard_del(c);
 }
 
 void conn_cut(struct conn *c)

@@ -85,7 +85,6 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *req_cls UNUS
     struct http_server *s = req->s;
     int yes = 1, mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
-    s->calls++;
     conn_leave(c);
     if (!c->peer.local)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));

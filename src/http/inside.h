@@ -3,12 +3,14 @@
  *
  *     server.c  the daemon in our loop, drain           listen.c  sockets, who may connect, when accepting pauses
  *     conn.c    one connection: clocks, waiting, gone   serve.c   a request from its head to its answer
+ *     frame.c   the first reader of all bytes           guard.c   sees to it that it is
  *     screen.c  is the head what the standard allows    check.c   may it come in: Host, Origin, route, body, hook
  *     req.c     what a handler reads                    answer.c  what it answers     stream.c  bodies made while sent
  *     send.c    answers turned into responses           handshake.c  from a request to a WebSocket
  *     ws.c      one WebSocket; wslay is known to it alone */
 #pragma once
 
+#include "http/frame.h"
 #include "http/route.h"
 #include "http/server.h"
 #include "http/uri.h"
@@ -43,13 +45,13 @@ struct http_server {
     struct MHD_Daemon *mhd;
     struct ev_io io;       /* the daemon's epoll set */
     struct ev_defer again; /* it has more to do in the next turn */
-    uint64_t calls, seen;  /* callbacks from it; at the last look */
-    unsigned still;        /* looks without one */
     struct listener *listeners;
     bool paused;             /* accepting */
     struct ev_timer unpause; /* after a shortage of descriptors */
     struct conn *adding;     /* while it is handed to the daemon */
     struct conn *conns;
+    struct conn **guarded; /* by descriptor */
+    size_t nguarded;
     struct conn *idle_first, *idle_last; /* longest idle first */
     struct conn *ended;                  /* whose clients will send no more */
     struct http_ws *sockets;             /* WebSockets; no connections any more */
@@ -90,6 +92,11 @@ struct conn {
     uint64_t since;     /* of the last progress in this phase */
     uint64_t acked;     /* CONN_WRITE: what the kernel said about the client's progress at the last look */
     struct ev_io watch; /* for the end of the client */
+    struct frame frame; /* of what was read */
+    uint64_t answered;  /* requests */
+    bool refused;       /* what comes is not read any more */
+    struct err refusal; /* and why, until the requests before have their answers */
+    size_t thrown_away; /* bytes after a refusal */
     bool suspended;
     bool cut;      /* ended by us; whoever touches it next lets it go */
     bool upgraded; /* the socket is a WebSocket's now, and none of our business */
@@ -206,6 +213,11 @@ void conn_look_for_ends(struct http_server *s);
 void conn_send_raw(struct conn *c,
                    const struct buf *text); /* what fits into the socket; then the writing side closes */
 
+/* guard.c */
+void guard_run(struct http_server *s); /* the daemon */
+void guard_add(struct conn *c);
+void guard_del(struct conn *c);
+
 /* screen.c: 0 when the head has one meaning only. Copies it into the request. */
 int screen_head(struct http_req *req, struct MHD_Connection *mhd, const char *url, const char *method,
                 const char *version, struct err *err);
@@ -215,10 +227,10 @@ int check_request(struct http_req *req, struct err *err); /* routing and all tha
 bool check_preflight(struct http_req *req);               /* OPTIONS: answered */
 
 /* serve.c */
-void serve_body_late(struct http_req *req);  /* the clock of the body ran out */
-void serve_answered(struct http_req *req);   /* an answer came, and is not held: get it on its way */
-void serve_cut_stuck(struct http_server *s); /* bodies that the daemon can neither read on nor hand over */
-void serve_more(struct http_req *req);       /* a stream has more, or its end */
+void serve_body_late(struct http_req *req);               /* the clock of the body ran out */
+void serve_refuse(struct conn *c, const struct err *err); /* what comes is no request; once */
+void serve_answered(struct http_req *req);                /* an answer came, and is not held: get it on its way */
+void serve_more(struct http_req *req);                    /* a stream has more, or its end */
 
 /* req.c */
 struct http_req *req_new(struct http_server *s, struct conn *c, const char *target);

@@ -1,16 +1,11 @@
-/* Is the head of a request what the standard allows, and nothing else?
+/* Did the daemon read the head as frame.c did?
  *
- * libmicrohttpd is lenient: it takes a bare LF for the end of a line, joins folded lines, skips blanks where none may
- * be, and stops at a NUL. Each of these is a way to make two servers read two different requests from the same bytes.
- * It does not hand out those bytes, but all of its strings lie where they were received: the daemon cuts the lines in
- * place. So the head is measured. Method, target, version, names and values must follow each other with exactly the
- * gaps that the grammar has between them, and their sum must be the size of the head that the daemon counted. Whatever
- * was skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those
- * are counted without being looked at, which is safe since the daemon skips nothing else there.
- *
- * One spelling escapes: NUL LF in place of CR LF leaves the same gap, and both are zeros by now. It is read as what the
- * daemon took it for, the end of a line, here and everywhere after. To make use of that, somebody would need a proxy
- * in front of us that forwards a NUL within a header.
+ * frame.c has found the bytes well-formed, and this asks whether what libmicrohttpd made of them is the same. It does
+ * not hand out the bytes, but all of its strings lie where they were received: the daemon cuts the lines in place. So
+ * the head is measured. Method, target, version, names and values must follow each other with exactly the gaps that
+ * the grammar has between them, and their sum must be the size of the head that the daemon counted. Whatever was
+ * skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those are
+ * counted without being looked at, which is safe since the daemon skips nothing else there.
  *
  * A daemon that laid out its strings in another way would fail every request, which tests see at once: the check can be
  * wrong in the safe direction only. */
@@ -29,36 +24,6 @@ struct walk {
     const char *bad;
 };
 
-static bool token_char(unsigned char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("!#$%&'*+-.^_`|~", c));
-}
-
-static bool is_token(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!token_char((unsigned char)s[i]))
-            return false;
-    return n > 0;
-}
-
-static bool is_value(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (((unsigned char)s[i] < 0x20 && s[i] != '\t') || s[i] == 0x7f)
-            return false;
-    return true;
-}
-
-static bool is_target(const char *s)
-{
-    for (; *s; s++)
-        if ((unsigned char)*s <= 0x20 || *s == 0x7f)
-            return false;
-    return true;
-}
-
 static enum MHD_Result measure(void *cls, enum MHD_ValueKind kind UNUSED, const char *name, size_t name_len,
                                const char *value, size_t value_len)
 {
@@ -69,9 +34,9 @@ static enum MHD_Result measure(void *cls, enum MHD_ValueKind kind UNUSED, const 
         w->bad = "a header without a value";
     else if ((uintptr_t)name != w->at || (uintptr_t)value < after_colon)
         w->bad = "a line that does not end in CR LF, is folded, or has a NUL";
-    else if (!is_token(name, name_len))
+    else if (!frame_is_token(name, name_len))
         w->bad = "a header whose name is not a token";
-    else if (!is_value(value, value_len))
+    else if (!frame_is_value(value, value_len))
         w->bad = "a control character in a header";
     if (w->bad)
         return MHD_NO;
@@ -114,7 +79,7 @@ static int measure_line(const struct http_req *req, const char *url, const char 
     const char *p = version;
 
     if ((uintptr_t)url != (uintptr_t)method + method_len + 1 || (uintptr_t)version != (uintptr_t)url + target_len + 1 ||
-        !is_token(method, method_len) || !is_target(req->target))
+        !frame_is_token(method, method_len) || !frame_is_target(req->target, target_len))
         return err_set(err, ERR_HTTP_MALFORMED, "the request line is not METHOD TARGET VERSION with single spaces");
     if (!str_eat(&p, "HTTP/1.") || (*p != '0' && *p != '1') || p[1])
         return err_set(err, ERR_HTTP_MALFORMED, "the version is neither HTTP/1.1 nor HTTP/1.0");

@@ -12,7 +12,6 @@ static ssize_t read_stream(void *cls, uint64_t pos UNUSED, char *to, size_t max)
     struct conn *c = req->conn;
     size_t n = min_size(req->out.len - req->out_at, max);
 
-    req->s->calls++;
     if (req->broken || c->cut)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     if (n == 0) {

@@ -11,22 +11,45 @@
  *
  * 1. An answer is queued once, at the end of the body, or at the head when the framing is not to be trusted or the
  * client waits to be told to go on.
- * 2. A connection that carried a chunked body is not used again. The daemon accepts a bare LF in chunk headers, so
- *    something in front of it may have seen the body end elsewhere; what follows is never read as a request.
+ * 2. A connection that carried a chunked body is not used again. Chunks are read by the letter here (frame.c), but
+ *    something in front may have seen the body end elsewhere; what follows is never read as a request.
  * 3. Whenever nothing can be done the connection is suspended, and whoever changes that resumes it. */
 #include "http/daemon.h"
-
-#include <sys/ioctl.h>
 
 void *serve_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_server *s = cls;
     struct conn *c = conn_of(mhd);
 
-    s->calls++;
     c->req = req_new(s, c, uri);
     conn_phase(c, CONN_HEAD);
     return c->req;
+}
+
+/* who counts is told */
+
+static void tell_done(struct http_req *req, bool ok)
+{
+    struct http_server *s = req->s;
+    struct http_done done = {
+        .id = req->id,
+        .own_id = req->own_id,
+        .error = req->error,
+        .method = req->is_head ? "HEAD" : req->method,
+        .path = req->path,
+        .route = req->match.route,
+        .asked = req->asked,
+        .peer = &req->peer,
+        .user = req->user,
+        .status = req->queued || req->raw ? req->status : 0,
+        .whole = ok || req->raw,
+        .bytes_in = req->received,
+        .bytes_out = req->is_head ? 0 : req->sent,
+        .duration_ns = ev_now(s->ev) - req->began,
+    };
+
+    if (s->set.on_done && req->begun)
+        s->set.on_done(&done, s->set.ctx);
 }
 
 /* the head */
@@ -147,20 +170,36 @@ void serve_body_late(struct http_req *req)
     body_failed(req, &err);
 }
 
-/* A chunk header that fills the daemon's buffer: it waits for the end of the line, and has no room to read it. There is
- * something to read then, and it was not read in several runs. */
-void serve_cut_stuck(struct http_server *s)
+/* The client sent something that is no request, or no body. A request whose own body it is gets its answer by whoever
+ * has it; for others there is one to make here. */
+static void refuse_now(struct conn *c, const struct err *err)
 {
-    for (struct conn *c = s->conns; c; c = c->next) {
-        struct err err = { 0 };
-        int waiting = 0;
+    struct http_req *req = c->req ? c->req : req_new(c->s, c, "");
 
-        if (c->phase != CONN_BODY || !c->req->chunked || c->cut || ioctl(c->fd, FIONREAD, &waiting) < 0 || !waiting)
-            continue;
-        err_set(&err, ERR_HTTP_MALFORMED, "a chunk's header is too long");
-        body_failed(c->req, &err);
-        conn_cut(c);
+    if (req->begun) {
+        req->close = true;
+        body_failed(req, err);
+        if (req->answered && !req->held && !req->raw && !send_raw(req))
+            conn_cut(c);
+        return;
     }
+    req->begun = true;
+    req->began = ev_now(c->s->ev);
+    answer_error(req, err);
+    send_raw(req);
+    if (!c->req) {
+        tell_done(req, true);
+        req_gone(req);
+    }
+}
+
+void serve_refuse(struct conn *c, const struct err *err)
+{
+    c->refused = true;
+    if (c->frame.ended > c->answered)
+        c->refusal = *err; /* requests before it are answered first */
+    else
+        refuse_now(c, err);
 }
 
 /* There is an answer, and somebody still sends the body. A little of it is read and thrown away; with more to come the
@@ -231,14 +270,20 @@ static enum MHD_Result at_end(struct http_req *req)
     return send_queue(req) ? MHD_YES : MHD_NO;
 }
 
-enum MHD_Result serve_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+/* Has the guard seen the head that the daemon has? Not so after a refusal, or if something could read around it. */
+static bool head_came(const struct conn *c)
+{
+    enum frame_state state = c->frame.state;
+
+    return c->frame.ended > c->answered || (state != FRAME_LINE && state != FRAME_HEADERS && state != FRAME_REFUSED);
+}
+
+enum MHD_Result serve_access(void *cls UNUSED, struct MHD_Connection *mhd, const char *url, const char *method,
                              const char *version, const char *data, size_t *size, void **ctx)
 {
-    struct http_server *s = cls;
     struct http_req *req = *ctx;
 
-    s->calls++;
-    if (!req || req->conn->cut)
+    if (!req || req->conn->cut || (!req->begun && !head_came(req->conn)))
         return MHD_NO;
     req->in_call = true;
     if (!req->begun)
@@ -309,37 +354,12 @@ void http_drop_body(struct http_req *req)
 
 /* the end */
 
-static void tell_done(struct http_req *req, bool ok)
-{
-    struct http_server *s = req->s;
-    struct http_done done = {
-        .id = req->id,
-        .own_id = req->own_id,
-        .error = req->error,
-        .method = req->is_head ? "HEAD" : req->method,
-        .path = req->path,
-        .route = req->match.route,
-        .asked = req->asked,
-        .peer = &req->peer,
-        .user = req->user,
-        .status = req->queued || req->raw ? req->status : 0,
-        .whole = ok || req->raw,
-        .bytes_in = req->received,
-        .bytes_out = req->is_head ? 0 : req->sent,
-        .duration_ns = ev_now(s->ev) - req->began,
-    };
-
-    if (s->set.on_done && req->begun)
-        s->set.on_done(&done, s->set.ctx);
-}
-
 void serve_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_RequestTerminationCode why)
 {
     struct http_server *s = cls;
     struct http_req *req = *ctx;
     struct conn *c = conn_of(mhd);
 
-    s->calls++;
     *ctx = NULL;
     if (!req)
         return;
@@ -348,8 +368,11 @@ void serve_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD
         ws_lost(take_ptr(&req->ws));
     c->req = NULL;
     c->suspended = false;
+    c->answered++;
     conn_phase(c, CONN_IDLE);
-    if (s->draining)
+    if (s->draining || (c->frame.ended == c->answered && !frame_declined(&c->frame)))
         conn_cut(c);
+    else if (c->refused && c->frame.ended == c->answered && why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        refuse_now(c, &c->refusal);
     req_gone(req);
 }

@@ -5,17 +5,15 @@
  * would not notice that the client is gone.
  *
  * Invariants:
- * 1. MHD_run() is called from the loop only, never from inside a handler's call.
- * 2. The daemon may claim that it has work when it can do none: a chunk header as large as its buffer does that. After
- *    some runs without a callback such connections are looked for and cut, so that no client can make the server spin.
+ * 1. guard_run() is called from the loop only, never from inside a handler's call.
+ * 2. The daemon claims that it has work when it can do none with a line as large as its buffer; frame.c lets none of
+ *    that size come to it, so that no client can make the server spin.
  * 3. It may miss the end of a client; conn.c does not. */
 #include "http/daemon.h"
 
 #include "base/mem.h"
 
 #include <assert.h>
-
-#define STILL_MAX 8
 
 void http_limits_default(struct http_limits *lim)
 {
@@ -44,14 +42,8 @@ static void run(void *arg)
     struct http_server *s = arg;
     MHD_UNSIGNED_LONG_LONG ms;
 
-    MHD_run(s->mhd);
+    guard_run(s);
     conn_look_for_ends(s);
-    s->still = s->calls == s->seen ? s->still + 1 : 0;
-    s->seen = s->calls;
-    if (s->still >= STILL_MAX) {
-        s->still = 0;
-        serve_cut_stuck(s);
-    }
     if (MHD_get_timeout(s->mhd, &ms) == MHD_YES && ms == 0)
         ev_defer(s->ev, &s->again, run, s);
 }
@@ -78,7 +70,7 @@ static int start_daemon(struct http_server *s, struct err *err)
      * the daemon clears it all after each. */
     size_t pool = max_u64(3 * s->set.limits.head_max, 128 * KIB);
 
-    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. screen.c refuses all of it. */
+    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. frame.c refuses all of it. */
     s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
                               0, NULL, NULL, serve_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool,
                               MHD_OPTION_CONNECTION_LIMIT, s->set.limits.conns_max + 64, MHD_OPTION_URI_LOG_CALLBACK,
@@ -127,6 +119,7 @@ void http_free(struct http_server *s)
     ev_timer_clear(s->ev, &s->unpause);
     ev_timer_clear(s->ev, &s->drain_end);
     router_free(s->router);
+    free(s->guarded);
     free(s);
 }
 

@@ -21,10 +21,9 @@ static void must(bool ok)
         abort();
 }
 
-/* How a line may end. NUL LF is the one spelling of CR LF that libmicrohttpd makes indistinguishable, see screen.c. */
 static bool line_ends(const char *p, const char *end)
 {
-    return end - p >= 2 && (p[0] == '\r' || p[0] == '\0') && p[1] == '\n';
+    return end - p >= 2 && p[0] == '\r' && p[1] == '\n';
 }
 
 /* From here on only whole lines, none of them folded, up to the empty one. */
