@@ -7,6 +7,7 @@
  * 1. The server sees what it would see without TLS: bytes, the end of the client's side, and the end of all. The end
  *    that the server makes is passed on after all that it wrote, and then the client's last bytes are thrown away for
  *    a moment: closing a socket with unread bytes in it would take back the answer.
+ *    TLS has an end of one side; a client that after it also ends the connection below waits for nothing more.
  * 2. Every state in which only the client can act has a clock, except the open one, where the server has its own.
  * 3. The first byte tells TLS from plain HTTP, so that somebody who forgot the s in https is told so. */
 #include "tls/inside.h"
@@ -315,6 +316,8 @@ static void wait_for_more(struct relay *r)
         net |= EPOLLIN;
     if (r->read_blocked || r->write_blocked)
         net |= EPOLLOUT;
+    if (r->state == RELAY_OPEN && r->net_ended)
+        net |= EPOLLRDHUP;
     if (r->state == RELAY_OPEN && r->out.len == 0)
         plain |= EPOLLIN;
     if (r->in.len > 0)
@@ -441,7 +444,7 @@ static void on_net(void *arg, uint32_t events)
         break;
     case RELAY_OPEN:
     case RELAY_FLUSH:
-        if (events & (EPOLLHUP | EPOLLERR))
+        if (events & (EPOLLHUP | EPOLLERR) || (events & EPOLLRDHUP && r->state == RELAY_OPEN))
             relay_free(r);
         else
             pump(r);
