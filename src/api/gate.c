@@ -99,6 +99,7 @@ static bool admit(struct http_req *req, struct api *api, const struct principal 
 struct pending {
     struct http_req *req;
     struct api *api;
+    uint64_t retry_ns; /* if it comes too often */
 };
 
 static void on_checked(void *arg, const struct err *err, const struct principal *p)
@@ -106,7 +107,7 @@ static void on_checked(void *arg, const struct err *err, const struct principal 
     auto_free struct pending *w = arg;
 
     if (err)
-        refuse(w->req, err, 0);
+        refuse(w->req, err, err->id == ERR_RATE_LIMITED ? w->retry_ns : 0);
     else if (admit(w->req, w->api, p))
         http_continue(w->req);
 }
@@ -164,6 +165,7 @@ bool api_on_request(struct http_req *req, void *ctx)
         refuse(req, &err, retry_ns);
         return false;
     case AUTH_LATER:
+        w->retry_ns = retry_ns;
         break;
     }
     return false;

@@ -9,7 +9,8 @@
  * here dies at once.
  *
  * Wrong keys cost the one who tries them: their address has a bucket of failures (throttle.h). It is asked only when
- * the key is not known, so a flood from an address never shuts out a known key that comes from there too.
+ * the key is not known, so a flood from an address never shuts out a known key that comes from there too. One that is
+ * not known yet is looked up all the same, a few in a second: whoever is right is in, and only who is wrong waits.
  *
  * Last uses are gathered and written once in USES_EVERY; the timer runs only when there is something to write. */
 #include "auth/inside.h"
@@ -156,6 +157,12 @@ static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint6
     return AUTH_YES;
 }
 
+static enum auth_verdict refuse_late(struct err *err)
+{
+    err_set(err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+    return AUTH_NO;
+}
+
 enum auth_verdict auth_refuse(struct err *err)
 {
     err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* the same for every reason */
@@ -226,11 +233,11 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
         err = *failed;
     } else if (failed || row->key.revoked_ms || !row->member) {
         keycache_put_wrong(a->cache, c->hash, c->now_ns);
-        if (!c->passed)
+        if (!c->passed && !c->late)
             throttle_failed(a->throttle, c->peer, c->now_ns);
         if (!failed)
             keycache_drop_id(a->cache, row->key.id);
-        auth_refuse(&err);
+        (void)(c->late ? refuse_late(&err) : auth_refuse(&err));
     } else {
         struct store_key_use lost;
         struct keycache_entry *e = keycache_put(a->cache, row, c->now_ns, &lost);
@@ -266,7 +273,7 @@ static enum auth_verdict look_up(const struct auth_ask *q, const uint8_t hash[ST
 bool auth_count_wrong(const struct auth_ask *q)
 {
     if (!throttle_may_try(q->a->throttle, q->req->peer, q->req->now_ns, q->retry_ns)) {
-        err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+        (void)refuse_late(q->err);
         return false;
     }
     throttle_failed(q->a->throttle, q->req->peer, q->req->now_ns);
@@ -281,11 +288,13 @@ static enum auth_verdict check_key(const struct auth_ask *q, const uint8_t hash[
         return look_up(q, hash, PRINCIPAL_KEY, NULL);
     if (keycache_is_wrong(a->cache, hash, q->req->now_ns))
         return auth_count_wrong(q) ? auth_refuse(q->err) : AUTH_NO;
-    if (!throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns)) {
-        err_set(q->err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
-        return AUTH_NO;
-    }
-    return look_up(q, hash, PRINCIPAL_KEY, NULL);
+    bool late = !throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns);
+    if (late && !throttle_may_look(a->throttle, q->req->now_ns))
+        return refuse_late(q->err);
+    enum auth_verdict verdict = look_up(q, hash, PRINCIPAL_KEY, NULL);
+    if (verdict == AUTH_LATER)
+        (*q->ret_later)->late = late;
+    return verdict;
 }
 
 /* what was handed on: its maker is asked for, as if they had come themselves */

@@ -101,7 +101,7 @@ struct auth_request {
 enum auth_verdict {
     AUTH_YES,   /* *ret is filled */
     AUTH_NO,    /* err is ERR_UNAUTHORIZED, ERR_TENANT_SUSPENDED, ERR_ISSUER_DOWN, or ERR_RATE_LIMITED with *retry_ns */
-    AUTH_LATER, /* done follows, never from inside the call */
+    AUTH_LATER, /* done follows, never from inside the call; *retry_ns is for an ERR_RATE_LIMITED that it brings */
 };
 struct auth_check; /* one that was not answered yet */
 

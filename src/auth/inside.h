@@ -55,6 +55,7 @@ struct auth_check { /* one that is being answered */
     enum principal_kind kind;
     struct pass pass; /* of what was handed on */
     bool passed;      /* it was: rights are narrowed to the pass */
+    bool late;        /* its address has to wait: only a right key is taken */
     uint8_t hash[STORE_HASH_LEN];
     uint64_t now_ns, now_ms;
     char *peer;

@@ -13,6 +13,7 @@
 #define ATTEMPTS 10u
 #define ATTEMPT_EVERY (6 * NS_PER_S)
 #define EVERYBODY 500u /* at once, and then as many in a second */
+#define LOOKS 100u     /* the same, from addresses that have to wait */
 
 struct place {
     uint8_t name[16];
@@ -21,8 +22,8 @@ struct place {
 
 struct throttle {
     struct ways ways;
-    struct ratelimit_rule rule, rule_all;
-    struct ratelimit all;
+    struct ratelimit_rule rule, rule_all, rule_looks;
+    struct ratelimit all, looks;
     struct place places[ROWS * WAYS];
 };
 
@@ -33,6 +34,7 @@ struct throttle *throttle_new(void)
     ways_init(&t->ways, ROWS);
     t->rule = (struct ratelimit_rule){ ATTEMPT_EVERY, ATTEMPTS * ATTEMPT_EVERY, ATTEMPTS };
     t->rule_all = (struct ratelimit_rule){ NS_PER_S / EVERYBODY, NS_PER_S / EVERYBODY * EVERYBODY, EVERYBODY };
+    t->rule_looks = (struct ratelimit_rule){ NS_PER_S / LOOKS, NS_PER_S, LOOKS };
     return t;
 }
 
@@ -96,6 +98,13 @@ bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uin
 
     *retry_ns = max_u64(own, wait_of(&t->rule_all, &t->all, now_ns));
     return *retry_ns == 0;
+}
+
+bool throttle_may_look(struct throttle *t, uint64_t now_ns)
+{
+    struct ratelimit_answer answer;
+
+    return ratelimit_take(&t->rule_looks, &t->looks, now_ns, &answer);
 }
 
 void throttle_failed(struct throttle *t, const char *peer, uint64_t now_ns)

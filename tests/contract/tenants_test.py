@@ -461,6 +461,19 @@ def executions_within_an_hour_are_bounded_also_at_once_and_over_a_restart(s):
     s.call("DELETE", f"/v1/sandboxes/{sb}", key=key)
 
 
+@case
+def AU11_who_tries_keys_locks_out_nobody_behind_the_same_address(s):
+    """Last of those that send wrong keys: whoever comes after it from here with one has to wait."""
+    team = fresh("team")
+    tenant(s, team)
+    for i in range(30):
+        answer = s.call("GET", "/v1/whoami", key=f"cove_{i:040x}")
+        assert answer.status in (401, 429), answer.body
+    assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1, answer.headers
+    key = s.call("POST", "/v1/apikeys", {"name": "new", "scopes": ["files"], "tenant": team}).json["key"]
+    assert s.call("GET", "/v1/whoami", key=key).status == 200
+
+
 if __name__ == "__main__":
     if not PATHS:
         print("1..0 # SKIP no YAML parser")

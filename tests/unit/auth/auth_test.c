@@ -439,6 +439,24 @@ TEST(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not)
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
 }
 
+TEST(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones)
+{
+    struct principal root = local();
+    struct auth_key_spec spec = { .scopes = SCOPE_BIT(FILES), .owner = "anna" };
+
+    for (unsigned i = 0; i < 50; i++) {
+        char wrong[APIKEY_SIZE];
+
+        snprintf(wrong, sizeof(wrong), "cove_%040x", i);
+        check_key(wrong, "198.51.100.1");
+    }
+    assert_int_equal(failure.id, ERR_RATE_LIMITED);
+    assert_int_equal(create(&root, &spec), ERR_NONE);
+    assert_int_equal(check_key(secret, "198.51.100.1"), AUTH_YES);
+    assert_int_equal(check_key("cove_ffffffffffffffffffffffffffffffffffffffff", "198.51.100.1"), AUTH_NO);
+    assert_int_equal(failure.id, ERR_RATE_LIMITED); /* being right once forgives nobody else */
+}
+
 TEST(requests_are_counted_by_key_and_class_and_local_ones_are_not)
 {
     struct principal a = with_key(SCOPE_BIT(FILES), "anna", 0), b = with_key(SCOPE_BIT(FILES), "anna", 0);
@@ -571,6 +589,7 @@ int main(void)
         RUN_AUTH(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away),
         RUN_AUTH(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning),
         RUN_AUTH(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not),
+        RUN_AUTH(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones),
         RUN_AUTH(requests_are_counted_by_key_and_class_and_local_ones_are_not),
         RUN_AUTH(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends),
         RUN_AUTH(AU21_the_first_key_is_made_once_random_and_replaced_only_by_the_local_owner),

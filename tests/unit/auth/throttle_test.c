@@ -81,12 +81,26 @@ TEST(AU11_a_search_from_many_addresses_is_bounded_for_all_together)
 
 #define RUN_THROTTLE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+TEST(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together)
+{
+    uint64_t now = 100 * NS_PER_S;
+    unsigned n = 0;
+
+    while (n < 1000 && throttle_may_look(t, now))
+        n++;
+    assert_int_equal(n, 100);
+    assert_true(throttle_may_look(t, now + 10 * NS_PER_MS));
+    assert_false(throttle_may_look(t, now + 10 * NS_PER_MS));
+    assert_true(throttle_may_try(t, "192.0.2.1", now, &wait_ns)); /* and others wait for none of them */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN_THROTTLE(an_address_that_is_wrong_ten_times_waits_and_others_do_not),
         RUN_THROTTLE(addresses_of_one_ipv6_network_count_as_one_and_ipv4_in_ipv6_as_ipv4),
         RUN_THROTTLE(local_peers_and_what_is_no_address_are_counted_together),
+        RUN_THROTTLE(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together),
         RUN_THROTTLE(AU11_a_search_from_many_addresses_is_bounded_for_all_together),
     };
 
