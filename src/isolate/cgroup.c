@@ -237,21 +237,28 @@ int cgroup_remove(const struct cgroup_forest *f, const char *id)
 /* On v1 the child writes "0" to `tasks`, not to `cgroup.procs`: it has one thread, so the two mean the same, but a
  * thread that moves itself alone spares the kernel the lock over all forks of the host, and with it the wait for an RCU
  * grace period, which is 5 to 15 ms when nobody else is moving. */
-int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct cgroup_entry *ret,
-                      struct err *err)
+/* v1: a `tasks` file; v2: a directory for clone3, or the file for whoever is not made by it. */
+static int open_entry(const struct cgroup_forest *f, size_t tree, const char *id, bool join)
+{
+    if (f->v2[tree] && !join)
+        return openat(f->trees[tree], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return openat(f->trees[tree], at(id, f->v2[tree] ? "cgroup.procs" : "tasks").s, O_WRONLY | O_CLOEXEC);
+}
+
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, bool join,
+                      struct cgroup_entry *ret, struct err *err)
 {
     *ret = (struct cgroup_entry){ .into = -1 };
     for (size_t i = 0; i < f->ntrees; i++) {
         if (!tree_needed(f, i, lim))
             continue;
-        int fd = f->v2[i] ? openat(f->trees[i], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                          : openat(f->trees[i], at(id, "tasks").s, O_WRONLY | O_CLOEXEC);
+        int fd = open_entry(f, i, id, join);
 
         if (fd < 0) {
             cgroup_enter_close(ret);
             return err_sys(err, ERR_NO_CGROUP, "cgroup of %s", id);
         }
-        if (f->v2[i])
+        if (f->v2[i] && !join)
             ret->into = fd;
         else
             ret->procs[ret->nprocs++] = fd;

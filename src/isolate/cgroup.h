@@ -61,8 +61,9 @@ struct cgroup_entry {
     size_t nprocs;
     int into; /* -1 without a v2 tree */
 };
-int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct cgroup_entry *ret,
-                      struct err *err); /* lim: those it was made with */
+/* lim: those it was made with. join: by a process that exists already and writes itself into all of `procs`. */
+int cgroup_enter_open(const struct cgroup_forest *f, const char *id, const struct limits *lim, bool join,
+                      struct cgroup_entry *ret, struct err *err);
 void cgroup_enter_close(struct cgroup_entry *e);
 
 int cgroup_freeze(const struct cgroup_forest *f, const char *id, bool frozen, struct err *err);

@@ -8,7 +8,8 @@
  * The network namespace is not one of those that clone3 makes: the child inherits the one its spawner is in, which was
  * made, given its loopback and walled off before anybody asked, and which the spawner leaves for the next one at once.
  * It belongs to the spawner's user namespace, so no capability that a sandbox could ever gain in its own counts there.
- */
+ * Interpreters that join a sandbox enter its network as the owner of its user namespace, so the network of a joinable
+ * one must belong to that: there clone3 makes it, and the child furnishes it. Such sandboxes are made ahead. */
 #include "isolate/native.h"
 
 #include "base/fd.h"
@@ -45,8 +46,10 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
     return 0;
 }
 
-int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err)
+int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
+                  struct err *err)
 {
+    t->joinable = joinable;
     t->owner = owner;
     t->calls = *filter;
     if (filter_build(filter, t->monitor >= 0, t->filter.prog, &t->filter.len, err) < 0)
@@ -82,7 +85,7 @@ static int clone_failed(struct err *err)
 }
 
 /* The network that the caller has just entered. */
-static int furnish(struct native_template *t, struct err *err)
+int native_furnish(const struct native_template *t, struct err *err)
 {
     if (!mutated("routes") && net_loopback_only(err) < 0)
         return -1;
@@ -91,7 +94,6 @@ static int furnish(struct native_template *t, struct err *err)
     /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it would
      * share otherwise, is looked through from end to end when it goes. */
     (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
-    t->net_ready = true;
     return 0;
 }
 
@@ -105,7 +107,10 @@ int native_ready(struct native_template *t, struct err *err)
     }
     if (unshare(CLONE_NEWNET) < 0)
         return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
-    return furnish(t, err);
+    if (native_furnish(t, err) < 0)
+        return -1;
+    t->net_ready = true;
+    return 0;
 }
 
 int native_network(void)
@@ -124,7 +129,10 @@ int native_take_network(struct native_template *t, int network, struct err *err)
 {
     if (setns(network, CLONE_NEWNET) < 0)
         return err_sys(err, ERR_NO_NAMESPACES, "enter the network");
-    return furnish(t, err);
+    if (native_furnish(t, err) < 0)
+        return -1;
+    t->net_ready = true;
+    return 0;
 }
 
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
@@ -145,6 +153,8 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
         return -1;
     if (args.cgroup >= 0)
         args.flags |= CLONE_INTO_CGROUP;
+    if (t->joinable && !mutated("network"))
+        args.flags |= CLONE_NEWNET;
     if (mutated("ipc"))
         args.flags &= ~(uint64_t)CLONE_NEWIPC;
     if (mutated("uts"))
@@ -162,7 +172,8 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     errno = saved;
     if (pid < 0)
         return clone_failed(err);
-    t->net_ready = false; /* whatever becomes of the child, it has been there */
+    if (!t->joinable)
+        t->net_ready = false; /* whatever becomes of the child, it has been there */
     int done = write_maps(t, pid, spec->host_uid, err);
     if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
         done = err_sys(err, ERR_SYS, "let the sandbox go on");

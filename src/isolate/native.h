@@ -42,6 +42,7 @@ struct native_template {
     int monitor;                 /* socket to who listens; -1: nobody */
     bool rootless;               /* the only id there is on the host is the caller's own */
     uid_t owner;                 /* of the user namespaces */
+    bool joinable;               /* its owner may enter its sandboxes, networks included */
     bool net_ready;              /* the caller is in the network that the next sandbox gets */
 };
 
@@ -64,7 +65,8 @@ struct native_spec {
 int native_prepare(struct native_template *t, bool rootless, const char *scratch, const struct root_files *files,
                    struct err *err);
 /* What makes it a certain template. */
-int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, struct err *err);
+int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
+                  struct err *err);
 /* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done
  * while nobody waits. The caller lives in it until native_spawn gives it away. */
 int native_ready(struct native_template *t, struct err *err);
@@ -72,6 +74,8 @@ int native_ready(struct native_template *t, struct err *err);
  * why. The caller stays in its own, which takes root. The spawner enters it instead of making one. */
 int native_network(void);
 int native_take_network(struct native_template *t, int network, struct err *err);
+/* In a network that the caller has just entered: loopback, and a wall. Allocates nothing. */
+int native_furnish(const struct native_template *t, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

@@ -13,26 +13,20 @@
 #include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/caps.h"
+#include "isolate/seal.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define CONTROL_FD 3
 #define MONITOR_FD 4 /* until the filter is up */
-
-#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
-#endif
 
 static int join_cgroups(const struct shell *s, struct err *err)
 {
@@ -61,6 +55,12 @@ static int fresh_process(const struct shell *s, struct err *err)
     if (sethostname(s->spec->hostname, strlen(s->spec->hostname)) < 0)
         return err_sys(err, ERR_WALL_MISSING, "host name");
     return 0;
+}
+
+/* The network of a joinable sandbox is its own. */
+static int own_network(const struct shell *s, struct err *err)
+{
+    return s->t->joinable ? native_furnish(s->t, err) : 0;
 }
 
 static int wait_for_maps(const struct shell *s, struct err *err)
@@ -242,45 +242,6 @@ static int mount_given(const struct shell *s, struct err *err)
 
 /* --- the last steps --- */
 
-static int set_rlimits(const struct shell *s, struct err *err)
-{
-    const uint64_t *v = s->spec->limits.v;
-    bool bare = s->spec->cgroup.nprocs == 0 && s->spec->cgroup.into < 0;
-    rlim_t cpu_s = (v[LIMIT_CPU_TIME] + 999) / 1000;
-    const struct {
-        int what;
-        rlim_t soft, hard;
-    } wanted[] = {
-        { RLIMIT_CORE, 0, 0 },
-        { RLIMIT_NOFILE, v[LIMIT_NOFILE], v[LIMIT_NOFILE] },
-        { RLIMIT_FSIZE, v[LIMIT_FSIZE], v[LIMIT_FSIZE] },
-        /* Behind the cgroup, should it ever fail; in front where there is none. PID 1 counts. */
-        { RLIMIT_NPROC, v[LIMIT_PIDS] + (bare ? 0 : 16), v[LIMIT_PIDS] + (bare ? 0 : 16) },
-        { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB },
-        { RLIMIT_SIGPENDING, 4096, 4096 },
-        { RLIMIT_MSGQUEUE, 819200, 819200 },
-        { RLIMIT_STACK, 8 * MIB, 64 * MIB },
-        { RLIMIT_NICE, 0, 0 },
-        { RLIMIT_RTPRIO, 0, 0 },
-        /* For hosts that give us no cgroups: each process by itself, which is less than the sandbox asks for. */
-        { RLIMIT_DATA, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY },
-        { RLIMIT_CPU, bare && cpu_s ? cpu_s : RLIM_INFINITY, bare && cpu_s ? cpu_s + 1 : RLIM_INFINITY },
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(wanted) && !mutated("rlimits"); i++) {
-        struct rlimit now, next;
-
-        if (sys_prlimit(wanted[i].what, NULL, &now) < 0)
-            return err_sys(err, ERR_SYS, "rlimit");
-        /* The host's own hard limit may be lower, and cannot be raised here. */
-        next.rlim_max = now.rlim_max < wanted[i].hard ? now.rlim_max : wanted[i].hard;
-        next.rlim_cur = next.rlim_max < wanted[i].soft ? next.rlim_max : wanted[i].soft;
-        if (sys_prlimit(wanted[i].what, &next, NULL) < 0)
-            return err_sys(err, ERR_SYS, "rlimit");
-    }
-    return 0;
-}
-
 /* The control stream, and the socket to the monitor if there is one. */
 static int close_the_rest(const struct shell *s, int *control, struct err *err)
 {
@@ -291,52 +252,6 @@ static int close_the_rest(const struct shell *s, int *control, struct err *err)
     *control = CONTROL_FD;
     if (fcntl(CONTROL_FD, F_SETFD, 0) < 0)
         return err_sys(err, ERR_SYS, "control descriptor");
-    return 0;
-}
-
-static int install(const struct native_filter *f, unsigned long flags)
-{
-    struct sock_fprog prog = { .len = (unsigned short)f->len, .filter = (struct sock_filter *)(uintptr_t)f->prog };
-
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
-}
-
-/* For a kernel that gives us no listener, which is rare: nobody builds it before. */
-static int install_plain(const struct shell *s, struct err *err)
-{
-    static struct native_filter plain;
-
-    if (s->t->monitor >= 0 && filter_build(&s->t->calls, false, plain.prog, &plain.len, err) < 0)
-        return -1;
-    if (install(s->t->monitor >= 0 ? &plain : &s->t->filter, 0) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "system call filter");
-    return 0;
-}
-
-/* A refused call is the same to the program with either filter; with a listener it is also known outside. Without
- * WAIT_KILLABLE_RECV (before Linux 5.19) a signal makes one call two notifications. */
-static int install_filter(const struct shell *s, struct err *err)
-{
-    int listener = -1, why = 0;
-
-    if (mutated("seccomp"))
-        return 0;
-    if (s->t->monitor >= 0) {
-        listener = install(&s->t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
-        if (listener < 0 && errno == EINVAL)
-            listener = install(&s->t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
-        why = listener < 0 ? errno : 0;
-    }
-    if (listener < 0 && install_plain(s, err) < 0)
-        return -1;
-    if (s->t->monitor < 0)
-        return 0;
-    if (s->spec->watch(MONITOR_FD, s->spec->id, listener, why) < 0)
-        return err_sys(err, errno == EPIPE || errno == ECONNRESET ? ERR_LOST : ERR_SYS,
-                       "hand the refused calls to the monitor"); /* LOST: the jailer died, and we shall in a moment */
-    /* Both are close-on-exec as well: what could answer for the filter must not be left inside it. */
-    close(MONITOR_FD);
-    fd_close(&listener);
     return 0;
 }
 
@@ -353,12 +268,12 @@ NORETURN void shell_main(const struct shell *s)
     struct err err = { 0 };
     int control = s->spec->control;
 
-    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || wait_for_maps(s, &err) < 0 ||
-        become_user(s, &err) < 0 || mount_proc(s, &err) < 0 || mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 ||
-        chdir("/") < 0)
+    if (join_cgroups(s, &err) < 0 || fresh_process(s, &err) < 0 || own_network(s, &err) < 0 ||
+        wait_for_maps(s, &err) < 0 || become_user(s, &err) < 0 || mount_proc(s, &err) < 0 ||
+        mount_scratch(s, &err) < 0 || mount_given(s, &err) < 0 || chdir("/") < 0)
         goto failed;
-    if (close_the_rest(s, &control, &err) < 0 || set_rlimits(s, &err) < 0 || caps_drop_all(&err) < 0 ||
-        install_filter(s, &err) < 0)
+    if (close_the_rest(s, &control, &err) < 0 || seal_limits(s->spec, &err) < 0 || caps_drop_all(&err) < 0 ||
+        seal_filter(s->t, s->spec, MONITOR_FD, &err) < 0)
         goto failed;
     (void)start_runtime(&err);
 failed:

@@ -11,6 +11,7 @@
 #include "isolate/io.h"
 #include "isolate/sys.h"
 #include "jailer/mounts.h"
+#include "jailer/zygote.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -90,6 +91,7 @@ static void used_now(struct jailer *j, struct spawner *s)
 static void drop_spawner(struct jailer *j, struct spawner *s)
 {
     take_out(j, s);
+    zygote_forget_spawner(j, s);
     if (j->spare == s)
         j->spare = NULL;
     uids_give(&j->uids, spawner_owner(s));
@@ -150,7 +152,7 @@ static bool name_ok(const char *s)
     return true;
 }
 
-static struct spawner *find_template(struct jailer *j, const char *name)
+struct spawner *create_find_template(const struct jailer *j, const char *name)
 {
     for (size_t i = 0; i < j->nspawners; i++)
         if (str_eq(spawner_name(j->spawners[i]), name))
@@ -189,9 +191,10 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_INVALID, "template '%s' has a bad name", m.name);
     if (read_filter(&m, &filter, err) < 0)
         return -1;
-    known = find_template(j, m.name);
-    if (known && !same_filter(spawner_filter(known), &filter)) /* EXISTS would let the host go on with the wrong one */
-        return err_set(err, ERR_INVALID, "template '%s' exists with another filter", m.name);
+    known = create_find_template(j, m.name);
+    if (known && (!same_filter(spawner_filter(known), &filter) || spawner_joinable(known) != m.joinable))
+        /* EXISTS would let the host go on with the wrong one */
+        return err_set(err, ERR_INVALID, "template '%s' exists with another filter, or is not joinable alike", m.name);
     if (known) {
         used_now(j, known);
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
@@ -205,7 +208,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
     if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, relay_fd(j),
                                  &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
-    if (spawner_choose(j->spare, m.name, &filter, owner, j->uids.fd, err) < 0)
+    if (spawner_choose(j->spare, m.name, &filter, owner, m.joinable, j->uids.fd, err) < 0)
         return -1;
     j->spawners[j->nspawners++] = take_ptr(&j->spare);
     reply_ok(c, f->stream);
@@ -310,7 +313,7 @@ static int cell_start(struct jailer *j, struct cell *cell, const struct jail_cre
     if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
         return -1;
     limit_disks(j, cell, m, fds, &held);
-    int bad = cgroup_enter_open(&j->forest, cell->id, &cell->limits, &spec.cgroup, err);
+    int bad = cgroup_enter_open(&j->forest, cell->id, &cell->limits, false, &spec.cgroup, err);
     if (!bad) {
         bad = spawner_make(cell->spawner, cell->token, &spec, err);
         cgroup_enter_close(&spec.cgroup);
@@ -402,7 +405,7 @@ int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, st
     for (size_t i = 0; c->uid != 0 && i < nfds; i++)
         if (mounts_check_prompt(fds[i], err) < 0)
             return -1;
-    struct spawner *s = find_template(j, m.template);
+    struct spawner *s = create_find_template(j, m.template);
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
     used_now(j, s);

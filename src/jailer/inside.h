@@ -45,8 +45,9 @@ struct jailer {
     struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
     size_t ncells, cells_max;
-    struct cell *waiting; /* for their spawner to have done what it was asked before; oldest first */
-    size_t lent;          /* descriptors that these hold */
+    struct zygote *zygotes; /* newest first */
+    struct cell *waiting;   /* for their spawner to have done what it was asked before; oldest first */
+    size_t lent;            /* descriptors that these hold */
     struct conn *conns;
     struct kept *kept;  /* doors to single sandboxes; NULL in a service, which has one door for all */
     struct relay relay; /* to a monitor that may be restarted */
@@ -79,6 +80,7 @@ struct cell *cell_find(struct jailer *j, const char *id);
 
 /* create.c */
 extern const struct spawner_ops create_spawner_ops;
+struct spawner *create_find_template(const struct jailer *j, const char *name);
 int create_template(struct conn *c, const struct frame *f, struct err *err);
 /* Takes descriptors that it still needs, and leaves -1 in their place. */
 int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, struct err *err);

@@ -9,14 +9,15 @@
  * 4. When a host goes, its cells go, unless it asked to keep them; when the last host and the last kept cell are gone,
  *    the jailer ends, unless it is a service: that ends when it is told to, and its cells end first. */
 #include "jailer/inside.h"
+#include "jailer/zygote.h"
 
 #include "base/child.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delegate/delegate.h"
-#include "isolate/rootless.h"
+#include "rootless/delegate.h"
+#include "rootless/rootless.h"
 #include "isolate/sys.h"
 #include "jailer/sweep.h"
 #include "wire/rt.h"
@@ -156,6 +157,7 @@ static const struct {
     { FRAME_J_DESTROY, IN(CELL_MAKING) | ALIVE | IN(CELL_ENDING) | IN(CELL_DEAD), do_destroy },
     { FRAME_J_ADOPT, ALIVE, do_adopt },
     { FRAME_J_KEEP, ALIVE, do_keep },
+    { FRAME_J_JOIN, IN(CELL_LIVE), zygote_join },
 };
 
 static struct cell *find_cell(struct conn *c, const char *id, bool adopt, struct err *err)
@@ -219,6 +221,8 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
         bad = do_list(c, f, &err);
     else if (f->type == FRAME_J_MONITOR)
         bad = do_monitor(c, f, &err);
+    else if (f->type == FRAME_J_ZYGOTE)
+        bad = zygote_begin(c, f, &err);
     else if (f->type == FRAME_J_EXTEND)
         bad = do_extend(c, f, &err);
     else
@@ -245,6 +249,7 @@ static void on_end(void *arg, const struct err *why UNUSED)
     while (*p != c)
         p = &(*p)->next;
     *p = c->next;
+    zygote_forget_host(j, c);
     for (struct cell *cell = j->cells, *next; cell; cell = next) {
         next = cell->next;
         if (cell->owner != c)
@@ -345,8 +350,10 @@ static void jailer_end(struct jailer *j)
     if (j->sweep.slot)
         (void)sweep_patiently(&j->forest, &j->uids);
     ev_timer_clear(j->ev, &j->sweep);
-    for (size_t i = 0; i < j->nspawners; i++)
+    for (size_t i = 0; i < j->nspawners; i++) {
+        zygote_forget_spawner(j, j->spawners[i]);
         spawner_free(j->spawners[i]);
+    }
     spawner_free(j->spare);
     kept_free(j->kept);
     relay_end(j);

@@ -5,10 +5,12 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "isolate/rootless.h"
+#include "rootless/rootless.h"
 #include "isolate/sys.h"
+#include "isolate/zygote.h"
 #include "wire/frame.h"
 #include "wire/jail.h"
+#include "wire/listener.h"
 #include "wire/rt.h"
 
 #include <errno.h>
@@ -20,13 +22,15 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-enum order_kind { ORDER_NETWORK, ORDER_CHOOSE, ORDER_MAKE };
+enum order_kind { ORDER_NETWORK, ORDER_CHOOSE, ORDER_MAKE, ORDER_ZYGOTE };
 struct order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
     enum order_kind kind;
     struct filter_spec filter; /* ORDER_CHOOSE */
     uid_t owner;
+    bool joinable;
     uint64_t token; /* ORDER_MAKE */
     struct native_spec spec;
+    char language[16], preload[JAIL_PRELOAD_MAX]; /* ORDER_ZYGOTE */
 };
 
 enum note_kind { NOTE_SPAWNED, NOTE_FAILED, NOTE_ENDED };
@@ -45,6 +49,7 @@ struct spawner {
     char name[64];
     struct filter_spec filter;
     uid_t owner;
+    bool joinable;
     pid_t pid;
     size_t orders; /* not answered yet */
 };
@@ -97,19 +102,6 @@ static void tell_failure(int control, const struct err *err)
     (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
 }
 
-static int tell_monitor(int monitor, const char *id, int listener, int sys)
-{
-    uint8_t packet[FRAME_HEADER + 128];
-    struct jail_watch w = { .sys = sys };
-
-    memcpy(w.id, id, sizeof(w.id));
-    int len = jail_watch_encode(&w, packet + FRAME_HEADER, NULL);
-    if (len < 0)
-        return -1;
-    frame_header(packet, &(struct frame){ .type = FRAME_J_WATCH, .len = (uint32_t)len });
-    return fd_send(monitor, packet, FRAME_HEADER + (size_t)len, &listener, listener >= 0 ? 1 : 0, 0) < 0 ? -1 : 0;
-}
-
 static void tell(int sock, const struct note *n, int fd)
 {
     /* A full socket means the jailer is far behind; waiting here slows only this template. What cannot be told at all
@@ -144,7 +136,7 @@ static void carry_out(int sock, struct native_template *t, const struct err *bro
     pid_t pid;
 
     o->spec.fail = tell_failure;
-    o->spec.watch = tell_monitor;
+    o->spec.watch = listener_send;
     if (broken->id != ERR_NONE)
         note.err = *broken;
     else if (!place(&o->spec, fds, nfds))
@@ -162,7 +154,7 @@ static void carry_out(int sock, struct native_template *t, const struct err *bro
 static void choose(struct native_template *t, struct err *broken, const struct order *o)
 {
     if (broken->id == ERR_NONE)
-        (void)native_choose(t, &o->filter, o->owner, broken);
+        (void)native_choose(t, &o->filter, o->owner, o->joinable, broken);
 }
 
 /* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
@@ -172,6 +164,16 @@ static void enter(struct native_template *t, const struct err *broken, int *fds,
 
     if (nfds == 1 && broken->id == ERR_NONE)
         (void)native_take_network(t, fds[0], &later);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+/* Its death, or that it was never born, closes the socket, which the jailer notices. */
+static void give_birth(const struct native_template *t, const struct err *broken, const struct order *o, int *fds,
+                       size_t nfds)
+{
+    if (nfds == 1 && broken->id == ERR_NONE)
+        (void)zygote_start(t->owner, o->language, o->preload, fds[0], NULL);
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
 }
@@ -254,6 +256,10 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct root_fil
         if (order.kind == ORDER_NETWORK) {
             promised = false;
             enter(&t, &broken, fds, nfds);
+            continue;
+        }
+        if (order.kind == ORDER_ZYGOTE) {
+            give_birth(&t, &broken, &order, fds, nfds);
             continue;
         }
         if (order.kind == ORDER_CHOOSE) {
@@ -381,6 +387,11 @@ uid_t spawner_owner(const struct spawner *s)
     return s->owner;
 }
 
+bool spawner_joinable(const struct spawner *s)
+{
+    return s->joinable;
+}
+
 const struct filter_spec *spawner_filter(const struct spawner *s)
 {
     return &s->filter;
@@ -391,14 +402,23 @@ bool spawner_full(const struct spawner *s)
     return s->orders >= ORDERS_MAX;
 }
 
-int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
-                   struct err *err)
+int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, bool joinable,
+                   int uids_fd, struct err *err)
 {
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
-    next = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner };
+    next = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner, .joinable = joinable };
     s->filter = *filter;
     s->owner = owner;
+    s->joinable = joinable;
     return send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
+}
+
+int spawner_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err)
+{
+    next = (struct order){ .kind = ORDER_ZYGOTE };
+    (void)snprintf(next.language, sizeof(next.language), "%s", language);
+    (void)snprintf(next.preload, sizeof(next.preload), "%s", preload);
+    return send_order(s, &sock, 1, err);
 }
 
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)

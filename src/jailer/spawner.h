@@ -25,15 +25,18 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct 
                 const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err);
 /* Makes it the spawner of a certain template, before the first spawner_make. `owner` owns the user namespaces. uids_fd
  * is held there as well, so that uid locks outlive the jailer for as long as sandboxes do. */
-int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, int uids_fd,
-                   struct err *err);
+int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, bool joinable,
+                   int uids_fd, struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 pid_t spawner_pid(const struct spawner *s);
 const char *spawner_name(const struct spawner *s);
+bool spawner_joinable(const struct spawner *s);
 uid_t spawner_owner(const struct spawner *s);                      /* 0: not chosen, or rootless */
 const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
 /* It has as many orders as fit into its socket for sure; more must wait until one of them is answered. */
 bool spawner_full(const struct spawner *s);
+/* Starts a zygote with sock as its descriptor 3; how that went is told there, at the least by closing it. */
+int spawner_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err);
 /* Descriptors in spec are duplicated by the kernel; the caller still owns them. */
 int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);

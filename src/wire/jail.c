@@ -17,8 +17,18 @@ static void jail_template_walk(struct walk *w, struct jail_template *m)
     walk_u32(w, &m->grants);
     for (size_t i = 0; i < JAIL_DENY_WORDS; i++)
         walk_u64(w, &m->deny[i]);
+    walk_u8(w, &m->joinable);
+    walk_check(w, m->joinable <= 1, "joinable");
 }
 WALK_CODEC(jail_template);
+
+static void jail_zygote_walk(struct walk *w, struct jail_zygote *m)
+{
+    walk_str(w, m->template, sizeof(m->template), "template");
+    walk_str(w, m->language, sizeof(m->language), "language");
+    walk_str(w, m->preload, sizeof(m->preload), "preload");
+}
+WALK_CODEC(jail_zygote);
 
 static void jail_create_walk(struct walk *w, struct jail_create *m)
 {

@@ -24,6 +24,7 @@ struct jail_template {
     uint8_t profile;                /* enum profile of policy/syscalls.h */
     uint32_t grants;                /* bit per enum grant there */
     uint64_t deny[JAIL_DENY_WORDS]; /* bit per system call */
+    uint8_t joinable;               /* interpreters may join its sandboxes: J_ZYGOTE, J_JOIN */
 };
 
 enum jail_mount_kind {
@@ -81,8 +82,15 @@ struct jail_created {
 #define JAIL_WALL_UNIQUE_UID 0x2000u
 #define JAIL_ROOTLESS 0x80000000u /* no wall: made by a plain user, so JAIL_WALL_UNIQUE_UID cannot be had */
 
-struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_DENIALS, J_FORGET */
+struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_JOIN, J_DENIALS, J_FORGET */
     char id[ID_SIZE];
+};
+
+#define JAIL_PRELOAD_MAX 512
+struct jail_zygote { /* J_ZYGOTE */
+    char template[JAIL_NAME_MAX];
+    char language[16];              /* whose /.cove/kernels/LANGUAGE/zygote is started */
+    char preload[JAIL_PRELOAD_MAX]; /* its only argument: what to load before anybody forks it */
 };
 
 struct jail_extend { /* J_EXTEND */
@@ -156,6 +164,8 @@ int jail_stats_encode(const struct jail_stats *m, uint8_t *out, struct err *err)
 int jail_stats_decode(const struct frame *f, struct jail_stats *ret, struct err *err);
 int jail_extend_encode(const struct jail_extend *m, uint8_t *out, struct err *err);
 int jail_extend_decode(const struct frame *f, struct jail_extend *ret, struct err *err);
+int jail_zygote_encode(const struct jail_zygote *m, uint8_t *out, struct err *err);
+int jail_zygote_decode(const struct frame *f, struct jail_zygote *ret, struct err *err);
 int jail_list_encode(const struct jail_list *m, uint8_t *out, struct err *err);
 int jail_list_decode(const struct frame *f, struct jail_list *ret, struct err *err);
 int jail_event_encode(const struct jail_event *m, uint8_t *out, struct err *err);

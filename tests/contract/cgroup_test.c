@@ -105,7 +105,7 @@ static pid_t child_in(struct world *w, void (*work)(void))
     struct cgroup_entry e;
     struct err err = { 0 };
 
-    if (cgroup_enter_open(&w->forest, w->id, &w->lim, &e, &err) < 0)
+    if (cgroup_enter_open(&w->forest, w->id, &w->lim, false, &e, &err) < 0)
         fail_msg("%s", err.msg);
     pid_t pid = fork();
     if (pid == 0) {
@@ -212,7 +212,7 @@ static void a_missing_leaf_is_refused(struct world *w)
     int pids = w->forest.trees[w->forest.job[CGROUP_PIDS]];
 
     assert_int_equal(unlinkat(pids, w->id, AT_REMOVEDIR), 0);
-    assert_int_equal(cgroup_enter_open(&w->forest, w->id, &w->lim, &e, &err), -1);
+    assert_int_equal(cgroup_enter_open(&w->forest, w->id, &w->lim, false, &e, &err), -1);
     assert_int_equal(err.id, ERR_NO_CGROUP);
 }
 

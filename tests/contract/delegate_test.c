@@ -14,7 +14,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delegate/delegate.h"
+#include "rootless/delegate.h"
 #include "isolate/mountinfo.h"
 #include "systemd/userbus.h"
 

@@ -24,7 +24,7 @@ PROFILE = os.path.join(BUILD, "profile")
 DATA = os.path.join(BUILD, "cove.profdata")
 COVE = os.path.join(BUILD, "src/main/cove")
 GOAL = 90.0
-HELD = ("isolate", "delegate", "systemd", "jailer", "runtime", "wire", "policy")
+HELD = ("isolate", "rootless", "systemd", "jailer", "runtime", "wire", "policy")
 
 
 def tool(name):

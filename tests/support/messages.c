@@ -56,7 +56,8 @@ PLAIN(rt_path, .path = "/workspace/a", .offset = 1, .length = 2, .mode = 0644, .
 PLAIN(rt_move, .from = "/workspace/a", .to = "/workspace/b", .flags = RT_PATH_EXCL);
 PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .skipped = 6, .truncated = 1);
 
-PLAIN(jail_template, .name = "python", .profile = 1, .grants = 1, .deny = { 1, [7] = 1ull << 63 });
+PLAIN(jail_zygote, .template = "python", .language = "python", .preload = "json,numpy");
+PLAIN(jail_template, .name = "python", .profile = 1, .grants = 1, .deny = { 1, [7] = 1ull << 63 }, .joinable = 1);
 PLAIN(jail_create, .id = ID_1, .template = "python", .hostname = "cove", .owner_uid = 1000, .owner_gid = 1001,
       .limits = { 1, 2, UINT64_MAX }, .nlimits = 3,
       .mounts = { { JAIL_BIND_RO, 1, "/mnt/a" }, { JAIL_WORKSPACE_COW, 2, "/workspace" } }, .nmounts = 2);
@@ -241,6 +242,7 @@ const struct message messages[] = {
     { ROW(rt_change), .items = true, .types = { FRAME_DATA } },
     { ROW(rt_event), .items = true, .types = { FRAME_DATA } },
 
+    { ROW(jail_zygote), .jail = true, .types = { FRAME_J_ZYGOTE } },
     { ROW(jail_template), .jail = true, .types = { FRAME_J_TEMPLATE } },
     { ROW(jail_create), .jail = true, .types = { FRAME_J_CREATE } },
     { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },

@@ -260,7 +260,7 @@ TEST(without_a_forest_nothing_is_limited_and_everything_says_so)
     assert_int_equal(cgroup_make(&f, ID, 0, &lim, &held, &err), 0);
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         assert_int_equal(held.hold[i], 0);
-    assert_int_equal(cgroup_enter_open(&f, ID, &lim, &e, &err), 0);
+    assert_int_equal(cgroup_enter_open(&f, ID, &lim, false, &e, &err), 0);
     assert_int_equal(e.nprocs, 0);
     assert_int_equal(e.into, -1);
     assert_int_equal(cgroup_freeze(&f, ID, true, &err), -1);

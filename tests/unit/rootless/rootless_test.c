@@ -1,6 +1,6 @@
 #include "../test.h"
 
-#include "isolate/rootless.h"
+#include "rootless/rootless.h"
 
 #include <errno.h>
 

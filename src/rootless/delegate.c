@@ -5,7 +5,7 @@
  * A cgroup that gives controllers to those below must hold no process itself, so whoever lives in ours moves into a
  * leaf named `host` first. Nothing is cleaned up at the end: systemd removes a scope with all below when its last
  * process is gone, and that also happens when we are killed. */
-#include "delegate/delegate.h"
+#include "rootless/delegate.h"
 
 #include "base/clock.h"
 #include "base/fd.h"

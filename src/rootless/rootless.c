@@ -2,7 +2,7 @@
  * dropped, and files that the root is made of belong to the sandbox's user (the mounts are read-only and Landlock
  * stands). What stays is said in every receipt; what the host refuses is explained here, to root as well, because
  * "Operation not permitted" has many different cures. */
-#include "isolate/rootless.h"
+#include "rootless/rootless.h"
 
 #include "base/fd.h"
 

@@ -1,7 +1,7 @@
 /* The choice of a cgroup, from facts; that it works is proven in a virtual machine with systemd. */
 #include "../test.h"
 
-#include "delegate/delegate.h"
+#include "rootless/delegate.h"
 
 #define ALL "cpuset cpu io memory hugetlb pids\n"
 

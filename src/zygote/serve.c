@@ -1,0 +1,81 @@
+/* Orders come from the jailer, which is trusted: one that cannot be understood is of another build, and ends us. */
+#include "zygote/serve.h"
+
+#include "base/fd.h"
+#include "wire/listener.h"
+
+#include <stdio.h>
+
+/* The member's failure, as its first and last event. */
+static void tell_failure(int kernel, const struct err *err)
+{
+    char line[512];
+    int n = snprintf(line, sizeof(line), "{\"event\":\"failed\",\"error\":\"%s\",\"why\":\"", err_info(err->id)->code);
+
+    for (const char *p = err->msg; *p && (size_t)n < sizeof(line) - 8; p++)
+        line[n++] = *p == '"' || *p == '\\' || (unsigned char)*p < ' ' ? '_' : *p;
+    n += snprintf(line + n, sizeof(line) - (size_t)n, "\"}\n");
+    (void)!write(kernel, line, (size_t)n);
+}
+
+void zygote_say(int sock, enum zygote_note_kind kind, const struct err *err)
+{
+    struct zygote_note note = { .kind = kind };
+
+    if (err)
+        note.err = *err;
+    (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0); /* when the jailer is gone, the next receive ends us */
+}
+
+static void close_all(const int *fds, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+bool zygote_receive(int sock, struct zygote_task *ret)
+{
+    struct zygote_order o;
+    int fds[FD_PASS_MAX];
+    size_t nfds = FD_PASS_MAX, i = 4;
+
+    if (fd_recv(sock, &o, sizeof(o), fds, &nfds, 0) != (ssize_t)sizeof(o))
+        return false;
+    *ret = (struct zygote_task){ .token = o.token, .t = { .calls = o.calls, .rootless = o.rootless } };
+    ret->t.monitor = o.watched ? 0 : -1; /* only whether there is one */
+    if (o.nprocs > CGROUP_TREES || nfds != 4u + o.nprocs + (o.watched ? 1u : 0u) ||
+        filter_build(&o.calls, o.watched, ret->t.filter.prog, &ret->t.filter.len, NULL) < 0) {
+        close_all(fds, nfds);
+        return false;
+    }
+    memcpy(ret->spec.id, o.id, sizeof(ret->spec.id));
+    ret->spec.limits = o.limits;
+    ret->spec.fail = tell_failure;
+    ret->spec.watch = listener_send;
+    ret->spec.cgroup.into = -1;
+    for (size_t p = 0; p < o.nprocs; p++)
+        ret->spec.cgroup.procs[ret->spec.cgroup.nprocs++] = fds[i++];
+    ret->join = (struct join){ .t = &ret->t,
+                               .spec = &ret->spec,
+                               .pidfd = fds[0],
+                               .kernel = fds[1],
+                               .out = fds[2],
+                               .err_out = fds[3],
+                               .monitor = o.watched ? fds[i] : -1 };
+    return true;
+}
+
+void zygote_answer(int sock, struct zygote_task *task, int rc, const struct err *err)
+{
+    struct zygote_note note = { .kind = rc == 0 ? ZYGOTE_JOINED : ZYGOTE_REFUSED, .token = task->token };
+    const struct join *j = &task->join;
+    int fds[] = { j->pidfd, j->kernel, j->out, j->err_out };
+
+    if (rc != 0)
+        note.err = *err;
+    close_all(fds, ARRAY_LEN(fds));
+    close_all(task->spec.cgroup.procs, task->spec.cgroup.nprocs);
+    if (j->monitor >= 0)
+        close(j->monitor);
+    (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0);
+}

@@ -1,0 +1,52 @@
+/* A zygote of a test: it is forked as an interpreter would be, and its members answer lines of one letter.
+ * The preload says how it behaves: "plain", "fails", "dies", "lies". */
+#include "zygote/serve.h"
+
+#include <stdio.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+static NORETURN void member(void)
+{
+    char c;
+
+    dprintf(3, "ready %d\n", (int)getpid());
+    while (read(3, &c, 1) == 1) {
+        if (c == 'p')
+            printf("printed\n");
+        if (c == 'm')
+            dprintf(3, "mount %d\n", mount("a", "/tmp", "tmpfs", 0, NULL));
+        if (c == 'u')
+            dprintf(3, "uid %d\n", (int)getuid());
+        fflush(stdout);
+    }
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    static struct zygote_task task;
+    const char *how = argc > 1 ? argv[1] : "";
+    struct err err = { 0 };
+
+    if (strcmp(how, "dies") == 0)
+        return 1;
+    if (strcmp(how, "fails") == 0) {
+        err_set(&err, ERR_INVALID, "no module named 'nonsense'");
+        zygote_say(ZYGOTE_FD, ZYGOTE_FAILED, &err);
+        return 1;
+    }
+    zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
+    while (zygote_receive(ZYGOTE_FD, &task)) {
+        int rc = 0;
+
+        if (strcmp(how, "lies") == 0)
+            task.token += 100;
+        else
+            rc = join_fork(&task.join, &err);
+        if (rc == 1)
+            member();
+        zygote_answer(ZYGOTE_FD, &task, rc, &err);
+    }
+    return 0;
+}
