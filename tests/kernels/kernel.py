@@ -16,7 +16,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PATIENCE = 120  # seconds; a loaded machine may need many
+PATIENCE = int(os.environ.get("KERNEL_PATIENCE", "120"))  # seconds; a loaded machine may need many
 LINE_MAX = 1 << 20
 PYTHON = "/usr/bin/python3"
 COMMANDS = {
