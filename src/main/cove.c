@@ -80,14 +80,9 @@ static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, struc
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "socketpair");
     auto_fd int listeners = sv[0], intake = sv[1];
-    int kernels_fd = open_kernels();
-    struct jailer_settings jail = {
-        .runtime_fd = runtime_fd, .kernels_fd = kernels_fd, .state_dir = state_dir, .monitor_fd = listeners
-    };
-    int forked = jailer_fork(&jail, &jailer, &pid, err);
-    if (kernels_fd > 0)
-        close(kernels_fd);
-    if (forked < 0)
+    /* Without the kernels of contexts, which only a server has: they take time to copy. */
+    struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
+    if (jailer_fork(&jail, &jailer, &pid, err) < 0)
         return -1;
     unstarted.intake = take_fd(&intake);
     unstarted.keep = keep;

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 
+static const char *kernels_dir = "COVE_TEST_KERNELS"; /* the variable that names it */
+
 static void start_with_kernels(struct host *h)
 {
     struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
-                                 .kernels_fd = open(getenv("COVE_TEST_KERNELS"), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                                 .kernels_fd = open(getenv(kernels_dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                                  .state_dir = state_dir };
     struct err err = { 0 };
 
@@ -71,17 +73,28 @@ static void join(struct host *h, const char *id, struct reply *r)
 /* One line from a descriptor. */
 static const char *line(int fd)
 {
-    static char text[256];
+    static char text[16384];
     size_t n = 0;
 
     while (n < sizeof(text) - 1) {
-        assert_true(readable_within(fd, 20000));
+        assert_true(readable_within(fd, 60000));
         if (read(fd, text + n, 1) != 1)
             break;
         if (text[n++] == '\n')
             break;
     }
     text[n] = '\0';
+    return text;
+}
+
+/* What it said until the end. */
+static const char *lines(int fd)
+{
+    static char text[4096];
+    size_t n = 0;
+
+    for (const char *l; n < sizeof(text) - 1 && *(l = line(fd));)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", l);
     return text;
 }
 
@@ -238,9 +251,129 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
+/* --- the real one --- */
+
+static int python(void **state)
+{
+    kernels_dir = "COVE_KERNELS";
+    return set_up(state);
+}
+
+static int no_python(void **state)
+{
+    kernels_dir = "COVE_TEST_KERNELS";
+    return tear_down(state);
+}
+
+static void must_hear(const struct reply *m, const char *what)
+{
+    char said[1024];
+
+    snprintf(said, sizeof(said), "%s", line(m->fds[0]));
+    if (!strstr(said, what))
+        fail_msg("'%s' instead of %s; %s", said, what, said[0] ? "" : lines(m->fds[2]));
+}
+
+static void begin_python(struct host *h, const char *preload, char id[ID_SIZE], struct reply *r)
+{
+    start_with_kernels(h);
+    ask_joinable(h, "t", true);
+    ask_zygote(h, "t", "python", preload);
+    expect(h, FRAME_J_OK);
+    sandbox(h, id, r);
+}
+
+/* The text of the result of an expression. */
+static void value_of(int kernel, const char *code, char *ret, size_t cap)
+{
+    char request[512];
+    const char *said;
+
+    snprintf(request, sizeof(request), "{\"op\":\"execute\",\"id\":\"1\",\"code\":\"%s\"}\n", code);
+    put(kernel, request);
+    while (!strstr(said = line(kernel), "\"event\": \"result\""))
+        if (strstr(said, "\"event\": \"finished\"") || strstr(said, "\"event\": \"error\""))
+            fail_msg("%s instead of a result", said);
+    const char *at = strstr(said, "\"text/plain\": \"");
+    assert_non_null(at);
+    at += strlen("\"text/plain\": \"");
+    snprintf(ret, cap, "%.*s", (int)strcspn(at, "\""), at);
+    while (!strstr(line(kernel), "\"event\": \"finished\""))
+        ;
+}
+
+TEST(a_python_member_runs_cells_and_prints_where_it_should)
+{
+    struct host h;
+    struct reply r, m;
+    char id[ID_SIZE], value[128];
+
+    begin_python(&h, "json,decimal", id, &r);
+    join(&h, id, &m);
+    must_hear(&m, "\"event\": \"ready\"");
+    value_of(m.fds[0], "6 * 7", value, sizeof(value));
+    assert_string_equal(value, "42");
+    value_of(m.fds[0], "import sys; 'decimal' in sys.modules", value, sizeof(value));
+    assert_string_equal(value, "True");
+    value_of(m.fds[0], "import os; print('printed'); os.getuid()", value, sizeof(value));
+    assert_string_equal(value, "1000");
+    assert_string_equal(line(m.fds[1]), "printed\n");
+    drop_fds(&m);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(siblings_of_one_zygote_do_not_draw_the_same_numbers)
+{
+    static const char *const draws[] = { "import random; random.getrandbits(60)",
+                                         "import ssl; int.from_bytes(ssl.RAND_bytes(8))",
+                                         "import uuid; uuid.uuid4().int", "import tempfile; hash(tempfile.mktemp())" };
+    struct host h;
+    struct reply r[2], m[2];
+    char id[2][ID_SIZE], value[2][128];
+
+    begin_python(&h, "random,ssl,uuid,tempfile", id[0], &r[0]);
+    sandbox(&h, id[1], &r[1]);
+    for (int i = 0; i < 2; i++) {
+        join(&h, id[i], &m[i]);
+        must_hear(&m[i], "\"event\": \"ready\"");
+    }
+    value_of(m[0].fds[0], "import os; os.getpid()", value[0], sizeof(value[0]));
+    value_of(m[1].fds[0], "import os; os.getpid()", value[1], sizeof(value[1]));
+    assert_string_equal(value[0], value[1]); /* the number by which OpenSSL would notice a fork is the same */
+    for (size_t d = 0; d < ARRAY_LEN(draws); d++) {
+        for (int i = 0; i < 2; i++)
+            value_of(m[i].fds[0], draws[d], value[i], sizeof(value[i]));
+        if (str_eq(value[0], value[1]))
+            fail_msg("%s: both drew %s", draws[d], value[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        drop_fds(&m[i]);
+        drop_fds(&r[i]);
+    }
+    host_stop(&h);
+}
+
+TEST(a_module_that_cannot_be_imported_is_named)
+{
+    struct host h;
+    struct reply r;
+    struct rt_error e;
+
+    start_with_kernels(&h);
+    ask_joinable(&h, "t", true);
+    ask_zygote(&h, "t", "python", "json,nonsense");
+    answer_of(&h, &r);
+    assert_int_equal(r.f.type, FRAME_J_ERROR);
+    assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+    assert_string_equal(e.msg, "preload nonsense: ModuleNotFoundError: No module named 'nonsense'");
+    host_stop(&h);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define PYTHON(name) cmocka_unit_test_setup_teardown(name, python, no_python)
     static const struct CMUnitTest tests[] = {
         CASE(a_member_joins_and_answers_over_its_own_descriptors),
         CASE(many_members_of_one_zygote_live_in_one_sandbox_and_in_several),
@@ -249,6 +382,9 @@ int main(void)
         CASE(requests_that_make_no_sense_are_refused),
         CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
         CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
+        PYTHON(a_python_member_runs_cells_and_prints_where_it_should),
+        PYTHON(siblings_of_one_zygote_do_not_draw_the_same_numbers),
+        PYTHON(a_module_that_cannot_be_imported_is_named),
     };
 
     if (geteuid() != 0) {

@@ -1,0 +1,60 @@
+/* _covezygote - the part of a Python zygote that is not Python: orders of the jailer, and the fork into a sandbox.
+ *
+ * The limited API, so that one build serves every Python from 3.7 on. */
+#define Py_LIMITED_API 0x03070000
+#include <Python.h>
+
+#include "zygote/serve.h"
+
+static PyObject *ready(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *failed(PyObject *self UNUSED, PyObject *args)
+{
+    const char *why;
+    struct err err;
+
+    if (!PyArg_ParseTuple(args, "s", &why))
+        return NULL;
+    err_set(&err, ERR_INVALID, "%.200s", why);
+    zygote_say(ZYGOTE_FD, ZYGOTE_FAILED, &err);
+    Py_RETURN_NONE;
+}
+
+/* The interpreter's own preparations stand around the fork, as in os.fork(). */
+static PyObject *serve(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    static struct zygote_task task;
+
+    while (zygote_receive(ZYGOTE_FD, &task)) {
+        struct err err = { 0 };
+
+        PyOS_BeforeFork();
+        int rc = join_fork(&task.join, &err);
+        if (rc == 1) {
+            PyOS_AfterFork_Child();
+            Py_RETURN_TRUE;
+        }
+        PyOS_AfterFork_Parent();
+        zygote_answer(ZYGOTE_FD, &task, rc, &err);
+    }
+    Py_RETURN_FALSE;
+}
+
+PyMODINIT_FUNC PyInit__covezygote(void);
+PyMODINIT_FUNC PyInit__covezygote(void)
+{
+    static PyMethodDef methods[] = {
+        { "ready", ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
+        { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
+        { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
+        { NULL, NULL, 0, NULL },
+    };
+    static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covezygote", .m_size = -1,
+                                         .m_methods = methods };
+
+    return PyModule_Create(&module);
+}
