@@ -126,7 +126,7 @@ class Async(Case):
 
     def test_both_halves_offer_the_same(self) -> None:
         for name in ("Cove", "Sandbox", "Execution", "Stream", "Result", "Files", "Watch", "Keys", "Templates", "Tenants", "Users", "Roles",
-                     "Events", "EventStream", "Audit", "Usages"):
+                     "Events", "EventStream", "Audit", "Usages", "Channel", "Session", "Terminal", "Terminals"):
             one, two = getattr(cove, name), getattr(cove, "Async" + name)
             self.assertEqual({n for n in vars(one) if not n.startswith("_")}, {n.replace("aclose", "close") for n in vars(two) if not n.startswith("_")})
             for method, function in inspect.getmembers(one, inspect.isfunction):

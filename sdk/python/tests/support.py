@@ -4,15 +4,18 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
 import unittest
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, TypeVar
 
 import cove._async._http
+import cove._async._link
 import cove._sync._http
+import cove._sync._link
 from cove import Cove, Retry, Sandbox
 
 COVE = os.environ.get("COVE", "cove")
@@ -84,14 +87,14 @@ class Server:
 
 class Proxy:
     """Forwards to a port. Each connection gets so many bytes of the answer, the next number of the list, and is cut when there
-    would be more; with 0 the server has done its work and nobody hears of it."""
+    would be more; with 0 the server has done its work and nobody hears of it. `ups` are the same for what the client sends."""
 
-    def __init__(self, port: int, cuts: List[int]) -> None:
-        self.port, self.cuts = port, list(cuts)
+    def __init__(self, port: int, cuts: Sequence[int], ups: Sequence[int] = (), context: Optional[ssl.SSLContext] = None) -> None:
+        self.port, self.cuts, self.ups, self.context = port, list(cuts), list(ups), context
         self.connections = 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.url = f"http{'s' if context else ''}://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
@@ -103,9 +106,18 @@ class Proxy:
             with self.lock:
                 self.connections += 1
                 budget = self.cuts.pop(0) if self.cuts else None
-            server = socket.create_connection(("127.0.0.1", self.port))
-            threading.Thread(target=self.forward, args=(client, server, None), daemon=True).start()
-            threading.Thread(target=self.forward, args=(server, client, budget), daemon=True).start()
+                upward = self.ups.pop(0) if self.ups else None
+            threading.Thread(target=self.serve, args=(client, budget, upward), daemon=True).start()
+
+    def serve(self, client: socket.socket, budget: Optional[int], upward: Optional[int]) -> None:
+        try:
+            client = self.context.wrap_socket(client, server_side=True) if self.context else client
+        except OSError:
+            client.close()
+            return
+        server = socket.create_connection(("127.0.0.1", self.port))
+        threading.Thread(target=self.forward, args=(client, server, upward), daemon=True).start()
+        self.forward(server, client, budget)
 
     def forward(self, source: socket.socket, target: socket.socket, budget: Optional[int]) -> None:
         try:
@@ -125,7 +137,7 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-            if budget is not None:
+            if budget is not None and not self.context:
                 end.close()
 
     def close(self) -> None:
@@ -147,6 +159,20 @@ def record(module: Any, name: str) -> None:
     cls.open = open_and_tell
 
 
+def record_links(module: Any, name: str) -> None:
+    """The same for WebSockets."""
+    cls = getattr(module, name)
+    plain = cls.open
+
+    def open_and_tell(settings: Any, target: str) -> Any:
+        CALLED.add(("GET", target.partition("?")[0]))
+        return plain(settings, target)
+
+    cls.open = open_and_tell
+
+
+record_links(cove._sync._link, "Link")
+record_links(cove._async._link, "AsyncLink")
 record(cove._sync._http, "HTTP")
 record(cove._async._http, "AsyncHTTP")
 
@@ -184,9 +210,9 @@ class Case(unittest.TestCase):
         self.addCleanup(lambda: Sandbox.connect(made.id, client=self.client).delete())
         return made
 
-    def through(self, *cuts: int) -> Cove:
+    def through(self, *cuts: int, ups: Sequence[int] = ()) -> Cove:
         """A client whose connections are cut after so many bytes, one after the other; later ones hold."""
-        proxy = Proxy(self.server.port, list(cuts))
+        proxy = Proxy(self.server.port, cuts, ups)
         self.addCleanup(proxy.close)
         client = Cove(proxy.url, self.server.key, retry=Retry(window=PATIENCE, first=0.01))
         self.addCleanup(client.close)

@@ -12,35 +12,41 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from . import errors
+from ._async.channel import AsyncChannel, AsyncSession
 from ._async.client import AsyncCove, AsyncTemplates
 from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
 from ._async.files import AsyncFiles, AsyncWatch
 from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
 from ._async.sandbox import AsyncSandbox
 from ._async.team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
+from ._async.terminals import AsyncTerminal, AsyncTerminals
 from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from ._local import Downloaded
 from ._settings import Retry
+from ._sync.channel import Channel, Session
 from ._sync.client import Cove, Templates
 from ._sync.execution import Execution, Result, Stream
 from ._sync.files import Files, Watch
 from ._sync.records import Audit, Events, EventStream, Usages
 from ._sync.sandbox import Sandbox
 from ._sync.team import Keys, Roles, Tenants, Users
-from .events import Event, Exit, FileEvent, Output, Started
+from ._sync.terminals import Terminal, Terminals
+from .events import ChannelEvent, Event, Exit, FileEvent, Output, Resized, Started
 from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Level, LimitRange, Listing, Policy, Ready, Reason,
-                     Receipt, Resources, Runtime, SandboxInfo, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
+                     Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
 from .team import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
                    QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
 __all__ = [
-    "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncCove", "AsyncEventStream", "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys",
-    "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
-    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Cleaned", "Cove", "CoveError", "Downloaded",
-    "Event", "EventGap", "EventStream", "Events", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl",
-    "Files", "Happening", "Keys", "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy",
-    "Quota", "QuotaUsed", "Ready", "Reason", "Receipt", "Resources", "Result", "Retry", "Role", "Roles", "RunOptions", "Runtime", "Sandbox",
-    "SandboxInfo", "SandboxToken", "ServerEvent", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants",
-    "Ticket", "Usage", "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "errors",
+    "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCove", "AsyncEventStream", "AsyncEvents", "AsyncExecution", "AsyncFiles",
+    "AsyncKeys", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession", "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal",
+    "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit", "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds",
+    "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream",
+    "Events", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Keys",
+    "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Quota", "QuotaUsed", "Ready",
+    "Reason", "Receipt", "Resized", "Resources", "Result", "Retry", "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo",
+    "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant",
+    "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch",
+    "Whoami", "Written", "errors",
 ]

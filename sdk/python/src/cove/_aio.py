@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Callable, TypeVar, Union
+import ssl
+from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Optional, TypeVar, Union
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import httpx
 
@@ -16,6 +18,7 @@ T = TypeVar("T")
 ByteStream = AsyncGenerator[bytes, None]
 HTTPClient = httpx.AsyncClient
 HTTPTransport = httpx.AsyncHTTPTransport
+Lock = anyio.Lock
 sleep = anyio.sleep
 
 
@@ -46,3 +49,74 @@ async def pieces(source: Any) -> AsyncIterator[bytes]:
         if piece is None:
             return
         yield piece
+
+
+class Pipe:
+    """A connection as bytes. What goes wrong is an OSError, and TimeoutError is one."""
+
+    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+        self._stream = stream
+
+    @classmethod
+    async def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> Pipe:
+        with anyio.fail_after(timeout):
+            if socket is not None:
+                return cls(await anyio.connect_unix(socket))
+            if context is not None:
+                return cls(await anyio.connect_tcp(host, port, ssl_context=context, tls_standard_compatible=False))
+            return cls(await anyio.connect_tcp(host, port))
+
+    async def send(self, data: bytes, timeout: float) -> None:
+        try:
+            with anyio.fail_after(timeout):
+                await self._stream.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise OSError(f"the connection is broken: {error!r}") from error
+
+    async def receive(self, timeout: float) -> Optional[bytes]:
+        """What has come; nothing after the last byte, None if nothing comes for so long."""
+        try:
+            with anyio.move_on_after(timeout):
+                return await self._stream.receive(65536)
+        except anyio.EndOfStream:
+            return b""
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise OSError(f"the connection is broken: {error!r}") from error
+        return None
+
+    async def cut(self) -> None:
+        """Ends it under whoever reads."""
+        await anyio.aclose_forcefully(self._stream)
+
+    async def aclose(self) -> None:
+        await anyio.aclose_forcefully(self._stream)
+
+
+class Turn:
+    """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._busy = False
+        self._bell: Optional[anyio.Event] = None
+
+    def take(self) -> bool:
+        free, self._busy = not self._busy, True
+        return free
+
+    def give(self) -> None:
+        self._busy = False
+        self.ring()
+
+    def ring(self) -> None:
+        self.count += 1
+        if self._bell is not None:
+            self._bell.set()
+            self._bell = None
+
+    async def wait(self, seen: int, timeout: Optional[float]) -> None:
+        """Until something has happened since `seen` was the count."""
+        if self.count == seen:
+            self._bell = self._bell or anyio.Event()
+            with anyio.move_on_after(timeout):
+                await self._bell.wait()

@@ -17,7 +17,7 @@ from ._error import CoveError
 from ._json import loads
 from ._settings import Retry
 from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LimitReachedError, LostError,
-                     NotFoundError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
+                     NotFoundError, ProtocolError, SandboxEndedError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
 
 NDJSON = "application/x-ndjson"
 HEARTBEAT = 15.0
@@ -105,6 +105,18 @@ def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
     if isinstance(error, httpx.PoolTimeout):
         return TimedOutError("all connections of this client are in use", fix="Close streams that are no longer read, or use a second client.")
     return ConnectionLostError(f"{where}: {what}")
+
+
+def closed_error(code: int, reason: str, where: str) -> CoveError:
+    """The error that the close code of a WebSocket stands for; docs/streaming.md lists them."""
+    why = f"{where} closed the connection: {reason or code}"
+    if code == 4401:
+        return UnauthorizedError(reason or "the key was revoked or has expired")
+    if code == 4410:
+        return SandboxEndedError(reason or "the sandbox has ended")
+    if code == 1008:
+        return ForbiddenError(why)
+    return ProtocolError(why) if code in (1002, 1003, 1007, 1009, 1010) else ConnectionLostError(why)
 
 
 BY_STATUS = {400: InvalidRequestError, 401: UnauthorizedError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 410: NotFoundError,

@@ -2,8 +2,12 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import socket as sockets
+import ssl
+import threading
 import time
-from typing import Any, Callable, ContextManager, Generator, Iterator, TypeVar
+from typing import Any, Callable, ContextManager, Generator, Iterator, Optional, TypeVar
 
 import httpx
 
@@ -13,6 +17,7 @@ T = TypeVar("T")
 ByteStream = Generator[bytes, None, None]
 HTTPClient = httpx.Client
 HTTPTransport = httpx.HTTPTransport
+Lock = threading.Lock
 sleep = time.sleep
 
 
@@ -26,3 +31,99 @@ def blocking(function: Callable[..., T], *args: Any) -> T:
 
 def pieces(source: Any) -> Iterator[bytes]:
     return iter(source)
+
+
+class Pipe:
+    """A connection as bytes. What goes wrong is an OSError, and a timeout is one.
+
+    One thread reads and others write. The lock is for TLS, whose two directions are one object; nobody waits for the other side
+    while holding it, except for the rest of a record or for room in a buffer.
+    """
+
+    def __init__(self, sock: sockets.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> Pipe:
+        if socket is not None:
+            sock = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+            sock.settimeout(timeout)
+            try:
+                sock.connect(socket)
+            except BaseException:
+                sock.close()
+                raise
+            return cls(sock)
+        plain = sockets.create_connection((host, port), timeout)
+        plain.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
+        if context is None:
+            return cls(plain)
+        try:
+            return cls(context.wrap_socket(plain, server_hostname=host))
+        except BaseException:
+            plain.close()
+            raise
+
+    def send(self, data: bytes, timeout: float) -> None:
+        with self._lock:
+            self._sock.settimeout(timeout)
+            self._sock.sendall(data)
+
+    def receive(self, timeout: float) -> Optional[bytes]:
+        """What has come; nothing after the last byte, None if nothing comes for so long."""
+        if not self._has_bytes(timeout):
+            return None
+        with self._lock:
+            self._sock.settimeout(60)
+            try:
+                return self._sock.recv(65536)
+            except ssl.SSLEOFError:
+                return b""
+
+    def _has_bytes(self, timeout: float) -> bool:
+        if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
+            return True
+        if not hasattr(select, "poll"):
+            return bool(select.select([self._sock], [], [], timeout)[0])
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
+    def cut(self) -> None:
+        """Ends it under whoever reads."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(sockets.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Turn:
+    """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._busy = False
+        self._changed = threading.Condition()
+
+    def take(self) -> bool:
+        with self._changed:
+            free, self._busy = not self._busy, True
+            return free
+
+    def give(self) -> None:
+        with self._changed:
+            self._busy = False
+            self.count += 1
+            self._changed.notify_all()
+
+    def ring(self) -> None:
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, timeout: Optional[float]) -> None:
+        """Until something has happened since `seen` was the count."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.count != seen, timeout)

@@ -56,7 +56,17 @@ class Exit:
         return self.execution.ended_by
 
 
+@dataclasses.dataclass(frozen=True)
+class Resized:
+    """Somebody gave the terminal another size."""
+
+    rows: int
+    cols: int
+    type: Literal["resized"] = "resized"
+
+
 Event = Union[Started, Output, Exit]
+ChannelEvent = Union[Started, Output, Resized, Exit]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +111,7 @@ class Progress:
         self.offsets: Dict[str, int] = {"stdout": stdout, "stderr": stderr}
         self.begun = False
         self.ended = False
+        self.gaps = False  # a terminal lets go of its beginning: what is gone is no hole
 
     def take(self, line: bytes) -> Optional[Event]:
         """What a line tells that is new, if anything."""
@@ -119,6 +130,7 @@ class Progress:
         if self.execution_id is not None and self.execution_id != execution.id:
             raise ProtocolError(f"the stream of {self.execution_id} became that of {execution.id}")
         self.execution_id = execution.id
+        self.gaps = self.gaps or execution.tty
         if kind == "end":
             self.ended = True
             return Exit(execution)
@@ -127,7 +139,7 @@ class Progress:
 
     def output(self, told: Mapping[str, Any]) -> Optional[Event]:
         stream, offset, data = str(told["stream"]), int(told["offset"]), piece_of(told)
-        known = self.offsets[stream]
+        known = max(self.offsets[stream], offset if self.gaps else 0)
         if offset > known:
             raise ProtocolError(f"{stream} goes on at {offset}, and {known} bytes of it have come")
         data = data[known - offset:]

@@ -61,6 +61,16 @@ class SandboxInfo:
 
 
 @dataclasses.dataclass(frozen=True)
+class SandboxStatus:
+    """What a channel was told about its sandbox; figures come only if `status_interval` asked for them."""
+
+    state: str = dataclasses.field(metadata={"json": "status"})
+    cpu_ms: Optional[int] = dataclasses.field(default=None, metadata={"json": "cpuUsage"})
+    """Processor time so far."""
+    memory_bytes: Optional[int] = dataclasses.field(default=None, metadata={"json": "memoryUsage"})
+
+
+@dataclasses.dataclass(frozen=True)
 class Usage:
     """What a sandbox uses now. A figure that could not be measured is None, and `absent` says why."""
 
@@ -129,6 +139,8 @@ class ExecutionInfo:
     signal: Optional[int] = None
     ended_by: Optional[str] = None
     error: Optional[Reason] = None
+    tty: bool = False
+    """It is a terminal."""
     raw: Mapping[str, Any] = raw()
 
     @property

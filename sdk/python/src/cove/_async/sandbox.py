@@ -12,9 +12,11 @@ from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
+from .channel import AsyncChannel
 from .client import AsyncCove
 from .execution import AsyncExecution, AsyncResult, AsyncStream
 from .files import AsyncFiles
+from .terminals import AsyncTerminals
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,6 +41,8 @@ class AsyncSandbox:
         """What the server said last; `refresh()` asks again."""
         self.files = AsyncFiles(client._http, info.id)
         """The files in it."""
+        self.terminals = AsyncTerminals(client._http, info.id)
+        """Programs on terminals, to type to and to watch."""
 
     @classmethod
     async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
@@ -221,6 +225,10 @@ class AsyncSandbox:
         what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
         started = await self._start(what, options)
         return AsyncExecution(self._http, self.id, started.id, tty=True)
+
+    def channel(self, *, status_interval: Optional[Duration] = None) -> AsyncChannel:
+        """One connection for many executions, with input while they run. `status_interval` asks for figures so often."""
+        return AsyncChannel(self._http, self.id, status_interval)
 
     def execution(self, id: str) -> AsyncExecution:
         """The handle of an execution whose id is known."""

@@ -13,9 +13,11 @@ from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
+from .channel import Channel
 from .client import Cove
 from .execution import Execution, Result, Stream
 from .files import Files
+from .terminals import Terminals
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,6 +42,8 @@ class Sandbox:
         """What the server said last; `refresh()` asks again."""
         self.files = Files(client._http, info.id)
         """The files in it."""
+        self.terminals = Terminals(client._http, info.id)
+        """Programs on terminals, to type to and to watch."""
 
     @classmethod
     def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
@@ -222,6 +226,10 @@ class Sandbox:
         what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
         started = self._start(what, options)
         return Execution(self._http, self.id, started.id, tty=True)
+
+    def channel(self, *, status_interval: Optional[Duration] = None) -> Channel:
+        """One connection for many executions, with input while they run. `status_interval` asks for figures so often."""
+        return Channel(self._http, self.id, status_interval)
 
     def execution(self, id: str) -> Execution:
         """The handle of an execution whose id is known."""

@@ -1,0 +1,226 @@
+"""One WebSocket of a sandbox, for as long as it lasts: messages in, messages out, and the close code as an error.
+
+The protocol is that of the `websockets` library without its own input and output, over a connection that waits or is awaited
+as the rest of the package is. Many may send at a time; one receives.
+"""
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import ssl
+import time
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence
+from urllib.parse import urlsplit
+
+import httpx
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI, WebSocketException
+from websockets.frames import Close, Frame, Opcode
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from .. import _aio
+from .._call import HEARTBEAT, SILENCE, answer_error, closed_error
+from .._error import CoveError
+from .._json import loads_object
+from .._settings import Settings
+from ..errors import ConnectionLostError, ProtocolError, ServerNotTrustedError, ServerUnreachableError
+
+MESSAGE_MAX = 32 << 20
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """Something that was asked on a link. A ping follows it, so that what is wrong with it is told before the pong."""
+
+    about: Any
+    token: int = 0
+    done: bool = False
+    error: Optional[CoveError] = None
+
+
+class AsyncLink:
+    def __init__(self, pipe: _aio.Pipe, protocol: ClientProtocol, settings: Settings) -> None:
+        self._pipe, self._protocol, self._settings = pipe, protocol, settings
+        self._lock = _aio.Lock()
+        self._early: List[Frame] = []  # came with the answer to the handshake
+        self._parts: List[bytes] = []
+        self._end: Optional[CoveError] = None
+        self._heard = self._pinged = time.monotonic()
+        self._serial = 0
+        self.requests: Deque[Request] = collections.deque()
+
+    @classmethod
+    async def open(cls, settings: Settings, target: str) -> AsyncLink:
+        """Connects; a refusal is raised as that of any other request."""
+        try:
+            uri = parse_uri("ws" + settings.url[len("http"):] + target)
+        except InvalidURI as error:
+            raise ProtocolError(str(error)) from error
+        pipe = await connected(settings)
+        link = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
+        try:
+            await link._shake()
+        except BaseException:
+            await pipe.aclose()
+            raise
+        return link
+
+    def lost(self, why: object) -> ConnectionLostError:
+        return ConnectionLostError(f"{self._settings.where}: {why}")
+
+    async def _shake(self) -> None:
+        request = self._protocol.connect()
+        for name, value in self._settings.headers().items():
+            request.headers[name] = value
+        self._protocol.send_request(request)
+        events: Sequence[Any] = await self._feed(None)
+        while not events and self._protocol.handshake_exc is None:
+            data = await self._data(self._settings.timeout)
+            if data is None:
+                raise self.lost("no answer to the handshake")
+            events = await self._feed(data)
+        answer = events[0] if events else None
+        if isinstance(answer, Response) and answer.status_code != 101:
+            raise answer_error(answer.status_code, httpx.Headers([*answer.headers.raw_items()]), bytes(answer.body or b""))
+        if self._protocol.handshake_exc is not None or not isinstance(answer, Response):
+            raise self.lost(self._protocol.handshake_exc or "the connection ended in the handshake")
+        self._early = [*events[1:]]
+
+    # --- in ---
+
+    async def receive(self, patience: float) -> List[Dict[str, Any]]:
+        """Messages that have come; none if none comes for so many seconds. An end is raised, and so is too long a silence."""
+        if self._end is not None:
+            raise self._end
+        frames, self._early = self._early, []
+        if not frames:
+            data = await self._data(max(min(patience, HEARTBEAT), 0.0))
+            if data is None:
+                await self._mind_silence()
+                return []
+            try:
+                frames = [event for event in await self._feed(data) if isinstance(event, Frame)]
+            except CoveError:
+                raise
+            except BaseException:  # these bytes are gone, and with them the link
+                await self._pipe.cut()
+                raise
+            if not data and not frames:
+                raise closed_error(1006, "it ended without a farewell", self._settings.where)
+        return self._messages(frames)
+
+    async def _data(self, patience: float) -> Optional[bytes]:
+        try:
+            data = await self._pipe.receive(patience)
+        except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
+            raise self.lost(error) from error
+        if data is not None:
+            self._heard = time.monotonic()
+        return data
+
+    async def _mind_silence(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > SILENCE:
+            raise self.lost("it was silent for too long")
+        if now - max(self._heard, self._pinged) >= HEARTBEAT:
+            self._pinged = now
+            async with self._lock:
+                self._protocol.send_ping(b"")
+                await self._flush()
+
+    async def _feed(self, data: Optional[bytes]) -> List[Any]:
+        """Lets the protocol have what came, and sends what it says to that."""
+        async with self._lock:
+            if data:
+                self._protocol.receive_data(data)
+            elif data is not None:
+                self._protocol.receive_eof()
+            events = self._protocol.events_received()
+            try:
+                await self._flush()
+            except ConnectionLostError:
+                if not events:  # the farewell of the other side is worth more than that ours did not reach it
+                    raise
+        return events
+
+    def _messages(self, frames: Sequence[Frame]) -> List[Dict[str, Any]]:
+        found: List[Dict[str, Any]] = []
+        for frame in frames:
+            if frame.opcode is Opcode.CLOSE:
+                close = Close.parse(bytes(frame.data))
+                self._end = closed_error(int(close.code), close.reason, self._settings.where)
+                break
+            if frame.opcode in (Opcode.TEXT, Opcode.CONT):
+                self._parts.append(bytes(frame.data))
+                if frame.fin:
+                    text, self._parts = b"".join(self._parts), []
+                    found.append(loads_object(text))
+        if self._end is not None and not found:
+            raise self._end
+        return found
+
+    # --- out ---
+
+    async def post(self, message: Mapping[str, Any], request: Optional[Request] = None) -> None:
+        """Sends a message, and with a request the ping behind it."""
+        async with self._lock:
+            texts = [json.dumps(message)]
+            if request is not None:
+                self._serial += 1
+                request.token = self._serial
+                self.requests.append(request)
+                texts.append(json.dumps({"type": "ping", "timestamp": request.token}))
+            try:
+                for text in texts:
+                    self._protocol.send_text(text.encode())
+            except WebSocketException as error:
+                raise self.lost(error) from error
+            await self._flush()
+
+    def answered(self, token: Any) -> None:
+        """A pong: what was asked before it has been carried out, or an error was told."""
+        while self.requests:
+            request = self.requests.popleft()
+            request.done = True
+            if request.token == token:
+                return
+
+    async def _flush(self) -> None:
+        data = b"".join(self._protocol.data_to_send())
+        if not data:
+            return
+        try:
+            await self._pipe.send(data, self._settings.timeout)
+        except OSError as error:
+            await self._pipe.cut()
+            raise self.lost(error) from error
+        except BaseException:  # half a frame may be gone
+            await self._pipe.cut()
+            raise
+
+    async def cut(self) -> None:
+        """Ends it under whoever receives."""
+        with contextlib.suppress(CoveError, WebSocketException):
+            async with self._lock:
+                self._protocol.send_close(1000)
+                await self._flush()
+        await self._pipe.cut()
+
+    async def aclose(self) -> None:
+        await self._pipe.aclose()
+
+
+async def connected(settings: Settings) -> _aio.Pipe:
+    parts = urlsplit(settings.url)
+    secure = parts.scheme == "https"
+    try:
+        return await _aio.Pipe.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
+                                    settings.trust() if secure else None, min(settings.timeout, 10.0))
+    except ssl.SSLCertVerificationError as error:
+        raise ServerNotTrustedError(f"{settings.where}: {error}") from error
+    except OSError as error:
+        raise ServerUnreachableError(f"{settings.where}: {error or type(error).__name__}") from error

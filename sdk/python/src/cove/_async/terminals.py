@@ -1,0 +1,69 @@
+"""Terminals of a sandbox. Each has a channel of its own, so that many may sit at one terminal and one at many."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
+
+from .._call import Call, path
+from ..events import Progress
+from ..models import ExecutionInfo
+from ..options import StartOptions, run_body
+from ._http import AsyncHTTP
+from .channel import AsyncChannel, AsyncSession, execution_id, terminal_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AsyncTerminals:
+    """The terminals of a sandbox.
+
+        async with await sandbox.terminals.create() as terminal:
+            await terminal.write("ls\\n")
+            async for event in terminal:
+                ...
+
+    A terminal goes on when nobody watches; `attach` sits down at it again, from anywhere, by as many as like.
+    """
+
+    def __init__(self, http: AsyncHTTP, sandbox_id: str) -> None:
+        self._http = http
+        self._sandbox_id = sandbox_id
+
+    async def create(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
+                     **options: Unpack[StartOptions]) -> AsyncTerminal:
+        """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
+        id = execution_id(self._sandbox_id, options.get("idempotency_key"))
+        return await self._seated(Progress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
+
+    async def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncTerminal:
+        """One that there is, from a byte on, or from so many before the end of what it has shown."""
+        return await self._seated(Progress(id, offset), None, tail_bytes)
+
+    async def list(self) -> AsyncIterator[ExecutionInfo]:
+        """Those that are running, the newest first."""
+        call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
+        async for info in self._http.pages(ExecutionInfo, "executions", call):
+            if info.tty:
+                yield info
+
+    async def _seated(self, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> AsyncTerminal:
+        channel = AsyncChannel(self._http, self._sandbox_id)
+        terminal = AsyncTerminal(channel, progress, launch, tail_bytes)
+        try:
+            await channel._begin(terminal)
+        except BaseException:
+            await channel.aclose()
+            raise
+        return terminal
+
+
+class AsyncTerminal(AsyncSession):
+    """A seat at a terminal: `write` types, `resize` is the window, and what is shown comes as events. Leaving it ends nothing."""
+
+    async def __aenter__(self) -> AsyncTerminal:
+        return self
+
+    async def aclose(self) -> None:
+        """Leaves it. The terminal goes on."""
+        await super().aclose()
+        await self._channel.aclose()

@@ -1,0 +1,70 @@
+# Written by tools/unasync.py from _async/terminals.py: change that.
+"""Terminals of a sandbox. Each has a channel of its own, so that many may sit at one terminal and one at many."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
+
+from .._call import Call, path
+from ..events import Progress
+from ..models import ExecutionInfo
+from ..options import StartOptions, run_body
+from ._http import HTTP
+from .channel import Channel, Session, execution_id, terminal_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Terminals:
+    """The terminals of a sandbox.
+
+        with sandbox.terminals.create() as terminal:
+            terminal.write("ls\\n")
+            for event in terminal:
+                ...
+
+    A terminal goes on when nobody watches; `attach` sits down at it again, from anywhere, by as many as like.
+    """
+
+    def __init__(self, http: HTTP, sandbox_id: str) -> None:
+        self._http = http
+        self._sandbox_id = sandbox_id
+
+    def create(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
+                     **options: Unpack[StartOptions]) -> Terminal:
+        """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
+        id = execution_id(self._sandbox_id, options.get("idempotency_key"))
+        return self._seated(Progress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
+
+    def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> Terminal:
+        """One that there is, from a byte on, or from so many before the end of what it has shown."""
+        return self._seated(Progress(id, offset), None, tail_bytes)
+
+    def list(self) -> Iterator[ExecutionInfo]:
+        """Those that are running, the newest first."""
+        call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
+        for info in self._http.pages(ExecutionInfo, "executions", call):
+            if info.tty:
+                yield info
+
+    def _seated(self, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> Terminal:
+        channel = Channel(self._http, self._sandbox_id)
+        terminal = Terminal(channel, progress, launch, tail_bytes)
+        try:
+            channel._begin(terminal)
+        except BaseException:
+            channel.close()
+            raise
+        return terminal
+
+
+class Terminal(Session):
+    """A seat at a terminal: `write` types, `resize` is the window, and what is shown comes as events. Leaving it ends nothing."""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def close(self) -> None:
+        """Leaves it. The terminal goes on."""
+        super().close()
+        self._channel.close()
