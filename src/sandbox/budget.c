@@ -15,7 +15,8 @@
 #include "sandbox/allowance.h"
 
 #define TICK_NS (1 * NS_PER_S)
-#define STRAY_US (100 * 1000u) /* in a tick, without an execution: something was left running */
+#define STRAY_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
+#define STRAYS_US (500 * 1000u) /* and in all ticks together: something that works slowly */
 
 struct budget {
     struct budget *next;
@@ -133,10 +134,14 @@ void budget_sandbox(struct sb *sb)
 
 static void stop_executions(struct sb *sb, const struct err *why)
 {
-    if (sb->budget_cpu_us && !sb->nexecs && sb->cpu_us > sb->budget_cpu_us + STRAY_US) {
+    bool left = sb->budget_cpu_us && !sb->nexecs;
+
+    if (left && (sb->cpu_us > sb->budget_cpu_us + STRAY_US || sb->cpu_us > sb->budget_from_us + STRAYS_US)) {
         sb_end(sb, ENDED_BUDGET, why);
         return;
     }
+    if (!left)
+        sb->budget_from_us = sb->cpu_us;
     sb->budget_cpu_us = sb->cpu_us + 1;
     for (struct ex *ex = sb->execs; ex; ex = ex->next)
         if (ex->exec && !ex->ended && !ex->over_budget) {

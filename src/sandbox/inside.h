@@ -71,7 +71,8 @@ struct sb {
     struct ev_timer idle;
     struct ev_timer retry;
     uint64_t pins;                 /* processors that were chosen for it */
-    uint64_t budget_cpu_us;        /* when its tenant's time was used up, and one more; 0: it is not */
+    uint64_t budget_cpu_us;        /* when its tenant's time was found used up, and one more; 0: it is not */
+    uint64_t budget_from_us;       /* the same when its last execution was stopped for that */
     uint64_t cpu_us, noted_cpu_us; /* its counter as last seen, and as the store knows it (meter.c) */
 
     /* CREATING */

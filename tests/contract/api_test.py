@@ -1661,6 +1661,28 @@ def work_beyond_a_budget_stops_soon(s):
 
 
 @case
+def what_was_left_to_work_slowly_does_not_outlive_a_budget(s):
+    not_across_midnight()
+    key = stranger(s, "sandboxes:read", "sandboxes:write", "executions", "usage")
+    mine = {"key": key["key"]}
+    here = "/v1/tenants/strangers/budget"
+    slow = ("import time\nwhile True:\n e = time.process_time() + 0.05\n while time.process_time() < e: pass\n"
+            " time.sleep(0.95)")  # less in a second than anybody notices
+    sb = s.call("POST", "/v1/sandboxes", {"runtime": "python", "lifetimeMs": 900000}, **mine).json["id"]
+    left = f"setsid python3 -c '{slow}' >/dev/null 2>&1 </dev/null & sleep 0.2"
+    assert s.execute(sb, {"command": ["sh", "-c", left]}, **mine).json["endedBy"] == "exit"
+    spend = "import time\ne = time.process_time() + 1.2\nwhile time.process_time() < e: pass"
+    assert s.execute(sb, {"code": spend, "timeoutMs": 120000}, timeout=120, **mine).json["endedBy"] == "exit"
+    assert s.call("PUT", here, {"day": {"cpuSeconds": 1}}).status == 200
+    end = time.monotonic() + 200
+    while s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["state"] != "ended":
+        assert time.monotonic() < end, s.call("GET", here, **mine).json
+        time.sleep(0.2)
+    assert s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["endedBy"] == "budget"
+    assert s.call("PUT", here, {}).status == 200
+
+
+@case
 def usage_and_budgets_are_in_the_metrics_name_nobody_and_never_go_back(s):
     def figures():
         text = s.call("GET", "/metrics").body.decode()
