@@ -121,9 +121,10 @@ class Scripted(unittest.TestCase):
         with self.assertRaises(ForbiddenError) as met:
             client.version()
         self.assertEqual((met.exception.code, met.exception.fix, met.exception.cause), ("not_on_sundays", "f", "c"))
-        client = self.talk((200, {}, b"no json"))
-        with self.assertRaises(CoveError):
-            client.version()
+        for odd in (b"no json", b"[" * 200000, b'"text"'):
+            for status in (200, 400):
+                with self.assertRaises(CoveError):
+                    self.talk((status, {}, odd)).version()
 
     def test_fields_of_tomorrow_are_kept(self) -> None:
         client = self.talk((201, {}, {**self.SANDBOX, "colour": "red"}))

@@ -111,7 +111,7 @@ def encode(value: Any) -> Dict[str, Any]:
 def loads(data: Union[str, bytes]) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the server sent something that is no JSON: {error}") from error
 
 
