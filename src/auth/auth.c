@@ -12,7 +12,8 @@
  * the key is not known, so a flood from an address never shuts out a known key that comes from there too. One that is
  * not known yet is looked up all the same, a few in a second: whoever is right is in, and only who is wrong waits.
  *
- * Last uses are gathered and written once in USES_EVERY; the timer runs only when there is something to write. */
+ * Last uses are gathered and written when none came for USES_QUIET, or for USES_EVERY without such a rest: so a server
+ * that is left alone is done at once, and wakes up for nobody later. */
 #include "auth/inside.h"
 
 #include "auth/apikey.h"
@@ -20,6 +21,7 @@
 #include "base/str.h"
 
 #define USES_EVERY (30 * NS_PER_S)
+#define USES_QUIET (1 * NS_PER_S)
 #define USES_AT_ONCE 256u
 
 /* things under way */
@@ -52,14 +54,28 @@ static void flush_uses(void *arg)
         store_key_touch(a->store, uses, n, NULL, NULL); /* a use that is not noted harms nobody */
 }
 
+static void on_uses(void *arg)
+{
+    struct auth *a = arg;
+    uint64_t due = min_u64(a->used_ns + USES_QUIET, a->first_use_ns + USES_EVERY);
+
+    if (ev_now(a->ev) < due)
+        ev_timer_set(a->ev, &a->uses, due, on_uses, a);
+    else
+        flush_uses(a);
+}
+
 static void note_use(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms)
 {
     e->touched_ns = now_ns;
     if (!id_valid(e->id, "ky"))
         return; /* somebody without a key */
     e->last_used_ms = max_u64(e->last_used_ms, now_ms);
-    if (!a->uses.slot)
-        ev_timer_set(a->ev, &a->uses, ev_now(a->ev) + USES_EVERY, flush_uses, a);
+    a->used_ns = ev_now(a->ev);
+    if (!a->uses.slot) {
+        a->first_use_ns = a->used_ns;
+        ev_timer_set(a->ev, &a->uses, a->used_ns + USES_QUIET, on_uses, a);
+    }
 }
 
 /* life */

@@ -25,6 +25,7 @@ struct auth {
     struct keycache *cache;
     struct throttle *throttle;
     struct ev_timer uses;
+    uint64_t used_ns, first_use_ns; /* of those that are not written */
     struct auth_op *ops;
     uint8_t pepper[SEAL_LEN];
     struct seal seal;

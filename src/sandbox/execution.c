@@ -68,6 +68,7 @@ static void ex_link(struct ex *ex, struct sb *sb)
     ex->next = sb->execs;
     sb->execs = ex;
     sb->nexecs++;
+    sb->m->looks.executing++;
     sb_busy(sb);
 }
 
@@ -89,6 +90,7 @@ static void ex_unlink(struct ex *ex)
         p = &(*p)->next;
     *p = ex->next;
     sb->nexecs--;
+    sb->m->looks.executing--;
     ev_timer_clear(sb->m->ev, &ex->retry);
     ev_timer_clear(sb->m->ev, &ex->note);
     ev_defer_clear(sb->m->ev, &ex->tell);

@@ -5,6 +5,7 @@
  * an ex goes only when its end is committed, so everything that is still to be told is told before. */
 #pragma once
 
+#include "sandbox/looks.h"
 #include "sandbox/manager.h"
 
 #include "base/buf.h"
@@ -200,6 +201,7 @@ struct manager {
     void *gc_arg;
     struct ev_defer defer;
     struct ev_timer meter;
+    struct looks looks;
     uint64_t began_ms;              /* of the calendar */
     uint64_t spent[STORE_BUDGETED]; /* since then, by what has ended, and processor time: in us, ms and ones */
     uint64_t budget_refused;
@@ -276,7 +278,7 @@ void budget_sandbox(struct sb *sb);                /* it has ended */
 
 /* meter.c */
 uint64_t meter_read(struct sb *sb); /* its processor counter in us; 0: unknown */
-void meter_start(struct manager *m);
+void meter_stir(struct manager *m); /* something began or ended */
 void meter_stop(struct manager *m);
 
 /* watch.c */

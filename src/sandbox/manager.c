@@ -333,7 +333,6 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     turns_init(&m->creates, ev, set->creating_max ? set->creating_max : 16, TURN_WAIT_NS, CREATE_KEEP_NS);
     turns_init(&m->starts, ev, set->starting_max ? set->starting_max : 64, TURN_WAIT_NS, START_KEEP_NS);
     *ret = m;
-    meter_start(m);
     m->began_ms = now_ms();
     budget_start(m);
     ends_open(m);
@@ -367,7 +366,6 @@ void manager_free(struct manager *m)
         return;
     m->emptied = NULL;
     ev_timer_clear(m->ev, &m->reconnect);
-    meter_stop(m);
     budget_stop(m);
     if (m->defer.on) {
         ev_defer_clear(m->ev, &m->defer);
@@ -384,5 +382,6 @@ void manager_free(struct manager *m)
     if (m->gc_dir)
         closedir(m->gc_dir);
     fd_close(&m->output_dir);
+    meter_stop(m); /* what was let go of has stirred it */
     free(m);
 }

@@ -1,5 +1,5 @@
 /* The processor counters of living sandboxes, read now and then and told to the store, so that what runs for long is
- * counted in the hours in which it ran, and what a crash of the machine takes is a minute.
+ * counted in the hours in which it ran, and what a crash of the machine takes is a minute. When that is, looks.c says.
  *
  * A counter is one file of the kernel, read in a few microseconds; what did not move is not written down. The store
  * adds what a figure is above the highest before, so a note that comes twice, or behind an end, changes nothing. */
@@ -11,8 +11,6 @@
 #include "store/usage.h"
 
 #include <stdlib.h>
-
-#define EVERY_MS 60000u
 
 uint64_t meter_read(struct sb *sb)
 {
@@ -93,22 +91,45 @@ size_t manager_living(const struct manager *m, const char *owner, struct manager
     return n;
 }
 
-/* At full minutes of the calendar, and so at full hours. */
-static void plan(struct manager *m);
-
-static void on_minute(void *arg)
+/* Whether something runs in a sandbox by itself: a hundredth of a processor since its counter was read last. Where it
+ * was never read, what it says is the start of the sandbox. */
+static bool moves(struct sb *sb, uint64_t since_ns)
 {
-    manager_note_usage(arg, STORE_ANY_OWNER);
-    plan(arg);
+    uint64_t before = sb->cpu_us;
+
+    return before && (meter_read(sb) - before) * NS_PER_US * 100 >= since_ns;
 }
+
+static void on_time(void *arg);
 
 static void plan(struct manager *m)
 {
-    ev_timer_set(m->ev, &m->meter, ev_now(m->ev) + (EVERY_MS - now_ms() % EVERY_MS) * NS_PER_MS, on_minute, m);
+    uint64_t at = looks_next(&m->looks);
+
+    if (at != LOOKS_NEVER && (!m->meter.slot || m->meter.at > at)) /* one that comes too early plans again */
+        ev_timer_set(m->ev, &m->meter, at, on_time, m);
 }
 
-void meter_start(struct manager *m)
+static void on_time(void *arg)
 {
+    struct manager *m = arg;
+    uint64_t now = ev_now(m->ev), since = now - max_u64(m->looks.looked_ns, m->looks.stirred_ns);
+    bool moved = false;
+
+    if (now >= looks_next(&m->looks)) {
+        for (size_t i = 0; i < SB_BUCKETS; i++)
+            for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
+                moved |= moves(sb, since);
+        manager_note_usage(m, STORE_ANY_OWNER);
+        looks_done(&m->looks, now, now_ms(), moved);
+    }
+    plan(m);
+}
+
+void meter_stir(struct manager *m)
+{
+    m->looks.living = m->nsbs;
+    looks_stir(&m->looks, ev_now(m->ev), now_ms());
     plan(m);
 }
 

@@ -382,6 +382,7 @@ void sb_busy(struct sb *sb)
     struct ev *ev = sb->m->ev;
     uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
 
+    meter_stir(sb->m);
     if (idle_ns && sb->state == SB_RUNNING && !sb->nexecs && !sb->uses && !sb->ops)
         ev_timer_set(ev, &sb->idle, ev_now(ev) + idle_ns, on_idle, sb);
     else

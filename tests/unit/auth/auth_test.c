@@ -499,6 +499,23 @@ TEST(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends)
     assert_int_equal(last_used, now_ms);
 }
 
+TEST(a_use_is_written_as_soon_as_no_other_follows)
+{
+    uint64_t end = clock_mono_ns() + 20 * NS_PER_S; /* with others behind it, it would take thirty */
+
+    with_key(SCOPE_BIT(FILES), "anna", 0);
+    now_ms += 555;
+    assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_YES);
+    last_used = 0;
+    while (last_used != now_ms && clock_mono_ns() < end) {
+        ev_turn(loop, 100);
+        answered = false;
+        store_key_get(store, "anna", id, on_last_used, NULL);
+        await();
+    }
+    assert_int_equal(last_used, now_ms);
+}
+
 static enum err_id first_key(void)
 {
     answered = false;
@@ -592,6 +609,7 @@ int main(void)
         RUN_AUTH(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones),
         RUN_AUTH(requests_are_counted_by_key_and_class_and_local_ones_are_not),
         RUN_AUTH(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends),
+        RUN_AUTH(a_use_is_written_as_soon_as_no_other_follows),
         RUN_AUTH(AU21_the_first_key_is_made_once_random_and_replaced_only_by_the_local_owner),
         RUN_AUTH(ending_with_things_under_way_makes_no_call_and_leaks_nothing),
         RUN_AUTH(a_check_that_was_forgotten_is_not_answered),
