@@ -67,24 +67,6 @@ int segment_list(int dir, struct segment **ret, size_t *ret_n, struct err *err)
     return 0;
 }
 
-static ssize_t read_at(int fd, void *to, size_t len, uint64_t at)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t n = pread(fd, (char *)to + done, len - done, (off_t)(at + done));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
-}
-
 /* --- the end of a log --- */
 
 static bool true_line(const char *line, size_t len, struct chain_line *ret)
@@ -101,7 +83,7 @@ int segment_end(int fd, struct segment_end *ret, struct err *err)
         return err_sys(err, ERR_SYS, "the audit log");
     uint64_t size = (uint64_t)st.st_size, from = size > TAIL ? size - TAIL : 0;
     auto_free char *text = mem_alloc((size_t)(size - from) + 1);
-    ssize_t got = read_at(fd, text, (size_t)(size - from), from);
+    ssize_t got = fd_pread_full(fd, text, (size_t)(size - from), from);
     if (got < 0 || (uint64_t)got != size - from)
         return err_sys(err, ERR_SYS, "the audit log");
     size_t end = (size_t)got;
@@ -137,7 +119,7 @@ int segment_each(int fd, uint64_t from, uint64_t to, bool (*fn)(void *arg, const
     uint64_t at = from;
 
     while (at < to) {
-        ssize_t n = read_at(fd, piece, (size_t)min_u64(PIECE, to - at), at);
+        ssize_t n = fd_pread_full(fd, piece, (size_t)min_u64(PIECE, to - at), at);
         size_t done = 0;
         const char *stop;
 

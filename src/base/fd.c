@@ -40,6 +40,25 @@ ssize_t fd_read_full(int fd, void *buf, size_t cap)
     return (ssize_t)got;
 }
 
+ssize_t fd_pread_full(int fd, void *buf, size_t cap, uint64_t at)
+{
+    char *p = buf;
+    size_t got = 0;
+
+    while (got < cap) {
+        ssize_t n = pread(fd, p + got, cap - got, (off_t)(at + got));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (ssize_t)got;
+}
+
 int fd_put_at(int dirfd, const char *name, const char *text)
 {
     auto_fd int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);

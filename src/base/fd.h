@@ -32,6 +32,7 @@ static inline void fd_close(int *fd) /* closes once; -1 is accepted */
 
 int fd_write_all(int fd, const void *data, size_t len); /* 0, or -1 with errno; retries EINTR and short writes */
 ssize_t fd_read_full(int fd, void *buf, size_t cap);    /* reads to the end of file or cap; bytes read or -1 */
+ssize_t fd_pread_full(int fd, void *buf, size_t cap, uint64_t at); /* the same from there; the offset stays */
 
 /* Small files below a directory descriptor (cgroupfs, procfs): no allocation, no stdio. */
 int fd_put_at(int dirfd, const char *name, const char *text);          /* open, one write, close; -1 + errno */

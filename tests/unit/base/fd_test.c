@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 static int open_count(void)
@@ -76,6 +77,22 @@ TEST(a_packet_longer_than_the_buffer_is_an_error_not_a_cut)
     close(sv[1]);
 }
 
+TEST(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing)
+{
+    char b[16];
+    auto_fd int fd = memfd_create("t", MFD_CLOEXEC);
+
+    assert_int_equal(fd_write_all(fd, "0123456789", 10), 0);
+    assert_int_equal(lseek(fd, 3, SEEK_SET), 3);
+    assert_int_equal(fd_pread_full(fd, b, 4, 2), 4);
+    assert_memory_equal(b, "2345", 4);
+    assert_int_equal(fd_pread_full(fd, b, sizeof(b), 7), 3);
+    assert_memory_equal(b, "789", 3);
+    assert_int_equal(fd_pread_full(fd, b, sizeof(b), 10), 0);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 3);
+    assert_int_equal(fd_pread_full(-1, b, 1, 0), -1);
+}
+
 TEST(ids_are_valid_and_differ)
 {
     char a[ID_SIZE], b[ID_SIZE];
@@ -97,6 +114,7 @@ int main(void)
         RUN(descriptors_travel_and_arrive_close_on_exec),
         RUN(more_descriptors_than_room_are_all_closed),
         RUN(a_packet_longer_than_the_buffer_is_an_error_not_a_cut),
+        RUN(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing),
         RUN(ids_are_valid_and_differ),
     };
 
