@@ -152,6 +152,13 @@ int api_page(const struct http_req *req, const char *const *names, struct store_
     return 0;
 }
 
+int api_no_query(const struct http_req *req, struct err *err)
+{
+    static const char *const none[] = { NULL };
+
+    return http_query_only(req, none, err);
+}
+
 int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
 {
     *ret = http_param(req, "sandboxId");

@@ -153,8 +153,7 @@ static void create(struct http_req *req, void *ctx)
     struct auth_key_spec spec = { 0 };
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        read_key(api_who(req), body, &spec, &err) < 0)
+    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 || read_key(api_who(req), body, &spec, &err) < 0)
         http_answer_err(req, &err);
     else
         auth_key_create(api->set.auth, api_who(req), &spec, clock_real_ns() / NS_PER_MS, on_created, req);
@@ -199,7 +198,7 @@ static const char *id_or_refuse(struct http_req *req)
     const char *id = http_param(req, "keyId");
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+    if (api_no_query(req, &err) == 0) {
         if (id_valid(id, "ky"))
             return id;
         err_set(&err, ERR_MISSING, "there is no such key");

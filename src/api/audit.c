@@ -232,7 +232,7 @@ static void key(struct http_req *req, void *ctx)
     struct err err = { 0 };
     char hex[2 * CHAIN_HASH + 1];
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0 && !api->set.audit)
+    if (api_no_query(req, &err) == 0 && !api->set.audit)
         err_set(&err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit log: audit.enabled is off");
     if (err.id != ERR_NONE) {
         http_answer_err(req, &err);

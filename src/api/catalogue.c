@@ -42,7 +42,7 @@ static bool no_query(struct http_req *req)
 {
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0)
+    if (api_no_query(req, &err) == 0)
         return true;
     http_answer_err(req, &err);
     return false;

@@ -73,8 +73,8 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
 
 static int read_request(struct creation *c, struct err *err)
 {
-    if (http_query_only(c->req, (const char *const[]){ NULL }, err) < 0 ||
-        api_sandbox_id(c->req, &c->sandbox, err) < 0 || api_body(c->req, &c->launch.body, err) < 0)
+    if (api_no_query(c->req, err) < 0 || api_sandbox_id(c->req, &c->sandbox, err) < 0 ||
+        api_body(c->req, &c->launch.body, err) < 0)
         return -1;
     return launch_read(&c->launch, c->api, err);
 }

@@ -137,6 +137,9 @@ int api_page(const struct http_req *req, const char *const *names, struct store_
 /* The id in the path. MISSING when it is none: nothing else is said of it. */
 /* ?state=NAME as a set of one, left alone when it is not asked for. */
 int api_query_state(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
+/* For routes without query parameters: any is refused. */
+int api_no_query(const struct http_req *req, struct err *err);
+
 int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
 int api_execution_id(const struct http_req *req, const char **ret, struct err *err);
 

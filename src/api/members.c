@@ -108,8 +108,8 @@ static void create_user(struct http_req *req, void *ctx)
     const char *named = NULL, *tenant;
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        body_only(body, "", names, &err) < 0 || body_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 || body_only(body, "", names, &err) < 0 ||
+        body_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
         auth_tenant_of(api_who(req), named, &tenant, &err) < 0 || read_name(body, &row, &err) < 0 ||
         read_role(body, &row, &err) < 0) {
         http_answer_err(req, &err);
@@ -158,7 +158,7 @@ static const char *user_id(struct http_req *req)
     const char *id = http_param(req, "userId");
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+    if (api_no_query(req, &err) == 0) {
         if (id_valid(id, "us"))
             return id;
         err_set(&err, ERR_MISSING, "there is no such user");
@@ -278,8 +278,8 @@ static void create_role(struct http_req *req, void *ctx)
     uint32_t permissions = 0;
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        body_only(body, "", names, &err) < 0 || body_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 || body_only(body, "", names, &err) < 0 ||
+        body_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
         auth_tenant_of(api_who(req), named, &tenant, &err) < 0 ||
         body_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
         api_scopes(body, "permissions", &permissions, &err) < 0) {

@@ -139,7 +139,7 @@ static void create(struct http_req *req, void *ctx)
     c->req = req;
     c->api = ctx;
     spec_init(&c->spec);
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &c->body, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || api_body(req, &c->body, &err) < 0 ||
         body_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
         refuse(c, &err);
     } else if (template) {
@@ -201,7 +201,7 @@ static const char *id_or_refuse(struct http_req *req)
     struct err err = { 0 };
     const char *id;
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0 && api_sandbox_id(req, &id, &err) == 0)
+    if (api_no_query(req, &err) == 0 && api_sandbox_id(req, &id, &err) == 0)
         return id;
     http_answer_err(req, &err);
     return NULL;

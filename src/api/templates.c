@@ -95,7 +95,7 @@ static const char *name_of(struct http_req *req, enum err_id id)
     const char *name = http_param(req, "template");
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+    if (api_no_query(req, &err) == 0) {
         if (name_ok(name))
             return name;
         err_set(&err, id,

@@ -109,7 +109,7 @@ static const char *name_of(struct http_req *req)
     const char *name = http_param(req, "tenant");
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+    if (api_no_query(req, &err) == 0) {
         if (store_owner_valid(name) && strlen(name) <= STORE_NAME_MAX)
             return name;
         err_set(&err, ERR_MISSING, "there is no such tenant");
@@ -156,9 +156,8 @@ static void create(struct http_req *req, void *ctx)
     const char *name = NULL;
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        body_only(body, "", names, &err) < 0 || body_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
-        read_quota(body, c, &err) < 0) {
+    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 || body_only(body, "", names, &err) < 0 ||
+        body_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 || read_quota(body, c, &err) < 0) {
         refuse(c, &err);
     } else if (!name || !api_slug_ok(name)) {
         err_set(&err, ERR_INVALID, "name: a tenant's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
@@ -237,7 +236,7 @@ static void get_own(struct http_req *req, void *ctx)
     const struct principal *who = api_who(req);
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 ||
         (!principal_may(who, SCOPE_BIT(TENANT)) && principal_require(who, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
         http_answer_err(req, &err);
     else

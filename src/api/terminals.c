@@ -75,7 +75,7 @@ static void begin(struct order *o, const json_t *body, const char *const *names)
     struct err err = { 0 };
     const char *id;
 
-    if (http_query_only(o->req, (const char *const[]){ NULL }, &err) < 0 || body_only(body, "", names, &err) < 0 ||
+    if (api_no_query(o->req, &err) < 0 || body_only(body, "", names, &err) < 0 ||
         api_sandbox_id(o->req, &o->sandbox, &err) < 0 || api_execution_id(o->req, &id, &err) < 0) {
         http_answer_err(o->req, &err);
         free(o);

@@ -185,8 +185,8 @@ static void begin(struct http_req *req, struct api *api, int (*read)(struct wish
 
     w->req = req;
     w->api = api;
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_sandbox_id(req, &id, &err) < 0 ||
-        api_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
+    if (api_no_query(req, &err) < 0 || api_sandbox_id(req, &id, &err) < 0 || api_body(req, &w->body, &err) < 0 ||
+        read(w, &err) < 0)
         wish_refuse(w, &err);
     else
         store_sandbox_get(api->set.store, api_sees(req), id, on_sandbox, w);
@@ -238,8 +238,7 @@ static void create_ticket(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0 || api_body(req, &body, &err) < 0 ||
-        read_ticket(body, &method, &path, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 || read_ticket(body, &method, &path, &err) < 0 ||
         auth_ticket_make(api->set.auth, api_who(req), method, path, ev_now(api->set.ev), text, &err) < 0) {
         http_answer_err(req, &err);
         return;
@@ -274,7 +273,7 @@ static void end_all(struct http_req *req, void *ctx)
     struct api *api = ctx;
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0)
+    if (api_no_query(req, &err) < 0)
         http_answer_err(req, &err);
     else
         auth_passes_end(api->set.auth, on_ended, req);
@@ -292,7 +291,7 @@ static void whoami(struct http_req *req, void *ctx UNUSED)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0) {
+    if (api_no_query(req, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -323,7 +322,7 @@ static void login(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) < 0) {
+    if (api_no_query(req, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }

@@ -51,7 +51,7 @@ static int read_sweep(const struct http_req *req, bool *dry, struct err *err)
     auto_json *body = NULL;
     size_t len;
 
-    if (http_query_only(req, (const char *const[]){ NULL }, err) < 0)
+    if (api_no_query(req, err) < 0)
         return -1;
     (void)http_body(req, &len);
     if (len == 0)
@@ -184,7 +184,7 @@ static void backup(struct http_req *req, void *ctx)
     struct api *api = ctx;
     struct err err = { 0 };
 
-    if (http_query_only(req, (const char *const[]){ NULL }, &err) == 0) {
+    if (api_no_query(req, &err) == 0) {
         if (!api->set.scratch)
             err_set(&err, ERR_NOT_SUPPORTED_YET, "this server has no place for a backup");
         else if (api->backing_up)
