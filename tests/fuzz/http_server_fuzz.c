@@ -2,24 +2,12 @@
  *
  * Held besides memory: a handler runs only for a head that stands in the input, line for line, as the standard writes
  * it; the connection ends after the client's end; and no request is left over. */
-#include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "http/server.h"
+#include "http_host.h"
 
-#include <stdio.h>
-#include <sys/un.h>
-
-static struct ev *loop;
-static struct http_server *server;
 static const uint8_t *input;
 static size_t input_len;
-
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static bool line_ends(const char *p, const char *end)
 {
@@ -95,51 +83,32 @@ static const struct http_route routes[] = {
     { 0 },
 };
 
-static void start(struct sockaddr_un *un)
+static void start(void)
 {
     static const struct http_route *const tables[] = { routes, NULL };
     struct http_settings set = { .tables = tables };
-    struct err err = { 0 };
 
-    un->sun_family = AF_UNIX;
-    snprintf(un->sun_path, sizeof(un->sun_path), "/tmp/http-fuzz-%d", getpid());
     http_limits_default(&set.limits);
-    must(ev_new(&loop, &err) == 0 && http_new(loop, &set, &server, &err) == 0 &&
-         http_listen_unix(server, un->sun_path, 0600, &err) == 0);
-}
-
-static void stop(void)
-{
-    http_free(server);
-    ev_free(loop);
+    host_start(&set);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct sockaddr_un un;
     struct http_stats st;
-    char answer[4096];
 
-    if (!loop) {
-        start(&un);
-        atexit(stop);
-    }
+    if (!loop)
+        start();
     if (size > 60000)
         return 0;
     input = data;
     input_len = size;
-    auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
-    fd_nonblock(fd, true);
+    auto_fd int fd = host_connect();
     if (size && send(fd, data, size, MSG_NOSIGNAL) < 0)
         abort();
     shutdown(fd, SHUT_WR);
     int turns = 0;
     do {
-        ev_turn(loop, 0);
-        while (read(fd, answer, sizeof(answer)) > 0)
-            ;
-        http_stats(server, &st);
+        host_turn(fd, &st);
     } while ((st.open > 0 || turns < 2) && ++turns < 2000);
     must(st.open == 0 && st.active == 0);
     return 0;

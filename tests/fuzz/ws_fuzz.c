@@ -3,26 +3,14 @@
  *
  * Held besides memory: text is UTF-8 and no message is longer than allowed; the owner is told of the end exactly once;
  * and when the client has gone, no socket and no counted byte is left over. */
-#include "base/fd.h"
 #include "base/text.h"
-#include "http/server.h"
 #include "http/ws.h"
-
-#include <stdio.h>
-#include <sys/un.h>
+#include "http_host.h"
 
 #define MESSAGE_MAX 2000
 
-static struct ev *loop;
-static struct http_server *server;
 static struct http_ws *ws;
 static unsigned opened, closed;
-
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void on_message(void *arg UNUSED, bool text, const char *data, size_t len)
 {
@@ -53,46 +41,30 @@ static void handle(struct http_req *req, void *ctx UNUSED)
 
 static const struct http_route routes[] = { { "GET", "/", handle }, { 0 } };
 
-static void start(struct sockaddr_un *un)
+static void start(void)
 {
     static const struct http_route *const tables[] = { routes, NULL };
     struct http_settings set = { .tables = tables };
-    struct err err = { 0 };
 
-    un->sun_family = AF_UNIX;
-    snprintf(un->sun_path, sizeof(un->sun_path), "/tmp/ws-fuzz-%d", getpid());
     http_limits_default(&set.limits);
     set.limits.ws_message_max = MESSAGE_MAX;
     set.limits.ws_rate = 1000000;
-    must(ev_new(&loop, &err) == 0 && http_new(loop, &set, &server, &err) == 0 &&
-         http_listen_unix(server, un->sun_path, 0600, &err) == 0);
-}
-
-static void stop(void)
-{
-    http_free(server);
-    ev_free(loop);
+    host_start(&set);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char hello[] = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                                 "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n";
-    static struct sockaddr_un un;
     struct http_stats st;
-    char answer[4096];
     int turns = 0;
 
-    if (!loop) {
-        start(&un);
-        atexit(stop);
-    }
+    if (!loop)
+        start();
     if (size > 30000)
         return 0;
     opened = closed = 0;
-    auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
-    fd_nonblock(fd, true);
+    auto_fd int fd = host_connect();
     must(send(fd, hello, strlen(hello), MSG_NOSIGNAL) == (ssize_t)strlen(hello));
     if (size && data[0] & 1) /* some of it behind the handshake at once, the rest when the socket is open */
         must(send(fd, data, size / 2, MSG_NOSIGNAL) >= 0);
@@ -103,12 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > from)
         (void)send(fd, data + from, size - from, MSG_NOSIGNAL);
     shutdown(fd, SHUT_WR);
-    for (turns = 0; (closed == 0 || turns < 2) && turns < 2000; turns++) {
-        ev_turn(loop, 0);
-        while (read(fd, answer, sizeof(answer)) > 0)
-            ;
-        http_stats(server, &st);
-    }
+    for (turns = 0; (closed == 0 || turns < 2) && turns < 2000; turns++)
+        host_turn(fd, &st);
     ev_turn(loop, 0);
     http_stats(server, &st);
     must(closed == 1 && st.sockets == 0 && st.open == 0);
