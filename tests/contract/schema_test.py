@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 import pypi  # noqa: E402
+from server import Launched  # noqa: E402
 
 COVE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/src/main/cove"))
 SECONDS = int(os.environ.get("SCHEMA_SECONDS", "0"))
@@ -36,24 +37,8 @@ LONG = (["--max-examples", "200", "--max-time", str(SECONDS)],)
 class Server:
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="cove-schema-")
-        os.chmod(self.dir, 0o755)
-        self.said, self.log = (os.path.join(self.dir, name) for name in ("said", "log"))
-        with open(self.said, "wb") as out, open(self.log, "wb") as err:
-            self.process = subprocess.Popen(
-                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0", *NONE],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        end = time.monotonic() + 60
-        while "is ready" not in self.read(self.said):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(self.read(self.log))
-            time.sleep(0.05)
-        words = self.read(self.said).split()
-        self.url, self.key = words[words.index("address") + 1], words[words.index("key") + 1]
-
-    @staticmethod
-    def read(path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return f.read()
+        self.launched = Launched(COVE, self.dir, *NONE)
+        self.process, self.url, self.key = self.launched.process, self.launched.url, self.launched.key
 
     def metrics(self):
         request = urllib.request.Request(self.url + "/metrics", headers={"Authorization": f"Bearer {self.key}"})
@@ -64,7 +49,7 @@ class Server:
         """What it says about itself after all that."""
         text = self.metrics()
         broken = [line for line in text.splitlines() if re.match(r'cove_api_requests_total\{.*status="5xx"\}', line)]
-        started = self.read(self.log).count(" serves ")
+        started = self.launched.logged().count(" serves ")
         return broken + ([f"coved was started {started} times"] if started != 1 else [])
 
     def reached(self):

@@ -31,6 +31,8 @@ import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from server import Launched, processes, wait_for  # noqa: E402  (beside pypi.py)
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 PATIENCE = 120  # seconds for anything that the server promises to do; a loaded machine is slow, a broken one never ready
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # ValueError: an answer that ends in the middle of its JSON
@@ -56,49 +58,18 @@ class Answer:
 class Server:
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="cove-crash-")
-        os.chmod(self.dir, 0o755)
-        self.place = os.path.join(self.dir, "server")
-        self.run_dir = os.path.join(self.place, "run")
-        self.out = open(os.path.join(self.dir, "out"), "wb")
-        self.err = open(os.path.join(self.dir, "err"), "wb")
-        self.process = subprocess.Popen(
-            [COVE, "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", "--rate-limit-default", "none",
-             "--rate-limit-create", "none", "--rate-limit-execute", "none"],
-            stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err)
-        self.wait(lambda: b"is ready" in self.read("out") or self.process.poll() is not None)
-        assert self.process.poll() is None, self.read("err").decode()
-        words = self.read("out").decode().split()
-        self.port = int(words[words.index("address") + 1].rsplit(":", 1)[1])
-        self.key = words[words.index("key") + 1]
-
-    def read(self, name):
-        with open(os.path.join(self.dir, name), "rb") as f:
-            return f.read()
+        self.launched = Launched(COVE, self.dir, "--rate-limit-default", "none", "--rate-limit-create", "none",
+                                 "--rate-limit-execute", "none")
+        self.place, self.process, self.key = self.launched.place, self.launched.process, self.launched.key
+        self.port = int(self.launched.url.rsplit(":", 1)[1])
 
     @staticmethod
     def wait(what, seconds=PATIENCE):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            value = what()
-            if value:
-                return value
-            time.sleep(0.02)
-        raise AssertionError("waited in vain")
+        return wait_for(what, seconds)
 
     def processes(self):
         """{name: pid} of its parts that run."""
-        found = {}
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as f:
-                    words = f.read().decode(errors="replace")
-                with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
-                    name = f.read().strip()
-            except OSError:
-                continue
-            if self.place in words:
-                found[name] = int(pid)
-        return found
+        return processes(self.place)
 
     def open(self, method, path, body=None, headers=None, key=None):
         head = {"Authorization": f"Bearer {key or self.key}", **(headers or {})}
@@ -779,7 +750,7 @@ def main():
                         ([f"status {code}"] if code else []) + ([f"{left}"] if left else [])))
         results.append(("the chain of the audit log held after every kill, and has all that was acknowledged",
                         killer.problems + audit(server, ledger)))
-        words = [w for w in (b"AddressSanitizer", b"LeakSanitizer", b"runtime error", b"assert", b"internal_bug") if w in server.read("err")]
+        words = [w for w in ("AddressSanitizer", "LeakSanitizer", "runtime error", "assert", "internal_bug") if w in server.launched.logged()]
         results.append(("no part of it said that it met a bug of its own", [f"{words}: see its log"] if words else []))
     except Exception:
         results.append(("the test itself", [traceback.format_exc()]))

@@ -88,7 +88,7 @@ class Login(Served):
         for target in (url, f"{self.url}/v1/whoami?ticket={ticket}", url + "x", f"{self.url}/nowhere?ticket={ticket}"):
             subprocess.run(["curl", "-sS", "-o", "/dev/null", target], check=True, timeout=60)
         run("exec", sandbox, "--", "true", env=dict(self.env, COVE_API_KEY=token))
-        with open(os.path.join(self.dir, "log"), encoding="utf-8") as f:
+        with open(self.launched.err, encoding="utf-8") as f:
             log = f.read()
         self.assertIn("/v1/whoami", log)
         for secret in (self.key, token, token.split(".")[1], ticket, url.split("signature=")[1]):

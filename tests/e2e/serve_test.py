@@ -12,34 +12,9 @@ import threading
 import time
 
 from cove import COVE, Case, run
+from server import Launched, processes, wait_for
 
 USER = 65534
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("waited in vain")
-
-
-def processes(run_dir):
-    """{name: pid} of the server whose sockets lie in run_dir."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as f:
-                words = f.read().decode(errors="replace").split("\0")
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
-                name = f.read().strip()
-        except OSError:
-            continue
-        if any(run_dir in word for word in words):
-            found[name] = int(pid)
-    return found
 
 
 class Unix(http.client.HTTPConnection):
@@ -61,7 +36,7 @@ class Server(Case):
         os.chmod(self.dir, 0o755)
         self.place = os.path.join(self.dir, "place")
         self.run_dir = os.path.join(self.place, "run")
-        self.server = None
+        self.launched = self.server = None
 
     def tearDown(self):
         if self.server and self.server.poll() is None:
@@ -70,26 +45,15 @@ class Server(Case):
         super().tearDown()
 
     def start(self, *flags, **options):
-        self.out = open(os.path.join(self.dir, "out"), "w+b")
-        self.err = open(os.path.join(self.dir, "err"), "w+b")
-        self.addCleanup(self.out.close)
-        self.addCleanup(self.err.close)
-        self.server = subprocess.Popen(
-            [COVE, "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", *flags], stdin=subprocess.DEVNULL,
-            stdout=self.out, stderr=self.err, **options)
-        wait_for(lambda: b"is ready" in self.said() or self.server.poll() is not None)
-        if self.server.poll() is not None:
-            raise AssertionError(self.logged())
-        words = self.said().decode().split()
-        return words[words.index("address") + 1]
+        self.launched = Launched(COVE, self.dir, *flags, **options)
+        self.server = self.launched.process
+        return self.launched.url
 
     def said(self):
-        with open(self.out.name, "rb") as f:
-            return f.read()
+        return self.launched.said()
 
     def logged(self):
-        with open(self.err.name, "rb") as f:
-            return f.read().decode()
+        return self.launched.logged()
 
     def health(self, url):
         host = url.removeprefix("http://")
@@ -571,19 +535,18 @@ class Serve(Server):
         home = os.path.join(self.dir, "home")
         os.mkdir(home, 0o700)
         os.chown(home, USER, USER)
-        self.run_dir = os.path.join(home, ".local/state/cove/run")
-        self.out = open(os.path.join(self.dir, "out"), "w+b")
-        self.err = open(os.path.join(self.dir, "err"), "w+b")
-        self.addCleanup(self.out.close)
-        self.addCleanup(self.err.close)
-        who = {"cwd": "/", "user": USER, "group": USER, "extra_groups": [], "stdin": subprocess.DEVNULL,
-               "env": {"PATH": "/usr/bin:/bin", "HOME": home}}
+        place = os.path.join(home, ".local/state/cove")
+        self.run_dir = os.path.join(place, "run")
+        who = {"cwd": "/", "user": USER, "group": USER, "extra_groups": [], "env": {"PATH": "/usr/bin:/bin", "HOME": home}}
         cove = os.path.join(self.dir, "cove")
-        self.server = subprocess.Popen([cove, "serve", "--listen", "127.0.0.1:0", *flags], stdout=self.out, stderr=self.err, **who)
-        wait_for(lambda: b"is ready" in self.said() or self.server.poll() is not None)
-        if "no_namespaces" in self.logged() or "user namespace" in self.logged():
-            self.skipTest("this host lets no plain user make user namespaces")
-        self.assertIsNone(self.server.poll(), self.logged())
+        try:
+            self.launched = Launched(cove, self.dir, *flags, place=place, **who)
+        except AssertionError as ended:
+            if "no_namespaces" in str(ended) or "user namespace" in str(ended):
+                self.skipTest("this host lets no plain user make user namespaces")
+            raise
+        self.server = self.launched.process
+        who["stdin"] = subprocess.DEVNULL
         return lambda *words: subprocess.run([cove, *words], capture_output=True, text=True, timeout=60, check=False, **who)
 
     def test_a_plain_user_has_a_server_too_and_is_told_what_it_refuses(self):

@@ -1,20 +1,6 @@
 """served.py - a test with a server of its own: self.cove(...) is the command line as its owner."""
-import os
-import signal
-import subprocess
-import time
-
 from cove import COVE, Case, run
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("waited in vain")
+from server import Launched, wait_for  # pylint: disable=unused-import
 
 
 class Served(Case):
@@ -24,24 +10,12 @@ class Served(Case):
 
     def setUp(self):
         super().setUp()
-        os.chmod(self.dir, 0o755)
-        out = os.path.join(self.dir, "said")
-        with open(out, "wb") as said, open(os.path.join(self.dir, "log"), "wb") as log:
-            self.server = subprocess.Popen(
-                [COVE, "serve", "--state-dir", os.path.join(self.dir, "place"), "--listen", "127.0.0.1:0", *self.settings],
-                stdin=subprocess.DEVNULL, stdout=said, stderr=log)
-        words = wait_for(lambda: self.words(out))
-        self.env = {"COVE_URL": words[words.index("address") + 1], "COVE_API_KEY": words[words.index("key") + 1]}
-
-    def words(self, path):
-        self.assertIsNone(self.server.poll(), "the server ended")
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
-        return text.split() if "is ready" in text and "key " in text else None
+        self.launched = Launched(COVE, self.dir, *self.settings)
+        self.server = self.launched.process
+        self.env = {"COVE_URL": self.launched.url, "COVE_API_KEY": self.launched.key}
 
     def tearDown(self):
-        self.server.send_signal(signal.SIGTERM)
-        self.server.wait(120)
+        self.launched.stop()
         super().tearDown()
 
     def cove(self, *args, code=0, **options):

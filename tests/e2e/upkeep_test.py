@@ -1,13 +1,11 @@
 """What keeps a server's memory in order: cove gc, backup and restore, against a real server that comes and goes."""
 import os
-import re
 import shutil
 import signal
 import sqlite3
-import subprocess
 
 from cove import COVE, Case, run
-from ctl_test import wait_for
+from server import Launched
 
 
 class Upkeep(Case):
@@ -20,20 +18,9 @@ class Upkeep(Case):
         self.addCleanup(self.stop)
 
     def start(self):
-        out = os.path.join(self.dir, "said")
-        with open(out, "wb") as said, open(os.path.join(self.dir, "log"), "ab") as log:
-            self.server = subprocess.Popen([COVE, "serve", "--state-dir", self.place, "--listen", "127.0.0.1:0"],
-                                           stdin=subprocess.DEVNULL, stdout=said, stderr=log)
-
-        def ready():
-            self.assertIsNone(self.server.poll(), "the server ended")
-            with open(out, encoding="utf-8") as f:
-                text = f.read()
-            return text if "is ready" in text else None
-        text = wait_for(ready, 60)
-        key = re.search(r"cove_[0-9a-f]{40}", text)  # shown by the first start only
-        self.env = {"COVE_URL": re.search(r"http://127\.0\.0\.1:\d+", text).group(),
-                    "COVE_API_KEY": key.group() if key else self.env["COVE_API_KEY"]}
+        launched = Launched(COVE, self.dir)
+        self.server = launched.process
+        self.env = {"COVE_URL": launched.url, "COVE_API_KEY": launched.key or self.env["COVE_API_KEY"]}
 
     def stop(self):
         if self.server and self.server.poll() is None:
