@@ -82,8 +82,9 @@ static char *find_socket(void)
     return found;
 }
 
-/* What `cove login` kept fills in what nobody said: the server, and the key if it is for that server. */
-static int ask_login(struct ev *ev, const char **url, const char **key, struct login *l, struct err *err)
+/* What `cove login` kept fills in what nobody said: the server, and if it is that one the key and the authority. */
+static int ask_login(struct ev *ev, const char **url, const char **key, const char **cacert, struct login *l,
+                     struct err *err)
 {
     if (*url && *key)
         return 0;
@@ -95,6 +96,8 @@ static int ask_login(struct ev *ev, const char **url, const char **key, struct l
         *url = l->url;
     if (!*key && str_eq(*url, l->url))
         *key = l->key;
+    if (!*cacert && str_eq(*url, l->url))
+        *cacert = l->cacert;
     return 0;
 }
 
@@ -114,7 +117,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
     __attribute__((cleanup(login_done))) struct login kept = { 0 };
     struct err none = { 0 };
 
-    if (!socket && !nobody && ask_login(ev, &url, &key, &kept, &none) < 0) {
+    if (!socket && !nobody && ask_login(ev, &url, &key, &cacert, &kept, &none) < 0) {
         *err = none;
         return -1;
     }

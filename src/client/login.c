@@ -36,6 +36,7 @@ void login_done(struct login *l)
 {
     wipe(&l->url);
     wipe(&l->key);
+    wipe(&l->cacert);
     wipe(&l->issuer);
     wipe(&l->client_id);
     wipe(&l->token_url);
@@ -66,6 +67,7 @@ static int read_open(int fd, const char *path, struct login *ret, struct err *er
     explicit_bzero(text, FILE_MAX);
     *ret = (struct login){ .url = text_of(doc, "url"),
                            .key = text_of(doc, "key"),
+                           .cacert = text_of(doc, "cacert"),
                            .issuer = text_of(doc, "issuer"),
                            .client_id = text_of(doc, "clientId"),
                            .token_url = text_of(doc, "tokenUrl"),
@@ -105,6 +107,7 @@ static char *document(const struct login *l)
 
     put(doc, "url", l->url);
     put(doc, "key", l->key);
+    put(doc, "cacert", l->cacert);
     put(doc, "issuer", l->issuer);
     put(doc, "clientId", l->client_id);
     put(doc, "tokenUrl", l->token_url);

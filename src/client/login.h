@@ -7,7 +7,8 @@
 
 struct login {
     char *url;
-    char *key; /* a key or a token, as it is sent */
+    char *key;    /* a key or a token, as it is sent */
+    char *cacert; /* absolute; the authority that the server's certificate is trusted by. NULL: those of this machine */
     /* Of a token that an issuer gave, and that has to be renewed; NULL: it is a key. */
     char *issuer, *client_id, *token_url, *refresh;
     uint64_t expires_ms; /* 0: never, or not known */

@@ -47,7 +47,7 @@ static int log_in(struct ctl *c, const char *issuer, const char *client_id, cons
 
 int ctl_device(struct ctl *c, struct login *l, struct err *err)
 {
-    struct client_settings set = { .url = l->url, .key = "" };
+    struct client_settings set = { .url = l->url, .key = "", .cacert = l->cacert };
     AUTO_JSON *door = NULL;
 
     if (client_new(c->ev, &set, &c->client, err) < 0 ||

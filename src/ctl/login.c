@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -103,7 +104,7 @@ int ctl_whoami(struct ctl *c, struct err *err)
 
 static int keep(struct ctl *c, const struct login *l, struct err *err)
 {
-    struct client_settings set = { .url = l->url, .key = l->key };
+    struct client_settings set = { .url = l->url, .key = l->key, .cacert = l->cacert };
     AUTO_JSON *who = NULL;
 
     if (client_new(c->ev, &set, &c->client, err) < 0 || ask(c, &who, err) < 0 || login_write(l, err) < 0)
@@ -113,6 +114,16 @@ static int keep(struct ctl *c, const struct login *l, struct err *err)
         return ctl_print_json(who);
     if (!c->quiet)
         report_note("logged in at %s, tenant %s; kept in %s", l->url, ctl_text(who, "tenant"), path ? path : "");
+    return 0;
+}
+
+/* By a path that is good from everywhere. */
+static int read_authority(const struct ctl *c, struct login *l, struct err *err)
+{
+    const struct arg *ca = args_find(&c->args, OPT_CACERT);
+
+    if (ca && !(l->cacert = realpath(ca->value, NULL)))
+        return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", ca->value);
     return 0;
 }
 
@@ -128,7 +139,9 @@ int ctl_login(struct ctl *c, struct err *err)
         url = CLIENT_URL_DEFAULT;
     l.url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
     bool device = args_find(&c->args, OPT_DEVICE) != NULL;
-    int rc = device ? ctl_device(c, &l, err) : read_key(key, sizeof(key), err);
+    int rc = read_authority(c, &l, err);
+    if (rc == 0)
+        rc = device ? ctl_device(c, &l, err) : read_key(key, sizeof(key), err);
     if (rc == 0 && !device)
         l.key = str_dup(key);
     if (rc == 0)

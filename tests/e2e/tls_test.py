@@ -267,6 +267,16 @@ class Clients(Tls):
         done = run("exec", run("sandbox", "create", "-q", "--runtime", "sh", "--cacert", self.cert, env=env).out.strip(), "--cacert", self.cert,
                    "--", "sh", "-c", "echo over TLS", env=env)
         self.assertEqual((done.code, done.out), (0, "over TLS\n"), done)
+        home = {"COVE_URL": "", "COVE_API_KEY": "", "COVE_CACERT": "", "XDG_CONFIG_HOME": os.path.join(self.dir, "config")}
+        self.assertIn("server_not_trusted", run("login", url, stdin=self.secret, env=home).err)
+        self.assertEqual(run("login", "--cacert", os.path.relpath(self.cert), url, stdin=self.secret, env=home).code, 0)
+        with open(os.path.join(self.dir, "config/cove/login.json"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f)["cacert"], os.path.realpath(self.cert))
+        self.assertEqual(run("sandbox", "ls", env=home).code, 0)
+        self.assertIn("server_not_trusted", run("sandbox", "ls", "--cacert", other + ".crt", env=home).err)
+        elsewhere = run("sandbox", "ls", env={**home, "COVE_URL": url.replace("localhost", "127.0.0.1"), "COVE_API_KEY": self.secret})
+        self.assertIn("server_not_trusted", elsewhere.err)  # the authority is that server's, as the key is
+        self.assertErrorCode(run("login", "--cacert", self.dir + "/none", url, stdin=self.secret, env=home), 2, "No such file")
         done = run("sandbox", "ls", env={**env, "COVE_URL": url.replace("https", "http")})
         self.assertIn("https_required", done.err)
         self.stop()

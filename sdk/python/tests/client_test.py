@@ -4,6 +4,9 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -15,7 +18,7 @@ from cove._settings import Settings, resolve
 from cove.errors import (BY_CODE, ConnectionLostError, CoveError, ForbiddenError, LimitReachedError, RateLimitedError, ServerUnreachableError,
                          ServiceUnavailableError, UnauthorizedError)
 
-from support import Case
+from support import COVE, Case
 
 Answer = Tuple[int, Dict[str, str], Any]
 
@@ -155,6 +158,16 @@ class Contact(Case):
         self.assertIn(box.id, [info.id for info in Sandbox.list()])
 
 
+    def test_a_login_of_the_command_line_is_enough(self) -> None:
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("COVE_")}, "XDG_CONFIG_HOME": self.dir}
+        subprocess.run([COVE, "login", "-q", self.server.url], input=self.server.key, text=True, check=True, env=env)
+        told = resolve(None, None, None, 60.0, None, False, env)
+        self.assertEqual((told.url, told.api_key, told.socket), (self.server.url, self.server.key, None))
+        script = "import cove; print(cove.Cove().whoami().kind)"
+        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+        self.assertEqual((done.stdout, done.returncode), ("key\n", 0), done.stderr)
+
+
 class Where(unittest.TestCase):
     def settings(self, **said: Any) -> Settings:
         environ = said.pop("environ", {})
@@ -182,6 +195,45 @@ class Where(unittest.TestCase):
         self.settings(url="http://example.org", api_key="cove_1", insecure=True)
         for url in ("http://127.0.0.1:8700", "http://localhost", "http://[::1]:1", "https://example.org"):
             self.settings(url=url, api_key="cove_1")
+
+    def kept(self, mode: int = 0o600, **told: Any) -> Dict[str, str]:
+        """An environment in which somebody is logged in."""
+        scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
+        self.addCleanup(scratch.cleanup)
+        os.mkdir(os.path.join(scratch.name, "cove"))
+        path = os.path.join(scratch.name, "cove/login.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(told, f)
+        os.chmod(path, mode)
+        return {"XDG_CONFIG_HOME": scratch.name}
+
+    def test_what_cove_login_kept_fills_in_what_nobody_said(self) -> None:
+        environ = self.kept(url="https://one/", key="cove_1", cacert=__file__, expiresMs=0)
+        told = self.settings(environ=environ)
+        self.assertEqual((told.url, told.api_key, told.cacert, told.socket), ("https://one", "cove_1", __file__, None))
+        told = self.settings(environ=environ, url="https://one")
+        self.assertEqual((told.url, told.api_key, told.cacert), ("https://one", "cove_1", __file__))
+        told = self.settings(environ={**environ, "COVE_API_KEY": "cove_2"})
+        self.assertEqual((told.url, told.api_key), ("https://one", "cove_2"))
+        told = self.settings(environ={**environ, "COVE_CACERT": os.__file__})
+        self.assertEqual(told.cacert, os.__file__)
+        told = self.settings(environ=environ, socket="/s")
+        self.assertEqual((told.socket, told.api_key, told.cacert), ("/s", None, None))
+
+    def test_a_kept_key_goes_to_no_other_server(self) -> None:
+        environ = self.kept(url="https://one", key="cove_1", cacert=__file__)
+        for told in (self.settings(environ=environ, url="https://two"), self.settings(environ={**environ, "COVE_URL": "https://one:444"})):
+            self.assertEqual((told.api_key, told.cacert), (None, None))
+        self.assertIsNone(self.settings(environ=environ, api_key="").api_key)
+
+    def test_a_login_that_others_can_read_that_has_ended_or_is_none_is_told(self) -> None:
+        with self.assertRaisesRegex(ValueError, "not yours alone"):
+            self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"))
+        with self.assertRaisesRegex(ValueError, "has ended"):
+            self.settings(environ=self.kept(url="https://one", key="cove_1", expiresMs=1000, refresh="r"))
+        with self.assertRaisesRegex(ValueError, "log in again"):
+            self.settings(environ=self.kept(url="https://one"))
+        self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"), url="https://two", api_key="cove_2")  # not looked at
 
     def test_mistakes_are_told(self) -> None:
         for said in ({"url": "example.org"}, {"url": "ftp://x"}, {"url": "http://x", "socket": "/s"}, {"url": "https://x", "api_key": "a\nb"}):

@@ -1,4 +1,5 @@
-"""Where the server is and as whom we speak to it: what the caller says, then the environment, then the server of this machine."""
+"""Where the server is and as whom we speak to it: what the caller says, then the environment, then what
+`cove login` kept, then the server of this machine."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,7 +9,10 @@ import ssl
 from typing import Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
+from ._login import read_login
+
 SOCKET = "/run/cove/api.sock"
+"""Of root's server; those of others are in places of their own."""
 URL = "http://127.0.0.1:8700"
 
 
@@ -66,15 +70,32 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
+def find_socket(environ: Mapping[str, str]) -> Optional[str]:
+    """As `cove serve` chooses it: root's own place, and for others theirs before root's."""
+    own = []
+    if hasattr(os, "geteuid") and os.geteuid() != 0:
+        own = [os.path.join(base, rest) for base, rest in ((environ.get("XDG_RUNTIME_DIR") or "", "cove/api.sock"),
+                                                           (environ.get("XDG_STATE_HOME") or "", "cove/run/api.sock"),
+                                                           (environ.get("HOME") or "", ".local/state/cove/run/api.sock")) if os.path.isabs(base)]
+    return next((place for place in [*own, SOCKET] if os.access(place, os.W_OK)), None)
+
+
 def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], timeout: float, retry: Optional[Retry],
             insecure: bool, environ: Mapping[str, str], cacert: Optional[str] = None) -> Settings:
     if url is not None and socket is not None:
         raise ValueError("url and socket do not go together: give one of them")
-    key = api_key if api_key is not None else environ.get("COVE_API_KEY")
-    if socket is None and url is None:
-        url = environ.get("COVE_URL") or None
-        if url is None and os.access(SOCKET, os.W_OK):
-            socket = SOCKET
+    key = api_key if api_key is not None else environ.get("COVE_API_KEY") or None
+    authority = cacert if cacert is not None else environ.get("COVE_CACERT") or None
+    if socket is None:
+        url = (url or environ.get("COVE_URL") or "").rstrip("/") or None
+        kept = read_login(environ) if url is None or key is None else None
+        url = url or (kept.url if kept else None)
+        if kept is not None and url == kept.url:  # a key goes to no other server than its own
+            if key is None:
+                kept.check()
+                key = kept.key
+            authority = authority if authority is not None else kept.cacert
+        socket = find_socket(environ) if url is None else None
     if socket is not None:
         url = "http://localhost"
     url = (url or URL).rstrip("/")
@@ -84,7 +105,6 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         raise ValueError("the API key holds a character that no key has")
     if key and url.startswith("http://") and not is_local(url) and not insecure:
         raise ValueError(f"the API key would cross the network in the clear to {url}; use https://, or say insecure=True if the way there is safe")
-    authority = cacert if cacert is not None else environ.get("COVE_CACERT")
     if authority and not os.access(authority, os.R_OK):
         raise ValueError(f"the authority's certificate {authority!r} cannot be read")
     return Settings(url, key or None, socket, timeout, retry or Retry(), authority or None)

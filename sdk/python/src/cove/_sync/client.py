@@ -21,15 +21,17 @@ class Cove:
     """A client of one server. It can be used by many threads at a time.
 
     Args:
-        url: without it COVE_URL, then the Unix socket of a server on this machine, then http://127.0.0.1:8700.
-        api_key: without it COVE_API_KEY. The owner of a server needs none over its socket.
+        url: without it COVE_URL, then that of `cove login`, then the Unix socket of a server on this machine, then
+            http://127.0.0.1:8700.
+        api_key: without it COVE_API_KEY, then that of `cove login` if it is for this server. The owner of a server needs none
+            over its socket; "" sends none.
         socket: path of a Unix socket, instead of a URL.
         timeout: seconds without a sign of life after which a request is given up. How long a program may run is said
             where it is started.
         retry: how long a request is repeated.
         insecure: send the key over http:// to another machine.
-        cacert: PEM file with the authority that signed the server's certificate; without it COVE_CACERT, then those that
-            this machine trusts.
+        cacert: PEM file with the authority that signed the server's certificate; without it COVE_CACERT, then the one of
+            `cove login`, then those that this machine trusts.
     """
 
     def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
