@@ -4,7 +4,10 @@
 #define Py_LIMITED_API 0x03070000
 #include <Python.h>
 
+#include "zygote/member.h"
 #include "zygote/serve.h"
+
+#include <unistd.h>
 
 static PyObject *ready(PyObject *self UNUSED, PyObject *none UNUSED)
 {
@@ -44,6 +47,26 @@ static PyObject *serve(PyObject *self UNUSED, PyObject *none UNUSED)
     Py_RETURN_FALSE;
 }
 
+/* A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices. */
+static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    char *env;
+    size_t len;
+    struct err err;
+
+    if (member_claim(ZYGOTE_FD, &env, &len, &err) != 0)
+        _exit(125);
+    PyObject *text = PyBytes_FromStringAndSize(env, (Py_ssize_t)len);
+    free(env);
+    return text;
+}
+
+static PyObject *claimed(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    member_ready(ZYGOTE_FD);
+    Py_RETURN_NONE;
+}
+
 PyMODINIT_FUNC PyInit__covezygote(void);
 PyMODINIT_FUNC PyInit__covezygote(void)
 {
@@ -51,6 +74,8 @@ PyMODINIT_FUNC PyInit__covezygote(void)
         { "ready", ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
         { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
         { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
+        { "claim", claim, METH_NOARGS, "In a sandbox: waits until it has a user, and returns the environment." },
+        { "claimed", claimed, METH_NOARGS, "Tells PID 1 that all of the claim is done." },
         { NULL, NULL, 0, NULL },
     };
     static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covezygote", .m_size = -1,

@@ -20,7 +20,7 @@ static void stir(const uint8_t entropy[32])
         fd_write_all(fd, entropy, 32);
 }
 
-static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, struct err *err)
+static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, int *ruleset, struct err *err)
 {
     walls->walls = walls_measure();
     walls->landlock_abi = (uint32_t)landlock_abi();
@@ -30,7 +30,8 @@ static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, s
     stir(claim->entropy);
     if (walls->landlock_abi == 0)
         return 0;
-    if (!mutated("landlock") && landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, err) < 0)
+    if (!mutated("landlock") &&
+        landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, ruleset, err) < 0)
         return -1;
     walls->walls |= RT_WALL_LANDLOCK;
     return 0;
@@ -45,7 +46,7 @@ int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
     if (rt->claimed)
         return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
     if (rt_claim_decode(f, &claim, &strings, err) < 0 || env_check(claim.env, err) < 0 ||
-        raise_walls(&claim, &walls, err) < 0)
+        raise_walls(&claim, &walls, &rt->ruleset, err) < 0)
         return -1;
     rt->env = claim.env;
     rt->env_strings = take_ptr(&strings);

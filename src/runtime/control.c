@@ -151,14 +151,17 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     struct err err = { 0 };
     int r;
 
-    for (size_t i = 0; i < nfds; i++)
-        close(fds[i]);
+    rt->lent = fds;
+    rt->nlent = nfds;
     if (!rt->greeted && f->type != FRAME_HELLO)
         r = err_set(&err, ERR_PROTOCOL, "%s before HELLO", frame_name(f->type));
     else
         r = f->stream == 0 ? connection(rt, f, &err) : route(rt, f, &err);
     if (r < 0)
         complain(rt, f->stream, &err);
+    for (size_t i = 0; i < nfds; i++)
+        fd_close(&fds[i]);
+    rt->nlent = 0;
 }
 
 static void on_end(void *arg, const struct err *why)
@@ -199,7 +202,7 @@ static int prepare(struct runtime *rt, int fd, struct err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     if (ev_new(&rt->ev, err) < 0 || paths_init(&rt->paths, err) < 0 ||
-        ev_signals(rt->ev, &set, on_signal, rt, err) < 0 || chan_init(&rt->chan, rt->ev, fd, false, &ops, rt, err) < 0)
+        ev_signals(rt->ev, &set, on_signal, rt, err) < 0 || chan_init(&rt->chan, rt->ev, fd, true, &ops, rt, err) < 0)
         return -1;
     streams_init(&rt->streams, rt->ev, &rt->chan);
     return 0;
@@ -210,6 +213,7 @@ int runtime_serve(int control_fd)
     static struct runtime rt;
     struct err err = { 0 };
 
+    rt.ruleset = -1;
     procs_init(&rt.procs);
     if ((!mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
         return 1;

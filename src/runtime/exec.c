@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "runtime/adopt.h"
 #include "runtime/env.h"
 #include "runtime/inlet.h"
 #include "runtime/spawn.h"
@@ -41,6 +42,7 @@ struct exec {
     struct exec *next;
     pid_t pid;
     bool tty;
+    bool joined;  /* not started by us; `pid` is 0 until it has told it */
     bool started; /* exec worked, and the host knows */
     bool failed;  /* exec did not work; the child is on its way out */
     bool reaped;
@@ -265,6 +267,8 @@ static bool alone(const struct runtime *rt, const struct exec *x)
 
 static void kill_tree(struct exec *x)
 {
+    if (x->pid == 0) /* it ends when its socket is closed */
+        return;
     if (getpid() == 1 && alone(x->rt, x)) {
         kill(-1, SIGKILL); /* everybody but PID 1, also those who left session and parents behind */
         return;
@@ -287,7 +291,7 @@ static void signal_group(struct exec *x, int signo)
 
 static void exec_signal(struct exec *x, const struct rt_signal *m)
 {
-    if (m->signo == 0 || m->signo >= NSIG)
+    if (m->signo == 0 || m->signo >= NSIG || x->pid == 0)
         return;
     if (m->scope == RT_SCOPE_TREE) {
         if (m->signo == SIGKILL)
@@ -344,7 +348,7 @@ static void on_verdict(void *arg, uint32_t events UNUSED)
 
     if (x->s->over)
         return;
-    int verdict = spawn_verdict(x->verdict_fd, &err);
+    int verdict = x->joined ? adopt_verdict(x->verdict_fd, &x->pid, &err) : spawn_verdict(x->verdict_fd, &err);
     if (verdict == 0)
         return;
     ev_io_del(x->rt->ev, &x->verdict);
@@ -415,7 +419,11 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
     auto_free const char **env = env_merge(rt->env, req->env);
     if (!procs_last_pid(&rt->procs, &first_pid))
         first_pid = RT_UNKNOWN;
-    if (spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
+    bool joined = req->flags & RT_EXEC_JOINED;
+    if (joined && rt->nlent != ADOPT_FDS)
+        return err_set(err, ERR_PROTOCOL, "an interpreter comes with %d descriptors", ADOPT_FDS);
+    if (joined ? adopt_start(rt, req, env, rt->lent, &sp, err) < 0
+               : spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
         return -1;
 
     struct exec *x = mem_new(struct exec);
@@ -425,6 +433,7 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
         .next = rt->execs,
         .pid = sp.pid,
         .tty = req->flags & RT_EXEC_TTY,
+        .joined = joined,
         .verdict_fd = sp.verdict,
         .out = { { .x = x, .fd = sp.out, .channel = RT_STDOUT, .had = true },
                  { .x = x, .fd = sp.err, .channel = RT_STDERR, .had = sp.err >= 0 },
@@ -493,6 +502,12 @@ static void reap_main(struct exec *x)
 
 bool exec_reap(struct runtime *rt)
 {
+    /* One that joined may have ended already, and its number be known from what it said before. */
+    for (struct exec *x = rt->execs, *next; x; x = next) {
+        next = x->next;
+        if (x->joined && x->verdict_fd >= 0)
+            on_verdict(x, 0);
+    }
     for (int i = 0; i < REAP_SLICE; i++) {
         siginfo_t si = { 0 };
         struct exec *x = rt->execs;

@@ -141,7 +141,7 @@ static int add(int ruleset, int abi, const struct rt_rule *rule, struct err *err
     return 0;
 }
 
-int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, struct err *err)
+int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err)
 {
     auto_fd int fd = create(&abi, err);
 
@@ -152,5 +152,6 @@ int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, struct err
             return -1;
     if (syscall(SYS_landlock_restrict_self, fd, 0u) < 0)
         return err_sys(err, ERR_WALL_MISSING, "Landlock");
+    *ret = take_fd(&fd);
     return 0;
 }

@@ -26,6 +26,9 @@ struct runtime {
     struct rt_claimed walls; /* as told with CLAIMED */
     const char *const *env;  /* of the claim; in env_strings */
     void *env_strings;
+    int ruleset; /* what Landlock holds us to, for those who join later; -1 */
+    int *lent;   /* descriptors of the frame that is being looked at; who takes one leaves -1 */
+    size_t nlent;
 
     struct exec *execs; /* whose main process was not reaped or whose output still flows */
     struct mark *mark;  /* /workspace as MARK saw it; NULL before */

@@ -105,8 +105,10 @@ WALK_CODEC(rt_stats);
 static void rt_exec_walk(struct walk *w, struct rt_exec *m)
 {
     walk_u32(w, &m->flags);
-    walk_check(w, (m->flags & ~(RT_EXEC_TTY | RT_EXEC_STDIN | RT_EXEC_KERNEL)) == 0, "flags");
+    walk_check(w, (m->flags & ~(RT_EXEC_TTY | RT_EXEC_STDIN | RT_EXEC_KERNEL | RT_EXEC_JOINED)) == 0, "flags");
     walk_check(w, !(m->flags & RT_EXEC_KERNEL) || !(m->flags & RT_EXEC_TTY), "flags");
+    walk_check(w, !(m->flags & RT_EXEC_JOINED) || (m->flags & (RT_EXEC_KERNEL | RT_EXEC_STDIN)) == RT_EXEC_KERNEL,
+               "flags");
     walk_u16(w, &m->rows);
     walk_u16(w, &m->cols);
     walk_text(w, &m->cwd, RT_PATH_MAX - 1, "directory");

@@ -100,6 +100,9 @@ struct rt_claimed {
 /* The program has a socket at descriptor 3, and RT_KERNEL is its other end; not with a terminal. Output that was
  * written before something on the socket is told before it. */
 #define RT_EXEC_KERNEL 0x04u
+/* No program is started: an interpreter has joined the sandbox, and our ends of its kernel socket, output and errors
+ * come with the frame. With RT_EXEC_KERNEL; argv says what it is. */
+#define RT_EXEC_JOINED 0x08u
 
 struct rt_exec {
     uint32_t flags;

@@ -1,73 +1,16 @@
 /* The jailer and zygotes: a member for a sandbox by two requests, and nothing that a zygote does hurts anybody but the
  * hosts of its own template. */
-#include "jail_host.h"
+#include "zygote_host.h"
 
 #include <errno.h>
 
-static const char *kernels_dir = "COVE_TEST_KERNELS"; /* the variable that names it */
-
-static void start_with_kernels(struct host *h)
-{
-    struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
-                                 .kernels_fd = open(getenv(kernels_dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                                 .state_dir = state_dir };
-    struct err err = { 0 };
-
-    assert_true(s.runtime_fd >= 0 && s.kernels_fd >= 0);
-    h->stream = 0;
-    if (jailer_fork(&s, &h->sock, &h->jailer, &err) < 0)
-        fail_msg("%s", err.msg);
-    close(s.runtime_fd);
-    close(s.kernels_fd);
-}
-
-static void ask_joinable(struct host *h, const char *name, bool joinable)
-{
-    uint8_t out[FRAME_PAYLOAD_MAX];
-    struct jail_template t = { .profile = PROFILE_BASE, .joinable = joinable };
-
-    assert_true(str_copy(t.name, sizeof(t.name), name));
-    send_frame(h, FRAME_J_TEMPLATE, out, jail_template_encode(&t, out, NULL), NULL, 0);
-    expect(h, FRAME_J_OK);
-}
-
-static void ask_zygote(struct host *h, const char *template, const char *language, const char *preload)
-{
-    uint8_t out[FRAME_PAYLOAD_MAX];
-    struct jail_zygote z;
-
-    memset(&z, 0, sizeof(z));
-    assert_true(str_copy(z.template, sizeof(z.template), template) &&
-                str_copy(z.language, sizeof(z.language), language) && str_copy(z.preload, sizeof(z.preload), preload));
-    send_frame(h, FRAME_J_ZYGOTE, out, jail_zygote_encode(&z, out, NULL), NULL, 0);
-}
-
-static void sandbox(struct host *h, char id[ID_SIZE], struct reply *r)
-{
-    struct jail_create c = a_request();
-
-    ask_create(h, &c, NULL, 0);
-    answer_of(h, r);
-    assert_int_equal(r->f.type, FRAME_J_CREATED);
-    memcpy(id, c.id, ID_SIZE);
-    greet(r->fds[0]);
-}
-
 static void begin(struct host *h, const char *how, char id[ID_SIZE], struct reply *r)
 {
-    start_with_kernels(h);
+    start_with_kernels(h, "COVE_TEST_KERNELS");
     ask_joinable(h, "t", true);
     ask_zygote(h, "t", "test", how);
     expect(h, FRAME_J_OK);
     sandbox(h, id, r);
-}
-
-static void join(struct host *h, const char *id, struct reply *r)
-{
-    ask(h, FRAME_J_JOIN, id);
-    answer_of(h, r);
-    assert_int_equal(r->f.type, FRAME_J_OK);
-    assert_int_equal(r->nfds, 3);
 }
 
 /* One line from a descriptor. */
@@ -84,17 +27,6 @@ static const char *line(int fd)
             break;
     }
     text[n] = '\0';
-    return text;
-}
-
-/* What it said until the end. */
-static const char *lines(int fd)
-{
-    static char text[4096];
-    size_t n = 0;
-
-    for (const char *l; n < sizeof(text) - 1 && *(l = line(fd));)
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", l);
     return text;
 }
 
@@ -172,7 +104,7 @@ TEST(what_a_zygote_could_not_load_is_told_in_its_words)
     struct reply r;
     struct rt_error e;
 
-    start_with_kernels(&h);
+    start_with_kernels(&h, "COVE_TEST_KERNELS");
     ask_joinable(&h, "t", true);
     ask_zygote(&h, "t", "test", "fails");
     answer_of(&h, &r);
@@ -192,7 +124,7 @@ TEST(requests_that_make_no_sense_are_refused)
     struct reply r;
     char id[ID_SIZE];
 
-    start_with_kernels(&h);
+    start_with_kernels(&h, "COVE_TEST_KERNELS");
     ask_joinable(&h, "t", true);
     ask_joinable(&h, "other", false);
     ask_zygote(&h, "nobody", "test", "plain");
@@ -251,129 +183,9 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
-/* --- the real one --- */
-
-static int python(void **state)
-{
-    kernels_dir = "COVE_KERNELS";
-    return set_up(state);
-}
-
-static int no_python(void **state)
-{
-    kernels_dir = "COVE_TEST_KERNELS";
-    return tear_down(state);
-}
-
-static void must_hear(const struct reply *m, const char *what)
-{
-    char said[1024];
-
-    snprintf(said, sizeof(said), "%s", line(m->fds[0]));
-    if (!strstr(said, what))
-        fail_msg("'%s' instead of %s; %s", said, what, said[0] ? "" : lines(m->fds[2]));
-}
-
-static void begin_python(struct host *h, const char *preload, char id[ID_SIZE], struct reply *r)
-{
-    start_with_kernels(h);
-    ask_joinable(h, "t", true);
-    ask_zygote(h, "t", "python", preload);
-    expect(h, FRAME_J_OK);
-    sandbox(h, id, r);
-}
-
-/* The text of the result of an expression. */
-static void value_of(int kernel, const char *code, char *ret, size_t cap)
-{
-    char request[512];
-    const char *said;
-
-    snprintf(request, sizeof(request), "{\"op\":\"execute\",\"id\":\"1\",\"code\":\"%s\"}\n", code);
-    put(kernel, request);
-    while (!strstr(said = line(kernel), "\"event\": \"result\""))
-        if (strstr(said, "\"event\": \"finished\"") || strstr(said, "\"event\": \"error\""))
-            fail_msg("%s instead of a result", said);
-    const char *at = strstr(said, "\"text/plain\": \"");
-    assert_non_null(at);
-    at += strlen("\"text/plain\": \"");
-    snprintf(ret, cap, "%.*s", (int)strcspn(at, "\""), at);
-    while (!strstr(line(kernel), "\"event\": \"finished\""))
-        ;
-}
-
-TEST(a_python_member_runs_cells_and_prints_where_it_should)
-{
-    struct host h;
-    struct reply r, m;
-    char id[ID_SIZE], value[128];
-
-    begin_python(&h, "json,decimal", id, &r);
-    join(&h, id, &m);
-    must_hear(&m, "\"event\": \"ready\"");
-    value_of(m.fds[0], "6 * 7", value, sizeof(value));
-    assert_string_equal(value, "42");
-    value_of(m.fds[0], "import sys; 'decimal' in sys.modules", value, sizeof(value));
-    assert_string_equal(value, "True");
-    value_of(m.fds[0], "import os; print('printed'); os.getuid()", value, sizeof(value));
-    assert_string_equal(value, "1000");
-    assert_string_equal(line(m.fds[1]), "printed\n");
-    drop_fds(&m);
-    drop_fds(&r);
-    host_stop(&h);
-}
-
-TEST(siblings_of_one_zygote_do_not_draw_the_same_numbers)
-{
-    static const char *const draws[] = { "import random; random.getrandbits(60)",
-                                         "import ssl; int.from_bytes(ssl.RAND_bytes(8))",
-                                         "import uuid; uuid.uuid4().int", "import tempfile; hash(tempfile.mktemp())" };
-    struct host h;
-    struct reply r[2], m[2];
-    char id[2][ID_SIZE], value[2][128];
-
-    begin_python(&h, "random,ssl,uuid,tempfile", id[0], &r[0]);
-    sandbox(&h, id[1], &r[1]);
-    for (int i = 0; i < 2; i++) {
-        join(&h, id[i], &m[i]);
-        must_hear(&m[i], "\"event\": \"ready\"");
-    }
-    value_of(m[0].fds[0], "import os; os.getpid()", value[0], sizeof(value[0]));
-    value_of(m[1].fds[0], "import os; os.getpid()", value[1], sizeof(value[1]));
-    assert_string_equal(value[0], value[1]); /* the number by which OpenSSL would notice a fork is the same */
-    for (size_t d = 0; d < ARRAY_LEN(draws); d++) {
-        for (int i = 0; i < 2; i++)
-            value_of(m[i].fds[0], draws[d], value[i], sizeof(value[i]));
-        if (str_eq(value[0], value[1]))
-            fail_msg("%s: both drew %s", draws[d], value[0]);
-    }
-    for (int i = 0; i < 2; i++) {
-        drop_fds(&m[i]);
-        drop_fds(&r[i]);
-    }
-    host_stop(&h);
-}
-
-TEST(a_module_that_cannot_be_imported_is_named)
-{
-    struct host h;
-    struct reply r;
-    struct rt_error e;
-
-    start_with_kernels(&h);
-    ask_joinable(&h, "t", true);
-    ask_zygote(&h, "t", "python", "json,nonsense");
-    answer_of(&h, &r);
-    assert_int_equal(r.f.type, FRAME_J_ERROR);
-    assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
-    assert_string_equal(e.msg, "preload nonsense: ModuleNotFoundError: No module named 'nonsense'");
-    host_stop(&h);
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define PYTHON(name) cmocka_unit_test_setup_teardown(name, python, no_python)
     static const struct CMUnitTest tests[] = {
         CASE(a_member_joins_and_answers_over_its_own_descriptors),
         CASE(many_members_of_one_zygote_live_in_one_sandbox_and_in_several),
@@ -382,9 +194,6 @@ int main(void)
         CASE(requests_that_make_no_sense_are_refused),
         CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
         CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
-        PYTHON(a_python_member_runs_cells_and_prints_where_it_should),
-        PYTHON(siblings_of_one_zygote_do_not_draw_the_same_numbers),
-        PYTHON(a_module_that_cannot_be_imported_is_named),
     };
 
     if (geteuid() != 0) {

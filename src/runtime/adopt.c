@@ -1,0 +1,100 @@
+/* It was not started by us, so it has neither our Landlock domain nor the environment of the claim, and we do not know
+ * its number. The first two it is told before it runs anything of others; the last we take from the kernel's stamp on
+ * its answer, for it could say what it likes. */
+#include "runtime/adopt.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "wire/member.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#define WORKSPACE "/workspace"
+
+static int put_claim(int kernel, const char *const *env, const int *fds, size_t nfds, struct err *err)
+{
+    auto_buf text = { 0 };
+    uint32_t len = 0;
+
+    for (size_t i = 0; env[i]; i++)
+        len += (uint32_t)strlen(env[i]) + 1;
+    if (len > MEMBER_ENV_MAX)
+        return err_set(err, ERR_LIMIT, "an environment of %u bytes, %u are possible", len, MEMBER_ENV_MAX);
+    buf_add(&text, &len, sizeof(len));
+    for (size_t i = 0; env[i]; i++)
+        buf_add(&text, env[i], strlen(env[i]) + 1);
+    ssize_t n = fd_send(kernel, text.data, text.len, fds, nfds, MSG_DONTWAIT);
+    if (n < 0)
+        return err_sys(err, ERR_LOST, "the interpreter");
+    return (size_t)n == text.len ? 0 : err_set(err, ERR_LOST, "the interpreter takes no orders");
+}
+
+static int take_over(struct runtime *rt, const struct rt_exec *req, const char *const *env, int kernel, struct err *err)
+{
+    int on = 1, given[2], n = 0;
+    auto_fd int cwd = path_open(&rt->paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
+
+    if (cwd < 0)
+        return -1;
+    given[n++] = cwd;
+    if (rt->ruleset >= 0)
+        given[n++] = rt->ruleset;
+    if (setsockopt(kernel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+        return err_sys(err, ERR_SYS, "credentials");
+    return put_claim(kernel, env, given, (size_t)n, err);
+}
+
+static int own(int fd, int *ret, struct err *err)
+{
+    *ret = fd;
+    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "descriptor of an interpreter") : 0;
+}
+
+static int doubled(int fd, int *ret, struct err *err)
+{
+    *ret = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return *ret < 0 ? err_sys(err, ERR_SYS, "descriptor of an interpreter") : 0;
+}
+
+int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, int fds[ADOPT_FDS],
+                struct spawned *ret, struct err *err)
+{
+    *ret = (struct spawned){ .in = -1, .kernel_in = -1, .verdict = -1 };
+    int bad = own(take_fd(&fds[0]), &ret->kernel, err) < 0;
+    bad = own(take_fd(&fds[1]), &ret->out, err) < 0 || bad;
+    bad = own(take_fd(&fds[2]), &ret->err, err) < 0 || bad;
+    if (!bad && doubled(ret->kernel, &ret->kernel_in, err) == 0 && doubled(ret->kernel, &ret->verdict, err) == 0 &&
+        take_over(rt, req, env, ret->kernel, err) == 0)
+        return 0;
+    int *all[] = { &ret->kernel, &ret->out, &ret->err, &ret->kernel_in, &ret->verdict };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        fd_close(all[i]);
+    return -1;
+}
+
+int adopt_verdict(int kernel, pid_t *ret, struct err *err)
+{
+    char c = 0;
+    struct iovec iov = { &c, 1 };
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+    };
+    struct ucred who = { 0 };
+    ssize_t n = recvmsg(kernel, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    const struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&who, CMSG_DATA(h), sizeof(who));
+    if (c != MEMBER_READY || who.pid <= 1)
+        return err_set(err, ERR_LOST, "the interpreter ended before it could begin");
+    *ret = who.pid;
+    return 1;
+}

@@ -1,0 +1,14 @@
+/* adopt.h - an interpreter that joined the sandbox becomes an execution, as if it had been started here. */
+#pragma once
+
+#include "runtime/runtime.h"
+#include "runtime/spawn.h"
+
+#define ADOPT_FDS 3 /* kernel socket, standard output, standard error: our ends */
+
+/* Tells it what is its own: environment, directory, Landlock. Takes the descriptors, also when it fails. ret->pid is 0
+ * until adopt_verdict. */
+int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, int fds[ADOPT_FDS],
+                struct spawned *ret, struct err *err);
+/* 1: it is ready, and *ret its process. 0: not known yet. -1: it is gone, and *err says so. */
+int adopt_verdict(int kernel, pid_t *ret, struct err *err);

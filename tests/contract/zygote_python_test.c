@@ -1,0 +1,310 @@
+/* The Python zygote, from the jailer to the first cell: a member is adopted by PID 1 as an execution, takes over the
+ * sandbox's environment, directory and Landlock rules, and shares nothing with its siblings that it must not. */
+#include "zygote_host.h"
+
+#include <errno.h>
+
+struct member { /* an execution, as its host sees it */
+    int control;
+    uint32_t stream, pid;
+    char text[3][32768]; /* standard output, standard error, the kernel's lines: what was not looked at yet */
+    size_t len[3];
+    bool over;
+};
+
+static uint32_t next_stream;
+
+static void tell(int control, uint8_t type, uint8_t flags, uint32_t stream, const void *payload, int len,
+                 const int *fds, size_t nfds)
+{
+    static uint8_t packet[FRAME_MAX];
+
+    assert_true(len >= 0);
+    frame_header(packet, &(struct frame){ .type = type, .flags = flags, .stream = stream, .len = (uint32_t)len });
+    if (len)
+        memcpy(packet + FRAME_HEADER, payload, (size_t)len);
+    assert_int_equal(fd_send(control, packet, FRAME_HEADER + (size_t)len, fds, nfds, 0), (int)FRAME_HEADER + len);
+}
+
+static void hear(int control, struct reply *r)
+{
+    struct err err;
+
+    assert_true(readable_within(control, 60000));
+    ssize_t n = recv(control, r->bytes, sizeof(r->bytes), 0);
+    assert_true(n > 0);
+    assert_int_equal(frame_parse(r->bytes, (size_t)n, &r->f, &err), 0);
+}
+
+static void claim(int control)
+{
+    static const char *const env[] = { "PATH=/usr/bin:/bin", "COLOUR=green", NULL };
+    static struct rt_claim c;
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+    struct reply r;
+
+    c = (struct rt_claim){ .env = env, .landlock_min = 1 };
+    id_new("sb", c.id);
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ_EXEC, "/usr" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ_EXEC | RT_ACCESS_OPTIONAL, "/lib" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ_EXEC | RT_ACCESS_OPTIONAL, "/lib64" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ_EXEC, "/.cove" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ, "/etc" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ, "/proc" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_DEVICE, "/dev" };
+    c.rules[c.nrules++] = (struct rt_rule){ RT_ACCESS_READ_WRITE, "/workspace" };
+    tell(control, FRAME_CLAIM, 0, 0, out, rt_claim_encode(&c, out, NULL), NULL, 0);
+    hear(control, &r);
+    assert_int_equal(r.f.type, FRAME_CLAIMED);
+}
+
+static void listen_once(struct member *m)
+{
+    struct reply r;
+    struct rt_error e = { 0 };
+
+    hear(m->control, &r);
+    if (r.f.type == FRAME_ERROR) {
+        (void)rt_error_decode(&r.f, &e, NULL);
+        fail_msg("%s", e.msg);
+    }
+    m->over = m->over || (r.f.type == FRAME_EXIT && r.f.stream == m->stream);
+    if (r.f.type != FRAME_DATA || r.f.stream != m->stream)
+        return;
+    size_t i = (r.f.flags & RT_CHANNEL) - 1u;
+    assert_true(i < 3 && m->len[i] + r.f.len < sizeof(m->text[i]));
+    memcpy(m->text[i] + m->len[i], r.f.data, r.f.len);
+    m->len[i] += r.f.len;
+}
+
+/* One line of a channel. */
+static void next_line(struct member *m, unsigned channel, char *ret, size_t cap)
+{
+    size_t i = channel - 1u;
+    char *end;
+
+    while (!(end = memchr(m->text[i], '\n', m->len[i]))) {
+        if (m->over)
+            fail_msg("it ended, and said: %.*s", (int)m->len[1], m->text[1]);
+        listen_once(m);
+    }
+    size_t n = (size_t)(end - m->text[i]);
+    assert_true(n < cap);
+    memcpy(ret, m->text[i], n);
+    ret[n] = '\0';
+    m->len[i] -= n + 1;
+    memmove(m->text[i], end + 1, m->len[i]);
+}
+
+/* A member of the zygote as an execution of the sandbox. */
+static void adopt(struct host *h, const char *id, int control, const char *cwd, struct member *m)
+{
+    static const char *const argv[] = { "python", NULL };
+    static const char *const env[] = { "SHAPE=round", NULL };
+    struct rt_exec x = { .flags = RT_EXEC_KERNEL | RT_EXEC_JOINED, .cwd = cwd, .argv = argv, .env = env };
+    uint8_t out[4096];
+    struct reply r;
+    char line[1024];
+
+    *m = (struct member){ .control = control, .stream = next_stream += 2 };
+    join(h, id, &r);
+    tell(control, FRAME_EXEC, 0, m->stream, out, rt_exec_encode(&x, out, NULL), r.fds, 3);
+    drop_fds(&r);
+    next_line(m, RT_KERNEL, line, sizeof(line));
+    if (!strstr(line, "\"ready\""))
+        fail_msg("%s", line);
+}
+
+static void begin(struct host *h, const char *preload, char id[ID_SIZE], struct reply *r)
+{
+    start_with_kernels(h, "COVE_KERNELS");
+    ask_joinable(h, "t", true);
+    ask_zygote(h, "t", "python", preload);
+    expect(h, FRAME_J_OK);
+    sandbox(h, id, r);
+    claim(r->fds[0]);
+}
+
+/* The text of the result of an expression. */
+static const char *value_of(struct member *m, const char *code)
+{
+    static char line[16384];
+    static char value[256];
+    char request[512];
+    int n = snprintf(request, sizeof(request), "{\"op\":\"execute\",\"id\":\"1\",\"code\":\"%s\"}\n", code);
+
+    value[0] = '\0';
+    tell(m->control, FRAME_DATA, RT_KERNEL, m->stream, request, n, NULL, 0);
+    do {
+        next_line(m, RT_KERNEL, line, sizeof(line));
+        const char *at = strstr(line, "\"text/plain\": \"");
+        if (strstr(line, "\"event\": \"error\""))
+            fail_msg("%s", line);
+        if (at)
+            snprintf(value, sizeof(value), "%.*s", (int)strcspn(at + 15, "\""), at + 15);
+    } while (!strstr(line, "\"event\": \"finished\""));
+    return value;
+}
+
+static void must_be(struct member *m, const char *code, const char *value)
+{
+    const char *got = value_of(m, code);
+
+    if (!str_eq(got, value))
+        fail_msg("%s: %s instead of %s", code, got, value);
+}
+
+TEST(a_member_runs_cells_in_the_directory_and_environment_of_its_context)
+{
+    struct host h;
+    struct reply r;
+    static struct member m;
+    char id[ID_SIZE], line[256];
+
+    begin(&h, "json,decimal", id, &r);
+    adopt(&h, id, r.fds[0], "/usr/lib", &m);
+    must_be(&m, "6 * 7", "42");
+    must_be(&m, "import sys; 'decimal' in sys.modules", "True");
+    must_be(&m, "import os; os.getcwd() == '/usr/lib'", "True");
+    must_be(&m, "import os; [os.environ[k] for k in ('COLOUR', 'SHAPE')] == ['green', 'round']", "True");
+    must_be(&m, "import os; 'OPENBLAS_NUM_THREADS' in os.environ", "False");
+    must_be(&m, "import os; print('printed'); os.getuid()", "1000");
+    next_line(&m, RT_STDOUT, line, sizeof(line));
+    assert_string_equal(line, "printed");
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(landlock_holds_a_member_as_it_holds_what_PID_1_starts)
+{
+    struct host h;
+    struct reply r;
+    static struct member m;
+    char id[ID_SIZE];
+
+    begin(&h, "", id, &r);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m, "open('/workspace/a', 'w').write('x')", "1");
+    must_be(&m, "import os\\ntry: os.listdir('/tmp')\\nexcept PermissionError as e: n = e.errno\\nn", "13");
+    must_be(&m, "import os\\ntry: open('/tmp/b', 'w')\\nexcept PermissionError as e: n = e.errno\\nn", "13");
+    must_be(&m, "open('/proc/self/status').read().count('Seccomp:\\\\t2')", "1");
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(a_member_is_signalled_and_reaped_like_any_other_program)
+{
+    struct host h;
+    struct reply r;
+    static struct member m;
+    char id[ID_SIZE];
+    uint8_t out[64];
+    struct rt_signal kill9 = { .signo = SIGKILL, .scope = RT_SCOPE_TREE };
+
+    begin(&h, "", id, &r);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m, "1 + 1", "2");
+    tell(m.control, FRAME_SIGNAL, 0, m.stream, out, rt_signal_encode(&kill9, out, NULL), NULL, 0);
+    while (!m.over)
+        listen_once(&m);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(siblings_do_not_draw_the_same_numbers)
+{
+    static const char *const draws[] = { "import random; random.getrandbits(60)",
+                                         "import ssl; int.from_bytes(ssl.RAND_bytes(8), 'big')",
+                                         "import uuid; uuid.uuid4().int",
+                                         "import tempfile; hash(tempfile._get_candidate_names().__next__())" };
+    struct host h;
+    struct reply r[2];
+    static struct member m[2];
+    char id[2][ID_SIZE], first[256];
+
+    begin(&h, "random,ssl,uuid,tempfile", id[0], &r[0]);
+    sandbox(&h, id[1], &r[1]);
+    claim(r[1].fds[0]);
+    for (int i = 0; i < 2; i++)
+        adopt(&h, id[i], r[i].fds[0], "", &m[i]);
+    str_copy(first, sizeof(first), value_of(&m[0], "import os; os.getpid()"));
+    must_be(&m[1], "import os; os.getpid()", first); /* the number by which OpenSSL would notice a fork is the same */
+    for (size_t d = 0; d < ARRAY_LEN(draws); d++) {
+        str_copy(first, sizeof(first), value_of(&m[0], draws[d]));
+        if (str_eq(value_of(&m[1], draws[d]), first))
+            fail_msg("%s: both drew %s", draws[d], first);
+    }
+    for (int i = 0; i < 2; i++)
+        drop_fds(&r[i]);
+    host_stop(&h);
+}
+
+TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
+{
+    static const char *const argv[] = { "python", NULL };
+    static const char *const env[] = { NULL };
+    struct rt_exec x = { .flags = RT_EXEC_KERNEL | RT_EXEC_JOINED, .cwd = "", .argv = argv, .env = env };
+    struct host h;
+    struct reply r, a;
+    struct rt_error e;
+    static struct member m;
+    char id[ID_SIZE];
+    uint8_t out[4096];
+    int sv[2], out_pipe[2], err_pipe[2];
+
+    begin(&h, "", id, &r);
+    assert_true(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0 && pipe2(out_pipe, O_CLOEXEC) == 0 &&
+                pipe2(err_pipe, O_CLOEXEC) == 0);
+    int fds[] = { sv[0], out_pipe[0], err_pipe[0] };
+    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), fds, 3);
+    close(sv[1]);
+    hear(r.fds[0], &a);
+    assert_int_equal(a.f.type, FRAME_ERROR);
+    assert_int_equal(rt_error_decode(&a.f, &e, NULL), 0);
+    assert_int_equal(e.id, ERR_LOST);
+    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0); /* without any */
+    hear(r.fds[0], &a);
+    assert_int_equal(a.f.type, FRAME_ERROR);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m, "2 + 2", "4");
+    int all[] = { sv[0], out_pipe[0], out_pipe[1], err_pipe[0], err_pipe[1] };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        close(all[i]);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(a_module_that_cannot_be_imported_is_named)
+{
+    struct host h;
+    struct reply r;
+    struct rt_error e;
+
+    start_with_kernels(&h, "COVE_KERNELS");
+    ask_joinable(&h, "t", true);
+    ask_zygote(&h, "t", "python", "json,nonsense");
+    answer_of(&h, &r);
+    assert_int_equal(r.f.type, FRAME_J_ERROR);
+    assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+    assert_string_equal(e.msg, "preload nonsense: ModuleNotFoundError: No module named 'nonsense'");
+    host_stop(&h);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    static const struct CMUnitTest tests[] = {
+        CASE(a_member_runs_cells_in_the_directory_and_environment_of_its_context),
+        CASE(landlock_holds_a_member_as_it_holds_what_PID_1_starts),
+        CASE(a_member_is_signalled_and_reaped_like_any_other_program),
+        CASE(siblings_do_not_draw_the_same_numbers),
+        CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
+        CASE(a_module_that_cannot_be_imported_is_named),
+    };
+
+    if (geteuid() != 0) {
+        puts("1..0 # SKIP needs root");
+        return 0;
+    }
+    return cmocka_run_group_tests_name("Python zygotes", tests, NULL, NULL);
+}
