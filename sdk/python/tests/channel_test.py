@@ -351,6 +351,41 @@ class Terminals(OnAChannel):
         self.assertEqual(box.files.read_text("/workspace/typed"), typed)
         self.assertGreater(self.proxy.connections, 6)
 
+    def test_a_break_while_typing_alone_is_mended(self) -> None:
+        box = self.sandbox()
+        mine = self.terminal(box, self.through(), "stty raw -echo; printf up; head -c 2 > typed; echo done")
+        self.shown(mine, "up")
+        self.proxy.heard.clear()
+        join = self.behind(lambda: mine.write("a"))
+        wait_for(lambda: self.typed_by_now(box, mine) == 1)
+        self.proxy.cut()
+        join()
+        mine.write("b")
+        self.shown(mine, "done")
+        self.assertEqual(box.files.read_text("/workspace/typed"), "ab")
+
+    def typed_by_now(self, box: Sandbox, terminal: Terminal) -> int:
+        """Bytes of input that the terminal has had, from whomever."""
+        return int(self.client._http.json(box.execution(terminal.id)._stdin_call(b"", None, False))["stdinBytes"])
+
+    def test_a_break_while_others_type_is_told_to_whoever_typed(self) -> None:
+        box = self.sandbox()
+        mine = self.terminal(box, self.through(), "stty raw -echo; printf up; cat")
+        self.shown(mine, "up")
+        self.proxy.heard.clear()
+        join = self.behind(lambda: mine.write("a"))
+        wait_for(lambda: self.typed_by_now(box, mine) == 1)
+        with box.terminals.attach(mine.id) as yours:
+            yours.write("b")
+            self.proxy.cut()
+            with self.assertRaises(ConnectionLostError) as met:
+                join()
+            self.assertIn("type again", met.exception.fix)
+            mine.write("c")
+            for seat in (mine, yours):
+                self.shown(seat, "c")
+        mine.cancel()
+
     def test_a_terminal_that_has_lost_its_beginning_is_shown_from_what_there_is(self) -> None:
         box = self.sandbox()
         with box.terminals.create("head -c 300000 /dev/zero | tr '\\0' z; echo end; cat", output_bytes=65536) as terminal:

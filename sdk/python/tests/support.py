@@ -1,6 +1,7 @@
 """A real server in a directory of its own, and a proxy that cuts connections."""
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -93,6 +94,9 @@ class Proxy:
         self.port, self.cuts, self.ups, self.context = port, list(cuts), list(ups), context
         self.connections = 0
         self.lock = threading.Lock()
+        self.heard = threading.Event()  # while it is clear, nobody hears what the server says
+        self.heard.set()
+        self.open: List[socket.socket] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http{'s' if context else ''}://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -116,6 +120,8 @@ class Proxy:
             client.close()
             return
         server = socket.create_connection(("127.0.0.1", self.port))
+        with self.lock:
+            self.open += [client, server]
         threading.Thread(target=self.forward, args=(client, server, upward), daemon=True).start()
         self.forward(server, client, budget)
 
@@ -123,7 +129,7 @@ class Proxy:
         try:
             while True:
                 data = source.recv(65536)
-                if not data:
+                if not data or source in self.open[1::2] and not self.heard.wait(PATIENCE):
                     break
                 target.sendall(data if budget is None else data[:budget])
                 if budget is not None:
@@ -140,7 +146,17 @@ class Proxy:
             if budget is not None and not self.context:
                 end.close()
 
+    def cut(self) -> None:
+        """Every connection there is, before anybody has heard what was held back."""
+        with self.lock:
+            for end in self.open:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self.open = []
+        self.heard.set()
+
     def close(self) -> None:
+        self.heard.set()
         self.listener.close()
 
 
