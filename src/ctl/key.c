@@ -30,6 +30,18 @@ static bool for_user(const struct ctl *c)
     return a && !str_eq(a->value, "none");
 }
 
+/* A user's key is of the user's tenant, which an operator need not say again. Who may not look at users has only one.
+ */
+static void set_tenant_of(struct ctl *c, const char *user, json_t *body)
+{
+    auto_free char *path = ctl_path("/v1/users/%s", user);
+    AUTO_JSON *found = NULL;
+    struct err none = { 0 };
+
+    if (client_json(c->client, "GET", path, NULL, &found, &none) == 0 && *ctl_text(found, "tenant"))
+        json_object_set_new(body, "tenant", json_string(ctl_text(found, "tenant")));
+}
+
 static int set_user(struct ctl *c, json_t *body, struct err *err)
 {
     auto_free char *id = NULL;
@@ -39,6 +51,8 @@ static int set_user(struct ctl *c, json_t *body, struct err *err)
         if (ctl_user_id(c, args_find(&c->args, OPT_OF_USER)->value, &id, err) < 0)
             return -1;
         json_object_set_new(body, "user", json_string(id));
+        if (!args_find(&c->args, OPT_TENANT))
+            set_tenant_of(c, id, body);
     } else if (args_find(&c->args, OPT_OF_USER)) {
         json_object_set_new(body, "user", json_null());
     }

@@ -331,7 +331,9 @@ class Ctl(Served):
         self.cove("user", "add", "-q", "-t", "crew", "--role", "admin", "boss")
         self.cove("user", "add", "-q", "-t", "crew", "--role", "runner", "ron")
         boss = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-t", "crew", "-u", "boss", "k").out.strip())
-        ron = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-t", "crew", "-u", "ron", "k").out.strip())
+        hint = self.cove("user", "add", "-t", "crew", "--role", "viewer", "guest").err.split("'")[1].split()
+        self.assertEqual(self.cove(*hint[1:], "--json").json["tenant"], "crew")  # what it says to do works as it stands
+        ron = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-u", "ron", "k").out.strip())
         self.assertIn("forbidden", run("sandbox", "create", env=ron).err)
         self.assertIn("ron", run("user", "ls", env=boss).out)
         self.assertEqual(run("user", "set", "--role", "developer", "ron", env=boss).code, 0)

@@ -30,7 +30,7 @@ class ForbiddenError(CoveError):
 
     code = "forbidden"
     default_cause = "The request was understood and refused."
-    default_fix = "Ask for less, or change the policy that the message names."
+    default_fix = "Use a key or a role that has the right which the message names, ask for less, or change the policy that it names."
 
 
 class NotFoundError(CoveError):
@@ -430,7 +430,7 @@ class QuotaExceededError(LimitReachedError):
 
     code = "quota_exceeded"
     default_cause = "The tenant has as much of something as it may have: sandboxes, processors, memory, storage, or executions within an hour."
-    default_fix = "End what is not needed any more, wait where the answer says how long, or ask the operator of the server for a larger quota; GET /v1/tenant tells what is used."
+    default_fix = "End what is not needed any more, wait where the answer says how long, or ask the operator of the server for a larger quota; cove tenant info, or GET /v1/tenant, tells what is used."
 
 
 class LastAdminError(ConflictError):
