@@ -12,23 +12,25 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from . import errors
-from ._async.channel import AsyncChannel, AsyncSession
+from ._async.channel import AsyncChannel
 from ._async.client import AsyncCove, AsyncTemplates
 from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
 from ._async.files import AsyncFiles, AsyncWatch
 from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
 from ._async.sandbox import AsyncSandbox
+from ._async.session import AsyncSession
 from ._async.team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 from ._async.terminals import AsyncTerminal, AsyncTerminals
 from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from ._local import Downloaded
 from ._settings import Retry
-from ._sync.channel import Channel, Session
+from ._sync.channel import Channel
 from ._sync.client import Cove, Templates
 from ._sync.execution import Execution, Result, Stream
 from ._sync.files import Files, Watch
 from ._sync.records import Audit, Events, EventStream, Usages
 from ._sync.sandbox import Sandbox
+from ._sync.session import Session
 from ._sync.team import Keys, Roles, Tenants, Users
 from ._sync.terminals import Terminal, Terminals
 from .events import ChannelEvent, Event, Exit, FileEvent, Output, Resized, Started

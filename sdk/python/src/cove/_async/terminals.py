@@ -8,7 +8,8 @@ from ..events import Progress
 from ..models import ExecutionInfo
 from ..options import StartOptions, run_body
 from ._http import AsyncHTTP
-from .channel import AsyncChannel, AsyncSession, execution_id, terminal_of
+from .channel import AsyncChannel, execution_id, terminal_of
+from .session import AsyncSession
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -6,39 +6,33 @@ no thread, and a program that prints more than anybody reads is left alone until
 
 1. An execution has its id before it is asked for. So what was cut off before it was heard of is asked for again, and starts once.
 2. What was heard is counted in bytes. When the connection breaks another is made, and all sessions go on where they were.
-3. Input goes to a pipe by its offset: it arrives once. A terminal has one input for all who type, so there a break in the middle of
-   a write is mended only if it can be told what has arrived; otherwise whoever typed is told.
 """
 from __future__ import annotations
 
 import base64
-import collections
 import contextlib
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from .. import _sio
 from .._call import HEARTBEAT, Call, event_error, path
 from .._error import CoveError, WaitTimeoutError
 from .._json import Duration, decode, milliseconds
-from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, SandboxEndedError, ServiceUnavailableError, UnauthorizedError
-from ..events import ChannelEvent, Exit, Output, Progress, Resized, Started
-from ..models import ExecutionInfo, SandboxStatus
+from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
+from ..events import Progress
+from ..models import SandboxStatus
 from ..options import StartOptions, run_body, words_of
 from ._http import HTTP
 from ._link import Link, Request
-from .execution import Execution, Result, Stream
+from .session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 AHEAD = 4 << 20
 """Bytes of output that wait for their reader; then the execution is left alone until they are read."""
-WINDOW = 128 << 10
-"""Bytes of input that are under way to one execution; a server stops reading a socket beyond twice that."""
-PIECE = 32 << 10
 HOW_IT_ENDED = ("execution_timeout", "execution_failed")
 """Not about anything that was asked; the exit tells it too."""
 
@@ -286,345 +280,6 @@ class Channel:
     def _unpark(self, session: Session) -> None:
         session._parked, session._on = False, None
         self._attach(session)
-
-
-class Session:
-    """One execution on a channel: its events, its input, its end.
-
-    A connection that breaks is made again by itself; nothing is lost and nothing comes twice. Events are those of a stream, and of
-    a terminal `Resized` besides. Leaving it early ends nothing but the session: the execution goes on.
-    """
-
-    def __init__(self, channel: Channel, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> None:
-        assert progress.execution_id is not None
-        self._channel = channel
-        self._progress = progress
-        self._launch = launch  # None: it exists
-        self._tail = tail_bytes
-        self.id: str = progress.execution_id
-        self.rows: Optional[int] = None
-        """Of a terminal."""
-        self.cols: Optional[int] = None
-        self._name = ""
-        self._on: Optional[Link] = None  # where it was asked for
-        self._attached = False  # and the server has agreed
-        self._parked = False
-        self._begun = False
-        self._refusal: Optional[CoveError] = None
-        self._events: Deque[ChannelEvent] = collections.deque()
-        self._came = self._read = 0  # bytes of output; each has one writer, whatever threads there are
-        self._rest: Optional[Stream] = None
-        self._closed = False
-        self._pen = _sio.Lock()
-        self._writing = False
-        self._typed = 0 if launch is not None else None  # bytes of input that are ours, or were there before
-        self._taken = 0  # bytes of input that the sandbox has
-        self._acks = 0
-        self._shared = False  # others type there too
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} in {self._channel.sandbox_id}>"
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def execution(self) -> Execution:
-        """The handle, which needs no channel."""
-        return Execution(self._channel._http, self._channel.sandbox_id, self.id, tty=self._progress.gaps)
-
-    @property
-    def offsets(self) -> Mapping[str, int]:
-        """Bytes that have come of "stdout" and "stderr"; `follow` goes on there."""
-        return dict(self._progress.offsets)
-
-    # --- what comes ---
-
-    @property
-    def _waiting_bytes(self) -> int:
-        return self._came - self._read
-
-    def _hello(self) -> Dict[str, Any]:
-        if self._launch is not None and not self._begun:
-            return {"type": "execute", "executionId": self.id, **self._launch}
-        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "name": self._name}
-        if self._tail is not None and not self._begun:
-            return {**told, "tailBytes": self._tail}
-        return {**told, "stdoutOffset": self._progress.offsets["stdout"], "stderrOffset": self._progress.offsets["stderr"]}
-
-    def _take(self, kind: str, told: Dict[str, Any]) -> None:
-        event: Optional[ChannelEvent] = None
-        if kind == "output":
-            event = self._progress.output({**told, "data": told.get("content")} if "content" in told else told)
-            self._came += len(event.data) if isinstance(event, Output) else 0
-        elif kind == "execution_start":
-            event = self._take_start(told)
-        elif kind == "execution_complete":
-            event = self._progress.turn("end", decode(ExecutionInfo, told["execution"]))
-        elif kind == "stdin_ack":
-            self._taken = int(told["stdinBytes"])
-            self._acks += 1
-        elif kind == "resized":
-            self.rows, self.cols = int(told["rows"]), int(told["cols"])
-            event = Resized(self.rows, self.cols)
-        if event is not None:
-            self._events.append(event)
-
-    def _take_start(self, told: Mapping[str, Any]) -> Optional[Started]:
-        event = self._progress.turn("started", decode(ExecutionInfo, told["execution"]))
-        first, self._begun, self._attached = not self._begun, True, True
-        if first and self._tail is not None:
-            self._progress.offsets.update(stdout=int(told["stdoutOffset"]), stderr=int(told["stderrOffset"]))
-        if "stdinBytes" in told:
-            count = int(told["stdinBytes"])
-            self._shared = self._shared or self._progress.gaps and not first and not self._writing and count != self._taken
-            self._taken = count
-        if self._typed is None:
-            self._typed = self._taken
-        size = told.get("rows"), told.get("cols")
-        changed = None not in size and not first and size != (self.rows, self.cols)
-        if None not in size:
-            self.rows, self.cols = size
-        if changed and self.rows is not None and self.cols is not None:
-            self._events.append(Resized(self.rows, self.cols))
-        return event if isinstance(event, Started) else None
-
-    def __iter__(self) -> Session:
-        return self
-
-    def __next__(self) -> ChannelEvent:
-        event = self.read()
-        if event is None:
-            raise StopIteration
-        return event
-
-    def read(self, timeout: Optional[Duration] = None) -> Optional[ChannelEvent]:
-        """The next event; None behind the last. After `timeout` seconds without one WaitTimeoutError is raised."""
-        deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        return self._next(deadline)
-
-    def _next(self, deadline: Optional[float]) -> Optional[ChannelEvent]:
-        while True:
-            if self._closed:
-                return None
-            if self._events:
-                event = self._events.popleft()
-                self._read += len(event.data) if isinstance(event, Output) else 0
-                return event
-            if self._progress.ended:
-                if self._rest is None and self._refusal is not None:
-                    raise self._refusal
-                return None
-            if self._rest is not None:
-                self._rest.deadline = deadline
-                return self._rest.__next__()
-            if self._parked:
-                self._channel._unpark(self)
-            try:
-                self._channel._until(lambda: bool(self._events) or self._progress.ended or self._closed, deadline)
-            except SandboxEndedError:
-                if not self._begun:
-                    raise
-                # The server closes the channel of such a sandbox; what was written there is still to be had.
-                self._rest = self.execution.stream()
-                self._rest._progress = self._progress
-
-    def wait(self, timeout: Optional[Duration] = None) -> Result:
-        """Reads it to its end. Only what comes from here on is in the result's output.
-
-        After `timeout` seconds WaitTimeoutError is raised, and the execution goes on; what had come by then is lost to this session.
-        """
-        deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        out: List[bytes] = []
-        err: List[bytes] = []
-        while True:
-            event = self._next(deadline)
-            if isinstance(event, Output):
-                (out if event.type == "stdout" else err).append(event.data)
-            elif isinstance(event, Exit):
-                return Result(self.execution, event.execution, b"".join(out), b"".join(err))
-            elif event is None:
-                raise ProtocolError("the session has been read to its end, or was closed, before")
-
-    def close(self) -> None:
-        """Leaves it. The execution goes on."""
-        self._closed = True
-        self._channel._forget(self)
-        if self._attached and self._on is not None and self._on is self._channel._link and not self._progress.ended:
-            with contextlib.suppress(CoveError):
-                self._on.post({"type": "detach", "executionId": self._name})
-        if self._rest is not None:
-            self._rest.close()
-        self._channel._turn.ring()
-
-    # --- what is asked ---
-
-    def _is_ready(self) -> bool:
-        return self._attached and self._on is self._channel._link or self._parked or self._progress.ended
-
-    def _ask(self, what: Mapping[str, Any], *, repeatable: bool) -> bool:
-        """True when the server has carried it out, or there is nothing left to do it to. False: it is not attached here."""
-        channel = self._channel
-        while True:
-            channel._until(self._is_ready)
-            link, request = self._on, Request(self)
-            if self._refusal is not None:
-                raise self._refusal
-            if self._parked:
-                return False
-            if self._progress.ended or link is None:
-                return True
-            with contextlib.suppress(ConnectionLostError):
-                link.post({**what, "executionId": self._name}, request)
-            channel._until(lambda: request.done or request.error is not None or channel._link is not link or self._progress.ended)
-            if request.error is not None and not self._progress.ended:
-                raise request.error
-            if request.done or self._progress.ended:
-                return True
-            if not repeatable:
-                raise ConnectionLostError(f"the connection broke before the server said that it has done this: {what['type']}")
-
-    def resize(self, rows: int, cols: int) -> None:
-        """Gives its terminal another size. The last size counts, whoever gave it; other viewers are told."""
-        if not self._ask({"type": "resize", "rows": rows, "cols": cols}, repeatable=True):
-            self.execution.resize(rows, cols)
-        self.rows, self.cols = rows, cols
-
-    def signal(self, signal: Union[str, int]) -> None:
-        """Sends a signal ("INT", "TERM", 9) to its process group; of a terminal, to the one in the foreground."""
-        if not self._ask({"type": "signal", "signal": signal}, repeatable=False):
-            self.execution.signal(signal)
-
-    def cancel(self) -> None:
-        """Kills it and everything it started. Its `Exit` comes as the last event."""
-        if not self._ask({"type": "cancel"}, repeatable=True):
-            self.execution.cancel()
-
-    # --- input ---
-
-    def write(self, data: Union[str, bytes], *, close: bool = False) -> None:
-        """Writes to its standard input, if it was started with `stdin_open=True` or is a terminal; `close` says that nothing follows.
-
-        It returns when the sandbox has taken all of it; while the program does not read, it waits. One that ends before is a
-        ConflictError, unless the connection broke meanwhile: then only its exit tells. No byte arrives twice. On a terminal
-        ConnectionLostError says that a break came in the middle and that it cannot be told what of this arrived, because
-        others type there too.
-        """
-        sent = data.encode() if isinstance(data, str) else data
-        with self._pen:
-            self._writing = True
-            try:
-                if self._progress.gaps:
-                    self._type(sent, close)
-                else:
-                    self._pour(sent, close)
-            finally:
-                self._writing = False
-
-    def close_stdin(self) -> None:
-        """Says that nothing follows."""
-        self.write(b"", close=True)
-
-    def _writable(self) -> Optional[Link]:
-        """The link to write to; None: the session is parked, and has none."""
-        self._channel._until(self._is_ready)
-        if self._progress.ended:
-            raise ConflictError(f"execution {self.id} has ended")
-        return None if self._parked else self._on
-
-    def _put(self, link: Link, data: bytes, offset: Optional[int], close: bool) -> Request:
-        request = Request(self)
-        message: Dict[str, Any] = {"type": "stdin", "executionId": self._name, "base64": base64.b64encode(data).decode()}
-        if offset is not None:
-            message["offset"] = offset
-        with contextlib.suppress(ConnectionLostError):
-            link.post({**message, "close": True} if close else message, request)
-        return request
-
-    def _pour(self, data: bytes, close: bool) -> None:
-        """To a pipe, by offset: after a break it goes on behind what has arrived."""
-        base = self._typed or 0
-        end, again, attempts = base + len(data), False, self._channel._http.attempts()
-        while True:
-            self._channel._until(self._is_ready)
-            if again and self._progress.ended:
-                return  # perhaps because all had arrived before the break; its exit tells
-            link = self._writable()
-            if link is None:
-                at = max(self._taken, base)
-                self._channel._http.send(self.execution._stdin_call(data[at - base:], at, close))
-                self._taken = end
-                break
-            try:
-                if self._pour_on(link, data, base, close, again):
-                    break
-            except ConflictError as error:
-                if not again:
-                    raise
-                error.retry_after = 0.2  # a server that has not seen the break takes us for a second writer
-                self._channel._http.again(attempts, error, "stdin")
-            again = True
-        self._typed = end
-
-    def _pour_on(self, link: Link, data: bytes, base: int, close: bool, again: bool) -> bool:
-        at, end, last = max(self._taken, base), base + len(data), False
-        requests: List[Request] = []
-        while True:
-            while not last and at - self._taken < WINDOW and (at < end or close):
-                piece = data[at - base:at - base + PIECE]
-                last = at + len(piece) >= end
-                requests.append(self._put(link, piece, at, close and last))
-                at += len(piece)
-            known = self._taken
-            self._channel._until(lambda: self._channel._link is not link or self._progress.ended or self._taken != known
-                                       or all(r.done for r in requests) and self._taken >= end or any(r.error for r in requests))
-            error = next((r.error for r in requests if r.error), None)
-            if again and self._taken >= end and isinstance(error, ConflictError):
-                return True  # the farewell had arrived before the break
-            if error is not None and not self._progress.ended:
-                raise error
-            if self._taken >= end and (not close or last and all(r.done for r in requests)):
-                return True
-            if self._channel._link is not link:
-                return False
-            if again and self._progress.ended:
-                return True
-            if self._progress.ended:
-                raise ConflictError(f"execution {self.id} ended before it had read all of this")
-
-    def _type(self, data: bytes, close: bool) -> None:
-        """To a terminal, piece by piece, each acknowledged before the next."""
-        pieces = [data[at:at + PIECE] for at in range(0, len(data), PIECE)] or [b""]
-        for number, piece in enumerate(pieces):
-            self._type_piece(piece, close and number == len(pieces) - 1)
-
-    def _type_piece(self, piece: bytes, close: bool) -> None:
-        while True:
-            link = self._writable()
-            before, acks = self._taken, self._acks
-            if link is None:
-                self._channel._http.send(self.execution._stdin_call(piece, None, close))
-                return
-            request = self._put(link, piece, None, close)
-            self._channel._until(lambda: self._channel._link is not link or self._progress.ended or request.error is not None
-                                       or (self._acks > acks if piece else request.done))
-            if request.error is not None and not self._progress.ended:
-                raise request.error
-            if self._acks > acks or not piece and request.done:
-                self._shared = self._shared or self._taken != before + len(piece)
-                return
-            if self._progress.ended and self._channel._link is link:
-                raise ConflictError(f"execution {self.id} ended before it had read all of this")
-            self._channel._until(self._is_ready)
-            if self._progress.ended or self._taken == before + len(piece) and not self._shared:
-                return
-            if self._taken != before:
-                self._shared = True
-                raise ConnectionLostError("the connection broke while this was typed, and it cannot be told how much of it arrived",
-                                          fix="Look at the terminal, and type again what is missing.")
 
 
 def terminal_of(command: Union[str, Sequence[str], None], rows: int, cols: int) -> Dict[str, Any]:

@@ -9,7 +9,8 @@ from ..events import Progress
 from ..models import ExecutionInfo
 from ..options import StartOptions, run_body
 from ._http import HTTP
-from .channel import Channel, Session, execution_id, terminal_of
+from .channel import Channel, execution_id, terminal_of
+from .session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
