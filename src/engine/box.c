@@ -334,7 +334,16 @@ uint64_t box_cpu_ns(const struct box *b)
 {
     _Static_assert(CPU_UNKNOWN == BOX_UNKNOWN && JAIL_UNKNOWN == BOX_UNKNOWN, "unknown is unknown");
 
-    return b->stats_known ? b->stats.cpu_ns : cpu_read(b->cpu_fd, b->outside.cpu_unit);
+    if (b->stats_known)
+        return b->stats.cpu_ns;
+    return b->cpu_looked == ev_now(b->ev) ? b->cpu_seen : cpu_read(b->cpu_fd, b->outside.cpu_unit);
+}
+
+uint64_t box_cpu_look(struct box *b)
+{
+    b->cpu_seen = cpu_read(b->cpu_fd, b->outside.cpu_unit);
+    b->cpu_looked = ev_now(b->ev);
+    return b->cpu_seen;
 }
 
 uint64_t box_memory_peak(const struct box *b)

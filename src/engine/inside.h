@@ -203,6 +203,8 @@ struct box {
     bool settled;   /* ENDING, DESTROYING: the jailer has answered all that the state asks of it */
     bool memory;    /* ENDING: it died because memory ran out */
     int32_t status; /* of PID 1, from J_EVENT; -1 when it is not known */
+    uint64_t cpu_seen,
+        cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
 
     struct stream *streams;
@@ -254,6 +256,7 @@ void box_exec_over(struct box *b); /* one execution less */
 bool box_unfinished(const struct box *b);
 void box_set_timer(struct box *b, uint64_t at);
 void box_unwire(struct box *b);
+uint64_t box_cpu_look(struct box *b); /* the processor counter now, also for those who ask in the same turn */
 struct cpu_rate box_cpu_rate(const struct box *b);
 
 /* box_end.c: the ways out */

@@ -85,7 +85,7 @@ static void measure(struct exec *x)
         r->cpu_ns = absent("not asked for");
         return;
     }
-    uint64_t cpu = cpu_read(x->box->cpu_fd, x->box->outside.cpu_unit);
+    uint64_t cpu = box_cpu_look(x->box);
     if (x->resumed)
         r->cpu_ns = absent(resumed_why);
     else if (x->shared)
