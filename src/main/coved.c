@@ -430,6 +430,7 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->patience);
     }
     store_finish(d->store); /* while all who asked it are there to hear the answers */
+    manager_finish(d->manager);
     http_free(d->http);
     tls_server_free(d->tls);
     buf_done(&d->without_tls);

@@ -311,7 +311,8 @@ static void on_moment(void *arg)
 
 static void give_up(struct ex *ex, const struct err *err)
 {
-    ex->done(ex->done_arg, err, NULL);
+    if (ex->done)
+        ex->done(ex->done_arg, err, NULL);
     ex_free(ex);
 }
 

@@ -149,7 +149,8 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
         return;
     turn_end(&ex->turn);
     if (!ex->exec && !ex->inserted) { /* nobody knows of it but the one who asked */
-        ex->done(ex->done_arg, why, NULL);
+        if (ex->done)
+            ex->done(ex->done_arg, why, NULL);
         ex_free(ex);
         return;
     }

@@ -245,6 +245,7 @@ void sb_ended_error(const struct sb *sb, struct err *ret);
 
 /* ops.c */
 void sb_busy(struct sb *sb); /* something runs in it, or just did: idleness begins anew */
+void sb_answer_waiters(struct sb *sb, const struct err *err, const struct store_sandbox *row); /* for its end */
 void sb_fail_ops(struct sb *sb, const struct err *err);
 
 /* execution.c */

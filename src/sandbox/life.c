@@ -31,7 +31,7 @@ void sb_ended_error(const struct sb *sb, struct err *ret)
 
 static void store_end(void *arg);
 
-static void answer_waiters(struct sb *sb, const struct err *err, const struct store_sandbox *row)
+void sb_answer_waiters(struct sb *sb, const struct err *err, const struct store_sandbox *row)
 {
     while (sb->waiters) {
         struct waiter *w = sb->waiters;
@@ -49,13 +49,13 @@ static void on_end_stored(void *arg, const struct err *err, const struct store_s
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
         log_error("the end of sandbox %s is not written down yet: %s", sb->id, err->msg);
-        answer_waiters(sb, err, NULL); /* nothing of it is left; only the row says otherwise for now */
+        sb_answer_waiters(sb, err, NULL); /* nothing of it is left; only the row says otherwise for now */
         ev_timer_set(m->ev, &sb->retry, ev_now(m->ev) + RETRY_NS, store_end, sb);
         return;
     }
     if (sb->created)
         sb->created(sb->created_arg, &sb->why, NULL);
-    answer_waiters(sb, row ? NULL : &sb->why, row);
+    sb_answer_waiters(sb, row ? NULL : &sb->why, row);
     sb_tell_end(sb);
     sb_free(sb);
 }

@@ -359,6 +359,40 @@ void manager_end_all(struct manager *m, const struct err *why, void (*done)(void
         done(arg);
 }
 
+static void finish_execution(struct ex *ex, const struct err *why)
+{
+    store_execution_fn *done = ex->done;
+
+    ex->done = NULL;
+    if (done)
+        done(ex->done_arg, why, NULL);
+}
+
+static void finish_sandbox(struct sb *sb, const struct err *why)
+{
+    store_sandbox_fn *created = sb->created;
+
+    sb->created = NULL;
+    if (created)
+        created(sb->created_arg, why, NULL);
+    sb_answer_waiters(sb, why, NULL);
+    sb_fail_ops(sb, why);
+    for (struct ex *ex = sb->execs; ex; ex = ex->next)
+        finish_execution(ex, why);
+}
+
+void manager_finish(struct manager *m)
+{
+    struct err why;
+
+    if (!m)
+        return;
+    err_set(&why, ERR_BUSY, "the server is being stopped; what runs in sandboxes goes on");
+    for (size_t i = 0; i < SB_BUCKETS; i++)
+        for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
+            finish_sandbox(sb, &why);
+}
+
 /* The engine goes first: without it, letting go of an execution kills nothing. */
 void manager_free(struct manager *m)
 {

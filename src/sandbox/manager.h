@@ -45,6 +45,9 @@ struct manager_settings {
 
 /* Begins at once to load what the store knows and to adopt what lives. */
 int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err);
+/* For the end: calls under way are answered with an error, while those who made them are there to hear it. Nothing may
+ * be asked afterwards. */
+void manager_finish(struct manager *m);
 /* Lets go of everything; sandboxes live on. Calls under way are not answered. Before the store is closed. */
 void manager_free(struct manager *m);
 DEFINE_AUTO(manager, manager_free);

@@ -1927,6 +1927,44 @@ def RC06_clocks_run_on_over_a_restart_however_the_calendar_is_set(s):
 
 
 @case
+def a_server_that_is_stopped_answers_or_lets_go_of_all_that_waits(s):
+    """What it leaves unanswered is a leak, and a sanitized server says so with its status."""
+    sb = s.create({"runtime": "sh"})
+    here = f"/v1/sandboxes/{sb}/executions"
+    sleep = {"command": ["sleep", "600"], "timeoutMs": 900000}
+    held = []
+
+    def ask(method, path, body=None, head=""):
+        text = json.dumps(body).encode() if body is not None else b""
+        c = socket.create_connection(("127.0.0.1", s.port), 120)
+        c.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {s.key}\r\nContent-Type: application/json\r\n"
+                  f"Content-Length: {len(text)}\r\n{head}\r\n".encode() + text)
+        held.append(c)
+
+    ask("POST", here, sleep)
+    ask("POST", here, sleep, "Idempotency-Key: stop-1\r\n")
+    ask("POST", here, sleep, "Accept: application/x-ndjson\r\n")
+    until(lambda: len(s.call("GET", here + "?state=running").json["executions"]) == 3, "three run")
+    s.jailer.send_signal(signal.SIGSTOP)  # and so nobody answers these
+    try:
+        for method, path in (("POST", "/v1/sandboxes"), ("GET", f"/v1/sandboxes/{sb}/usage"), ("POST", f"/v1/sandboxes/{sb}/pause"),
+                             ("GET", f"/v1/sandboxes/{sb}/usage")):
+            ask(method, path, {"runtime": "sh"} if path == "/v1/sandboxes" else None)
+        until(lambda: len(s.call("GET", "/v1/sandboxes?state=creating").json["sandboxes"]) == 1, "one is being made")
+        s.process.terminate()
+        code = s.process.wait(120)
+        s.process.stdout.close()
+    finally:
+        s.jailer.send_signal(signal.SIGCONT)
+    for c in held:
+        c.close()
+    s.start()
+    assert code == 0, code
+    assert s.execute(sb, {"command": ["echo", "on"]}).json["stdout"] == "on\n"
+    s.delete(sb)
+
+
+@case
 def a_killed_jailer_ends_sandboxes_and_the_server_goes_on(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sleep", "60"], "background": True, "timeoutMs": 60000}).json["id"]

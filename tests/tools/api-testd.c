@@ -121,6 +121,7 @@ static int serve(void)
     auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
     store_finish(store);
+    manager_finish(manager);
     http_free(s.http);
     api_free(api);
     manager_free(manager);
