@@ -63,7 +63,7 @@ struct auth_check { /* one that is being answered */
     char *token; /* of an issuer whose keys are awaited */
     struct issuer_wait *wait;
     struct issuer_claims claims;
-    bool made; /* the user was made just now */
+    char made[ID_SIZE]; /* the user who was made just now */
     auth_done_fn *done;
     void *arg;
 };

@@ -4,7 +4,7 @@
  * role allows is what they may do. So somebody who was removed or disabled here is out, whatever the issuer still says,
  * and a tenant that a token names gives nothing to who is not in it. Only where the operator said so, users are made
  * when they come for the first time, with a role from the token if it names one that exists, and the operator's
- * otherwise; a tenant is never made.
+ * otherwise; a tenant is never made, and neither is somebody who was removed: an admin has to add them again.
  *
  * What the store said about a user is remembered as that of a key is, under a hash of tenant and name, which no key can
  * have. Rates count for the user, however many tokens they have. */
@@ -53,6 +53,8 @@ static void on_made(void *arg, const struct err *err)
     struct err why = { 0 };
 
     c->op.call = NULL;
+    if (!err)
+        log_info("user %s is made in tenant %s: the issuer vouches for them", c->made, c->claims.tenant);
     if (!err || err->id == ERR_EXISTS) { /* by another request of theirs */
         log_in(c);
         return;
@@ -74,14 +76,12 @@ static void make_user(struct auth_check *c)
 {
     struct store_user row = { .created_ms = c->now_ms };
 
-    c->made = true;
     id_new("us", row.id);
+    memcpy(c->made, row.id, sizeof(c->made));
     str_copy(row.owner, sizeof(row.owner), c->claims.tenant);
     str_copy(row.name, sizeof(row.name), c->claims.user);
     str_copy(row.role, sizeof(row.role), choose_role(c));
-    log_info("user %s is made in tenant %s, with the role %s: the issuer vouches for them", row.id, row.owner,
-             row.role);
-    c->op.call = store_user_insert(c->op.auth->store, &row, on_made, c);
+    c->op.call = store_user_vouch(c->op.auth->store, &row, on_made, c);
 }
 
 static void on_login(void *arg, const struct err *failed, const struct store_login *row)
@@ -94,7 +94,7 @@ static void on_login(void *arg, const struct err *failed, const struct store_log
     struct err err = { 0 };
 
     c->op.call = NULL;
-    if (failed && failed->id == ERR_MISSING && a->jwt_role[0] && !c->made && !c->passed) {
+    if (failed && failed->id == ERR_MISSING && a->jwt_role[0] && !c->made[0] && !c->passed) {
         make_user(c);
         return;
     }

@@ -49,7 +49,7 @@ struct store_call {
     uint32_t set;
     struct store_when when;
     uint32_t live_max;
-    bool only_first, keep_admin;
+    bool only_first, keep_admin, vouched;
     uint32_t states;
     char of[ID_SIZE]; /* LIST: of this sandbox; keys: of this user */
     char **meta;      /* key, value, ..., NULL */

@@ -100,6 +100,11 @@ static const char *const steps[] = {
     " owner TEXT PRIMARY KEY, day_cpu_s INTEGER NOT NULL, day_sandbox_s INTEGER NOT NULL,"
     " day_executions INTEGER NOT NULL, month_cpu_s INTEGER NOT NULL, month_sandbox_s INTEGER NOT NULL,"
     " month_executions INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
+
+    /* Who was removed stays so, whoever vouches for them, until an admin adds them again. */
+    "CREATE TABLE removed_users ("
+    " owner TEXT NOT NULL REFERENCES tenants (name), name TEXT NOT NULL, removed_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (owner, name)) STRICT, WITHOUT ROWID;",
 };
 
 const struct schema schema_current = { steps, ARRAY_LEN(steps) };

@@ -80,6 +80,20 @@ static int check_user(struct sqlite_db *db, const struct store_key *key, struct 
     return n ? 0 : err_set(err, ERR_MISSING, "there is no user '%s'", key->user);
 }
 
+/* Those who were removed do not come back by themselves; an admin who adds them forgives it. */
+static int check_removed(struct sqlite_db *db, const struct store_user *user, bool vouched, struct err *err)
+{
+    uint64_t n = 0;
+
+    if (!vouched)
+        return run(db, "DELETE FROM removed_users WHERE owner = ?1 AND name = ?2", TEXTS(user->owner, user->name), 0,
+                   "adding a user", err);
+    if (number_of(db, "SELECT count(*) FROM removed_users WHERE owner = ?1 AND name = ?2",
+                  TEXTS(user->owner, user->name), &n, err) < 0)
+        return -1;
+    return n ? err_set(err, ERR_USER_REMOVED, "%.64s was removed from the tenant %s", user->name, user->owner) : 0;
+}
+
 int db_check_names(struct sqlite_db *db, const struct store_call *c, struct err *err)
 {
     if (c->table == &row_key) {
@@ -90,7 +104,9 @@ int db_check_names(struct sqlite_db *db, const struct store_call *c, struct err 
     if (c->table == &row_user) {
         const struct store_user *user = c->row;
 
-        return check_tenant(db, user->owner, err) < 0 ? -1 : check_role(db, user->owner, user->role, err);
+        if (check_tenant(db, user->owner, err) < 0 || check_role(db, user->owner, user->role, err) < 0)
+            return -1;
+        return check_removed(db, user, c->vouched, err);
     }
     if (c->table == &row_role)
         return check_tenant(db, ((const struct store_role *)c->row)->owner, err);
@@ -144,7 +160,9 @@ static int remove_user(struct sqlite_db *db, struct store_call *c, struct err *e
 
     if (find_user(db, c, &user, err) < 0 || (c->keep_admin && keep_admin(db, &user, err) < 0) ||
         run(db, "UPDATE keys SET revoked_ms = ?2 WHERE user = ?1 AND revoked_ms = 0", TEXTS(user.id), c->after,
-            "revoking the keys of a user", err) < 0)
+            "revoking the keys of a user", err) < 0 ||
+        run(db, "INSERT OR REPLACE INTO removed_users (owner, name, removed_ms) VALUES (?1, ?2, ?3)",
+            TEXTS(user.owner, user.name), c->after, "removing a user", err) < 0)
         return -1;
     return run(db, "DELETE FROM users WHERE id = ?1", TEXTS(user.id), 0, "removing a user", err);
 }
@@ -174,6 +192,8 @@ static int remove_tenant(struct sqlite_db *db, struct store_call *c, struct err 
         run(db, "UPDATE keys SET revoked_ms = ?2 WHERE owner = ?1 AND revoked_ms = 0", TEXTS(c->id), c->after,
             "revoking the keys of a tenant", err) < 0 ||
         run(db, "DELETE FROM users WHERE owner = ?1", TEXTS(c->id), 0, "removing the users of a tenant", err) < 0 ||
+        run(db, "DELETE FROM removed_users WHERE owner = ?1", TEXTS(c->id), 0, "removing the users of a tenant", err) <
+            0 ||
         run(db, "DELETE FROM roles WHERE owner = ?1", TEXTS(c->id), 0, "removing the roles of a tenant", err) < 0)
         return -1;
     return run(db, "UPDATE tenants SET removed_ms = ?2 WHERE name = ?1", TEXTS(c->id), c->after, "removing a tenant",

@@ -163,6 +163,14 @@ struct store_call *store_user_insert(struct store *st, const struct store_user *
     return store_submit(st, store_row_call(STORE_OP_INSERT, &row_user, row, ANY(done), arg));
 }
 
+struct store_call *store_user_vouch(struct store *st, const struct store_user *row, store_done_fn *done, void *arg)
+{
+    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_user, row, ANY(done), arg);
+
+    c->vouched = true;
+    return store_submit(st, c);
+}
+
 struct store_call *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done, void *arg)
 {
     return store_submit(st, store_get_call(STORE_OP_GET, &row_user, owner, id, ANY(done), arg));

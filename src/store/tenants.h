@@ -72,11 +72,14 @@ typedef void store_users_fn(void *arg, const struct err *err, const struct store
 /* ERR_MISSING: there is no such tenant or role. keep_admin: ERR_LAST_ADMIN when no enabled user with the role admin
  * would be left; decided in one step with the change, so two of them cannot remove each other. */
 struct store_call *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg);
+/* The same for somebody whom no admin adds: ERR_USER_REMOVED when one of that name was removed, and not inserted by the
+ * call above since. */
+struct store_call *store_user_vouch(struct store *st, const struct store_user *row, store_done_fn *done, void *arg);
 struct store_call *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done, void *arg);
 struct store_call *store_user_update(struct store *st, const char *owner, const struct store_user *row, uint32_t set,
                                      bool keep_admin, store_user_fn *done, void *arg);
 struct store_call *store_user_list(struct store *st, const struct store_list *q, store_users_fn *done, void *arg);
-/* Their keys are revoked with them. */
+/* Their keys are revoked with them, and the name is remembered for store_user_vouch. */
 struct store_call *store_user_remove(struct store *st, const char *owner, const char *id, uint64_t at_ms,
                                      bool keep_admin, store_done_fn *done, void *arg);
 

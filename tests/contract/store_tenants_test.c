@@ -192,6 +192,29 @@ TEST(a_login_brings_key_role_and_tenant_in_one_look)
     assert_false(GOT(store_login, 0)->member);
 }
 
+TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
+{
+    struct store_user user = a_user("anna", "carla", "viewer"), again = a_user("anna", "carla", "viewer"),
+                      far = a_user("bert", "carla", "viewer"), other = a_user("anna", "dora", "viewer");
+
+    OK(store_user_vouch(store, &user, on_done, NULL));
+    FAILS(ERR_EXISTS, store_user_vouch(store, &again, on_done, NULL));
+    OK(store_user_remove(store, "anna", user.id, 70, false, on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &again, on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &again, on_done, NULL)); /* and the question changes nothing */
+    OK(store_user_vouch(store, &far, on_done, NULL));                        /* the name is another's elsewhere */
+    OK(store_user_vouch(store, &other, on_done, NULL));
+    OK(store_user_insert(store, &again, on_done, NULL)); /* an admin */
+    OK(store_user_remove(store, "anna", again.id, 80, false, on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &user, on_done, NULL));
+    FAILS(ERR_MISSING,
+          store_user_insert(store,
+                            &(struct store_user){
+                                .id = "usaaaaaaaaaaaaaaaaaaaa", .owner = "anna", .name = "carla", .role = "nothing" },
+                            on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &user, on_done, NULL)); /* which added nobody */
+}
+
 TEST(keys_are_listed_by_their_user)
 {
     struct store_user user = a_user("anna", "carla", "viewer");
@@ -222,6 +245,7 @@ int main(void)
         RUN_STORE(a_role_that_somebody_has_stays_and_roles_are_listed_by_name),
         RUN_STORE(AU17_a_tenant_keeps_an_admin_whichever_way_they_go),
         RUN_STORE(a_login_brings_key_role_and_tenant_in_one_look),
+        RUN_STORE(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them),
         RUN_STORE(keys_are_listed_by_their_user),
     };
 

@@ -303,6 +303,25 @@ TEST(where_the_operator_said_so_users_are_made_but_never_tenants)
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
 }
 
+TEST(AU16_who_was_removed_does_not_come_back_by_their_next_token)
+{
+    open_auth("viewer", "");
+    make_tenant("acme");
+    assert_true(comes("new", "acme", ""));
+    strcpy(made_user, who.user);
+    remove_user();
+    for (int i = 0; i < 2; i++) {
+        assert_false(comes("new", "acme", ""));
+        assert_int_equal(failure.id, ERR_USER_REMOVED);
+    }
+    assert_true(comes("another", "acme", ""));
+    make_user("acme", "new", "developer"); /* by an admin, with the role that they say */
+    assert_true(comes("new", "acme", ""));
+    assert_true(principal_may(&who, SCOPE_BIT(SANDBOXES_WRITE)));
+    remove_user();
+    assert_false(comes("new", "acme", ""));
+}
+
 TEST(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s)
 {
     struct pass_spec spec = {
@@ -395,6 +414,7 @@ int main(void)
         RUN_VOUCHED(AU13_a_name_that_only_looks_like_a_user_s_is_another),
         RUN_VOUCHED(a_suspended_tenant_is_closed_to_tokens_too),
         RUN_VOUCHED(where_the_operator_said_so_users_are_made_but_never_tenants),
+        RUN_VOUCHED(AU16_who_was_removed_does_not_come_back_by_their_next_token),
         RUN_VOUCHED(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s),
         RUN_VOUCHED(a_user_s_tokens_share_one_allowance),
         RUN_VOUCHED(AU11_forged_tokens_make_their_address_wait_and_good_ones_from_there_are_taken),

@@ -345,6 +345,14 @@ class StateDirUnusableError(ForbiddenError):
     default_fix = "Give it to the user that the message names (chown), or choose another place with --state-dir."
 
 
+class DescriptorsExhaustedError(ServiceUnavailableError):
+    """The server has as many files and connections open as its system allows, and could not open what was asked for. Nothing is lost."""
+
+    code = "descriptors_exhausted"
+    default_cause = "The server has as many files and connections open as its system allows, and could not open what was asked for. Nothing is lost."
+    default_fix = "Try again after a moment. If it goes on, the operator raises the limit of open files (LimitNOFILE of the service, or ulimit -n), or lowers http.maxConnections and webSocket.maxConnections."
+
+
 class AddressInUseError(ServiceUnavailableError):
     """Another program listens on the server's address already."""
 
@@ -415,6 +423,14 @@ class UnauthorizedError(ForbiddenError):
     code = "unauthorized"
     default_cause = "The request carries no key, or one that is unknown, expired or revoked."
     default_fix = "Send a valid key as `Authorization: Bearer cove_...`; `cove key create` makes one."
+
+
+class UserRemovedError(ForbiddenError):
+    """The token is good, but an admin removed the user that it names from the tenant, and users who were removed are not made again by their next token."""
+
+    code = "user_removed"
+    default_cause = "The token is good, but an admin removed the user that it names from the tenant, and users who were removed are not made again by their next token."
+    default_fix = "Ask an admin of the tenant; `cove user add --role ROLE NAME` lets them in again."
 
 
 class TenantSuspendedError(ForbiddenError):
@@ -740,6 +756,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "config_bad_value": ConfigBadValueError,
     "config_unsafe_file": ConfigUnsafeFileError,
     "state_dir_unusable": StateDirUnusableError,
+    "descriptors_exhausted": DescriptorsExhaustedError,
     "address_in_use": AddressInUseError,
     "server_running": ServerRunningError,
     "tls_files_unusable": TlsFilesUnusableError,
@@ -749,6 +766,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "server_unreachable": ServerUnreachableError,
     "connection_lost": ConnectionLostError,
     "unauthorized": UnauthorizedError,
+    "user_removed": UserRemovedError,
     "tenant_suspended": TenantSuspendedError,
     "quota_exceeded": QuotaExceededError,
     "last_admin": LastAdminError,
@@ -834,6 +852,7 @@ __all__ = [
     "ConfigBadValueError",
     "ConfigUnsafeFileError",
     "StateDirUnusableError",
+    "DescriptorsExhaustedError",
     "AddressInUseError",
     "ServerRunningError",
     "TlsFilesUnusableError",
@@ -843,6 +862,7 @@ __all__ = [
     "ServerUnreachableError",
     "ConnectionLostError",
     "UnauthorizedError",
+    "UserRemovedError",
     "TenantSuspendedError",
     "QuotaExceededError",
     "LastAdminError",
