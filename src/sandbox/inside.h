@@ -139,6 +139,7 @@ struct ex {
     int fd[2];
     uint64_t len[2];
     uint64_t ring;       /* bytes that are kept of a terminal, the last ones; 0: all */
+    uint64_t whole_max;  /* where the beginning cannot be given back: of its file, and no more; 0: no bound */
     uint64_t forgotten;  /* bytes of a terminal from its beginning that are not kept any more */
     uint64_t lost[2];    /* bytes not stored because the disk refused */
     bool unnamed[2];     /* its file waits for the row */

@@ -152,6 +152,7 @@ struct watch *manager_watch(struct manager *m, const char *owner, const char *sa
 void watch_free(struct watch *w);
 DEFINE_AUTO(watch, watch_free);
 uint64_t watch_bytes(const struct watch *w, int channel); /* written to its file by now */
+uint64_t watch_kept(const struct watch *w);               /* of a terminal: before this, nothing is left */
 uint64_t watch_input(const struct watch *w);              /* of its standard input, taken by now */
 bool watch_started(const struct watch *w);
 void watch_kill(struct watch *w); /* its whole tree; the end follows as for any other */
@@ -182,9 +183,13 @@ uint64_t manager_output_kept(int fd, uint64_t offset);
 
 /* --- tenants --- */
 
+/* Whose a sandbox is that this manager holds; NULL: it holds none of that id. Good until the next turn of the loop. */
+const char *manager_owner(const struct manager *m, const char *sandbox);
+
 /* What a tenant may have from now on. What there is of tenants at the start is read from the store. One that is
  * suspended or removed begins nothing more, and all that lives in it is ended. */
 void manager_tenant(struct manager *m, const struct store_tenant *row);
+bool manager_tenant_barred(struct manager *m, const char *tenant); /* suspended or removed */
 void manager_tenant_use(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT]);
 /* In the `done` of what was refused with ERR_QUOTA: why. */
 const struct share_refusal *manager_refusal(const struct manager *m);

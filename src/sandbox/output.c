@@ -6,6 +6,8 @@
  *
  * A terminal may write for days. Of its file the beginning is given back to the disk (a hole is punched), so that
  * offsets stay what they are and about the last `ring` bytes are there. Where data begins is asked of the file itself.
+ * A file system that cannot do that keeps the beginning, up to a bound, and what comes behind it is lost as on a full
+ * disk: a sandbox must not fill the host, and a terminal without its latest output is seen to be broken.
  *
  * A program may write before its row is committed, and a kill in between would leave files that no retention ever
  * finds. So until then the files are called <id>.1.new and <id>.2.new, and the next manager looks what became of each.
@@ -26,6 +28,7 @@
 #include <sys/stat.h>
 
 #define NAME_SIZE (ID_SIZE + sizeof(".1.new"))
+#define WHOLE_RINGS 16u
 
 static void file_name(char ret[NAME_SIZE], const char *id, int channel, bool unnamed)
 {
@@ -134,11 +137,24 @@ static void forget_old(struct ex *ex)
 
     if (ex->len[0] < from + ex->ring + ex->ring / 4)
         return;
-    ex->forgotten = to;
-    if (fallocate(ex->fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+    if (fallocate(ex->fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
+        ex->forgotten = to;
         return;
-    log_warn("output of terminal %s is kept whole: %s", ex->id, strerror(errno));
+    }
+    ex->whole_max = max_u64(ex->ring * WHOLE_RINGS, ex->len[0]);
+    log_warn("output of terminal %s is kept whole, and none behind %" PRIu64
+             " bytes: its file system cannot let go: %s",
+             ex->id, ex->whole_max, strerror(errno));
     ex->ring = 0;
+}
+
+/* How much of it may be stored. */
+static size_t room_for(const struct ex *ex, int channel, size_t len)
+{
+    if (channel != 1 || !ex->whole_max)
+        return len;
+    errno = EFBIG; /* for who says why it is not all */
+    return (size_t)min_u64(len, ex->whole_max - min_u64(ex->whole_max, ex->len[0]));
 }
 
 uint64_t manager_output_kept(int fd, uint64_t offset)
@@ -159,8 +175,9 @@ void output_append(struct ex *ex, int channel, const void *data, size_t len)
         ex->unnamed[channel - 1] = *fd >= 0 && !ex->inserted;
     }
     const uint8_t *p = data;
-    while (len > 0 && *fd >= 0 && !refused) {
-        ssize_t n = write(*fd, p, len);
+    size_t room;
+    while (len > 0 && *fd >= 0 && !refused && (room = room_for(ex, channel, len)) > 0) {
+        ssize_t n = write(*fd, p, room);
 
         if (n < 0 && errno == EINTR)
             continue;

@@ -87,6 +87,18 @@ void manager_tenant(struct manager *m, const struct store_tenant *row)
         end_all_of(m, s);
 }
 
+bool manager_tenant_barred(struct manager *m, const char *tenant)
+{
+    return share_of(m, tenant)->barred;
+}
+
+const char *manager_owner(const struct manager *m, const char *sandbox)
+{
+    const struct sb *sb = sb_find(m, STORE_ANY_OWNER, sandbox);
+
+    return sb ? sb->owner : NULL;
+}
+
 void manager_tenant_use(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT])
 {
     struct share *s = share_of(m, tenant);

@@ -75,6 +75,11 @@ uint64_t watch_bytes(const struct watch *w, int channel)
     return w->ex ? w->ex->len[channel - 1] : 0;
 }
 
+uint64_t watch_kept(const struct watch *w)
+{
+    return w->ex ? w->ex->forgotten : 0;
+}
+
 uint64_t watch_input(const struct watch *w)
 {
     return w->ex ? w->ex->input_sent : 0;
