@@ -197,41 +197,51 @@ static bool say_piece(struct attach *a, int i, const char *data, size_t n, bool 
 
 /* --- output --- */
 
-/* One piece of one channel. 1: there may be more. 0: nothing to send now. -1: the client has to read first. */
-static int pump_piece(struct attach *a, int i)
+enum pumped { PUMP_NOTHING, PUMP_MORE, PUMP_FULL, PUMP_FAILED };
+
+/* One piece of one channel. PUMP_FULL: the client has to read first. PUMP_FAILED: it is there and cannot be read. */
+static enum pumped pump_piece(struct attach *a, int i, struct err *err)
 {
     char data[PIECE] __attribute__((uninitialized));
 
     if (a->watch)
         a->end[i] = watch_bytes(a->watch, i + 1);
     if (a->offset[i] >= a->end[i])
-        return 0;
+        return PUMP_NOTHING;
     if (ws_room(a->so->ws) == 0)
-        return -1;
+        return PUMP_FULL;
+    if (a->fd[i] < 0 && piece_open(a->so->api, a->id, i + 1, &a->fd[i], err) < 0)
+        return PUMP_FAILED;
     if (a->fd[i] < 0)
-        a->fd[i] = manager_output(a->so->api->set.manager, a->id, i + 1);
-    if (a->fd[i] < 0)
-        return 0; /* removed by retention meanwhile */
-    if (a->tty)
+        return PUMP_NOTHING; /* removed by retention meanwhile */
+    if (a->tty && a->watch && i == 0)
+        a->offset[0] = max_u64(a->offset[0], watch_kept(a->watch));
+    else if (a->tty)
         a->offset[i] = manager_output_kept(a->fd[i], a->offset[i]);
     size_t want = (size_t)min_u64(a->end[i] - a->offset[i], sizeof(data));
     ssize_t n = pread(a->fd[i], data, want, (off_t)a->offset[i]);
     bool last = !a->watch && a->offset[i] + want == a->end[i];
 
     if (n <= 0 || (!last && piece_waits(data, (size_t)n)))
-        return 0;
-    return say_piece(a, i, data, (size_t)n, last) ? 1 : -1;
+        return PUMP_NOTHING;
+    return say_piece(a, i, data, (size_t)n, last) ? PUMP_MORE : PUMP_FULL;
 }
 
 bool attach_pump(struct attach *a)
 {
+    struct err err = { 0 };
+
     if (a->waiting || !a->started)
         return true;
     say_size(a);
     for (int i = 0; i < 2; i++) {
-        int rc = pump_piece(a, i);
+        enum pumped rc = pump_piece(a, i, &err);
 
-        if (rc != 0)
+        if (rc == PUMP_FAILED) { /* no end is told: who joins again at the offset that they have misses nothing */
+            fail(a, &err);
+            return true;
+        }
+        if (rc != PUMP_NOTHING)
             return false;
     }
     if (a->watch)
@@ -261,18 +271,20 @@ static bool is_live(const struct store_execution *row)
     return row->state == STORE_EX_STARTING || row->state == STORE_EX_RUNNING;
 }
 
-static void find_ends(struct attach *a)
+static int find_ends(struct attach *a, struct err *err)
 {
     struct stat st;
 
     for (int i = 0; i < 2; i++) {
-        a->fd[i] = manager_output(a->so->api->set.manager, a->id, i + 1);
+        if (piece_open(a->so->api, a->id, i + 1, &a->fd[i], err) < 0)
+            return -1;
         a->end[i] = a->fd[i] >= 0 && fstat(a->fd[i], &st) == 0 ? (uint64_t)st.st_size : 0;
         if (a->tail != UINT64_MAX)
             a->offset[i] = a->end[i] - min_u64(a->end[i], a->tail);
         if (a->fd[i] >= 0 && a->offset[i] < a->end[i])
             a->offset[i] = manager_output_kept(a->fd[i], a->offset[i]);
     }
+    return 0;
 }
 
 static int join(struct attach *a, const struct store_execution *row, struct err *err)
@@ -289,7 +301,8 @@ static int join(struct attach *a, const struct store_execution *row, struct err 
     if (is_live(row) && !a->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
     a->tty = api_is_terminal(row);
-    find_ends(a);
+    if (find_ends(a, err) < 0)
+        return -1;
     for (int i = 0; i < 2 && !a->watch; i++)
         if (a->offset[i] > a->end[i])
             return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes, and nothing at %" PRIu64,

@@ -6,6 +6,7 @@
 #include "api/inside.h"
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -48,20 +49,24 @@ static void follow_free(struct follow *f)
 
 /* --- output in an answer --- */
 
-static int open_output(struct api *api, const char *execution, int channel, uint64_t *ret_size)
+static int open_output(struct api *api, const char *execution, int channel, int *ret, uint64_t *ret_size,
+                       struct err *err)
 {
-    int fd = manager_output(api->set.manager, execution, channel);
     struct stat st;
+    int rc = piece_open(api, execution, channel, ret, err);
 
-    *ret_size = fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
-    return fd;
+    *ret_size = rc > 0 && fstat(*ret, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return rc;
 }
 
+/* True: there is more than the answer holds. */
 static bool embed(struct api *api, const struct store_execution *row, int channel, const char *name, struct jsonw *w)
 {
     uint64_t size = 0;
     bool silent = row->ended_ms && row->out_bytes[channel - 1] == row->dropped[channel - 1];
-    auto_fd int fd = silent ? -1 : open_output(api, row->id, channel, &size);
+    auto_fd int fd = -1;
+    struct err err = { 0 };
+    bool failed = !silent && open_output(api, row->id, channel, &fd, &size, &err) < 0;
     uint64_t from = fd >= 0 ? manager_output_kept(fd, 0) : 0;
     size_t n = (size_t)min_u64(size - from, EMBEDDED_MAX), done = 0;
     auto_free char *data = mem_alloc(n + 1);
@@ -75,7 +80,7 @@ static bool embed(struct api *api, const struct store_execution *row, int channe
     }
     jsonw_key(w, name);
     jsonw_strn(w, data, done);
-    return from > 0 || size > done;
+    return failed || from > 0 || size > done;
 }
 
 static void execution_text(struct api *api, const struct store_execution *row, bool output, struct buf *out)
@@ -99,9 +104,10 @@ void follow_answer(struct http_req *req, struct api *api, int status, const stru
     struct buf out = { 0 };
 
     for (int i = 0; !row->ended_ms && i < 2; i++) { /* a row learns of its output at the end */
-        int fd = open_output(api, row->id, i + 1, &now.out_bytes[i]);
+        auto_fd int fd = -1;
+        struct err err;
 
-        fd_close(&fd);
+        (void)open_output(api, row->id, i + 1, &fd, &now.out_bytes[i], &err);
     }
     execution_text(api, &now, output, &out);
     http_answer_json(req, status, &out);
@@ -166,8 +172,6 @@ static bool pump_channel(struct follow *f, int i)
 
     if (http_stream_room(f->req) == 0)
         return false; /* there is more, and the client has not even taken what there was */
-    if (f->fd[i] < 0 && f->end[i] > f->offset[i])
-        f->fd[i] = manager_output(f->api->set.manager, f->execution, i + 1);
     for (int pieces = 0; f->offset[i] < f->end[i] && f->fd[i] >= 0; pieces++) {
         if (pieces == TURN_PIECES) {
             ev_defer(f->api->set.ev, &f->again, on_room, f);
@@ -202,13 +206,36 @@ static bool fell_short(const struct follow *f)
     return at > end || (f->once && at < end);
 }
 
+static bool wants(const struct follow *f, int i)
+{
+    return f->mode != FOLLOW_RAW || f->channel == i + 1;
+}
+
+/* What had written nothing when it was joined. */
+static int open_late(struct follow *f, struct err *err)
+{
+    for (int i = 0; i < 2; i++)
+        if (wants(f, i) && f->fd[i] < 0 && f->end[i] > f->offset[i] &&
+            piece_open(f->api, f->execution, i + 1, &f->fd[i], err) < 0)
+            return -1;
+    return 0;
+}
+
 static void pump(struct follow *f)
 {
+    struct err err = { 0 };
     bool room = true;
 
     look(f);
+    if (open_late(f, &err) < 0) { /* who asks again, at the offset that they have, is told why */
+        log_warn("%s", err.msg);
+        http_on_gone(f->req, NULL, NULL);
+        http_stream_break(f->req);
+        follow_free(f);
+        return;
+    }
     for (int i = 0; room && i < 2; i++)
-        if (f->mode != FOLLOW_RAW || f->channel == i + 1)
+        if (wants(f, i))
             room = pump_channel(f, i);
     if (!room || f->watch)
         return;
@@ -338,7 +365,8 @@ static int join(struct follow *f, const struct follow_spec *spec, const struct s
     if (live(row) && !spec->once && !f->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
     for (int i = 0; i < 2 && f->mode != FOLLOW_ANSWER; i++)
-        f->fd[i] = open_output(api, row->id, i + 1, &f->end[i]);
+        if (open_output(api, row->id, i + 1, &f->fd[i], &f->end[i], err) < 0)
+            return -1;
     for (int i = 0; i < 2; i++)
         if (f->fd[i] >= 0 && f->offset[i] < f->end[i])
             f->offset[i] = manager_output_kept(f->fd[i], f->offset[i]);

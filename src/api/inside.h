@@ -42,7 +42,8 @@ struct api_request {
     const struct api_action *action;
     uint64_t seq; /* of the record that it was accepted; 0: none */
     struct audit_wait wait;
-    bool named; /* its target was told */
+    bool named;                         /* its target was told */
+    char guest_of[STORE_OWNER_MAX + 1]; /* the tenant of the sandbox that it acts on, when that is not its own */
     struct audit_pair target[API_TARGETS_MAX];
     char *target_values[API_TARGETS_MAX];
     size_t ntarget;
@@ -101,6 +102,7 @@ uint64_t api_audit_act(struct api *api, const struct principal *who, const char 
 
 /* For the gate. */
 struct api_request *api_record_new(struct api *api, struct http_req *req);
+void api_record_place(struct api_request *r); /* who it is is known: where do they act? */
 /* The gate's last question. ERR_AUDIT: it could not be recorded. */
 int api_record_may(struct api_request *r, struct err *err);
 void api_record_stray(struct api *api, const struct http_done *done);
@@ -209,6 +211,10 @@ void launch_done(struct launch *l);
 int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err); /* what is absent stays */
 
 /* --- output in JSON (piece.c) --- */
+
+/* A file of output to read: 1 with a descriptor in *ret; 0 when there is none, because nothing was written or it was
+ * removed since; -1 when it is there and could not be opened, ERR_DESCRIPTORS or ERR_SYS. */
+int piece_open(struct api *api, const char *execution, int channel, int *ret, struct err *err);
 
 /* Writes the bytes as a member: under text_key as far as they are text, otherwise all of them under "base64". Returns
  * how many it was. last: no more follows. */

@@ -1,9 +1,27 @@
-/* A piece of output in JSON. It is text when it can be: a character that is cut in two at the end of a piece waits for
- * its rest, and what is no text travels as base64. */
+/* Output of executions: its files, and a piece of it in JSON. It is text when it can be: a character that is cut in two
+ * at the end of a piece waits for its rest, and what is no text travels as base64. */
 #include "api/inside.h"
 
 #include "base/str.h"
 #include "base/text.h"
+
+#include <errno.h>
+
+int piece_open(struct api *api, const char *execution, int channel, int *ret, struct err *err)
+{
+    int fd = manager_output(api->set.manager, execution, channel);
+
+    if (fd >= 0) {
+        *ret = fd;
+        return 1;
+    }
+    if (errno == ENOENT)
+        return 0;
+    if (errno == EMFILE || errno == ENFILE)
+        return err_set(err, ERR_DESCRIPTORS, "the output of %s cannot be opened: the server has too many files open",
+                       execution);
+    return err_sys(err, ERR_SYS, "opening the output of %s", execution);
+}
 
 bool piece_waits(const char *data, size_t n)
 {

@@ -8,12 +8,14 @@ import contextlib
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
 import time
 import traceback
 
+import api_test
 import ws_test
 from api_test import Server
 from ws_test import CLOSE, PING, PONG, TEXT, frame
@@ -546,6 +548,87 @@ def sockets_in_plenty_leave_nothing(server, box):
     while "cove_api_websockets 0\n" not in (text := server.call("GET", "/metrics").body.decode()):
         assert time.monotonic() < end, re.findall("cove_api_websockets.*", text)
         time.sleep(0.05)
+
+
+class Few:
+    """While it lasts, the server can open no further file and take no further connection."""
+
+    def __init__(self, server):
+        self.pid = server.process.pid
+
+    def __enter__(self):
+        self.before = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (1, self.before[1]))
+
+    def __exit__(self, *_):
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, self.before)
+
+
+@case
+def a_server_without_descriptors_says_so_and_loses_nothing(server, box):
+    a = server.execute(box, {"command": ["sh", "-c", "echo one; echo two >&2"]}).json
+    path = f"/v1/sandboxes/{box}/executions/{a['id']}"
+    late = server.execute(box, {"command": ["sh", "-c", "read x; echo $x"], "stdinOpen": True, "background": True}).json["id"]
+    connection = server.connect(60)
+
+    def ask(where, **headers):
+        connection.request("GET", where, headers={"Authorization": "Bearer " + server.key, **headers})
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+    assert ask(path)[0].status == 200  # it stays open
+    with Stream(server, box) as ws:
+        ws.send("resume", executionId=late)
+        ws.until("execution_start", executionId=late)
+        with Few(server):
+            ws.send("resume", executionId=a["id"])
+            told = ws.until("error", "execution_complete")
+            assert told["type"] == "error" and told["code"] == "descriptors_exhausted", told
+            answer, body = ask(path)
+            told = json.loads(body)
+            assert answer.status == 200 and told["truncated"] and told["exitCode"] == 0, told
+            for accept in ("application/x-ndjson", "text/event-stream"):
+                answer, body = ask(path + "/stream", Accept=accept)
+                assert answer.status == 503 and answer.headers["Retry-After"], body
+                assert json.loads(body)["error"]["code"] == "descriptors_exhausted", body
+            answer, body = ask(path + "/output?stream=stdout")
+            assert answer.status == 503, body
+        ws.send("resume", executionId=a["id"])
+        whole, end = ws.output(a["id"])
+        assert whole == b"one\n" and end["exitCode"] == 0, (whole, end)
+        told = json.loads(ask(path)[1])
+        assert told["stdout"] == "one\n" and told["stderr"] == "two\n" and not told["truncated"], told
+        ws.send("stdin", executionId=late, content="later\n")
+        whole, end = ws.output(late)
+        assert whole == b"later\n" and end["exitCode"] == 0, (whole, end)
+    connection.close()
+
+
+@case
+def a_terminal_is_bounded_where_the_beginning_of_a_file_cannot_go(server, box):
+    """ramfs punches no holes. The mount is of a namespace that ends with the server."""
+    script = 'mount -t ramfs ramfs "$1/output" && exec "$0" serve "$1"'
+    server.kill()
+    server.process = subprocess.Popen(["unshare", "-m", "sh", "-c", script, api_test.TESTD, server.dir],
+                                      stdout=subprocess.PIPE, text=True)
+    server.port = int(server.process.stdout.readline().split()[1])
+    server.process.stdout.readline()
+    server.wait_ready()
+    try:
+        sb = server.create({"runtime": "sh"})
+        ex = server.execute(sb, {"command": ["sh", "-c", "yes 0123456789abcde | head -c 6000000; echo end"], "tty": True,
+                                 "outputBytes": 65536, "background": True}).json["id"]
+        end = time.monotonic() + 120
+        while (row := server.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json)["state"] not in ("ended", "failed"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert row["exitCode"] == 0, row  # it is not held up
+        stored = os.stat(f"/proc/{server.process.pid}/root{server.dir}/output/{ex}.1").st_size
+        assert 65536 <= stored <= 17 * 65536, stored
+        server.delete(sb)
+    finally:
+        server.kill()
+        server.start()
 
 
 def main():
