@@ -32,13 +32,21 @@ static void refuse(struct http_req *req, const struct err *err, uint64_t retry_n
     http_answer_err(req, err);
 }
 
-/* Somebody with less than a key: where may they go? Of another sandbox they learn nothing. */
+static bool is_handed_on(const struct principal *p)
+{
+    return p->kind == PRINCIPAL_SANDBOX_TOKEN || p->kind == PRINCIPAL_TICKET || p->kind == PRINCIPAL_SIGNED;
+}
+
+/* Somebody with less than a key: where may they go? Of another sandbox they learn nothing. An operator still looks into
+ * a tenant that is suspended; whom they handed something on to does not. */
 static int check_place(struct http_req *req, const struct api *api, const struct principal *p, struct err *err)
 {
     const struct api_right *right = http_route(req)->data;
     const char *sandbox = http_param(req, "sandboxId"), *port = http_param(req, "port");
     uint64_t number = 0;
 
+    if (is_handed_on(p) && manager_tenant_barred(api->set.manager, p->owner))
+        return err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", p->owner);
     if (p->kind == PRINCIPAL_SIGNED && !right->by_url)
         return err_set(err, ERR_UNAUTHORIZED, "the signature is not for this");
     if (!p->sandbox[0])
@@ -73,6 +81,7 @@ static bool admit(struct http_req *req, struct api *api, const struct principal 
 
     *who = *found;
     r->known = true;
+    api_record_place(r);
     if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* its URL is a secret */
         http_set_header(req, "Cache-Control", "no-store");
         http_set_header(req, "Referrer-Policy", "no-referrer");

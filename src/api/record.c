@@ -5,6 +5,9 @@
  * so that the writing costs no time of the answer, and with their outcome when it is known. What was refused changed
  * nothing: its record follows when there is time, and a flood of them becomes a number (flood.h).
  *
+ * An operator who acts on a sandbox of another tenant has two records: their own, and one before it for that tenant,
+ * which says who and what, and neither from where nor with which details.
+ *
  * Secrets do not come here. Keys are told by their ids, queries not at all, and what is run by hash and length unless
  * the operator wants the text. */
 #include "api/inside.h"
@@ -173,6 +176,35 @@ static struct audit_record begin_record(struct api_request *r, const char *outco
                                   .details = r->details.len ? r->details.data : NULL };
 }
 
+/* For the tenant whose sandbox it was. It comes first: who waits for the other has waited for this. */
+static void tell_owner(struct audit *audit, const char *owner, const struct audit_record *of)
+{
+    struct audit_record rec = *of;
+
+    if (!owner[0])
+        return;
+    rec.tenant = owner;
+    rec.kind = "operator";
+    rec.address = rec.client_request = rec.details = NULL;
+    audit_append(audit, &rec, false);
+}
+
+static void find_owner(const struct api *api, const struct principal *who, const char *sandbox,
+                       char ret[STORE_OWNER_MAX + 1])
+{
+    const char *owner = sandbox && principal_may(who, SCOPE_BIT(ADMIN)) ? manager_owner(api->set.manager, sandbox)
+                                                                        : NULL;
+
+    ret[0] = '\0';
+    if (owner && !str_eq(owner, who->owner))
+        (void)str_copy(ret, STORE_OWNER_MAX + 1, owner);
+}
+
+void api_record_place(struct api_request *r)
+{
+    find_owner(r->api, &r->who, http_param(r->req, "sandboxId"), r->guest_of);
+}
+
 void api_audit_begin(const struct http_req *req)
 {
     struct api_request *r = request_of(req);
@@ -183,6 +215,7 @@ void api_audit_begin(const struct http_req *req)
         add_params(r, http_route(req));
     r->named = true;
     struct audit_record rec = begin_record(r, "accepted");
+    tell_owner(r->audit, r->guest_of, &rec);
     r->seq = audit_append(r->audit, &rec, false);
     buf_clear(&r->details); /* they are told; what follows is new */
 }
@@ -318,6 +351,7 @@ static bool on_answer(struct http_req *req, void *arg)
     struct audit_record rec = begin_record(r, outcome_of(status));
     rec.status = status;
     rec.error = http_error(req) ? err_info(http_error(req))->code : NULL;
+    tell_owner(a, r->guest_of, &rec);
     uint64_t early = r->seq, seq = audit_append(a, &rec, early != 0);
     return audit_wait(a, &r->wait, early ? early : seq, on_recorded, r);
 }
@@ -397,18 +431,21 @@ void api_record_done(struct api *api)
 uint64_t api_audit_act(struct api *api, const struct principal *who, const char *address, const char *action,
                        const char *outcome, const struct audit_pair *target, size_t ntarget, const char *details)
 {
+    struct audit_record rec = { .tenant = who->owner,
+                                .action = action,
+                                .outcome = outcome,
+                                .kind = kinds[who->kind],
+                                .key = who->key_id,
+                                .user = who->user,
+                                .address = address,
+                                .target = target,
+                                .ntarget = ntarget,
+                                .details = details };
+    char owner[STORE_OWNER_MAX + 1];
+
     if (!api->set.audit)
         return 0;
-    return audit_append(api->set.audit,
-                        &(struct audit_record){ .tenant = who->owner,
-                                                .action = action,
-                                                .outcome = outcome,
-                                                .kind = kinds[who->kind],
-                                                .key = who->key_id,
-                                                .user = who->user,
-                                                .address = address,
-                                                .target = target,
-                                                .ntarget = ntarget,
-                                                .details = details },
-                        false);
+    find_owner(api, who, ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL, owner);
+    tell_owner(api->set.audit, owner, &rec);
+    return audit_append(api->set.audit, &rec, false);
 }

@@ -182,6 +182,25 @@ def AU12_a_token_a_url_and_a_ticket_end_with_the_key_that_made_them(s):
 
 
 @case
+def what_an_operator_handed_on_opens_nothing_in_a_suspended_tenant(s):
+    s.call("POST", "/v1/tenants", {"name": "halted"})
+    _, theirs = new_key(s, ["sandboxes:read", "sandboxes:write", "files"], tenant="halted")
+    sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=theirs).json["id"]
+    t, url = token(s, sb, ["sandboxes:read"]), sign(s, sb, method="PUT")  # made by the operator, for that tenant
+    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
+    assert plain(s, "PUT", url, b"x").status in (200, 201)
+    tick = ticket(s, f"/v1/sandboxes/{sb}", key=t)
+    assert s.call("PATCH", "/v1/tenants/halted", {"suspended": True}).status == 200
+    for a in (s.call("GET", f"/v1/sandboxes/{sb}", key=t), plain(s, "PUT", url, b"x"),
+              plain(s, "GET", f"/v1/sandboxes/{sb}?ticket={tick}")):
+        assert a.status == 403 and a.code == "tenant_suspended", a.body
+    assert s.call("GET", f"/v1/sandboxes/{sb}").status == 200  # the operator looks, with a key of their own
+    assert s.call("PATCH", "/v1/tenants/halted", {"suspended": False}).status == 200
+    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401  # which ended with its sandbox
+    assert s.call("DELETE", "/v1/tenants/halted").status == 204
+
+
+@case
 def AU17_nobody_hands_on_what_they_do_not_have_or_for_longer(s):
     sb = s.create({"runtime": "sh"})
     _, reader = new_key(s, ["sandboxes:read"])

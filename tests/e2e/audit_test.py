@@ -379,6 +379,33 @@ class Audit(Audited):
         self.assertFalse(told.endswith(b"0\r\n\r\n"), "the export ended as if it were whole")
         self.stop()
 
+    def test_what_an_operator_does_to_a_tenants_sandbox_is_seen_by_the_tenant(self):
+        self.begin()
+        self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "crew"})[0], 201)
+        theirs = self.ask("POST", "/v1/apikeys", {"name": "k", "tenant": "crew",
+                                                  "scopes": ["sandboxes:read", "sandboxes:write", "audit"]})[1]["key"]
+        sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "sh"}, key=theirs)[1]["id"]
+        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["echo", "operators-word"], "env": {"S": "secret-of-his"}})
+        self.assertEqual(self.ask("DELETE", f"/v1/sandboxes/{sandbox}")[0], 200)
+        seen = self.ask("GET", "/v1/audit?limit=100", key=theirs)[1]["records"]
+        acts = [(r["action"], r["outcome"]) for r in seen if r["actor"]["kind"] == "operator"]
+        self.assertIn(("execution.create", "success"), acts)
+        self.assertIn(("sandbox.delete", "success"), acts)
+        for r in seen:
+            self.assertEqual(r["tenant"], "crew")
+            if r["actor"]["kind"] == "operator":
+                self.assertRegex(r["actor"]["key"], "^ky")
+                self.assertEqual(r["target"]["sandbox"], sandbox)
+                self.assertNotIn("address", r["actor"])
+                self.assertNotIn("details", r)
+        self.assertNotRegex(json.dumps(seen), "operators-word|secret-of-his")
+        ids = {r["requestId"] for r in seen if r["actor"]["kind"] == "operator"}
+        own = [r for r in self.records() if r.get("requestId") in ids and r["tenant"] == "local"]
+        self.assertEqual({r["requestId"] for r in own}, ids)  # the same acts, told twice
+        quiet = self.sandbox()  # of the operator's own: once is enough
+        self.assertFalse([r for r in self.records() if r["actor"]["kind"] == "operator" and r["target"].get("sandbox") == quiet])
+        self.stop()
+
     def test_a_flood_of_refusals_is_a_number(self):
         self.begin()
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
