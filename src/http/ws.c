@@ -48,10 +48,12 @@ struct http_ws {
     unsigned code; /* to be told */
     uint8_t addr[16];
     char reason[REASON_MAX + 1];
+    uint8_t head[14], nhead; /* header of a frame, for wslay sent already; as long as the longest one */
     bool local;
     bool held, limited; /* not read from: by its owner, by the rate */
     bool full;          /* the writer was told to wait */
     bool took;          /* the kernel's queue has moved */
+    bool look;          /* something may have come that the loop does not tell of */
     bool closing;       /* by our side, or after an error: messages are of no interest any more */
     bool unreadable;    /* what comes is thrown away */
     bool ended;         /* the other side sends no more */
@@ -160,17 +162,41 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *to, size_t len, int
     return -1;
 }
 
+/* Behind the header of its frame, if that was kept. Of the header nothing is counted: it was told to be sent. */
+static ssize_t send_behind(struct http_ws *ws, const uint8_t *data, size_t len)
+{
+    struct iovec parts[2] = { { ws->head, ws->nhead }, { (void *)(uintptr_t)data, len } };
+    struct msghdr msg = { .msg_iov = parts, .msg_iovlen = 2 };
+    ssize_t n;
+
+    do
+        n = sendmsg(ws->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return n;
+    size_t of_head = min_size((size_t)n, ws->nhead);
+    memmove(ws->head, ws->head + of_head, ws->nhead - of_head);
+    ws->nhead = (uint8_t)(ws->nhead - of_head);
+    if ((size_t)n > of_head)
+        return n - (ssize_t)of_head;
+    errno = EAGAIN;
+    return -1;
+}
+
+/* wslay sends a header and then what is in the frame; with many viewers of one terminal a system call for each is half
+ * of all that is done. So a header waits for its frame. */
 static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags, void *arg)
 {
     static const uint8_t bare[2] = { 0x88, 0 }, coded[4] = { 0x88, 2, WS_PROTOCOL >> 8, WS_PROTOCOL & 0xff };
     struct http_ws *ws = arg;
     bool put_code = ws->unreadable && len == sizeof(bare) && memcmp(data, bare, sizeof(bare)) == 0;
-    ssize_t n;
 
-    do
-        n = put_code ? send(ws->fd, coded, sizeof(coded), MSG_NOSIGNAL | MSG_DONTWAIT)
-                     : send(ws->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT | (flags & WSLAY_MSG_MORE ? MSG_MORE : 0));
-    while (n < 0 && errno == EINTR);
+    if ((flags & WSLAY_MSG_MORE) && ws->nhead == 0 && len <= sizeof(ws->head)) {
+        memcpy(ws->head, data, len);
+        ws->nhead = (uint8_t)len;
+        return (ssize_t)len;
+    }
+    ssize_t n = put_code ? send_behind(ws, coded, sizeof(coded)) : send_behind(ws, data, len);
     if (n > 0 && ws->took)
         ws->alive_at = ev_now(ws->s->ev);
     if (n > 0)
@@ -331,11 +357,8 @@ static void wait_for_more(struct http_ws *ws)
         ev_io_set(ws->s->ev, &ws->io, events);
 }
 
-static void pump(struct http_ws *ws)
+static void flush(struct http_ws *ws)
 {
-    if (ws->over || ws->fd < 0)
-        return;
-    receive(ws);
     transmit(ws);
     if (ws->full && waiting(ws) <= WS_HIGH / 2 && !ws->closing && !ws->ended) {
         ws->full = false;
@@ -348,13 +371,29 @@ static void pump(struct http_ws *ws)
         wait_for_more(ws);
 }
 
-static void on_work(void *arg)
+static void pump(struct http_ws *ws)
 {
-    pump(arg);
+    if (ws->over || ws->fd < 0)
+        return;
+    ws->look = false;
+    receive(ws);
+    flush(ws);
 }
 
-static void kick(struct http_ws *ws)
+static void on_work(void *arg)
 {
+    struct http_ws *ws = arg;
+
+    if (ws->look)
+        pump(ws);
+    else if (!ws->over)
+        flush(ws);
+}
+
+/* look: also whether something came; what is only sent does not need that, for then the loop tells it. */
+static void kick(struct http_ws *ws, bool look)
+{
+    ws->look = ws->look || look;
     if (!ws->over && ws->fd >= 0)
         ev_defer(ws->s->ev, &ws->work, on_work, ws);
 }
@@ -379,7 +418,7 @@ static void on_clock(void *arg)
     if (ws->pinged_at <= ws->alive_at && now >= ws->alive_at + gap) {
         (void)wslay_event_queue_msg(ws->ctx, &ping);
         ws->pinged_at = now;
-        kick(ws);
+        kick(ws, true);
     }
     set_clock(ws, max_u64(ws->pinged_at, ws->alive_at) + gap);
 }
@@ -440,7 +479,7 @@ void ws_opened(struct http_ws *ws, int fd, const char *early, size_t n)
         buf_done(&ws->early);
     ws->alive_at = now;
     set_clock(ws, now + (ws->closing ? CLOSE_MS : ws->s->set.limits.ws_ping_ms) * NS_PER_MS);
-    kick(ws);
+    kick(ws, true);
 }
 
 void ws_cut_all(struct http_server *s)
@@ -482,7 +521,7 @@ bool ws_send(struct http_ws *ws, const void *text, size_t len)
     if (ws->closing || ws->over)
         return true;
     (void)wslay_event_queue_msg(ws->ctx, &m); /* refuses after a close, and then it matters no more */
-    kick(ws);
+    kick(ws, false);
     ws->full = ws_room(ws) == 0;
     return !ws->full;
 }
@@ -492,7 +531,7 @@ void ws_hold(struct http_ws *ws, bool hold)
     if (ws->held == hold)
         return;
     ws->held = hold;
-    kick(ws);
+    kick(ws, true);
 }
 
 void ws_close(struct http_ws *ws, unsigned code, const char *reason)
@@ -505,5 +544,5 @@ void ws_close(struct http_ws *ws, unsigned code, const char *reason)
     memcpy(ws->reason, reason, n);
     if (ws->fd >= 0) /* before that, the clocks of the connection count */
         set_clock(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
-    kick(ws);
+    kick(ws, true);
 }
