@@ -12,7 +12,6 @@
 #include "cli/verbs.h"
 
 #include "cli/choose.h"
-#include "cli/hide.h"
 #include "cli/host.h"
 #include "cli/plan.h"
 #include "cli/program.h"
@@ -30,6 +29,7 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/files.h"
+#include "engine/hide.h"
 #include "engine/receipt.h"
 
 #include <errno.h>
@@ -97,6 +97,23 @@ static int open_source(const char *path, const char *what, bool directory, struc
     return 0;
 }
 
+static int open_hidden(struct run *r, size_t i, struct err *err)
+{
+    char buf[STATE_DIR_MAX];
+    const char *state = state_dir(r->req.state_dir, buf);
+    int fd = -1;
+
+    (void)mkdir(state, 0700);
+    auto_fd int dir = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(err, ERR_SYS, "%.100s", state);
+    if (hide_open(dir, r->req.workspace, r->req.binds[i].dst, r->hidden[i], &fd, err) < 0)
+        return -1;
+    if (fd >= 0)
+        r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, r->hidden[i] };
+    return 0;
+}
+
 static int open_mounts(struct run *r, struct err *err)
 {
     const struct request *q = &r->req;
@@ -116,10 +133,8 @@ static int open_mounts(struct run *r, struct err *err)
         bool skills = str_eq(q->binds[i].dst, "/skills");
 
         if (!q->binds[i].src) {
-            if (hide_open(q, q->binds[i].dst, r->hidden[i], &fd, err) < 0)
+            if (open_hidden(r, i, err) < 0)
                 return -1;
-            if (fd >= 0)
-                r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, r->hidden[i] };
             continue;
         }
         if (open_source(q->binds[i].src, skills ? "--skills" : "--bind-ro", skills, &st, &fd, err) < 0)

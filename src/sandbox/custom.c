@@ -141,9 +141,9 @@ static void find_foreign(const struct policy *p, struct problems *pr)
         problems_add(pr, ERR_POLICY_FEATURE, p->workspace_line, 0, no_paths,
                      "filesystem.workspace: over REST a workspace is memory");
     for (size_t i = 0; i < p->npaths; i++)
-        problems_add(pr, ERR_POLICY_FEATURE, p->paths[i].line, 0, no_paths,
-                     p->paths[i].src ? "a path of the host cannot be bound over REST"
-                                     : "filesystem.hide is not available over REST");
+        if (p->paths[i].src)
+            problems_add(pr, ERR_POLICY_FEATURE, p->paths[i].line, 0, no_paths,
+                         "a path of the host cannot be bound over REST");
     for (size_t i = 0; i < p->nenv; i++)
         if (p->env[i].pass)
             problems_add(pr, ERR_POLICY_FEATURE, p->env[i].line, 0, "Say its value in env.",
@@ -199,6 +199,9 @@ static int take(struct spec *s, const struct policy *p, const json_t *document, 
     s->has_profile = p->has_profile;
     s->profile = p->profile;
     s->grants = p->grants;
+    s->nhide = 0;
+    for (size_t i = 0; i < p->npaths; i++)
+        s->nhide += str_copy(s->hide[s->nhide], sizeof(s->hide[0]), p->paths[i].dst);
     memcpy(s->deny, p->deny, sizeof(s->deny));
     free(s->policy);
     s->policy = shown(document);

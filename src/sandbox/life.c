@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/hide.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -345,11 +346,62 @@ static void choose_id(const struct manager *m, const struct spec *spec, char ret
     struct box_spec box;
 
     spec_box(spec, &box);
-    const char *ahead = spec->pinning ? NULL : engine_made_ahead(m->engine, &box);
+    const char *ahead = spec->pinning || spec->nhide ? NULL : engine_made_ahead(m->engine, &box);
     if (ahead)
         memcpy(ret, ahead, ID_SIZE);
     else
         id_new("sb", ret);
+}
+
+/* What a policy hides, on the way to the jailer. */
+struct hidden {
+    struct box_mount mounts[POLICY_PATHS_MAX];
+    char dst[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1];
+    size_t n;
+};
+
+static int open_hidden(const struct sb *sb, struct hidden *h, struct err *err)
+{
+    for (size_t i = 0; i < sb->spec.nhide; i++) {
+        int fd;
+
+        if (hide_open(sb->m->output_dir, NULL, sb->spec.hide[i], h->dst[h->n], &fd, err) < 0)
+            return -1;
+        if (fd >= 0) {
+            h->mounts[h->n] = (struct box_mount){ BOX_BIND_RO, fd, h->dst[h->n] };
+            h->n++;
+        }
+    }
+    return 0;
+}
+
+static void close_hidden(struct hidden *h)
+{
+    while (h->n > 0)
+        close(h->mounts[--h->n].fd);
+}
+
+static int make_box(struct sb *sb, struct err *err)
+{
+    struct manager *m = sb->m;
+    struct hidden h = { 0 };
+    struct box_spec box;
+
+    spec_box(&sb->spec, &box);
+    box.id = sb->id;
+    box.limits.v[LIMIT_CPUSET] = sb->pins;
+    box.enforce = m->set.enforce;
+    box.every_wall = m->set.every_wall;
+    int rc = open_hidden(sb, &h, err);
+    if (rc == 0) {
+        box.mounts = h.mounts;
+        box.nmounts = h.n;
+        box.owner_uid = h.n ? geteuid() : 0;
+        box.owner_gid = h.n ? getegid() : 0;
+        rc = box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, err);
+    }
+    close_hidden(&h);
+    return rc;
 }
 
 /* Its turn has come, or will not. */
@@ -357,7 +409,6 @@ static void make(void *arg, const struct err *failed)
 {
     struct sb *sb = arg;
     struct manager *m = sb->m;
-    struct box_spec box;
     struct err err = { 0 };
 
     if (!failed && !m->engine)
@@ -368,13 +419,8 @@ static void make(void *arg, const struct err *failed)
     }
     if (sb->spec.pinning)
         pin(sb);
-    spec_box(&sb->spec, &box);
-    box.id = sb->id;
-    box.limits.v[LIMIT_CPUSET] = sb->pins;
-    box.enforce = m->set.enforce;
-    box.every_wall = m->set.every_wall;
     insert(sb);
-    if (box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, &err) < 0) {
+    if (make_box(sb, &err) < 0) {
         fail_create(sb, &err);
         return;
     }

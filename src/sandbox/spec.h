@@ -42,6 +42,8 @@ struct spec {
     bool has_profile; /* otherwise the runtime decides */
     enum profile profile;
     uint32_t grants;
+    char hide[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1]; /* paths that appear empty */
+    size_t nhide;
     uint64_t deny[FILTER_DENY_WORDS]; /* also without a policy: those of the floor */
 };
 

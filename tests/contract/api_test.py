@@ -344,7 +344,6 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
     assert "memoryBytes" in a.json["error"]["details"]["errors"][0]["message"]
     for policy, path in (({"version": 1, "filesystem": {"readOnly": ["/etc"]}}, "policy.filesystem.readOnly[0]"),
                          ({"version": 1, "filesystem": {"workspace": {"mode": "readWrite", "path": "/srv"}}}, "policy.filesystem.workspace"),
-                         ({"version": 1, "filesystem": {"hide": ["/usr/share/doc"]}}, "policy.filesystem.hide[0]"),
                          ({"version": 1, "environment": {"pass": ["HOME"]}}, "policy.environment.pass[0]"),
                          ({"version": 1, "network": "all"}, "policy.network"), ({"version": 1, "extends": "high"}, "policy")):
         b = refused(policy)
@@ -362,6 +361,25 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
     assert [p["name"] for p in s.call("GET", "/v1/policies").json["policies"]] == ["standard", "high", "debug"]
     assert s.call("GET", "/v1/policies/debug").json["policy"]["syscalls"]["grant"] == ["debug"]
     assert s.call("GET", "/v1/policies/none").status == 404
+
+
+@case
+def what_a_policy_hides_appears_empty(s):
+    script = "ls /usr/share/doc | wc -l; wc -c < /etc/passwd; ls /usr/bin | grep -c '^env$'; echo new > /workspace/note; cat /workspace/note; rmdir /usr/share/doc 2>/dev/null || echo stays"
+    policy = {"version": 1, "filesystem": {"hide": ["/usr/share/doc", "/etc/passwd", "/usr/nothing-of-this-name", "/workspace/note"]}}
+    plain = s.create(runtime="sh")
+    shown = s.execute(plain, {"code": script}).json["stdout"].split("\n")
+    assert shown[1] != "0" and shown[2] == "1", shown
+    for template in (False, True):
+        if template:
+            assert s.call("PUT", "/v1/templates/hiding", {"policy": policy, "runtime": "sh"}).status == 200
+        sb = s.call("POST", "/v1/sandboxes", {"template": "hiding"} if template else {"runtime": "sh", "policy": policy})
+        assert sb.status == 201 and sb.json["policy"]["filesystem"]["hide"] == policy["filesystem"]["hide"], sb.body
+        a = s.execute(sb.json["id"], {"code": script}).json
+        assert a["stdout"] == "0\n0\n1\nnew\nstays\n", a
+        s.delete(sb.json["id"])
+    s.call("DELETE", "/v1/templates/hiding")
+    s.delete(plain)
 
 
 # --- executions ---
