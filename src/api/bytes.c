@@ -218,8 +218,12 @@ static void on_written(void *arg, const struct files_done *d, const struct err *
     struct transfer *t = arg;
 
     if (err) {
+        struct err why = *err;
+
+        if (t->flags & FILES_EXCL && err_info(err->id)->kind == ERR_KIND_EXISTS)
+            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: there is a file of that name: %.150s", t->path);
         http_drop_body(t->req);
-        transfer_refuse(t, err);
+        transfer_refuse(t, &why);
         return;
     }
     jsonw_init(&t->w, &t->out, 0);

@@ -253,7 +253,11 @@ static void policy(struct http_req *req, void *ctx)
             http_answer_json(req, 200, &out);
             return;
         }
-    err_set(&err, ERR_POLICY_MISSING, "there is no such policy; GET /v1/policies lists them");
+    auto_buf names = { 0 };
+    for (const char *const *name = policy_builtins(); *name; name++)
+        buf_addf(&names, "%s%s", names.len ? ", " : "", *name);
+    err_set(&err, ERR_POLICY_MISSING, "there is no policy '%.60s'; there are %s", http_param(req, "policy"),
+            names.data);
     http_answer_err(req, &err);
 }
 

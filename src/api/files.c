@@ -13,6 +13,7 @@
 #define PATH_MAX_BYTES 4000u
 #define LIST_MAX 10000u
 #define LIST_PRESET 1000u
+#define LIST_SCAN_MAX 1000000u /* all of a directory is read for a page */
 
 void transfer_free(struct transfer *t)
 {
@@ -22,6 +23,7 @@ void transfer_free(struct transfer *t)
     if (t->used)
         manager_release(t->api->set.manager, t->sandbox);
     json_decref(t->body);
+    listing_done(&t->listing);
     buf_done(&t->out);
     free(t);
 }
@@ -150,13 +152,6 @@ static void json_entry(const struct files_entry *e, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-static void on_entry(void *arg, const struct files_entry *e)
-{
-    struct transfer *t = arg;
-
-    json_entry(e, &t->w);
-}
-
 void transfer_answer(struct transfer *t)
 {
     struct buf out = t->out;
@@ -167,23 +162,48 @@ void transfer_answer(struct transfer *t)
     transfer_free(t);
 }
 
-static void on_listed(void *arg, const struct files_done *d, const struct err *err)
+static void on_entry(void *arg, const struct files_entry *e)
 {
     struct transfer *t = arg;
 
+    json_entry(e, &t->w);
+}
+
+static void on_listed_entry(void *arg, const struct files_entry *e)
+{
+    struct transfer *t = arg;
+
+    listing_add(&t->listing, e);
+}
+
+static void on_listed(void *arg, const struct files_done *d, const struct err *err)
+{
+    struct transfer *t = arg;
+    auto_buf cursor = { 0 };
+    struct err large = { 0 };
+
+    if (!err && d->truncated) {
+        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it as tar", t->path, LIST_SCAN_MAX);
+        err = &large;
+    }
     if (err) {
         transfer_refuse(t, err);
         return;
     }
+    bool more = listing_end(&t->listing, &cursor);
+    for (size_t i = 0; i < t->listing.n; i++)
+        json_entry(t->listing.heap[i], &t->w);
     jsonw_end_array(&t->w);
-    jsonw_kbool(&t->w, "truncated", d->truncated);
+    jsonw_kbool(&t->w, "truncated", more);
+    if (more)
+        jsonw_kstr(&t->w, "nextCursor", cursor.data);
     jsonw_end_object(&t->w);
     transfer_answer(t);
 }
 
 static void start_list(struct transfer *t, struct box *box)
 {
-    static const struct files_ops ops = { .on_entry = on_entry, .on_done = on_listed };
+    static const struct files_ops ops = { .on_entry = on_listed_entry, .on_done = on_listed };
     struct err err = { 0 };
 
     jsonw_init(&t->w, &t->out, 0);
@@ -192,19 +212,20 @@ static void start_list(struct transfer *t, struct box *box)
     jsonw_key(&t->w, "entries");
     jsonw_array(&t->w);
     http_on_gone(t->req, transfer_gone, t);
-    if (files_list(box, t->path, t->limit, &ops, t, &t->job, &err) < 0)
+    if (files_list(box, t->path, LIST_SCAN_MAX, &ops, t, &t->job, &err) < 0)
         transfer_refuse(t, &err);
 }
 
 static void list(struct http_req *req, void *ctx)
 {
-    static const char *const query[] = { "path", "limit", NULL };
+    static const char *const query[] = { "path", "limit", "cursor", NULL };
     struct transfer *t = transfer_of_path(req, ctx, query);
     struct err err = { 0 };
 
     if (!t)
         return;
-    if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &t->limit, &err) < 0)
+    if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &t->limit, &err) < 0 ||
+        listing_init(&t->listing, t->limit, http_query(req, "cursor"), &err) < 0)
         transfer_refuse(t, &err);
     else
         transfer_begin(t, start_list);

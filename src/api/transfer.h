@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/inside.h"
+#include "api/listing.h"
 
 struct transfer {
     struct http_req *req;
@@ -14,6 +15,7 @@ struct transfer {
     struct files_job *job;
     bool used; /* the sandbox is ours until manager_release */
     uint64_t limit;
+    struct listing listing;
     uint32_t mode, flags;
     struct files_entry entry;
     bool begun; /* the answer */

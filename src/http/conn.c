@@ -200,9 +200,10 @@ void conn_look_for_ends(struct http_server *s)
     }
 }
 
-/* One that closed its socket cannot be told from one that only sends no more, until something is sent to it. Probes do
- * that: its system answers them with a reset once it has forgotten the connection, after a minute with Linux. */
-static void probe(const struct conn *c)
+/* A client that closed its socket cannot be told from one that only sends no more, or listens to a stream that is
+ * silent, until something is sent to it. Probes do that, and what lies in between does not forget the connection: its
+ * system answers them with a reset once it has forgotten the connection, after a minute with Linux. */
+void conn_probe(const struct conn *c)
 {
     int yes = 1, seconds = 10;
 
@@ -226,7 +227,7 @@ static void on_watch(void *arg, uint32_t events)
         c->ended = true;
         c->ended_next = c->s->ended;
         c->s->ended = c;
-        probe(c);
+        conn_probe(c);
     }
     server_kick(c->s);
 }

@@ -207,8 +207,9 @@ void conn_progress(struct conn *c);
 void conn_suspend(struct conn *c); /* from inside a callback of the daemon only */
 void conn_resume(struct conn *c);
 void conn_cut(struct conn *c);
-void conn_leave(struct conn *c); /* it goes on as something else: the daemon lets go of it, and we do now */
-void conn_watch(struct conn *c); /* for the end of the client */
+void conn_leave(struct conn *c);       /* it goes on as something else: the daemon lets go of it, and we do now */
+void conn_probe(const struct conn *c); /* ask now and then whether the client is still there */
+void conn_watch(struct conn *c);       /* for the end of the client */
 void conn_look_for_ends(struct http_server *s);
 void conn_send_raw(struct conn *c,
                    const struct buf *text); /* what fits into the socket; then the writing side closes */

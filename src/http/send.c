@@ -71,6 +71,8 @@ bool send_queue(struct http_req *req)
     /* The daemon would send the last chunk of a body that HEAD does not have, and the client take it for an answer. */
     if (ok && req->is_head && req->kind == ANSWER_STREAM && req->len == HTTP_UNTIL_END)
         ok = MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END) == MHD_YES;
+    if (req->kind == ANSWER_STREAM)
+        conn_probe(req->conn);
     conn_phase(req->conn, CONN_WRITE);
     req->queued = true;
     ok = ok && MHD_queue_response(req->conn->mhd, (unsigned)req->status, r) == MHD_YES;

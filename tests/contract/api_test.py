@@ -360,7 +360,8 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
     s.call("DELETE", "/v1/templates/tight")
     assert [p["name"] for p in s.call("GET", "/v1/policies").json["policies"]] == ["standard", "high", "debug"]
     assert s.call("GET", "/v1/policies/debug").json["policy"]["syscalls"]["grant"] == ["debug"]
-    assert s.call("GET", "/v1/policies/none").status == 404
+    missing = s.call("GET", "/v1/policies/none")
+    assert missing.status == 404 and missing.json["error"]["message"] == "there is no policy 'none'; there are standard, high, debug", missing.body
 
 
 @case
@@ -724,16 +725,25 @@ def files_are_written_read_in_ranges_moved_and_removed(s):
     assert s.files(sb, headers={"If-None-Match": tag}, path="/workspace/d/f.bin").status == 304
     assert s.files(sb, "PUT", body=b"", path="/workspace/empty").json["sizeBytes"] == 0
     assert s.files(sb, path="/workspace/empty").body == b""
-    assert s.files(sb, "PUT", body=b"x", headers={"If-None-Match": "*"}, path="/workspace/empty").status == 409
+    assert s.files(sb, "PUT", body=b"x", headers={"If-None-Match": "*"}, path="/workspace/empty").code == "precondition_failed"
+    assert s.files(sb, "PUT", body=b"x", headers={"If-None-Match": "*"}, path="/workspace/empty").status == 412
     st = s.files(sb, verb="/stat", path="/workspace/d/f.bin").json
     assert (st["kind"], st["mode"], st["sizeBytes"]) == ("file", "0600", len(data)), st
     assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b"}).status == 404
     assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b", "parents": True}).status == 204
     assert s.files(sb, "POST", "/move", {"from": "/workspace/d/f.bin", "to": "/workspace/a/b/g"}).status == 204
     assert s.files(sb, path="/workspace/d/f.bin").status == 404
-    names = sorted(e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"])
+    names = [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]]
     assert names == ["a", "d", "empty"], names
-    assert s.files(sb, verb="/list", path="/workspace", limit=1).json["truncated"] is True
+    pages, more = [], {}
+    while more is not None:
+        page = s.files(sb, verb="/list", path="/workspace", limit=2, **more).json
+        assert page["truncated"] == ("nextCursor" in page), page
+        pages.append([e["name"] for e in page["entries"]])
+        more = {"cursor": page["nextCursor"]} if page["truncated"] else None
+    assert pages == [["a", "d"], ["empty"]], pages
+    assert s.files(sb, verb="/list", path="/workspace", cursor="ZW1wdHk").json["entries"] == []
+    assert s.files(sb, verb="/list", path="/workspace", cursor="!").status == 400
     assert s.files(sb, "DELETE", path="/workspace/a").status >= 400
     assert s.files(sb, "DELETE", path="/workspace/a", recursive="true").status == 204
     assert s.files(sb, verb="/stat", path="/workspace/a").status == 404

@@ -867,6 +867,22 @@ def streams(server):
 
 
 @case
+def silent_streams(server):
+    """the system of a client that listens to a silent stream is asked whether it is still there"""
+    def probed(port):
+        with open("/proc/net/tcp", encoding="ascii") as f:
+            ends = f":{server.port:04X}", f":{port:04X}"
+            lines = [x.split() for x in f.readlines()[1:]]
+        return any(x[1].endswith(ends[0]) and x[2].endswith(ends[1]) and x[5].startswith("02:") for x in lines)
+    with server.connect() as c:
+        c.sendall(GOOD)
+        assert c.recv(1000).startswith(b"HTTP/1.1 200")
+        assert not probed(c.getsockname()[1]), "what is answered at once needs no probe"
+        c.sendall(request("GET /stream?bytes=10 HTTP/1.1"))
+        until(lambda: probed(c.getsockname()[1]), "no probe is set")
+
+
+@case
 def gone(server):
     """a handler is told when its client goes"""
     def told(n):
