@@ -279,17 +279,6 @@ static void output(struct http_req *req, void *ctx)
     }
 }
 
-static int last_event(const struct http_req *req, uint64_t offset[2], struct err *err)
-{
-    const char *p = http_header(req, "Last-Event-ID");
-
-    if (!p || !*p)
-        return 0;
-    if (!str_eat_u64(&p, INT64_MAX, &offset[0]) || !str_eat(&p, "-") || !str_eat_u64(&p, INT64_MAX, &offset[1]) || *p)
-        return err_set(err, ERR_INVALID, "Last-Event-ID: it is two offsets with a '-' between them");
-    return 0;
-}
-
 static void stream(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "stdoutOffset", "stderrOffset", NULL };
@@ -302,7 +291,7 @@ static void stream(struct http_req *req, void *ctx)
         spec.mode = FOLLOW_NDJSON;
     if (http_query_u64(req, "stdoutOffset", 0, INT64_MAX, 0, &spec.offset[0], &err) < 0 ||
         http_query_u64(req, "stderrOffset", 0, INT64_MAX, 0, &spec.offset[1], &err) < 0 ||
-        last_event(req, spec.offset, &err) < 0)
+        follow_offsets(http_header(req, "Last-Event-ID"), spec.offset, &err) < 0)
         http_answer_err(req, &err);
     else
         follow(req, ctx, &spec);

@@ -428,6 +428,20 @@ static void on_row(void *arg, const struct err *err, const struct store_executio
         follow_row(b->req, b->api, &b->spec, row);
 }
 
+int follow_offsets(const char *text, uint64_t offset[2], struct err *err)
+{
+    uint64_t at[2];
+
+    if (!text || !*text)
+        return 0;
+    if (!str_eat_u64(&text, INT64_MAX, &at[0]) || !str_eat(&text, "-") || !str_eat_u64(&text, INT64_MAX, &at[1]) ||
+        *text)
+        return err_set(err, ERR_INVALID, "Last-Event-ID: it is two offsets with a '-' between them");
+    offset[0] = at[0];
+    offset[1] = at[1];
+    return 0;
+}
+
 enum follow_mode follow_mode(const struct http_req *req)
 {
     return http_wants(req, "text/event-stream")      ? FOLLOW_EVENTS

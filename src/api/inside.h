@@ -243,6 +243,8 @@ struct follow_spec {
     bool kill;   /* FOLLOW_ANSWER: end it first */
 };
 enum follow_mode follow_mode(const struct http_req *req);
+/* Last-Event-ID of an execution's stream, NULL or "": none. */
+int follow_offsets(const char *text, uint64_t offset[2], struct err *err);
 /* Answers the request, now or when the execution has ended. */
 void follow(struct http_req *req, struct api *api, const struct follow_spec *spec);
 /* The same for who has its row; of the spec, `execution` is not looked at. */

@@ -1,0 +1,56 @@
+/* Times in a query, and the Last-Event-ID of one who comes back: from any client to the server.
+ *
+ * Held besides memory: a time that is read can be written and means the same when it is read again, the year 9999
+ * included; offsets that are read are those of the text; and what is refused changes nothing. */
+#include "api/inside.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <stdio.h>
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void check_time(const char *text)
+{
+    char again[32];
+    uint64_t ms, twice;
+
+    if (!clock_from_rfc3339(text, &ms))
+        return;
+    clock_rfc3339_ms(ms, again);
+    must(clock_from_rfc3339(again, &twice));
+    must(twice == ms ||
+         (twice < ms && str_starts(again, "9999-12-31T23:59:59"))); /* an offset can lead past the last */
+}
+
+static void check_offsets(const char *text)
+{
+    uint64_t at[2] = { 7, 8 };
+    struct err err = { 0 };
+    char again[64];
+
+    if (follow_offsets(text, at, &err) < 0) {
+        must(err.id == ERR_INVALID && err.msg[0] && at[0] == 7 && at[1] == 8);
+        return;
+    }
+    if (!*text)
+        return;
+    must(at[0] <= INT64_MAX && at[1] <= INT64_MAX);
+    snprintf(again, sizeof(again), "%" PRIu64 "-%" PRIu64, at[0], at[1]);
+    uint64_t twice[2];
+    must(follow_offsets(again, twice, &err) == 0 && twice[0] == at[0] && twice[1] == at[1]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    auto_free char *text = str_dup_n((const char *)data, size);
+
+    check_time(text);
+    check_offsets(text);
+    return 0;
+}
