@@ -113,6 +113,34 @@ class Upkeep(Case):
         self.start()
         self.assertIn("one", self.names())
 
+    def test_what_is_older_than_its_retention_goes_and_what_is_younger_stays(self):
+        """By the calendar: rows are dated back as if the server had been running all the time."""
+        day = 86400000
+        self.start()
+        ids = {}
+        for age in (6.9, 7.1, 29, 31):  # executions are kept for 7 days, sandboxes for 30
+            sandbox = self.there("sandbox", "create", "-q").out.strip()
+            execution = self.there("exec", "-b", sandbox, "--", "echo", str(age)).out.strip()
+            self.assertEqual(self.there("logs", "-f", sandbox, execution).out, f"{age}\n")
+            self.there("sandbox", "rm", sandbox)
+            ids[age] = (sandbox, execution)
+        self.stop()
+        with sqlite3.connect(self.db) as db:
+            for age, (sandbox, execution) in ids.items():
+                back = int(age * day)
+                db.execute("UPDATE executions SET created_ms = created_ms - ?, started_ms = started_ms - ?, ended_ms = ended_ms - ? WHERE id = ?", (back,) * 3 + (execution,))
+                db.execute("UPDATE sandboxes SET created_ms = created_ms - ?, expires_ms = expires_ms - ?, ended_ms = ended_ms - ? WHERE id = ?", (back,) * 3 + (sandbox,))
+        db.close()
+        self.start()
+
+        def kept():
+            return [(run("sandbox", "info", sandbox, env=self.env).code == 0, run("logs", sandbox, execution, env=self.env).code == 0)
+                    for sandbox, execution in ids.values()]
+        self.there("gc")
+        self.assertEqual(kept(), [(True, True), (True, False), (True, False), (False, False)])
+        output = os.path.join(self.place, "state", "output")
+        self.assertEqual([any(n.startswith(execution) for n in os.listdir(output)) for _, execution in ids.values()], [True, False, False, False])
+
     def test_gc_says_what_it_removed(self):
         self.start()
         sandbox = self.there("sandbox", "create", "-q").out.strip()
