@@ -33,7 +33,7 @@
 #define TEXT_MAX (32u << 10)
 #define ANSWER_MAX 60000u /* what a pipe takes at once */
 
-enum doing { IDLE, STARTING, EXECUTING, COMPLETING, INSPECTING };
+enum doing { IDLE, STARTING, EXECUTING, COMPLETING, INSPECTING, SETTLING };
 
 struct kernel {
     struct shell shell;
@@ -46,6 +46,7 @@ struct kernel {
     char *id; /* of what is being done */
     uint64_t count;
     bool interrupted;
+    bool unsettled; /* the shell has not yet got over an interrupt */
     bool asking;
     uint64_t start, end; /* of the word that is completed */
     struct buf looked;
@@ -165,7 +166,10 @@ static void send_completions(struct kernel *k)
         const char *seen = k->looked.data; /* the lists of commands, functions and builtins overlap */
         while (seen < p && (strncmp(seen, p, len) != 0 || seen[len] != '\n'))
             seen += strcspn(seen, "\n") + 1;
-        if (seen < p || len == 0 || len > 1000 || strncmp(p, "__cove", 6) == 0)
+        bool ours = strncmp(p, "__cove", 6) == 0 ||
+                    (len == 8 && strncmp(p, "cove", 4) == 0 &&
+                     (strncmp(p + 4, "code", 4) == 0 || strncmp(p + 4, "eval", 4) == 0));
+        if (ours || seen < p || len == 0 || len > 1000)
             continue;
         jsonw_strn(&w, p, len);
         n++;
@@ -213,34 +217,54 @@ static void end_execution(struct kernel *k, int status)
 static void become_idle(struct kernel *k)
 {
     shell_unanswer(&k->shell);
-    k->doing = IDLE;
+    k->doing = k->unsettled ? SETTLING : IDLE;
     k->asking = false;
     free(k->id);
     k->id = NULL;
 }
 
-static void on_done(struct kernel *k, const char *text)
+static void end_request(struct kernel *k, int status)
 {
-    uint32_t seq, code;
-
-    if (!str_eat_u32(&text, UINT32_MAX, &seq) || !str_eat(&text, " ") || !str_eat_u32(&text, 255, &code) || *text)
-        return;
-    int status = (int)code;
-    if (k->doing == STARTING && seq == 0) {
-        become_idle(k);
-        return;
-    }
-    if (seq != k->shell.seq || k->doing == IDLE || k->doing == STARTING)
-        return;
     if (k->doing == EXECUTING) {
         k->shell.last = status;
         end_execution(k, status);
     } else if (k->doing == COMPLETING) {
         send_completions(k);
-    } else {
+    } else if (k->doing == INSPECTING) {
         send_inspection(k);
     }
     become_idle(k);
+}
+
+static bool numbers(const char *text, uint32_t *ret_seq, uint32_t *ret_status)
+{
+    return str_eat_u32(&text, UINT32_MAX, ret_seq) && str_eat(&text, " ") && str_eat_u32(&text, 255, ret_status) &&
+           !*text;
+}
+
+static void on_done(struct kernel *k, const char *text)
+{
+    uint32_t seq, status;
+
+    if (!numbers(text, &seq, &status))
+        return;
+    if (k->doing == STARTING && seq == 0)
+        become_idle(k);
+    else if (seq == k->shell.seq && k->doing != IDLE && k->doing != STARTING && k->doing != SETTLING)
+        end_request(k, (int)status);
+}
+
+/* The shell has got over the last interrupt. If it did not say how the cell ended, it was the interrupt that ended it.
+ */
+static void on_settled(struct kernel *k, const char *text)
+{
+    uint32_t poke, status;
+
+    if (!numbers(text, &poke, &status) || poke != k->shell.pokes || !k->unsettled)
+        return;
+    k->unsettled = false;
+    if (k->doing != STARTING)
+        end_request(k, 128 + SIGINT);
 }
 
 static void on_question(struct kernel *k, const char *text)
@@ -270,6 +294,9 @@ static void on_messages(struct kernel *k)
         case 'D':
             on_done(k, text);
             break;
+        case 'X':
+            on_settled(k, text);
+            break;
         case 'I':
             on_question(k, text);
             break;
@@ -297,6 +324,7 @@ static void start_shell(struct kernel *k, bool restore)
         exit(1);
     }
     k->doing = STARTING;
+    k->unsettled = false;
 }
 
 /* The shell is gone: the cell ends with its status, and the next shell goes on where it could save what it knew. */
@@ -566,8 +594,9 @@ static void on_signal(struct kernel *k, int signals)
     int wstatus;
 
     while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGINT && k->doing != IDLE && k->doing != STARTING && k->shell.pid > 0) {
-            k->interrupted = true;
+        if (info.ssi_signo == SIGINT && k->doing != IDLE && k->doing != STARTING && k->doing != SETTLING &&
+            k->shell.pid > 0) {
+            k->interrupted = k->unsettled = true;
             shell_interrupt(&k->shell);
         }
     }
@@ -601,11 +630,10 @@ int main(void)
         fds[1].fd = k.shell.control;
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             return 1;
-        if (fds[1].revents)
-            on_messages(&k);
+        if (fds[0].revents) /* first: an interrupt that came before a request does not concern it */
+            on_signal(&k, signals);
+        on_messages(&k);
         if (fds[2].revents)
             on_socket(&k);
-        if (fds[0].revents)
-            on_signal(&k, signals);
     }
 }

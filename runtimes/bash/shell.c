@@ -30,7 +30,12 @@ enum { FD_STDERR = 249, FD_CONTROL, FD_CODE, FD_STATE, FD_ANSWERS };
 static const char set_up[] =
     "exec 2>&249 249>&-\n"
     "set +o history; set +H; unset MAILCHECK HISTFILE; export -n PS1 PS2\n"
+    "coveeval='eval \"$covecode\"'\n"
     "__cove_status() { return \"$1\"; }\n"
+    "__cove_said() { covecode=; builtin printf '\\0%s %s\\0' \"$1\" \"$2\" >&250; }\n"
+    "__cove_take() { IFS= builtin read -r -d '' -u 251 covecode; }\n"
+    "__cove_look() { __cove_take; builtin printf '\\0L%s\\0' \"$(builtin \"$@\" -- \"$covecode\" 2>/dev/null)\" "
+    ">&250; }\n"
     "__cove_save() { { declare -p; declare -f; alias -p; shopt -p; builtin printf 'cd -- %q\\n' \"$PWD\"; trap -p; set "
     "+o; } >&252 2>/dev/null; }\n"
     /* Without the word that an interactive shell says at its end. */
@@ -166,16 +171,22 @@ static void ask_status(struct shell *s)
 {
     char line[64];
 
-    snprintf(line, sizeof(line), "builtin printf '\\0D%%s %%s\\0' %u \"$?\" >&250\n", s->seq);
+    snprintf(line, sizeof(line), "__cove_said D%u $? 2>/dev/null\n", s->seq);
     say(s, line);
 }
 
-/* A shell that is interrupted while it reads a line may lose that line, so it is asked again. A second answer finds
- * nobody who waits. */
+/* An interrupt can reach the shell while it reads a line, or wait in it until it reads the next: then it loses the
+ * beginning of that line, and takes the rest for a command. So empty lines follow, to be lost, and a question; when
+ * that is answered the interrupt is over. Our lines hold no quotes, which would swallow what follows, and code that has
+ * run is forgotten, lest it run again. */
 void shell_interrupt(struct shell *s)
 {
+    char line[64];
+
     kill(-s->pid, SIGINT);
-    ask_status(s);
+    s->pokes++;
+    snprintf(line, sizeof(line), "\n\n__cove_said X%u 130 2>/dev/null\n", s->pokes);
+    say(s, line);
 }
 
 void shell_run(struct shell *s, const char *code)
@@ -187,26 +198,23 @@ void shell_run(struct shell *s, const char *code)
         abort();
     memory_put(s->code, code);
     s->seq++;
-    say(s, "IFS= builtin read -r -d '' -u 251 __cove_code");
+    say(s, "__cove_take");
     if (s->last != 0) {
         snprintf(line, sizeof(line), "; __cove_status %d || ", s->last); /* false, and `set -e` does not mind here */
         say(s, line);
     }
     say(s, s->last ? "" : "; ");
-    say(s, "eval \"$__cove_code\" </dev/null\n");
+    say(s, "eval $coveeval </dev/null\n");
     ask_status(s);
 }
 
 void shell_look(struct shell *s, const char *command, const char *word)
 {
-    char line[512];
+    char line[128];
 
     memory_put(s->code, word);
     s->seq++;
-    snprintf(line, sizeof(line),
-             "IFS= builtin read -r -d '' -u 251 __cove_code; builtin printf '\\0L%%s\\0' "
-             "\"$(builtin %s -- \"$__cove_code\" 2>/dev/null)\" >&250\n",
-             command);
+    snprintf(line, sizeof(line), "__cove_look %s\n", command);
     say(s, line);
     ask_status(s);
 }

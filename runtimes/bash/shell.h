@@ -15,8 +15,9 @@ struct shell {
     int code; /* memory files: the code to run, and what was saved when it ended */
     int state;
     struct buf heard;
-    uint32_t seq; /* of the command that runs */
-    int last;     /* exit status before, for $? */
+    uint32_t seq;   /* of the command that runs */
+    uint32_t pokes; /* interrupts that were sent */
+    int last;       /* exit status before, for $? */
 };
 
 int shell_init(struct shell *s, struct err *err);
@@ -27,7 +28,7 @@ void shell_done(struct shell *s);
 int shell_start(struct shell *s, bool restore, struct err *err);
 void shell_kill(struct shell *s); /* and all that it started in its group */
 
-/* Runs code; the end of it is the message "D<seq> <status>". */
+/* Runs code; the end of it is the message "D<seq> <status>", which an interrupt may take. */
 void shell_run(struct shell *s, const char *code);
 /* Gives `word` to one of the commands below and has the answer sent as a message. */
 void shell_look(struct shell *s, const char *command, const char *word);
@@ -37,6 +38,7 @@ void shell_look(struct shell *s, const char *command, const char *word);
 #define SHELL_TYPE "type"
 #define SHELL_VALUE "declare -p"
 
+/* Interrupts what runs; "X<pokes> 130" says that the shell has got over it, and must be awaited. */
 void shell_interrupt(struct shell *s);
 
 void shell_answer(struct shell *s, const char *text); /* NULL is the end of the input */
