@@ -148,10 +148,12 @@ def test_exit_is_an_error_and_not_the_end():
 
 def test_what_goes_wrong_between_cells_is_told_on_stderr():
     k = node()
-    ok("Promise.reject(new Error('nobody waits')); setTimeout(() => { throw new Error('in a timer') }, 1); 0")
-    ok("await new Promise((r) => setTimeout(r, 50))")
-    done = k.run("await new Promise((r) => setTimeout(r, 50))")
-    equal(done.status, "ok")
+    id = k.begin("Promise.reject(new Error('nobody waits')); setTimeout(() => { throw new Error('in a timer') }, 1); await input('?')")
+    for words in ("nobody waits", "in a timer"):
+        k.wait_output(words, "stderr")
+    k.until(lambda e: e["event"] == "input")
+    k.send({"op": "input", "id": id, "text": ""})
+    equal(k.end(id).status, "ok")
 
 
 # --- interrupts ---
