@@ -9,11 +9,25 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,   catalogue_routes, template_routes, key_routes,
-    service_routes, upkeep_routes,    event_routes,  token_routes,     audit_routes,    socket_routes,
-    usage_routes,   tenant_routes,    member_routes, budget_routes,    top_routes,      NULL
-};
+const struct http_route *const api_tables[] = { sandbox_routes,
+                                                execution_routes,
+                                                file_routes,
+                                                catalogue_routes,
+                                                template_routes,
+                                                key_routes,
+                                                service_routes,
+                                                upkeep_routes,
+                                                event_routes,
+                                                token_routes,
+                                                audit_routes,
+                                                socket_routes,
+                                                usage_routes,
+                                                tenant_routes,
+                                                member_routes,
+                                                budget_routes,
+                                                top_routes,
+                                                context_routes,
+                                                NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -257,8 +271,31 @@ bool api_is_terminal(const struct store_execution *row)
     return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;
 }
 
+bool api_is_of_context(const struct store_execution *row, char ret_id[ID_SIZE])
+{
+    static const char key[] = "\"context\":\"";
+    const char *at = row->request_json ? strstr(row->request_json, key) : NULL;
+
+    if (!at || strlen(at) < sizeof(key) - 1 + ID_SIZE - 1)
+        return false;
+    memcpy(ret_id, at + sizeof(key) - 1, ID_SIZE - 1);
+    ret_id[ID_SIZE - 1] = '\0';
+    return id_valid(ret_id, "cx");
+}
+
+static const char *context_status(const struct store_execution *row)
+{
+    if (row->state == STORE_EX_FAILED)
+        return "died";
+    if (row->has_exit_code)
+        return row->exit_code == 0 ? "ok" : "error";
+    return row->signal ? "interrupted" : "killed";
+}
+
 void api_execution_json(const struct store_execution *row, struct jsonw *w)
 {
+    char context[ID_SIZE];
+
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "sandboxId", row->sandbox);
@@ -273,6 +310,11 @@ void api_execution_json(const struct store_execution *row, struct jsonw *w)
     api_time(w, "endedAt", row->ended_ms);
     if (row->ended_ms)
         json_end(row, w);
+    if (api_is_of_context(row, context)) {
+        jsonw_kstr(w, "contextId", context);
+        if (row->ended_ms)
+            jsonw_kstr(w, "status", context_status(row));
+    }
     jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
     jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
     jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1]);

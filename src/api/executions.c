@@ -281,7 +281,7 @@ static void output(struct http_req *req, void *ctx)
 
 static void stream(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "stdoutOffset", "stderrOffset", NULL };
+    static const char *const names[] = { "stdoutOffset", "stderrOffset", "eventsOffset", NULL };
     struct follow_spec spec = { .mode = follow_mode(req) };
     struct err err = { 0 };
 
@@ -291,6 +291,7 @@ static void stream(struct http_req *req, void *ctx)
         spec.mode = FOLLOW_NDJSON;
     if (http_query_u64(req, "stdoutOffset", 0, INT64_MAX, 0, &spec.offset[0], &err) < 0 ||
         http_query_u64(req, "stderrOffset", 0, INT64_MAX, 0, &spec.offset[1], &err) < 0 ||
+        http_query_u64(req, "eventsOffset", 0, INT64_MAX, 0, &spec.offset[2], &err) < 0 ||
         follow_offsets(http_header(req, "Last-Event-ID"), spec.offset, &err) < 0)
         http_answer_err(req, &err);
     else

@@ -25,8 +25,9 @@ struct follow {
     enum follow_mode mode;
     char execution[ID_SIZE];
     int channel;
-    int fd[2];
-    uint64_t offset[2], end[2]; /* end: what may be read by now */
+    bool context; /* it tells events too, behind the output that came before them */
+    int fd[3];
+    uint64_t offset[3], end[3]; /* end: what may be read by now */
     struct watch *watch;        /* NULL when it has ended */
     bool once;                  /* what was there at the beginning, and no more */
     struct buf ended;           /* the execution as JSON, when it has ended */
@@ -43,6 +44,7 @@ static void follow_free(struct follow *f)
     watch_free(f->watch);
     fd_close(&f->fd[0]);
     fd_close(&f->fd[1]);
+    fd_close(&f->fd[2]);
     buf_done(&f->ended);
     free(f);
 }
@@ -86,6 +88,7 @@ static bool embed(struct api *api, const struct store_execution *row, int channe
 static void execution_text(struct api *api, const struct store_execution *row, bool output, struct buf *out)
 {
     struct jsonw w;
+    char context[ID_SIZE];
 
     jsonw_init(&w, out, 0);
     api_execution_json(row, &w);
@@ -93,6 +96,7 @@ static void execution_text(struct api *api, const struct store_execution *row, b
         bool more = embed(api, row, 1, "stdout", &w);
 
         more = embed(api, row, 2, "stderr", &w) || more;
+        more = (api_is_of_context(row, context) && told_results(api, row->id, &w)) || more;
         jsonw_kbool(&w, "truncated", more);
     }
     jsonw_end_object(&w);
@@ -117,11 +121,13 @@ void follow_answer(struct http_req *req, struct api *api, int status, const stru
 
 static bool tell(struct follow *f, const char *type, struct buf *json)
 {
-    char id[48];
+    char id[72];
 
     if (f->mode == FOLLOW_NDJSON)
         return http_ndjson(f->req, json);
-    snprintf(id, sizeof(id), "%" PRIu64 "-%" PRIu64, f->offset[0], f->offset[1]);
+    int n = snprintf(id, sizeof(id), "%" PRIu64 "-%" PRIu64, f->offset[0], f->offset[1]);
+    if (f->context)
+        snprintf(id + n, sizeof(id) - (size_t)n, "-%" PRIu64, f->offset[2]);
     return http_event(f->req, id, type, json->data);
 }
 
@@ -192,9 +198,27 @@ static bool pump_channel(struct follow *f, int i)
     return true;
 }
 
+/* Whole lines, each of which is a message already; the client is asked for room once for each. */
+static bool pump_events(struct follow *f)
+{
+    while (f->offset[2] < f->end[2] && f->fd[2] >= 0) {
+        auto_buf line = { 0 };
+        char type[16];
+
+        if (http_stream_room(f->req) == 0)
+            return false;
+        if (!told_line(f->fd[2], f->offset[2], &line, type))
+            break;
+        f->offset[2] += line.len + 1;
+        if (!tell(f, type, &line))
+            return false;
+    }
+    return true;
+}
+
 static void look(struct follow *f)
 {
-    for (int i = 0; f->watch && i < 2; i++)
+    for (int i = 0; f->watch && i < 3; i++)
         f->end[i] = watch_bytes(f->watch, i + 1);
 }
 
@@ -214,7 +238,7 @@ static bool wants(const struct follow *f, int i)
 /* What had written nothing when it was joined. */
 static int open_late(struct follow *f, struct err *err)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (wants(f, i) && f->fd[i] < 0 && f->end[i] > f->offset[i] &&
             piece_open(f->api, f->execution, i + 1, &f->fd[i], err) < 0)
             return -1;
@@ -237,6 +261,8 @@ static void pump(struct follow *f)
     for (int i = 0; room && i < 2; i++)
         if (wants(f, i))
             room = pump_channel(f, i);
+    if (room && f->context && f->mode != FOLLOW_RAW)
+        room = pump_events(f);
     if (!room || f->watch)
         return;
     if (f->mode != FOLLOW_RAW)
@@ -290,6 +316,17 @@ static void on_heartbeat(void *arg)
     http_ndjson(f->req, &json);
 }
 
+static uint64_t events_size(const struct follow *f)
+{
+    struct err err = { 0 };
+    uint64_t size = 0;
+    auto_fd int fd = -1;
+
+    if (open_output(f->api, f->execution, 3, &fd, &size, &err) < 0)
+        return f->offset[2] + 1; /* looked for again, and then told */
+    return size;
+}
+
 static void on_watch(void *arg, const struct store_execution *row)
 {
     struct follow *f = arg;
@@ -298,6 +335,7 @@ static void on_watch(void *arg, const struct store_execution *row)
         look(f);
         f->end[0] = max_u64(f->end[0], row->out_bytes[0] - row->dropped[0]);
         f->end[1] = max_u64(f->end[1], row->out_bytes[1] - row->dropped[1]);
+        f->end[2] = f->context ? events_size(f) : 0; /* a row does not tell */
         watch_free(take_ptr(&f->watch));
         execution_text(f->api, row, f->mode == FOLLOW_ANSWER, &f->ended);
     }
@@ -342,10 +380,12 @@ static void begin_stream(struct follow *f, const struct store_execution *row)
 /* Who follows one that runs may be ahead of it: after a restart of the server, or because it has not begun to write. */
 static int check_offsets(const struct follow *f, struct err *err)
 {
-    for (int i = 0; i < 2 && !f->watch; i++)
+    static const char *const names[] = { "stdout", "stderr", "events" };
+
+    for (int i = 0; i < 3 && !f->watch; i++)
         if (f->offset[i] > f->end[i])
-            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes by now, and nothing at %" PRIu64,
-                           i == 0 ? "stdout" : "stderr", f->end[i], f->offset[i]);
+            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes by now, and nothing at %" PRIu64, names[i],
+                           f->end[i], f->offset[i]);
     return 0;
 }
 
@@ -364,7 +404,7 @@ static int join(struct follow *f, const struct follow_spec *spec, const struct s
         f->watch = manager_watch(api->set.manager, api_sees(f->req), spec->sandbox, row->id, on_watch, f);
     if (live(row) && !spec->once && !f->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
-    for (int i = 0; i < 2 && f->mode != FOLLOW_ANSWER; i++)
+    for (int i = 0; i < (f->context ? 3 : 2) && f->mode != FOLLOW_ANSWER; i++)
         if (open_output(api, row->id, i + 1, &f->fd[i], &f->end[i], err) < 0)
             return -1;
     for (int i = 0; i < 2; i++)
@@ -398,10 +438,12 @@ void follow_row(struct http_req *req, struct api *api, const struct follow_spec 
 {
     struct follow *f = mem_new(struct follow);
     struct err err = { 0 };
+    char context[ID_SIZE];
 
     *f = (struct follow){
-        .req = req, .api = api, .mode = spec->mode, .channel = spec->channel, .once = spec->once, .fd = { -1, -1 }
+        .req = req, .api = api, .mode = spec->mode, .channel = spec->channel, .once = spec->once, .fd = { -1, -1, -1 }
     };
+    f->context = api_is_of_context(row, context);
     memcpy(f->execution, row->id, sizeof(f->execution));
     memcpy(f->offset, spec->offset, sizeof(f->offset));
     if (join(f, spec, row, &err) < 0) {
@@ -428,17 +470,18 @@ static void on_row(void *arg, const struct err *err, const struct store_executio
         follow_row(b->req, b->api, &b->spec, row);
 }
 
-int follow_offsets(const char *text, uint64_t offset[2], struct err *err)
+int follow_offsets(const char *text, uint64_t offset[3], struct err *err)
 {
-    uint64_t at[2];
+    uint64_t at[3] = { 0, 0, offset[2] };
 
     if (!text || !*text)
         return 0;
     if (!str_eat_u64(&text, INT64_MAX, &at[0]) || !str_eat(&text, "-") || !str_eat_u64(&text, INT64_MAX, &at[1]) ||
-        *text)
-        return err_set(err, ERR_INVALID, "Last-Event-ID: it is two offsets with a '-' between them");
+        (*text && (!str_eat(&text, "-") || !str_eat_u64(&text, INT64_MAX, &at[2]) || *text)))
+        return err_set(err, ERR_INVALID, "Last-Event-ID: it is two or three offsets with a '-' between them");
     offset[0] = at[0];
     offset[1] = at[1];
+    offset[2] = at[2];
     return 0;
 }
 

@@ -84,7 +84,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
-    audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[];
+    audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[], context_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -160,6 +160,7 @@ void api_time(struct jsonw *w, const char *key, uint64_t ms);     /* nothing whe
 void api_raw(struct jsonw *w, const char *key, const char *json); /* a value that is JSON already; NULL: nothing */
 void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w);
 bool api_is_terminal(const struct store_execution *row);
+bool api_is_of_context(const struct store_execution *row, char ret_id[ID_SIZE]);
 void api_execution_json(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_runtimes_json(struct jsonw *w);                                     /* "runtimes": [...] */
 
@@ -208,7 +209,8 @@ struct launch {
 extern const char *const launch_names[]; /* of the fields; NULL ends it */
 int launch_read(struct launch *l, struct api *api, struct err *err);
 void launch_done(struct launch *l);
-int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err); /* what is absent stays */
+int api_floor(struct api *api, uint64_t timeout_ms, uint64_t output_max, struct err *err); /* 0: not said */
+int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err);      /* what is absent stays */
 
 /* --- output in JSON (piece.c) --- */
 
@@ -220,6 +222,13 @@ int piece_open(struct api *api, const char *execution, int channel, int *ret, st
  * how many it was. last: no more follows. */
 size_t piece_json(struct jsonw *w, const char *text_key, const char *data, size_t n, bool last);
 bool piece_waits(const char *data, size_t n); /* they are the beginning of a character, and no more */
+
+/* --- what the kernel of a context told (told.c) --- */
+
+/* The line at the offset without its end, and its type. False: there is none, or not all of it. */
+bool told_line(int fd, uint64_t offset, struct buf *ret, char ret_type[16]);
+/* "results": [...] and, if there was one, "exception": {...}. True: there is more than fits into an answer. */
+bool told_results(struct api *api, const char *execution, struct jsonw *w);
 
 /* --- terminals and signals (terminals.c) --- */
 
@@ -237,14 +246,14 @@ enum follow_mode { FOLLOW_ANSWER, FOLLOW_NDJSON, FOLLOW_EVENTS, FOLLOW_RAW };
 struct follow_spec {
     enum follow_mode mode;
     const char *sandbox, *execution;
-    uint64_t offset[2];
-    int channel; /* FOLLOW_RAW: 1 or 2 */
-    bool once;   /* FOLLOW_RAW: what is there now, and no more */
-    bool kill;   /* FOLLOW_ANSWER: end it first */
+    uint64_t offset[3]; /* of output, and of the events of a context */
+    int channel;        /* FOLLOW_RAW: 1 or 2 */
+    bool once;          /* FOLLOW_RAW: what is there now, and no more */
+    bool kill;          /* FOLLOW_ANSWER: end it first */
 };
 enum follow_mode follow_mode(const struct http_req *req);
 /* Last-Event-ID of an execution's stream, NULL or "": none. */
-int follow_offsets(const char *text, uint64_t offset[2], struct err *err);
+int follow_offsets(const char *text, uint64_t offset[3], struct err *err);
 /* Answers the request, now or when the execution has ended. */
 void follow(struct http_req *req, struct api *api, const struct follow_spec *spec);
 /* The same for who has its row; of the spec, `execution` is not looked at. */

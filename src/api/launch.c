@@ -91,6 +91,13 @@ static int read_limits(struct launch *l, struct api *api, struct err *err)
     return custom_floor_value(f, LIMIT_OUTPUT, "outputBytes", s->output_max, err);
 }
 
+int api_floor(struct api *api, uint64_t timeout_ms, uint64_t output_max, struct err *err)
+{
+    if (custom_floor_value(api->set.floor, LIMIT_WALL, "timeoutMs", timeout_ms, err) < 0)
+        return -1;
+    return custom_floor_value(api->set.floor, LIMIT_OUTPUT, "outputBytes", output_max, err);
+}
+
 int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err)
 {
     uint64_t r = *rows, c = *cols;

@@ -144,9 +144,9 @@ static void stop_executions(struct sb *sb, const struct err *why)
         sb->budget_from_us = sb->cpu_us;
     sb->budget_cpu_us = sb->cpu_us + 1;
     for (struct ex *ex = sb->execs; ex; ex = ex->next)
-        if (ex->exec && !ex->ended && !ex->over_budget) {
+        if ((ex->exec || ex->cx) && !ex->ended && !ex->over_budget) {
             ex->over_budget = true;
-            exec_kill(ex->exec);
+            ex_kill(ex);
         }
 }
 

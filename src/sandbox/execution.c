@@ -10,7 +10,7 @@
  * 2. Whatever a watch was told of is in a file or the row already.
  * 3. The first execution of a sandbox stays with it to its end: if it remains the only one, the sandbox's final sums
  * are its own, and its receipt is completed with them. */
-#include "sandbox/inside.h"
+#include "sandbox/contexts.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@
 
 /* --- the object --- */
 
-static char **copy_list(const char *const *list)
+char **ex_copy_list(const char *const *list)
 {
     size_t n = 0;
 
@@ -48,7 +48,7 @@ static void free_list(char **list)
     free(list);
 }
 
-static struct ex *ex_alloc(const char *id)
+struct ex *ex_alloc(const char *id)
 {
     struct ex *ex = mem_new(struct ex);
 
@@ -56,13 +56,15 @@ static struct ex *ex_alloc(const char *id)
         memcpy(ex->id, id, sizeof(ex->id));
     else
         id_new("ex", ex->id);
-    ex->fd[0] = ex->fd[1] = -1;
+    ex->fd[0] = ex->fd[1] = ex->fd[2] = -1;
     ex->created_ms = now_ms();
     return ex;
 }
 
-static void ex_link(struct ex *ex, struct sb *sb)
+void ex_link(struct ex *ex, struct sb *sb)
 {
+    for (struct ex *other = sb->execs; other; other = other->next)
+        other->alone = false;
     ex->sb = sb;
     ex->paused_ms = sb->paused_ms;
     ex->next = sb->execs;
@@ -95,6 +97,7 @@ static void ex_unlink(struct ex *ex)
     ev_timer_clear(sb->m->ev, &ex->note);
     ev_defer_clear(sb->m->ev, &ex->tell);
     ev_defer_clear(sb->m->ev, &ex->down);
+    ev_defer_clear(sb->m->ev, &ex->cancel);
     sb_busy(sb);
 }
 
@@ -104,6 +107,7 @@ void ex_free(struct ex *ex)
         w->ex = NULL;
     for (struct writer *w = ex->writers; w; w = w->next)
         w->ex = NULL;
+    call_forget(ex);
     if (ex->inserting)
         store_forget(ex->inserting);
     if (ex->ending)
@@ -224,13 +228,17 @@ static char *request_json(const struct ex *ex)
 
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    jsonw_ku64(&w, "stream", exec_stream(ex->exec));
+    if (ex->exec) {
+        jsonw_ku64(&w, "stream", exec_stream(ex->exec));
+        jsonw_ku64(&w, "cpuBaseNs", exec_cpu_base(ex->exec));
+    } else {
+        jsonw_kstr(&w, "context", ex->context);
+    }
     jsonw_ku64(&w, "timeoutMs", ex->spec.wall_ms);
     jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
     jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
     jsonw_ku64(&w, "pausedMs", ex->paused_ms);
     jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
-    jsonw_ku64(&w, "cpuBaseNs", exec_cpu_base(ex->exec));
     jsonw_kbool(&w, "changes", ex->spec.changes);
     if (ex->input && ex->input_len <= INPUT_STORED_MAX)
         jsonw_kstr(&w, "stdin", ex->input);
@@ -250,7 +258,15 @@ char *ex_told_request(const struct ex *ex)
 {
     static char terminal[] = "{\"tty\":true}";
 
-    return ex->spec.tty ? terminal : NULL;
+    return ex->spec.tty ? terminal : ex->told[0] ? (char *)ex->told : NULL;
+}
+
+void ex_kill(struct ex *ex)
+{
+    if (ex->exec)
+        exec_kill(ex->exec);
+    else
+        call_kill(ex);
 }
 
 static void on_inserted(void *arg, const struct err *err)
@@ -270,7 +286,7 @@ static void on_inserted(void *arg, const struct err *err)
     output_name(ex, !err);
     if (err) {
         if (!ex->ended)
-            exec_kill(ex->exec);
+            ex_kill(ex);
         done(ex->done_arg, err, NULL);
         return;
     }
@@ -392,7 +408,7 @@ static int code_argv(struct ex *ex, struct err *err)
         return -1;
     auto_free char *text = long_ ? loader(rt, ex) : str_dup(ex->code);
     const char *const words[] = { path, rt->code_flag, text, rt->code_zero ? rt->name : NULL, NULL };
-    ex->argv = copy_list(words);
+    ex->argv = ex_copy_list(words);
     if (!long_)
         free(take_ptr(&ex->code));
     return 0;
@@ -482,8 +498,8 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->done = done;
     ex->done_arg = arg;
     ex->code = s->code ? str_dup(s->code) : NULL;
-    ex->argv = s->argv ? copy_list(s->argv) : NULL;
-    ex->env = copy_list(s->env);
+    ex->argv = s->argv ? ex_copy_list(s->argv) : NULL;
+    ex->env = ex_copy_list(s->env);
     if (s->cwd)
         ex->cwd = s->cwd[0] == '/' ? str_dup(s->cwd) : str_printf("/workspace/%s", s->cwd);
     if (s->input) {

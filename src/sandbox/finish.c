@@ -25,7 +25,7 @@ static void on_end_stored(void *arg, const struct err *err, const struct store_e
         ends_stored(sb->m);
     if (row)
         ex_tell_end(ex, row);
-    if (ex->has_receipt && !ex->stream && !sb->first_id[0]) {
+    if (ex->has_receipt && ex->exec && !ex->stream && !sb->first_id[0]) {
         memcpy(sb->first_id, ex->id, sizeof(sb->first_id));
         sb->first = take_ptr(&ex->exec);
     }
@@ -122,7 +122,7 @@ static void take_receipt(struct ex *ex, const struct receipt *r)
     ex->signal = r->signal;
     ex->ended_by = r->ended_by;
     ex->has_ended_by = true;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && ex->exec; i++)
         ex->dropped[i] = exec_dropped(ex->exec, i + 1);
 }
 
@@ -148,7 +148,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (ex->ended)
         return;
     turn_end(&ex->turn);
-    if (!ex->exec && !ex->inserted) { /* nobody knows of it but the one who asked */
+    if (!ex->exec && !ex->submitted) { /* nobody knows of it but the one who asked */
         if (ex->done)
             ex->done(ex->done_arg, why, NULL);
         ex_free(ex);

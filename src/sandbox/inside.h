@@ -45,6 +45,8 @@ struct waiter { /* for an end */
     void *arg;
 };
 
+struct cx; /* contexts.h */
+
 struct sb {
     struct sb *next;
     struct manager *m;
@@ -63,8 +65,10 @@ struct sb {
     bool paused_by_idle;
     struct ex *execs;
     size_t nexecs;
-    unsigned uses;      /* manager_use without its manager_release */
-    struct exec *first; /* the first execution's, kept for its final sums */
+    struct cx *contexts;   /* oldest first */
+    uint64_t contexts_seq; /* how often they were written down */
+    unsigned uses;         /* manager_use without its manager_release */
+    struct exec *first;    /* the first execution's, kept for its final sums */
     char first_id[ID_SIZE];
     struct op *ops;
     struct waiter *waiters;
@@ -117,6 +121,12 @@ struct ex {
     struct sb *sb;
     char id[ID_SIZE];
     struct exec *exec;
+    struct cx *cx;         /* its kernel runs it; NULL when that is over */
+    struct ex *cx_next;    /* behind it */
+    char context[ID_SIZE]; /* of one; or "" */
+    char told[48];         /* of its request, see ex_told_request() */
+    bool awaits_input, alone;
+    uint64_t events_dropped;
     struct turn turn;      /* to be started */
     struct files_job *job; /* while its code is written to a file, or that is removed */
     char *code;
@@ -136,13 +146,13 @@ struct ex {
     uint64_t cpu_base_ns; /* of the earlier host's */
     uint64_t paused_ms;   /* of the sandbox, when it was created */
     bool background;
-    int fd[2];
-    uint64_t len[2];
+    int fd[3]; /* output, and the events of a context */
+    uint64_t len[3];
     uint64_t ring;       /* bytes that are kept of a terminal, the last ones; 0: all */
     uint64_t whole_max;  /* where the beginning cannot be given back: of its file, and no more; 0: no bound */
     uint64_t forgotten;  /* bytes of a terminal from its beginning that are not kept any more */
-    uint64_t lost[2];    /* bytes not stored because the disk refused */
-    bool unnamed[2];     /* its file waits for the row */
+    uint64_t lost[3];    /* bytes not stored because the disk refused */
+    bool unnamed[3];     /* its file waits for the row */
     bool started, ended; /* ended: its end is being written down */
     bool at_end;         /* nobody is told of it before its end */
     bool submitted;      /* the row is on its way */
@@ -150,7 +160,7 @@ struct ex {
     bool noted;          /* its end is safe, and was told */
     struct watch *watches;
     struct ev_timer retry, note;
-    struct ev_defer tell, down;
+    struct ev_defer tell, down, cancel;
 
     /* the end */
     enum store_execution_state end_state;
@@ -252,6 +262,10 @@ void sb_fail_ops(struct sb *sb, const struct err *err);
 /* execution.c */
 extern const struct exec_ops ex_exec_ops;
 struct ex *ex_new(struct sb *sb, const char *id);
+struct ex *ex_alloc(const char *id);
+void ex_link(struct ex *ex, struct sb *sb);
+void ex_kill(struct ex *ex);
+char **ex_copy_list(const char *const *list); /* NULL-terminated; spec_env_free() */
 void ex_free(struct ex *ex);
 void ex_insert(struct ex *ex); /* its row */
 char *

@@ -10,7 +10,7 @@
  * 2. `running` is told when the jailer has promised to keep the sandbox and the row says so.
  * 3. A sandbox has one end, the first that was noticed. It is told when nothing of it is left and the row says so; a
  *    store that refuses is asked again until it does not. */
-#include "sandbox/inside.h"
+#include "sandbox/contexts.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -113,6 +113,7 @@ static void sb_gone(struct sb *sb)
     }
     finish_first(sb);
     sb_ended_error(sb, &err);
+    contexts_end(sb, &err);
     sb_fail_ops(sb, &err);
     if (!sb->unmade)
         budget_sandbox(sb);

@@ -6,7 +6,7 @@
  *
  * A lost jailer takes its sandboxes with it. The engine tells each of them before it tells us, so by then all of them
  * are on their way to their tombstones, and all that is left to do is to connect again, a little later each time. */
-#include "sandbox/inside.h"
+#include "sandbox/contexts.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -94,6 +94,8 @@ void sb_free(struct sb *sb)
         a->sb = NULL;
     turn_end(&sb->turn);
     share_give(sb->share, sb->holds);
+    while (sb->contexts)
+        cx_free(sb->contexts);
     while (sb->execs)
         ex_free(sb->execs);
     exec_free(sb->first);
@@ -155,6 +157,7 @@ char *sb_spec_json(const struct sb *sb)
     jsonw_ku64(&w, "pausedMs", sb->paused_ms);
     jsonw_ku64(&w, "pausedAtMonoMs", sb->paused_at_ms);
     jsonw_kbool(&w, "pausedByIdle", sb->paused_by_idle);
+    contexts_json(sb, &w);
     jsonw_end_object(&w);
     return out.data;
 }
@@ -183,7 +186,8 @@ static int read_stored(const char *text, struct sb *sb, struct spec *spec, struc
         return 0;
     if (body_u64(root, "", "expiresMonoMs", 0, UINT64_MAX, &sb->expires_mono_ms, NULL, err) < 0 ||
         body_u64(root, "", "pausedMs", 0, UINT64_MAX, &sb->paused_ms, NULL, err) < 0 ||
-        body_u64(root, "", "pausedAtMonoMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0)
+        body_u64(root, "", "pausedAtMonoMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0 ||
+        contexts_read(sb, root, err) < 0)
         return -1;
     return body_bool(root, "", "pausedByIdle", &sb->paused_by_idle, err);
 }
@@ -377,6 +381,7 @@ static void finish_sandbox(struct sb *sb, const struct err *why)
         created(sb->created_arg, why, NULL);
     sb_answer_waiters(sb, why, NULL);
     sb_fail_ops(sb, why);
+    contexts_end(sb, why);
     for (struct ex *ex = sb->execs; ex; ex = ex->next)
         finish_execution(ex, why);
 }

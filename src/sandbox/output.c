@@ -1,4 +1,4 @@
-/* What executions write, in two plain files each: <id>.1 and <id>.2.
+/* What executions write, in two plain files each: <id>.1 and <id>.2; and <id>.3, what the kernel of a context told.
  *
  * A byte is in its file before the sandbox gets credit for it, and a file only grows; so what any reader was ever shown
  * is there after a kill, and the length of the two files together says exactly where a resumed execution goes on. A
@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define CHANNELS 3
 #define NAME_SIZE (ID_SIZE + sizeof(".1.new"))
 #define WHOLE_RINGS 16u
 
@@ -77,7 +78,7 @@ void output_name(struct ex *ex, bool has_row)
 {
     const struct manager *m = ex->sb->m;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CHANNELS; i++) {
         if (!ex->unnamed[i])
             continue;
         ex->unnamed[i] = false;
@@ -97,7 +98,7 @@ static void on_stray(void *arg, const struct err *err, const struct store_execut
 {
     auto_free struct stray *s = arg;
 
-    for (int i = 1; i <= 2; i++)
+    for (int i = 1; i <= CHANNELS; i++)
         if (!err)
             (void)give_name(s->m, s->id, i);
         else if (err->id == ERR_MISSING)
@@ -168,7 +169,7 @@ void output_append(struct ex *ex, int channel, const void *data, size_t len)
 {
     int *fd = &ex->fd[channel - 1];
     struct manager *m = ex->sb->m;
-    bool refused = ex->lost[0] + ex->lost[1] > 0;
+    bool refused = ex->lost[0] + ex->lost[1] + ex->lost[2] > 0;
 
     if (*fd < 0 && !refused) {
         *fd = open_file(m, ex->id, channel, !ex->inserted, O_WRONLY | O_CREAT | O_APPEND);
@@ -202,7 +203,7 @@ int output_load(struct ex *ex)
 {
     struct stat st;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CHANNELS; i++) {
         if (ex->fd[i] >= 0)
             continue;
         (void)give_name(ex->sb->m, ex->id, i + 1); /* in case that it was not done any more */
@@ -222,11 +223,12 @@ void output_close(struct ex *ex)
 {
     fd_close(&ex->fd[0]);
     fd_close(&ex->fd[1]);
+    fd_close(&ex->fd[2]);
 }
 
 void output_remove(const struct manager *m, const char *id)
 {
-    for (int i = 1; i <= 2; i++)
+    for (int i = 1; i <= CHANNELS; i++)
         remove_file(m, id, i, false);
 }
 
@@ -234,7 +236,7 @@ bool output_is_name(const char *name, char ret_id[ID_SIZE])
 {
     size_t len = strlen(name);
 
-    if (len != ID_SIZE + 1 || (!str_ends(name, ".1") && !str_ends(name, ".2")))
+    if (len != ID_SIZE + 1 || (!str_ends(name, ".1") && !str_ends(name, ".2") && !str_ends(name, ".3")))
         return false;
     memcpy(ret_id, name, ID_SIZE - 1);
     ret_id[ID_SIZE - 1] = '\0';

@@ -7,7 +7,7 @@
  *
  * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
  * the last manager may have died after it had it frozen and before it could write that down. */
-#include "sandbox/inside.h"
+#include "sandbox/contexts.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -82,7 +82,7 @@ static void load_sandboxes(struct manager *m, const char *cursor)
 static int read_request(struct ex *ex, const char *text, struct err *err)
 {
     auto_json *root = NULL;
-    const char *input = NULL;
+    const char *input = NULL, *context = NULL;
     uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
@@ -101,8 +101,11 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
         body_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
         body_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
         body_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring, NULL, err) < 0 ||
+        body_text(root, "", "context", 1, ID_SIZE - 1, &context, err) < 0 ||
         body_text(root, "", "stdin", 0, BODY_SIZE_MAX, &input, err) < 0)
         return -1;
+    if (context)
+        call_name(ex, context);
     ex->stream = (uint32_t)stream;
     ex->spec.rows = (uint16_t)rows;
     ex->spec.cols = (uint16_t)cols;
@@ -248,10 +251,13 @@ void recover_adopted(struct sb *sb)
         recover_resolved(m);
         return;
     }
+    contexts_adopt(sb);
     for (struct ex *ex = sb->execs, *next; ex; ex = next) {
         struct err err = { 0 };
 
         next = ex->next;
+        if (ex->context[0])
+            continue;
         if (ex_resume(ex, &err) < 0)
             ex_end(ex, STORE_EX_FAILED, NULL, &err);
     }

@@ -1,5 +1,5 @@
 /* Those who follow an execution. Output may come many times in a turn; a watch is told once, at its end. */
-#include "sandbox/inside.h"
+#include "sandbox/contexts.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -92,8 +92,14 @@ bool watch_started(const struct watch *w)
 
 void watch_signal(struct watch *w, int signo)
 {
-    if (w->ex && w->ex->exec && !w->ex->ended)
-        exec_signal(w->ex->exec, signo);
+    struct ex *ex = w->ex;
+
+    if (!ex || ex->ended)
+        return;
+    if (ex->exec)
+        exec_signal(ex->exec, signo);
+    else
+        call_signal(ex, signo);
 }
 
 bool watch_resize(struct watch *w, uint16_t rows, uint16_t cols)
@@ -123,6 +129,6 @@ bool watch_size(const struct watch *w, uint16_t *rows, uint16_t *cols)
 
 void watch_kill(struct watch *w)
 {
-    if (w->ex && w->ex->exec && !w->ex->ended)
-        exec_kill(w->ex->exec);
+    if (w->ex && !w->ex->ended)
+        ex_kill(w->ex);
 }

@@ -30,20 +30,20 @@ static void check_time(const char *text)
 
 static void check_offsets(const char *text)
 {
-    uint64_t at[2] = { 7, 8 };
+    uint64_t at[3] = { 7, 8, 9 };
     struct err err = { 0 };
-    char again[64];
+    char again[80];
 
     if (follow_offsets(text, at, &err) < 0) {
-        must(err.id == ERR_INVALID && err.msg[0] && at[0] == 7 && at[1] == 8);
+        must(err.id == ERR_INVALID && err.msg[0] && at[0] == 7 && at[1] == 8 && at[2] == 9);
         return;
     }
     if (!*text)
         return;
-    must(at[0] <= INT64_MAX && at[1] <= INT64_MAX);
-    snprintf(again, sizeof(again), "%" PRIu64 "-%" PRIu64, at[0], at[1]);
-    uint64_t twice[2];
-    must(follow_offsets(again, twice, &err) == 0 && twice[0] == at[0] && twice[1] == at[1]);
+    must(at[0] <= INT64_MAX && at[1] <= INT64_MAX && at[2] <= INT64_MAX);
+    snprintf(again, sizeof(again), "%" PRIu64 "-%" PRIu64 "-%" PRIu64, at[0], at[1], at[2]);
+    uint64_t twice[3];
+    must(follow_offsets(again, twice, &err) == 0 && twice[0] == at[0] && twice[1] == at[1] && twice[2] == at[2]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,7 +34,11 @@ static int die(const char *what, const struct err *err)
 static int jailer(const char *dir, const char *runtime)
 {
     struct jailer_settings s = { .runtime_fd = open(runtime, O_RDONLY | O_CLOEXEC), .state_dir = dir, .socket = door };
+    char kernels[4096]; /* beside the runtime, as cove looks for them */
+    const char *slash = strrchr(runtime, '/');
 
+    snprintf(kernels, sizeof(kernels), "%.*s/kernels", slash ? (int)(slash - runtime) : 1, slash ? runtime : ".");
+    s.kernels_fd = open(kernels, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return s.runtime_fd < 0 ? 1 : jailer_service(&s);
 }
 

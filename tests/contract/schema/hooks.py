@@ -53,6 +53,21 @@ def execution(where, background=False):
         "command": words, "background": background, "stdinOpen": background, "timeoutMs": 600000}))["id"]
 
 
+def context(where):
+    return must(own("POST", f"/v1/sandboxes/{where}/contexts", {"language": "python"}))["id"]
+
+
+def asking(where, context):
+    """An execution that waits for a line."""
+    given = must(own("POST", f"/v1/sandboxes/{where}/contexts/{context}/execute", {
+        "code": "input()", "background": True, "timeoutMs": 3000}))["id"]
+    with own("GET", f"/v1/sandboxes/{where}/executions/{given}/stream", stream=True) as told:
+        for line in told.iter_lines():
+            if b'"type":"input"' in line:
+                break
+    return given
+
+
 class Kept:
     """Made once, and used by all that only look."""
 
@@ -60,6 +75,7 @@ class Kept:
         self.sandbox = sandbox()
         self.execution = execution(self.sandbox)
         self.running = execution(self.sandbox, True)
+        self.context, self.asker = context(self.sandbox), context(self.sandbox)
         self.key = must(own("GET", "/v1/apikeys"))["apiKeys"][-1]["id"]
 
 
@@ -73,7 +89,7 @@ def kept():
         return KEPT[0]
 
 
-USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox"}
+USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox", "createContext", "deleteContext"}
 
 
 TURNS = collections.Counter()
@@ -96,10 +112,15 @@ def exchange_ids(case, operation):
     if looks(ids.get("executionId"), "ex"):
         if operation == "cancelExecution":
             ids["executionId"] = execution(kept().sandbox, True)
+        elif operation == "answerInput" and not negative(case):
+            ids["executionId"] = asking(kept().sandbox, kept().asker)
         elif operation in ("resizeExecution", "signalExecution") and not negative(case):
             ids["executionId"] = terminal(kept().sandbox)
         else:
             ids["executionId"] = kept().running if operation == "writeStdin" else kept().execution
+    if looks(ids.get("contextId"), "cx"):
+        ids["contextId"] = context(ids["sandboxId"]) if operation == "deleteContext" and looks(ids.get("sandboxId"), "sb") \
+            else kept().context
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
         ids["keyId"] = must(own("POST", "/v1/apikeys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
@@ -163,6 +184,14 @@ def exchange_rest(case, operation):
         if "stdin" in case.body:
             case.body.pop("stdinOpen", None)  # the two do not go together
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # one that waits for input waits no longer
+    if operation == "createContext":
+        case.body["language"] = "python"  # the others need not be there
+        case.body.pop("cwd", None)
+    if operation in ("completeInContext", "inspectInContext"):
+        case.body["cursor"] = min(case.body["cursor"], len(case.body["code"]))
+    if operation == "executeInContext":
+        case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
+        case.body["code"] = "1"
     if operation in ("createSandbox", "putTemplate"):
         (case.body.get("resources") or {}).pop("storageBytes", None)  # it has to fit into the memory
     if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:

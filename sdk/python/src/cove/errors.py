@@ -713,6 +713,14 @@ class IdempotencyConflictError(ConflictError):
     default_fix = "Use a new key for a new request; repeat the same request a little later."
 
 
+class ContextDeadError(ConflictError):
+    """The context has no kernel any more: it ended, or was ended, and the variables in it are gone."""
+
+    code = "context_dead"
+    default_cause = "The context has no kernel any more: it ended, or was ended, and the variables in it are gone."
+    default_fix = "Restart the context and run what made its state again, or delete it and create another; the message says why the kernel ended."
+
+
 BY_CODE: Dict[str, Type[CoveError]] = {
     "invalid_request": InvalidRequestError,
     "bad_usage": BadUsageError,
@@ -802,6 +810,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "sandbox_full": SandboxFullError,
     "wrong_file_kind": WrongFileKindError,
     "idempotency_conflict": IdempotencyConflictError,
+    "context_dead": ContextDeadError,
 }
 
 __all__ = [
@@ -898,4 +907,5 @@ __all__ = [
     "SandboxFullError",
     "WrongFileKindError",
     "IdempotencyConflictError",
+    "ContextDeadError",
 ]

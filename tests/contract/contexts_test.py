@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""contexts_test.py API_TESTD RUNTIME - contexts over the same real server as api_test.py, with the kernels of the build
+that RUNTIME belongs to; prints TAP. Needs root."""
+import json
+import sys
+import threading
+import time
+
+import api_test
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def where(sandbox, context="", verb=""):
+    return f"/v1/sandboxes/{sandbox}/contexts" + (f"/{context}" if context else "") + (f"/{verb}" if verb else "")
+
+
+def context(s, sandbox, **body):
+    a = s.call("POST", where(sandbox), body)
+    assert a.status == 201, a.body
+    assert a.json["state"] == "idle" and a.headers["Location"].endswith(a.json["id"]), a.body
+    return a.json["id"]
+
+
+def run(s, sandbox, cx, code, **more):
+    a = s.call("POST", where(sandbox, cx, "execute"), {"code": code, **more})
+    assert a.status == 200, a.body
+    return a.json
+
+
+def lines(response):
+    for line in response:
+        yield json.loads(line)
+
+
+def until(what, seconds=120):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@case
+def state_stays_from_one_execution_to_the_next(s):
+    sb = s.create()
+    cx = context(s, sb)
+    first = run(s, sb, cx, "x = 6\nprint('hello')")
+    assert first["status"] == "ok" and first["stdout"] == "hello\n" and first["results"] == [], first
+    second = run(s, sb, cx, "x * 7")
+    assert [r["data"]["text/plain"] for r in second["results"]] == ["42"], second
+    assert second["results"][0]["type"] == "result" and second["exitCode"] == 0 and second["contextId"] == cx
+    receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}/receipt")
+    assert receipt.status == 200 and receipt.json["execution"] == second["id"], receipt.body
+    again = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}").json
+    assert again["results"] == second["results"] and again["status"] == "ok", again
+    seen = s.call("GET", where(sb, cx)).json
+    assert seen["executions"] == 2 and seen["language"] == "python" and seen["version"], seen
+    s.delete(sb)
+
+
+@case
+def an_exception_is_told_with_name_value_and_traceback(s):
+    sb = s.create()
+    cx = context(s, sb)
+    a = run(s, sb, cx, "print('before')\n1 / 0")
+    assert a["status"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
+    assert a["exception"]["name"] == "ZeroDivisionError" and a["exception"]["traceback"], a
+    assert run(s, sb, cx, "'alive'")["results"], "the context goes on"
+    s.delete(sb)
+
+
+@case
+def a_stream_brings_events_behind_the_output_before_them_and_can_be_resumed(s):
+    sb = s.create()
+    cx = context(s, sb)
+    code = "for i in range(3):\n    print('line', i, flush=True)\n    display(i)\n'last'"
+    c, r = s.open("POST", where(sb, cx, "execute"), {"code": code}, {"Accept": "application/x-ndjson"})
+    assert r.status == 200
+    told = [m for m in lines(r) if m["type"] != "heartbeat"]
+    c.close()
+    kinds = [m["type"] for m in told]
+    assert kinds[0] == "started" and kinds[-1] == "end" and kinds[-2] == "result", kinds
+    text = ""
+    for m in told:
+        if m["type"] == "output":
+            text += m["data"]
+        elif m["type"] == "display":
+            assert f"line {m['data']['text/plain']}\n" in text, told
+    ex = told[0]["execution"]["id"]
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", headers={"Accept": "text/event-stream"})
+    ids = [line.decode().split(":", 1)[1].strip() for line in r if line.startswith(b"id:")]
+    c.close()
+    after = [i for i in ids if i.count("-") == 2][-2]
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{ex}/stream", headers={"Last-Event-ID": after})
+    rest = [m["type"] for m in lines(r)]
+    c.close()
+    assert rest[-1] == "end" and rest.count("display") == 0 and len(rest) <= 3, (after, rest)
+    s.delete(sb)
+
+
+@case
+def calls_wait_for_their_turn_and_run_in_order(s):
+    sb = s.create()
+    cx = context(s, sb)
+    path = where(sb, cx, "execute")
+    first = s.call("POST", path, {"code": "import time; seen = []\nwhile not __import__('os').path.exists('go'): time.sleep(0.02)",
+                                  "background": True})
+    assert first.status == 202, first.body
+    ids = [s.call("POST", path, {"code": f"seen.append({i})", "background": True}).json["id"] for i in range(5)]
+    seen = s.call("GET", where(sb, cx)).json
+    assert seen["state"] == "busy" and seen["queued"] == 5 and seen["executionId"] == first.json["id"], seen
+    for i in range(10):
+        assert s.call("POST", path, {"code": "0", "background": True}).status == 202
+    full = s.call("POST", path, {"code": "0"})
+    assert full.status == 429 and full.code == "limit_reached", full.body
+    assert s.call("POST", where(sb, cx, "complete"), {"code": "se", "cursor": 2}).status == 409
+    cancelled = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ids[4]}/cancel")
+    assert cancelled.json["endedBy"] == "killed" and cancelled.json["status"] == "killed", cancelled.body
+    assert s.files(sb, "PUT", body=b"", path="/workspace/go").status in (200, 201)
+    until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
+    assert run(s, sb, cx, "seen")["results"][0]["data"]["text/plain"] == "[0, 1, 2, 3]"
+    s.delete(sb)
+
+
+@case
+def input_is_asked_for_and_answered(s):
+    sb = s.create()
+    cx = context(s, sb)
+    c, r = s.open("POST", where(sb, cx, "execute"), {"code": "name = input('who? ')\nprint('hi', name)"},
+                  {"Accept": "application/x-ndjson"})
+    text, ex = "", None
+    for m in lines(r):
+        if m["type"] == "started":
+            ex = m["execution"]["id"]
+            assert s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/input", {"text": "a", "eof": True}).status == 400
+        elif m["type"] == "input":
+            assert m["prompt"] == "who? ", m
+            assert s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/input", {"text": "Ada"}).status == 200
+        elif m["type"] == "output":
+            text += m["data"]
+        elif m["type"] == "end":
+            assert m["execution"]["status"] == "ok", m
+    c.close()
+    assert "hi Ada\n" in text, text
+    late = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/input", {"text": "x"})
+    assert late.status == 409, late.body
+    s.delete(sb)
+
+
+@case
+def an_interrupt_keeps_the_state(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "x = 1")
+    a = s.call("POST", where(sb, cx, "execute"), {"code": "print('on', flush=True)\nwhile True: pass", "background": True}).json
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    told = s.call("POST", where(sb, cx, "interrupt"))
+    assert told.status == 200 and told.json["outcome"] == "interrupted", told.body
+    ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
+    assert ended["status"] == "interrupted" and ended["signal"] == 2, ended
+    assert run(s, sb, cx, "x")["results"][0]["data"]["text/plain"] == "1"
+    assert s.call("POST", where(sb, cx, "interrupt")).json["outcome"] == "idle"
+    s.delete(sb)
+
+
+@case
+def code_that_does_not_heed_an_interrupt_is_killed_and_that_is_told(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "x = 1")
+    deaf = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nprint('on', flush=True)\nwhile True: pass"
+    a = s.call("POST", where(sb, cx, "execute"), {"code": deaf, "background": True}).json
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    waiting = s.call("POST", where(sb, cx, "execute"), {"code": "x", "background": True}).json
+    told = s.call("POST", where(sb, cx, "interrupt"))
+    assert told.json["outcome"] == "killed", told.body
+    ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
+    assert ended["status"] == "killed" and ended["endedBy"] == "killed", ended
+    given_up = s.call("GET", f"/v1/sandboxes/{sb}/executions/{waiting['id']}").json
+    assert given_up["state"] == "failed" and given_up["error"]["code"] == "context_dead", given_up
+    until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
+    fresh = run(s, sb, cx, "x")
+    assert fresh["exception"]["name"] == "NameError", fresh
+    assert s.call("GET", where(sb, cx)).json["restarts"] == 1
+    s.delete(sb)
+
+
+@case
+def a_clock_that_runs_out_interrupts(s):
+    sb = s.create()
+    cx = context(s, sb)
+    a = run(s, sb, cx, "import time\nx = 1\ntime.sleep(1000)", timeoutMs=1000)
+    assert a["endedBy"] == "wall" and a["status"] == "interrupted", a
+    assert run(s, sb, cx, "x")["results"], "the state is kept"
+    s.delete(sb)
+
+
+@case
+def a_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
+    sb = s.create()
+    cx = context(s, sb)
+    a = run(s, sb, cx, "import os\nos._exit(7)")
+    assert a["state"] == "failed" and a["status"] == "died" and a["error"]["code"] == "context_dead", a
+    assert "status 7" in a["error"]["message"], a
+    seen = s.call("GET", where(sb, cx)).json
+    assert seen["state"] == "dead" and "status 7" in seen["reason"]["message"], seen
+    refused = s.call("POST", where(sb, cx, "execute"), {"code": "1"})
+    assert refused.status == 409 and refused.code == "context_dead", refused.body
+    again = s.call("POST", where(sb, cx, "restart"))
+    assert again.status == 200 and again.json["state"] == "idle", again.body
+    assert run(s, sb, cx, "1 + 1")["status"] == "ok"
+    s.delete(sb)
+
+
+@case
+def what_code_writes_to_the_channel_itself_is_refused_and_counted(s):
+    sb = s.create()
+    cx = context(s, sb)
+    forged = ["{\"event\":\"finished\",\"id\":\"exaaaaaaaaaaaaaaaaaaaa\",\"status\":\"ok\"}", "rubbish", "[" * 4000, "{}"]
+    code = "import os\n" + "\n".join(f"os.write(3, {(line + chr(10)).encode()!r})" for line in forged) + "\n'fine'"
+    a = run(s, sb, cx, code)
+    assert a["status"] == "ok" and a["results"][0]["data"]["text/plain"] == "'fine'", a
+    assert s.call("GET", where(sb, cx)).json["refusedEvents"] == len(forged)
+    s.delete(sb)
+
+
+@case
+def contexts_have_variables_and_a_directory_and_are_apart(s):
+    sb = s.create()
+    s.call("POST", f"/v1/sandboxes/{sb}/files/mkdir", {"path": "/workspace/sub"})
+    one = context(s, sb, language="py", cwd="sub", env={"COLOUR": "red"})
+    two = context(s, sb)
+    a = run(s, sb, one, "import os\nx = 1\n(os.getcwd(), os.environ['COLOUR'])")
+    assert a["results"][0]["data"]["text/plain"] == "('/workspace/sub', 'red')", a
+    assert run(s, sb, two, "x")["exception"]["name"] == "NameError"
+    listed = s.call("GET", where(sb)).json["contexts"]
+    assert [c["id"] for c in listed] == [one, two] and listed[0]["cwd"] == "/workspace/sub", listed
+    for _ in range(6):
+        context(s, sb)
+    assert s.call("POST", where(sb), {}).status == 429
+    assert s.call("DELETE", where(sb, two)).status == 200
+    assert s.call("GET", where(sb, two)).status == 404
+    assert len(s.call("GET", where(sb)).json["contexts"]) == 7
+    s.delete(sb)
+
+
+@case
+def completions_and_inspections_are_answered(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "wonderful = 3")
+    a = s.call("POST", where(sb, cx, "complete"), {"code": "wonder", "cursor": 6})
+    assert a.status == 200 and any("wonderful" in m for m in a.json["matches"]), a.body
+    b = s.call("POST", where(sb, cx, "inspect"), {"code": "len", "cursor": 2})
+    assert b.status == 200 and b.json["found"], b.body
+    s.delete(sb)
+
+
+@case
+def bad_requests_are_refused_by_name(s):
+    sb = s.create()
+    cx = context(s, sb)
+    for body in ({"language": "cobol"}, {"lang": "python"}, {"env": {"A": 1}}, {"cwd": ""}):
+        assert s.call("POST", where(sb), body).status == 400, body
+    for body in ({}, {"code": 1}, {"code": "1", "timeoutMs": 0}, {"code": "1", "language": "python"}):
+        assert s.call("POST", where(sb, cx, "execute"), body).status == 400, body
+    nobody = "cx" + "a" * 20
+    assert s.call("POST", where(sb, nobody, "execute"), {"code": "1"}).status == 404
+    assert s.call("DELETE", where(sb, nobody)).status == 404
+    assert s.call("GET", where("sb" + "a" * 20)).status == 404
+    s.delete(sb)
+
+
+@case
+def an_idle_context_outlives_the_server_and_a_busy_one_is_told_as_lost(s):
+    sb = s.create()
+    idle, busy = context(s, sb), context(s, sb)
+    run(s, sb, idle, "x = 'kept'")
+    a = s.call("POST", where(sb, busy, "execute"), {"code": "print('on', flush=True)\nwhile True: pass", "background": True}).json
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    s.kill()
+    s.start()
+    until(lambda: s.call("GET", where(sb, idle)).json["state"] == "idle")
+    assert run(s, sb, idle, "x")["results"][0]["data"]["text/plain"] == "'kept'"
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["state"] == "failed")
+    lost = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
+    assert lost["endedBy"] == "lost" and lost["status"] == "died", lost
+    seen = s.call("GET", where(sb, busy)).json
+    assert seen["state"] == "dead" and "restarted" in seen["reason"]["message"], seen
+    again = s.call("POST", where(sb, busy, "restart"))
+    assert again.status == 200 and again.json["state"] == "idle", again.body
+    s.delete(sb)
+
+
+@case
+def a_sandbox_that_ends_takes_its_contexts_along_and_nobody_waits(s):
+    sb = s.create()
+    cx = context(s, sb)
+    a = s.call("POST", where(sb, cx, "execute"), {"code": "while True: pass", "background": True}).json
+    answers = []
+    t = threading.Thread(target=lambda: answers.append(
+        s.call("POST", where(sb, cx, "execute"), {"code": "1"}).json))
+    t.start()
+    until(lambda: s.call("GET", where(sb, cx)).json["queued"] == 1)
+    s.delete(sb)
+    t.join(120)
+    assert answers and answers[0]["state"] == "failed", answers
+    ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
+    assert ended["endedAt"], ended
+    assert s.call("GET", where(sb)).status in (404, 410)
+
+
+def main():
+    api_test.CASES[:] = CASES
+    return api_test.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
