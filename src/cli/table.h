@@ -78,6 +78,8 @@ enum opt_id {
     OPT_ENABLE,
     OPT_RENAME,
     OPT_ALLOW_SCOPE,
+    OPT_LANGUAGE,
+    OPT_SAVE,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -111,6 +113,7 @@ enum verb_id {
     VERB_RM,
     VERB_SANDBOX,
     VERB_EXEC,
+    VERB_CONTEXT,
     VERB_ATTACH,
     VERB_CP,
     VERB_LOGS,

@@ -35,7 +35,7 @@ static int digit(char ch)
     return ch == '+' ? 62 : ch == '/' ? 63 : -1;
 }
 
-static void decode(struct buf *out, const char *text)
+void ctl_decode(struct buf *out, const char *text)
 {
     unsigned bits = 0;
     int n = 0;
@@ -59,7 +59,7 @@ static bool output(struct ctl_follow *f, const json_t *line)
 
     if (data)
         return put(f, channel, json_string_value(data), json_string_length(data));
-    decode(&bytes, ctl_text(line, "base64"));
+    ctl_decode(&bytes, ctl_text(line, "base64"));
     return put(f, channel, bytes.data, bytes.len);
 }
 

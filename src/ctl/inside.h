@@ -21,6 +21,7 @@ struct ctl {
 /* Verbs. Each returns 0, an exit status of its own, or -1 with *err. */
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
+int ctl_context(struct ctl *c, const char *what, struct err *err);
 int ctl_attach(struct ctl *c, struct err *err);
 int ctl_cp(struct ctl *c, struct err *err);
 int ctl_logs(struct ctl *c, struct err *err);
@@ -109,6 +110,7 @@ struct ctl_follow {
 };
 bool ctl_follow_line(void *arg, const json_t *line); /* one event of a stream */
 int ctl_follow(struct ctl_follow *f, struct err *err);
+void ctl_decode(struct buf *out, const char *base64); /* adds the bytes */
 
 /* Sends our standard input to an execution while the loop turns. An error of it interrupts what the client waits for.
  */
