@@ -421,10 +421,11 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     b->ev = e->ev;
     box_belongs(b, spec, ops, arg);
     b->spare = spare;
-    b->filter = (struct filter_spec){ .profile = spec->profile, .grants = spec->grants };
-    memcpy(b->filter.deny, spec->deny, sizeof(b->filter.deny));
+    b->kind = engine_kind(spec);
     b->limits = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        b->member[i] = -1;
     b->status = -1;
     b->denied_why = "the monitor could not be asked in time";
     b->adopted = b->kept = id != NULL;
@@ -494,6 +495,7 @@ static void dismantle(struct box *b)
     claim_drop(b);
     streams_gone(b, NULL);
     fd_close(&b->pidfd);
+    member_close(b->member);
     fd_close(&b->cpu_fd);
     fd_close(&b->oom_fd);
     while (b->execs)

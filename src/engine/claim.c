@@ -58,7 +58,7 @@ static int encode_create(const struct box *b, const struct box_spec *spec, uint8
 
     _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit travels");
     memcpy(m.id, b->id, sizeof(m.id));
-    engine_template_name(&b->filter, m.template);
+    engine_template_name(&b->kind, m.template);
     if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
         return err_set(err, ERR_INVALID, "a host name has at most %d bytes", JAIL_NAME_MAX - 1);
     memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
@@ -175,7 +175,7 @@ static void create(struct box *b, const struct box_spec *spec, const uint8_t *pa
 
     for (size_t i = 0; i < spec->nmounts; i++)
         fds[i] = spec->mounts[i].fd;
-    engine_template(b->e, &b->filter);
+    engine_template(b->e, &b->kind);
     struct ask *a = engine_ask(b->e, FRAME_J_CREATE, payload, len, fds, spec->nmounts, on_created, b);
     memcpy(a->id, b->id, sizeof(a->id));
 }
@@ -287,7 +287,7 @@ static void on_created(struct ask *ask, const struct answer *a, const struct err
         return;
     }
     if (err && err->id == ERR_MISSING && !b->adopted) { /* its spawner died */
-        engine_template_gone(b->e, &b->filter);
+        engine_template_gone(b->e, &b->kind);
         err_set(&why, ERR_BUSY, "what makes sandboxes of this kind has died and is made again; ask again");
         err = &why;
     }

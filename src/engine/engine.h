@@ -68,6 +68,7 @@ struct box_spec {
     uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: closed below it */
     struct limits limits;
     bool every_wall;        /* refuse a sandbox without those that only root can raise */
+    bool joinable;          /* members of a zygote may join it: engine_zygote, box_join */
     uint64_t enforce;       /* bit per limit: refuse a host that cannot enforce it whole */
     const char *hostname;   /* NULL is "cove" */
     const char *const *env; /* added to the level's own environment; NULL-terminated or NULL */
@@ -101,6 +102,10 @@ void box_thaw(struct box *b, box_done_fn *done, void *arg);
 void box_keep(struct box *b, box_done_fn *done, void *arg); /* let it outlive this process */
 
 void box_extend(struct box *b, uint64_t lifetime_ms, box_done_fn *done, void *arg); /* its lifetime, from now on */
+/* Brings a member of the kind's zygote into a joinable box that is ready or still a spare; it waits there for one
+ * execution with `joined`. There can be one at a time. */
+void box_join(struct box *b, box_done_fn *done, void *arg);
+bool box_has_member(const struct box *b);
 /* Why it ended, after on_ended: by a clock of the sandbox, by memory, or lost. */
 enum ended_by box_ended_by(const struct box *b);
 
@@ -118,6 +123,11 @@ void box_usage(struct box *b, box_usage_fn *fn, void *arg);
 uint64_t box_cpu_ns(const struct box *b);
 uint64_t box_memory_peak(const struct box *b); /* after its end; BOX_UNKNOWN before */
 
+/* Starts the process that members are forked from, for joinable sandboxes like this one; done is told when it can be
+ * forked. It takes the place of the one before, and is to be started again when a join finds it LOST or MISSING. */
+int engine_zygote(struct engine *e, const struct box_spec *like, const char *language, const char *preload,
+                  box_done_fn *done, void *arg, struct err *err);
+
 /* --- one program --- */
 
 struct exec_spec {
@@ -133,6 +143,7 @@ struct exec_spec {
     bool changes;             /* find out what it changed under /workspace */
     bool unmetered;           /* nobody reads its receipt's processor time, and a read at the end takes its time */
     bool confirm;             /* the sandbox remembers its end until exec_free, for a host that comes after this one */
+    bool joined;              /* it is not started: the member that waits in the box is taken; with kernel */
     bool kernel;              /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
 };
 

@@ -60,6 +60,7 @@ void exec_release(struct exec *x)
         unlink_exec(x);
     receipt_done(&x->receipt);
     free(take_ptr(&x->request));
+    member_close(x->member);
     engine_release(x->ev, &x->defer, x);
 }
 
@@ -241,7 +242,9 @@ static void launch(struct exec *x)
     if (b->paused)
         clocks_pause(&x->clocks, x->started_ns);
     exec_set_timer(x, clocks_next(&x->clocks));
-    x->stream = stream_open_at(b, x->stream_id, FRAME_EXEC, x->request, x->request_len, &exec_stream_ops, x);
+    x->stream = stream_open_fds(b, x->stream_id, FRAME_EXEC, x->request, x->request_len, x->member,
+                                x->member[0] >= 0 ? MEMBER_FDS : 0, &exec_stream_ops, x);
+    member_close(x->member);
     x->stream->confirm = x->confirm;
     free(take_ptr(&x->request));
     if (x->resize_wanted)
@@ -278,7 +281,7 @@ static int encode(const struct exec_spec *spec, uint8_t **ret, struct err *err)
 
     m.cwd = spec->cwd ? spec->cwd : "";
     m.flags = (spec->tty ? RT_EXEC_TTY : 0) | (spec->stdin_open ? RT_EXEC_STDIN : 0) |
-              (spec->kernel ? RT_EXEC_KERNEL : 0);
+              (spec->kernel ? RT_EXEC_KERNEL : 0) | (spec->joined ? RT_EXEC_JOINED : 0);
     int len = rt_exec_encode(&m, payload, err);
     if (len < 0)
         return err_wrap(err, "arguments and environment of the program");
@@ -303,6 +306,8 @@ struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct
     x->output_max = spec->output_max;
     x->wall_ms = spec->wall_ms;
     x->cpu_ms = spec->cpu_ms;
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        x->member[i] = -1;
     settle_begin(x, b, spec);
     x->next = b->execs;
     b->execs = x;
@@ -320,6 +325,8 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     if (spec->id && !id_valid(spec->id, "ex"))
         return err_set(err, ERR_INVALID, "'%.40s' is not the id of an execution", spec->id);
 
+    if (spec->joined && !box_has_member(b))
+        return err_set(err, ERR_MISSING, "no interpreter waits in sandbox %s", b->id);
     auto_free uint8_t *request = NULL;
     int len = encode(spec, &request, err);
     if (len < 0)
@@ -328,6 +335,8 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     x->request = take_ptr(&request);
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
+    for (size_t i = 0; spec->joined && i < MEMBER_FDS; i++)
+        x->member[i] = take_fd(&b->member[i]);
     if (x->changes) {
         x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
         exec_set_timer(x, ev_now(x->ev) + STEP_NS);

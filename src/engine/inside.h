@@ -29,15 +29,22 @@ struct answer {
 };
 typedef void ask_fn(struct ask *ask, const struct answer *a, const struct err *err);
 
+#define MEMBER_FDS 3u /* kernel socket, output and errors of an interpreter that joined */
+
+struct kind { /* sandboxes that come from one template */
+    struct filter_spec filter;
+    bool joinable;
+};
+
 struct ask {
     struct ask *next;
     uint32_t stream;
     uint8_t type;
-    char id[ID_SIZE];          /* the sandbox it is about, or "" */
-    ask_fn *fn;                /* NULL: nobody waits for the answer any more */
-    void *owner;               /* box, exec or engine */
-    struct filter_spec filter; /* J_TEMPLATE: what was asked for */
-    box_done_fn *done;         /* for questions that a caller of ours waits for */
+    char id[ID_SIZE];  /* the sandbox it is about, or "" */
+    ask_fn *fn;        /* NULL: nobody waits for the answer any more */
+    void *owner;       /* box, exec or engine */
+    struct kind kind;  /* J_TEMPLATE: what was asked for */
+    box_done_fn *done; /* for questions that a caller of ours waits for */
     box_usage_fn *usage;
     engine_list_fn *list;
     uint64_t lifetime_ms; /* J_EXTEND: what was asked for */
@@ -49,7 +56,7 @@ struct ask {
 
 struct shape { /* what two sandboxes must have in common for one to take the other's place */
     bool usable;
-    struct filter_spec filter;
+    struct kind kind;
     struct limits limits;
     char hostname[JAIL_NAME_MAX];
 };
@@ -76,7 +83,7 @@ struct engine {
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
-    struct filter_spec *templates; /* asked for, and not refused */
+    struct kind *templates; /* asked for, and not refused */
     size_t ntemplates;
     struct spare spare;
     struct ask *asks[ASK_BUCKETS];
@@ -97,10 +104,11 @@ void engine_ask_denials(struct engine *e, const char *id, ask_fn *fn, void *owne
 bool engine_nothing_refused(const struct box *b);
 /* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
  * and a template that fails fails the boxes that were asked for meanwhile. */
-void engine_template(struct engine *e, const struct filter_spec *filter);
-void engine_template_gone(struct engine *e, const struct filter_spec *filter); /* so that it is asked for again */
-void engine_template_name(const struct filter_spec *filter, char ret[JAIL_NAME_MAX]);
-bool engine_same_filter(const struct filter_spec *a, const struct filter_spec *b);
+void engine_template(struct engine *e, const struct kind *kind);
+void engine_template_gone(struct engine *e, const struct kind *kind); /* so that it is asked for again */
+void engine_template_name(const struct kind *kind, char ret[JAIL_NAME_MAX]);
+struct kind engine_kind(const struct box_spec *spec);
+bool engine_same_kind(const struct kind *a, const struct kind *b);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -109,6 +117,10 @@ void engine_leave(void);
 void engine_release(struct ev *ev, struct ev_defer *d, void *mem); /* frees mem, now or at the end of the turn */
 /* Text from the other side, made fit for a terminal. */
 void engine_error(const struct rt_error *m, struct err *ret);
+
+/* --- zygote.c --- */
+
+void member_close(int fds[MEMBER_FDS]);
 
 /* --- spare.c: one sandbox ahead --- */
 
@@ -148,9 +160,10 @@ struct stream {
 
 struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
                            void *arg);
-uint32_t stream_reserve(struct box *b); /* a number for stream_open_at() */
-struct stream *stream_open_at(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
-                              const struct stream_ops *ops, void *arg);
+uint32_t stream_reserve(struct box *b); /* a number for stream_open_fds() */
+/* Descriptors go with the first frame, and stay the caller's. */
+struct stream *stream_open_fds(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
+                               const int *fds, size_t nfds, const struct stream_ops *ops, void *arg);
 void stream_close(struct box *b, uint32_t id); /* of a stream with `confirm` */
 void stream_abandon(struct stream *s);         /* swallow the rest of it */
 void stream_cancel(struct stream *s);          /* make the runtime give it up */
@@ -184,7 +197,7 @@ struct box {
     void *arg;
     char id[ID_SIZE];
     enum level level;
-    struct filter_spec filter;
+    struct kind kind;
     struct limits limits;
     char policy[64];
     bool every_wall;
@@ -206,6 +219,8 @@ struct box {
     uint64_t cpu_seen,
         cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
+    int member[MEMBER_FDS]; /* an interpreter that waits for its execution; -1 */
+    bool joining;
 
     struct stream *streams;
     uint32_t next_stream;
@@ -288,7 +303,8 @@ struct exec {
     struct stream *stream; /* of the request that the state waits for */
     uint8_t *request;      /* EXEC, while MARK is out */
     uint32_t request_len;
-    uint32_t stream_id; /* of EXEC, from the beginning */
+    int member[MEMBER_FDS]; /* what it takes over, until it is launched; -1 */
+    uint32_t stream_id;     /* of EXEC, from the beginning */
     bool confirm, unclosed;
     bool resumed, awaited; /* awaited: its RESUME has not come */
     uint64_t skip;         /* RESUME: bytes that come again and are kept already */

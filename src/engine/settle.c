@@ -58,7 +58,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     r->limits.v[LIMIT_WALL] = spec->wall_ms;
     r->limits.v[LIMIT_CPU_TIME] = spec->cpu_ms;
     r->limits.v[LIMIT_OUTPUT] = spec->output_max;
-    str_copy(r->profile, sizeof(r->profile), profile_name(b->filter.profile));
+    str_copy(r->profile, sizeof(r->profile), profile_name(b->kind.filter.profile));
     str_copy(r->driver, sizeof(r->driver), "native");
     str_copy(r->cgroup, sizeof(r->cgroup), b->outside.cgroup);
     memcpy(r->enforced, b->outside.enforced, sizeof(r->enforced));
@@ -216,7 +216,7 @@ static void denials_fill(struct exec *x)
         if (!r->denials)
             r->denials = mem_new_array(struct receipt_denial, JAIL_DENIALS_MAX);
         struct receipt_denial *to = &r->denials[r->ndenials++];
-        denial_describe(&b->filter, d->nr, args, &to->what);
+        denial_describe(&b->kind.filter, d->nr, args, &to->what);
         to->count = d->count - x->denied_base[i];
     }
     if (b->denied.more >

@@ -24,16 +24,15 @@ static const struct box_ops ops = { .on_failed = on_failed };
 
 static struct shape shape_of(const struct box_spec *spec)
 {
-    struct shape s = { .filter = { .profile = spec->profile, .grants = spec->grants }, .limits = spec->limits };
+    struct shape s = { .kind = engine_kind(spec), .limits = spec->limits };
 
-    memcpy(s.filter.deny, spec->deny, sizeof(s.filter.deny));
     s.usable = spec->nmounts == 0 && str_copy(s.hostname, sizeof(s.hostname), spec->hostname ? spec->hostname : "cove");
     return s;
 }
 
 static bool same_shape(const struct shape *a, const struct shape *b)
 {
-    return a->usable && b->usable && engine_same_filter(&a->filter, &b->filter) &&
+    return a->usable && b->usable && engine_same_kind(&a->kind, &b->kind) &&
            memcmp(&a->limits, &b->limits, sizeof(a->limits)) == 0 && str_eq(a->hostname, b->hostname);
 }
 
@@ -77,12 +76,13 @@ void spare_refill(struct engine *e)
 
     if (!s->on || !s->again || e->lost || (s->box && same_shape(&s->shape, &s->last)))
         return;
-    struct box_spec spec = { .profile = s->last.filter.profile,
-                             .grants = s->last.filter.grants,
+    struct box_spec spec = { .profile = s->last.kind.filter.profile,
+                             .grants = s->last.kind.filter.grants,
                              .limits = s->last.limits,
-                             .hostname = s->last.hostname };
+                             .hostname = s->last.hostname,
+                             .joinable = s->last.kind.joinable };
 
-    memcpy(spec.deny, s->last.filter.deny, sizeof(spec.deny));
+    memcpy(spec.deny, s->last.kind.filter.deny, sizeof(spec.deny));
     spare_drop(e);
     s->shape = s->last;
     (void)box_make_spare(e, &spec, &ops, e, &s->box);

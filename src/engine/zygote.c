@@ -1,0 +1,75 @@
+/* Interpreters that are forked instead of started. A zygote belongs to a kind of sandboxes; a member of it is brought
+ * into a box ahead of time and waits there, without cost, for the execution that takes it. */
+#include "engine/inside.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+
+static void on_zygote(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
+{
+    if (ask->done)
+        ask->done(ask->done_arg, err);
+}
+
+int engine_zygote(struct engine *e, const struct box_spec *like, const char *language, const char *preload,
+                  box_done_fn *done, void *arg, struct err *err)
+{
+    struct kind kind = engine_kind(like);
+    struct jail_zygote m = { "", "", "" };
+    PAYLOAD(payload);
+
+    kind.joinable = true;
+    engine_template_name(&kind, m.template);
+    if (!str_copy(m.language, sizeof(m.language), language) || !str_copy(m.preload, sizeof(m.preload), preload))
+        return err_set(err, ERR_LIMIT, "a list of preloads has at most %zu bytes", sizeof(m.preload) - 1);
+    int len = jail_zygote_encode(&m, payload, err);
+    if (len < 0)
+        return -1;
+    engine_template(e, &kind);
+    struct ask *a = engine_ask(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, on_zygote, e);
+    a->done = done;
+    a->done_arg = arg;
+    return 0;
+}
+
+static void on_joined(struct ask *ask, const struct answer *a, const struct err *err)
+{
+    struct box *b = ask->owner;
+    struct err why;
+
+    b->joining = false;
+    if (!err && a->nfds != MEMBER_FDS) {
+        err_set(&why, ERR_PROTOCOL, "a member with %zu descriptors", a->nfds);
+        err = &why;
+    }
+    for (size_t i = 0; !err && i < MEMBER_FDS; i++)
+        b->member[i] = take_fd(&a->fds[i]);
+    if (ask->done)
+        ask->done(ask->done_arg, err);
+}
+
+void box_join(struct box *b, box_done_fn *done, void *arg)
+{
+    struct err err;
+
+    if (b->joining || b->member[0] >= 0) {
+        err_set(&err, ERR_EXISTS, "an interpreter waits in sandbox %s already", b->id);
+        done(arg, &err);
+        return;
+    }
+    b->joining = true;
+    struct ask *a = engine_ask_id(b->e, FRAME_J_JOIN, b->id, on_joined, b);
+    a->done = done;
+    a->done_arg = arg;
+}
+
+bool box_has_member(const struct box *b)
+{
+    return b->member[0] >= 0;
+}
+
+void member_close(int fds[MEMBER_FDS])
+{
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        fd_close(&fds[i]);
+}
