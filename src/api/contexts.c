@@ -333,7 +333,7 @@ static void ask(struct http_req *req, struct api *api, bool inspect)
         body_only(body, "", names, &err) == 0 && body_text(body, "", "code", 0, CONTEXT_CODE_MAX, &code, &err) == 0 &&
         body_u64(body, "", "cursor", 0, CONTEXT_CODE_MAX, &cursor, &placed, &err) == 0 && (!code || !placed))
         err_set(&err, ERR_INVALID, "a question is code and cursor");
-    if (err.id == ERR_NONE && cursor > characters(code))
+    if (err.id == ERR_NONE && code && cursor > characters(code))
         err_set(&err, ERR_INVALID, "cursor: the code has only %zu characters", characters(code));
     if (err.id != ERR_NONE)
         http_answer_err(req, &err);
