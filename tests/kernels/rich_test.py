@@ -13,6 +13,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kernel import HERE, PYTHON, Kernel, collect, equal, holds, main  # noqa: E402
@@ -104,8 +105,9 @@ def comparable(forms):
 
 def recorded_by_ipython():
     given = json.dumps({"setup": SHARED + MORE, "table": TABLE})
-    done = subprocess.run([PYTHON, "-c", RECORDER], input=given, capture_output=True, text=True, timeout=300,
-                          env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "IPYTHONDIR": "/tmp", "MPLBACKEND": "agg"})
+    with tempfile.TemporaryDirectory() as home:  # both leave caches there
+        done = subprocess.run([PYTHON, "-c", RECORDER], input=given, capture_output=True, text=True, timeout=300,
+                              env={"PATH": os.environ["PATH"], "HOME": home, "IPYTHONDIR": home, "MPLBACKEND": "agg"})
     if done.returncode != 0:
         raise SystemExit(done.stderr[-2000:])
     return {name: comparable(forms) for name, forms in json.loads(done.stdout.splitlines()[-1]).items()}
