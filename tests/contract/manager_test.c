@@ -145,7 +145,8 @@ static void on_row(void *arg, const struct err *err, const struct store_sandbox 
     w->state = row->state;
     w->expires_ms = row->expires_ms;
     w->ended_ms = row->ended_ms;
-    str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by ? row->ended_by : "");
+    if (row->ended_by) /* one that lives must not wipe out the end of an execution */
+        str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by);
     snprintf(w->why, sizeof(w->why), "%s", row->why_json ? row->why_json : "");
 }
 
