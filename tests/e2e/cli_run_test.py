@@ -419,7 +419,7 @@ class Signals(Case):
         self.assertEqual(process.wait(120), 137)
 
     def test_what_the_caller_ignores_stays_ignored(self):
-        process = subprocess.Popen([COVE, "run", "--", "sh", "-c", "echo up; sleep 1; echo end"], stdin=subprocess.DEVNULL,
+        process = subprocess.Popen([COVE, "run", "--", "sh", "-c", "echo up; sleep 1; echo end"], bufsize=0, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         process.stdout.readline()
         process.send_signal(signal.SIGHUP)

@@ -42,7 +42,9 @@ class Done:
 
 
 def start(*args, env=None, **options):
-    """The running process, for tests that talk to it. Pipes on all three streams unless said otherwise."""
+    """The running process, for tests that talk to it. Pipes on all three streams unless said otherwise, and unbuffered:
+    what readline() had read ahead, communicate() would not find."""
+    options.setdefault("bufsize", 0)
     for stream in ("stdin", "stdout", "stderr"):
         options.setdefault(stream, subprocess.PIPE)
     return subprocess.Popen([COVE, *args], env=dict(os.environ, **(env or {})), **options)

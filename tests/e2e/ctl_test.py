@@ -53,7 +53,7 @@ class Ctl(Served):
 
     def test_paths_of_files_mean_what_cp_makes_of_them(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
-        here, out = os.path.join(self.dir, "data.csv"), os.path.join(self.dir, "out")
+        here, out = os.path.join(self.dir, "data.csv"), os.path.join(self.dir, "fetched")
         os.mkdir(out)
         with open(here, "w", encoding="utf-8") as f:
             f.write("a,b\n")
