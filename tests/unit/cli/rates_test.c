@@ -94,7 +94,7 @@ TEST(what_a_killed_one_left_is_removed_and_a_living_one_is_spared)
 
 TEST(a_place_on_no_disk_is_refused_with_the_reason)
 {
-    static const char *const nowhere[] = { "/proc", "/dev/null", "/nonexistent" };
+    static const char *const nowhere[] = { "/proc", "/dev/null", "/no-such-place-of-cove" };
     struct rates r;
 
     for (size_t i = 0; i < ARRAY_LEN(nowhere); i++) {
