@@ -8,7 +8,7 @@
 
 #define EXACT 9007199254740992.0 /* 2^53: beyond it doubles skip numbers */
 
-static int check_depth(const char *text, size_t len, struct err *err)
+bool body_depth_ok(const char *text, size_t len, unsigned max)
 {
     unsigned depth = 0;
     bool quoted = false;
@@ -24,10 +24,10 @@ static int check_depth(const char *text, size_t len, struct err *err)
             depth++;
         else if (!quoted && (c == '}' || c == ']') && depth > 0)
             depth--;
-        if (depth > BODY_DEPTH_MAX)
-            return err_set(err, ERR_INVALID, "the body is nested deeper than %d levels", BODY_DEPTH_MAX);
+        if (depth > max)
+            return false;
     }
-    return 0;
+    return true;
 }
 
 int body_parse(const char *text, size_t len, json_t **ret, struct err *err)
@@ -38,8 +38,8 @@ int body_parse(const char *text, size_t len, json_t **ret, struct err *err)
         return err_set(err, ERR_INVALID, "the body has %zu bytes, and at most %u are read", len, BODY_SIZE_MAX);
     if (len == 0)
         return err_set(err, ERR_INVALID, "the body is empty; it has to be a JSON object");
-    if (check_depth(text, len, err) < 0)
-        return -1;
+    if (!body_depth_ok(text, len, BODY_DEPTH_MAX))
+        return err_set(err, ERR_INVALID, "the body is nested deeper than %d levels", BODY_DEPTH_MAX);
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %.120s", why.line, why.column, why.text);

@@ -25,6 +25,8 @@ static inline void body_tame(struct err *err)
         str_tame(err->msg);
 }
 
+/* Whether JSON text goes no deeper, counted before it is parsed. */
+bool body_depth_ok(const char *text, size_t len, unsigned max);
 /* An object. The caller owns *ret: json_decref(). */
 int body_parse(const char *text, size_t len, json_t **ret, struct err *err);
 

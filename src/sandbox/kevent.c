@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/body.h"
 
 #define FIELDS_MAX 6
 #define MIME_MAX 64 /* entries of one event */
@@ -44,28 +45,6 @@ static const struct {
     [KEVENT_INSPECTION] = { "inspection", "inspection", { { "id", ID }, { "found", FLAG }, { "data", DATA } } },
     [KEVENT_REFUSED] = { "refused", "refused", { { "id", ID_OR_NULL, true }, { "why", TEXT } } },
 };
-
-static bool depth_ok(const char *text, size_t len)
-{
-    unsigned depth = 0;
-    bool quoted = false;
-
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-
-        if (quoted && c == '\\')
-            i++;
-        else if (c == '"')
-            quoted = !quoted;
-        else if (!quoted && (c == '{' || c == '['))
-            depth++;
-        else if (!quoted && (c == '}' || c == ']') && depth > 0)
-            depth--;
-        if (depth > KEVENT_DEPTH_MAX)
-            return false;
-    }
-    return true;
-}
 
 static bool data_ok(json_t *v)
 {
@@ -171,7 +150,7 @@ int kevent_parse(const char *line, size_t len, struct kevent *ret, struct err *e
 {
     struct kevent e = { 0 };
 
-    if (len >= KEVENT_LINE_MAX || !depth_ok(line, len))
+    if (len >= KEVENT_LINE_MAX || !body_depth_ok(line, len, KEVENT_DEPTH_MAX))
         return err_set(err, ERR_PROTOCOL, "a line that is too long or too deep");
     e.root = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(e.root) || read_event(&e, err) < 0) {
