@@ -423,6 +423,7 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     b->spare = spare;
     b->kind = engine_kind(spec);
     b->limits = spec->limits;
+    b->told_lifetime = spec->limits.v[LIMIT_LIFETIME];
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
     for (size_t i = 0; i < MEMBER_FDS; i++)
         b->member[i] = -1;
@@ -447,6 +448,17 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     return 0;
 }
 
+static void claimed(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg)
+{
+    b->spare = false;
+    b->limits = spec->limits;
+    if (b->join)
+        b->join->done = NULL;
+    box_belongs(b, spec, ops, arg);
+    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
+    claim_go(b);
+}
+
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
             struct err *err)
 {
@@ -461,17 +473,36 @@ int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops 
     if (!b)
         return box_make(e, NULL, false, spec, ops, arg, ret, err);
     *ret = spare_take(e);
-    b->spare = false;
-    box_belongs(b, spec, ops, arg);
-    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
-    claim_go(b);
+    claimed(b, spec, ops, arg);
     return 0;
 }
 
-int box_make_spare(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                   struct box **ret)
+int box_prepare(struct engine *e, const struct box_spec *like, const struct box_ops *ops, void *arg, struct box **ret,
+                struct err *err)
 {
-    return box_make(e, NULL, true, spec, ops, arg, ret, NULL);
+    struct box_spec bare = { .profile = like->profile,
+                             .grants = like->grants,
+                             .limits = like->limits,
+                             .hostname = like->hostname,
+                             .zygote = like->zygote };
+
+    memcpy(bare.deny, like->deny, sizeof(bare.deny));
+    return check_spec(e, &bare, err) < 0 ? -1 : box_make(e, NULL, true, &bare, ops, arg, ret, err);
+}
+
+int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct err *err)
+{
+    struct kind kind = engine_kind(spec);
+
+    if (!b->spare || !b->e || b->state >= BOX_READY)
+        return err_set(err, ERR_LOST, "sandbox %s waits for nobody any more", b->id);
+    if (!engine_same_kind(&b->kind, &kind) || !engine_same_limits(&b->limits, &spec->limits) || spec->nmounts ||
+        (spec->id && !str_eq(spec->id, b->id)))
+        return err_set(err, ERR_BUG, "sandbox %s was prepared for another", b->id);
+    if (check_spec(b->e, spec, err) < 0 || claim_prepare(b, spec, err) < 0)
+        return -1;
+    claimed(b, spec, ops, arg);
+    return 0;
 }
 
 /* The new host's stream numbers start high, far from those of the host before it, which may still be open. */

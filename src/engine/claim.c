@@ -197,12 +197,25 @@ int claim_start(struct box *b, const struct box_spec *spec, struct err *err)
     return 0;
 }
 
+/* The jailer runs this clock too, from the moment on at which the sandbox is to be kept. */
+static void tell_lifetime(struct box *b)
+{
+    struct jail_extend m = { .lifetime_ms = b->told_lifetime = b->limits.v[LIMIT_LIFETIME] };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    int len = jail_extend_encode(&m, payload, NULL);
+    engine_ask(b->e, FRAME_J_EXTEND, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, NULL, NULL);
+}
+
 static void send_claim(struct box *b)
 {
     struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
 
     chan_send(&b->chan, &claim);
     claim_drop(b);
+    if (b->limits.v[LIMIT_LIFETIME] != b->told_lifetime)
+        tell_lifetime(b);
 }
 
 static void send_hello(struct box *b)
@@ -333,8 +346,11 @@ static void on_hello(struct box *b, const struct frame *f)
         box_violate(b, "HELLO that does not echo the epoch");
     } else {
         b->state = BOX_CLAIMING;
-        if (b->spare)
+        if (b->spare) {
             box_set_timer(b, CLOCKS_NEVER);
+            if (b->ops && b->ops->on_ready)
+                b->ops->on_ready(b->arg);
+        }
     }
 }
 

@@ -59,6 +59,11 @@ struct box_mount {
     const char *dst; /* BOX_BIND_RO only */
 };
 
+struct zygote_spec { /* sandboxes with different ones are of different kinds, and each kind has its own zygote */
+    const char *language;
+    const char *preload; /* names with commas between them; "" is none */
+};
+
 struct box_spec {
     const char *id; /* "sb..."; NULL: a new one */
     enum level level;
@@ -67,11 +72,11 @@ struct box_spec {
     uint32_t grants;                  /* GRANT_BIT: opened beyond the profile */
     uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: closed below it */
     struct limits limits;
-    bool every_wall;        /* refuse a sandbox without those that only root can raise */
-    bool joinable;          /* members of a zygote may join it: engine_zygote, box_join */
-    uint64_t enforce;       /* bit per limit: refuse a host that cannot enforce it whole */
-    const char *hostname;   /* NULL is "cove" */
-    const char *const *env; /* added to the level's own environment; NULL-terminated or NULL */
+    bool every_wall;                  /* refuse a sandbox without those that only root can raise */
+    const struct zygote_spec *zygote; /* whose members may join it: engine_zygote, box_join; NULL: nobody's */
+    uint64_t enforce;                 /* bit per limit: refuse a host that cannot enforce it whole */
+    const char *hostname;             /* NULL is "cove" */
+    const char *const *env;           /* added to the level's own environment; NULL-terminated or NULL */
     const struct box_mount *mounts;
     size_t nmounts;
     uid_t owner_uid; /* whose files a BOX_WORKSPACE directory holds */
@@ -87,6 +92,17 @@ struct box_ops {
 
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
             struct err *err);
+/* A sandbox without an owner: its walls are up and nothing of a caller is in it. on_ready says that it waits, or
+ * on_failed that it has ended, also while it waits. Of `like` only what the jailer has to know is used, and there are
+ * no mounts. */
+int box_prepare(struct engine *e, const struct box_spec *like, const struct box_ops *ops, void *arg, struct box **ret,
+                struct err *err);
+/* It is the caller's from now on, with the rest of the spec (id: its own, or NULL), also when it is still being
+ * prepared; on_ready of these ops follows, or on_failed. A failure changes nothing: it stays what it was. */
+int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct err *err);
+/* Whether one may be prepared for the other: the same walls, limits and host name, and no mounts. Limits that are kept
+ * on this side (lifetime, idle time, output, time on the wall) come with the claim. */
+bool box_like(const struct box_spec *a, const struct box_spec *b);
 /* Takes over a living sandbox by its id (a kept one, or after a restart). on_ready follows, or on_failed. */
 int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, const struct box_ops *ops, void *arg,
               struct box **ret, struct err *err);
@@ -102,8 +118,9 @@ void box_thaw(struct box *b, box_done_fn *done, void *arg);
 void box_keep(struct box *b, box_done_fn *done, void *arg); /* let it outlive this process */
 
 void box_extend(struct box *b, uint64_t lifetime_ms, box_done_fn *done, void *arg); /* its lifetime, from now on */
-/* Brings a member of the kind's zygote into a joinable box that is ready or still a spare; it waits there for one
- * execution with `joined`. There can be one at a time. */
+/* Brings a member of the kind's zygote into a box of it that is ready or prepared; it waits there for one execution
+ * with `joined`. There can be one at a time: while one is on its way, whoever asks last is told of it. Who prepared a
+ * box is told nothing more when it was claimed. */
 void box_join(struct box *b, box_done_fn *done, void *arg);
 bool box_has_member(const struct box *b);
 /* Why it ended, after on_ended: by a clock of the sandbox, by memory, or lost. */
@@ -123,10 +140,10 @@ void box_usage(struct box *b, box_usage_fn *fn, void *arg);
 uint64_t box_cpu_ns(const struct box *b);
 uint64_t box_memory_peak(const struct box *b); /* after its end; BOX_UNKNOWN before */
 
-/* Starts the process that members are forked from, for joinable sandboxes like this one; done is told when it can be
- * forked. It takes the place of the one before, and is to be started again when a join finds it LOST or MISSING. */
-int engine_zygote(struct engine *e, const struct box_spec *like, const char *language, const char *preload,
-                  box_done_fn *done, void *arg, struct err *err);
+/* Starts the process that members are forked from, as like->zygote says, for sandboxes of that kind; done is told when
+ * it can be forked. It takes the place of the one before, and is to be started again when a join finds it LOST or
+ * MISSING. */
+int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *done, void *arg, struct err *err);
 
 /* --- one program --- */
 

@@ -33,7 +33,8 @@ typedef void ask_fn(struct ask *ask, const struct answer *a, const struct err *e
 
 struct kind { /* sandboxes that come from one template */
     struct filter_spec filter;
-    bool joinable;
+    char language[16]; /* of its zygote; "": nobody joins */
+    uint64_t preload;  /* hash of what that loads */
 };
 
 struct ask {
@@ -109,6 +110,8 @@ void engine_template_gone(struct engine *e, const struct kind *kind); /* so that
 void engine_template_name(const struct kind *kind, char ret[JAIL_NAME_MAX]);
 struct kind engine_kind(const struct box_spec *spec);
 bool engine_same_kind(const struct kind *a, const struct kind *b);
+/* But for those that are kept on this side and can be chosen when a box is claimed. */
+bool engine_same_limits(const struct limits *a, const struct limits *b);
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -206,7 +209,8 @@ struct box {
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
-    bool spare; /* greeted, and claimed by nobody yet */
+    bool spare;             /* greeted, and claimed by nobody yet */
+    uint64_t told_lifetime; /* to the jailer */
 
     struct jail_created outside;
     struct rt_claimed inside;
@@ -220,7 +224,7 @@ struct box {
         cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
     int member[MEMBER_FDS]; /* an interpreter that waits for its execution; -1 */
-    bool joining;
+    struct ask *join;       /* the question that brings one; NULL */
 
     struct stream *streams;
     uint32_t next_stream;
@@ -258,8 +262,6 @@ void claim_greeting(struct box *b, const struct frame *f); /* the first frames o
 void claim_drop(struct box *b);                            /* whatever preparation is still held */
 
 /* box.c */
-int box_make_spare(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                   struct box **ret);
 int box_wire(struct box *b, int control_fd, struct err *err);
 void box_ready(struct box *b);
 void box_violate(struct box *b, const char *fmt, ...) PRINTF_LIKE(2, 3); /* the runtime broke the protocol */

@@ -26,7 +26,8 @@ static struct shape shape_of(const struct box_spec *spec)
 {
     struct shape s = { .kind = engine_kind(spec), .limits = spec->limits };
 
-    s.usable = spec->nmounts == 0 && str_copy(s.hostname, sizeof(s.hostname), spec->hostname ? spec->hostname : "cove");
+    s.usable = spec->nmounts == 0 && !spec->zygote &&
+               str_copy(s.hostname, sizeof(s.hostname), spec->hostname ? spec->hostname : "cove");
     return s;
 }
 
@@ -79,13 +80,12 @@ void spare_refill(struct engine *e)
     struct box_spec spec = { .profile = s->last.kind.filter.profile,
                              .grants = s->last.kind.filter.grants,
                              .limits = s->last.limits,
-                             .hostname = s->last.hostname,
-                             .joinable = s->last.kind.joinable };
+                             .hostname = s->last.hostname };
 
     memcpy(spec.deny, s->last.kind.filter.deny, sizeof(spec.deny));
     spare_drop(e);
     s->shape = s->last;
-    (void)box_make_spare(e, &spec, &ops, e, &s->box);
+    (void)box_prepare(e, &spec, &ops, e, &s->box, NULL);
 }
 
 void spare_drop(struct engine *e)

@@ -3,15 +3,31 @@
 #include "engine/inside.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <stdio.h>
 
 #define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
 
+#define HASH_SEED 14695981039346656037ull
+
+static uint64_t hash(uint64_t h, const void *data, size_t len)
+{
+    const uint8_t *p = data;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ p[i]) * 1099511628211ull;
+    return h;
+}
+
 struct kind engine_kind(const struct box_spec *spec)
 {
-    struct kind k = { .filter = { .profile = spec->profile, .grants = spec->grants }, .joinable = spec->joinable };
+    struct kind k = { .filter = { .profile = spec->profile, .grants = spec->grants } };
 
+    if (spec->zygote) {
+        (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
+        k.preload = hash(HASH_SEED, spec->zygote->preload, strlen(spec->zygote->preload));
+    }
     memcpy(k.filter.deny, spec->deny, sizeof(k.filter.deny));
     return k;
 }
@@ -19,7 +35,32 @@ struct kind engine_kind(const struct box_spec *spec)
 bool engine_same_kind(const struct kind *a, const struct kind *b)
 {
     return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
-           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable;
+           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && str_eq(a->language, b->language) &&
+           a->preload == b->preload;
+}
+
+bool engine_same_limits(const struct limits *a, const struct limits *b)
+{
+    static const uint64_t ours = 1ull << LIMIT_OUTPUT | 1ull << LIMIT_WALL | 1ull << LIMIT_LIFETIME |
+                                 1ull << LIMIT_IDLE;
+
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        if (a->v[i] != b->v[i] && !(ours >> i & 1))
+            return false;
+    return true;
+}
+
+static const char *host_name(const struct box_spec *spec)
+{
+    return spec->hostname ? spec->hostname : "cove";
+}
+
+bool box_like(const struct box_spec *a, const struct box_spec *b)
+{
+    struct kind ka = engine_kind(a), kb = engine_kind(b);
+
+    return a->nmounts == 0 && b->nmounts == 0 && engine_same_kind(&ka, &kb) &&
+           engine_same_limits(&a->limits, &b->limits) && str_eq(host_name(a), host_name(b));
 }
 
 static struct box *waiting_box(struct engine *e, const struct kind *kind)
@@ -61,25 +102,24 @@ static void on_template(struct ask *ask, const struct answer *a UNUSED, const st
         box_fail(b, err);
 }
 
-/* Equal filters have equal names. Unequal ones could share a name only by a collision of 64 bits, and then the jailer
- * refuses the second: it compares the filters themselves. */
+/* Equal kinds have equal names. Unequal filters could share a name only by a collision of 64 bits, and then the jailer
+ * refuses the second: it compares the filters themselves. What a zygote loads is the operator's word. */
 void engine_template_name(const struct kind *kind, char ret[JAIL_NAME_MAX])
 {
     const struct filter_spec *filter = &kind->filter;
-    const char *joins = kind->joinable ? "-joinable" : "";
-    uint64_t h = 14695981039346656037ull;
+    char joins[32] = "";
     bool plain = filter->grants == 0;
 
-    for (size_t i = 0; i < FILTER_DENY_WORDS; i++) {
+    for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
         plain = plain && filter->deny[i] == 0;
-        for (unsigned shift = 0; shift < 64; shift += 8)
-            h = (h ^ (filter->deny[i] >> shift & 0xff)) * 1099511628211ull;
-    }
+    if (kind->language[0])
+        snprintf(joins, sizeof(joins), "-%.6s-%08" PRIx32, kind->language,
+                 (uint32_t)(kind->preload ^ kind->preload >> 32));
     if (plain)
         snprintf(ret, JAIL_NAME_MAX, "native-%s%s", profile_name(filter->profile), joins);
     else
         snprintf(ret, JAIL_NAME_MAX, "native-%s-%" PRIx32 "-%016" PRIx64 "%s", profile_name(filter->profile),
-                 filter->grants, h, joins);
+                 filter->grants, hash(HASH_SEED, filter->deny, sizeof(filter->deny)), joins);
 }
 
 void engine_template(struct engine *e, const struct kind *kind)
@@ -87,7 +127,7 @@ void engine_template(struct engine *e, const struct kind *kind)
     const struct filter_spec *filter = &kind->filter;
     struct jail_template m = { .profile = (uint8_t)filter->profile,
                                .grants = filter->grants,
-                               .joinable = kind->joinable };
+                               .joinable = kind->language[0] != '\0' };
     PAYLOAD(payload);
 
     bool known = find_template(e, kind) != NULL;

@@ -11,16 +11,17 @@ static void on_zygote(struct ask *ask, const struct answer *a UNUSED, const stru
         ask->done(ask->done_arg, err);
 }
 
-int engine_zygote(struct engine *e, const struct box_spec *like, const char *language, const char *preload,
-                  box_done_fn *done, void *arg, struct err *err)
+int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *done, void *arg, struct err *err)
 {
     struct kind kind = engine_kind(like);
     struct jail_zygote m = { "", "", "" };
     PAYLOAD(payload);
 
-    kind.joinable = true;
+    if (!like->zygote || e->lost)
+        return e->lost ? (*err = e->why, -1) : err_set(err, ERR_BUG, "a kind of sandboxes without a zygote");
     engine_template_name(&kind, m.template);
-    if (!str_copy(m.language, sizeof(m.language), language) || !str_copy(m.preload, sizeof(m.preload), preload))
+    memcpy(m.language, kind.language, sizeof(m.language));
+    if (!str_copy(m.preload, sizeof(m.preload), like->zygote->preload))
         return err_set(err, ERR_LIMIT, "a list of preloads has at most %zu bytes", sizeof(m.preload) - 1);
     int len = jail_zygote_encode(&m, payload, err);
     if (len < 0)
@@ -37,7 +38,7 @@ static void on_joined(struct ask *ask, const struct answer *a, const struct err 
     struct box *b = ask->owner;
     struct err why;
 
-    b->joining = false;
+    b->join = NULL;
     if (!err && a->nfds != MEMBER_FDS) {
         err_set(&why, ERR_PROTOCOL, "a member with %zu descriptors", a->nfds);
         err = &why;
@@ -52,15 +53,15 @@ void box_join(struct box *b, box_done_fn *done, void *arg)
 {
     struct err err;
 
-    if (b->joining || b->member[0] >= 0) {
+    if (b->member[0] >= 0) {
         err_set(&err, ERR_EXISTS, "an interpreter waits in sandbox %s already", b->id);
         done(arg, &err);
         return;
     }
-    b->joining = true;
-    struct ask *a = engine_ask_id(b->e, FRAME_J_JOIN, b->id, on_joined, b);
-    a->done = done;
-    a->done_arg = arg;
+    if (!b->join)
+        b->join = engine_ask_id(b->e, FRAME_J_JOIN, b->id, on_joined, b);
+    b->join->done = done;
+    b->join->done_arg = arg;
 }
 
 bool box_has_member(const struct box *b)

@@ -17,18 +17,19 @@ static const struct exec_ops kernel_ops = { .on_started = on_started,
 static const char *const python[] = { "python3", NULL };
 static const struct exec_spec taken = { .argv = python, .kernel = true, .joined = true, .wall_ms = 60000 };
 
-static struct box_spec joinable(void)
+static struct box_spec joinable(const struct zygote_spec *zygote)
 {
     struct box_spec spec = plain_spec();
 
-    spec.joinable = true;
+    spec.zygote = zygote;
     return spec;
 }
 
 /* A box with a member of a Python zygote in it. */
 static void begin_joined(struct world *w, const char *preload)
 {
-    struct box_spec box = joinable();
+    struct zygote_spec zygote = { "python", preload };
+    struct box_spec box = joinable(&zygote);
     struct err err = { 0 };
 
     world_kernels = open(getenv("COVE_KERNELS"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -36,7 +37,7 @@ static void begin_joined(struct world *w, const char *preload)
     begin(w, &box, NULL);
     close(world_kernels);
     world_kernels = 0;
-    assert_int_equal(engine_zygote(w->engine, &box, "python", preload, on_done, w, &err), 0);
+    assert_int_equal(engine_zygote(w->engine, &box, on_done, w, &err), 0);
     turn_until(w, &w->done, 60);
     assert_true(w->done_ok);
     turn_until(w, &w->ready, 30);
@@ -114,6 +115,133 @@ TEST(no_execution_takes_a_member_that_is_not_there)
     leave(&w);
 }
 
+static const struct box_spec *bare(const struct zygote_spec *zygote)
+{
+    static struct box_spec spec;
+
+    spec = joinable(zygote);
+    return &spec;
+}
+
+static void begin_kernels(struct world *w)
+{
+    world_kernels = open(getenv("COVE_KERNELS"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(world_kernels > 0);
+    open_world(w);
+    close(world_kernels);
+    world_kernels = 0;
+}
+
+static void zygote_of(struct world *w, const struct zygote_spec *zygote)
+{
+    struct err err = { 0 };
+
+    w->done = 0;
+    assert_int_equal(engine_zygote(w->engine, bare(zygote), on_done, w, &err), 0);
+    turn_until(w, &w->done, 60);
+    assert_true(w->done_ok);
+}
+
+static void prepare_joined(struct world *w, const struct zygote_spec *zygote)
+{
+    struct err err = { 0 };
+
+    w->ready = 0;
+    assert_int_equal(box_prepare(w->engine, bare(zygote), &box_ops, w, &w->box, &err), 0);
+    turn_until(w, &w->ready, 30);
+    w->done = 0;
+    box_join(w->box, on_done, w);
+    turn_until(w, &w->done, 30);
+    if (!w->done_ok)
+        fail_msg("join: %s", w->err.msg);
+}
+
+static void claim_and_run(struct world *w, const struct zygote_spec *zygote)
+{
+    struct err err = { 0 };
+
+    w->ready = 0;
+    assert_int_equal(box_claim(w->box, bare(zygote), &box_ops, w, &err), 0);
+    turn_until(w, &w->ready, 30);
+    assert_true(box_has_member(w->box));
+    assert_int_equal(box_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
+    await(w, "\"ready\"");
+}
+
+/* Each kind of sandboxes has its zygote: what one has loaded the other has not. */
+TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
+{
+    static const struct zygote_spec with = { "python", "colorsys" }, without = { "python", "" };
+    static const char ask_for[] = "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"import sys; 'colorsys' in "
+                                  "sys.modules\"}\n";
+    struct world w;
+
+    begin_kernels(&w);
+    zygote_of(&w, &with);
+    zygote_of(&w, &without);
+    for (int i = 0; i < 2; i++) {
+        prepare_joined(&w, i ? &without : &with);
+        claim_and_run(&w, i ? &without : &with);
+        execute(&w, ask_for);
+        await(&w, "\"finished\"");
+        assert_non_null(memmem(said.data, said.len, i ? "\"False\"" : "\"True\"", i ? 7 : 6));
+        exec_free(w.exec);
+        w.exec = NULL;
+        w.done = 0;
+        destroy(&w);
+        box_free(w.box);
+        w.box = NULL;
+        buf_clear(&said);
+    }
+    buf_done(&said);
+    close_world(&w);
+}
+
+TEST(a_prepared_box_is_refused_to_who_wants_another)
+{
+    static const struct zygote_spec mine = { "python", "" }, other = { "python", "json" };
+    struct box_spec wants = joinable(&other);
+    struct world w;
+    struct err err = { 0 };
+
+    begin_kernels(&w);
+    zygote_of(&w, &mine);
+    prepare_joined(&w, &mine);
+    assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), -1);
+    assert_int_equal(err.id, ERR_BUG);
+    wants.zygote = &mine;
+    wants.limits.v[LIMIT_PIDS]++;
+    assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), -1);
+    claim_and_run(&w, &mine); /* it is as it was */
+    assert_int_equal(box_claim(w.box, bare(&mine), &box_ops, &w, &err), -1);
+    assert_int_equal(err.id, ERR_LOST);
+    exec_free(w.exec);
+    w.exec = NULL;
+    leave(&w);
+}
+
+/* The member is on its way when the box is claimed: whoever claimed it is told of it, and not who had prepared it. */
+TEST(a_join_on_its_way_goes_with_the_box)
+{
+    static const struct zygote_spec mine = { "python", "" };
+    struct world w, unheard = { 0 };
+    struct err err = { 0 };
+
+    begin_kernels(&w);
+    zygote_of(&w, &mine);
+    assert_int_equal(box_prepare(w.engine, bare(&mine), &box_ops, &w, &w.box, &err), 0);
+    turn_until(&w, &w.ready, 30);
+    box_join(w.box, on_done, &unheard);
+    w.ready = w.done = 0;
+    assert_int_equal(box_claim(w.box, bare(&mine), &box_ops, &w, &err), 0);
+    box_join(w.box, on_done, &w);
+    turn_until(&w, &w.done, 30);
+    assert_true(w.done_ok);
+    assert_int_equal(unheard.done, 0);
+    turn_until(&w, &w.ready, 30);
+    leave(&w);
+}
+
 /* Whatever waits in it, a sandbox that ends leaves nothing; a member that nobody took is no execution. */
 TEST(a_box_that_goes_with_its_member_leaves_nothing)
 {
@@ -130,6 +258,11 @@ int main(void)
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(no_execution_takes_a_member_that_is_not_there, make_state_dir,
                                         remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_prepared_box_is_refused_to_who_wants_another, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_join_on_its_way_goes_with_the_box, make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
                                         remove_state_dir),
     };
