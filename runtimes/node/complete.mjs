@@ -1,7 +1,7 @@
 /* complete.mjs - what could stand at the cursor, and what is known about what stands there.
  *
  * V8 itself evaluates the object before the dot and refuses whatever would have a side effect, getters of user code included. */
-import { builtinModules } from 'node:module';
+import Module from 'node:module';
 
 import { textOf } from './show.mjs';
 import { cleanText } from './wire.mjs';
@@ -45,7 +45,7 @@ export class Complete {
     let names;
     if (module) {
       begun = module[2];
-      names = builtinModules.flatMap((name) => (name.startsWith('_') ? [] : [name, `node:${name}`]));
+      names = Module.builtinModules.flatMap((name) => (name.startsWith('_') ? [] : [name, `node:${name}`]));
     } else {
       const chain = CHAIN.exec(text)[0];
       const dot = chain.lastIndexOf('.');

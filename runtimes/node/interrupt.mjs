@@ -27,10 +27,15 @@ function watchdogOfNode() {
   }
 }
 
-const watchdog = watchdogOfNode();
+let watchdog = null;
 let listener = () => {};
-if (watchdog) watchdog.startSigintWatchdog();
-else process.on('SIGINT', () => listener());
+
+/* Once, when the kernel starts. */
+export function install() {
+  watchdog = watchdogOfNode();
+  if (watchdog) watchdog.startSigintWatchdog();
+  else process.on('SIGINT', () => listener());
+}
 
 /* Whether a signal came since the last look. Stopping what was started twice tells and forgets, and goes on watching. */
 function pending() {

@@ -6,11 +6,15 @@
  * would have another Array and another Error.
  *
  * Interrupts. The part of a cell up to its first await runs inside a vm script that SIGINT terminates, loops included.
- * What awaits is given up. A loop after an await is the host's to kill. */
+ * What awaits is given up. A loop after an await is the host's to kill.
+ *
+ * Loading these modules changes nothing outside of them, and asks for nothing that differs from one process to the next: so snapshot.mjs can
+ * load them once, and a process starts from the memory that this left. What belongs to a process is made by start(). */
 import inspector from 'node:inspector';
+import v8 from 'node:v8';
 
 import { Complete } from './complete.mjs';
-import { Interrupted, begin, interruptible, watch } from './interrupt.mjs';
+import { Interrupted, begin, install as installInterrupt, interruptible, watch } from './interrupt.mjs';
 import { importAt, metaAt, requireAt } from './modules.mjs';
 import { install as installOutput } from './output.mjs';
 import { rewrite } from './rewrite.mjs';
@@ -31,7 +35,7 @@ class Exit extends Error {
 }
 
 class Kernel {
-  constructor(fd) {
+  constructor(fd, note) {
     this.inspector = new inspector.Session();
     this.inspector.connect();
     this.count = 0;
@@ -43,7 +47,7 @@ class Kernel {
     this.setUpProcess();
     this.wire = new Wire(fd, (request) => this.receive(request), () => process.reallyExit(0));
     this.start = { cwd: process.cwd(), env: { ...process.env }, globals: Object.getOwnPropertyDescriptors(globalThis) };
-    this.wire.send({ event: 'ready', language: 'node', version: process.versions.node, protocol: 1 });
+    this.wire.send({ event: 'ready', language: 'node', version: process.versions.node, protocol: 1, ...(note ? { note } : {}) });
   }
 
   setUpProcess() {
@@ -298,4 +302,12 @@ class Kernel {
   }
 }
 
-new Kernel(3); // eslint-disable-line no-new
+/* start.c hands over why it did not use the snapshot; cells are not to find it. */
+function start() {
+  const [note] = process.argv.splice(2);
+  installInterrupt();
+  return new Kernel(3, note);
+}
+
+if (v8.startupSnapshot?.isBuildingSnapshot()) v8.startupSnapshot.setDeserializeMainFunction(start);
+else start();

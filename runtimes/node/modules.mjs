@@ -22,7 +22,7 @@ export function requireAt(id) {
   return createRequire(here())(id);
 }
 requireAt.resolve = (id, options) => createRequire(here()).resolve(id, options);
-requireAt.cache = createRequire(here()).cache;
+requireAt.cache = Module._cache;
 
 export function importAt(specifier, options) {
   const file = here();

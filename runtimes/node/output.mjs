@@ -5,9 +5,7 @@
 import fs from 'node:fs';
 import { Writable } from 'node:stream';
 
-const pause = new Int32Array(new SharedArrayBuffer(4));
-
-function writeAll(fd, data) {
+function writeAll(fd, data, pause) {
   let rest = data;
   while (rest.length) {
     try {
@@ -24,6 +22,7 @@ class Output extends Writable {
   constructor(fd) {
     super({ decodeStrings: false });
     this.fd = fd;
+    this.pause = new Int32Array(new SharedArrayBuffer(4));
     this.isTTY = false;
     this._type = 'pipe';
   }
@@ -32,7 +31,7 @@ class Output extends Writable {
     const done = typeof encoding === 'function' ? encoding : callback;
     const data = typeof chunk === 'string' ? Buffer.from(chunk, typeof encoding === 'string' ? encoding : 'utf8') : chunk;
     if (!ArrayBuffer.isView(data)) throw new TypeError('The "chunk" argument must be of type string or an instance of Buffer or Uint8Array');
-    const error = writeAll(this.fd, Buffer.from(data.buffer, data.byteOffset, data.byteLength));
+    const error = writeAll(this.fd, Buffer.from(data.buffer, data.byteOffset, data.byteLength), this.pause);
     if (typeof done === 'function') process.nextTick(done, error);
     return true;
   }

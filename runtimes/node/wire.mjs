@@ -13,7 +13,6 @@ const TEXT_KEEP = 40 << 10;
 const INT64 = 2 ** 63;
 
 const { stringify, parse } = JSON;
-const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /* No half of a surrogate pair and no NUL. */
 export function cleanText(text) {
@@ -87,6 +86,7 @@ function depthOf(text) {
 export class Wire {
   constructor(fd, onRequest, onEnd) {
     this.fd = fd;
+    this.pause = new Int32Array(new SharedArrayBuffer(4));
     this.rest = Buffer.alloc(0);
     this.parts = [];
     this.length = 0;
@@ -106,7 +106,7 @@ export class Wire {
         this.rest = this.rest.subarray(fs.writeSync(this.fd, this.rest));
       } catch (error) {
         if (error.code !== 'EAGAIN') return;
-        Atomics.wait(pause, 0, 0, 2); /* the host is slow; our end of the socket does not block */
+        Atomics.wait(this.pause, 0, 0, 2); /* the host is slow; our end of the socket does not block */
       }
     }
   }

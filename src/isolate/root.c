@@ -28,7 +28,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#define COPY_MAX (4u << 20)
+#define COPY_MAX (16u << 20)
 
 /* System directories: bound where they are real, copied where they are links (merged /usr). */
 static const char *const system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };

@@ -29,11 +29,16 @@ struct language {
     const char *runtime;  /* NULL: the kernel is a program itself */
     const char *words[3]; /* behind the interpreter */
     const char *others[4];
+    const char *start; /* what starts the interpreter, or NULL */
 };
 
 static const struct language languages[] = {
     { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, { "python3", "py" } },
-    { "node", "node", { "/.cove/kernels/node/kernel.mjs" }, { "javascript", "js", "nodejs" } },
+    { "node",
+      "node",
+      { "/.cove/kernels/node/kernel.mjs" },
+      { "javascript", "js", "nodejs" },
+      "/.cove/kernels/node/start" },
     { "bash", NULL, { "/.cove/kernels/bash/kernel" }, { "sh", "shell" } },
 };
 
@@ -254,6 +259,21 @@ void cx_set_clock(struct cx *cx, uint64_t ns)
 
 /* --- from the kernel --- */
 
+/* Once: it holds for every kernel of its kind on this host. */
+static void log_note(const struct cx *cx, const char *note)
+{
+    static bool told;
+    char text[200];
+
+    if (told || !*note)
+        return;
+    told = true;
+    snprintf(text, sizeof(text), "%s", note);
+    str_tame(text);
+    log_about(LOG_WARN, &(struct log_about){ .sandbox = cx->sb->id }, "%s kernels start slower than they could: %s",
+              cx->lang->name, text);
+}
+
 static void ready(struct cx *cx, const struct kevent *e)
 {
     ev_timer_clear(cx->sb->m->ev, &cx->clock);
@@ -262,6 +282,7 @@ static void ready(struct cx *cx, const struct kevent *e)
     cx->state = CONTEXT_IDLE;
     cx->fresh = false;
     cx->said[0] = '\0';
+    log_note(cx, e->note);
     contexts_store(cx->sb);
     cx->noted = cx->sb->contexts_seq;
     call_next(cx);
@@ -473,6 +494,8 @@ int cx_start(struct cx *cx, struct err *err)
                        cx->id);
     if (rt && runtime_find(rt, runtime_dirs, path, sizeof(path), err) < 0)
         return -1;
+    if (cx->lang->start)
+        argv[n++] = cx->lang->start;
     if (rt)
         argv[n++] = path;
     for (size_t i = 0; i < ARRAY_LEN(cx->lang->words) && cx->lang->words[i]; i++)

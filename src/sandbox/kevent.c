@@ -22,7 +22,9 @@ static const struct {
     const char *event, *told;
     struct field fields[FIELDS_MAX];
 } kinds[] = {
-    [KEVENT_READY] = { "ready", "ready", { { "language", TEXT }, { "version", TEXT }, { "protocol", NUMBER } } },
+    [KEVENT_READY] = { "ready",
+                       "ready",
+                       { { "language", TEXT }, { "version", TEXT }, { "protocol", NUMBER }, { "note", TEXT, true } } },
     [KEVENT_STARTED] = { "started", "running", { { "id", ID }, { "count", NUMBER } } },
     [KEVENT_DISPLAY] = { "display",
                          "display",
@@ -141,6 +143,7 @@ static int read_event(struct kevent *e, struct err *err)
     e->id = text(e, "id");
     e->count = (uint64_t)json_integer_value(json_object_get(e->root, "count"));
     e->version = text(e, "version");
+    e->note = text(e, "note");
     if (e->kind == KEVENT_READY && json_integer_value(json_object_get(e->root, "protocol")) != 1)
         return err_set(err, ERR_PROTOCOL, "a kernel of another protocol");
     return e->kind == KEVENT_FINISHED ? read_status(e, err) : 0;

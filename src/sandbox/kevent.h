@@ -36,6 +36,7 @@ struct kevent {
     enum kevent_status status;
     uint64_t count;
     const char *version; /* of READY */
+    const char *note;    /* of READY, for the log: why it did not start as it should; "" */
     json_t *root;        /* what the others are borrowed from */
 };
 

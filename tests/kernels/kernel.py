@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,9 +20,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PATIENCE = int(os.environ.get("KERNEL_PATIENCE", "120"))  # seconds; a loaded machine may need many
 LINE_MAX = 1 << 20
 PYTHON = "/usr/bin/python3"
+NODE = os.environ.get("COVE_NODE_KERNEL", os.path.join(ROOT, "build/runtimes/node"))
 COMMANDS = {
     "python": [PYTHON, "-I", os.path.join(ROOT, "runtimes/python/kernel.py")],
-    "node": ["node", os.path.join(ROOT, "runtimes/node/kernel.mjs")],
+    "node": [os.path.join(NODE, "start"), shutil.which("node") or "node", os.path.join(NODE, "kernel.mjs")],
     "bash": [os.environ.get("COVE_BASH_KERNEL", os.path.join(ROOT, "build/runtimes/bash/kernel"))],
 }
 
@@ -56,7 +58,7 @@ def strict(line):
 
 
 class Kernel:
-    def __init__(self, language, env=None, cwd=None):
+    def __init__(self, language, env=None, cwd=None, place=NODE):
         self.sock, theirs = socket.socketpair()
         out, self.child_out = os.pipe()
         err, self.child_err = os.pipe()
@@ -74,7 +76,7 @@ class Kernel:
             os.set_inheritable(fd, False)
         while theirs.fileno() == 3:
             theirs = theirs.dup()
-        self.process = subprocess.Popen(COMMANDS[language], stdin=subprocess.DEVNULL, stdout=self.child_out, stderr=self.child_err,
+        self.process = subprocess.Popen([word.replace(NODE, place) for word in COMMANDS[language]], stdin=subprocess.DEVNULL, stdout=self.child_out, stderr=self.child_err,
                                         preexec_fn=connect, close_fds=False, cwd=cwd, env=env, start_new_session=True)
         theirs.close()
         os.close(self.child_out)

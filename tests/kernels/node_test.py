@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kernel import LINE_MAX, Kernel, collect, equal, holds, main  # noqa: E402
+from kernel import LINE_MAX, NODE, Kernel, collect, equal, holds, main  # noqa: E402
 
 kernels = {}
 
@@ -273,6 +273,53 @@ def test_reset_forgets_all():
         done = k.run(f"console.log('back'); [typeof x, typeof y, typeof z, typeof w, typeof g, process.env.LEFT, process.cwd() === {os.path.realpath(folder)!r}].join()")
         equal((done.value, done.stdout, done.count), ("'undefined,undefined,undefined,undefined,undefined,,false'", "back\n", 1))
         equal(k.run("const y = 5; y").value, "5")
+
+
+# --- how it starts ---
+
+def test_it_starts_from_its_snapshot():
+    with Kernel("node") as k:
+        equal(k.ready.get("note"), None)
+        equal(k.run("[process.argv.length, process.argv[1].endsWith('kernel.mjs'), process.execArgv.includes('--snapshot-blob')]").value, "[ 2, true, true ]")
+
+
+def test_kernels_of_one_snapshot_share_no_random_number_and_no_surroundings():
+    code = "[Math.random(), require('crypto').randomUUID(), require('crypto').randomBytes(8).toString('hex'), process.pid].join()"
+    with tempfile.TemporaryDirectory() as folder, Kernel("node") as a, Kernel("node", cwd=folder, env={"PATH": "/usr/bin:/bin", "OWN": "1"}) as b:
+        one, other = (k.run(code).value.strip("'").split(",") for k in (a, b))
+        equal([x for x, y in zip(one, other) if x == y], [])
+        equal(b.run("process.cwd() + process.env.OWN").value, repr(os.path.realpath(folder) + "1"))
+        equal(a.run("process.env.OWN").result, None)
+
+
+def test_modules_are_found_by_node_path_and_time_by_tz():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/far.js", "w", encoding="utf-8") as f:
+            f.write("module.exports = 'from afar'")
+        with Kernel("node", cwd="/", env={"PATH": "/usr/bin:/bin", "NODE_PATH": folder, "TZ": "Asia/Tokyo"}) as k:
+            equal(k.run("require('far')").value, "'from afar'")
+            equal(k.run("new Date(0).getHours()").value, "9")
+
+
+def test_a_snapshot_that_does_not_fit_is_left_alone_and_told():
+    with tempfile.TemporaryDirectory() as folder:
+        place = shutil.copytree(NODE, folder + "/node")
+        for change, why in ((lambda text: text.replace(" ", " 1", 2), "another one"), (lambda _: "none because of a test\n", "because of a test"),
+                            (lambda _: "", "no snapshot"), (lambda _: "made by nobody\n", "not known")):
+            with open(place + "/kernel.fits", encoding="utf-8") as f:
+                text = f.read()
+            with open(place + "/kernel.fits", "w", encoding="utf-8") as f:
+                f.write(change(text))
+            with Kernel("node", place=place) as k:
+                holds(why in k.ready.get("note", ""), (why, k.ready))
+                equal(k.run("[6 * 7, process.argv.length]").value, "[ 42, 2 ]")
+            with open(place + "/kernel.fits", "w", encoding="utf-8") as f:
+                f.write(text)
+
+
+def test_options_of_node_are_taken_from_source_and_need_no_note():
+    with Kernel("node", env={"PATH": "/usr/bin:/bin", "NODE_OPTIONS": "--stack-trace-limit=3"}) as k:
+        equal((k.ready.get("note"), k.run("Error.stackTraceLimit").value), (None, "3"))
 
 
 def test_the_socket_closed_ends_the_kernel():

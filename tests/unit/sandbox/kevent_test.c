@@ -20,6 +20,9 @@ static void accepted(const char *line, enum kevent_kind kind, const char *told)
 
 TEST(every_kind_of_event_is_read_and_told_by_its_known_fields)
 {
+    accepted("{\"event\":\"ready\",\"language\":\"node\",\"version\":\"18\",\"protocol\":1,\"note\":\"slow\"}",
+             KEVENT_READY,
+             "{\"type\":\"ready\",\"language\":\"node\",\"version\":\"18\",\"protocol\":1,\"note\":\"slow\"}");
     accepted("{\"event\":\"ready\",\"language\":\"python\",\"version\":\"3.11\",\"protocol\":1,\"more\":[1]}",
              KEVENT_READY, "{\"type\":\"ready\",\"language\":\"python\",\"version\":\"3.11\",\"protocol\":1}");
     accepted("{\"event\":\"started\",\"id\":\"x\",\"count\":7}", KEVENT_STARTED, "{\"type\":\"running\",\"count\":7}");
@@ -61,6 +64,7 @@ TEST(what_is_no_event_is_refused)
         "{\"event\":\"error\",\"id\":\"x\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[1]}",
         "{\"event\":\"finished\",\"id\":\"x\",\"status\":\"fine\"}",
         "{\"event\":\"ready\",\"language\":\"python\",\"version\":\"3\",\"protocol\":2}",
+        "{\"event\":\"ready\",\"language\":\"python\",\"version\":\"3\",\"protocol\":1,\"note\":[]}",
         ("{\"event\":\"started\",\"count\":1,\"id\":\"" X16 X16 X16 X16 "x\"}"),
         "{\"event\":\"finished\",\"id\":\"x\",\"status\":\"ok\"} more",
         "{\"event\":\"refused\",\"id\":null,\"why\":\"\xff\"}",
