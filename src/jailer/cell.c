@@ -37,7 +37,8 @@ static void close_fds(struct jailer *j, struct cell *cell)
 {
     ev_io_del(j->ev, &cell->oom_io);
     fd_close(&cell->oom);
-    fd_close(&cell->listener);
+    for (size_t i = 0; i < CELL_LISTENERS; i++)
+        fd_close(&cell->listeners[i]);
     fd_close(&cell->pidfd);
     fd_close(&cell->control);
     fd_close(&cell->runtime_end);

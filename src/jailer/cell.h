@@ -19,6 +19,8 @@ enum cell_state {
     CELL_STATES,
 };
 
+#define CELL_LISTENERS 2 /* of its first process and of a member */
+
 struct jailer;
 struct conn; /* a host's connection, jailer.c */
 struct spawner;
@@ -39,7 +41,8 @@ struct cell {
     int control;     /* kept duplicate of the host's end, for a host that comes back */
     int runtime_end; /* the runtime's end, until the spawner has it */
     int oom;
-    int listener; /* of its refused calls, kept for a monitor that comes after this one */
+    int listeners[CELL_LISTENERS]; /* of its refused calls, kept for a monitor that comes after this one */
+    uint32_t awaited;              /* listeners of members that a zygote was asked for */
     struct ev_io oom_io;
     struct ev_timer timer; /* next round of killing, freezing or removing */
     struct ev_timer lifetime;

@@ -94,7 +94,7 @@ static void drop_spawner(struct jailer *j, struct spawner *s)
     zygote_forget_spawner(j, s);
     if (j->spare == s)
         j->spare = NULL;
-    uids_give(&j->uids, spawner_owner(s));
+    uids_give(&j->uids, spawner_kind(s)->owner);
     spawner_free(s);
 }
 
@@ -155,45 +155,43 @@ static bool name_ok(const char *s)
 struct spawner *create_find_template(const struct jailer *j, const char *name)
 {
     for (size_t i = 0; i < j->nspawners; i++)
-        if (str_eq(spawner_name(j->spawners[i]), name))
+        if (str_eq(spawner_kind(j->spawners[i])->name, name))
             return j->spawners[i];
     return NULL;
 }
 
 /* Names of calls that no policy may deny are checked where policies are read; a filter that denies one only ends its
  * own sandbox. */
-static int read_filter(const struct jail_template *m, struct filter_spec *ret, struct err *err)
+static int read_kind(const struct jail_template *m, struct spawner_kind *ret, struct err *err)
 {
     _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    if (!name_ok(m->name) || !str_copy(ret->name, sizeof(ret->name), m->name))
+        return err_set(err, ERR_INVALID, "template '%s' has a bad name", m->name);
     if (m->profile >= PROFILE_COUNT || m->grants & ~GRANTS_ALL)
         return err_set(err, ERR_INVALID, "template '%s' has a bad profile or grant", m->name);
-    *ret = (struct filter_spec){ .profile = (enum profile)m->profile, .grants = m->grants };
-    memcpy(ret->deny, m->deny, sizeof(ret->deny));
+    ret->filter.profile = (enum profile)m->profile;
+    ret->filter.grants = m->grants;
+    memcpy(ret->filter.deny, m->deny, sizeof(m->deny));
+    ret->joinable = m->joinable;
     return 0;
 }
 
-static bool same_filter(const struct filter_spec *a, const struct filter_spec *b)
+static bool same_kind(const struct spawner_kind *a, const struct spawner_kind *b)
 {
-    return a->profile == b->profile && a->grants == b->grants && memcmp(a->deny, b->deny, sizeof(a->deny)) == 0;
+    return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
+           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable;
 }
 
 int create_template(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jailer *j = c->j;
     struct jail_template m;
-    struct filter_spec filter = { 0 };
-    struct spawner *known;
-    uid_t owner = 0;
+    struct spawner_kind kind = { 0 };
 
-    if (jail_template_decode(f, &m, err) < 0)
+    if (jail_template_decode(f, &m, err) < 0 || read_kind(&m, &kind, err) < 0)
         return -1;
-    if (!name_ok(m.name))
-        return err_set(err, ERR_INVALID, "template '%s' has a bad name", m.name);
-    if (read_filter(&m, &filter, err) < 0)
-        return -1;
-    known = create_find_template(j, m.name);
-    if (known && (!same_filter(spawner_filter(known), &filter) || spawner_joinable(known) != m.joinable))
-        /* EXISTS would let the host go on with the wrong one */
+    struct spawner *known = create_find_template(j, kind.name);
+    if (known && !same_kind(spawner_kind(known), &kind)) /* EXISTS would let the host go on with the wrong one */
         return err_set(err, ERR_INVALID, "template '%s' exists with another filter, or is not joinable alike", m.name);
     if (known) {
         used_now(j, known);
@@ -203,12 +201,12 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         drop_idle(j);
     if (j->nspawners == TEMPLATES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
-    if (!j->rootless && uids_take_owner(&j->uids, &owner, err) < 0)
-        return -1;
     if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, relay_fd(j),
                                  &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
-    if (spawner_choose(j->spare, m.name, &filter, owner, m.joinable, j->uids.fd, err) < 0)
+    if (!j->rootless && uids_take_owner(&j->uids, &kind.owner, err) < 0)
+        return -1;
+    if (spawner_choose(j->spare, &kind, j->uids.fd, err) < 0)
         return -1;
     j->spawners[j->nspawners++] = take_ptr(&j->spare);
     reply_ok(c, f->stream);
@@ -415,7 +413,7 @@ int create_cell(struct conn *c, const struct frame *f, int *fds, size_t nfds, st
     cell->token = ++j->last_token;
     cell->spawner = s;
     cell->limits = lim;
-    cell->pidfd = cell->control = cell->runtime_end = cell->oom = cell->listener = -1;
+    cell->pidfd = cell->control = cell->runtime_end = cell->oom = cell->listeners[0] = cell->listeners[1] = -1;
     cell->host = c->uid;
     cell->next = j->cells;
     j->cells = cell;

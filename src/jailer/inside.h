@@ -18,7 +18,7 @@
 #define CELLS_MAX 16384
 #define CONNS_MAX 32
 #define LENT_MAX 64    /* descriptors that requests hold which wait for their turn */
-#define CELL_FDS 6     /* that a cell holds for its life: pidfd, control, oom, listener, and two in flight */
+#define CELL_FDS 6     /* that a cell holds for its life: pidfd, control, oom, listeners, and one in flight */
 #define OTHER_FDS 256u /* hosts, spawners, cgroup trees, what waits, and what a request needs for a moment */
 
 struct conn { /* a host */

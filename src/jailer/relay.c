@@ -1,6 +1,9 @@
 /* Nothing here waits for the monitor: a connection is made or not, and what it is too slow to take is queued. A monitor
  * that dies between taking a call and answering it leaves that one call waiting, for the listener is still open here;
- * the clocks of its sandbox end it. */
+ * the clocks of its sandbox end it.
+ *
+ * Spawners are trusted with any sandbox. Whoever else announces listeners does so on a socket of its own, for sandboxes
+ * of its own template, and one for each process that it was asked to bring in: a monitor has only so much room. */
 #include "jailer/relay.h"
 
 #include "base/fd.h"
@@ -10,6 +13,7 @@
 #include "wire/jail.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/time.h>
 
 #define FIRST_WAIT_NS (20 * NS_PER_MS)
@@ -25,20 +29,31 @@ static void bound_the_wait(int sock)
         (void)setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
 }
 
+int relay_pair(int sv[2], struct err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    bound_the_wait(sv[1]);
+    return 0;
+}
+
 /* --- to the monitor --- */
 
 static void hand_over(struct jailer *j, const char *id, int listener, int32_t sys)
 {
-    static uint8_t out[FRAME_PAYLOAD_MAX];
+    uint8_t packet[FRAME_HEADER + 128];
     struct jail_watch w = { .sys = sys };
 
-    if (!j->relay.connected)
-        return;
     memcpy(w.id, id, sizeof(w.id));
-    int len = jail_watch_encode(&w, out, NULL);
-    if (len > 0)
-        chan_send_fds(&j->relay.monitor, &(struct frame){ .type = FRAME_J_WATCH, .len = (uint32_t)len, .data = out },
-                      &listener, listener >= 0 ? 1 : 0);
+    int len = jail_watch_encode(&w, packet + FRAME_HEADER, NULL);
+    if (len < 0)
+        return;
+    struct frame f = { .type = FRAME_J_WATCH, .len = (uint32_t)len, .data = packet + FRAME_HEADER };
+    frame_header(packet, &f);
+    if (!j->settings->monitor)
+        (void)fd_send(j->relay.out, packet, FRAME_HEADER + f.len, &listener, listener >= 0 ? 1 : 0, MSG_DONTWAIT);
+    else if (j->relay.connected)
+        chan_send_fds(&j->relay.monitor, &f, &listener, listener >= 0 ? 1 : 0);
 }
 
 static bool patient(const struct jailer *j)
@@ -57,7 +72,8 @@ static void look_later(struct jailer *j)
     if (patient(j))
         return;
     for (struct cell *cell = j->cells; cell; cell = cell->next)
-        fd_close(&cell->listener);
+        for (size_t i = 0; i < CELL_LISTENERS; i++)
+            fd_close(&cell->listeners[i]);
 }
 
 static void on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
@@ -94,42 +110,70 @@ static void connect_monitor(void *arg)
     }
     r->connected = true;
     for (struct cell *cell = j->cells; cell; cell = cell->next)
-        if (cell->listener >= 0)
-            hand_over(j, cell->id, cell->listener, 0);
+        for (size_t i = 0; i < CELL_LISTENERS; i++)
+            if (cell->listeners[i] >= 0)
+                hand_over(j, cell->id, cell->listeners[i], 0);
 }
 
 /* --- from the sandboxes --- */
 
-static void on_watch(struct jailer *j, const struct frame *f, int *fd)
+/* In an empty place, or in that of a filter under which nobody lives any more. */
+static void keep(struct cell *cell, int *fd)
+{
+    for (size_t i = 0; i < CELL_LISTENERS && *fd >= 0; i++) {
+        struct pollfd p = { .fd = cell->listeners[i] };
+
+        if (p.fd >= 0 && (poll(&p, 1, 0) != 1 || !(p.revents & POLLHUP)))
+            continue;
+        fd_close(&cell->listeners[i]);
+        cell->listeners[i] = take_fd(fd);
+    }
+}
+
+/* False: it was none of theirs to say. A sandbox that has ended meanwhile is nobody's fault. */
+static bool on_watch(struct jailer *j, const struct spawner *of, const struct frame *f, int *fd)
 {
     struct jail_watch w;
 
     if (f->type != FRAME_J_WATCH || jail_watch_decode(f, &w, NULL) < 0)
-        return;
+        return false;
     struct cell *cell = cell_find(j, w.id);
     if (!cell)
-        return;
+        return true;
+    if (of && (cell->spawner != of || cell->awaited == 0))
+        return false;
+    cell->awaited -= of ? 1 : 0;
     hand_over(j, w.id, *fd, w.sys);
-    if (*fd >= 0 && cell->listener < 0 && patient(j))
-        cell->listener = take_fd(fd);
+    if (j->settings->monitor && patient(j))
+        keep(cell, fd);
+    return true;
 }
 
-static void on_readable(void *arg, uint32_t events UNUSED)
+bool relay_read(struct jailer *j, int sock, const struct spawner *of)
 {
-    struct jailer *j = arg;
     uint8_t packet[FRAME_HEADER + 128];
 
     for (int turn = 0; turn < 64; turn++) {
         auto_fd int fd = -1;
         size_t nfds = 1;
         struct frame f;
-        ssize_t n = fd_recv(j->relay.in.fd, packet, sizeof(packet), &fd, &nfds, MSG_DONTWAIT);
+        ssize_t n = fd_recv(sock, packet, sizeof(packet), &fd, &nfds, MSG_DONTWAIT);
 
-        if (n <= 0 && errno != EPROTO)
-            return;
-        if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0)
-            on_watch(j, &f, &fd);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return true;
+        bool good = n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && on_watch(j, of, &f, &fd);
+        if (!good && (of || n == 0))
+            return false;
     }
+    return true;
+}
+
+static void on_readable(void *arg, uint32_t events UNUSED)
+{
+    struct jailer *j = arg;
+
+    if (!relay_read(j, j->relay.in.fd, NULL))
+        ev_io_del(j->ev, &j->relay.in);
 }
 
 int relay_start(struct jailer *j, struct err *err)
@@ -139,8 +183,8 @@ int relay_start(struct jailer *j, struct err *err)
 
     r->out = j->settings->monitor_fd;
     if (j->settings->monitor) {
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-            return err_sys(err, ERR_SYS, "socketpair");
+        if (relay_pair(sv, err) < 0)
+            return -1;
         r->out = sv[1];
         if (ev_io_add(j->ev, &r->in, sv[0], EPOLLIN, on_readable, j, err) < 0) {
             close(sv[0]);

@@ -13,6 +13,7 @@
 #define RELAY_PATIENCE_NS (5 * NS_PER_S)
 
 struct jailer;
+struct spawner;
 
 struct relay {
     int out;         /* given to the spawners; 0 is none */
@@ -29,3 +30,8 @@ void relay_end(struct jailer *j);
 /* Hands a new host's end of a socket to the monitor. MISSING: there is none, or none at the moment. */
 int relay_host(struct jailer *j, int sock, struct err *err);
 int relay_fd(const struct jailer *j); /* for the spawners; 0 is none */
+/* A way for somebody less trusted to announce listeners: [0] is ours to read, [1] theirs. */
+int relay_pair(int sv[2], struct err *err);
+/* Takes what was announced, for sandboxes of this spawner; NULL: of any. False: a lie, or nobody is left to say more.
+ */
+bool relay_read(struct jailer *j, int sock, const struct spawner *of);

@@ -25,10 +25,8 @@
 enum order_kind { ORDER_NETWORK, ORDER_CHOOSE, ORDER_MAKE, ORDER_ZYGOTE };
 struct order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
     enum order_kind kind;
-    struct filter_spec filter; /* ORDER_CHOOSE */
-    uid_t owner;
-    bool joinable;
-    uint64_t token; /* ORDER_MAKE */
+    struct spawner_kind chosen; /* ORDER_CHOOSE */
+    uint64_t token;             /* ORDER_MAKE */
     struct native_spec spec;
     char language[16], preload[JAIL_PRELOAD_MAX]; /* ORDER_ZYGOTE */
 };
@@ -46,10 +44,7 @@ struct spawner {
     struct ev_io io;
     const struct spawner_ops *ops;
     void *arg;
-    char name[64];
-    struct filter_spec filter;
-    uid_t owner;
-    bool joinable;
+    struct spawner_kind kind;
     pid_t pid;
     size_t orders; /* not answered yet */
 };
@@ -154,7 +149,7 @@ static void carry_out(int sock, struct native_template *t, const struct err *bro
 static void choose(struct native_template *t, struct err *broken, const struct order *o)
 {
     if (broken->id == ERR_NONE)
-        (void)native_choose(t, &o->filter, o->owner, o->joinable, broken);
+        (void)native_choose(t, &o->chosen.filter, o->chosen.owner, o->chosen.joinable, broken);
 }
 
 /* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
@@ -316,7 +311,7 @@ static struct order next; /* memory that was touched before costs nothing; each 
 static int send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
 {
     if (fd_send(s->io.fd, &next, sizeof(next), fds, n, MSG_DONTWAIT) < 0)
-        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->name);
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->kind.name);
     return 0;
 }
 
@@ -377,24 +372,9 @@ pid_t spawner_pid(const struct spawner *s)
     return s->pid;
 }
 
-const char *spawner_name(const struct spawner *s)
+const struct spawner_kind *spawner_kind(const struct spawner *s)
 {
-    return s->name;
-}
-
-uid_t spawner_owner(const struct spawner *s)
-{
-    return s->owner;
-}
-
-bool spawner_joinable(const struct spawner *s)
-{
-    return s->joinable;
-}
-
-const struct filter_spec *spawner_filter(const struct spawner *s)
-{
-    return &s->filter;
+    return &s->kind;
 }
 
 bool spawner_full(const struct spawner *s)
@@ -402,14 +382,10 @@ bool spawner_full(const struct spawner *s)
     return s->orders >= ORDERS_MAX;
 }
 
-int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, bool joinable,
-                   int uids_fd, struct err *err)
+int spawner_choose(struct spawner *s, const struct spawner_kind *kind, int uids_fd, struct err *err)
 {
-    (void)snprintf(s->name, sizeof(s->name), "%s", name);
-    next = (struct order){ .kind = ORDER_CHOOSE, .filter = *filter, .owner = owner, .joinable = joinable };
-    s->filter = *filter;
-    s->owner = owner;
-    s->joinable = joinable;
+    s->kind = *kind;
+    next = (struct order){ .kind = ORDER_CHOOSE, .chosen = *kind };
     return send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 

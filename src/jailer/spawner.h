@@ -11,6 +11,13 @@
 
 struct spawner;
 
+struct spawner_kind { /* the template whose sandboxes it makes */
+    char name[64];
+    struct filter_spec filter;
+    uid_t owner; /* of the user namespaces; 0: not chosen, or rootless */
+    bool joinable;
+};
+
 struct spawner_ops {
     /* pidfd is -1 and err set when it failed; otherwise the callee owns pidfd. pid is the jailer's number for it. */
     void (*on_spawned)(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err);
@@ -23,17 +30,13 @@ struct spawner_ops {
  * directory to mount the root on, in a namespace of its own. */
 int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct root_files *files, int monitor_fd,
                 const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err);
-/* Makes it the spawner of a certain template, before the first spawner_make. `owner` owns the user namespaces. uids_fd
- * is held there as well, so that uid locks outlive the jailer for as long as sandboxes do. */
-int spawner_choose(struct spawner *s, const char *name, const struct filter_spec *filter, uid_t owner, bool joinable,
-                   int uids_fd, struct err *err);
+/* Makes it the spawner of a certain template, before the first spawner_make. uids_fd is held there as well, so that uid
+ * locks outlive the jailer for as long as sandboxes do. */
+int spawner_choose(struct spawner *s, const struct spawner_kind *kind, int uids_fd, struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 pid_t spawner_pid(const struct spawner *s);
-const char *spawner_name(const struct spawner *s);
-bool spawner_joinable(const struct spawner *s);
-uid_t spawner_owner(const struct spawner *s);                      /* 0: not chosen, or rootless */
-const struct filter_spec *spawner_filter(const struct spawner *s); /* what spawner_choose was given */
+const struct spawner_kind *spawner_kind(const struct spawner *s); /* what spawner_choose was given */
 /* It has as many orders as fit into its socket for sure; more must wait until one of them is answered. */
 bool spawner_full(const struct spawner *s);
 /* Starts a zygote with sock as its descriptor 3; how that went is told there, at the least by closing it. */

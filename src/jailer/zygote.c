@@ -6,7 +6,8 @@
  *    most.
  * 2. Nothing here waits for it: an order is taken by its socket or refused, and every order is answered once, at the
  *    latest when the socket closes.
- * 3. A new generation takes over when it is ready; the one before goes when its last order is answered. */
+ * 3. A new generation takes over when it is ready; the one before goes when its last order is answered. Its record
+ * stays until the last of its members has announced the listener of its refused calls, or is gone. */
 #include "jailer/zygote.h"
 
 #include "base/fd.h"
@@ -32,7 +33,9 @@ struct zygote {
     struct zygote *next;
     struct jailer *j;
     const struct spawner *spawner;
-    struct ev_io io;
+    struct ev_io io;   /* off: it has ended */
+    struct ev_io door; /* where its members announce their listeners */
+    int out;           /* the other end of it, for them; -1: nobody watches */
     bool ready, retired;
     struct conn *c; /* who asked for it, until it is ready */
     uint32_t stream;
@@ -60,26 +63,53 @@ static void answer_join(struct zygote *z, struct join_wait *w, const struct err 
     free(w);
 }
 
-/* Closing the socket ends it; the spawner reaps it. */
-static void zygote_free(struct zygote *z, const struct err *why)
+static void zygote_free(struct zygote *z)
 {
     struct zygote **p = &z->j->zygotes;
 
     while (*p != z)
         p = &(*p)->next;
     *p = z->next;
+    if (z->door.on) {
+        ev_io_del(z->j->ev, &z->door);
+        close(z->door.fd);
+    }
+    ev_defer(z->j->ev, &z->free_later, free, z);
+}
+
+/* Closing the socket ends it; the spawner reaps it. */
+static void zygote_end(struct zygote *z, const struct err *why)
+{
+    if (!z->io.on)
+        return;
+    z->retired = true;
     reply_error(z->c, z->stream, why);
     while (z->joins)
         answer_join(z, z->joins, why);
     ev_io_del(z->j->ev, &z->io);
     close(z->io.fd);
-    ev_defer(z->j->ev, &z->free_later, free, z);
+    fd_close(&z->out);
+    if (!z->door.on)
+        zygote_free(z);
 }
 
-static void maybe_free(struct zygote *z)
+static void maybe_end(struct zygote *z)
 {
     if (z->retired && !z->joins)
-        zygote_free(z, &(struct err){ 0 });
+        zygote_end(z, &(struct err){ 0 });
+}
+
+static void on_announced(void *arg, uint32_t events UNUSED)
+{
+    struct zygote *z = arg;
+    struct err why;
+
+    if (relay_read(z->j, z->door.fd, z->spawner))
+        return;
+    err_set(&why, ERR_LOST, "the zygote of template %s announced what is not of its making",
+            spawner_kind(z->spawner)->name);
+    zygote_end(z, &why);
+    zygote_free(z);
 }
 
 /* --- what it says --- */
@@ -94,7 +124,7 @@ static void on_ready(struct zygote *z)
         if (old == z || old->spawner != z->spawner || !old->ready)
             continue;
         old->retired = true;
-        maybe_free(old);
+        maybe_end(old);
     }
 }
 
@@ -113,7 +143,7 @@ static bool on_word(struct zygote *z, struct zygote_note *n)
     struct join_wait *w = z->joins;
 
     if (n->kind == ZYGOTE_FAILED && !z->ready) {
-        zygote_free(z, &n->err);
+        zygote_end(z, &n->err);
         return true;
     }
     if (n->kind == ZYGOTE_READY && !z->ready) {
@@ -125,7 +155,7 @@ static bool on_word(struct zygote *z, struct zygote_note *n)
     if (!w || n->kind == ZYGOTE_READY || n->kind == ZYGOTE_FAILED)
         return false;
     answer_join(z, w, n->kind == ZYGOTE_REFUSED ? &n->err : NULL);
-    maybe_free(z);
+    maybe_end(z);
     return true;
 }
 
@@ -140,9 +170,9 @@ static void on_note(void *arg, uint32_t events UNUSED)
         return;
     if (got > 0 && believable(&n, got) && on_word(z, &n))
         return;
-    err_set(&why, ERR_LOST, "the zygote of template %s %s", spawner_name(z->spawner),
+    err_set(&why, ERR_LOST, "the zygote of template %s %s", spawner_kind(z->spawner)->name,
             got > 0 ? "does not keep to the protocol" : "ended");
-    zygote_free(z, &why);
+    zygote_end(z, &why);
 }
 
 /* --- requests --- */
@@ -152,6 +182,22 @@ static bool plain_word(const char *s)
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-");
 
     return n > 0 && s[n] == '\0';
+}
+
+static int open_door(struct zygote *z, struct err *err)
+{
+    int sv[2];
+
+    z->out = -1;
+    if (relay_fd(z->j) <= 0)
+        return 0;
+    if (relay_pair(sv, err) < 0)
+        return -1;
+    z->out = sv[1];
+    if (ev_io_add(z->j->ev, &z->door, sv[0], EPOLLIN, on_announced, z, err) == 0)
+        return 0;
+    close(sv[0]);
+    return -1;
 }
 
 int zygote_begin(struct conn *c, const struct frame *f, struct err *err)
@@ -164,7 +210,7 @@ int zygote_begin(struct conn *c, const struct frame *f, struct err *err)
     struct spawner *s = create_find_template(c->j, m.template);
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
-    if (c->j->rootless || !spawner_joinable(s))
+    if (c->j->rootless || !spawner_kind(s)->joinable)
         return err_set(err, ERR_INVALID, "template '%s' is not joinable", m.template);
     if (!plain_word(m.language))
         return err_set(err, ERR_INVALID, "'%s' is no language", m.language);
@@ -176,15 +222,16 @@ int zygote_begin(struct conn *c, const struct frame *f, struct err *err)
     struct zygote *z = mem_new(struct zygote);
     z->j = c->j;
     z->spawner = s;
-    if (ev_io_add(c->j->ev, &z->io, near, EPOLLIN, on_note, z, err) < 0) {
-        free(z);
+    z->next = c->j->zygotes;
+    c->j->zygotes = z;
+    if (open_door(z, err) < 0 || ev_io_add(c->j->ev, &z->io, near, EPOLLIN, on_note, z, err) < 0) {
+        fd_close(&z->out);
+        zygote_free(z);
         return -1;
     }
     (void)take_fd(&near);
     z->c = c;
     z->stream = f->stream;
-    z->next = c->j->zygotes;
-    c->j->zygotes = z;
     return 0;
 }
 
@@ -213,10 +260,10 @@ static int make_ends(int far[3], int ours[3], struct err *err)
     return 0;
 }
 
-static int send_join(struct zygote *z, const struct cell *cell, uint64_t token, const int far[3], struct err *err)
+static int send_join(struct zygote *z, struct cell *cell, uint64_t token, const int far[3], struct err *err)
 {
     struct jailer *j = z->j;
-    struct zygote_order o = { .token = token, .limits = cell->limits, .calls = *spawner_filter(cell->spawner) };
+    struct zygote_order o = { .token = token, .limits = cell->limits, .calls = spawner_kind(cell->spawner)->filter };
     struct cgroup_entry entry;
     int fds[4 + CGROUP_TREES + 1] = { cell->pidfd, far[0], far[1], far[2] };
     size_t n = 4;
@@ -227,9 +274,10 @@ static int send_join(struct zygote *z, const struct cell *cell, uint64_t token, 
     o.nprocs = (uint8_t)entry.nprocs;
     for (size_t i = 0; i < entry.nprocs; i++)
         fds[n++] = entry.procs[i];
-    if (relay_fd(j) > 0) {
+    if (z->out >= 0) {
         o.watched = true;
-        fds[n++] = relay_fd(j);
+        fds[n++] = z->out;
+        cell->awaited++;
     }
     ssize_t sent = fd_send(z->io.fd, &o, sizeof(o), fds, n, MSG_DONTWAIT);
     int saved = errno;
@@ -244,10 +292,11 @@ int zygote_join(struct conn *c, struct cell *cell, uint32_t stream, struct err *
     int far[3] = { -1, -1, -1 };
 
     if (!z)
-        return err_set(err, ERR_MISSING, "template '%s' has no zygote that is ready", spawner_name(cell->spawner));
+        return err_set(err, ERR_MISSING, "template '%s' has no zygote that is ready",
+                       spawner_kind(cell->spawner)->name);
     if (z->njoins == JOINS_MAX)
-        return err_set(err, ERR_BUSY, "the zygote of template '%s' has %d forks to make", spawner_name(cell->spawner),
-                       JOINS_MAX);
+        return err_set(err, ERR_BUSY, "the zygote of template '%s' has %d forks to make",
+                       spawner_kind(cell->spawner)->name, JOINS_MAX);
     struct join_wait *w = mem_new(struct join_wait);
     w->c = c;
     w->stream = stream;
@@ -291,7 +340,11 @@ void zygote_forget_spawner(struct jailer *j, const struct spawner *s)
     err_set(&why, ERR_LOST, "the template is gone");
     for (struct zygote *z = j->zygotes, *next; z; z = next) {
         next = z->next;
-        if (z->spawner == s)
-            zygote_free(z, &why);
+        if (z->spawner != s)
+            continue;
+        bool watched = z->door.on;
+        zygote_end(z, &why);
+        if (watched)
+            zygote_free(z);
     }
 }

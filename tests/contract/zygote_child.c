@@ -1,9 +1,11 @@
 /* A zygote of a test: it is forked as an interpreter would be, and its members answer lines of one letter.
- * The preload says how it behaves: "plain", "fails", "dies", "lies". */
+ * The preload says how it behaves: "plain", "fails", "dies", "lies", "late", or one of those in misuse(). */
+#include "wire/listener.h"
 #include "zygote/serve.h"
 
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static NORETURN void member(void)
@@ -23,6 +25,30 @@ static NORETURN void member(void)
     _exit(0);
 }
 
+/* What a zygote may do with the way to the monitor that it is lent. True: it does, and answers nothing. */
+static bool misuse(const char *how, const struct zygote_task *task)
+{
+    int way = task->join.monitor;
+
+    if (strncmp(how, "announces ", 10) == 0) {
+        char id[ID_SIZE] = "";
+
+        (void)snprintf(id, sizeof(id), "%s", how + 10);
+        return listener_send(way, id, STDIN_FILENO, 0) == 0;
+    }
+    for (int i = 0; strcmp(how, "repeats") == 0; i++)
+        if (i == 2 || listener_send(way, task->spec.id, STDIN_FILENO, 0) < 0)
+            return true;
+    return strcmp(how, "shuts") == 0 && shutdown(way, SHUT_RDWR) == 0;
+}
+
+static int watch_later(int sock, const char *id, int listener, int sys)
+{
+    char c;
+
+    return read(3, &c, 1) == 1 ? listener_send(sock, id, listener, sys) : -1;
+}
+
 int main(int argc, char **argv)
 {
     static struct zygote_task task;
@@ -40,6 +66,10 @@ int main(int argc, char **argv)
     while (zygote_receive(ZYGOTE_FD, &task)) {
         int rc = 0;
 
+        if (misuse(how, &task))
+            continue;
+        if (strcmp(how, "late") == 0)
+            task.spec.watch = watch_later;
         if (strcmp(how, "lies") == 0)
             task.token += 100;
         else
