@@ -55,3 +55,21 @@ void shuffle(size_t *order, size_t n, uint32_t *state)
         order[j] = keep;
     }
 }
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+void print_times(uint64_t *ns, size_t n)
+{
+    if (n == 0)
+        die("nothing was measured");
+    qsort(ns, n, sizeof(ns[0]), by_size);
+    for (size_t i = 0; getenv("BENCH_SAMPLES") && i < n; i++)
+        printf("sample\t%" PRIu64 "\n", ns[i]);
+    printf("n\t%zu\np50\t%" PRIu64 "\np95\t%" PRIu64 "\np99\t%" PRIu64 "\n", n, ns[n / 2], ns[n * 95 / 100],
+           ns[n * 99 / 100]);
+}

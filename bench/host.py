@@ -108,3 +108,19 @@ def pss_kib(pid):
             if line.startswith("Pss:"):
                 return int(line.split()[1])
     return 0
+
+
+def switches(pid):
+    """How often the threads of a process were put on a processor, in all."""
+    total = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8", errors="replace") as f:
+            total += sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", f.read()))
+    return total
+
+
+def busy_ticks():
+    """Ticks of all processors: (busy, all)."""
+    with open("/proc/stat", encoding="ascii") as f:
+        t = [int(x) for x in f.readline().split()[1:9]]
+    return sum(t) - t[3] - t[4], sum(t)

@@ -2,7 +2,8 @@
  * server that is measured and as little as possible of this program.
  *
  *     bench-http rounds N WARMUP SEED                      the plan on standard input
- *     bench-http rate SECONDS CONNECTIONS PORT KEY PATH    GETs as fast as they are answered
+ *     bench-http rate SECONDS CONNECTIONS PORT KEY METHOD PATH BODY WORD    as fast as they are answered
+ *     bench-http burst CONNECTIONS PORT KEY METHOD PATH BODY WORD           one question each, all at once
  *     bench-http put|get PORT KEY PATH MIBS                one file
  *     bench-http copy MIBS                                 the same bytes through a socket, and nothing else
  *
@@ -12,11 +13,13 @@
  *     call  NAME  PORT  KEY  METHOD  PATH  BODY  STATUS  WORD   WORD must stand in the answer
  *     life  NAME  PORT  KEY  SANDBOX  EXECUTION  WORD           a sandbox is created, executes, is deleted: two bodies
  *     ask   NAME  PROGRAM  ARG...                               resident: a newline asks, it answers its microseconds
+ *     run   NAME  EVERY  PROGRAM  ARG...                        started in every EVERY-th round, as bench-spawn does
  *
  * Each answer prints "NAME<tab>nanoseconds". An answer that is not as expected ends the whole thing: a refusal is
  * quick, and would look like a good figure. */
 #define _GNU_SOURCE 1
 #include "common.h"
+#include "run.h"
 #include "web.h"
 
 #include <errno.h>
@@ -32,8 +35,9 @@
 #include <unistd.h>
 
 #define SUBJECTS_MAX 16
-#define FIELDS_MAX 24
-#define CONNECTIONS_MAX 256u
+#define FIELDS_MAX RUN_ARGS_MAX
+#define CONNECTIONS_MAX 1024u
+#define PATIENCE_MS 60000
 #define SAMPLES_MAX 1000000u
 #define PIECE (256u * 1024)
 #define MIB (1024u * 1024)
@@ -41,6 +45,7 @@
 struct subject {
     char *field[FIELDS_MAX]; /* kind, name, ... */
     size_t nfields;
+    uint32_t every;
     struct web web;
     FILE *from; /* ask */
     int to;
@@ -65,7 +70,8 @@ static void subject_parse(char *line)
     }
     const char *kind = s->field[0];
     size_t want = strcmp(kind, "call") == 0 ? 9 : strcmp(kind, "life") == 0 ? 7 : 0;
-    if ((want != 0 && s->nfields != want) || (want == 0 && (strcmp(kind, "ask") != 0 || s->nfields < 3)))
+    bool program = (strcmp(kind, "ask") == 0 && s->nfields >= 3) || (strcmp(kind, "run") == 0 && s->nfields >= 4);
+    if (want != 0 ? s->nfields != want : !program)
         die("the plan has a line that begins with '%s' and has %zu fields", kind, s->nfields);
     subjects[nsubjects++] = s;
 }
@@ -154,6 +160,14 @@ static uint64_t life_once(struct subject *s)
     return now_ns() - began;
 }
 
+static uint64_t run_once(const struct subject *s)
+{
+    uint64_t began = now_ns();
+
+    run_reap(s->field[1], run_start(s->field[1], s->field + 3, -1, -1, false));
+    return now_ns() - began;
+}
+
 static uint64_t subject_once(struct subject *s)
 {
     switch (s->field[0][0]) {
@@ -161,6 +175,8 @@ static uint64_t subject_once(struct subject *s)
         return call_once(s);
     case 'l':
         return life_once(s);
+    case 'r':
+        return run_once(s);
     default:
         return ask_once(s);
     }
@@ -176,15 +192,19 @@ static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
         struct subject *s = subjects[i];
 
         order[i] = i;
+        s->every = s->field[0][0] == 'r' ? number(s->field[2], 1000000) : 1;
         if (s->field[0][0] == 'a')
             ask_start(s);
-        else
+        else if (s->field[0][0] != 'r')
             web_open(&s->web, number(s->field[2], 65535), s->field[3]);
     }
     for (uint32_t round = 0; round < warmup + count; round++) {
         shuffle(order, nsubjects, &state);
         for (size_t i = 0; i < nsubjects; i++) {
             struct subject *s = subjects[order[i]];
+
+            if (s->every == 0 || round % s->every != 0)
+                continue;
             uint64_t ns = subject_once(s);
 
             if (round >= warmup)
@@ -198,46 +218,86 @@ static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
 
 /* --- as many as it can --- */
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+struct question {
+    uint32_t port;
+    const char *key, *method, *path, *body, *word; /* the word stands in every answer */
+};
 
-    return (x > y) - (x < y);
+static struct web webs[CONNECTIONS_MAX];
+static uint64_t asked[CONNECTIONS_MAX], samples[SAMPLES_MAX];
+
+static void open_many(const struct question *q, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        web_open(&webs[i], q->port, q->key);
 }
 
-static void rate(uint32_t seconds, uint32_t n, uint32_t port, const char *key, const char *path)
+static void ask(const struct question *q, uint32_t i)
 {
-    static struct web webs[CONNECTIONS_MAX];
+    asked[i] = now_ns();
+    web_ask(&webs[i], q->method, q->path, q->body);
+}
+
+static uint64_t hear(const struct question *q, uint32_t i)
+{
+    const char *answer = web_answer(&webs[i]);
+    uint64_t now = now_ns();
+
+    if (webs[i].status != 200 || !strstr(answer, q->word))
+        die("an answer that was not expected: %" PRIu32 " %s", webs[i].status, answer);
+    return now;
+}
+
+/* All n ask at once, and again as soon as they are answered, until `end`. Returns how many answers came; *ret is when
+ * the last did. */
+static size_t ask_until(const struct question *q, uint32_t n, uint64_t end, uint64_t *ret)
+{
     static struct pollfd polls[CONNECTIONS_MAX];
-    static uint64_t asked[CONNECTIONS_MAX], samples[SAMPLES_MAX];
-    uint64_t began = now_ns(), end = began + seconds * NS_PER_S, now = began;
     size_t done = 0;
+    uint32_t waiting = n;
 
     for (uint32_t i = 0; i < n; i++) {
-        web_open(&webs[i], port, key);
         polls[i] = (struct pollfd){ .fd = webs[i].fd, .events = POLLIN };
-        asked[i] = now_ns();
-        web_send_head(&webs[i], "GET", path, 0);
+        ask(q, i);
     }
-    while (now < end && done + n < SAMPLES_MAX) {
-        if (poll(polls, n, 1000) <= 0)
-            die("no answer for a second");
+    while (waiting > 0) {
+        if (poll(polls, n, PATIENCE_MS) <= 0)
+            die("no answer for %d s", PATIENCE_MS / 1000);
         for (uint32_t i = 0; i < n; i++) {
             if (!polls[i].revents)
                 continue;
-            web_read_head(&webs[i]);
-            if (webs[i].status != 200 || webs[i].len != webs[i].body + webs[i].length)
-                die("an answer that was not expected: %s", webs[i].in);
-            now = now_ns();
-            samples[done++] = now - asked[i];
-            asked[i] = now;
-            web_send_head(&webs[i], "GET", path, 0);
+            *ret = hear(q, i);
+            samples[done++] = *ret - asked[i];
+            if (*ret < end && done + n < SAMPLES_MAX)
+                ask(q, i);
+            else {
+                polls[i].fd = -1;
+                waiting--;
+            }
         }
     }
-    qsort(samples, done, sizeof(samples[0]), by_size);
-    printf("perSecond\t%.0f\np50\t%" PRIu64 "\np95\t%" PRIu64 "\np99\t%" PRIu64 "\n",
-           (double)done * 1e9 / (double)(now - began), samples[done / 2], samples[done * 95 / 100],
-           samples[done * 99 / 100]);
+    return done;
+}
+
+static void rate(uint32_t seconds, uint32_t n, const struct question *q)
+{
+    open_many(q, n);
+    uint64_t began = now_ns(), over = began;
+    size_t done = ask_until(q, n, began + seconds * NS_PER_S, &over);
+
+    printf("perSecond\t%.1f\n", (double)done * 1e9 / (double)(over - began));
+    print_times(samples, done);
+}
+
+/* Each connection asks once, all at the same time. */
+static void burst(uint32_t n, const struct question *q)
+{
+    open_many(q, n);
+    uint64_t began = now_ns(), over = began;
+    size_t done = ask_until(q, n, 0, &over);
+
+    printf("all\t%" PRIu64 "\n", over - began);
+    print_times(samples, done);
 }
 
 /* --- many bytes --- */
@@ -343,6 +403,14 @@ static uint64_t bulk(char **argv)
     return strcmp(argv[1], "put") == 0 ? put(&w, argv[4], total) : get(&w, argv[4], total);
 }
 
+static const struct question *question(char **word)
+{
+    static struct question q;
+
+    q = (struct question){ number(word[0], 65535), word[1], word[2], word[3], word[4], word[5] };
+    return &q;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -350,14 +418,17 @@ int main(int argc, char **argv)
     bytes_make();
     if (argc == 5 && strcmp(mode, "rounds") == 0)
         rounds(number(argv[2], 1000000), number(argv[3], 1000000), number(argv[4], UINT32_MAX));
-    else if (argc == 7 && strcmp(mode, "rate") == 0)
-        rate(number(argv[2], 3600), number(argv[3], CONNECTIONS_MAX), number(argv[4], 65535), argv[5], argv[6]);
+    else if (argc == 10 && strcmp(mode, "rate") == 0)
+        rate(number(argv[2], 3600), number(argv[3], CONNECTIONS_MAX), question(argv + 4));
+    else if (argc == 9 && strcmp(mode, "burst") == 0)
+        burst(number(argv[2], CONNECTIONS_MAX), question(argv + 3));
     else if (argc == 6 && (strcmp(mode, "put") == 0 || strcmp(mode, "get") == 0))
         printf("%" PRIu64 "\n", bulk(argv));
     else if (argc == 3 && strcmp(mode, "copy") == 0)
         printf("%" PRIu64 "\n", copy((uint64_t)number(argv[2], 65536) * MIB));
     else
-        die("usage: rounds N WARMUP SEED | rate SECONDS CONNECTIONS PORT KEY PATH | put|get PORT KEY PATH MIBS | copy "
+        die("usage: rounds N WARMUP SEED | rate SECONDS CONNECTIONS QUESTION | burst CONNECTIONS QUESTION | put|get "
+            "PORT KEY PATH MIBS | copy "
             "MIBS");
     return 0;
 }

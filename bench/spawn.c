@@ -12,15 +12,16 @@
  * An argument "{n}" becomes a name that no other run has, for runners that want one.
  *
  * `bench-spawn rounds N WARMUP SEED` prints "NAME<tab>nanoseconds" for each run after the first WARMUP rounds.
- * `bench-spawn burst SECONDS WORKERS NAME` keeps WORKERS runs of one runner going and prints how many a second ended.
+ * `bench-spawn burst SECONDS WORKERS NAME` keeps WORKERS runs of one runner going and prints how long they took and,
+ * last, how many a second ended.
  *
  * A run that does not exit with 0 ends the whole thing: a failed start is quick, and would look like a good figure. */
 #define _GNU_SOURCE 1
 #include "common.h"
+#include "run.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,24 +29,20 @@
 #include <unistd.h>
 
 #define RUNNERS_MAX 16
-#define ARGS_MAX 64
 #define WORKERS_MAX 64
+#define SAMPLES_MAX 100000u
 
 struct runner {
     bool ask;
     char *name;
     uint32_t every;
-    char *argv[ARGS_MAX];
+    char *argv[RUN_ARGS_MAX];
     pid_t pid; /* ask: the resident program and its two pipes */
     int to, from;
 };
 
 static struct runner runners[RUNNERS_MAX];
 static size_t nrunners;
-static char env_path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-static char env_home[] = "HOME=/root";
-static char env_lang[] = "LANG=C.UTF-8";
-static char *const environment[] = { env_path, env_home, env_lang, NULL };
 
 /* --- the plan --- */
 
@@ -63,8 +60,8 @@ static void runner_parse(char *line)
     if (kind == NULL || name == NULL || every == NULL || (strcmp(kind, "run") != 0 && strcmp(kind, "ask") != 0))
         die("runner %zu does not begin with run or ask, a name and a number", nrunners + 1);
     for (char *arg; (arg = strtok_r(NULL, "\t", &save)) != NULL;) {
-        if (n + 1 == ARGS_MAX)
-            die("%s has more than %d arguments", name, ARGS_MAX - 1);
+        if (n + 1 == RUN_ARGS_MAX)
+            die("%s has more than %d arguments", name, RUN_ARGS_MAX - 1);
         r->argv[n++] = arg;
     }
     if (n == 0)
@@ -93,61 +90,13 @@ static void plan_read(void)
 
 /* --- one run --- */
 
-static pid_t start(const struct runner *r, int in, int out)
-{
-    static unsigned count;
-    posix_spawn_file_actions_t files;
-    char unique[48];
-    char *argv[ARGS_MAX];
-    pid_t pid;
-
-    snprintf(unique, sizeof(unique), "bench-%d-%u", (int)getpid(), count++);
-    for (size_t i = 0; i < ARGS_MAX; i++)
-        argv[i] = r->argv[i] != NULL && strcmp(r->argv[i], "{n}") == 0 ? unique : r->argv[i];
-
-    posix_spawn_file_actions_init(&files);
-    if (in < 0)
-        posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    else
-        posix_spawn_file_actions_adddup2(&files, in, 0);
-    if (out < 0)
-        posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-    else
-        posix_spawn_file_actions_adddup2(&files, out, 1);
-    if (!r->ask)
-        posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    int rc = posix_spawnp(&pid, argv[0], &files, NULL, argv, environment);
-    posix_spawn_file_actions_destroy(&files);
-    if (rc != 0)
-        die("%s: %s: %s", r->name, r->argv[0], strerror(rc));
-    return pid;
-}
-
-static void check_status(const struct runner *r, int status)
-{
-    if (WIFSIGNALED(status))
-        die("%s ended by signal %d", r->name, WTERMSIG(status));
-    if (WEXITSTATUS(status) != 0)
-        die("%s exited with %d", r->name, WEXITSTATUS(status));
-}
-
-static void reap(const struct runner *r, pid_t pid)
-{
-    int status;
-
-    while (wait4(pid, &status, 0, NULL) < 0)
-        if (errno != EINTR)
-            die("%s: wait4: %s", r->name, strerror(errno));
-    check_status(r, status);
-}
-
 static void ask_start(struct runner *r)
 {
     int to[2], from[2];
 
     if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
         die("pipe: %s", strerror(errno));
-    r->pid = start(r, to[0], from[1]);
+    r->pid = run_start(r->name, r->argv, to[0], from[1], true);
     close(to[0]);
     close(from[1]);
     r->to = to[1];
@@ -175,7 +124,7 @@ static uint64_t run_once(const struct runner *r)
     if (r->ask)
         ask_once(r);
     else
-        reap(r, start(r, -1, -1));
+        run_reap(r->name, run_start(r->name, r->argv, -1, -1, false));
     return now_ns() - began;
 }
 
@@ -206,15 +155,20 @@ static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
     for (size_t i = 0; i < nrunners; i++)
         if (runners[i].ask) {
             close(runners[i].to);
-            reap(&runners[i], runners[i].pid);
+            run_reap(runners[i].name, runners[i].pid);
         }
 }
 
 static void burst(uint32_t seconds, uint32_t workers, const char *name)
 {
+    static struct {
+        pid_t pid;
+        uint64_t began;
+    } alive[WORKERS_MAX];
+    static uint64_t samples[SAMPLES_MAX];
     const struct runner *r = NULL;
-    uint64_t done = 0, began, end;
-    uint32_t alive = 0;
+    uint64_t began, end, now;
+    size_t done = 0;
     int status;
 
     for (size_t i = 0; i < nrunners; i++)
@@ -224,21 +178,33 @@ static void burst(uint32_t seconds, uint32_t workers, const char *name)
         die("the plan has no runner '%s' that can be started many times", name);
     began = now_ns();
     end = began + seconds * NS_PER_S;
-    while (alive < workers) {
-        start(r, -1, -1);
-        alive++;
+    for (uint32_t i = 0; i < workers; i++) {
+        alive[i].began = now_ns();
+        alive[i].pid = run_start(r->name, r->argv, -1, -1, false);
     }
-    while (alive > 0) {
-        if (wait4(-1, &status, 0, NULL) < 0)
+    for (uint32_t left = workers; left > 0;) {
+        uint32_t i = 0;
+        pid_t pid = wait4(-1, &status, 0, NULL);
+
+        if (pid < 0)
             die("wait4: %s", strerror(errno));
-        check_status(r, status);
-        done++;
-        if (now_ns() < end)
-            start(r, -1, -1);
-        else
-            alive--;
+        run_check(r->name, status);
+        while (i < workers && alive[i].pid != pid)
+            i++;
+        if (i == workers || done == SAMPLES_MAX)
+            continue; /* a grandchild of somebody who is gone, where we are the reaper */
+        now = now_ns();
+        samples[done++] = now - alive[i].began;
+        alive[i].pid = 0;
+        if (now < end) {
+            alive[i].began = now;
+            alive[i].pid = run_start(r->name, r->argv, -1, -1, false);
+        } else
+            left--;
     }
-    printf("%.1f\n", (double)done * (double)NS_PER_S / (double)(now_ns() - began));
+    now = now_ns();
+    print_times(samples, done);
+    printf("%.1f\n", (double)done * (double)NS_PER_S / (double)(now - began));
 }
 
 int main(int argc, char **argv)

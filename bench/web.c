@@ -95,16 +95,27 @@ void web_read_head(struct web *w)
     w->length = strtoull(length + strlen("\r\nContent-Length:"), NULL, 10);
 }
 
-const char *web_call(struct web *w, const char *method, const char *path, const char *body, uint32_t status)
+void web_ask(struct web *w, const char *method, const char *path, const char *body)
 {
     int head = format_head(w, method, path, strlen(body));
     struct iovec iov[2] = { { w->head, (size_t)head }, { (void *)(uintptr_t)body, strlen(body) } };
 
     if (writev(w->fd, iov, 2) != (ssize_t)((size_t)head + strlen(body)))
         die("%s %s: sending: %s", method, path, strerror(errno));
+}
+
+const char *web_answer(struct web *w)
+{
     web_read_head(w);
     while (w->len < w->body + w->length)
         read_more(w);
+    return w->in + w->body;
+}
+
+const char *web_call(struct web *w, const char *method, const char *path, const char *body, uint32_t status)
+{
+    web_ask(w, method, path, body);
+    web_answer(w);
     if (w->status != status)
         die("%s %s was answered %" PRIu32 ": %s", method, path, w->status, w->in + w->body);
     return w->in + w->body;

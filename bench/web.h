@@ -25,5 +25,9 @@ void web_send(const struct web *w, const void *data, size_t len);
 /* Reads up to the end of the head; what came of the body lies behind it. */
 void web_read_head(struct web *w);
 
+/* A request with its body, and later its whole answer, which has to be small; the body of that is returned. */
+void web_ask(struct web *w, const char *method, const char *path, const char *body);
+const char *web_answer(struct web *w);
+
 /* One whole exchange. The answer must have this status, and its body, which has to be small, is returned. */
 const char *web_call(struct web *w, const char *method, const char *path, const char *body, uint32_t status);
