@@ -128,11 +128,8 @@ void box_ready(struct box *b)
     if (b->paused)
         life_pause(&b->life, ev_now(b->ev));
     box_set_timer(b, life_next(&b->life));
-    struct engine *e = b->e;
     if (b->ops && b->ops->on_ready)
         b->ops->on_ready(b->arg);
-    if (b->e == e) /* what it was made for has begun */
-        spare_refill(e);
 }
 
 void box_exec_added(struct box *b)
@@ -448,33 +445,10 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     return 0;
 }
 
-static void claimed(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg)
-{
-    b->spare = false;
-    b->limits = spec->limits;
-    if (b->join)
-        b->join->done = NULL;
-    box_belongs(b, spec, ops, arg);
-    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
-    claim_go(b);
-}
-
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
             struct err *err)
 {
-    struct box *b = spare_find(e, spec);
-
-    if (check_spec(e, spec, err) < 0 || (b && claim_prepare(b, spec, err) < 0)) {
-        if (b)
-            spare_drop(e); /* whoever asked may have written its name down: nobody else may have it */
-        return -1;
-    }
-    spare_asked(e, spec);
-    if (!b)
-        return box_make(e, NULL, false, spec, ops, arg, ret, err);
-    *ret = spare_take(e);
-    claimed(b, spec, ops, arg);
-    return 0;
+    return check_spec(e, spec, err) < 0 ? -1 : box_make(e, NULL, false, spec, ops, arg, ret, err);
 }
 
 int box_prepare(struct engine *e, const struct box_spec *like, const struct box_ops *ops, void *arg, struct box **ret,
@@ -501,7 +475,13 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another", b->id);
     if (check_spec(b->e, spec, err) < 0 || claim_prepare(b, spec, err) < 0)
         return -1;
-    claimed(b, spec, ops, arg);
+    b->spare = false;
+    b->limits = spec->limits;
+    if (b->join)
+        b->join->done = NULL;
+    box_belongs(b, spec, ops, arg);
+    box_set_timer(b, ev_now(b->ev) + SETUP_NS);
+    claim_go(b);
     return 0;
 }
 

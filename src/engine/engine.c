@@ -485,7 +485,6 @@ void engine_free(struct engine *e)
     if (!e)
         return;
     e->ops = NULL;
-    spare_drop(e);
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         while (e->boxes[i])
             box_orphan(e->boxes[i]);

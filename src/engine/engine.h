@@ -37,12 +37,6 @@ int engine_watch(struct engine *e, int monitor_fd, struct err *err);
 void engine_watch_kept(struct engine *e);
 DEFINE_AUTO(engine, engine_free);
 
-/* From the second box of a kind on, the next one of that kind is made before it is asked for. For who stays: one that
- * nobody takes is in vain, and ends with the engine. */
-void engine_make_ahead(struct engine *e);
-/* The id of a sandbox that is made already and could serve this spec, or NULL: for a caller who names his boxes. */
-const char *engine_made_ahead(const struct engine *e, const struct box_spec *spec);
-
 /* The sandboxes that live in the jailer, whoever made them, in the order of their ids: the first ones, or those behind
  * `after`. ids is NULL when err is set. A list of ENGINE_LIST_MAX may have more behind it. */
 #define ENGINE_LIST_MAX 1024
@@ -103,6 +97,7 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
 /* Whether one may be prepared for the other: the same walls, limits and host name, and no mounts. Limits that are kept
  * on this side (lifetime, idle time, output, time on the wall) come with the claim. */
 bool box_like(const struct box_spec *a, const struct box_spec *b);
+bool box_same_kind(const struct box_spec *a, const struct box_spec *b); /* they share a zygote */
 /* Takes over a living sandbox by its id (a kept one, or after a restart). on_ready follows, or on_failed. */
 int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, const struct box_ops *ops, void *arg,
               struct box **ret, struct err *err);
@@ -144,6 +139,7 @@ uint64_t box_memory_peak(const struct box *b); /* after its end; BOX_UNKNOWN bef
  * it can be forked. It takes the place of the one before, and is to be started again when a join finds it LOST or
  * MISSING. */
 int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *done, void *arg, struct err *err);
+void engine_zygote_forget(struct engine *e, const void *arg); /* it is not told any more */
 
 /* --- one program --- */
 

@@ -1,4 +1,4 @@
-/* inside.h - what engine.c, spare.c, stream.c, box.c, box_end.c, claim.c, exec.c, settle.c and files.c know of one
+/* inside.h - what engine.c, stream.c, box.c, box_end.c, claim.c, exec.c, settle.c and files.c know of one
  * another. Nothing outside this room includes it.
  *
  * Who owns what: the engine knows its boxes and open questions but owns only the questions; a box owns its streams and
@@ -55,21 +55,6 @@ struct ask {
 #define ASK_BUCKETS 64u
 #define BOX_BUCKETS 256u
 
-struct shape { /* what two sandboxes must have in common for one to take the other's place */
-    bool usable;
-    struct kind kind;
-    struct limits limits;
-    char hostname[JAIL_NAME_MAX];
-};
-
-struct spare {
-    bool on;
-    struct box *box; /* NULL: there is none */
-    struct shape shape;
-    struct shape last; /* what was asked for last */
-    bool again;        /* and the time before */
-};
-
 struct engine {
     struct ev *ev;
     struct chan chan;
@@ -86,7 +71,6 @@ struct engine {
     uint32_t cores;
     struct kind *templates; /* asked for, and not refused */
     size_t ntemplates;
-    struct spare spare;
     struct ask *asks[ASK_BUCKETS];
     struct box *boxes[BOX_BUCKETS];
     struct ev_defer defer;
@@ -124,14 +108,6 @@ void engine_error(const struct rt_error *m, struct err *ret);
 /* --- zygote.c --- */
 
 void member_close(int fds[MEMBER_FDS]);
-
-/* --- spare.c: one sandbox ahead --- */
-
-void spare_asked(struct engine *e, const struct box_spec *spec); /* somebody wants one like this */
-struct box *spare_find(struct engine *e, const struct box_spec *spec);
-struct box *spare_take(struct engine *e);
-void spare_refill(struct engine *e); /* when the last one is out of the way */
-void spare_drop(struct engine *e);
 
 /* --- stream.c: streams of one control connection --- */
 

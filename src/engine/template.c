@@ -39,6 +39,13 @@ bool engine_same_kind(const struct kind *a, const struct kind *b)
            a->preload == b->preload;
 }
 
+bool box_same_kind(const struct box_spec *a, const struct box_spec *b)
+{
+    struct kind ka = engine_kind(a), kb = engine_kind(b);
+
+    return engine_same_kind(&ka, &kb);
+}
+
 bool engine_same_limits(const struct limits *a, const struct limits *b)
 {
     static const uint64_t ours = 1ull << LIMIT_OUTPUT | 1ull << LIMIT_WALL | 1ull << LIMIT_LIFETIME |
@@ -57,10 +64,8 @@ static const char *host_name(const struct box_spec *spec)
 
 bool box_like(const struct box_spec *a, const struct box_spec *b)
 {
-    struct kind ka = engine_kind(a), kb = engine_kind(b);
-
-    return a->nmounts == 0 && b->nmounts == 0 && engine_same_kind(&ka, &kb) &&
-           engine_same_limits(&a->limits, &b->limits) && str_eq(host_name(a), host_name(b));
+    return a->nmounts == 0 && b->nmounts == 0 && box_same_kind(a, b) && engine_same_limits(&a->limits, &b->limits) &&
+           str_eq(host_name(a), host_name(b));
 }
 
 static struct box *waiting_box(struct engine *e, const struct kind *kind)

@@ -27,10 +27,15 @@ int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *do
     if (len < 0)
         return -1;
     engine_template(e, &kind);
-    struct ask *a = engine_ask(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, on_zygote, e);
+    struct ask *a = engine_ask(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, on_zygote, arg);
     a->done = done;
     a->done_arg = arg;
     return 0;
+}
+
+void engine_zygote_forget(struct engine *e, const void *arg)
+{
+    engine_forget(e, arg);
 }
 
 static void on_joined(struct ask *ask, const struct answer *a, const struct err *err)

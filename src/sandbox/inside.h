@@ -82,7 +82,9 @@ struct sb {
 
     /* CREATING */
     bool inserted, kept;
-    uint64_t began_ns;
+    bool named;    /* its id was chosen by who asked */
+    bool claiming; /* pools_claimed() is to come */
+    uint64_t began_ns, claim_ns;
     store_sandbox_fn *created;
     void *created_arg;
     /* ENDING */
@@ -191,6 +193,7 @@ struct manager {
         struct ev_timer timer;
     } ends;
     struct engine *engine;
+    struct pools *pools;
     struct ev_timer reconnect;
     uint64_t backoff_ns;
     struct sb *sbs[SB_BUCKETS];
@@ -227,6 +230,7 @@ struct manager {
 /* manager.c */
 struct sb *sb_find(const struct manager *m, const char *owner, const char *id);
 struct sb *sb_new(struct manager *m, const char *id, const char *owner);
+void sb_rename(struct sb *sb, const char *id); /* nobody knows it by its name yet */
 void sb_free(struct sb *sb);
 uint64_t now_ms(void);
 /* Since the machine was started. Sandboxes do not outlive that, so what is written down of a living one can be compared

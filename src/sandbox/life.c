@@ -28,6 +28,8 @@ void sb_ended_error(const struct sb *sb, struct err *ret)
             sb->unmade ? "" : ended_by_name(sb->ended_by), sb->unmade ? "" : ")", sb->why.msg);
 }
 
+static void claim_over(struct sb *sb, bool well);
+
 /* --- the end --- */
 
 static void store_end(void *arg);
@@ -162,6 +164,7 @@ void sb_end(struct sb *sb, enum ended_by by, const struct err *why)
  * and that is a loss. */
 static void fail_create(struct sb *sb, const struct err *err)
 {
+    claim_over(sb, false);
     sb->m->stats.create_failed++;
     if (sb->state != SB_ENDING)
         sb->unmade = err->id != ERR_LOST;
@@ -234,10 +237,12 @@ static void on_ready(void *arg)
 {
     struct sb *sb = arg;
 
-    if (sb->state == SB_LOADED)
+    if (sb->state == SB_LOADED) {
         recover_adopted(sb);
-    else
-        box_keep(sb->box, on_kept, sb);
+        return;
+    }
+    box_keep(sb->box, on_kept, sb);
+    claim_over(sb, true);
 }
 
 bool sb_lifetime_over(const struct sb *sb, uint64_t slack_ms)
@@ -341,19 +346,6 @@ static int create_check(struct manager *m, const struct spec *spec, struct err *
               : err_set(err, ERR_RUNTIME_MISSING, "there is no runtime '%s'", spec->runtime);
 }
 
-/* One that was made ahead has its name already. */
-static void choose_id(const struct manager *m, const struct spec *spec, char ret[ID_SIZE])
-{
-    struct box_spec box;
-
-    spec_box(spec, &box);
-    const char *ahead = spec->pinning || spec->nhide ? NULL : engine_made_ahead(m->engine, &box);
-    if (ahead)
-        memcpy(ret, ahead, ID_SIZE);
-    else
-        id_new("sb", ret);
-}
-
 /* What a policy hides, on the way to the jailer. */
 struct hidden {
     struct box_mount mounts[POLICY_PATHS_MAX];
@@ -382,17 +374,50 @@ static void close_hidden(struct hidden *h)
         close(h->mounts[--h->n].fd);
 }
 
+static void wanted_box(const struct sb *sb, struct box_spec *ret)
+{
+    spec_box(&sb->spec, ret);
+    ret->id = sb->id;
+    ret->limits.v[LIMIT_CPUSET] = sb->pins;
+    ret->enforce = sb->m->set.enforce;
+    ret->every_wall = sb->m->set.every_wall;
+}
+
+/* One that was made ahead has its name already, so whoever chose one gets none of them. */
+static void take_box(struct sb *sb)
+{
+    struct box_spec box;
+
+    wanted_box(sb, &box);
+    if (sb->named || sb->spec.nhide)
+        return;
+    sb->box = pools_take(sb->m->pools, &box);
+    sb->claiming = true;
+    sb->claim_ns = ev_now(sb->m->ev);
+    if (sb->box)
+        sb_rename(sb, box_id(sb->box));
+}
+
+static void claim_over(struct sb *sb, bool well)
+{
+    struct box_spec box;
+
+    if (!sb->claiming)
+        return;
+    sb->claiming = false;
+    wanted_box(sb, &box);
+    pools_claimed(sb->m->pools, &box, well ? ev_now(sb->m->ev) - sb->claim_ns + 1 : 0);
+}
+
 static int make_box(struct sb *sb, struct err *err)
 {
     struct manager *m = sb->m;
     struct hidden h = { 0 };
     struct box_spec box;
 
-    spec_box(&sb->spec, &box);
-    box.id = sb->id;
-    box.limits.v[LIMIT_CPUSET] = sb->pins;
-    box.enforce = m->set.enforce;
-    box.every_wall = m->set.every_wall;
+    wanted_box(sb, &box);
+    if (sb->box)
+        return box_claim(sb->box, &box, &sb_box_ops, sb, err);
     int rc = open_hidden(sb, &h, err);
     if (rc == 0) {
         box.mounts = h.mounts;
@@ -420,6 +445,7 @@ static void make(void *arg, const struct err *failed)
     }
     if (sb->spec.pinning)
         pin(sb);
+    take_box(sb);
     insert(sb);
     if (make_box(sb, &err) < 0) {
         fail_create(sb, &err);
@@ -433,7 +459,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
                     store_sandbox_fn *done, void *arg)
 {
     struct err err = { 0 };
-    char fresh[ID_SIZE];
+    char fresh[ID_SIZE]; /* until a box is taken that has a name */
     uint64_t amounts[STORE_QUOTA_COUNT];
 
     sb_amounts(spec, amounts);
@@ -446,15 +472,14 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
         done(arg, &err, NULL);
         return;
     }
-    if (!id && turns_free(&m->creates))
-        choose_id(m, spec, fresh);
-    else if (!id)
-        id_new("sb", fresh); /* when its turn has come, the one that is ahead now may be another's */
+    if (!id)
+        id_new("sb", fresh);
     struct sb *sb = sb_new(m, id ? id : fresh, owner);
     spec_done(&sb->spec);
     sb->spec = *spec;
     *spec = (struct spec){ 0 };
     sb->state = SB_CREATING;
+    sb->named = id != NULL;
     sb->created_ms = now_ms();
     sb->began_ns = ev_now(m->ev);
     sb->created = done;

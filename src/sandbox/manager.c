@@ -76,14 +76,29 @@ struct sb *sb_new(struct manager *m, const char *id, const char *owner)
     return sb;
 }
 
-void sb_free(struct sb *sb)
+static void unlist(struct sb *sb)
 {
-    struct manager *m = sb->m;
-    struct sb **p = bucket(m, sb->id);
+    struct sb **p = bucket(sb->m, sb->id);
 
     while (*p != sb)
         p = &(*p)->next;
     *p = sb->next;
+}
+
+void sb_rename(struct sb *sb, const char *id)
+{
+    unlist(sb);
+    (void)str_copy(sb->id, sizeof(sb->id), id);
+    struct sb **p = bucket(sb->m, id);
+    sb->next = *p;
+    *p = sb;
+}
+
+void sb_free(struct sb *sb)
+{
+    struct manager *m = sb->m;
+
+    unlist(sb);
     m->nsbs--;
     for (unsigned i = 0; i < 64; i++)
         if (sb->pins >> i & 1)
@@ -250,6 +265,7 @@ void manager_down(struct manager *m, const struct err *why)
 {
     log_warn("no jailer: %s", why->msg);
     snprintf(m->not_ready, sizeof(m->not_ready), "there is no jailer: %.120s", why->msg);
+    pools_engine(m->pools, NULL);
     if (m->engine)
         ev_defer(m->ev, &m->defer, free_engine, take_ptr(&m->engine));
     ev_timer_set(m->ev, &m->reconnect, ev_now(m->ev) + m->backoff_ns, on_reconnect, m);
@@ -267,7 +283,6 @@ static int new_engine(struct manager *m, struct err *err)
         fd_close(&monitor);
         return -1;
     }
-    engine_make_ahead(m->engine);
     if (monitor < 0)
         engine_watch_kept(m->engine);
     else if (engine_watch(m->engine, monitor, err) < 0)
@@ -332,6 +347,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->store = set->store;
     m->output_dir = take_fd(&dir);
     m->backoff_ns = BACKOFF_MIN;
+    m->pools = set->pools ? set->pools : pools_new(ev);
     if (!m->set.executions_max)
         m->set.executions_max = 64;
     turns_init(&m->creates, ev, set->creating_max ? set->creating_max : 16, TURN_WAIT_NS, CREATE_KEEP_NS);
@@ -410,7 +426,10 @@ void manager_free(struct manager *m)
         ev_defer_clear(m->ev, &m->defer);
         engine_free(m->defer.arg);
     }
+    pools_engine(m->pools, NULL);
     engine_free(m->engine);
+    if (!m->set.pools)
+        pools_free(m->pools);
     for (size_t i = 0; i < SB_BUCKETS; i++)
         while (m->sbs[i])
             sb_free(m->sbs[i]);

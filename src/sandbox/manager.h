@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/files.h"
 #include "ev/ev.h"
+#include "pool/pools.h"
 #include "sandbox/allowance.h"
 #include "sandbox/share.h"
 #include "sandbox/spec.h"
@@ -34,7 +35,8 @@ struct manager_settings {
     /* What an execution used and was refused, when it has ended. May be NULL. */
     void (*on_receipt)(void *arg, const char *owner, const struct receipt *r);
     void *arg;
-    uint32_t live_max;       /* sandboxes of a tenant that has no quota for them; 0 is no bound */
+    struct pools *pools; /* borrowed: where sandboxes are taken from; NULL: its own, with what was asked for twice */
+    uint32_t live_max;   /* sandboxes of a tenant that has no quota for them; 0 is no bound */
     uint32_t executions_max; /* executions of one sandbox at one time; 0 is 64 */
     uint32_t creating_max;   /* sandboxes being made at one time; what is more waits, in turn by tenant; 0 is 16 */
     uint32_t starting_max;   /* executions being started at one time, likewise; 0 is 64 */

@@ -277,6 +277,7 @@ static void on_list(void *arg, const char (*ids)[ID_SIZE], size_t n, const struc
 
     if (err) {
         log_warn("the jailer's list: %s", err->msg);
+        pools_engine(m->pools, m->engine);
         return;
     }
     for (size_t i = 0; i < n; i++)
@@ -286,6 +287,8 @@ static void on_list(void *arg, const char (*ids)[ID_SIZE], size_t n, const struc
         }
     if (n == ENGINE_LIST_MAX)
         engine_list(m->engine, ids[n - 1], on_list, m);
+    else
+        pools_engine(m->pools, m->engine); /* not before: what is made ahead belongs to nobody, too */
 }
 
 /* The last of them, and what is left over belongs to nobody. */

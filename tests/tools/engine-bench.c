@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/receipt.h"
 #include "jailer/jailer.h"
+#include "pool/pools.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -38,6 +39,7 @@ struct bench {
     struct options o;
     struct ev *ev;
     struct engine *engine;
+    struct pools *pools; /* or NULL: nothing is made ahead */
     pid_t jailer;
     uint64_t begun, finished, ready;
     uint64_t end_ns;
@@ -143,11 +145,22 @@ static void execute(struct run *r, struct box *box)
         die("exec", &err);
 }
 
+static struct box_spec wanted(void)
+{
+    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_BASE };
+
+    limits_default(&spec.limits);
+    return spec;
+}
+
 static void on_ready(void *arg)
 {
     struct run *r = arg;
     struct bench *b = r->b;
+    struct box_spec spec = wanted();
 
+    if (b->pools)
+        pools_claimed(b->pools, &spec, clock_mono_ns() - r->start_ns);
     if (b->o.live) {
         b->host = r;
     } else if (!b->o.idle) {
@@ -187,12 +200,14 @@ static struct run *new_run(struct bench *b)
 
 static void begin_box(struct bench *b)
 {
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_BASE };
+    struct box_spec spec = wanted();
     struct run *r = new_run(b);
     struct err err = { 0 };
 
-    limits_default(&spec.limits);
-    if (box_new(b->engine, &spec, &box_ops, r, &r->box, &err) < 0)
+    r->box = b->pools ? pools_take(b->pools, &spec) : NULL;
+    int rc = r->box ? box_claim(r->box, &spec, &box_ops, r, &err)
+                    : box_new(b->engine, &spec, &box_ops, r, &r->box, &err);
+    if (rc < 0)
         die("sandbox", &err);
 }
 
@@ -242,12 +257,13 @@ static void start_engine(struct bench *b)
     if (ev_new(&b->ev, &err) < 0 || engine_new(b->ev, sock, &engine_ops, b, &b->engine, &err) < 0)
         die("engine", &err);
     if (!b->o.idle)
-        engine_make_ahead(b->engine);
+        pools_engine(b->pools = pools_new(b->ev), b->engine);
 }
 
 static void stop_engine(struct bench *b)
 {
     ev_turn(b->ev, 0);
+    pools_free(b->pools);
     engine_free(b->engine);
     ev_free(b->ev);
     waitpid(b->jailer, NULL, 0);

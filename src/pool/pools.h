@@ -1,0 +1,82 @@
+/* pools.h - sandboxes that are made before they are asked for, and interpreters that wait in them.
+ *
+ * A pool holds members of one shape: boxes that were prepared and belong to nobody, each with a fork of the shape's
+ * zygote in it where there is one. Taking one costs what a claim costs. What was taken comes back to nobody: whoever
+ * took it owns it, and it is used once.
+ *
+ * Making a member never delays who asks for one: at most POOLS_UNDER_WAY are made at a time, none in the turn of a
+ * claim, and while claims are under way only for a pool that runs low. A pool with nothing to do sets no timer. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+#include "engine/engine.h"
+#include "ev/ev.h"
+
+#define POOLS_UNDER_WAY 2u
+#define POOLS_MAX 64u
+#define POOL_NAME_MAX 64
+#define POOL_SIZE_MAX 16384u
+
+struct pools;
+
+struct pool_settings {
+    uint32_t min, max;
+    uint64_t ttl_ms;     /* a member beyond min that nobody took is let go after it; 0: never */
+    uint64_t max_age_ms; /* a member is replaced before it is older; 0: never */
+    bool autoscale;      /* as many as the arrivals ask for, from min to max; otherwise min */
+    uint32_t target_hit_permille;
+    uint64_t scale_down_ms;
+    uint64_t zygote_max_age_ms, zygote_max_members; /* then the next one is started; 0: never */
+    bool recycle;                                   /* not supported: a used sandbox is destroyed */
+};
+
+struct pools *pools_new(struct ev *ev);
+void pools_free(struct pools *p);
+DEFINE_AUTO(pools, pools_free);
+
+/* What the members are made with from now on. NULL: it was lost, or goes, and all members with it. */
+void pools_engine(struct pools *p, struct engine *e);
+
+/* `like` and name are copied. A pool of that name gets a new generation: its members are let go, its counters stay.
+ * Of `like` the level, the variables and what else comes with a claim do not count. */
+int pools_put(struct pools *p, const char *name, const struct box_spec *like, const struct pool_settings *set,
+              struct err *err);
+bool pools_remove(struct pools *p, const char *name);
+
+/* A member of exactly that shape, for box_claim; whoever has it frees it. The best there is: with an interpreter,
+ * without one, or still in the making. NULL: make one. Who asks twice in a row for a shape that no pool has finds one
+ * ahead from then on. */
+struct box *pools_take(struct pools *p, const struct box_spec *want);
+/* The one that was taken, or made instead, is ready after so long; 0: it will not be. Until then nothing is made that
+ * can wait. */
+void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns);
+/* A join that somebody asked for himself, with box_join, had this end (NULL: well): the zygote may have died of it. */
+void pools_joined(struct pools *p, const struct box_spec *like, const struct err *err);
+
+enum pool_zygote { POOL_ZYGOTE_NONE, POOL_ZYGOTE_STARTING, POOL_ZYGOTE_READY, POOL_ZYGOTE_FAILED };
+extern const char *const pool_zygote_names[]; /* NULL-terminated */
+
+struct pool_info {
+    char name[POOL_NAME_MAX];
+    uint64_t generation; /* how often it was put */
+    struct pool_settings settings;
+    uint32_t size, starting, target; /* ready; in the making; wanted */
+    uint32_t bare;                   /* of those that are ready: without the interpreter that they should have */
+    uint64_t claims, hits, misses;   /* asked for; with a ready one; with none */
+    uint64_t cold;                   /* with one without its interpreter, or in the making: claims are all three */
+    uint64_t expired, replaced;      /* let go unused: after ttl_ms or for a lower target; for their age */
+    uint64_t failed, lost;           /* could not be made; died while they waited */
+    uint64_t claimed, claim_ns;      /* claims that were ready, and the sum of what that took */
+    uint64_t refill_ns;              /* how long making one takes, on average */
+    uint64_t arrivals_milli;         /* claims in a thousand seconds */
+    enum pool_zygote zygote;         /* NONE also when its shape has none */
+    char zygote_why[sizeof(((struct err *)0)->msg)]; /* FAILED: what went wrong, and with which preload */
+    uint64_t zygotes_started, zygotes_renewed;       /* of them, to take an older one's place */
+    uint64_t zygote_members;                         /* forked by the present one */
+    uint64_t joins, joins_failed;
+};
+/* In the order of their names; how many were written. */
+size_t pools_list(const struct pools *p, struct pool_info *ret, size_t max);
+/* "": what is kept ahead for those who asked twice. */
+bool pools_get(const struct pools *p, const char *name, struct pool_info *ret);

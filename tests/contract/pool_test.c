@@ -1,0 +1,273 @@
+/* Pools over a real jailer and real Python zygotes: what is taken is used at once, and what dies is replaced. */
+#include "world.h"
+
+#include "pool/pools.h"
+
+#include <dirent.h>
+
+static struct buf said; /* by the kernel */
+
+static void on_kernel(void *arg UNUSED, const void *data, size_t len)
+{
+    buf_add(&said, data, len);
+}
+
+static const struct exec_ops kernel_ops = { .on_started = on_started,
+                                            .on_output = on_output,
+                                            .on_exit = on_exit_,
+                                            .on_failed = on_exec_failed,
+                                            .on_kernel = on_kernel };
+static const char *const python[] = { "python3", NULL };
+static const struct exec_spec taken = { .argv = python, .kernel = true, .joined = true, .wall_ms = 60000 };
+
+struct scene {
+    struct world w;
+    struct pools *pools;
+    struct zygote_spec zygote;
+    struct box_spec spec;
+};
+
+static struct pool_info info(const struct scene *s)
+{
+    struct pool_info ret;
+
+    assert_true(pools_get(s->pools, "p", &ret));
+    return ret;
+}
+
+static bool full(const struct scene *s)
+{
+    struct pool_info i = info(s);
+
+    return i.size == i.target && i.bare == 0 && i.starting == 0;
+}
+
+static bool full_without(const struct scene *s)
+{
+    struct pool_info i = info(s);
+
+    return i.size == i.target && i.starting == 0 && i.zygote == POOL_ZYGOTE_FAILED;
+}
+
+static void turn_to(struct scene *s, bool (*there)(const struct scene *s))
+{
+    uint64_t until = clock_mono_ns() + 240 * NS_PER_S;
+
+    while (!there(s) && clock_mono_ns() < until)
+        ev_turn(s->w.ev, 100);
+    if (!there(s)) {
+        struct pool_info i = info(s);
+
+        fail_msg("size %u of %u, %u starting, %u bare, zygote %s %s", i.size, i.target, i.starting, i.bare,
+                 pool_zygote_names[i.zygote], i.zygote_why);
+    }
+}
+
+static void begin_pool(struct scene *s, const char *preload, uint32_t min)
+{
+    struct pool_settings set = { .min = min, .max = min };
+    struct err err = { 0 };
+
+    *s = (struct scene){ .zygote = { "python", preload }, .spec = plain_spec() };
+    s->spec.zygote = &s->zygote;
+    world_kernels = open(getenv("COVE_KERNELS"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(world_kernels > 0);
+    open_world(&s->w);
+    close(world_kernels);
+    world_kernels = 0;
+    s->pools = pools_new(s->w.ev);
+    pools_engine(s->pools, s->w.engine);
+    if (pools_put(s->pools, "p", &s->spec, &set, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void end_pool(struct scene *s)
+{
+    pools_free(s->pools);
+    close_world(&s->w);
+    buf_done(&said);
+}
+
+static void await(struct world *w, const char *what)
+{
+    uint64_t until = clock_mono_ns() + 120 * NS_PER_S;
+
+    while (!(said.len && memmem(said.data, said.len, what, strlen(what))) && !w->exec_failed && clock_mono_ns() < until)
+        ev_turn(w->ev, 100);
+    if (!said.len || !memmem(said.data, said.len, what, strlen(what)))
+        fail_msg("no %s in: %.*s (%s)", what, (int)said.len, said.len ? said.data : "", w->err.msg);
+}
+
+static void take_one(struct scene *s)
+{
+    struct world *w = &s->w;
+    struct err err = { 0 };
+
+    w->ready = 0;
+    w->box = pools_take(s->pools, &s->spec);
+    assert_non_null(w->box);
+    assert_int_equal(box_claim(w->box, &s->spec, &box_ops, w, &err), 0);
+    turn_until(w, &w->ready, 30);
+    pools_claimed(s->pools, &s->spec, 1);
+}
+
+static void run_in_it(struct scene *s)
+{
+    static const char line[] = "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"6 * 7\"}\n";
+    struct world *w = &s->w;
+    struct err err = { 0 };
+
+    buf_clear(&said);
+    assert_int_equal(box_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
+    await(w, "\"ready\"");
+    assert_int_equal(exec_kernel_write(w->exec, line, strlen(line)), strlen(line));
+    await(w, "\"finished\"");
+    assert_non_null(memmem(said.data, said.len, "\"42\"", 4));
+}
+
+static void leave(struct scene *s)
+{
+    exec_free(take_ptr(&s->w.exec));
+    box_free(take_ptr(&s->w.box));
+}
+
+TEST(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again)
+{
+    struct scene s;
+    uint64_t ready = UINT64_MAX, answer = UINT64_MAX;
+
+    begin_pool(&s, "json", 2);
+    turn_to(&s, full);
+    for (int i = 0; i < 5; i++) {
+        uint64_t began = clock_mono_ns();
+
+        take_one(&s);
+        ready = min_u64(ready, clock_mono_ns() - began);
+        assert_true(box_has_member(s.w.box));
+        run_in_it(&s);
+        answer = min_u64(answer, clock_mono_ns() - began);
+        leave(&s);
+        turn_to(&s, full);
+    }
+    printf("# at best: claimed after %" PRIu64 " us, answered after %" PRIu64 " us\n", ready / 1000, answer / 1000);
+    assert_int_equal(info(&s).hits, 5);
+    assert_int_equal(info(&s).zygotes_started, 1);
+    end_pool(&s);
+}
+
+/* --- a zygote that dies --- */
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    int ppid = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *p = strrchr(text, ')');
+    return p && sscanf(p, ") %*c %d", &ppid) == 1 ? ppid : 0;
+}
+
+static bool below(pid_t pid, pid_t ancestor)
+{
+    for (int i = 0; i < 16 && pid > 1; i++) {
+        if (pid == ancestor)
+            return true;
+        pid = parent_of(pid);
+    }
+    return false;
+}
+
+/* Of this test's jailer: a Python that is the child of a spawner and not of a PID 1 of a sandbox. */
+static pid_t find_zygote(pid_t jailer)
+{
+    DIR *d = opendir("/proc");
+    pid_t found = 0;
+
+    assert_non_null(d);
+    for (const struct dirent *e; !found && (e = readdir(d));) {
+        pid_t pid = (pid_t)atoi(e->d_name);
+        char path[64], line[256] = "";
+
+        if (pid <= 0 || !below(pid, jailer))
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+        FILE *f = fopen(path, "re");
+        if (!f)
+            continue;
+        size_t n = fread(line, 1, sizeof(line) - 1, f);
+        fclose(f);
+        if (n && memmem(line, n, "/.cove/kernels/python/zygote", 28) && parent_of(parent_of(pid)) == jailer)
+            found = pid;
+    }
+    closedir(d);
+    return found;
+}
+
+static bool repaired(const struct scene *s)
+{
+    return full(s) && info(s).zygotes_started >= 2;
+}
+
+TEST(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again)
+{
+    struct scene s;
+
+    begin_pool(&s, "", 2);
+    turn_to(&s, full);
+    pid_t zygote = find_zygote(s.w.jailer);
+    assert_true(zygote > 1);
+    assert_int_equal(kill(zygote, SIGKILL), 0);
+    take_one(&s); /* it has its interpreter already */
+    run_in_it(&s);
+    leave(&s);
+    turn_to(&s, repaired);
+    assert_true(info(&s).joins_failed >= 1);
+    take_one(&s);
+    assert_true(box_has_member(s.w.box));
+    run_in_it(&s);
+    leave(&s);
+    end_pool(&s);
+}
+
+TEST(a_preload_that_fails_is_named_and_members_come_without_an_interpreter)
+{
+    struct exec_spec started = { .argv = PY("print(6 * 7)"), .wall_ms = 60000 };
+    struct scene s;
+    struct err err = { 0 };
+
+    begin_pool(&s, "nosuchmodule", 2);
+    turn_to(&s, full_without);
+    assert_non_null(strstr(info(&s).zygote_why, "nosuchmodule"));
+    take_one(&s);
+    assert_false(box_has_member(s.w.box));
+    assert_int_equal(info(&s).cold, 1);
+    assert_int_equal(box_exec(s.w.box, &started, &exec_ops, &s.w, &s.w.exec, &err), 0);
+    turn_until(&s.w, &s.w.exited, 60);
+    assert_string_equal(s.w.out.data, "42\n");
+    leave(&s);
+    end_pool(&s);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again,
+                                        make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again,
+                                        make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_preload_that_fails_is_named_and_members_come_without_an_interpreter,
+                                        make_state_dir, remove_state_dir),
+    };
+
+    if (geteuid() != 0) {
+        puts("1..0 # SKIP needs root");
+        return 0;
+    }
+    return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
+}

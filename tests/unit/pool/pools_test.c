@@ -1,0 +1,675 @@
+#include "../engine/fake.h"
+
+#include "pool/pools.h"
+
+#define MEMBERS 4
+
+struct scene {
+    struct fake k;
+    struct pools *pools;
+    uint32_t stream[MEMBERS]; /* of J_CREATE */
+    int runtime[MEMBERS];
+};
+
+static void begin(struct scene *s)
+{
+    *s = (struct scene){ 0 };
+    scene_engine(&s->k);
+    s->pools = pools_new(s->k.ev);
+    pools_engine(s->pools, s->k.engine);
+    for (size_t i = 0; i < MEMBERS; i++)
+        s->runtime[i] = -1;
+}
+
+static void end(struct scene *s)
+{
+    pools_free(s->pools);
+    for (size_t i = 0; i < MEMBERS; i++)
+        fd_close(&s->runtime[i]);
+    scene_end(&s->k);
+}
+
+static void take_template(struct scene *s)
+{
+    jailer_takes(&s->k, FRAME_J_TEMPLATE);
+    jailer_ok(&s->k);
+}
+
+static void asked_to_make(struct scene *s, size_t i)
+{
+    jailer_takes(&s->k, FRAME_J_CREATE);
+    s->stream[i] = got.f.stream;
+}
+
+static void made(struct scene *s, size_t i, uint32_t walls)
+{
+    struct fake *k = &s->k;
+    struct rt_hello hello;
+
+    fd_close(&k->cpu);
+    fd_close(&k->oom);
+    got.f.stream = s->stream[i];
+    jailer_created(k, walls);
+    runtime_takes(k, FRAME_HELLO);
+    assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
+    runtime_hello(k, WIRE_VERSION, hello.epoch);
+    s->runtime[i] = take_fd(&k->runtime);
+}
+
+static struct pool_info info(const struct scene *s, const char *name)
+{
+    struct pool_info ret;
+
+    assert_true(pools_get(s->pools, name, &ret));
+    return ret;
+}
+
+static const struct pool_settings two = { .min = 2, .max = 2 };
+
+static void put_pool(struct scene *s, const struct box_spec *like, const struct pool_settings *set)
+{
+    struct err err = { 0 };
+
+    if (pools_put(s->pools, "p", like, set, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+/* A pool with two that wait. */
+static void begin_two(struct scene *s)
+{
+    struct box_spec spec = plain_spec();
+
+    begin(s);
+    put_pool(s, &spec, &two);
+    take_template(s);
+    asked_to_make(s, 0);
+    asked_to_make(s, 1);
+    made(s, 0, ALL_OUTSIDE);
+    made(s, 1, ALL_OUTSIDE);
+    assert_int_equal(info(s, "p").size, 2);
+    silent(&s->k, s->k.jailer);
+}
+
+static void claim(struct scene *s, const struct box_spec *spec)
+{
+    struct err err = { 0 };
+
+    s->k.box = pools_take(s->pools, spec);
+    assert_non_null(s->k.box);
+    if (box_claim(s->k.box, spec, &fake_box_ops, &s->k, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void claimed(struct scene *s, size_t i)
+{
+    take(s->runtime[i], FRAME_CLAIM);
+    s->k.runtime = take_fd(&s->runtime[i]);
+    runtime_claimed(&s->k, ALL_INSIDE, 3);
+    assert_int_equal(s->k.ready, 1);
+}
+
+/* The loop turns until there is a frame of this type; others in between are passed over. */
+static void await(struct scene *s, uint8_t type)
+{
+    uint64_t until = now_ms() + 60000;
+
+    while (now_ms() < until) {
+        ev_turn(s->k.ev, 20);
+        if (take_any(s->k.jailer) && got.f.type == type)
+            return;
+    }
+    fail_msg("no %s", frame_name(type));
+}
+
+/* --- one ahead --- */
+
+TEST(who_asks_once_finds_nothing_and_nothing_is_made)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    assert_null(pools_take(s.pools, &spec));
+    pools_claimed(s.pools, &spec, 1);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
+static void begin_ahead(struct scene *s)
+{
+    struct box_spec spec = plain_spec();
+
+    begin(s);
+    for (int i = 0; i < 2; i++)
+        assert_null(pools_take(s->pools, &spec));
+    pools_claimed(s->pools, &spec, 1);
+    pools_claimed(s->pools, &spec, 1);
+    take_template(s);
+    asked_to_make(s, 0);
+    silent(&s->k, s->k.jailer);
+}
+
+TEST(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_ahead(&s);
+    made(&s, 0, ALL_OUTSIDE);
+    claim(&s, &spec);
+    claimed(&s, 0);
+    pools_claimed(s.pools, &spec, 1);
+    asked_to_make(&s, 1); /* the next one */
+    assert_int_equal(info(&s, "").hits, 1);
+    end(&s);
+}
+
+TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_ahead(&s);
+    made(&s, 0, ALL_OUTSIDE);
+    spec.limits.v[LIMIT_MEMORY] -= 4096;
+    assert_null(pools_take(s.pools, &spec));
+    pools_claimed(s.pools, &spec, 1);
+    silent(&s.k, s.k.jailer);
+    assert_null(pools_take(s.pools, &spec));
+    pools_claimed(s.pools, &spec, 1);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    asked_to_make(&s, 1);
+    end(&s);
+}
+
+/* --- taking --- */
+
+TEST(a_member_belongs_to_nobody_until_it_is_claimed)
+{
+    static const char *const env[] = { "WHOSE=mine", NULL };
+    struct box_spec spec = plain_spec();
+    auto_free void *strings = NULL;
+    struct rt_claim m;
+    bool found = false;
+    struct scene s;
+
+    begin_two(&s);
+    silent(&s.k, s.runtime[0]);
+    spec.env = env;
+    claim(&s, &spec);
+    turn(&s.k);
+    take(s.runtime[0], FRAME_CLAIM); /* the oldest */
+    assert_int_equal(rt_claim_decode(&got.f, &m, &strings, NULL), 0);
+    assert_string_equal(m.id, box_id(s.k.box));
+    for (const char *const *e = m.env; *e; e++)
+        found = found || strcmp(*e, env[0]) == 0;
+    assert_true(found);
+    end(&s);
+}
+
+TEST(one_that_is_still_being_made_can_be_taken)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_ahead(&s);
+    claim(&s, &spec);
+    made(&s, 0, ALL_OUTSIDE);
+    claimed(&s, 0);
+    assert_int_equal(info(&s, "").cold, 1);
+    assert_int_equal(info(&s, "").hits, 0);
+    end(&s);
+}
+
+TEST(what_differs_for_the_jailer_is_not_served)
+{
+    static const struct box_mount mount = { .kind = BOX_BIND_RO, .fd = 0, .dst = "/mnt/x" };
+    static const struct zygote_spec zygote = { "python", "" };
+    struct box_spec specs[5];
+    struct scene s;
+
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++)
+        specs[i] = plain_spec();
+    specs[0].limits.v[LIMIT_MEMORY] -= 4096;
+    specs[1].hostname = "elsewhere";
+    specs[2].mounts = &mount;
+    specs[2].nmounts = 1;
+    specs[3].grants = GRANT_BIT(DEBUG);
+    specs[4].zygote = &zygote;
+    begin_two(&s);
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++)
+        if (pools_take(s.pools, &specs[i]))
+            fail_msg("spec %zu was given a member of another shape", i);
+    assert_int_equal(info(&s, "p").claims, 0);
+    end(&s);
+}
+
+TEST(what_the_host_keeps_itself_comes_with_the_claim)
+{
+    struct box_spec spec = plain_spec();
+    struct jail_extend m;
+    struct scene s;
+
+    begin_two(&s);
+    spec.level = LEVEL_STANDARD;
+    spec.limits.v[LIMIT_WALL] = 1234;
+    spec.limits.v[LIMIT_LIFETIME] = 60000;
+    claim(&s, &spec);
+    turn(&s.k);
+    claimed(&s, 0);
+    jailer_takes(&s.k, FRAME_J_EXTEND); /* it runs this clock for a host that is away */
+    assert_int_equal(jail_extend_decode(&got.f, &m, NULL), 0);
+    assert_int_equal(m.lifetime_ms, 60000);
+    end(&s);
+}
+
+TEST(a_member_with_a_wall_too_few_fails_its_taker)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_ahead(&s);
+    made(&s, 0, ALL_OUTSIDE & ~JAIL_WALL_SECCOMP);
+    claim(&s, &spec);
+    assert_int_equal(s.k.failed, 0);
+    jailer_removes(&s.k);
+    assert_int_equal(s.k.failed, 1);
+    assert_int_equal(s.k.err.id, ERR_WALL_MISSING);
+    end(&s);
+}
+
+TEST(a_member_that_died_is_given_to_nobody_and_replaced)
+{
+    struct scene s;
+
+    begin_two(&s);
+    fd_close(&s.runtime[0]);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &no_oom);
+    assert_int_equal(info(&s, "p").lost, 1);
+    assert_int_equal(info(&s, "p").size, 1);
+    asked_to_make(&s, 2);
+    end(&s);
+}
+
+TEST(a_member_that_says_claimed_by_itself_is_ended)
+{
+    struct scene s;
+
+    begin_two(&s);
+    s.k.runtime = take_fd(&s.runtime[0]);
+    runtime_claimed(&s.k, ALL_INSIDE, 3);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    end(&s);
+}
+
+/* --- keeping --- */
+
+TEST(two_are_made_at_a_time)
+{
+    static const struct pool_settings four = { .min = 4, .max = 4 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &four);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    silent(&s.k, s.k.jailer);
+    made(&s, 0, ALL_OUTSIDE);
+    asked_to_make(&s, 2);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
+TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
+{
+    static const struct pool_settings three = { .min = 3, .max = 3 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &three);
+    take_template(&s);
+    for (size_t i = 0; i < 3; i++) {
+        if (i < 2)
+            asked_to_make(&s, i);
+        else
+            asked_to_make(&s, 2);
+        if (i > 0)
+            made(&s, i - 1, ALL_OUTSIDE);
+    }
+    made(&s, 2, ALL_OUTSIDE);
+    assert_int_equal(info(&s, "p").size, 3);
+    claim(&s, &spec);
+    turn(&s.k);
+    bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
+    pools_claimed(s.pools, &spec, 5);
+    if (waited)
+        await(&s, FRAME_J_CREATE);
+    assert_int_equal(info(&s, "p").claimed, 1);
+    assert_int_equal(info(&s, "p").claim_ns, 5);
+    box_free(take_ptr(&s.k.box));
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    box_free(pools_take(s.pools, &spec)); /* one is left of three: the next is made at once */
+    box_free(pools_take(s.pools, &spec));
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_takes(&s.k, FRAME_J_CREATE);
+    end(&s);
+}
+
+TEST(an_empty_pool_is_a_miss)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    box_free(pools_take(s.pools, &spec));
+    box_free(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec));
+    assert_int_equal(info(&s, "p").claims, 3);
+    assert_int_equal(info(&s, "p").hits, 2);
+    assert_int_equal(info(&s, "p").misses, 1);
+    end(&s);
+}
+
+TEST(a_pool_that_is_put_again_has_a_new_generation)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    assert_int_equal(info(&s, "p").generation, 1);
+    put_pool(&s, &spec, &two);
+    assert_int_equal(info(&s, "p").generation, 2);
+    assert_int_equal(info(&s, "p").size, 0);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    asked_to_make(&s, 2);
+    end(&s);
+}
+
+TEST(a_pool_that_is_removed_lets_its_members_go)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    assert_true(pools_remove(s.pools, "p"));
+    assert_false(pools_remove(s.pools, "p"));
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    silent(&s.k, s.k.jailer);
+    assert_null(pools_take(s.pools, &spec));
+    end(&s);
+}
+
+TEST(a_member_is_replaced_for_its_age)
+{
+    static const struct pool_settings old = { .min = 1, .max = 1, .max_age_ms = 200 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &old);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    made(&s, 0, ALL_OUTSIDE);
+    await(&s, FRAME_J_CREATE); /* before it has to go */
+    while (info(&s, "p").replaced == 0)
+        await(&s, FRAME_J_DESTROY);
+    end(&s);
+}
+
+TEST(a_member_that_cannot_be_made_is_tried_again_later)
+{
+    static const struct pool_settings one = { .min = 1, .max = 1 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &one);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    uint64_t began = now_ms();
+    jailer_error(&s.k, ERR_LIMIT, "no");
+    assert_int_equal(info(&s, "p").failed, 1);
+    await(&s, FRAME_J_CREATE);
+    assert_true(now_ms() - began >= 90);
+    end(&s);
+}
+
+TEST(a_pool_that_cannot_be_is_refused)
+{
+    struct box_spec spec = plain_spec();
+    struct err err = { 0 };
+    static const struct {
+        struct pool_settings set;
+        enum err_id id;
+    } rows[] = {
+        { { .min = 3, .max = 2, .autoscale = true, .target_hit_permille = 900 }, ERR_INVALID },
+        { { .min = 1, .max = 2, .autoscale = true, .target_hit_permille = 1000 }, ERR_INVALID },
+        { { .min = POOL_SIZE_MAX + 1 }, ERR_INVALID },
+        { { .min = 1, .recycle = true }, ERR_NOT_SUPPORTED_YET },
+    };
+    struct scene s;
+
+    begin(&s);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_int_equal(pools_put(s.pools, "p", &spec, &rows[i].set, &err), -1);
+        assert_int_equal(err.id, rows[i].id);
+    }
+    assert_int_equal(pools_put(s.pools, "", &spec, &two, &err), -1);
+    assert_int_equal(pools_list(s.pools, NULL, 0), 0);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
+TEST(members_do_not_keep_back_the_news_that_the_jailer_is_lost)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    fd_close(&s.k.jailer);
+    turn_until(&s.k, &s.k.lost);
+    pools_engine(s.pools, NULL);
+    assert_int_equal(info(&s, "p").size, 0);
+    assert_null(pools_take(s.pools, &spec));
+    end(&s);
+}
+
+/* --- zygotes --- */
+
+static const struct zygote_spec python = { "python", "json" };
+
+static void begin_zygote(struct scene *s)
+{
+    static const struct pool_settings one = { .min = 1, .max = 1 };
+    struct box_spec spec = plain_spec();
+    struct jail_zygote m;
+
+    spec.zygote = &python;
+    begin(s);
+    put_pool(s, &spec, &one);
+    take_template(s);
+    jailer_takes(&s->k, FRAME_J_ZYGOTE);
+    assert_int_equal(jail_zygote_decode(&got.f, &m, NULL), 0);
+    assert_string_equal(m.preload, "json");
+    s->stream[1] = got.f.stream;
+    asked_to_make(s, 0);
+    assert_int_equal(info(s, "p").zygote, POOL_ZYGOTE_STARTING);
+}
+
+static void zygote_answers(struct scene *s, enum err_id id, const char *msg)
+{
+    got.f.stream = s->stream[1];
+    if (id == ERR_NONE)
+        jailer_ok(&s->k);
+    else
+        jailer_error(&s->k, id, msg);
+}
+
+static void joined(struct scene *s)
+{
+    int fds[3];
+
+    for (size_t i = 0; i < 3; i++)
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    put_fds(s->k.jailer, FRAME_J_OK, 0, got.f.stream, NULL, 0, fds, 3);
+    turn(&s->k);
+    for (size_t i = 0; i < 3; i++)
+        close(fds[i]);
+}
+
+TEST(a_member_waits_with_an_interpreter_in_it)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    assert_int_equal(info(&s, "p").size, 0);
+    joined(&s);
+    struct pool_info i = info(&s, "p");
+    assert_int_equal(i.size, 1);
+    assert_int_equal(i.bare, 0);
+    assert_int_equal(i.zygote_members, 1);
+    spec.zygote = &python;
+    claim(&s, &spec);
+    assert_true(box_has_member(s.k.box));
+    assert_int_equal(info(&s, "p").hits, 1);
+    end(&s);
+}
+
+TEST(members_that_were_ready_before_the_zygote_get_their_interpreter_later)
+{
+    struct scene s;
+
+    begin_zygote(&s);
+    made(&s, 0, ALL_OUTSIDE);
+    assert_int_equal(info(&s, "p").bare, 1);
+    zygote_answers(&s, ERR_NONE, NULL);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s);
+    assert_int_equal(info(&s, "p").size, 1);
+    assert_int_equal(info(&s, "p").bare, 0);
+    end(&s);
+}
+
+TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_INVALID, "preload json starts threads");
+    made(&s, 0, ALL_OUTSIDE);
+    struct pool_info i = info(&s, "p");
+    assert_int_equal(i.zygote, POOL_ZYGOTE_FAILED);
+    assert_non_null(strstr(i.zygote_why, "preload json starts threads"));
+    assert_int_equal(i.size, 1);
+    spec.zygote = &python;
+    claim(&s, &spec); /* without an interpreter */
+    assert_false(box_has_member(s.k.box));
+    assert_int_equal(info(&s, "p").cold, 1);
+    pools_claimed(s.pools, &spec, 1);
+    await(&s, FRAME_J_CREATE);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
+TEST(a_zygote_that_died_is_started_again)
+{
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    jailer_error(&s.k, ERR_LOST, "the zygote ended");
+    assert_int_equal(info(&s, "p").bare, 1); /* it can be taken meanwhile */
+    assert_int_equal(info(&s, "p").joins_failed, 1);
+    assert_int_not_equal(info(&s, "p").zygote, POOL_ZYGOTE_READY);
+    await(&s, FRAME_J_ZYGOTE);
+    s.stream[1] = got.f.stream;
+    zygote_answers(&s, ERR_NONE, NULL);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s);
+    struct pool_info i = info(&s, "p");
+    assert_int_equal(i.bare, 0);
+    assert_int_equal(i.zygotes_started, 2);
+    assert_int_equal(i.zygote, POOL_ZYGOTE_READY);
+    end(&s);
+}
+
+TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
+{
+    static const struct pool_settings few = { .min = 2, .max = 2, .zygote_max_members = 1 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    spec.zygote = &python;
+    begin(&s);
+    put_pool(&s, &spec, &few);
+    take_template(&s);
+    jailer_takes(&s.k, FRAME_J_ZYGOTE);
+    s.stream[3] = s.stream[1] = got.f.stream;
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    got.f.stream = s.stream[3];
+    jailer_ok(&s.k);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s);
+    made(&s, 1, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_ZYGOTE); /* the next one */
+    s.stream[3] = got.f.stream;
+    jailer_takes(&s.k, FRAME_J_JOIN); /* by the one that is there */
+    joined(&s);
+    got.f.stream = s.stream[3];
+    jailer_ok(&s.k);
+    struct pool_info i = info(&s, "p");
+    assert_int_equal(i.zygotes_started, 2);
+    assert_int_equal(i.zygotes_renewed, 1);
+    assert_int_equal(i.zygote_members, 0);
+    assert_int_equal(i.size, 2);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(who_asks_once_finds_nothing_and_nothing_is_made),
+        RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
+        RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
+        RUN(a_member_belongs_to_nobody_until_it_is_claimed),
+        RUN(one_that_is_still_being_made_can_be_taken),
+        RUN(what_differs_for_the_jailer_is_not_served),
+        RUN(what_the_host_keeps_itself_comes_with_the_claim),
+        RUN(a_member_with_a_wall_too_few_fails_its_taker),
+        RUN(a_member_that_died_is_given_to_nobody_and_replaced),
+        RUN(a_member_that_says_claimed_by_itself_is_ended),
+        RUN(two_are_made_at_a_time),
+        RUN(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low),
+        RUN(an_empty_pool_is_a_miss),
+        RUN(a_pool_that_is_put_again_has_a_new_generation),
+        RUN(a_pool_that_is_removed_lets_its_members_go),
+        RUN(a_member_is_replaced_for_its_age),
+        RUN(a_member_that_cannot_be_made_is_tried_again_later),
+        RUN(a_pool_that_cannot_be_is_refused),
+        RUN(members_do_not_keep_back_the_news_that_the_jailer_is_lost),
+        RUN(a_member_waits_with_an_interpreter_in_it),
+        RUN(members_that_were_ready_before_the_zygote_get_their_interpreter_later),
+        RUN(a_preload_that_does_wrong_is_named_and_not_tried_again),
+        RUN(a_zygote_that_died_is_started_again),
+        RUN(a_zygote_is_renewed_after_so_many_members_and_serves_until_then),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
