@@ -33,17 +33,19 @@ pid_t run_start(const char *name, char *const *argv, int in, int out, bool heard
     pid_t pid;
 
     snprintf(unique, sizeof(unique), "bench-%d-%u", (int)getpid(), count++);
-    for (size_t i = 0; i + 1 < RUN_ARGS_MAX && argv[i]; i++)
-        words[i] = strcmp(argv[i], "{n}") == 0 ? unique : argv[i];
+    size_t n = 0;
+    do
+        words[n] = strcmp(argv[n], "{n}") == 0 ? unique : argv[n];
+    while (++n < RUN_ARGS_MAX - 1 && argv[n]);
     posix_spawn_file_actions_init(&files);
     connect_fd(&files, in, 0);
     connect_fd(&files, out, 1);
     if (!heard)
         connect_fd(&files, -1, 2);
-    int rc = posix_spawnp(&pid, words[0], &files, NULL, words, environment);
+    int rc = posix_spawnp(&pid, argv[0], &files, NULL, words, environment);
     posix_spawn_file_actions_destroy(&files);
     if (rc != 0)
-        die("%s: %s: %s", name, words[0], strerror(rc));
+        die("%s: %s: %s", name, argv[0], strerror(rc));
     return pid;
 }
 
