@@ -17,8 +17,8 @@ enum store_op {
     STORE_OP_REMOVE, /* of tenants, users and roles */
     STORE_OP_AGES,
     STORE_OP_KEY_TOUCH,
-    STORE_OP_TEMPLATE_PUT,
-    STORE_OP_TEMPLATE_DELETE,
+    STORE_OP_PUT, /* of templates and pools: makes or replaces */
+    STORE_OP_DELETE,
     STORE_OP_IDEM_CLAIM,
     STORE_OP_IDEM_FINISH,
     STORE_OP_IDEM_DROP,

@@ -27,8 +27,8 @@ struct store_call *store_call_new(enum store_op op, const struct row_table *t, s
 
 bool store_op_grows(enum store_op op)
 {
-    return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_TEMPLATE_PUT ||
-           op == STORE_OP_META_PUT || op == STORE_OP_USAGE_NOTE || op == STORE_OP_BUDGET_PUT;
+    return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_PUT || op == STORE_OP_META_PUT ||
+           op == STORE_OP_USAGE_NOTE || op == STORE_OP_BUDGET_PUT;
 }
 
 void store_call_reset(struct store_call *c)
@@ -324,7 +324,7 @@ struct store_call *store_key_touch(struct store *st, const struct store_key_use 
 struct store_call *store_template_put(struct store *st, const struct store_template *row, const struct store_when *when,
                                       store_template_fn *done, void *arg)
 {
-    struct store_call *c = store_row_call(STORE_OP_TEMPLATE_PUT, &row_template, row, ANY(done), arg);
+    struct store_call *c = store_row_call(STORE_OP_PUT, &row_template, row, ANY(done), arg);
     struct err err = { 0 };
 
     if (!c->refused && !store_owner_valid(row->name)) {
@@ -344,7 +344,7 @@ struct store_call *store_template_get(struct store *st, const char *name, store_
 struct store_call *store_template_delete(struct store *st, const char *name, const struct store_when *when,
                                          store_done_fn *done, void *arg)
 {
-    struct store_call *c = store_get_call(STORE_OP_TEMPLATE_DELETE, &row_template, NULL, name, ANY(done), arg);
+    struct store_call *c = store_get_call(STORE_OP_DELETE, &row_template, NULL, name, ANY(done), arg);
 
     if (when)
         c->when = *when;
@@ -480,6 +480,8 @@ static void answer_rows(struct store_call *c, const struct err *err)
         ((store_users_fn *)c->done)(c->arg, err, rows, n, more);
     else if (c->table == &row_role)
         ((store_roles_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_pool)
+        ((store_pools_fn *)c->done)(c->arg, err, rows, n, more);
     else
         ((store_templates_fn *)c->done)(c->arg, err, rows, n, more);
 }
@@ -503,6 +505,8 @@ static void answer_row(struct store_call *c, const struct err *err)
         ((store_user_fn *)c->done)(c->arg, err, row);
     else if (c->table == &row_role)
         ((store_role_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_pool)
+        ((store_pool_fn *)c->done)(c->arg, err, row);
     else
         ((store_template_fn *)c->done)(c->arg, err, row);
 }
@@ -526,7 +530,7 @@ void store_answer(struct store_call *c)
     case STORE_OP_GET:
     case STORE_OP_UPDATE:
     case STORE_OP_LOGIN:
-    case STORE_OP_TEMPLATE_PUT:
+    case STORE_OP_PUT:
         answer_row(c, err);
         break;
     case STORE_OP_INSERT:

@@ -4,6 +4,7 @@
  * write its statements from the same list that the schema was written from. */
 #pragma once
 
+#include "store/pools.h"
 #include "store/store.h"
 #include "store/usage.h"
 
@@ -45,6 +46,8 @@ struct row_table {
 };
 
 extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
+/* pools.c */
+extern const struct row_table row_pool;
 /* tenants.c */
 extern const struct row_table row_tenant, row_user, row_role, row_login, row_age;
 /* sqlite_usage.c */

@@ -463,10 +463,10 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
         return db_remove(db, c, err);
     case STORE_OP_KEY_TOUCH:
         return key_touch(db, c, err);
-    case STORE_OP_TEMPLATE_PUT:
-        return db_template_put(db, c, err);
-    case STORE_OP_TEMPLATE_DELETE:
-        return db_template_delete(db, c, err);
+    case STORE_OP_PUT:
+        return db_put(db, c, err);
+    case STORE_OP_DELETE:
+        return db_delete(db, c, err);
     case STORE_OP_IDEM_CLAIM:
         return db_idem_claim(db, c, err);
     case STORE_OP_IDEM_FINISH:

@@ -49,8 +49,8 @@ int db_list(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err); /* at the end of c->rows */
 /* At most one row. 1: it is in c->rows. 0: there is none. */
 int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err);
-int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_template_delete(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_put(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_delete(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err);
 
 /* sqlite_tenants.c */

@@ -43,9 +43,9 @@ static int check_text(sqlite3 *h, const char *sql, struct err *err)
 
 int db_check_step(struct sqlite_db *db, struct store_call *c, struct err *err)
 {
-    static const struct row_table *const tables[] = { &row_sandbox,  &row_execution, &row_key,
-                                                      &row_template, &row_event,     &row_idem,
-                                                      &row_tenant,   &row_user,      &row_role };
+    static const struct row_table *const tables[] = { &row_sandbox, &row_execution, &row_key,    &row_template,
+                                                      &row_event,   &row_idem,      &row_tenant, &row_user,
+                                                      &row_role,    &row_pool };
 
     if (c->seq < ARRAY_LEN(tables)) {
         char sql[64];

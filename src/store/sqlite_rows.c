@@ -335,37 +335,65 @@ int db_update(struct sqlite_db *db, struct store_call *c, struct err *err)
     return rc == 0 ? why_unchanged(db, c, err) : rc < 0 ? -1 : 0;
 }
 
-int db_template_put(struct sqlite_db *db, struct store_call *c, struct err *err)
+/* What a replacement leaves as it was: the name, the time it was made, and what the database gives. */
+static bool kept(const struct row_table *t, const struct row_column *c)
 {
-    const struct store_template *row = c->row;
+    return c->given || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
+}
+
+int db_put(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
     struct sql tail = { 0 };
 
     free(c->id);
-    c->id = str_dup(row->name);
+    c->id = str_dup(ROW_CONST_AT(char, c->row, row_column(c->table, c->table->key)));
     if (c->when.generation) { /* must exist, and be that one */
         if (db_get(db, c, err) < 0)
             return -1;
-        if (((const struct store_template *)(const void *)c->rows.rows)->generation != c->when.generation)
-            return err_set(err, ERR_EXISTS, "the template %s was changed meanwhile", c->id);
+        if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->when.generation)
+            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->word, c->id);
         row_list_done(c->table, &c->rows);
     }
-    buf_adds(&tail.text, " ON CONFLICT (name) DO UPDATE SET spec_json = excluded.spec_json,"
-                         " updated_ms = excluded.updated_ms, generation = generation + 1 RETURNING ");
+    buf_addf(&tail.text, " ON CONFLICT (%s) DO UPDATE SET generation = generation + 1", c->table->key);
+    for (size_t i = 0; i < c->table->n; i++)
+        if (!kept(c->table, &c->table->columns[i]))
+            buf_addf(&tail.text, ", %s = excluded.%s", c->table->columns[i].name, c->table->columns[i].name);
+    buf_adds(&tail.text, " RETURNING ");
     sql_columns(&tail, c->table);
-    sqlite3_stmt *st = insert_statement(db, c->table, row, tail.text.data, err);
+    sqlite3_stmt *st = insert_statement(db, c->table, c->row, tail.text.data, err);
     buf_done(&tail.text);
-    return st && db_fetch_row(db, c, st, "writing the template", err) > 0 ? 0 : -1;
+    return st && db_fetch_row(db, c, st, "writing", err) > 0 ? 0 : -1;
 }
 
-int db_template_delete(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int refuse_used_template(struct sqlite_db *db, const char *name, struct err *err)
 {
-    sqlite3_stmt *st = db_statement(db, "DELETE FROM templates WHERE name = ?1 AND (?2 = 0 OR generation = ?2)", err);
+    sqlite3_stmt *st = db_statement(db, "SELECT name FROM pools WHERE template = ?1 ORDER BY name LIMIT 1", err);
 
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, name);
+    int rc = db_next(db, st, "looking for pools", err);
+    if (rc > 0) {
+        err_set(err, ERR_TEMPLATE_USED, "the template %s is used by the pool %s", name, db_text(st, 0));
+        sqlite3_reset(st);
+    }
+    return rc == 0 ? 0 : -1;
+}
+
+int db_delete(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    char sql[96];
+
+    if (c->table == &row_template && refuse_used_template(db, c->id, err) < 0)
+        return -1;
+    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s = ?1 AND (?2 = 0 OR generation = ?2)", c->table->name,
+             c->table->key);
+    sqlite3_stmt *st = db_statement(db, sql, err);
     if (!st)
         return -1;
     db_bind_text(st, 1, c->id);
     db_bind_u64(st, 2, c->when.generation);
-    if (db_next(db, st, "removing the template", err) < 0)
+    if (db_next(db, st, "removing", err) < 0)
         return -1;
     return sqlite3_changes(db->h) > 0 ? 0 : why_unchanged(db, c, err);
 }

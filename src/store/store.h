@@ -228,7 +228,7 @@ struct store_key_use {
 struct store_call *store_key_touch(struct store *st, const struct store_key_use *uses, size_t n, store_done_fn *done,
                                    void *arg);
 
-/* --- templates, of the whole server --- */
+/* --- templates, of the whole server; pools of them: pools.h --- */
 
 struct store_template {
     char name[STORE_NAME_MAX + 1];
@@ -247,6 +247,7 @@ typedef void store_templates_fn(void *arg, const struct err *err, const struct s
 struct store_call *store_template_put(struct store *st, const struct store_template *row, const struct store_when *when,
                                       store_template_fn *done, void *arg);
 struct store_call *store_template_get(struct store *st, const char *name, store_template_fn *done, void *arg);
+/* ERR_TEMPLATE_USED: a pool is made of it. */
 struct store_call *store_template_delete(struct store *st, const char *name, const struct store_when *when,
                                          store_done_fn *done, void *arg);
 /* By name; of q only cursor and limit count. */

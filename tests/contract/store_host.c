@@ -176,6 +176,16 @@ void on_templates(void *arg UNUSED, const struct err *err, const struct store_te
     copy_rows(&row_template, err, rows, n, next);
 }
 
+void on_pool(void *arg UNUSED, const struct err *err, const struct store_pool *row)
+{
+    copy_rows(&row_pool, err, row, row ? 1 : 0, NULL);
+}
+
+void on_pools(void *arg UNUSED, const struct err *err, const struct store_pool *rows, size_t n, const char *next)
+{
+    copy_rows(&row_pool, err, rows, n, next);
+}
+
 void on_event(void *arg UNUSED, const struct err *err, uint64_t seq)
 {
     got.seq = seq;

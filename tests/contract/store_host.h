@@ -51,6 +51,8 @@ store_key_fn on_key;
 store_keys_fn on_keys;
 store_template_fn on_template;
 store_templates_fn on_templates;
+store_pool_fn on_pool;
+store_pools_fn on_pools;
 store_event_fn on_event;
 store_events_fn on_events;
 store_idem_fn on_idem;

@@ -449,6 +449,14 @@ class QuotaExceededError(LimitReachedError):
     default_fix = "End what is not needed any more, wait where the answer says how long, or ask the operator of the server for a larger quota; cove tenant info, or GET /v1/tenant, tells what is used."
 
 
+class TemplateInUseError(ConflictError):
+    """A warm pool is made of the template, and would have nothing to be refilled from."""
+
+    code = "template_in_use"
+    default_cause = "A warm pool is made of the template, and would have nothing to be refilled from."
+    default_fix = "Remove the pool that the message names (`cove pool rm`), or give it another template, and then delete the template."
+
+
 class LastAdminError(ConflictError):
     """This would leave the tenant without anybody who can manage it."""
 
@@ -777,6 +785,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "user_removed": UserRemovedError,
     "tenant_suspended": TenantSuspendedError,
     "quota_exceeded": QuotaExceededError,
+    "template_in_use": TemplateInUseError,
     "last_admin": LastAdminError,
     "issuer_unreachable": IssuerUnreachableError,
     "rate_limited": RateLimitedError,
@@ -874,6 +883,7 @@ __all__ = [
     "UserRemovedError",
     "TenantSuspendedError",
     "QuotaExceededError",
+    "TemplateInUseError",
     "LastAdminError",
     "IssuerUnreachableError",
     "RateLimitedError",

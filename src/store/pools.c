@@ -1,0 +1,88 @@
+/* Pools as calls, and the shape of their rows. */
+#include "store/pools.h"
+
+#include "store/queue.h"
+
+#define COLUMN(member, kind, ...)                                                             \
+    {                                                                                         \
+        .name = #member, .type = kind, .at = offsetof(struct store_pool, member), __VA_ARGS__ \
+    }
+#define FIXED(member) COLUMN(member, ROW_FIXED, .cap = sizeof(((struct store_pool *)0)->member))
+
+static const struct row_column columns[] = {
+    FIXED(name),
+    FIXED(template),
+    COLUMN(min, ROW_U64),
+    COLUMN(max, ROW_U64),
+    COLUMN(ttl_ms, ROW_U64),
+    COLUMN(max_age_ms, ROW_U64),
+    COLUMN(autoscale, ROW_BOOL),
+    COLUMN(hit_permille, ROW_U64),
+    COLUMN(scale_down_ms, ROW_U64),
+    COLUMN(zygote_max_age_ms, ROW_U64),
+    COLUMN(zygote_max_members, ROW_U64),
+    COLUMN(recycle, ROW_BOOL),
+    COLUMN(generation, ROW_U64, .given = true),
+    COLUMN(created_ms, ROW_U64),
+    COLUMN(updated_ms, ROW_U64),
+};
+
+const struct row_table row_pool = { .name = "pools",
+                                    .word = "pool",
+                                    .size = sizeof(struct store_pool),
+                                    .key = "name",
+                                    .by_name = true,
+                                    .counted = true,
+                                    .columns = columns,
+                                    .n = ARRAY_LEN(columns) };
+
+static int check(const struct store_pool *row, struct err *err)
+{
+    if (!store_owner_valid(row->name) || !store_owner_valid(row->template))
+        return err_set(err, ERR_INVALID, "names of a pool and its template have letters, digits, '-', '_' and '.'");
+    if (row->min > row->max)
+        return err_set(err, ERR_INVALID, "the pool's min is larger than its max");
+    return 0;
+}
+
+static struct store_call *row_call(enum store_op op, const struct store_pool *row, store_any_fn *done, void *arg)
+{
+    struct store_call *c = store_row_call(op, &row_pool, row, done, arg);
+    struct err err = { 0 };
+
+    if (!c->refused && check(row, &err) < 0)
+        store_refuse(c, &err);
+    return c;
+}
+
+struct store_call *store_pool_insert(struct store *st, const struct store_pool *row, store_done_fn *done, void *arg)
+{
+    return store_submit(st, row_call(STORE_OP_INSERT, row, ANY(done), arg));
+}
+
+struct store_call *store_pool_put(struct store *st, const struct store_pool *row, const struct store_when *when,
+                                  store_pool_fn *done, void *arg)
+{
+    struct store_call *c = row_call(STORE_OP_PUT, row, ANY(done), arg);
+
+    if (when)
+        c->when = *when;
+    return store_submit(st, c);
+}
+
+struct store_call *store_pool_get(struct store *st, const char *name, store_pool_fn *done, void *arg)
+{
+    return store_submit(st, store_get_call(STORE_OP_GET, &row_pool, NULL, name, ANY(done), arg));
+}
+
+struct store_call *store_pool_delete(struct store *st, const char *name, store_done_fn *done, void *arg)
+{
+    return store_submit(st, store_get_call(STORE_OP_DELETE, &row_pool, NULL, name, ANY(done), arg));
+}
+
+struct store_call *store_pool_list(struct store *st, const struct store_list *q, store_pools_fn *done, void *arg)
+{
+    const struct store_list by_name = { .cursor = q->cursor, .limit = q->limit, .oldest_first = true };
+
+    return store_list_call(st, &row_pool, &by_name, NULL, ANY(done), arg);
+}
