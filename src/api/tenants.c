@@ -268,6 +268,11 @@ static void on_to_set(void *arg, const struct err *err, const struct store_tenan
         refuse(c, err);
         return;
     }
+    if (!c->set) { /* a quota without names in it */
+        answer_tenant(c->req, c->api, 200, row);
+        free(c);
+        return;
+    }
     if (row->suspended_ms && c->row.suspended_ms)
         c->row.suspended_ms = row->suspended_ms; /* since then, and not anew */
     auth_tenant_set(c->api->set.auth, &c->row, c->set, on_set, c);
@@ -284,7 +289,7 @@ static int read_change(const json_t *body, struct change *c, struct err *err)
     if (json_object_get(body, "suspended"))
         c->set |= STORE_TENANT_SET_SUSPENDED;
     c->row.suspended_ms = suspended ? now_ms() : 0;
-    if (!c->set)
+    if (json_object_size(body) == 0)
         return err_set(err, ERR_INVALID, "say what to change: suspended or quota");
     if (suspended && str_eq(c->row.name, STORE_LOCAL_TENANT))
         return err_set(err, ERR_INVALID, "suspended: the tenant " STORE_LOCAL_TENANT " is the server's own");

@@ -421,6 +421,15 @@ def AU19_of_a_hundred_that_create_at_once_at_the_limit_exactly_one_succeeds(s):
 
 
 @case
+def a_quota_without_names_changes_nothing(s):
+    name = tenant(s, fresh("team"), {"sandboxes": 3})["name"]
+    same = s.call("PATCH", f"/v1/tenants/{name}", {"quota": {}})
+    assert same.status == 200 and same.json["quota"] == {"sandboxes": 3} and not same.json["suspended"], same.body
+    nothing = s.call("PATCH", f"/v1/tenants/{name}", {})
+    assert nothing.status == 400 and nothing.code == "invalid_request", nothing.body
+
+
+@case
 def sums_of_processors_memory_and_storage_are_bounded_each(s):
     team = Team(s, fresh("team"))
     key = team.key("developer")
