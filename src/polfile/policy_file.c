@@ -494,9 +494,13 @@ int policy_file_slurp(const char *path, char **ret, size_t *len, struct problems
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, data, DOC_BYTES_MAX + 1);
 
+    if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "there is no such file, and no built-in policy of that name");
+        return -1;
+    }
     if (n < 0) {
-        problems_add(pr, errno == ENOENT ? ERR_POLICY_MISSING : ERR_POLICY_SYNTAX, 0, 0,
-                     errno == ENOENT ? NULL : "Check that it is a file that you may read.", "%s", strerror(errno));
+        problems_add(pr, ERR_POLICY_SYNTAX, 0, 0, "Check that it is a file that you may read.", "it cannot be read: %s",
+                     strerror(errno));
         return -1;
     }
     *ret = take_ptr(&data);

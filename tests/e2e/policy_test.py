@@ -99,6 +99,18 @@ class Files(Case):
         self.assertErrorCode(run("run", "--level", "custom", "--", "true"), 2, "bad_usage")
         self.assertErrorCode(run("run", "--level", "standard", "--policy", "debug", "--", "true"), 2, "bad_usage")
 
+    def test_a_file_that_is_not_there_is_told_by_its_name(self):
+        plain = self.file("plain", "x")
+        for path in (os.path.join(self.dir, "missing.yaml"), "missing.yaml", plain + "/below.yaml"):
+            done = run("run", "--policy", path, "--", "true")
+            self.assertErrorCode(done, 125, "policy_not_found")
+            self.assertTrue(done.err.startswith(f"{path}: there is no such file, and no built-in policy of that name"), done.err)
+            report = run("run", "--json", "--policy", path, "--", "true")
+            self.assertEqual((report.code, report.json["error"]["code"], report.json["error"]["file"]), (125, "policy_not_found", path))
+        done = run("run", "--policy", self.dir, "--", "true")
+        self.assertErrorCode(done, 2, "policy_syntax")
+        self.assertIn("it cannot be read: Is a directory", done.err)
+
     def test_a_policy_by_its_relative_name_is_found_and_so_are_its_paths(self):
         self.policy("filesystem: {readOnly: [data]}\n", "sub/p.yaml")
         self.file("sub/data/x", "found")
