@@ -13,7 +13,7 @@
 #include "serve/place.h"
 #include "serve/sockets.h"
 #include "serve/supervisor.h"
-#include "tls/pem.h"
+#include "tls/pem_source.h"
 
 #include "cove_version.h"
 

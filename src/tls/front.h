@@ -4,6 +4,7 @@
  * Whoever gets the socket serves it as if the client had come without TLS; the address of the client comes with it. */
 #pragma once
 
+#include "ev/ev.h"
 #include "tls/identity.h"
 
 #include <netinet/in.h>

@@ -1,9 +1,6 @@
 /* A message is one byte that says what it is: a question, parts (one descriptor of a memory file for each, in the order
  * of enum pem_part) or the text of a failure. The question may be answered twice and an answer may come without one:
- * whoever reads takes the last. So neither side keeps a state about the other, and both may be started anew.
- *
- * Changes are found by asking, not by inotify: the usual renewals swap a link, a directory of links, or a file on a
- * network, and each would need a watch of its own. Three calls of stat in five seconds cost nothing. */
+ * whoever reads takes the last. So neither side keeps a state about the other, and both may be started anew. */
 #include "tls/pem.h"
 
 #include "base/fd.h"
@@ -15,8 +12,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#define LOOK_NS (5 * NS_PER_S)
 
 static const char *const names[PEM_PARTS] = { "tls.certificate", "tls.key", "tls.clientCa" };
 
@@ -156,112 +151,4 @@ int pem_recv(int sock, struct pem *ret, struct err *err)
     while (nfds > 0)
         close(fds[--nfds]);
     return rc;
-}
-
-/* --- watching --- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    return (h ^ v) * 0x100000001b3u;
-}
-
-static uint64_t mark_of(const struct pem_paths *paths)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (int i = 0; i < PEM_PARTS; i++) {
-        struct stat st;
-
-        if (!paths->part[i] || !*paths->part[i])
-            continue;
-        if (stat(paths->part[i], &st) < 0) {
-            h = mix(h, (uint64_t)errno);
-            continue;
-        }
-        h = mix(mix(mix(h, st.st_dev), st.st_ino), (uint64_t)st.st_size);
-        h = mix(mix(h, (uint64_t)st.st_mtim.tv_sec), (uint64_t)st.st_mtim.tv_nsec);
-        h = mix(mix(h, (uint64_t)st.st_ctim.tv_sec), (uint64_t)st.st_ctim.tv_nsec);
-    }
-    return h;
-}
-
-static void look(void *arg)
-{
-    struct pem_watch *w = arg;
-    uint64_t mark = mark_of(&w->paths);
-    bool quiet = mark == w->seen, news = mark != w->settled;
-
-    w->seen = mark;
-    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + LOOK_NS, look, w);
-    if (quiet && news) {
-        w->settled = mark;
-        w->on_change(w->arg);
-    }
-}
-
-void pem_watch_init(struct pem_watch *w, struct ev *ev, const struct pem_paths *paths, void (*on_change)(void *arg),
-                    void *arg)
-{
-    *w = (struct pem_watch){ .ev = ev, .paths = *paths, .on_change = on_change, .arg = arg };
-    w->seen = w->settled = mark_of(paths);
-    ev_timer_set(ev, &w->timer, ev_now(ev) + LOOK_NS, look, w);
-}
-
-void pem_watch_note(struct pem_watch *w)
-{
-    w->seen = w->settled = mark_of(&w->paths);
-}
-
-void pem_watch_done(struct pem_watch *w)
-{
-    if (w->ev)
-        ev_timer_clear(w->ev, &w->timer);
-}
-
-/* --- the supervisor's end --- */
-
-void pem_source_tell(struct pem_source *s)
-{
-    struct pem p = { 0 };
-    struct err err = { 0 };
-
-    pem_watch_note(&s->watch);
-    if (pem_read(&s->watch.paths, &p, &err) < 0 || pem_send(s->sock, &p, &err) < 0)
-        pem_send_failure(s->sock, &err);
-    pem_done(&p);
-}
-
-static void on_changed(void *arg)
-{
-    pem_source_tell(arg);
-}
-
-/* Whoever asks several times is answered once: the answer is the newest there is. */
-static void on_asked(void *arg, uint32_t events UNUSED)
-{
-    struct pem_source *s = arg;
-    char byte;
-    bool asked = false;
-
-    while (recv(s->sock, &byte, 1, MSG_DONTWAIT) > 0)
-        asked = true;
-    if (asked)
-        pem_source_tell(s);
-}
-
-int pem_source_init(struct pem_source *s, struct ev *ev, const struct pem_paths *paths, int sock, struct err *err)
-{
-    *s = (struct pem_source){ .sock = sock };
-    if (ev_io_add(ev, &s->io, sock, EPOLLIN, on_asked, s, err) < 0)
-        return -1;
-    pem_watch_init(&s->watch, ev, paths, on_changed, s);
-    return 0;
-}
-
-void pem_source_done(struct pem_source *s)
-{
-    if (!s->watch.ev)
-        return;
-    ev_io_del(s->watch.ev, &s->io);
-    pem_watch_done(&s->watch);
 }

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "tls/pem_watch.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -191,13 +192,13 @@ int tls_server_new(struct ev *ev, const struct tls_server_settings *set, struct 
     t->nlisteners = front.nlisteners;
     t->listeners = mem_copy(front.listeners, front.nlisteners * sizeof(*front.listeners));
     front.listeners = t->listeners;
+    if (t->source < 0) /* before they are read: a change in between is none that gets lost */
+        pem_watch_init(&t->watch, ev, &t->paths, on_changed, t);
     if (first(t, &front, err) < 0 ||
         (t->source >= 0 && ev_io_add(ev, &t->source_io, t->source, EPOLLIN, on_source, t, err) < 0)) {
         tls_server_free(t);
         return -1;
     }
-    if (t->source < 0)
-        pem_watch_init(&t->watch, ev, &t->paths, on_changed, t);
     *ret = t;
     return 0;
 }

@@ -29,10 +29,10 @@ class Tls(Server):
         self.cert, self.key = os.path.join(self.dir, "live.crt"), os.path.join(self.dir, "live.key")
         self.make(self.cert, self.key)
 
-    def make(self, cert, key, name="first", days=30, kind=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), more=()):
+    def make(self, cert, key, name="first", days=30, kind=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), more=(), names="DNS:localhost,IP:127.0.0.1"):
         """A self-signed certificate, put in place by a rename as renewals do."""
         done = openssl("req", "-x509", "-newkey", *kind, "-nodes", "-keyout", key + ".new", "-out", cert + ".new", "-days",
-                       str(days), "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *more)
+                       str(days), "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}", *more)
         self.assertEqual(done.returncode, 0, done.stderr)
         os.rename(key + ".new", key)
         os.rename(cert + ".new", cert)
@@ -307,6 +307,40 @@ class Certificates(Tls):
         self.assertEqual(self.subject(), "second")
         self.assertEqual(self.ask(kept)[0], 200)  # with the one that it was made with
         self.stop()
+
+    def test_a_swapped_directory_of_links_is_seen_and_nobody_wakes_up_before(self):
+        """As Kubernetes mounts secrets: the files are links through a link that is turned by a rename."""
+        mount = os.path.join(self.dir, "mount")
+        for n in ("1", "2"):
+            os.makedirs(f"{mount}/..{n}")
+            self.make(f"{mount}/..{n}/tls.crt", f"{mount}/..{n}/tls.key", n)
+        os.symlink("..1", f"{mount}/..data")
+        for name in ("tls.crt", "tls.key"):
+            os.symlink(f"..data/{name}", f"{mount}/{name}")
+        self.cert, self.key = f"{mount}/tls.crt", f"{mount}/tls.key"
+        self.serve()
+        self.assertEqual(self.subject(), "1")
+        wait_for(lambda: self.figure("connections") == 0)
+        wait_for(self.sleeps_for_seconds, 300)
+        os.symlink("..2", f"{mount}/..new")
+        os.rename(f"{mount}/..new", f"{mount}/..data")
+        wait_for(lambda: self.figure("certificates_loaded_total") == 2)
+        self.assertEqual(self.subject(), "2")
+        self.stop()
+
+    def sleeps_for_seconds(self):
+        """Whether no thread of the server was given a processor meanwhile; right after a start some still are."""
+        before = self.switches()
+        time.sleep(6)
+        return before == self.switches()
+
+    def switches(self):
+        found = []
+        for pid in processes(self.run_dir).values():
+            for tid in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8") as f:
+                    found.append((pid, tid, re.findall(r"ctxt_switches:\s+(\d+)", f.read())))
+        return sorted(found)
 
     def test_a_renewal_under_load_loses_no_request(self):
         self.serve()

@@ -2,7 +2,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
-#include "tls/pem.h"
+#include "tls/pem_source.h"
 #include "tls/server.h"
 
 #include <stdio.h>
