@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 int fd_write_all(int fd, const void *data, size_t len)
@@ -169,6 +170,21 @@ ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_
     return n;
 }
 
+union incoming { /* room for all that one message can bring: what does not fit, the kernel closes as it came */
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(253 * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+};
+
+/* A socket can be told to hold up whoever closes it last until its peer has read everything, for as long as its sender
+ * likes. What others sent us must be closed at once. */
+static int defused(int fd)
+{
+    static const struct linger off;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+    return fd;
+}
+
 /* Collects the descriptors of one message; those beyond `room` are closed. Returns how many came in all. */
 static size_t collect(struct msghdr *msg, int *fds, size_t room)
 {
@@ -183,9 +199,9 @@ static size_t collect(struct msghdr *msg, int *fds, size_t room)
 
             memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
             if (seen < room)
-                fds[seen] = fd;
+                fds[seen] = defused(fd);
             else
-                close(fd);
+                close(defused(fd));
             seen++;
         }
     }
@@ -194,7 +210,7 @@ static size_t collect(struct msghdr *msg, int *fds, size_t room)
 
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds, int flags)
 {
-    union control ctl = { 0 };
+    union incoming ctl;
     struct iovec iov = { .iov_base = buf, .iov_len = cap };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.bytes, .msg_controllen = sizeof(ctl) };
     size_t room = nfds ? *nfds : 0;
@@ -217,4 +233,36 @@ ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds, int fla
     if (nfds)
         *nfds = seen;
     return n;
+}
+
+bool fd_is_socket(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+/* An empty packet and the end look alike; but who sent it is told of a packet only. */
+void fd_drain(int sock)
+{
+    union incoming ctl;
+    int on = 1;
+
+    (void)setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+    for (;;) {
+        struct msghdr msg = { .msg_control = ctl.bytes, .msg_controllen = sizeof(ctl) };
+        ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+        if ((n < 0 && errno != EINTR) || (n == 0 && msg.msg_controllen == 0))
+            return;
+        if (n >= 0)
+            (void)collect(&msg, NULL, 0);
+    }
+}
+
+void fd_hang_up(int sock)
+{
+    (void)shutdown(sock, SHUT_RDWR);
+    fd_drain(sock);
+    close(sock);
 }

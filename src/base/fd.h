@@ -46,10 +46,14 @@ int fd_nonblock(int fd, bool on);
 int fd_keep_only(int *fds, size_t n);
 
 /* One SEQPACKET message with up to FD_PASS_MAX descriptors. fd_recv closes whatever does not fit and fails, so a
- * hostile peer cannot leave descriptors behind. */
+ * hostile peer cannot leave descriptors behind; and none that it sends holds us up when it is closed. */
 #define FD_PASS_MAX 32
 /* Asks for room for so many bytes that were sent and not yet received. A kernel that grants less costs speed only. */
 void fd_widen(int sock, int bytes);
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags);
 ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags); /* gathered */
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds /* in: room, out: received */, int flags);
+/* Before the last descriptor of a socket is closed to which others sent: with what is not received yet, theirs go. */
+void fd_drain(int sock);
+bool fd_is_socket(int fd);
+void fd_hang_up(int sock); /* the same, while they still live: they can send no more; and closes it */

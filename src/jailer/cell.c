@@ -40,6 +40,8 @@ static void close_fds(struct jailer *j, struct cell *cell)
     for (size_t i = 0; i < CELL_LISTENERS; i++)
         fd_close(&cell->listeners[i]);
     fd_close(&cell->pidfd);
+    if (cell->control >= 0)
+        fd_drain(cell->control);
     fd_close(&cell->control);
     fd_close(&cell->runtime_end);
 }

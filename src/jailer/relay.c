@@ -140,7 +140,7 @@ static bool on_watch(struct jailer *j, const struct spawner *of, const struct fr
     struct cell *cell = cell_find(j, w.id);
     if (!cell)
         return true;
-    if (of && (cell->spawner != of || cell->awaited == 0))
+    if (of && (cell->spawner != of || cell->awaited == 0 || fd_is_socket(*fd)))
         return false;
     cell->awaited -= of ? 1 : 0;
     hand_over(j, w.id, *fd, w.sys);

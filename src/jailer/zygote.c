@@ -72,7 +72,7 @@ static void zygote_free(struct zygote *z)
     *p = z->next;
     if (z->door.on) {
         ev_io_del(z->j->ev, &z->door);
-        close(z->door.fd);
+        fd_hang_up(z->door.fd);
     }
     ev_defer(z->j->ev, &z->free_later, free, z);
 }
@@ -87,7 +87,7 @@ static void zygote_end(struct zygote *z, const struct err *why)
     while (z->joins)
         answer_join(z, z->joins, why);
     ev_io_del(z->j->ev, &z->io);
-    close(z->io.fd);
+    fd_hang_up(z->io.fd);
     fd_close(&z->out);
     if (!z->door.on)
         zygote_free(z);
@@ -164,7 +164,7 @@ static void on_note(void *arg, uint32_t events UNUSED)
     struct zygote *z = arg;
     struct zygote_note n;
     struct err why;
-    ssize_t got = recv(z->io.fd, &n, sizeof(n), MSG_DONTWAIT);
+    ssize_t got = fd_recv(z->io.fd, &n, sizeof(n), NULL, NULL, MSG_DONTWAIT);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;

@@ -1,11 +1,13 @@
 #include "../test.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/id.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -64,6 +66,63 @@ TEST(more_descriptors_than_room_are_all_closed)
     close(sv[1]);
 }
 
+/* A connection whose other side reads nothing, and which holds up who closes it for a minute. */
+static int lingering(int *ret_peer)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct linger minute = { .l_onoff = 1, .l_linger = 60 };
+    socklen_t len = sizeof(at);
+    static const char some[65536];
+    auto_fd int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(door, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(door, 1), 0);
+    assert_int_equal(getsockname(door, (struct sockaddr *)&at, &len), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, len), 0);
+    *ret_peer = accept(door, NULL, NULL);
+    while (send(fd, some, sizeof(some), MSG_DONTWAIT) > 0)
+        ;
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &minute, sizeof(minute)), 0);
+    return fd;
+}
+
+static void send_lingering(int sock, size_t times, int *ret_peer)
+{
+    int fds[FD_PASS_MAX], fd = lingering(ret_peer);
+
+    for (size_t i = 0; i < times; i++)
+        fds[i] = fd;
+    assert_int_equal(fd_send(sock, "m", 1, fds, times, 0), 1);
+    close(fd); /* the one on its way is the last */
+}
+
+TEST(a_socket_that_lingers_does_not_hold_up_who_receives_it)
+{
+    uint64_t began = clock_mono_ns();
+    int sv[2], peer[4], got[2];
+    size_t nfds = 2;
+    char c;
+
+    pair(sv);
+    send_lingering(sv[0], 1, &peer[0]);
+    assert_int_equal(fd_recv(sv[1], &c, 1, NULL, NULL, 0), -1); /* unwanted */
+    send_lingering(sv[0], FD_PASS_MAX, &peer[1]);
+    assert_int_equal(fd_recv(sv[1], &c, 1, got, &nfds, 0), -1); /* more than wanted */
+    send_lingering(sv[0], 1, &peer[2]);
+    nfds = 2;
+    assert_int_equal(fd_recv(sv[1], &c, 1, got, &nfds, 0), 1); /* wanted, and closed by us */
+    close(got[0]);
+    assert_int_equal(send(sv[0], "", 0, 0), 0);
+    assert_int_equal(send(sv[0], "", 0, 0), 0);
+    send_lingering(sv[0], 1, &peer[3]);
+    fd_hang_up(sv[1]); /* not even received, behind packets that look like the end */
+    assert_true(clock_mono_ns() - began < 50 * NS_PER_S);
+    for (size_t i = 0; i < ARRAY_LEN(peer); i++)
+        close(peer[i]);
+    close(sv[0]);
+}
+
 TEST(a_packet_longer_than_the_buffer_is_an_error_not_a_cut)
 {
     int sv[2];
@@ -113,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(descriptors_travel_and_arrive_close_on_exec),
         RUN(more_descriptors_than_room_are_all_closed),
+        RUN(a_socket_that_lingers_does_not_hold_up_who_receives_it),
         RUN(a_packet_longer_than_the_buffer_is_an_error_not_a_cut),
         RUN(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing),
         RUN(ids_are_valid_and_differ),
