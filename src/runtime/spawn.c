@@ -9,17 +9,15 @@
 #include "runtime/spawn.h"
 
 #include "base/fd.h"
+#include "base/forget.h"
 #include "runtime/env.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <termios.h>
@@ -126,24 +124,6 @@ static void search(const char *name, const char *const *argv, const char *const 
         err_set(err, ERR_PROGRAM_MISSING, "program '%.100s' was not found in %.100s", name, dirs);
 }
 
-/* openat2 takes the mode of a new file behind a pointer, so the filter that PID 1 and its programs share cannot keep it
- * from making set-id files, as it does for open, chmod and mknod. PID 1 needs the call; programs know what to do when a
- * kernel does not have it. */
-static int forget_openat2(struct err *err)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog prog = { .len = ARRAY_LEN(code), .filter = code };
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "the filter of openat2");
-    return 0;
-}
-
 static bool put_at(int from, int at, int flags)
 {
     if (from < 0) {
@@ -201,8 +181,10 @@ static NORETURN void become(struct birth *b)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    if (forget_openat2(&err) < 0)
+    if (forget_openat2() < 0) {
+        err_sys(&err, ERR_WALL_MISSING, "the filter of openat2");
         refuse(b, &err);
+    }
 
     const char *name = req->argv[0];
     if (strchr(name, '/')) {

@@ -15,6 +15,7 @@
 #include "zygote/join.h"
 
 #include "base/fd.h"
+#include "base/forget.h"
 #include "base/mutate.h"
 #include "isolate/caps.h"
 #include "isolate/seal.h"
@@ -63,13 +64,15 @@ static int fresh_process(struct err *err)
     stack_t off = { .ss_flags = SS_DISABLE };
     sigset_t none;
 
-    for (int sig = 1; sig < NSIG; sig++)
+    for (int sig = 1; sig < NSIG && !mutated("inherited-signals"); sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (!mutated("inherited-signals"))
+        sigprocmask(SIG_SETMASK, &none, NULL);
     (void)sigaltstack(&off, NULL);
-    umask(022);
+    if (!mutated("inherited-umask"))
+        umask(022);
     if (setsid() < 0)
         return err_sys(err, ERR_SYS, "session");
     if (!mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
@@ -111,6 +114,8 @@ static int wall_in(const struct join *j, int *kernel, struct err *err)
      * nothing left here that another program of the sandbox must not see. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "dumpable");
+    if (forget_openat2() < 0)
+        return err_sys(err, ERR_WALL_MISSING, "the filter of openat2");
     return seal_filter(j->t, j->spec, MONITOR_FD, err);
 }
 
