@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#define PATIENCE_MS 60000 /* machines that build and test at once are slow, translated ones too */
+
 static char state_dir[64];
 
 struct host {
@@ -77,7 +79,7 @@ static inline void receive(struct host *h, struct reply *r)
     struct err err;
 
     r->nfds = FD_PASS_MAX;
-    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
     ssize_t n = fd_recv(h->sock, r->bytes, sizeof(r->bytes), r->fds, &r->nfds, 0);
     assert_true(n > 0);
     assert_int_equal(frame_parse(r->bytes, (size_t)n, &r->f, &err), 0);
@@ -188,7 +190,7 @@ static inline void greet(int control)
 
     frame_header(packet, &(struct frame){ .type = FRAME_HELLO, .len = (uint32_t)len });
     assert_true(fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0) > 0);
-    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
     assert_true(recv(control, packet, sizeof(packet), 0) > 0);
     assert_int_equal(packet[4], FRAME_HELLO);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and runs the contract and
-escape suites and the storm there, as root and as a plain user with a login session. Prints TAP.
+escape suites and the storm there, as root and as a plain user with a login session, and the units of deploy/systemd. Prints
+TAP.
 
     tests/vm/run.py                       all of it
     tests/vm/run.py escape                the jobs whose name holds a word: root/escape, user/escape, root/contract/...
@@ -36,7 +37,8 @@ BUILD = os.path.join(ROOT, "build")
 CACHE = os.path.join(ROOT, "build-vm")
 KERNEL_META = "linux-image-cloud-amd64"
 PACKAGES = ["systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "python3", "strace", "procps", "bubblewrap",
-            "libcmocka0", "libyaml-0-2", "util-linux", "kmod", "iproute2"]
+            "libcmocka0", "libyaml-0-2", "libmicrohttpd12", "libjansson4", "libsqlite3-0", "libcurl4", "libssl3", "libwslay1",
+            "libpython3.11", "util-linux", "kmod", "iproute2"]
 # What a minimal system starts and nobody here needs; each costs a moment of a slow processor.
 MASKED = ["systemd-timesyncd.service", "systemd-networkd.service", "systemd-resolved.service", "apt-daily.timer", "e2scrub_all.timer",
           "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "systemd-random-seed.service", "getty@tty1.service",
@@ -178,6 +180,11 @@ def delegation_job():
     return {"name": "delegation", "cmd": ["/cove/tests/vm/delegation.py"], "timeout": 900, "env": {"COVE": "/cove/build/src/main/cove"}}
 
 
+def units_job():
+    """Comes last: it installs for the whole machine."""
+    return {"name": "root/units", "user": "root", "cmd": ["/cove/tests/vm/units.py"], "timeout": 1800, "env": {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
+
+
 def choose_jobs(words):
     if "VM_SHELL" in os.environ:
         return [{"name": "shell", "user": os.environ.get("VM_USER", "tester"), "cmd": ["sh", "-c", os.environ["VM_SHELL"]], "timeout": 600,
@@ -187,6 +194,7 @@ def choose_jobs(words):
     of_user = [job for job in contract if job["name"].startswith(("contract/engine", "contract/monitor"))]
     jobs = [{**job, "user": user, "name": f"{short}/{job['name']}"}
             for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in [delegation_job()] + some + [storm_job(), escape_job()]]
+    jobs.append(units_job())
     return [job for job in jobs if not words or any(word in job["name"] for word in words)]
 
 
@@ -202,6 +210,12 @@ def tree_image(jobs, image):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             if os.access(path, os.X_OK):
                 shutil.copy(path, target)
+        for kernels in ("runtimes", "tests/contract/kernels"):
+            shutil.copytree(os.path.join(BUILD, kernels), os.path.join(tree, "build", kernels), symlinks=True, dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("*.p", "__pycache__"))
+        os.symlink("../../runtimes", tree + "/build/src/main/kernels")
+        subprocess.check_call(["make", "-s", "-C", ROOT, "install", f"DESTDIR={tree}/install"], stdout=subprocess.DEVNULL)
+        shutil.copytree(ROOT + "/deploy/systemd", tree + "/deploy/systemd")
         with open(tree + "/jobs.json", "w", encoding="utf-8") as f:
             json.dump(jobs, f)
         subprocess.check_call(["chown", "-R", "0:0", tree])
