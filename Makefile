@@ -4,7 +4,7 @@
 #   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
 #   make check-vm   the suites under Debian's kernel and systemd, in QEMU
 #   make serve      start the server, and build it first
-#   make demo       three sandboxes, explained           make bench        figures of start and server
+#   make demo       three sandboxes, explained           make bench        figures: start, server, executor
 #   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
 #   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
 #   make coverage   lines that the tests execute         make clean        remove the build directories
@@ -52,10 +52,12 @@ bench: build
 	@ninja -C $(BUILD)
 	@bench/start
 	@bench/api
+	@bench/execute
 
 soak: build
 	@ninja -C $(BUILD)
 	@tests/soak/run.py
+	@tests/soak/executions.py
 	@SCHEMA_SECONDS=$${SCHEMA_SECONDS:-600} tests/contract/schema_test.py $(BUILD)/src/main/cove
 	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}

@@ -4,10 +4,13 @@
  *     engine-bench --step -- PROGRAM ARG...      one run for each line on standard input, answered by a line
  *     engine-bench --live -- PROGRAM ARG...      the same in one sandbox that lives on: only the execution is measured
  *     engine-bench --idle N                      N ready sandboxes until standard input ends
+ *     engine-bench --python N [--preload MODULES] [--step] -- CODE    CODE in a member of a pool of N with Python
+ * waiting
  *
  * A run is a whole life: create, execute, exit, destroyed. Each prints its microseconds on a line; the last line is
- * "per second: R". Workers are processes, each with a jailer of its own; depth is how many lives a worker leads at
- * once. A run that does not exit with 0 ends everything, because a failed start would look like a good figure. */
+ * "per second: R"; of --python it is the time until the interpreter has answered. Workers are processes, each with a
+ * jailer of its own; depth is how many lives a worker leads at once. A run that does not exit with 0 ends everything,
+ * because a failed start would look like a good figure. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -31,7 +34,8 @@ struct options {
     uint64_t count, seconds, idle;
     uint32_t workers, depth;
     bool step, live, quiet;
-    const char *state_dir;
+    const char *state_dir, *preload;
+    uint32_t python; /* members; 0: programs are started */
     const char *const *argv;
 };
 
@@ -53,8 +57,10 @@ struct run {
     struct bench *b;
     struct box *box;
     struct exec *exec;
-    uint64_t start_ns;
+    uint64_t start_ns, over_ns;
     struct ev_defer defer;
+    char said[8192]; /* --python: by the kernel */
+    size_t nsaid;
 };
 
 static NORETURN void die(const char *what, const struct err *err)
@@ -87,12 +93,14 @@ static void finish_run(struct run *r)
 {
     struct bench *b = r->b;
 
+    uint64_t took = (r->over_ns ? r->over_ns : clock_mono_ns()) - r->start_ns;
+
     if (b->samples && b->finished < SAMPLES_MAX)
-        b->samples[b->finished] = clock_mono_ns() - r->start_ns;
+        b->samples[b->finished] = took;
     b->finished++;
     ev_defer(b->ev, &r->defer, free_run, r);
     if (b->o.step) {
-        printf("%" PRIu64 "\n", (clock_mono_ns() - r->start_ns) / 1000);
+        printf("%" PRIu64 "\n", took / 1000);
         fflush(stdout);
     }
     if (more(b))
@@ -134,35 +142,85 @@ static void on_exec_failed(void *arg UNUSED, const struct err *err)
     die("exec", err);
 }
 
+/* The answer is what counts; the sandbox goes afterwards. */
+static void on_kernel(void *arg, const void *data, size_t len)
+{
+    struct run *r = arg;
+    char line[4096];
+
+    if (r->over_ns || r->nsaid + len >= sizeof(r->said))
+        return;
+    memcpy(r->said + r->nsaid, data, len);
+    r->nsaid += len;
+    r->said[r->nsaid] = '\0';
+    if (strstr(r->said, "\"ready\"") && !strstr(r->said, "\"started\"")) {
+        int n = snprintf(line, sizeof(line), "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"%s\"}\n", r->b->o.argv[0]);
+
+        if (n >= (int)sizeof(line) || exec_kernel_write(r->exec, line, (size_t)n) != (size_t)n)
+            die("the code is too long", NULL);
+    }
+    if (!strstr(r->said, "\"finished\""))
+        return;
+    if (!strstr(r->said, "\"ok\""))
+        die(r->said, NULL);
+    r->over_ns = clock_mono_ns();
+    box_destroy(r->box, on_destroyed, r);
+}
+
+static const struct exec_ops kernel_ops = { .on_output = on_output,
+                                            .on_kernel = on_kernel,
+                                            .on_failed = on_exec_failed };
 static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
 
 static void execute(struct run *r, struct box *box)
 {
-    struct exec_spec spec = { .argv = r->b->o.argv, .wall_ms = 30000, .output_max = 8 * MIB };
+    static const char *const python[] = { "python3", NULL };
+    bool kernel = r->b->o.python > 0;
+    struct exec_spec spec = { .argv = kernel ? python : r->b->o.argv,
+                              .wall_ms = 30000,
+                              .output_max = 8 * MIB,
+                              .kernel = kernel,
+                              .joined = kernel };
     struct err err = { 0 };
 
-    if (box_exec(box, &spec, &exec_ops, r, &r->exec, &err) < 0)
+    if (box_exec(box, &spec, kernel ? &kernel_ops : &exec_ops, r, &r->exec, &err) < 0)
         die("exec", &err);
 }
 
-static struct box_spec wanted(void)
+static struct box_spec wanted(const struct bench *b)
 {
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_BASE };
+    static struct zygote_spec zygote;
+    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = b->o.python ? PROFILE_PYTHON : PROFILE_BASE };
+
+    zygote = (struct zygote_spec){ "python", b->o.preload };
+    if (b->o.python)
+        spec.zygote = &zygote;
 
     limits_default(&spec.limits);
     return spec;
+}
+
+static void on_joined(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+
+    if (err)
+        die("an interpreter for a sandbox without one", err);
+    execute(r, r->box);
 }
 
 static void on_ready(void *arg)
 {
     struct run *r = arg;
     struct bench *b = r->b;
-    struct box_spec spec = wanted();
+    struct box_spec spec = wanted(b);
 
     if (b->pools)
         pools_claimed(b->pools, &spec, clock_mono_ns() - r->start_ns);
     if (b->o.live) {
         b->host = r;
+    } else if (b->o.python && !box_has_member(r->box)) {
+        box_join(r->box, on_joined, r);
     } else if (!b->o.idle) {
         execute(r, r->box);
     } else if (++b->ready == b->o.idle) {
@@ -200,9 +258,10 @@ static struct run *new_run(struct bench *b)
 
 static void begin_box(struct bench *b)
 {
-    struct box_spec spec = wanted();
-    struct run *r = new_run(b);
+    struct box_spec spec = wanted(b);
     struct err err = { 0 };
+
+    struct run *r = new_run(b);
 
     r->box = b->pools ? pools_take(b->pools, &spec) : NULL;
     int rc = r->box ? box_claim(r->box, &spec, &box_ops, r, &err)
@@ -222,9 +281,10 @@ static void begin_run(struct bench *b)
 
 /* --- one worker --- */
 
-static int open_runtime(void)
+/* A file of the build directory that this program is in. */
+static int open_built(const char *variable, const char *name)
 {
-    const char *path = getenv("COVE_RUNTIME");
+    const char *path = variable ? getenv(variable) : NULL;
     char self[4096];
     auto_free char *beside = NULL;
 
@@ -233,7 +293,7 @@ static int open_runtime(void)
 
         self[n > 0 ? n : 0] = '\0';
         *(strrchr(self, '/') ? strrchr(self, '/') : self) = '\0';
-        beside = str_printf("%s/../../src/main/cove-runtime", self);
+        beside = str_printf("%s/../../src/main/%s", self, name);
         path = beside;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -245,9 +305,24 @@ static int open_runtime(void)
     return fd;
 }
 
+static bool pool_full(const struct bench *b)
+{
+    struct pool_info info;
+
+    if (!pools_get(b->pools, "python", &info))
+        die("there is no pool", NULL);
+    if (info.zygote == POOL_ZYGOTE_FAILED)
+        die(info.zygote_why, NULL);
+    return info.size == b->o.python && info.bare == 0;
+}
+
 static void start_engine(struct bench *b)
 {
-    struct jailer_settings settings = { .runtime_fd = open_runtime(), .state_dir = b->o.state_dir };
+    struct jailer_settings settings = { .runtime_fd = open_built("COVE_RUNTIME", "cove-runtime"),
+                                        .kernels_fd = b->o.python ? open_built(NULL, "kernels") : 0,
+                                        .state_dir = b->o.state_dir };
+    struct pool_settings pool = { .min = b->o.python, .max = b->o.python };
+    struct box_spec like = wanted(b);
     struct err err = { 0 };
     int sock;
 
@@ -258,6 +333,10 @@ static void start_engine(struct bench *b)
         die("engine", &err);
     if (!b->o.idle)
         pools_engine(b->pools = pools_new(b->ev), b->engine);
+    if (b->o.python && pools_put(b->pools, "python", &like, &pool, &err) < 0)
+        die("pool", &err);
+    while (b->o.python && !pool_full(b))
+        ev_turn(b->ev, -1);
 }
 
 static void stop_engine(struct bench *b)
@@ -382,7 +461,9 @@ static void parse(int argc, char **argv, struct options *o)
 {
     static const char *const dflt[] = { "true", NULL };
 
-    *o = (struct options){ .count = 100, .workers = 1, .depth = 1, .state_dir = "/run/cove", .argv = dflt };
+    *o = (struct options){
+        .count = 100, .workers = 1, .depth = 1, .state_dir = "/run/cove", .preload = "", .argv = dflt
+    };
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
 
@@ -407,6 +488,10 @@ static void parse(int argc, char **argv, struct options *o)
             o->depth = (uint32_t)number(a, next, DEPTH_MAX), i++;
         else if (str_eq(a, "--idle"))
             o->idle = number(a, next, DEPTH_MAX), i++;
+        else if (str_eq(a, "--python"))
+            o->python = (uint32_t)number(a, next, DEPTH_MAX), i++;
+        else if (str_eq(a, "--preload") && next)
+            o->preload = next, i++;
         else if (str_eq(a, "--state-dir") && next)
             o->state_dir = next, i++;
         else {
