@@ -2,7 +2,7 @@
 
 Only the way in. All else is the package beside it, which is found by its own path and not by sys.path, because what
 user code imports must be what it would import without us. A zygote imports the package once, calls
-covekernel.prepare(), forks, and calls covekernel.main(fd, forked=True) in the child.
+covekernel.prepare() and covekernel.member(fd), forks, and goes on with that session in the child.
 """
 import importlib.util
 import os

@@ -20,9 +20,24 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PATIENCE = int(os.environ.get("KERNEL_PATIENCE", "120"))  # seconds; a loaded machine may need many
 LINE_MAX = 1 << 20
 PYTHON = "/usr/bin/python3"
+# As a zygote does it: the session is made and rehearsed before the fork.
+MEMBER = f"""
+import os, sys
+sys.path.insert(0, {os.path.join(ROOT, 'runtimes/python')!r})
+import covekernel
+del sys.path[0]
+covekernel.prepare()
+session = covekernel.member(3)
+if os.fork():
+    os.close(3)
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+session.born()
+session.serve()
+"""
 NODE = os.environ.get("COVE_NODE_KERNEL", os.path.join(ROOT, "build/runtimes/node"))
 COMMANDS = {
     "python": [PYTHON, "-I", os.path.join(ROOT, "runtimes/python/kernel.py")],
+    "python-member": [PYTHON, "-I", "-c", MEMBER],
     "node": [os.path.join(NODE, "start"), shutil.which("node") or "node", os.path.join(NODE, "kernel.mjs")],
     "bash": [os.environ.get("COVE_BASH_KERNEL", os.path.join(ROOT, "build/runtimes/bash/kernel"))],
 }

@@ -472,6 +472,27 @@ subprocess.run([sys.executable, '-I', '-c', script], capture_output=True, text=T
     holds("stdout='2\\n'" in done.value, done.value)
 
 
+# --- as a member of a zygote ---
+
+def test_a_member_that_was_rehearsed_starts_as_a_kernel_that_was_not():
+    looks = ("sorted(globals())", "import sys; sys.argv, sys.path, sys.stdin.isatty(), sys.stdout.line_buffering, '__main__' in sys.modules",
+             "import signal, os; signal.getsignal(signal.SIGPIPE), signal.getsignal(signal.SIGINT) is not None, os.getcwd()",
+             "import linecache; sorted(n for n in linecache.cache if n.startswith('<'))", "'_' in dir(__builtins__)", "1 / 0", "input('name? ') if False else 6 * 7")
+    with Kernel("python") as plain, Kernel("python-member") as member:
+        equal(member.ready, plain.ready)
+        for code in looks:
+            a, b = plain.run(code), member.run(code)
+            equal((b.status, b.count, b.value, b.stdout, b.stderr, b.error and b.error["traceback"]), (a.status, a.count, a.value, a.stdout, a.stderr, a.error and a.error["traceback"]), code)
+
+
+def test_a_member_is_interrupted_and_its_forks_do_not_speak_for_it():
+    with Kernel("python-member") as k:
+        done = k.run("import os, time\nif os.fork() == 0: raise SystemExit(3)\nos.waitstatus_to_exitcode(os.wait()[1])")
+        equal((done.status, done.value), ("ok", "3"))
+        equal(k.run("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass").status, "interrupted")
+        equal(k.run("1 + 1").value, "2")
+
+
 if __name__ == "__main__":
     code = main(collect(globals()))
     for kernel in kernels.values():

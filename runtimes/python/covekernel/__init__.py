@@ -9,7 +9,17 @@ import sys
 def prepare():
     """Imports what the first cells would import, so that the children of a fork share it."""
     from covekernel import cell, charts, complete, figures, rich, session, wire  # noqa: F401
-    import asyncio, getpass, inspect  # noqa: F401, E401
+    import asyncio, getpass, inspect, random, site  # noqa: F401, E401
+
+
+def member(fd):
+    """The session of members that will be forked, as warm as it can be. In each of them: born(), the environment, serve()."""
+    from covekernel.session import Session
+    made = Session(fd)
+    made.unborn = True
+    made.set_up_process()
+    made.rehearse()
+    return made
 
 
 def reseed():
@@ -27,9 +37,9 @@ def reseed():
         sys.modules["uuid"]._last_timestamp = None
 
 
-def main(fd, forked=False):
+def main(fd):
     """Serves the socket `fd` until it is closed; does not return."""
     from covekernel.session import Session
-    if forked:
-        reseed()
-    Session(fd).serve()
+    made = Session(fd)
+    made.set_up_process()
+    made.serve()

@@ -4,14 +4,17 @@ Interrupts. SIGINT raises KeyboardInterrupt in the main thread, where user code 
 `armed`; inside a `shield` it waits until the line that is being read or written is whole. Between executions it is
 ignored. Code that neither returns to the interpreter nor ends is the host's to kill.
 
+A member of a zygote has its session before it is born: made and rehearsed by the zygote, so that all members share its
+pages. Until born() nothing of it acts on a fork.
+
 Forks. A child of user code inherits all of this but must not speak for the kernel: it loses the socket as it is born,
 and where it comes back from the cell it ends.
 """
+import _signal as signal  # the functions of `signal` itself look for names first, by exceptions, in every cell
 import builtins
 import gc
 import importlib
 import os
-import signal
 import sys
 import threading
 import types
@@ -137,26 +140,21 @@ class Session:
         self.later = []
         self.loop = None
         self.figures_shown = []
+        self.user_site = None
+        self.unborn = False  # it is a zygote's, for members that will be forked
+        self.streams = (sys.stdout, sys.stderr)
         current = self
-        gc.enable()
-        self.set_up_process()
-        self.start = (os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv))
         self.fresh_namespace()
 
     # --- what belongs to the process ---
 
     def set_up_process(self):
+        gc.enable()
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
         self.streams = (sys.stdout, sys.stderr)
         sys.stdin = sys.__stdin__ = Stdin(self)
         sys.argv[:] = [""]
-        self.user_site = None
-        sys.path[:0] = [""] + [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-        if os.environ.get("HOME"):
-            import site  # isolated mode left out what the user installed for itself
-            self.user_site = site.getusersitepackages()
-            sys.path.append(self.user_site)
         import getpass
         getpass.getpass = lambda prompt="Password: ", stream=None: self.ask(prompt, True)
         builtins.input = lambda prompt="", /: self.ask(prompt, False)
@@ -165,6 +163,35 @@ class Session:
         os.register_at_fork(before=self.flush, after_in_child=self.become_child)
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
+    def settle(self):
+        """What follows from the environment and the directory, which a member of a zygote knows later than the rest."""
+        sys.path[:0] = [""] + [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        if os.environ.get("HOME"):
+            import site  # isolated mode left out what the user installed for itself
+            self.user_site = site.getusersitepackages()
+            sys.path.append(self.user_site)
+        self.start = (os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv))
+
+    def rehearse(self):
+        """Runs a cell for nobody: what is slow the first time, and what a fork has to copy as soon as it is written to, has
+        been by the time that somebody waits. Leaves nothing behind."""
+        fd, self.channel.fd = self.channel.fd, -1
+        before = signal.getsignal(signal.SIGINT)
+        self.channel.take(b'{"op":"execute","id":"rehearsal","code":"print(end=\'\')"}\n')
+        self.serve_one(self.next_line())
+        wire.fit({"event": "result", "data": rich.bundle_of(0).data})
+        signal.signal(signal.SIGINT, before)
+        self.channel.fd, self.count = fd, 0
+        cell.forget()
+        self.fresh_namespace()
+
+    def born(self):
+        """In a process of its own, to which the fork has brought neither the number nor the signals."""
+        self.unborn, self.pid = False, os.getpid()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as an interpreter that was just started has it
+        signal.signal(signal.SIGINT, self.shield.on_signal)
+        self.rehearse()
+
     def fresh_namespace(self):
         self.main = types.ModuleType("__main__")
         self.main.__dict__.update({"__builtins__": builtins, "__doc__": None})
@@ -172,6 +199,8 @@ class Session:
         builtins.__dict__.pop("_", None)
 
     def become_child(self):
+        if self.unborn:
+            return
         self.channel.forget()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -281,6 +310,7 @@ class Session:
                 self.channel.fill()
 
     def serve(self):
+        self.settle()
         self.channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0], "protocol": 1})
         while True:
             request = self.later.pop(0) if self.later else self.next_line()

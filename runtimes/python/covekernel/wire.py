@@ -106,7 +106,8 @@ class Channel:
         self.dropping = False  # inside a line that is too long
         self.lines = collections.deque()
         self.closed = False
-        os.set_inheritable(fd, False)
+        if fd >= 0:
+            os.set_inheritable(fd, False)
 
     def send(self, event):
         """False when nobody listens any more, or when this is a process that user code forked."""
@@ -144,6 +145,9 @@ class Channel:
         if not data:
             self.closed = True
             return
+        self.take(data)
+
+    def take(self, data):
         while data:
             part, newline, data = data.partition(b"\n")
             if not self.dropping:
