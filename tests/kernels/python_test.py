@@ -452,7 +452,7 @@ for i in range(2):
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
-        package.main(theirs.fileno(), forked=True)
+        package.reseed(); package.main(theirs.fileno())
     theirs.close()
     lines = ours.makefile("rw")
     assert json.loads(lines.readline())["event"] == "ready"
