@@ -1,6 +1,7 @@
 /* A request with an Idempotency-Key is carried out once.
  *
- * What the key claims is the id of the thing that the request makes, chosen before anything is made. So nothing has to
+ * What the key claims is the id of the thing that the request makes, chosen before anything is made; a sandbox that was
+ * made ahead has its own, and the claim is corrected before there is a row of it. So nothing has to
  * be remembered of an answer: who asks again is shown the thing itself, as it is now. A claim without its thing was
  * made by a request that is still under way, or by one that a kill cut off. The latter is as good as new: at once after
  * a restart, since nobody else can be at it, and otherwise after a while. A sandbox that a kill ended before it ever
@@ -8,6 +9,7 @@
 #include "api/inside.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -61,6 +63,10 @@ static void go(struct claim *c, bool fresh)
     struct claim copy = *c;
 
     free(c);
+    if (fresh && str_starts(copy.id, "sb")) {
+        copy.fn(copy.req, copy.api, true, copy.id, copy.arg); /* idem_named follows */
+        return;
+    }
     api_audit_target(copy.req, str_starts(copy.id, "sb") ? "sandbox" : "execution", copy.id);
     if (fresh)
         api_audit_begin(copy.req);
@@ -183,6 +189,22 @@ void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_
     }
     hash_request(req, c->hash);
     claim_key(c);
+}
+
+static void on_renamed(void *arg UNUSED, const struct err *err)
+{
+    if (err) /* who asks again is told that it is being worked on, and then gets another */
+        log_warn("an idempotency key does not name what it made: %s", err->msg);
+}
+
+void idem_named(struct http_req *req, struct api *api, const char *id, const char *now)
+{
+    const char *key = http_header(req, "Idempotency-Key");
+
+    if (key && !str_eq(id, now))
+        store_idem_rename(api->set.store, api_owner(req), key, id, now, on_renamed, NULL);
+    api_audit_target(req, "sandbox", now);
+    api_audit_begin(req);
 }
 
 static void on_dropped(void *arg UNUSED, const struct err *err UNUSED)

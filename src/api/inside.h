@@ -10,7 +10,7 @@
 #include "sandbox/body.h"
 
 #define API_STATUSES 6u /* by the first digit; 0 is "the client left" */
-#define API_ROUTES_MAX 128u
+#define API_ROUTES_MAX 160u
 
 struct api_counter {
     const struct http_route *route;
@@ -67,6 +67,7 @@ struct api {
     struct ev_timer flood_timer;
     struct security *security;
     uint64_t alarms[SECURITY_KINDS];
+    struct warm *warm;      /* pools (warm.h) */
     struct attach *orphans; /* of sockets that are gone, waiting for an answer */
 };
 
@@ -84,7 +85,8 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
 
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
-    audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[], context_routes[];
+    audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[], context_routes[],
+    pool_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -195,6 +197,8 @@ void api_event_json(struct jsonw *w, const struct store_event *e); /* members; w
 typedef void idem_fn(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg);
 void idem_begin(struct http_req *req, struct api *api, const char kind[2], idem_fn *fn, void *arg,
                 void (*dropped)(void *arg));
+/* What a fresh request makes is `now`, though `id` was chosen for it: a sandbox, whose work begins with this. */
+void idem_named(struct http_req *req, struct api *api, const char *id, const char *now);
 void idem_undo(struct http_req *req, struct api *api,
                const struct err *why); /* it was refused: the key may be used again */
 

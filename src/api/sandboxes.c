@@ -33,6 +33,7 @@ struct creation {
     struct api *api;
     json_t *body;
     char template[STORE_NAME_MAX + 1];
+    char id[ID_SIZE]; /* that was chosen */
     struct spec spec;
     char *details; /* of an error in its policy */
 };
@@ -74,14 +75,22 @@ static void on_known(void *arg, const struct err *err, const struct store_sandbo
     creation_free(c);
 }
 
+static void on_named(void *arg, const char *id)
+{
+    struct creation *c = arg;
+
+    idem_named(c->req, c->api, c->id, id);
+}
+
 static void on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
 {
     struct creation *c = arg;
 
     str_copy(c->spec.created_by, sizeof(c->spec.created_by), api_by(req));
+    str_copy(c->id, sizeof(c->id), id);
     if (fresh)
-        manager_create(api->set.manager, api_owner(req), id, &c->spec, c->template[0] ? c->template : NULL, on_created,
-                       c);
+        manager_create(api->set.manager, api_owner(req), id, &c->spec, c->template[0] ? c->template : NULL, on_named,
+                       on_created, c);
     else
         store_sandbox_get(api->set.store, api_sees(req), id, on_known, c);
 }

@@ -82,8 +82,9 @@ struct sb {
 
     /* CREATING */
     bool inserted, kept;
-    bool named;    /* its id was chosen by who asked */
-    bool claiming; /* pools_claimed() is to come */
+    bool named;                 /* its id was chosen by who asked */
+    manager_named_fn *on_named; /* with created_arg; NULL: nobody needs to know */
+    bool claiming;              /* pools_claimed() is to come */
     uint64_t began_ns, claim_ns;
     store_sandbox_fn *created;
     void *created_arg;

@@ -446,6 +446,8 @@ static void make(void *arg, const struct err *failed)
     if (sb->spec.pinning)
         pin(sb);
     take_box(sb);
+    if (sb->on_named)
+        sb->on_named(sb->created_arg, sb->id);
     insert(sb);
     if (make_box(sb, &err) < 0) {
         fail_create(sb, &err);
@@ -456,7 +458,7 @@ static void make(void *arg, const struct err *failed)
 }
 
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
-                    store_sandbox_fn *done, void *arg)
+                    manager_named_fn *named, store_sandbox_fn *done, void *arg)
 {
     struct err err = { 0 };
     char fresh[ID_SIZE]; /* until a box is taken that has a name */
@@ -479,7 +481,8 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->spec = *spec;
     *spec = (struct spec){ 0 };
     sb->state = SB_CREATING;
-    sb->named = id != NULL;
+    sb->named = id != NULL && !named;
+    sb->on_named = named;
     sb->created_ms = now_ms();
     sb->began_ns = ev_now(m->ev);
     sb->created = done;

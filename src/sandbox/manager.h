@@ -63,10 +63,12 @@ bool manager_ready(const struct manager *m, const char **ret_why);
 
 /* --- sandboxes --- */
 
-/* id: chosen before ("sb..."), or NULL. Takes the finished spec, which is empty after
- * it. template: a name to note, or NULL. */
+/* id: chosen before ("sb..."), or NULL. named: it may be one that was made ahead, which has a name already; its name is
+ * told before anything is written under it, unless nothing comes of it. NULL: the id that was chosen stays. Takes the
+ * finished spec, which is empty after it. template: a name to note, or NULL. */
+typedef void manager_named_fn(void *arg, const char *id);
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
-                    store_sandbox_fn *done, void *arg);
+                    manager_named_fn *named, store_sandbox_fn *done, void *arg);
 void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
 void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
 void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,

@@ -399,6 +399,16 @@ struct store_call *store_idem_finish(struct store *st, const char *owner, const 
     return store_submit(st, c);
 }
 
+struct store_call *store_idem_rename(struct store *st, const char *owner, const char *key, const char *from,
+                                     const char *to, store_done_fn *done, void *arg)
+{
+    struct store_call *c = store_get_call(STORE_OP_IDEM_RENAME, &row_idem, owner, key, ANY(done), arg);
+
+    give_text(c, &c->text, "the resource", from, ID_SIZE - 1);
+    str_copy(c->of, sizeof(c->of), to);
+    return store_submit(st, c);
+}
+
 struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
                                    store_done_fn *done, void *arg)
 {

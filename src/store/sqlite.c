@@ -404,6 +404,20 @@ static int idem_end(struct sqlite_db *db, struct store_call *c, struct err *err)
     return 0;
 }
 
+static int idem_rename(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(
+        db, "UPDATE idempotency SET resource = ?4 WHERE owner = ?1 AND key = ?2 AND resource = ?3", err);
+
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->owner);
+    db_bind_text(st, 2, c->id);
+    db_bind_text(st, 3, c->text);
+    db_bind_text(st, 4, c->of);
+    return db_next(db, st, "keeping an idempotency key", err) < 0 ? -1 : 0;
+}
+
 static int meta(struct sqlite_db *db, struct store_call *c, struct err *err)
 {
     bool put = c->op == STORE_OP_META_PUT;
@@ -469,6 +483,8 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
         return db_delete(db, c, err);
     case STORE_OP_IDEM_CLAIM:
         return db_idem_claim(db, c, err);
+    case STORE_OP_IDEM_RENAME:
+        return idem_rename(db, c, err);
     case STORE_OP_IDEM_FINISH:
     case STORE_OP_IDEM_DROP:
         return idem_end(db, c, err);

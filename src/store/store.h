@@ -299,6 +299,9 @@ typedef void store_idem_fn(void *arg, const struct err *err, bool fresh, const s
 struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg);
 struct store_call *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
                                      const char *body, store_done_fn *done, void *arg);
+/* What the key claims has another id than was thought. That the key claims something else by now is no error. */
+struct store_call *store_idem_rename(struct store *st, const char *owner, const char *key, const char *from,
+                                     const char *to, store_done_fn *done, void *arg);
 /* resource: only while the key claims this one; NULL: whatever it claims. That there is none is no error. */
 struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
                                    store_done_fn *done, void *arg);

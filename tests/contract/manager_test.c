@@ -221,7 +221,7 @@ static void create_for(struct world *w, const char *owner, const char *json, sto
     if (spec_read(&s, j, SPEC_OF_SANDBOX, NULL, &err) < 0 || spec_finish(&s, &err) < 0)
         fail_msg("%s", err.msg);
     json_decref(j);
-    manager_create(w->m, owner, NULL, &s, NULL, done, arg);
+    manager_create(w->m, owner, NULL, &s, NULL, NULL, done, arg);
 }
 
 static void create(struct world *w, const char *json)

@@ -832,6 +832,25 @@ TEST(templates_are_listed_by_name_page_by_page)
     assert_null(got.next);
 }
 
+TEST(a_key_claims_what_was_made_in_the_end)
+{
+    char a[ID_SIZE], b[ID_SIZE], key[] = "k";
+    struct store_idem row = { .owner = "anna", .key = key, .at_ms = 1 };
+
+    id_new("sb", a);
+    id_new("sb", b);
+    memcpy(row.resource, a, sizeof(a));
+    OK(store_idem_claim(store, &row, on_idem, NULL));
+    OK(store_idem_rename(store, "bert", "k", a, b, on_done, NULL));
+    OK(store_idem_rename(store, "anna", "k", b, a, on_done, NULL));
+    OK(store_idem_claim(store, &row, on_idem, NULL));
+    assert_string_equal(GOT(store_idem, 0)->resource, a); /* another's, and what it does not claim */
+    OK(store_idem_rename(store, "anna", "k", a, b, on_done, NULL));
+    OK(store_idem_claim(store, &row, on_idem, NULL));
+    assert_false(got.fresh);
+    assert_string_equal(GOT(store_idem, 0)->resource, b);
+}
+
 TEST(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again)
 {
     struct store_event e = { .owner = "anna", .at_ms = 5000, .kind = str_dup("created") };
@@ -1262,6 +1281,7 @@ int main(void)
         RUN_STORE(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards),
         RUN_STORE(a_template_is_replaced_only_by_those_who_know_its_generation),
         RUN_STORE(templates_are_listed_by_name_page_by_page),
+        RUN_STORE(a_key_claims_what_was_made_in_the_end),
         RUN_STORE(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other),
         RUN_STORE(the_range_of_events_outlives_the_events),
         RUN_STORE(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again),

@@ -423,7 +423,7 @@ class Audit(Audited):
         for _ in range(3):
             sandbox = self.sandbox()
             os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
-            self.assertTrue([r for r in self.records() if r["action"] == "sandbox.create" and r["target"]["sandbox"] == sandbox])
+            self.assertTrue([r for r in self.records() if r["action"] == "sandbox.create" and r["target"].get("sandbox") == sandbox])
             wait_for(lambda: self.alive())
         self.stop()
         self.assertEqual(self.verify().json["intact"], True)

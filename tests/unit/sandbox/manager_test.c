@@ -107,7 +107,7 @@ static void create(struct scene *s, const char *id)
     spec_init(&spec);
     str_copy(spec.runtime, sizeof(spec.runtime), "sh");
     assert_int_equal(spec_finish(&spec, NULL), 0);
-    manager_create(s->m, "me", id, &spec, NULL, on_row, s);
+    manager_create(s->m, "me", id, &spec, NULL, NULL, on_row, s);
 }
 
 /* As far as the promise to keep it. */
