@@ -23,6 +23,8 @@ static const struct {
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
     { "POST", "/v1/tokens/revoke", "token.revoke_all" },
     { "GET", "/v1/audit/key", "audit.read_key" },
+    { "GET", "/v1/pools/{pool}/status", "pool.status" },
+    { "GET", "/v1/warmpools/{pool}/status", "warmpool.status" },
 };
 
 /* Reads that are recorded like changes: they take everybody's records out of the server. */

@@ -1,6 +1,7 @@
 /* What every resource needs: who asks, what a page is, how a row becomes JSON. */
 #include "api/inside.h"
 
+#include "api/warm.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -9,25 +10,11 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = { sandbox_routes,
-                                                execution_routes,
-                                                file_routes,
-                                                catalogue_routes,
-                                                template_routes,
-                                                key_routes,
-                                                service_routes,
-                                                upkeep_routes,
-                                                event_routes,
-                                                token_routes,
-                                                audit_routes,
-                                                socket_routes,
-                                                usage_routes,
-                                                tenant_routes,
-                                                member_routes,
-                                                budget_routes,
-                                                top_routes,
-                                                context_routes,
-                                                NULL };
+const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
+                                                template_routes, key_routes,       service_routes, upkeep_routes,
+                                                event_routes,    token_routes,     audit_routes,   socket_routes,
+                                                usage_routes,    tenant_routes,    member_routes,  budget_routes,
+                                                top_routes,      context_routes,   pool_routes,    NULL };
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };
@@ -58,6 +45,7 @@ struct api *api_new(const struct api_settings *set)
     api->started_ms = clock_real_ns() / NS_PER_MS;
     events_init(api);
     api_record_init(api);
+    api->warm = warm_new(api);
     return api;
 }
 
@@ -66,6 +54,7 @@ void api_free(struct api *api)
     if (api) {
         attach_done(api);
         events_done(api);
+        warm_free(api->warm);
         api_record_done(api);
     }
     free(api);

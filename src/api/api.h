@@ -9,7 +9,9 @@
 #include "auth/auth.h"
 #include "ev/ev.h"
 #include "http/server.h"
+#include "pool/pools.h"
 #include "sandbox/manager.h"
+#include "store/pools.h"
 #include "store/store.h"
 
 struct api;
@@ -18,11 +20,13 @@ struct api_settings { /* all borrowed for the life of the api */
     struct ev *ev;
     struct store *store;
     struct manager *manager;
+    struct pools *pools; /* the manager's */
     struct auth *auth;
     struct audit *audit;     /* NULL: nothing is recorded */
     struct webhook *webhook; /* for security events; NULL: none */
     bool audit_content;      /* what is run is recorded as it is, not by its hash */
     const char *version;
+    const struct store_pool *own_pool;                        /* that the server keeps without being told; NULL: none */
     const struct floor *floor;                                /* of the operator; NULL: none */
     const char *login_issuer, *login_audience, *login_client; /* where people log in; NULL or "": nowhere */
     const char *scratch; /* a directory for files that are gone when they were sent; NULL: no backups */

@@ -1,6 +1,7 @@
 /* /health, /ready and /metrics: for those who run the server. */
 #include "api/inside.h"
 
+#include "api/warm.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -258,6 +259,7 @@ static void metrics(struct http_req *req, void *ctx)
     seconds(&out, "uptime_seconds", "", ev_now(api->set.ev) - api->started_ns);
     put_manager(api, &out);
     put_spending(api, &out);
+    warm_metrics(api->warm, &out);
     put_store(api, &out);
     put_audit(api, &out);
     api_security_metrics(api, &out);

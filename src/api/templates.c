@@ -1,6 +1,7 @@
 /* /v1/templates: named beginnings of sandboxes, kept as they were written. */
 #include "api/inside.h"
 
+#include "api/warm.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -131,6 +132,31 @@ static int check(const struct api *api, const json_t *body, char **ret_details, 
     return rc;
 }
 
+struct change {
+    struct http_req *req;
+    struct api *api;
+    char name[STORE_NAME_MAX + 1];
+};
+
+static struct change *change_new(struct http_req *req, struct api *api, const char *name)
+{
+    struct change *c = mem_new(struct change);
+
+    c->req = req;
+    c->api = api;
+    str_copy(c->name, sizeof(c->name), name);
+    return c;
+}
+
+static void on_put(void *arg, const struct err *err, const struct store_template *row)
+{
+    auto_free struct change *c = arg;
+
+    if (!err)
+        warm_template(c->api->warm, row->name);
+    on_row(c->req, err, row);
+}
+
 static void put(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -150,15 +176,19 @@ static void put(struct http_req *req, void *ctx)
     str_copy(row.name, sizeof(row.name), name);
     row.spec_json = text;
     row.created_ms = row.updated_ms = clock_real_ns() / NS_PER_MS;
-    store_template_put(api->set.store, &row, NULL, on_row, req);
+    store_template_put(api->set.store, &row, NULL, on_put, change_new(req, api, name));
 }
 
 static void on_deleted(void *arg, const struct err *err)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
-        http_answer_empty(arg, 204);
+    auto_free struct change *c = arg;
+
+    if (err) {
+        http_answer_err(c->req, err);
+        return;
+    }
+    warm_template(c->api->warm, c->name); /* it may have stood for one that is built in */
+    http_answer_empty(c->req, 204);
 }
 
 static void delete_(struct http_req *req, void *ctx)
@@ -167,7 +197,7 @@ static void delete_(struct http_req *req, void *ctx)
     const char *name = name_of(req, ERR_MISSING);
 
     if (name)
-        store_template_delete(api->set.store, name, NULL, on_deleted, req);
+        store_template_delete(api->set.store, name, NULL, on_deleted, change_new(req, api, name));
 }
 
 const struct http_route template_routes[] = {

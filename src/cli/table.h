@@ -80,6 +80,13 @@ enum opt_id {
     OPT_ALLOW_SCOPE,
     OPT_LANGUAGE,
     OPT_SAVE,
+    OPT_MIN,
+    OPT_MAX,
+    OPT_MAX_AGE,
+    OPT_HIT_RATE,
+    OPT_SCALE_DOWN,
+    OPT_AUTOSCALE,
+    OPT_FIXED,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -125,6 +132,7 @@ enum verb_id {
     VERB_TOP,
     VERB_PS,
     VERB_KEY,
+    VERB_POOL,
     VERB_TENANT,
     VERB_USER,
     VERB_ROLE,

@@ -64,6 +64,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_ps(c, err);
     case VERB_KEY:
         return ctl_key(c, second, err);
+    case VERB_POOL:
+        return ctl_pool(c, second, err);
     case VERB_TENANT:
         return ctl_tenant(c, second, err);
     case VERB_USER:

@@ -34,6 +34,7 @@ int ctl_gc(struct ctl *c, struct err *err);
 int ctl_audit(struct ctl *c, const char *what, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);
+int ctl_pool(struct ctl *c, const char *what, struct err *err);
 int ctl_tenant(struct ctl *c, const char *what, struct err *err);
 int ctl_user(struct ctl *c, const char *what, struct err *err);
 int ctl_role(struct ctl *c, const char *what, struct err *err);

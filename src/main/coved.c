@@ -116,6 +116,7 @@ static int open_manager(struct coved *d, struct err *err)
         .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
     };
 
+    d->pools = set.pools = pools_new(d->ev);
     return manager_new(d->ev, &set, &d->manager, err);
 }
 
@@ -224,6 +225,7 @@ static void open_api(struct coved *d)
     d->api = api_new(&(struct api_settings){ .ev = d->ev,
                                              .store = d->store,
                                              .manager = d->manager,
+                                             .pools = d->pools,
                                              .auth = d->auth,
                                              .audit = recorder_audit(d->recorder),
                                              .webhook = recorder_webhook(d->recorder),
@@ -438,6 +440,7 @@ static void coved_done(struct coved *d)
     if (d->stopping)
         recorder_note(d->recorder, "server.stop", NULL);
     manager_free(d->manager);
+    pools_free(d->pools);
     recorder_close(d->recorder);
     auth_free(d->auth);
     store_close(d->store);

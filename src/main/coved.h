@@ -24,6 +24,7 @@ struct coved {
     struct recorder *recorder;
     struct auth *auth;
     struct manager *manager;
+    struct pools *pools;
     struct api *api;
     struct http_server *http;
     struct tls_server *tls; /* NULL: the address is served without */

@@ -169,7 +169,7 @@ def AU02_what_another_tenant_has_is_not_there_on_any_route(s):
     things, own = furnish(s, mine), furnish(s, theirs)
     machine = s.call("POST", "/v1/apikeys", {"name": "all", "user": None, "tenant": theirs.name, "scopes": [
         "sandboxes:read", "sandboxes:write", "executions", "files", "keys", "tenant", "audit", "usage"]}).json["key"]
-    shared = {"runtime", "template", "policy"}
+    shared = {"runtime", "template", "policy", "pool"}
     wrong, tried = [], 0
     for method, path in sorted(matrix()):
         names = set(re.findall(r"\{(\w+)\}", path)) - shared

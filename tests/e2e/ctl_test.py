@@ -352,6 +352,28 @@ class Ctl(Served):
         self.cove("tenant", "rm", "-q", "crew")
         self.assertIn("removed", self.cove("tenant", "ls").out)
 
+    def test_a_pool_is_made_watched_changed_and_removed(self):
+        ask = urllib.request.Request(self.env["COVE_URL"] + "/v1/templates/ctl-pooled", json.dumps({"runtime": "sh", "resources": {"pids": 61}}).encode(),
+                                     {"Authorization": "Bearer " + self.env["COVE_API_KEY"], "Content-Type": "application/json"}, method="PUT")
+        urllib.request.urlopen(ask).close()
+        self.assertIn("--template", self.cove("pool", "set", "--min", "1", "ctl-pool", code=125).err)
+        made = self.cove("pool", "set", "--json", "--template", "ctl-pooled", "--min", "1", "--max", "3", "--ttl", "90s", "--hit-rate", "0.9",
+                         "--scale-down", "2m", "ctl-pool").json
+        self.assertEqual((made["min"], made["max"], made["ttlMs"]), (1, 3, 90000))
+        self.assertEqual(made["autoscale"], {"enabled": True, "targetHitRate": 0.9, "scaleDownDelayMs": 120000})
+        wait_for(lambda: self.cove("pool", "info", "--json", "ctl-pool").json["status"].get("ready") == 1)
+        sandbox = self.cove("sandbox", "create", "-q", "--template", "ctl-pooled").out.strip()
+        self.assertIn("1: 1 found one ready (100.0 %)", self.cove("pool", "info", "ctl-pool").out)
+        row = next(line.split() for line in self.cove("pool", "ls").out.splitlines() if line.startswith("ctl-pool"))
+        self.assertEqual((row[1], row[5], row[6], row[7]), ("ctl-pooled", "1", "3", "1"))
+        self.assertIn("none: always 1", self.cove("pool", "set", "--fixed", "ctl-pool").out)
+        for flags in (["--hit-rate", "2"], ["--min", "x"], ["--ttl", "soon"], ["--fixed", "--autoscale"], []):
+            self.assertEqual(self.cove("pool", "set", *flags, "ctl-pool", code=2).out, "")
+        self.assertIn("more than max", self.cove("pool", "set", "--min", "4", "--max", "3", "ctl-pool", code=2).err)
+        self.cove("pool", "rm", "-q", "ctl-pool")
+        self.assertIn("not_found", self.cove("pool", "info", "ctl-pool", code=125).err)
+        self.cove("sandbox", "rm", "-q", sandbox)
+
     def test_a_budget_is_changed_bound_by_bound(self):
         self.cove("tenant", "create", "-q", "thrift")
         self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)

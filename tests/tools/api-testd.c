@@ -98,7 +98,10 @@ static int serve(void)
     signal(SIGPIPE, SIG_IGN);
     if (ev_new(&s.ev, &err) < 0 || store_open(s.ev, &store_set, &store, &err) < 0)
         return die("store", &err);
-    struct manager_settings manager_set = { .store = store, .output_dir = output, .connect = knock, .live_max = 50 };
+    struct pools *pools = pools_new(s.ev);
+    struct manager_settings manager_set = {
+        .store = store, .output_dir = output, .connect = knock, .pools = pools, .live_max = 50
+    };
     if (seal_pepper(pepper_file, pepper, &err) < 0)
         return die("token.key", &err);
     auth_set.pepper = pepper;
@@ -107,6 +110,7 @@ static int serve(void)
     struct api_settings api_set = { .ev = s.ev,
                                     .store = store,
                                     .manager = manager,
+                                    .pools = pools,
                                     .auth = auth,
                                     .version = "0.0-test",
                                     .scratch = output,
@@ -130,6 +134,7 @@ static int serve(void)
     http_free(s.http);
     api_free(api);
     manager_free(manager);
+    pools_free(pools);
     auth_free(auth);
     store_close(store);
     ev_free(s.ev);

@@ -5,11 +5,11 @@ import datetime
 import os
 import tempfile
 
-from cove import Cove, CoveError, ExecutionInfo, Resources, Sandbox, TemplateSpec
+from cove import Cove, CoveError, ExecutionInfo, PoolScaling, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
-from cove.errors import ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, UnauthorizedError
+from cove.errors import ConflictError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, UnauthorizedError
 
-from support import Case
+from support import Case, wait_for
 
 
 class Life(Case):
@@ -140,6 +140,27 @@ class Catalogue(Case):
         self.client.templates.delete("sdk-test")
         with self.assertRaises(NotFoundError):
             self.client.templates.get("sdk-test")
+
+    def test_pools(self) -> None:
+        self.client.templates.put("sdk-pooled", TemplateSpec(runtime="sh", resources=Resources(pids=97)))
+        made = self.client.pools.create("sdk-pool", "sdk-pooled", min=1, max=2, ttl=60, autoscale=PoolScaling(enabled=False))
+        self.assertEqual((made.template, made.min, made.max, made.ttl, made.autoscale.enabled), ("sdk-pooled", 1, 2, 60.0, False))
+        self.assertEqual(made.autoscale.scale_down_delay, 300.0)
+        wait_for(lambda: self.client.pools.status("sdk-pool").ready == 1)
+        with Sandbox.create(template="sdk-pooled", client=self.client) as box:
+            self.assertEqual(box.run_code("echo hello").stdout, "hello\n")
+        told = self.client.pools.status("sdk-pool")
+        self.assertEqual((told.claims, told.hits), (1, 1))
+        self.assertEqual(self.client.pools.update("sdk-pool", max=3).max, 3)
+        self.assertEqual(self.client.pools.put("sdk-pool", "sdk-pooled", max=4).min, 0)
+        self.assertIn("sdk-pool", [pool.name for pool in self.client.pools.list()])
+        with self.assertRaises(ConflictError):
+            self.client.templates.delete("sdk-pooled")
+        self.assertEqual(self.client.pools.get("sdk-pool").generation, 3)
+        self.client.pools.delete("sdk-pool")
+        with self.assertRaises(NotFoundError):
+            self.client.pools.get("sdk-pool")
+        self.client.templates.delete("sdk-pooled")
 
     def test_keys(self) -> None:
         soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)

@@ -67,7 +67,7 @@ def operations(contract: str) -> Iterator[Tuple[str, str]]:
                 return
 
 
-NOT_FOR_PROGRAMS = {"/", "/v1/openapi.yaml", "/v1/profiles", "/v1/profiles/{template}"}  # for people and tools; other names of templates
+NOT_FOR_PROGRAMS = {"/", "/v1/openapi.yaml", "/v1/profiles", "/v1/profiles/{template}", "/v1/warmpools", "/v1/warmpools/{pool}", "/v1/warmpools/{pool}/status"}  # for people and tools; other names of templates and pools
 
 
 def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:

@@ -168,6 +168,27 @@ def exchange_paths(case, operation):
             holder[name] = "/workspace" + value
 
 
+def pool(spare=False):
+    """The name of a pool that is there."""
+    must(own("PUT", "/v1/templates/pooled", {"runtime": "sh"}))
+    name = f"p{WORDS.randrange(10 ** 12)}" if spare else "pooled"
+    must(own("PUT", f"/v1/pools/{name}", {"template": "pooled", "max": 1}))
+    return name
+
+
+def pool_body(case):
+    """Of a template that is there, and small: sandboxes of all sizes at once are no test of the contract."""
+    must(own("PUT", "/v1/templates/pooled", {"runtime": "sh"}))
+    if "template" in case.body:
+        case.body["template"] = "pooled"
+    case.body.pop("recycle", None)  # true is refused, and says so
+    case.body.update({"min": 0, "max": 1})
+    if "name" in case.body and "pool" in (case.path_parameters or {}):
+        case.body.pop("name")  # the path says it
+    elif "name" in case.body:
+        case.body["name"] = f"p{WORDS.randrange(10 ** 12)}"
+
+
 def exchange_rest(case, operation):
     if operation == "createApiKey" and "expiresAt" in case.body:
         case.body["expiresAt"] = WORDS.choice(["2099-01-01T00:00:00Z", "2098-12-31T23:59:59.25+14:00"])
@@ -227,6 +248,10 @@ def exchange_rest(case, operation):
     if operation in ("getProfile", "getTemplate") and turn(operation):
         must(own("PUT", "/v1/templates/known", {"runtime": "sh"}))
         case.path_parameters["template"] = "known"
+    if operation.removesuffix("WarmPool").removesuffix("Pool") in ("create", "put", "update"):
+        pool_body(case)
+    if "{pool}" in case.operation.path and turn(operation):
+        case.path_parameters["pool"] = pool(spare="delete" in operation)
     if operation == "streamExecution":
         case.headers.pop("Last-Event-ID", None)  # what is made for it does not follow its pattern
         if turn(operation):

@@ -16,6 +16,7 @@ from ._async.channel import AsyncChannel
 from ._async.client import AsyncCove, AsyncTemplates
 from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
 from ._async.files import AsyncFiles, AsyncWatch
+from ._async.pools import AsyncPools
 from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
 from ._async.sandbox import AsyncSandbox
 from ._async.session import AsyncSession
@@ -28,6 +29,7 @@ from ._sync.channel import Channel
 from ._sync.client import Cove, Templates
 from ._sync.execution import Execution, Result, Stream
 from ._sync.files import Files, Watch
+from ._sync.pools import Pools
 from ._sync.records import Audit, Events, EventStream, Usages
 from ._sync.sandbox import Sandbox
 from ._sync.session import Session
@@ -37,18 +39,19 @@ from .events import ChannelEvent, Event, Exit, FileEvent, Output, Resized, Start
 from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Level, LimitRange, Listing, Policy, Ready, Reason,
                      Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
+from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, ZygoteStatus
 from .team import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
                    QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCove", "AsyncEventStream", "AsyncEvents", "AsyncExecution", "AsyncFiles",
-    "AsyncKeys", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession", "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal",
-    "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit", "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds",
-    "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream",
-    "Events", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Keys",
-    "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Quota", "QuotaUsed", "Ready",
-    "Reason", "Receipt", "Resized", "Resources", "Result", "Retry", "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo",
-    "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant",
-    "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch",
-    "Whoami", "Written", "errors",
+    "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession", "AsyncStream", "AsyncTemplates", "AsyncTenants",
+    "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit", "AuditHead", "AuditKey", "AuditRecord", "Budget",
+    "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned", "Cove", "CoveError", "Downloaded", "Event", "EventGap",
+    "EventStream", "Events", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files",
+    "Happening", "Keys", "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Pool",
+    "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result",
+    "Retry", "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session",
+    "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage",
+    "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",
 ]

@@ -12,6 +12,7 @@ from ..errors import NotFoundError
 from ..models import Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ..team import LoginInfo, Tenant
 from ._http import AsyncHTTP
+from .pools import AsyncPools
 from .records import AsyncAudit, AsyncEvents, AsyncUsages, landed
 from .team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
@@ -38,6 +39,7 @@ class AsyncCove:
         self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
         self.keys = AsyncKeys(self._http)
         self.templates = AsyncTemplates(self._http)
+        self.pools = AsyncPools(self._http)
         self.tenants = AsyncTenants(self._http)
         self.users = AsyncUsers(self._http)
         self.roles = AsyncRoles(self._http)

@@ -13,6 +13,7 @@ from ..errors import NotFoundError
 from ..models import Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ..team import LoginInfo, Tenant
 from ._http import HTTP
+from .pools import Pools
 from .records import Audit, Events, Usages, landed
 from .team import Keys, Roles, Tenants, Users
 
@@ -39,6 +40,7 @@ class Cove:
         self._http = HTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
         self.keys = Keys(self._http)
         self.templates = Templates(self._http)
+        self.pools = Pools(self._http)
         self.tenants = Tenants(self._http)
         self.users = Users(self._http)
         self.roles = Roles(self._http)

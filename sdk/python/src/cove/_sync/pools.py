@@ -1,0 +1,66 @@
+# Written by tools/unasync.py from _async/pools.py: change that.
+"""The warm pools of a server."""
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence
+
+from .._call import Call, path
+from .._json import Duration, decode, encode, milliseconds, without_none
+from ..errors import NotFoundError
+from ..pools import Pool, PoolScaling, PoolStatus, PoolZygote
+from ._http import HTTP
+
+
+def settings(template: Optional[str], min: Optional[int], max: Optional[int], ttl: Optional[Duration], max_age: Optional[Duration],
+             autoscale: Optional[PoolScaling], zygote: Optional[PoolZygote]) -> Dict[str, Any]:
+    return without_none(template=template, min=min, max=max, ttlMs=None if ttl is None else milliseconds(ttl),
+                        maxAgeMs=None if max_age is None else milliseconds(max_age),
+                        autoscale=None if autoscale is None else encode(autoscale), zygote=None if zygote is None else encode(zygote))
+
+
+class Pools:
+    """Sandboxes that are ready before they are asked for. Changing pools needs the scope `pools:write`."""
+
+    def __init__(self, http: HTTP) -> None:
+        self._http = http
+
+    def create(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
+                     max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None) -> Pool:
+        """Makes one of a template. Answers before there are members in it.
+
+        Args:
+            min: members that it holds at least.
+            max: members that it holds at most.
+            ttl: seconds after which a member beyond `min` goes that nobody takes; 0 is never.
+            max_age: seconds after which a member is replaced; 0 is never.
+        """
+        body = {"name": name, **settings(template, min, max, ttl, max_age, autoscale, zygote)}
+        return self._http.get(Pool, Call("POST", path("v1", "pools"), json=body))
+
+    def put(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
+                  max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None) -> Pool:
+        """Makes one, or replaces all of its settings: what is None gets its default."""
+        body = settings(template, min, max, ttl, max_age, autoscale, zygote)
+        return self._http.get(Pool, Call("PUT", path("v1", "pools", name), json=body))
+
+    def update(self, name: str, *, template: Optional[str] = None, min: Optional[int] = None, max: Optional[int] = None,
+                     ttl: Optional[Duration] = None, max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None,
+                     zygote: Optional[PoolZygote] = None) -> Pool:
+        """Changes what is named and nothing else."""
+        body = settings(template, min, max, ttl, max_age, autoscale, zygote)
+        return self._http.get(Pool, Call("PATCH", path("v1", "pools", name), json=body))
+
+    def list(self) -> Sequence[Pool]:
+        """By name."""
+        return [decode(Pool, item) for item in (self._http.json(Call("GET", path("v1", "pools"))))["pools"]]
+
+    def get(self, name: str) -> Pool:
+        return self._http.get(Pool, Call("GET", path("v1", "pools", name)))
+
+    def status(self, name: str) -> PoolStatus:
+        """What it holds now, and what became of claims since the server started."""
+        return self._http.get(PoolStatus, Call("GET", path("v1", "pools", name, "status")))
+
+    def delete(self, name: str) -> None:
+        """Sandboxes that were taken from it live on."""
+        self._http.send(Call("DELETE", path("v1", "pools", name), done_if=(NotFoundError,)))

@@ -1,0 +1,242 @@
+/* cove pool: ls, info, set, rm. `set` changes what it names and makes what is not there, so that a script may say the
+ * same thing twice. */
+#include "ctl/inside.h"
+
+#include "base/str.h"
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+/* --- for people --- */
+
+static const char *number(const json_t *object, const char *key, char buf[24])
+{
+    snprintf(buf, 24, "%" PRIu64, ctl_number(object, key));
+    return buf;
+}
+
+static const char *share(const json_t *status, char buf[24])
+{
+    const json_t *rate = json_object_get(status, "hitRate");
+
+    if (!json_is_number(rate))
+        return "-";
+    snprintf(buf, 24, "%.1f %%", json_number_value(rate) * 100);
+    return buf;
+}
+
+static const char *millis(const json_t *status, const char *key, char buf[24])
+{
+    if (!json_object_get(status, key))
+        return "-";
+    snprintf(buf, 24, "%.2f ms", (double)ctl_number(status, key) / 1000);
+    return buf;
+}
+
+static const char *span(const json_t *object, const char *key, char buf[24])
+{
+    uint64_t ms = ctl_number(object, key);
+
+    if (ms == 0)
+        return "never";
+    if (ms % 3600000 == 0)
+        snprintf(buf, 24, "%" PRIu64 "h", ms / 3600000);
+    else if (ms % 60000 == 0)
+        snprintf(buf, 24, "%" PRIu64 "m", ms / 60000);
+    else
+        snprintf(buf, 24, "%.10gs", (double)ms / 1000);
+    return buf;
+}
+
+static void say_scaling(const json_t *p)
+{
+    const json_t *a = json_object_get(p, "autoscale");
+    char t[24];
+
+    if (json_is_true(json_object_get(a, "enabled")))
+        ctl_say("scaling    for %.1f %% of claims, smaller after %s",
+                json_number_value(json_object_get(a, "targetHitRate")) * 100, span(a, "scaleDownDelayMs", t));
+    else
+        ctl_say("scaling    none: always %" PRIu64, ctl_number(p, "min"));
+}
+
+static void say_zygote(const json_t *status)
+{
+    const json_t *z = json_object_get(status, "zygote");
+
+    if (!z || str_eq(ctl_text(z, "state"), "none"))
+        return;
+    ctl_say("zygote     %s%s%s, %" PRIu64 " forks of %" PRIu64 " joins, started %" PRIu64 " times",
+            ctl_text(z, "state"), *ctl_text(z, "message") ? ": " : "", ctl_text(z, "message"), ctl_number(z, "members"),
+            ctl_number(z, "joins"), ctl_number(z, "started"));
+}
+
+static int show(struct ctl *c, const json_t *p)
+{
+    const json_t *s = json_object_get(p, "status");
+    char a[24], b[24];
+
+    if (c->json)
+        return ctl_print_json(p);
+    ctl_say("%s  %s%s%s", ctl_text(p, "name"), ctl_text(s, "phase"), *ctl_text(s, "message") ? ": " : "",
+            ctl_text(s, "message"));
+    ctl_say("template   %s", ctl_text(p, "template"));
+    ctl_say("holds      %" PRIu64 " ready, %" PRIu64 " being made, of %" PRIu64 " wanted (%" PRIu64 " to %" PRIu64 ")",
+            ctl_number(s, "ready"), ctl_number(s, "starting"), ctl_number(s, "target"), ctl_number(p, "min"),
+            ctl_number(p, "max"));
+    say_scaling(p);
+    ctl_say("replaced   unused after %s, in any case after %s", span(p, "ttlMs", a), span(p, "maxAgeMs", b));
+    ctl_say("claims     %" PRIu64 ": %" PRIu64 " found one ready (%s), %" PRIu64 " one unfinished, %" PRIu64 " none",
+            ctl_number(s, "claims"), ctl_number(s, "hits"), share(s, a), ctl_number(s, "partial"),
+            ctl_number(s, "misses"));
+    ctl_say("times      a claim %s, making one %s", millis(s, "claimUs", a), millis(s, "refillUs", b));
+    say_zygote(s);
+    return 0;
+}
+
+static int list(struct ctl *c, struct err *err)
+{
+    struct ctl_table table = { 0 };
+    AUTO_JSON *answer = NULL;
+    json_t *p;
+    size_t i;
+
+    if (ctl_words(c, 0, 0, "pool ls", err) < 0 || client_json(c->client, "GET", "/v1/pools", NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    ctl_row(&table, "name", "template", "state", "ready", "wanted", "min", "max", "claims", "hits", "claim");
+    json_array_foreach(json_object_get(answer, "pools"), i, p)
+    {
+        const json_t *s = json_object_get(p, "status");
+        char n[5][24], rate[24], time[24];
+
+        ctl_row(&table, ctl_text(p, "name"), ctl_text(p, "template"), ctl_text(s, "phase"), number(s, "ready", n[0]),
+                number(s, "target", n[1]), number(p, "min", n[2]), number(p, "max", n[3]), number(s, "claims", n[4]),
+                share(s, rate), millis(s, "claimUs", time));
+    }
+    return ctl_print_table(&table);
+}
+
+static int info(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *answer = NULL;
+
+    if (ctl_words(c, 1, 1, "pool info NAME", err) < 0)
+        return -1;
+    auto_free char *path = ctl_path("/v1/pools/%s", c->args.rest[0]);
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    return show(c, answer);
+}
+
+/* --- changing --- */
+
+static int set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t v;
+
+    if (!a)
+        return 0;
+    if (!str_to_u64(a->value, UINT32_MAX, &v))
+        return err_set(err, ERR_USAGE, "--%s %.40s: a number of sandboxes", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+static int set_time(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t ms = 0;
+
+    if (!a)
+        return 0;
+    if ((!str_eq(a->value, "0") && !str_to_ms(a->value, &ms)) || ms > INT64_MAX)
+        return err_set(err, ERR_USAGE, "--%s %.40s: a time such as 90s or 2h", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)ms));
+    return 0;
+}
+
+static int set_rate(const struct ctl *c, json_t *body, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, OPT_HIT_RATE);
+    uint64_t permille;
+
+    if (!a)
+        return 0;
+    if (!str_to_millis(a->value, &permille) || permille < 500 || permille > 999)
+        return err_set(err, ERR_USAGE, "--hit-rate %.40s: a share from 0.5 to 0.999", a->value);
+    json_object_set_new(body, "targetHitRate", json_real((double)permille / 1000));
+    return 0;
+}
+
+static int read_changes(const struct ctl *c, json_t *body, struct err *err)
+{
+    AUTO_JSON *scale = json_object();
+    bool grows = args_find(&c->args, OPT_AUTOSCALE) != NULL, fixed = args_find(&c->args, OPT_FIXED) != NULL;
+
+    if (grows && fixed)
+        return err_set(err, ERR_USAGE, "--autoscale and --fixed do not go together");
+    ctl_set_text(c, OPT_TEMPLATE, body, "template");
+    if (set_count(c, OPT_MIN, body, "min", err) < 0 || set_count(c, OPT_MAX, body, "max", err) < 0 ||
+        set_time(c, OPT_TTL, body, "ttlMs", err) < 0 || set_time(c, OPT_MAX_AGE, body, "maxAgeMs", err) < 0 ||
+        set_rate(c, scale, err) < 0 || set_time(c, OPT_SCALE_DOWN, scale, "scaleDownDelayMs", err) < 0)
+        return -1;
+    if (grows || fixed)
+        json_object_set_new(scale, "enabled", json_boolean(grows));
+    if (json_object_size(scale))
+        json_object_set(body, "autoscale", scale);
+    if (!json_object_size(body))
+        return err_set(err, ERR_USAGE, "say what to set: --template, --min, --max or another of 'cove pool --help'");
+    return 0;
+}
+
+static int set(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object(), *answer = NULL;
+    const char *name = c->args.nrest ? c->args.rest[0] : "";
+
+    if (ctl_words(c, 1, 1, "pool set [FLAGS] NAME", err) < 0 || read_changes(c, body, err) < 0)
+        return -1;
+    auto_free char *path = ctl_path("/v1/pools/%s", name), *text = json_dumps(body, JSON_COMPACT);
+    int rc = client_json(c->client, "PATCH", path, text, &answer, err);
+    if (rc < 0 && err->id == ERR_MISSING && json_object_get(body, "template")) {
+        *err = (struct err){ 0 };
+        json_object_set_new(body, "name", json_string(name));
+        auto_free char *whole = json_dumps(body, JSON_COMPACT);
+        rc = client_json(c->client, "POST", "/v1/pools", whole, &answer, err);
+    } else if (rc < 0 && err->id == ERR_MISSING) {
+        return err_set(err, ERR_MISSING, "there is no pool '%.63s'; to make it, say of which template: --template NAME",
+                       name);
+    }
+    return rc < 0 ? -1 : show(c, answer);
+}
+
+static int remove_(struct ctl *c, struct err *err)
+{
+    if (ctl_words(c, 1, 1, "pool rm NAME", err) < 0)
+        return -1;
+    auto_free char *path = ctl_path("/v1/pools/%s", c->args.rest[0]);
+    if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
+        return -1;
+    if (!c->json && !c->quiet)
+        report_note("the pool %s is removed; sandboxes that were taken from it live on", c->args.rest[0]);
+    return 0;
+}
+
+int ctl_pool(struct ctl *c, const char *what, struct err *err)
+{
+    static const struct {
+        const char *word;
+        int (*fn)(struct ctl *c, struct err *err);
+    } verbs[] = { { "ls", list }, { "info", info }, { "set", set }, { "rm", remove_ } };
+
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (str_eq(what, verbs[i].word))
+            return verbs[i].fn(c, err);
+    return err_set(err, ERR_BUG, "'pool %s' has nobody who does it", what);
+}
