@@ -13,7 +13,7 @@
 
 #define FLOOD_WINDOW_NS (10 * NS_PER_S)
 #define FLOOD_SINGLE 5u /* of one kind in one window */
-#define FLOOD_KINDS 128u
+#define FLOOD_KINDS 256u
 #define FLOOD_BURST 300u /* of all kinds together */
 #define FLOOD_RATE 5u    /* a second */
 
