@@ -164,6 +164,16 @@ static void json_limits(struct jsonw *w)
     jsonw_end_object(w);
 }
 
+static void json_pools(struct jsonw *w)
+{
+    jsonw_key(w, "pools");
+    jsonw_object(w);
+    jsonw_ku64(w, "max", POOLS_MAX);
+    jsonw_ku64(w, "maxMembers", POOL_SIZE_MAX);
+    jsonw_kbool(w, "recycle", false);
+    jsonw_end_object(w);
+}
+
 static void capabilities(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -178,6 +188,7 @@ static void capabilities(struct http_req *req, void *ctx)
     json_levels(&w);
     api_runtimes_json(&w);
     json_limits(&w);
+    json_pools(&w);
     jsonw_end_object(&w);
     http_answer_json(req, 200, &out);
 }

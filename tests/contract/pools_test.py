@@ -242,6 +242,14 @@ def pools_are_there_again_after_a_restart(s):
 
 
 @case
+def what_pools_can_do_is_told(s):
+    can = s.call("GET", "/v1/capabilities").json["pools"]
+    assert can["recycle"] is False and can["max"] >= 1, can
+    template(s, "one")
+    assert s.call("PUT", "/v1/pools/most", {"template": "one", "max": can["maxMembers"] + 1}).status == 400
+
+
+@case
 def metrics_tell_of_every_pool(s):
     template(s, "told", resources={"pids": 40})
     put(s, "told", template="told", min=1, max=1, autoscale={"enabled": False})
