@@ -36,9 +36,9 @@ static void hear(int control, struct reply *r)
     assert_int_equal(frame_parse(r->bytes, (size_t)n, &r->f, &err), 0);
 }
 
-static void claim(int control)
+static void claim_as(int control, const char *colour)
 {
-    static const char *const env[] = { "PATH=/usr/bin:/bin", "COLOUR=green", NULL };
+    const char *const env[] = { "PATH=/usr/bin:/bin", colour, NULL };
     static struct rt_claim c;
     static uint8_t out[FRAME_PAYLOAD_MAX];
     struct reply r;
@@ -56,6 +56,11 @@ static void claim(int control)
     tell(control, FRAME_CLAIM, 0, 0, out, rt_claim_encode(&c, out, NULL), NULL, 0);
     hear(control, &r);
     assert_int_equal(r.f.type, FRAME_CLAIMED);
+}
+
+static void claim(int control)
+{
+    claim_as(control, "COLOUR=green");
 }
 
 static void listen_once(struct member *m)
@@ -130,7 +135,7 @@ static const char *value_of(struct member *m, const char *code)
 {
     static char line[16384];
     static char value[256];
-    char request[512];
+    char request[4096];
     int n = snprintf(request, sizeof(request), "{\"op\":\"execute\",\"id\":\"1\",\"code\":\"%s\"}\n", code);
 
     value[0] = '\0';
@@ -216,26 +221,128 @@ TEST(siblings_do_not_draw_the_same_numbers)
     static const char *const draws[] = { "import random; random.getrandbits(60)",
                                          "import ssl; int.from_bytes(ssl.RAND_bytes(8), 'big')",
                                          "import uuid; uuid.uuid4().int",
-                                         "import tempfile; hash(tempfile._get_candidate_names().__next__())" };
+                                         "import uuid; uuid.uuid1().int",
+                                         "import secrets; secrets.randbits(60)",
+                                         "import tempfile; hash(tempfile._get_candidate_names().__next__())",
+                                         "import multiprocessing as m; m.current_process().authkey.hex()",
+                                         "import numpy.random as n; n.randint(2**62)",
+                                         "import numpy.random as n; n.default_rng().integers(2**62)" };
+    bool numpy = access("/usr/lib/python3/dist-packages/numpy", F_OK) == 0;
     struct host h;
     struct reply r[2];
     static struct member m[2];
     char id[2][ID_SIZE], first[256];
 
-    begin(&h, "random,ssl,uuid,tempfile", id[0], &r[0]);
+    begin(&h,
+          numpy ? "random,ssl,uuid,tempfile,secrets,multiprocessing,numpy.random"
+                : "random,ssl,uuid,tempfile,secrets,multiprocessing",
+          id[0], &r[0]);
     sandbox(&h, id[1], &r[1]);
     claim(r[1].fds[0]);
     for (int i = 0; i < 2; i++)
         adopt(&h, id[i], r[i].fds[0], "", &m[i]);
     str_copy(first, sizeof(first), value_of(&m[0], "import os; os.getpid()"));
     must_be(&m[1], "import os; os.getpid()", first); /* the number by which OpenSSL would notice a fork is the same */
-    for (size_t d = 0; d < ARRAY_LEN(draws); d++) {
+    for (size_t d = 0; d < ARRAY_LEN(draws) - (numpy ? 0 : 2); d++) {
         str_copy(first, sizeof(first), value_of(&m[0], draws[d]));
         if (str_eq(value_of(&m[1], draws[d]), first))
             fail_msg("%s: both drew %s", draws[d], first);
     }
     for (int i = 0; i < 2; i++)
         drop_fds(&r[i]);
+    host_stop(&h);
+}
+
+/* Counts places in its own memory where the two halves of a text lie side by side; a search for the whole would find
+ * the words of the search. */
+#define SEARCH                                                                                 \
+    "import re\\n"                                                                             \
+    "def places(a, b):\\n"                                                                     \
+    "  n = 0\\n"                                                                               \
+    "  for l in open('/proc/self/maps').read().splitlines():\\n"                               \
+    "    w = l.split()\\n"                                                                     \
+    "    if w[1][0] != 'r' or w[-1] in ('[vvar]', '[vsyscall]', '[vvar_vclock]'): continue\\n" \
+    "    lo, hi = (int(x, 16) for x in w[0].split('-'))\\n"                                    \
+    "    with open('/proc/self/mem', 'rb', 0) as f:\\n"                                        \
+    "      f.seek(lo)\\n"                                                                      \
+    "      try: d = f.read(hi - lo)\\n"                                                        \
+    "      except OSError: continue\\n"                                                        \
+    "    n += sum(d[m.end():m.end() + len(b)] == b for m in re.finditer(re.escape(a), d))\\n"  \
+    "    del d\\n"                                                                             \
+    "  return n\\n"
+
+static void must_find(struct member *m, const char *first, const char *second, bool there)
+{
+    char code[2048];
+
+    snprintf(code, sizeof(code), SEARCH "places(b'%s', b'%s') > 0", first, second);
+    must_be(m, code, there ? "True" : "False");
+}
+
+TEST(siblings_see_nothing_of_each_other)
+{
+    struct host h;
+    struct reply r[2];
+    static struct member m[2];
+    char id[2][ID_SIZE], marker[256], second[256];
+
+    begin(&h, "json", id[0], &r[0]); /* green */
+    sandbox(&h, id[1], &r[1]);
+    claim_as(r[1].fds[0], "COLOUR=red");
+    for (int i = 0; i < 2; i++)
+        adopt(&h, id[i], r[i].fds[0], "", &m[i]);
+    must_be(&m[0], "import os; os.environ['COLOUR']", "'green'");
+    must_be(&m[1], "import os; os.environ['COLOUR']", "'red'");
+    must_be(&m[0], "os.environ['MINE'] = 'x'; 'MINE' in os.environ", "True");
+    must_be(&m[1], "'MINE' in os.environ", "False");
+
+    must_be(&m[0], "open('/workspace/mine', 'w').write('x')", "1");
+    must_be(&m[1], "os.listdir('/workspace')", "[]");
+    must_be(&m[1], "[p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]", "[]");
+
+    must_be(&m[0],
+            "import socket; s = socket.socket(); s.bind(('127.0.0.1', 4711)); s.listen()\\n"
+            "u = socket.socket(socket.AF_UNIX); u.bind(chr(0) + 'meet'); u.listen(); 1",
+            "1");
+    must_be(&m[1], "import socket; socket.socket().connect_ex(('127.0.0.1', 4711))", "111");
+    must_be(&m[1], "socket.socket(socket.AF_UNIX).connect_ex(chr(0) + 'meet')", "111");
+
+    must_be(&m[0], "a, b = os.urandom(12).hex(), os.urandom(12).hex(); mine = a + b; len(mine)", "48");
+    str_copy(marker, sizeof(marker), value_of(&m[0], "a"));
+    str_copy(second, sizeof(second), value_of(&m[0], "b"));
+    assert_int_equal(strlen(marker), 26); /* with quotes */
+    marker[25] = second[25] = '\0';
+    must_find(&m[0], marker + 1, second + 1, true);
+    must_find(&m[1], marker + 1, second + 1, false);
+    for (int i = 0; i < 2; i++)
+        drop_fds(&r[i]);
+    host_stop(&h);
+}
+
+TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
+{
+    struct host h;
+    struct reply r;
+    static struct member m;
+    char id[ID_SIZE];
+
+    begin(&h, "json", id, &r);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m,
+            "import os; d = os.open('/proc/self/fd', os.O_RDONLY)\\n"
+            "sorted(int(f) for f in os.listdir(d) if int(f) != d)[:-1], os.close(d)",
+            "([0, 1, 2, 3], None)");
+    must_be(&m, "os.getppid(), os.getgroups(), os.getresuid(), os.getresgid(), os.getsid(0) == os.getpid()",
+            "(1, [], (1000, 1000, 1000), (1000, 1000, 1000), True)");
+    must_be(&m,
+            "s = dict(l.split(':', 1) for l in open('/proc/self/status').read().splitlines())\\n"
+            "{k: int(s[k], 16) for k in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'SigBlk')}",
+            "{'CapInh': 0, 'CapPrm': 0, 'CapEff': 0, 'CapBnd': 0, 'CapAmb': 0, 'SigBlk': 0}");
+    must_be(&m, "s['NoNewPrivs'].strip(), s['Seccomp'].strip(), s['Umask'].strip()", "('1', '2', '0022')");
+    must_be(&m, "{l.rsplit(':', 1)[1] for l in open('/proc/self/cgroup').read().splitlines()}", "{'/'}");
+    must_be(&m, "[k for k in os.environ if k not in ('PATH', 'COLOUR', 'SHAPE', 'LC_CTYPE')]", "[]");
+    must_be(&m, "os.access('/proc/1/environ', os.R_OK)", "False");
+    drop_fds(&r);
     host_stop(&h);
 }
 
@@ -298,6 +405,8 @@ int main(void)
         CASE(landlock_holds_a_member_as_it_holds_what_PID_1_starts),
         CASE(a_member_is_signalled_and_reaped_like_any_other_program),
         CASE(siblings_do_not_draw_the_same_numbers),
+        CASE(siblings_see_nothing_of_each_other),
+        CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
         CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
         CASE(a_module_that_cannot_be_imported_is_named),
     };

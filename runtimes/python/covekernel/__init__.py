@@ -28,13 +28,16 @@ def reseed():
     import random
     random.seed()
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "little"))
+        # All of a generator's state, and not 32 bits of it: thousands of siblings would meet.
+        sys.modules["numpy.random"].seed(list(memoryview(os.urandom(64)).cast("I")))
     if "ssl" in sys.modules:
         sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)
     if "tempfile" in sys.modules:
         sys.modules["tempfile"]._name_sequence = None
     if "uuid" in sys.modules:
-        sys.modules["uuid"]._last_timestamp = None
+        sys.modules["uuid"]._last_timestamp = sys.modules["uuid"]._node = None
+    if "multiprocessing.process" in sys.modules:
+        sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
 
 
 def main(fd):
