@@ -49,6 +49,7 @@ static void ended_row(const struct ex *ex, struct store_execution *row)
         row->out_bytes[i] = ex->len[i] + ex->dropped[i];
         row->dropped[i] = ex->dropped[i];
     }
+    row->dropped[1] += ex->events_dropped; /* told as one sum */
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;

@@ -129,9 +129,9 @@ struct ex {
     char context[ID_SIZE]; /* of one; or "" */
     char told[48];         /* of its request, see ex_told_request() */
     bool awaits_input, alone;
-    uint64_t events_dropped;
-    struct turn turn;      /* to be started */
-    struct files_job *job; /* while its code is written to a file, or that is removed */
+    uint64_t events_dropped; /* bytes of results and displays that were past the limit of output */
+    struct turn turn;        /* to be started */
+    struct files_job *job;   /* while its code is written to a file, or that is removed */
     char *code;
     size_t code_sent;
     bool by_file;

@@ -229,6 +229,84 @@ def what_code_writes_to_the_channel_itself_is_refused_and_counted(s):
     s.delete(sb)
 
 
+def usable(s, sb, cx):
+    """The context answers, at the latest after a restart."""
+    until(lambda: s.call("GET", where(sb, cx)).json["state"] in ("idle", "dead"))
+    if s.call("GET", where(sb, cx)).json["state"] == "dead":
+        again = s.call("POST", where(sb, cx, "restart"))
+        assert again.status == 200 and again.json["state"] == "idle", again.body
+    assert run(s, sb, cx, "6 * 7")["results"][0]["data"]["text/plain"] == "42"
+
+
+@case
+def a_flood_of_lines_is_refused_and_others_are_served(s):
+    sb, other = s.create(), s.create()
+    cx, theirs = context(s, sb), context(s, other)
+    flood = "import os\nfor i in range(200): os.write(3, b'{\"event\":\"x\"}\\n' * 100)\n"
+    flood += "os.write(3, b'[' * 5000 + b'\\n')\n"
+    flood += "for i in range(48): os.write(3, b'x' * 65536)\nos.write(3, b'\\n')\n'through'"
+    a = s.call("POST", where(sb, cx, "execute"), {"code": flood, "background": True}).json
+    assert run(s, other, theirs, "1 + 1")["status"] == "ok"
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json.get("endedAt"))
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["status"] == "ok"
+    refused = s.call("GET", where(sb, cx)).json["refusedEvents"]
+    assert refused == 20002, refused
+    usable(s, sb, cx)
+    s.delete(sb)
+    s.delete(other)
+
+
+@case
+def a_flood_of_displays_is_cut_off_and_that_is_told(s):
+    sb = s.create()
+    cx = context(s, sb)
+    a = run(s, sb, cx, "for i in range(3000): display('x' * 20000)\n'end'", timeoutMs=110000)
+    assert a["status"] == "ok" and a["droppedBytes"] > 40 << 20, {k: v for k, v in a.items() if k != "results"}
+    assert sum(len(json.dumps(r)) for r in a["results"]) < 20 << 20
+    usable(s, sb, cx)
+    s.delete(sb)
+
+
+@case
+def code_that_cuts_off_stops_or_outlives_its_kernel_ends_in_a_bounded_time(s):
+    sb = s.create()
+    cx = context(s, sb)
+    for code in ("import os\nos.close(3)", "import os\nos.closerange(0, 20)", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+                 "import os, time\nif os.fork() == 0:\n  time.sleep(1000)\nos._exit(3)",
+                 "import os, time\nif os.fork() == 0:\n  os.kill(os.getppid(), 9)\n  time.sleep(1000)\ntime.sleep(1000)",
+                 "import ctypes\nctypes.string_at(0)", "import os\nos.dup2(os.open('/dev/null', os.O_RDWR), 3)"):
+        a = s.call("POST", where(sb, cx, "execute"), {"code": code, "timeoutMs": 3000})
+        assert a.status == 200 and a.json["endedAt"], (code, a.body)
+        usable(s, sb, cx)
+    s.delete(sb)
+
+
+@case
+def code_that_speaks_for_its_kernel_harms_its_own_context_only(s):
+    sb = s.create()
+    cx, apart = context(s, sb), context(s, sb)
+    tell = "def tell(**event): os.write(3, (json.dumps(event) + chr(10)).encode())\n"
+    wait = "import json, os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.01)\nme, them = open('/workspace/go').read().split()\n"
+    code = (wait + tell + "tell(event='input', id=me, prompt='?', password=False)\ntell(event='finished', id=them, status='ok')\n"
+            "tell(event='display', id=them, data={'text/plain': 'forged'})\ntell(event='finished', id=me, status='ok')\n"
+            "tell(event='display', id=me, data={'text/plain': 'late'})\ntell(event='ready', language='python', version='0', protocol=1)\n")
+    mine = s.call("POST", where(sb, cx, "execute"), {"code": code, "background": True}).json["id"]
+    other = s.call("POST", where(sb, apart, "execute"), {"code": "import os, time\nwhile not os.path.exists('/workspace/end'): time.sleep(0.01)\n'true'",
+                                                         "background": True}).json["id"]
+    put = s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", f"echo {mine} {other} >/workspace/.go; mv /workspace/.go /workspace/go"]})
+    assert put.status in (200, 201), put.body
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{mine}").json.get("endedAt"))
+    until(lambda: s.call("GET", where(sb, cx)).json["refusedEvents"] >= 4)  # both for the other, the late one, the second ready
+    assert not s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt")
+    s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["touch", "/workspace/end"]})
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt"))
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json["status"] == "ok"
+    assert s.call("GET", where(sb, apart)).json["refusedEvents"] == 0
+    usable(s, sb, cx)
+    usable(s, sb, apart)
+    s.delete(sb)
+
+
 @case
 def contexts_have_variables_and_a_directory_and_are_apart(s):
     sb = s.create()

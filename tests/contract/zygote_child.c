@@ -18,6 +18,10 @@ static NORETURN void member(void)
             printf("printed\n");
         if (c == 'm')
             dprintf(3, "mount %d\n", mount("a", "/tmp", "tmpfs", 0, NULL));
+        while (c == 'f' && fork() >= 0) /* all processes that the sandbox may have, and some that try for ever */
+            ;
+        if (c == 'f')
+            dprintf(3, "full\n");
         if (c == 'u')
             dprintf(3, "uid %d\n", (int)getuid());
         fflush(stdout);

@@ -183,6 +183,103 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
+/* In another sandbox, for which nothing has changed. */
+static void works(struct host *h)
+{
+    struct reply r, m;
+    char id[ID_SIZE];
+
+    sandbox(h, id, &r);
+    join(h, id, &m);
+    assert_true(str_starts(line(m.fds[0]), "ready "));
+    drop_fds(&m);
+    ask(h, FRAME_J_DESTROY, id);
+    expect(h, FRAME_DONE);
+    drop_fds(&r);
+}
+
+TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
+{
+    struct host h;
+    struct reply r, m, a;
+    char id[ID_SIZE];
+
+    begin(&h, "plain", id, &r);
+    join(&h, id, &m);
+    assert_true(str_starts(line(m.fds[0]), "ready "));
+    put(m.fds[0], "f");
+    assert_string_equal(line(m.fds[0]), "full\n");
+    ask(&h, FRAME_J_JOIN, id); /* however it ends, it ends */
+    answer_of(&h, &a);
+    assert_true(a.f.type == FRAME_J_OK || a.f.type == FRAME_J_ERROR);
+    drop_fds(&a);
+    works(&h);
+    drop_fds(&m);
+    drop_fds(&r);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+}
+
+TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
+{
+    struct host h;
+    struct reply r, m;
+    char id[ID_SIZE];
+
+    begin(&h, "plain", id, &r);
+    ask(&h, FRAME_J_JOIN, id);
+    answer_of(&h, &m);
+    assert_int_equal(m.f.type, FRAME_J_OK);
+    ask(&h, FRAME_J_FREEZE, id);
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_JOIN, id); /* it does not live in the present sense */
+    expect_error(&h, ERR_EXISTS);
+    works(&h);
+    ask(&h, FRAME_J_THAW, id);
+    expect(&h, FRAME_J_OK);
+    assert_true(str_starts(line(m.fds[0]), "ready "));
+    drop_fds(&m);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works)
+{
+    struct host h;
+    struct reply r, a;
+    char id[ID_SIZE];
+
+    begin(&h, "plain", id, &r);
+    for (int i = 0; i < 20; i++) {
+        uint32_t asked;
+        int answers = 0;
+
+        if (i > 0)
+            sandbox(&h, id, &r);
+        if (i % 2) {
+            ask(&h, FRAME_J_JOIN, id);
+            asked = h.stream;
+            ask(&h, FRAME_J_DESTROY, id);
+        } else {
+            ask(&h, FRAME_J_DESTROY, id);
+            ask(&h, FRAME_J_JOIN, id);
+            asked = h.stream - 2;
+        }
+        while (answers < 2) { /* in any order */
+            receive(&h, &a);
+            if (a.f.type == FRAME_J_EVENT)
+                continue;
+            assert_in_range(a.f.stream, asked, asked + 2);
+            drop_fds(&a);
+            answers++;
+        }
+        drop_fds(&r);
+        assert_int_equal(leaves(id), 0);
+    }
+    works(&h);
+    host_stop(&h);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -194,6 +291,9 @@ int main(void)
         CASE(requests_that_make_no_sense_are_refused),
         CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
         CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
+        CASE(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote),
+        CASE(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later),
+        CASE(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works),
     };
 
     if (geteuid() != 0) {
