@@ -420,7 +420,7 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     b->spare = spare;
     b->kind = engine_kind(spec);
     b->limits = spec->limits;
-    b->told_lifetime = spec->limits.v[LIMIT_LIFETIME];
+    b->told = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
     for (size_t i = 0; i < MEMBER_FDS; i++)
         b->member[i] = -1;
@@ -470,7 +470,7 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
 
     if (!b->spare || !b->e || b->state >= BOX_READY)
         return err_set(err, ERR_LOST, "sandbox %s waits for nobody any more", b->id);
-    if (!engine_same_kind(&b->kind, &kind) || !engine_same_limits(&b->limits, &spec->limits) || spec->nmounts ||
+    if (!engine_same_kind(&b->kind, &kind) || !engine_fit_limits(&b->told, &spec->limits) || spec->nmounts ||
         (spec->id && !str_eq(spec->id, b->id)))
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another", b->id);
     if (check_spec(b->e, spec, err) < 0 || claim_prepare(b, spec, err) < 0)

@@ -197,25 +197,55 @@ int claim_start(struct box *b, const struct box_spec *spec, struct err *err)
     return 0;
 }
 
-/* The jailer runs this clock too, from the moment on at which the sandbox is to be kept. */
-static void tell_lifetime(struct box *b)
-{
-    struct jail_extend m = { .lifetime_ms = b->told_lifetime = b->limits.v[LIMIT_LIFETIME] };
-    PAYLOAD(payload);
-
-    memcpy(m.id, b->id, sizeof(m.id));
-    int len = jail_extend_encode(&m, payload, NULL);
-    engine_ask(b->e, FRAME_J_EXTEND, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, NULL, NULL);
-}
-
-static void send_claim(struct box *b)
+static void put_claim(struct box *b)
 {
     struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
 
     chan_send(&b->chan, &claim);
     claim_drop(b);
-    if (b->limits.v[LIMIT_LIFETIME] != b->told_lifetime)
-        tell_lifetime(b);
+}
+
+static void on_limited(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
+{
+    struct box *b = ask->owner;
+
+    if (b->state >= BOX_READY)
+        return;
+    if (err)
+        box_fail(b, err);
+    else
+        put_claim(b);
+}
+
+/* The jailer runs the clock of its life too, from the moment on at which the sandbox is to be kept. */
+static void tell_limits(struct box *b, bool all)
+{
+    const uint64_t *v = b->limits.v;
+    struct jail_extend m = { .lifetime_ms = v[LIMIT_LIFETIME] };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    if (all) {
+        m.memory = v[LIMIT_MEMORY];
+        m.swap = v[LIMIT_SWAP];
+        m.cpu = v[LIMIT_CPU];
+        m.pids = v[LIMIT_PIDS];
+    }
+    b->told = b->limits;
+    int len = jail_extend_encode(&m, payload, NULL);
+    engine_ask(b->e, FRAME_J_EXTEND, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, all ? on_limited : NULL,
+               all ? b : NULL);
+}
+
+/* One that was prepared with other limits gets those of the claim before it runs anything. */
+static void send_claim(struct box *b)
+{
+    bool late = !engine_same_limits(&b->told, &b->limits);
+
+    if (!late)
+        put_claim(b);
+    if (late || b->limits.v[LIMIT_LIFETIME] != b->told.v[LIMIT_LIFETIME])
+        tell_limits(b, late);
 }
 
 static void send_hello(struct box *b)

@@ -98,6 +98,9 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
  * on this side (lifetime, idle time, output, time on the wall) come with the claim. */
 bool box_like(const struct box_spec *a, const struct box_spec *b);
 bool box_same_kind(const struct box_spec *a, const struct box_spec *b); /* they share a zygote */
+/* Whether what was prepared for one can be claimed for the other: as above, but limits of memory, swap, processor and
+ * fewer processes are set when it is claimed. For one with a cgroup: box_can_freeze. */
+bool box_fits(const struct box_spec *made, const struct box_spec *want);
 /* Takes over a living sandbox by its id (a kept one, or after a restart). on_ready follows, or on_failed. */
 int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, const struct box_ops *ops, void *arg,
               struct box **ret, struct err *err);

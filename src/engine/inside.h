@@ -96,6 +96,7 @@ struct kind engine_kind(const struct box_spec *spec);
 bool engine_same_kind(const struct kind *a, const struct kind *b);
 /* But for those that are kept on this side and can be chosen when a box is claimed. */
 bool engine_same_limits(const struct limits *a, const struct limits *b);
+bool engine_fit_limits(const struct limits *made, const struct limits *want); /* or can be made the same */
 void engine_add(struct engine *e, struct box *b);
 void engine_remove(struct engine *e, struct box *b);
 void engine_settle(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
@@ -185,8 +186,8 @@ struct box {
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
-    bool spare;             /* greeted, and claimed by nobody yet */
-    uint64_t told_lifetime; /* to the jailer */
+    bool spare;         /* greeted, and claimed by nobody yet */
+    struct limits told; /* to the jailer */
 
     struct jail_created outside;
     struct rt_claimed inside;

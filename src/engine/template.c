@@ -57,6 +57,16 @@ bool engine_same_limits(const struct limits *a, const struct limits *b)
     return true;
 }
 
+bool engine_fit_limits(const struct limits *made, const struct limits *want)
+{
+    static const enum limit late[] = { LIMIT_MEMORY, LIMIT_SWAP, LIMIT_CPU, LIMIT_PIDS };
+    struct limits changed = *made;
+
+    for (size_t i = 0; i < ARRAY_LEN(late); i++)
+        changed.v[late[i]] = want->v[late[i]];
+    return want->v[LIMIT_PIDS] <= made->v[LIMIT_PIDS] && engine_same_limits(&changed, want);
+}
+
 static const char *host_name(const struct box_spec *spec)
 {
     return spec->hostname ? spec->hostname : "cove";
@@ -66,6 +76,12 @@ bool box_like(const struct box_spec *a, const struct box_spec *b)
 {
     return a->nmounts == 0 && b->nmounts == 0 && box_same_kind(a, b) && engine_same_limits(&a->limits, &b->limits) &&
            str_eq(host_name(a), host_name(b));
+}
+
+bool box_fits(const struct box_spec *made, const struct box_spec *want)
+{
+    return made->nmounts == 0 && want->nmounts == 0 && box_same_kind(made, want) &&
+           engine_fit_limits(&made->limits, &want->limits) && str_eq(host_name(made), host_name(want));
 }
 
 static struct box *waiting_box(struct engine *e, const struct kind *kind)

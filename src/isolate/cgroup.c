@@ -92,18 +92,21 @@ static int get(const struct cgroup_forest *f, enum cgroup_job job, const char *i
 static int limit_memory(const struct cgroup_forest *f, const char *id, const struct limits *lim,
                         struct limit_states *held, struct err *err)
 {
-    char text[32];
+    char text[32], both[32];
     bool v2 = f->v2[f->job[CGROUP_MEMORY]];
 
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_MEMORY]);
-    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0)
+    snprintf(both, sizeof(both), "%" PRIu64, lim->v[LIMIT_SWAP] + (v2 ? 0 : lim->v[LIMIT_MEMORY]));
+    /* v1: the sum of both is never the smaller one, so when more is given the sum goes first. */
+    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0 &&
+        (cgroup_put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", NULL, both) < 0 ||
+         cgroup_put(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", NULL, text) < 0))
         return err_sys(err, ERR_NO_CGROUP, "memory limit");
     limit_held(held, LIMIT_MEMORY, HOLD_WHOLE, WHY_UNSAID);
     if (v2)
         (void)cgroup_put(f, CGROUP_MEMORY, id, NULL, "memory.oom.group", "1");
-    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_SWAP] + (v2 ? 0 : lim->v[LIMIT_MEMORY]));
     /* Without the file the kernel does not account swap; where there is no swap that is no hole, but we cannot tell. */
-    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", text) == 0)
+    if (cgroup_put(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", both) == 0)
         limit_held(held, LIMIT_SWAP, HOLD_WHOLE, WHY_UNSAID);
     else
         limit_held(held, LIMIT_SWAP, HOLD_NONE, WHY_SWAP_UNCOUNTED);
@@ -184,10 +187,23 @@ static bool tree_needed(const struct cgroup_forest *f, size_t tree, const struct
     return false;
 }
 
+int cgroup_limit(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct limit_states *held,
+                 struct err *err)
+{
+    char text[32];
+
+    if (limit_memory(f, id, lim, held, err) < 0)
+        return -1;
+    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_PIDS]);
+    if (cgroup_put(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0)
+        return err_sys(err, ERR_NO_CGROUP, "pids limit");
+    limit_held(held, LIMIT_PIDS, HOLD_WHOLE, WHY_UNSAID);
+    return limit_cpu(f, id, lim, held, err);
+}
+
 int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
                 struct limit_states *held, struct err *err)
 {
-    char text[32];
     struct sys_bond bond;
     int bad = 0;
 
@@ -200,22 +216,9 @@ int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const 
             bad = err_sys(err, errno == ENOSPC || errno == ENOMEM ? ERR_DISK_FULL : ERR_NO_CGROUP, "cgroup %s", id);
     setfsgid(0);
     sys_bond_renew(&bond);
-    if (bad)
-        goto out;
-    bad = limit_memory(f, id, lim, held, err);
-    if (bad)
-        goto out;
-    snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_PIDS]);
-    if (cgroup_put(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0) {
-        bad = err_sys(err, ERR_NO_CGROUP, "pids limit");
-        goto out;
-    }
-    limit_held(held, LIMIT_PIDS, HOLD_WHOLE, WHY_UNSAID);
     limit_held(held, LIMIT_CPU_TIME, f->job[CGROUP_USAGE] >= 0 ? HOLD_WHOLE : HOLD_NONE, WHY_NO_CONTROLLER);
-    bad = limit_cpu(f, id, lim, held, err);
     if (!bad)
-        bad = limit_cpuset(f, id, lim, held, err);
-out:
+        bad = cgroup_limit(f, id, lim, held, err) < 0 ? -1 : limit_cpuset(f, id, lim, held, err);
     if (bad)
         (void)cgroup_remove(f, id);
     return bad;

@@ -48,6 +48,9 @@ int cgroup_lock_file(const struct cgroup_forest *f);
  * nothing is left. */
 int cgroup_make(const struct cgroup_forest *f, const char *id, gid_t gid, const struct limits *lim,
                 struct limit_states *held, struct err *err);
+/* The limits of a leaf that can change while it lives: memory, swap, processes, processor time. */
+int cgroup_limit(const struct cgroup_forest *f, const char *id, const struct limits *lim, struct limit_states *held,
+                 struct err *err);
 /* Writes to a file of a leaf, whichever version does the job. A name of NULL is a version that cannot; -1 + errno. */
 int cgroup_put(const struct cgroup_forest *f, enum cgroup_job job, const char *id, const char *v1_file,
                const char *v2_file, const char *text);

@@ -46,7 +46,6 @@ static void close_fds(struct jailer *j, struct cell *cell)
     fd_close(&cell->runtime_end);
 }
 
-/* The last step: everything the cell owned goes back. */
 void cell_remove(struct cell *cell)
 {
     struct jailer *j = cell->j;
@@ -111,7 +110,6 @@ void cell_kill(struct cell *cell)
     kill_step(cell);
 }
 
-/* Ends the cell and, when it is dead, removes it. */
 void cell_destroy(struct cell *cell)
 {
     cell->destroy = true;

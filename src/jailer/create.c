@@ -201,7 +201,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
         drop_idle(j);
     if (j->nspawners == TEMPLATES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
-    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, relay_fd(j),
+    if (!j->spare && spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, j->relay.out,
                                  &create_spawner_ops, j, &j->spare, err) < 0)
         return -1;
     if (!j->rootless && uids_take_owner(&j->uids, &kind.owner, err) < 0)

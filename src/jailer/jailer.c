@@ -170,6 +170,24 @@ static struct cell *find_cell(struct conn *c, const char *id, bool adopt, struct
     return NULL;
 }
 
+/* A resource limit of PID 1 stands behind that of processes, and goes up for nobody. */
+static int change_limits(struct cell *cell, const struct jail_extend *m, struct err *err)
+{
+    struct limits lim = cell->limits;
+    struct limit_states held = { 0 };
+
+    lim.v[LIMIT_MEMORY] = m->memory;
+    lim.v[LIMIT_SWAP] = m->swap;
+    lim.v[LIMIT_CPU] = m->cpu;
+    lim.v[LIMIT_PIDS] = m->pids;
+    if (!cell->j->forest.ntrees || m->pids > cell->limits.v[LIMIT_PIDS])
+        return err_set(err, ERR_INVALID, "these limits of sandbox %s cannot be changed any more", cell->id);
+    if (limits_check(&lim, err) < 0 || cgroup_limit(&cell->j->forest, cell->id, &lim, &held, err) < 0)
+        return -1;
+    cell->limits = lim;
+    return 0;
+}
+
 static int do_extend(struct conn *c, const struct frame *f, struct err *err)
 {
     struct jail_extend m;
@@ -183,6 +201,8 @@ static int do_extend(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_EXISTS, "sandbox %s is not alive any more", m.id);
     if (m.lifetime_ms == 0 || m.lifetime_ms > limit_info(LIMIT_LIFETIME)->max)
         return err_set(err, ERR_INVALID, "a sandbox cannot live for %" PRIu64 " ms", m.lifetime_ms);
+    if (m.memory && change_limits(cell, &m, err) < 0)
+        return -1;
     cell_extend(cell, m.lifetime_ms);
     reply_ok(c, f->stream);
     return 0;
@@ -235,11 +255,6 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
 
 /* --- hosts --- */
 
-static void conn_free(void *arg)
-{
-    free(arg);
-}
-
 static void on_end(void *arg, const struct err *why UNUSED)
 {
     struct conn *c = arg;
@@ -260,7 +275,7 @@ static void on_end(void *arg, const struct err *why UNUSED)
             cell_destroy(cell);
     }
     chan_done(&c->chan);
-    ev_defer(j->ev, &c->free_later, conn_free, c);
+    ev_defer(j->ev, &c->free_later, free, c);
     jailer_maybe_stop(j);
 }
 
@@ -334,7 +349,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
         relay_start(j, err) < 0 ||
-        spawner_new(j->ev, j->rootless, settings->state_dir, &j->files, relay_fd(j), &create_spawner_ops, j, &j->spare,
+        spawner_new(j->ev, j->rootless, settings->state_dir, &j->files, j->relay.out, &create_spawner_ops, j, &j->spare,
                     err) < 0 ||
         (!j->rootless && sweep_open(&j->forest, &j->uids, err) < 0))
         return -1;

@@ -228,8 +228,3 @@ int relay_host(struct jailer *j, int sock, struct err *err)
         return err_sys(err, ERR_LOST, "the monitor");
     return 0;
 }
-
-int relay_fd(const struct jailer *j)
-{
-    return j->relay.out;
-}

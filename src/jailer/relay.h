@@ -29,7 +29,6 @@ int relay_start(struct jailer *j, struct err *err);
 void relay_end(struct jailer *j);
 /* Hands a new host's end of a socket to the monitor. MISSING: there is none, or none at the moment. */
 int relay_host(struct jailer *j, int sock, struct err *err);
-int relay_fd(const struct jailer *j); /* for the spawners; 0 is none */
 /* A way for somebody less trusted to announce listeners: [0] is ours to read, [1] theirs. */
 int relay_pair(int sv[2], struct err *err);
 /* Takes what was announced, for sandboxes of this spawner; NULL: of any. False: a lie, or nobody is left to say more.

@@ -189,7 +189,7 @@ static int open_door(struct zygote *z, struct err *err)
     int sv[2];
 
     z->out = -1;
-    if (relay_fd(z->j) <= 0)
+    if (z->j->relay.out <= 0)
         return 0;
     if (relay_pair(sv, err) < 0)
         return -1;

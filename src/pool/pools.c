@@ -169,12 +169,18 @@ bool pools_remove(struct pools *p, const char *name)
 
 /* --- taking --- */
 
+/* The one for exactly this, or else one whose members can be given the limits that are wanted. */
 static struct pool *of_shape(struct pools *p, const struct box_spec *want)
 {
-    for (struct pool *pool = p->ahead.next; pool; pool = pool->next)
+    struct pool *fits = NULL;
+
+    for (struct pool *pool = p->ahead.next; pool; pool = pool->next) {
         if (box_like(&pool->shape.spec, want))
             return pool;
-    return NULL;
+        if (!fits && box_fits(&pool->shape.spec, want))
+            fits = pool;
+    }
+    return fits;
 }
 
 /* What nobody has a pool for. */
@@ -223,6 +229,8 @@ struct box *pools_take(struct pools *p, const struct box_spec *want)
         forecast_arrival(&pool->forecast, ev_now(p->ev));
         pool->count.claims++;
         m = best_of(pool);
+        if (m && !box_like(&pool->shape.spec, want) && (m->state != MEMBER_READY || !box_can_freeze(m->box)))
+            m = NULL; /* whether it has a cgroup is not known, or it has none: its limits stay as they are */
         *(!m ? &pool->count.misses : worth(m) == 4 ? &pool->count.hits : &pool->count.cold) += 1;
     }
     upkeep_soon(p);

@@ -85,6 +85,10 @@ static void jail_extend_walk(struct walk *w, struct jail_extend *m)
 {
     walk_id(w, m->id);
     walk_u64(w, &m->lifetime_ms);
+    walk_u64(w, &m->memory);
+    walk_u64(w, &m->swap);
+    walk_u64(w, &m->cpu);
+    walk_u64(w, &m->pids);
 }
 WALK_CODEC(jail_extend);
 

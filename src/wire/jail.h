@@ -95,7 +95,8 @@ struct jail_zygote { /* J_ZYGOTE */
 
 struct jail_extend { /* J_EXTEND */
     char id[ID_SIZE];
-    uint64_t lifetime_ms; /* from now on */
+    uint64_t lifetime_ms;             /* from now on */
+    uint64_t memory, swap, cpu, pids; /* limits, as in J_CREATE, but no more processes; memory 0: they stay */
 };
 
 struct jail_stats { /* DONE; JAIL_UNKNOWN where this host cannot say */

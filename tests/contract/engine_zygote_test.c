@@ -220,6 +220,43 @@ TEST(a_prepared_box_is_refused_to_who_wants_another)
     leave(&w);
 }
 
+TEST(a_prepared_box_holds_the_limits_of_its_claim)
+{
+    static const char *const hungry[] = { "/usr/bin/python3", "-c", "print(len(b'x' * (450 << 20)))", NULL };
+    struct exec_spec eats = { .argv = hungry, .wall_ms = 60000 };
+    struct box_spec wants = plain_spec();
+    struct world w;
+    struct err err = { 0 };
+
+    begin_kernels(&w);
+    for (int i = 0; i < 2; i++) { /* less than it was prepared with, and more */
+        struct box_spec like = plain_spec();
+
+        like.limits.v[LIMIT_MEMORY] = (i ? 400 : 600) * MIB;
+        wants.limits.v[LIMIT_MEMORY] = (i ? 600 : 400) * MIB;
+        wants.limits.v[LIMIT_PIDS] = 20;
+        w.ready = w.exited = w.done = 0;
+        assert_int_equal(box_prepare(w.engine, &like, &box_ops, &w, &w.box, &err), 0);
+        turn_until(&w, &w.ready, 30);
+        w.ready = 0;
+        assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), 0);
+        turn_until(&w, &w.ready, 30);
+        assert_int_equal(box_exec(w.box, &eats, &exec_ops, &w, &w.exec, &err), 0);
+        turn_until(&w, &w.exited, 90);
+        const struct receipt *r = exec_receipt(w.exec);
+        assert_int_equal(r->ended_by, i ? ENDED_EXIT : ENDED_MEMORY);
+        assert_int_equal(r->limits.v[LIMIT_MEMORY], wants.limits.v[LIMIT_MEMORY]);
+        assert_int_equal(r->limits.v[LIMIT_PIDS], 20);
+        exec_free(w.exec);
+        w.exec = NULL;
+        destroy(&w);
+        box_free(w.box);
+        w.box = NULL;
+        buf_clear(&w.out);
+    }
+    close_world(&w);
+}
+
 /* The member is on its way when the box is claimed: whoever claimed it is told of it, and not who had prepared it. */
 TEST(a_join_on_its_way_goes_with_the_box)
 {
@@ -262,6 +299,7 @@ int main(void)
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(a_prepared_box_is_refused_to_who_wants_another, make_state_dir,
                                         remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_prepared_box_holds_the_limits_of_its_claim, make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_join_on_its_way_goes_with_the_box, make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
                                         remove_state_dir),

@@ -229,6 +229,72 @@ static void ask_extend(struct host *h, const char *id, uint64_t lifetime_ms)
     send_frame(h, FRAME_J_EXTEND, out, len, NULL, 0);
 }
 
+static void ask_limits(struct host *h, const struct jail_create *c)
+{
+    struct jail_extend m = { .lifetime_ms = 60000,
+                             .memory = c->limits[LIMIT_MEMORY],
+                             .swap = c->limits[LIMIT_SWAP],
+                             .cpu = c->limits[LIMIT_CPU],
+                             .pids = c->limits[LIMIT_PIDS] };
+    uint8_t out[FRAME_PAYLOAD_MAX];
+
+    memcpy(m.id, c->id, sizeof(m.id));
+    send_frame(h, FRAME_J_EXTEND, out, jail_extend_encode(&m, out, NULL), NULL, 0);
+}
+
+/* The number in a file of its leaf, wherever this host has that. */
+static uint64_t leaf_number(const char *id, const char *v1_tree, const char *v1_file, const char *v2_file)
+{
+    char path[256];
+    unsigned long long n = 0;
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cove/%s/%s", v1_tree, id, v1_file);
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/cove/%s/%s", id, v2_file);
+        f = fopen(path, "re");
+    }
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu", &n), 1);
+    fclose(f);
+    return n;
+}
+
+TEST(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down)
+{
+    struct host h;
+    struct reply r;
+    struct jail_create c = a_request();
+
+    host_start(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    ask_create(&h, &c, NULL, 0);
+    answer_of(&h, &r);
+    greet(r.fds[0]);
+    for (int i = 0; i < 3; i++) { /* more, less, more */
+        c.limits[LIMIT_MEMORY] = (i == 1 ? 400 : 1024) * MIB;
+        c.limits[LIMIT_PIDS] = 60 - (uint64_t)i;
+        c.limits[LIMIT_CPU] = 500;
+        ask_limits(&h, &c);
+        expect(&h, FRAME_J_OK);
+        assert_int_equal(leaf_number(c.id, "memory", "memory.limit_in_bytes", "memory.max"), c.limits[LIMIT_MEMORY]);
+        assert_int_equal(leaf_number(c.id, "pids", "pids.max", "pids.max"), 60 - i);
+        assert_int_equal(leaf_number(c.id, "cpu", "cpu.cfs_quota_us", "cpu.max"), 50000);
+    }
+    c.limits[LIMIT_PIDS] = 59;
+    ask_limits(&h, &c);
+    expect_error(&h, ERR_INVALID);
+    c.limits[LIMIT_PIDS] = 50;
+    c.limits[LIMIT_MEMORY] = 100 * MIB; /* less than its file systems may hold */
+    ask_limits(&h, &c);
+    expect_error(&h, ERR_INVALID);
+    assert_int_equal(leaf_number(c.id, "memory", "memory.limit_in_bytes", "memory.max"), 1024 * MIB);
+    assert_int_equal(leaf_number(c.id, "pids", "pids.max", "pids.max"), 58);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 TEST(a_kept_sandbox_lives_as_long_as_it_was_last_told)
 {
     struct host h;
@@ -375,6 +441,7 @@ int main(void)
         RUN(a_sandbox_has_one_workspace),
         RUN(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of_none_in_use),
         RUN(a_kept_sandbox_lives_as_long_as_it_was_last_told),
+        RUN(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down),
         RUN(a_kept_sandbox_ends_with_its_lifetime),
         RUN(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one),
         RUN(a_state_directory_that_others_may_write_is_refused_on_every_request),

@@ -230,7 +230,7 @@ TEST(what_differs_for_the_jailer_is_not_served)
 
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
         specs[i] = plain_spec();
-    specs[0].limits.v[LIMIT_MEMORY] -= 4096;
+    specs[0].limits.v[LIMIT_PIDS]++; /* fewer would be possible */
     specs[1].hostname = "elsewhere";
     specs[2].mounts = &mount;
     specs[2].nmounts = 1;
@@ -260,6 +260,47 @@ TEST(what_the_host_keeps_itself_comes_with_the_claim)
     jailer_takes(&s.k, FRAME_J_EXTEND); /* it runs this clock for a host that is away */
     assert_int_equal(jail_extend_decode(&got.f, &m, NULL), 0);
     assert_int_equal(m.lifetime_ms, 60000);
+    end(&s);
+}
+
+TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
+{
+    struct box_spec spec = plain_spec();
+    struct jail_extend m;
+    struct scene s;
+
+    begin_two(&s);
+    spec.limits.v[LIMIT_MEMORY] += MIB;
+    spec.limits.v[LIMIT_CPU] = 250;
+    spec.limits.v[LIMIT_PIDS] -= 1;
+    claim(&s, &spec);
+    jailer_takes(&s.k, FRAME_J_EXTEND);
+    assert_int_equal(jail_extend_decode(&got.f, &m, NULL), 0);
+    assert_int_equal(m.memory, spec.limits.v[LIMIT_MEMORY]);
+    assert_int_equal(m.swap, spec.limits.v[LIMIT_SWAP]);
+    assert_int_equal(m.cpu, 250);
+    assert_int_equal(m.pids, spec.limits.v[LIMIT_PIDS]);
+    silent(&s.k, s.runtime[0]); /* nothing of the claim reaches it before */
+    jailer_ok(&s.k);
+    claimed(&s, 0);
+    assert_int_equal(info(&s, "p").hits, 1);
+    end(&s);
+}
+
+TEST(a_claim_fails_when_its_limits_cannot_be_set)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    spec.limits.v[LIMIT_MEMORY] += MIB;
+    claim(&s, &spec);
+    jailer_takes(&s.k, FRAME_J_EXTEND);
+    silent(&s.k, s.runtime[0]);
+    jailer_error(&s.k, ERR_NO_CGROUP, "memory limit");
+    await(&s, FRAME_J_DESTROY); /* the next member may be asked for before */
+    jailer_stats(&s.k, &no_oom);
+    assert_int_equal(s.k.failed, 1);
     end(&s);
 }
 
@@ -652,6 +693,8 @@ int main(void)
         RUN(one_that_is_still_being_made_can_be_taken),
         RUN(what_differs_for_the_jailer_is_not_served),
         RUN(what_the_host_keeps_itself_comes_with_the_claim),
+        RUN(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent),
+        RUN(a_claim_fails_when_its_limits_cannot_be_set),
         RUN(a_member_with_a_wall_too_few_fails_its_taker),
         RUN(a_member_that_died_is_given_to_nobody_and_replaced),
         RUN(a_member_that_says_claimed_by_itself_is_ended),
