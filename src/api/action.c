@@ -12,6 +12,7 @@
 static const struct {
     const char *method, *pattern, *name;
 } better[] = {
+    { "POST", "/v1/execute", "execution.execute" },
     { "POST", "/v1/gc", "server.gc" },
     { "GET", "/v1/backup", "server.backup" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },

@@ -10,11 +10,11 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = { sandbox_routes,  execution_routes, file_routes,    catalogue_routes,
-                                                template_routes, key_routes,       service_routes, upkeep_routes,
-                                                event_routes,    token_routes,     audit_routes,   socket_routes,
-                                                usage_routes,    tenant_routes,    member_routes,  budget_routes,
-                                                top_routes,      context_routes,   pool_routes,    NULL };
+const struct http_route *const api_tables[] = {
+    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes,     service_routes,
+    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   usage_routes,   tenant_routes,
+    member_routes,  budget_routes,    top_routes,   context_routes,   pool_routes,     execute_routes, NULL
+};
 
 const struct api_right api_open = { .open = true };
 const struct api_right api_any = { 0 };

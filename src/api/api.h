@@ -8,6 +8,7 @@
 #include "audit/webhook.h"
 #include "auth/auth.h"
 #include "ev/ev.h"
+#include "executor/executor.h"
 #include "http/server.h"
 #include "pool/pools.h"
 #include "sandbox/manager.h"
@@ -21,6 +22,7 @@ struct api_settings { /* all borrowed for the life of the api */
     struct store *store;
     struct manager *manager;
     struct pools *pools; /* the manager's */
+    struct executor *executor; /* NULL: POST /v1/execute is refused */
     struct auth *auth;
     struct audit *audit;     /* NULL: nothing is recorded */
     struct webhook *webhook; /* for security events; NULL: none */

@@ -86,7 +86,7 @@ extern const struct api_right api_open, api_any, api_read, api_write, api_create
 extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], catalogue_routes[],
     template_routes[], key_routes[], service_routes[], upkeep_routes[], event_routes[], token_routes[], socket_routes[],
     audit_routes[], usage_routes[], budget_routes[], top_routes[], tenant_routes[], member_routes[], context_routes[],
-    pool_routes[];
+    pool_routes[], execute_routes[];
 
 /* --- the record of a request (record.c) --- */
 
@@ -211,6 +211,8 @@ struct launch {
     struct execution_spec spec; /* borrows from all of these */
 };
 extern const char *const launch_names[]; /* of the fields; NULL ends it */
+/* "command", a list of words: NULL when there is none; the words are borrowed, the caller frees the list. */
+int launch_words(const json_t *body, const char ***ret, struct err *err);
 int launch_read(struct launch *l, struct api *api, struct err *err);
 void launch_done(struct launch *l);
 int api_floor(struct api *api, uint64_t timeout_ms, uint64_t output_max, struct err *err); /* 0: not said */

@@ -22,29 +22,29 @@ void launch_done(struct launch *l)
     *l = (struct launch){ 0 };
 }
 
-static int read_command(struct launch *l, struct err *err)
+int launch_words(const json_t *body, const char ***ret, struct err *err)
 {
     json_t *list = NULL;
 
-    if (body_array(l->body, "", "command", COMMAND_MAX, &list, err) < 0)
+    if (body_array(body, "", "command", COMMAND_MAX, &list, err) < 0)
         return -1;
     if (!list)
         return 0;
     size_t n = json_array_size(list);
     if (n == 0)
         return err_set(err, ERR_INVALID, "command: it has no word");
-    l->argv = mem_new_array(const char *, n + 1);
+    auto_free const char **argv = mem_new_array(const char *, n + 1);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
 
         if (!json_is_string(v) || json_string_length(v) > WORD_MAX)
             return err_set(err, ERR_INVALID, "command[%zu]: a word is a text of at most %llu bytes", i, WORD_MAX);
-        l->argv[i] = json_string_value(v);
+        argv[i] = json_string_value(v);
     }
-    l->argv[n] = NULL;
-    if (!l->argv[0][0])
+    argv[n] = NULL;
+    if (!argv[0][0])
         return err_set(err, ERR_INVALID, "command[0]: the name of the program is empty");
-    l->spec.argv = l->argv;
+    *ret = take_ptr(&argv);
     return 0;
 }
 
@@ -54,8 +54,10 @@ static int read_what(struct launch *l, struct err *err)
                                          NULL };
     struct execution_spec *s = &l->spec;
 
-    if (body_text(l->body, "", "code", 1, EXECUTION_CODE_MAX, &s->code, err) < 0 || read_command(l, err) < 0)
+    if (body_text(l->body, "", "code", 1, EXECUTION_CODE_MAX, &s->code, err) < 0 ||
+        launch_words(l->body, &l->argv, err) < 0)
         return -1;
+    s->argv = l->argv;
     if (s->tty && !s->code && !s->argv)
         s->argv = shell;
     if (!s->code == !s->argv)

@@ -150,6 +150,53 @@ static void put_manager(struct api *api, struct buf *out)
     number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
 }
 
+static void histogram(struct buf *out, const char *name, const char *help, const uint64_t counts[RUN_BUCKETS],
+                      uint64_t sum_ns)
+{
+    char sum[64];
+    uint64_t n = 0;
+
+    family(out, name, "histogram", help);
+    for (unsigned i = 0; i + 1 < RUN_BUCKETS; i++) {
+        n += counts[i];
+        buf_addf(out, "cove_%s_bucket{le=\"%u.%03u\"} %" PRIu64 "\n", name, (1u << i) / 1000, (1u << i) % 1000, n);
+    }
+    n += counts[RUN_BUCKETS - 1];
+    buf_addf(out, "cove_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, n);
+    snprintf(sum, sizeof(sum), "%s_sum", name);
+    seconds(out, sum, "", sum_ns);
+    buf_addf(out, "cove_%s_count %" PRIu64 "\n", name, n);
+}
+
+static void put_executor(struct api *api, struct buf *out)
+{
+    struct executor_stats s;
+
+    if (!api->set.executor)
+        return;
+    executor_stats(api->set.executor, &s);
+    number(out, "executor_runs_total", "counter", "Stateless executions that got a place or waited for one.",
+           s.started);
+    number(out, "executor_refused_total", "counter", "Stateless executions for which the queue had no place.",
+           s.refused);
+    number(out, "executor_failed_total", "counter", "Stateless executions that could not be run.", s.failed);
+    number(out, "executor_cancelled_total", "counter", "Stateless executions whose clients went away.", s.cancelled);
+    number(out, "executor_waiting", "gauge", "Stateless executions in the queue.", s.waiting);
+    number(out, "executor_running", "gauge", "Stateless executions that have a sandbox.", s.running);
+    number(out, "executor_ending", "gauge", "Sandboxes of answered executions that are being destroyed.", s.ending);
+    number(out, "executor_held_bytes", "gauge", "Output of stateless executions in memory.", s.held_bytes);
+    family(out, "executor_sandboxes_total", "counter", "Sandboxes of stateless executions, by where they came from.");
+    buf_addf(out, "cove_executor_sandboxes_total{pool=\"hit\"} %" PRIu64 "\n", s.pooled);
+    buf_addf(out, "cove_executor_sandboxes_total{pool=\"miss\"} %" PRIu64 "\n", s.cold);
+    number(out, "executor_cache_hits_total", "counter", "Pure executions that were answered from the cache.",
+           s.cache_hits);
+    number(out, "executor_cache_misses_total", "counter", "Pure executions that had to be run.", s.cache_misses);
+    number(out, "executor_cache_bytes", "gauge", "Memory of kept answers.", s.cache_bytes);
+    number(out, "executor_cache_entries", "gauge", "Answers that are kept.", s.cache_entries);
+    histogram(out, "executor_wait_seconds", "In the queue.", s.waits, s.wait_ns);
+    histogram(out, "executor_run_seconds", "From a place to the answer.", s.runs, s.run_ns);
+}
+
 /* Of all tenants together: who reads metrics learns nothing of any, and there are never more lines than these. */
 static void put_spending(struct api *api, struct buf *out)
 {
@@ -258,6 +305,7 @@ static void metrics(struct http_req *req, void *ctx)
     family(&out, "uptime_seconds", "gauge", "Since the start of the server.");
     seconds(&out, "uptime_seconds", "", ev_now(api->set.ev) - api->started_ns);
     put_manager(api, &out);
+    put_executor(api, &out);
     put_spending(api, &out);
     warm_metrics(api->warm, &out);
     put_store(api, &out);

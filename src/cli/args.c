@@ -109,6 +109,7 @@ static int words_before_program(const struct cli_verb *v)
 {
     switch (v->id) {
     case VERB_RUN:
+    case VERB_EXECUTE:
         return 0;
     case VERB_ENTER:
     case VERB_EXEC:

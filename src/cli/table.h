@@ -87,6 +87,9 @@ enum opt_id {
     OPT_SCALE_DOWN,
     OPT_AUTOSCALE,
     OPT_FIXED,
+    OPT_FILE,
+    OPT_OUTPUT,
+    OPT_CACHE,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -120,6 +123,7 @@ enum verb_id {
     VERB_RM,
     VERB_SANDBOX,
     VERB_EXEC,
+    VERB_EXECUTE,
     VERB_CONTEXT,
     VERB_ATTACH,
     VERB_CP,

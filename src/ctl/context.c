@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/report.h"
+#include "ctl/show.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,15 +149,12 @@ static int order(struct ctl *c, const char *verb, struct err *err)
 
 struct show {
     struct ctl *c;
+    struct ctl_show to;
     char *execution;
-    uint64_t offset[2];
     size_t seen, skip; /* events that were shown; of those that come again, to be passed over */
-    const char *save;
-    unsigned saved;
     bool asks;
     char *prompt;
     json_t *end;
-    struct err err;
 };
 
 static volatile bool interrupted;
@@ -171,91 +169,6 @@ static void on_signal(void *arg, int signo UNUSED)
     client_interrupt(c->client);
 }
 
-static bool put(struct show *s, int fd, const char *data, size_t len)
-{
-    if (len && fd_write_all(fd, data, len) < 0) {
-        err_sys(&s->err, ERR_SYS, "standard output");
-        return false;
-    }
-    return true;
-}
-
-static bool output(struct show *s, const json_t *line)
-{
-    int i = str_eq(ctl_text(line, "stream"), "stderr");
-    const json_t *data = json_object_get(line, "data");
-    auto_buf bytes = { 0 };
-
-    if (data)
-        buf_add(&bytes, json_string_value(data), json_string_length(data));
-    else
-        ctl_decode(&bytes, ctl_text(line, "base64"));
-    s->offset[i] += bytes.len;
-    return put(s, i ? STDERR_FILENO : STDOUT_FILENO, bytes.data, bytes.len);
-}
-
-static bool save_one(struct show *s, const char *ending, const char *data, size_t len)
-{
-    auto_free char *path = str_printf("%s/%s-%u.%s", s->save, s->execution, ++s->saved, ending);
-    auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-
-    if (fd < 0 || fd_write_all(fd, data, len) < 0) {
-        err_sys(&s->err, ERR_SYS, "%.160s", path);
-        return false;
-    }
-    if (!s->c->quiet)
-        report_note("saved %s", path);
-    return true;
-}
-
-static bool save(struct show *s, const json_t *data)
-{
-    static const struct {
-        const char *mime, *ending;
-        bool base64;
-    } kinds[] = { { "image/png", "png", true },
-                  { "image/jpeg", "jpg", true },
-                  { "application/pdf", "pdf", true },
-                  { "image/svg+xml", "svg", false } };
-
-    for (size_t i = 0; s->save && i < ARRAY_LEN(kinds); i++) {
-        const json_t *v = json_object_get(data, kinds[i].mime);
-        auto_buf bytes = { 0 };
-
-        if (!json_is_string(v))
-            continue;
-        if (kinds[i].base64)
-            ctl_decode(&bytes, json_string_value(v));
-        else
-            buf_add(&bytes, json_string_value(v), json_string_length(v));
-        if (!save_one(s, kinds[i].ending, bytes.data, bytes.len))
-            return false;
-    }
-    return true;
-}
-
-static bool shown(struct show *s, const json_t *data)
-{
-    const json_t *text = json_object_get(data, "text/plain");
-
-    if (json_is_string(text) &&
-        (!put(s, STDOUT_FILENO, json_string_value(text), json_string_length(text)) || !put(s, STDOUT_FILENO, "\n", 1)))
-        return false;
-    return save(s, data);
-}
-
-static bool raised(struct show *s, const json_t *line)
-{
-    const json_t *lines = json_object_get(line, "traceback");
-    auto_buf out = { 0 };
-
-    for (size_t i = 0; i < json_array_size(lines); i++)
-        buf_addf(&out, "%s\n", json_string_value(json_array_get(lines, i)));
-    if (json_array_size(lines) == 0)
-        buf_addf(&out, "%s: %s\n", ctl_text(line, "name"), ctl_text(line, "value"));
-    return put(s, STDERR_FILENO, out.data, out.len);
-}
-
 static bool event(struct show *s, const char *type, const json_t *line)
 {
     if (s->skip > 0) {
@@ -264,9 +177,9 @@ static bool event(struct show *s, const char *type, const json_t *line)
     }
     s->seen++;
     if (str_eq(type, "display") || str_eq(type, "result"))
-        return shown(s, json_object_get(line, "data"));
+        return ctl_show_data(&s->to, json_object_get(line, "data"));
     if (str_eq(type, "exception"))
-        return raised(s, line);
+        return ctl_show_exception(&s->to, line);
     s->asks = true;
     free(s->prompt);
     s->prompt = str_dup(ctl_text(line, "prompt"));
@@ -281,9 +194,9 @@ static bool on_line(void *arg, const json_t *line)
     json_t *execution = json_object_get(line, "execution");
 
     if (str_eq(type, "started") && !s->execution)
-        s->execution = str_dup(ctl_text(execution, "id"));
+        s->to.name = s->execution = str_dup(ctl_text(execution, "id"));
     if (str_eq(type, "output"))
-        return output(s, line);
+        return ctl_show_output(&s->to, line);
     for (size_t i = 0; i < ARRAY_LEN(events); i++)
         if (str_eq(type, events[i]))
             return event(s, type, line);
@@ -320,8 +233,8 @@ static int answer(struct show *s, const char *sandbox, struct err *err)
 static int go_on(struct show *s, const char *sandbox, struct err *err)
 {
     auto_free char *base = ctl_path("/v1/sandboxes/%s/executions/%s/stream", sandbox, s->execution);
-    auto_free char *path = str_printf("%s?stdoutOffset=%" PRIu64 "&stderrOffset=%" PRIu64, base, s->offset[0],
-                                      s->offset[1]);
+    auto_free char *path = str_printf("%s?stdoutOffset=%" PRIu64 "&stderrOffset=%" PRIu64, base, s->to.offset[0],
+                                      s->to.offset[1]);
 
     s->skip = s->seen;
     return client_lines(s->c->client, "GET", path, NULL, on_line, s, err);
@@ -344,7 +257,7 @@ static int streamed(struct show *s, const char *sandbox, const char *context, co
     auto_free char *path = ctl_path("/v1/sandboxes/%s/contexts/%s/execute", sandbox, context);
     int bad = client_lines(s->c->client, "POST", path, body, on_line, s, err);
 
-    while (!bad && !s->end && s->execution && s->err.id == ERR_NONE && !interrupted) {
+    while (!bad && !s->end && s->execution && s->to.err.id == ERR_NONE && !interrupted) {
         if (!s->asks)
             return err_set(err, ERR_CUT_OFF, "the connection was lost; 'cove logs' has what execution %s writes",
                            s->execution);
@@ -352,8 +265,8 @@ static int streamed(struct show *s, const char *sandbox, const char *context, co
     }
     if (interrupted && s->execution)
         bad = stop(s, sandbox, context, err);
-    if (s->err.id != ERR_NONE) {
-        *err = s->err;
+    if (s->to.err.id != ERR_NONE) {
+        *err = s->to.err;
         return -1;
     }
     return bad;
@@ -425,7 +338,7 @@ static int in_one(struct ctl *c, const char *sandbox, const char *context, json_
 static int exec(struct ctl *c, struct err *err)
 {
     const struct arg *dir = args_find(&c->args, OPT_SAVE);
-    struct show s = { .c = c, .save = dir ? dir->value : NULL };
+    struct show s = { .c = c, .to = { .quiet = c->quiet, .save = dir ? dir->value : NULL } };
     AUTO_JSON *body = json_object();
     auto_free char *sandbox = NULL;
     char id[ID_SIZE];

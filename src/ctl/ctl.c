@@ -38,6 +38,8 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
         return ctl_sandbox(c, second, err);
     case VERB_EXEC:
         return ctl_exec(c, err);
+    case VERB_EXECUTE:
+        return ctl_execute(c, err);
     case VERB_CONTEXT:
         return ctl_context(c, second, err);
     case VERB_ATTACH:

@@ -21,6 +21,7 @@ struct ctl {
 /* Verbs. Each returns 0, an exit status of its own, or -1 with *err. */
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
+int ctl_execute(struct ctl *c, struct err *err);
 int ctl_context(struct ctl *c, const char *what, struct err *err);
 int ctl_attach(struct ctl *c, struct err *err);
 int ctl_cp(struct ctl *c, struct err *err);

@@ -188,14 +188,19 @@ void conn_progress(struct conn *c)
 
 /* waiting */
 
-/* A client that will send no more gets what it asked for; with nothing asked for that is not answered, it is gone. */
+/* A client that will send no more gets what it asked for; with nothing asked for that is not answered, it is gone. So
+ * it is where the work is worth nothing without it (http_needs_client). */
+static bool may_wait(const struct conn *c)
+{
+    return c->frame.ended > c->answered && !(c->req && c->req->needs_client);
+}
+
 void conn_look_for_ends(struct http_server *s)
 {
     for (struct conn *c = s->ended; c; c = c->ended_next) {
         char byte;
 
-        if (c->frame.ended <= c->answered && c->phase != CONN_WRITE && !c->cut &&
-            recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        if (!may_wait(c) && c->phase != CONN_WRITE && !c->cut && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             conn_cut(c);
     }
 }

@@ -121,6 +121,7 @@ struct keep {
 enum answer_kind { ANSWER_BUFFER, ANSWER_FILE, ANSWER_STREAM, ANSWER_UPGRADE };
 
 struct http_req {
+    bool needs_client;     /* whoever sends no more is gone */
     struct http_server *s; /* NULL once the server is freed */
     struct conn *conn;     /* NULL once the client is gone, or all was sent */
     struct http_peer peer;

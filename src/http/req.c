@@ -256,6 +256,13 @@ void http_on_gone(struct http_req *req, void (*fn)(void *arg), void *arg)
     req->gone_arg = arg;
 }
 
+void http_needs_client(struct http_req *req)
+{
+    req->needs_client = true;
+    if (req->conn && req->conn->ended)
+        server_kick(req->s);
+}
+
 bool http_is_gone(const struct http_req *req)
 {
     return !req->conn;

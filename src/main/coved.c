@@ -120,6 +120,20 @@ static int open_manager(struct coved *d, struct err *err)
     return manager_new(d->ev, &set, &d->manager, err);
 }
 
+static void open_executor(struct coved *d)
+{
+    d->executor = executor_new(&(struct executor_settings){
+        .ev = d->ev,
+        .manager = d->manager,
+        .running_max = (uint32_t)conf_number(&d->conf, SETTING_EXEC_RUNNING),
+        .waiting_max = (uint32_t)conf_number(&d->conf, SETTING_EXEC_QUEUE),
+        .wait_ms = conf_number(&d->conf, SETTING_EXEC_WAIT),
+        .output_bytes = conf_number(&d->conf, SETTING_EXEC_OUTPUT),
+        .cache_bytes = conf_number(&d->conf, SETTING_EXEC_CACHE),
+        .cache_age_ms = conf_number(&d->conf, SETTING_EXEC_CACHE_AGE),
+    });
+}
+
 static void on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
@@ -226,6 +240,7 @@ static void open_api(struct coved *d)
                                              .store = d->store,
                                              .manager = d->manager,
                                              .pools = d->pools,
+                                             .executor = d->executor,
                                              .auth = d->auth,
                                              .audit = recorder_audit(d->recorder),
                                              .webhook = recorder_webhook(d->recorder),
@@ -410,6 +425,7 @@ static int serve(struct coved *d, struct err *err)
         return -1;
     d->began_ns = ev_now(d->ev);
     d->began_real_ns = clock_real_ns();
+    open_executor(d);
     open_api(d);
     if (open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
         return -1;
@@ -431,6 +447,7 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->gc);
         ev_timer_clear(d->ev, &d->patience);
     }
+    executor_finish(d->executor);
     store_finish(d->store); /* while all who asked it are there to hear the answers */
     manager_finish(d->manager);
     http_free(d->http);
@@ -439,6 +456,7 @@ static void coved_done(struct coved *d)
     api_free(take_ptr(&d->api));
     if (d->stopping)
         recorder_note(d->recorder, "server.stop", NULL);
+    executor_free(d->executor);
     manager_free(d->manager);
     pools_free(d->pools);
     recorder_close(d->recorder);

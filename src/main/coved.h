@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "conf/conf.h"
 #include "ev/ev.h"
+#include "executor/executor.h"
 #include "http/server.h"
 #include "sandbox/manager.h"
 #include "serve/place.h"
@@ -25,6 +26,7 @@ struct coved {
     struct auth *auth;
     struct manager *manager;
     struct pools *pools;
+    struct executor *executor;
     struct api *api;
     struct http_server *http;
     struct tls_server *tls; /* NULL: the address is served without */

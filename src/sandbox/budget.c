@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandbox/allowance.h"
+#include "sandbox/guest.h"
 
 #define TICK_NS (1 * NS_PER_S)
 #define STRAY_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
@@ -59,6 +60,9 @@ static void sum_up(struct budget *b, uint64_t now, uint64_t ret[STORE_PERIODS][S
         for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
             if (theirs(b, sb))
                 (void)meter_read(sb); /* which adds it */
+    for (struct guest *g = b->m->guests; g; g = g->next)
+        if (str_eq(g->share->name, b->a.owner))
+            (void)guest_meter(g);
     allowance_turn(&b->a, now);
     all = b->a;
     for (size_t i = 0; i < SB_BUCKETS; i++)
@@ -69,6 +73,13 @@ static void sum_up(struct budget *b, uint64_t now, uint64_t ret[STORE_PERIODS][S
                 running += !ex->ended;
             allowance_add_span(&all, sb->created_ms, alive_until(sb, now), now);
         }
+    for (const struct guest *g = b->m->guests; g; g = g->next) {
+        if (!str_eq(g->share->name, b->a.owner))
+            continue;
+        running += !g->ran;
+        if (g->begun)
+            allowance_add_span(&all, g->created_ms, now, now);
+    }
     allowance_add(&all, STORE_EXECUTIONS, running, now);
     memcpy(ret, all.used, sizeof(all.used));
 }
@@ -94,22 +105,41 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
 
 /* --- what ends, and what is seen of counters --- */
 
-void budget_cpu(const struct sb *sb, uint64_t us)
+void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
 {
-    struct budget *b = find(sb->m, sb->owner);
+    struct budget *b = find(m, owner);
 
-    sb->m->spent[STORE_CPU_S] += us;
+    m->spent[STORE_CPU_S] += us;
     if (b)
         allowance_add(&b->a, STORE_CPU_S, us, now_ms());
 }
 
-void budget_execution(const struct sb *sb)
+void budget_add_execution(struct manager *m, const char *owner)
 {
-    struct budget *b = find(sb->m, sb->owner);
+    struct budget *b = find(m, owner);
 
-    sb->m->spent[STORE_EXECUTIONS]++;
+    m->spent[STORE_EXECUTIONS]++;
     if (b)
         allowance_add(&b->a, STORE_EXECUTIONS, 1, now_ms());
+}
+
+void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms)
+{
+    struct budget *b = find(m, owner);
+
+    m->spent[STORE_SANDBOX_S] += to_ms > from_ms ? to_ms - from_ms : 0;
+    if (b)
+        allowance_add_span(&b->a, from_ms, to_ms, now_ms());
+}
+
+void budget_cpu(const struct sb *sb, uint64_t us)
+{
+    budget_add_cpu(sb->m, sb->owner, us);
+}
+
+void budget_execution(const struct sb *sb)
+{
+    budget_add_execution(sb->m, sb->owner);
 }
 
 /* Of its life, what this process has seen. */
@@ -190,6 +220,7 @@ static void enforce(struct budget *b)
         else
             stop_executions(all[i], &why);
     free(all);
+    guests_stop(b->m, b->a.owner, ENDED_BUDGET, &why);
 }
 
 static void on_tick(void *arg)
@@ -197,7 +228,7 @@ static void on_tick(void *arg)
     struct manager *m = arg;
 
     for (struct budget *b = m->budgets; b; b = b->next)
-        if (m->nsbs > 0 || b->failed)
+        if (m->nsbs > 0 || m->guests || b->failed)
             enforce(b);
     if (m->budgets)
         ev_timer_set(m->ev, &m->budget_tick, ev_now(m->ev) + TICK_NS, on_tick, m);
@@ -357,6 +388,10 @@ void manager_spending(struct manager *m, struct manager_spending *ret)
                 (void)meter_read(sb); /* which adds it */
                 alive += seen_ms(sb, alive_until(sb, now));
             }
+    for (struct guest *g = m->guests; g; g = g->next) {
+        (void)guest_meter(g);
+        alive += g->begun && now > g->created_ms ? now - g->created_ms : 0;
+    }
     memcpy(ret->used, m->spent, sizeof(ret->used));
     ret->used[STORE_SANDBOX_S] += alive;
     for (struct budget *b = m->budgets; b; b = b->next) {

@@ -479,28 +479,39 @@ static struct exec_spec kernel_spec(const struct cx *cx)
     };
 }
 
+int context_command(const char *language, struct context_command *ret, struct err *err)
+{
+    const struct language *lang = find_language(language);
+    const struct runtime *rt = lang && lang->runtime ? runtime_by_name(lang->runtime) : NULL;
+    size_t n = 0;
+
+    if (!lang)
+        return err_set(err, ERR_RUNTIME_MISSING, "there is no kernel of this language");
+    if (rt && runtime_find(rt, runtime_dirs, ret->path, sizeof(ret->path), err) < 0)
+        return -1;
+    if (lang->start)
+        ret->argv[n++] = lang->start;
+    if (rt)
+        ret->argv[n++] = ret->path;
+    for (size_t i = 0; i < ARRAY_LEN(lang->words) && lang->words[i]; i++)
+        ret->argv[n++] = lang->words[i];
+    ret->argv[n] = NULL;
+    return 0;
+}
+
 int cx_start(struct cx *cx, struct err *err)
 {
-    const struct runtime *rt = cx->lang->runtime ? runtime_by_name(cx->lang->runtime) : NULL;
     struct exec_spec spec = kernel_spec(cx);
-    const char *argv[5] = { 0 };
-    char path[PATH_MAX];
-    size_t n = 0;
+    struct context_command command;
 
     if (cx->env_lost)
         return err_set(err, ERR_CONTEXT_DEAD,
                        "context %s had variables that were not written down, so it cannot begin anew: delete it, and "
                        "create another",
                        cx->id);
-    if (rt && runtime_find(rt, runtime_dirs, path, sizeof(path), err) < 0)
+    if (context_command(cx->lang->name, &command, err) < 0)
         return -1;
-    if (cx->lang->start)
-        argv[n++] = cx->lang->start;
-    if (rt)
-        argv[n++] = path;
-    for (size_t i = 0; i < ARRAY_LEN(cx->lang->words) && cx->lang->words[i]; i++)
-        argv[n++] = cx->lang->words[i];
-    spec.argv = argv;
+    spec.argv = command.argv;
     cx->stream = 0;
     if (box_exec(cx->sb->box, &spec, &kernel_ops, cx, &cx->exec, err) < 0)
         return -1;

@@ -11,6 +11,8 @@
 
 #include "sandbox/manager.h"
 
+#include <limits.h>
+
 #define CONTEXT_CODE_MAX (512 * KIB) /* with everything around it, it has to fit into one line to the kernel */
 #define CONTEXT_INPUT_MAX (64 * KIB)
 #define CONTEXTS_MAX 8u /* in one sandbox */
@@ -48,6 +50,13 @@ struct context_spec {
 typedef void context_fn(void *arg, const struct err *err, const struct context_info *info);
 
 const char *context_language(const char *name); /* by its name or another that is usual; NULL: there is none */
+
+/* The words that start its kernel in a sandbox. */
+struct context_command {
+    const char *argv[5];
+    char path[PATH_MAX];
+};
+int context_command(const char *language, struct context_command *ret, struct err *err);
 
 /* done: its kernel is ready for the first execution, and that it exists is committed. */
 void manager_context_create(struct manager *m, const char *owner, const char *sandbox, const char *id,

@@ -127,7 +127,7 @@ static void take_receipt(struct ex *ex, const struct receipt *r)
         ex->dropped[i] = exec_dropped(ex->exec, i + 1);
 }
 
-static void count(struct manager_stats *s, const struct receipt *r)
+void stats_count(struct manager_stats *s, const struct receipt *r)
 {
     struct met met[LIMIT_COUNT];
     size_t n = met_list(r, met);
@@ -163,7 +163,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     output_close(ex);
     if (r) {
         take_receipt(ex, r);
-        count(&m->stats, r);
+        stats_count(&m->stats, r);
         if (m->set.on_receipt)
             m->set.on_receipt(m->set.arg, ex->sb->owner, r);
     }

@@ -181,6 +181,15 @@ struct ex {
     void *done_arg;
 };
 
+struct guest;
+
+struct guest_sums { /* what guests used (guest.c) */
+    struct store_usage *rows, *flushing;
+    size_t n, nflushing;
+    struct store_call *call;
+    struct ev_timer timer;
+};
+
 struct manager {
     struct ev *ev;
     struct store *store;
@@ -224,6 +233,8 @@ struct manager {
     struct store_call *budgets_call;
     bool budgets_known;
     struct ev_timer budget_tick;
+    struct guest *guests;
+    struct guest_sums guest_sums;
     void (*emptied)(void *arg); /* when the last sandbox is gone; NULL: nobody waits for that */
     void *emptied_arg;
 };
@@ -258,6 +269,9 @@ void tenants_load(struct manager *m, void (*done)(struct manager *m),
 extern const struct box_ops sb_box_ops;
 void sb_end(struct sb *sb, enum ended_by by, const struct err *why);
 void sb_ended_error(const struct sb *sb, struct err *ret);
+/* A box that nobody made ahead; its mounts are made here, as the spec says. */
+int manager_new_box(struct manager *m, const struct spec *spec, struct box_spec *box, const struct box_ops *ops,
+                    void *arg, struct box **ret, struct err *err);
 
 /* ops.c */
 void sb_busy(struct sb *sb); /* something runs in it, or just did: idleness begins anew */
@@ -282,6 +296,7 @@ void input_room(struct ex *ex); /* its standard input may take more */
 void input_over(struct ex *ex); /* it takes no more */
 
 /* finish.c */
+void stats_count(struct manager_stats *s, const struct receipt *r);
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
 
 /* attend.c */
@@ -296,6 +311,16 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
 void budget_cpu(const struct sb *sb, uint64_t us); /* its counter grew */
 void budget_execution(const struct sb *sb);        /* one of its has ended */
 void budget_sandbox(struct sb *sb);                /* it has ended */
+/* The same of guests. */
+void budget_add_cpu(struct manager *m, const char *owner, uint64_t us);
+void budget_add_execution(struct manager *m, const char *owner);
+void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms);
+
+/* guest.c */
+uint64_t guest_meter(struct guest *g); /* its processor counter in us; 0: unknown */
+void guests_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
+void guests_flush(struct manager *m); /* what is gathered goes to the store */
+void guests_free(struct manager *m);
 
 /* meter.c */
 uint64_t meter_read(struct sb *sb); /* its processor counter in us; 0: unknown */

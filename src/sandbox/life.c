@@ -353,12 +353,12 @@ struct hidden {
     size_t n;
 };
 
-static int open_hidden(const struct sb *sb, struct hidden *h, struct err *err)
+static int open_hidden(const struct manager *m, const struct spec *spec, struct hidden *h, struct err *err)
 {
-    for (size_t i = 0; i < sb->spec.nhide; i++) {
+    for (size_t i = 0; i < spec->nhide; i++) {
         int fd;
 
-        if (hide_open(sb->m->output_dir, NULL, sb->spec.hide[i], h->dst[h->n], &fd, err) < 0)
+        if (hide_open(m->output_dir, NULL, spec->hide[i], h->dst[h->n], &fd, err) < 0)
             return -1;
         if (fd >= 0) {
             h->mounts[h->n] = (struct box_mount){ BOX_BIND_RO, fd, h->dst[h->n] };
@@ -409,25 +409,31 @@ static void claim_over(struct sb *sb, bool well)
     pools_claimed(sb->m->pools, &box, well ? ev_now(sb->m->ev) - sb->claim_ns + 1 : 0);
 }
 
+int manager_new_box(struct manager *m, const struct spec *spec, struct box_spec *box, const struct box_ops *ops,
+                    void *arg, struct box **ret, struct err *err)
+{
+    struct hidden h = { .n = 0 };
+    int rc = open_hidden(m, spec, &h, err);
+
+    if (rc == 0) {
+        box->mounts = h.mounts;
+        box->nmounts = h.n;
+        box->owner_uid = h.n ? geteuid() : 0;
+        box->owner_gid = h.n ? getegid() : 0;
+        rc = box_new(m->engine, box, ops, arg, ret, err);
+    }
+    close_hidden(&h);
+    return rc;
+}
+
 static int make_box(struct sb *sb, struct err *err)
 {
-    struct manager *m = sb->m;
-    struct hidden h = { 0 };
     struct box_spec box;
 
     wanted_box(sb, &box);
     if (sb->box)
         return box_claim(sb->box, &box, &sb_box_ops, sb, err);
-    int rc = open_hidden(sb, &h, err);
-    if (rc == 0) {
-        box.mounts = h.mounts;
-        box.nmounts = h.n;
-        box.owner_uid = h.n ? geteuid() : 0;
-        box.owner_gid = h.n ? getegid() : 0;
-        rc = box_new(m->engine, &box, &sb_box_ops, sb, &sb->box, err);
-    }
-    close_hidden(&h);
-    return rc;
+    return manager_new_box(sb->m, &sb->spec, &box, &sb_box_ops, sb, &sb->box, err);
 }
 
 /* Its turn has come, or will not. */

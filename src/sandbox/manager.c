@@ -433,6 +433,7 @@ void manager_free(struct manager *m)
     for (size_t i = 0; i < SB_BUCKETS; i++)
         while (m->sbs[i])
             sb_free(m->sbs[i]);
+    guests_free(m);
     turns_done(&m->creates);
     turns_done(&m->starts);
     shares_free(m);

@@ -57,6 +57,7 @@ void manager_note_usage(struct manager *m, const char *owner)
     if (n)
         store_usage_note(m->store, notes, n, on_noted, NULL);
     free(notes);
+    guests_flush(m);
 }
 
 static int by_age(const void *a, const void *b)

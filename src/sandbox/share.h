@@ -18,7 +18,8 @@ struct share {
     bool barred;                       /* suspended or removed: nothing new is begun */
     uint64_t minute;                   /* of the newest count */
     uint32_t begun[SHARE_MINUTES];     /* executions, by minute modulo SHARE_MINUTES */
-    struct turn_line creates, starts;
+    struct turn_line creates, starts, guests;
+    uint32_t guests_waiting; /* in the last of them */
 };
 
 /* Why something was refused. */

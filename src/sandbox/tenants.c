@@ -65,6 +65,7 @@ void sb_end_barred(struct sb *sb)
 /* Those that are still to be adopted are ended when they are. */
 static void end_all_of(struct manager *m, const struct share *s)
 {
+    struct err why;
     size_t n = 0;
     struct sb **all = mem_new_array(struct sb *, m->nsbs + 1);
 
@@ -75,6 +76,8 @@ static void end_all_of(struct manager *m, const struct share *s)
     for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
         sb_end_barred(all[i]);
     free(all);
+    err_set(&why, ERR_TENANT_SUSPENDED, "the tenant %s was suspended or removed", s->name);
+    guests_stop(m, s->name, ENDED_KILLED, &why);
 }
 
 void manager_tenant(struct manager *m, const struct store_tenant *row)

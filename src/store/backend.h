@@ -27,6 +27,7 @@ enum store_op {
     STORE_OP_META_PUT,
     STORE_OP_EVENT_RANGE,
     STORE_OP_USAGE_NOTE,
+    STORE_OP_USAGE_ADD,
     STORE_OP_USAGE_LIST,
     STORE_OP_BUDGET_PUT,
     STORE_OP_BUDGET_LIST,
@@ -63,6 +64,7 @@ struct store_call {
     size_t nuses;
     struct store_retention keep;
     struct store_usage_note *notes;
+    struct store_usage *sums;
     size_t nnotes;
     uint64_t from, to, now;
     char about[ID_SIZE];               /* usage of this sandbox */

@@ -28,7 +28,7 @@ struct store_call *store_call_new(enum store_op op, const struct row_table *t, s
 bool store_op_grows(enum store_op op)
 {
     return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_PUT || op == STORE_OP_META_PUT ||
-           op == STORE_OP_USAGE_NOTE || op == STORE_OP_BUDGET_PUT;
+           op == STORE_OP_USAGE_NOTE || op == STORE_OP_USAGE_ADD || op == STORE_OP_BUDGET_PUT;
 }
 
 void store_call_reset(struct store_call *c)
@@ -59,6 +59,7 @@ void store_call_free(struct store_call *c)
     free(c->text);
     free(c->uses);
     free(c->notes);
+    free(c->sums);
     free(c);
 }
 

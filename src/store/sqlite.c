@@ -493,6 +493,8 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
         return meta(db, c, err);
     case STORE_OP_USAGE_NOTE:
         return db_usage_note(db, c, err);
+    case STORE_OP_USAGE_ADD:
+        return db_usage_add(db, c, err);
     case STORE_OP_USAGE_LIST:
         return db_usage_list(db, c, err);
     case STORE_OP_BUDGET_PUT:

@@ -64,6 +64,7 @@ int db_login(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_insert_counted(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_update_counted(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_usage_note(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_usage_add(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_usage_list(struct sqlite_db *db, struct store_call *c, struct err *err);
 int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint64_t *count, struct err *err);
 int db_budget_put(struct sqlite_db *db, struct store_call *c, struct err *err);

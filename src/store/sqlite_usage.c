@@ -228,6 +228,18 @@ int db_usage_note(struct sqlite_db *db, struct store_call *c, struct err *err)
     return db_exec(db->h, "RELEASE noting", "writing", err);
 }
 
+int db_usage_add(struct sqlite_db *db, struct store_call *c, struct err *err)
+{
+    if (db_exec(db->h, "SAVEPOINT adding", "writing", err) < 0)
+        return -1;
+    for (size_t i = 0; i < c->nnotes; i++)
+        if (add(db, &c->sums[i], err) < 0) {
+            sqlite3_exec(db->h, "ROLLBACK TO adding; RELEASE adding", NULL, NULL, NULL);
+            return -1;
+        }
+    return db_exec(db->h, "RELEASE adding", "writing", err);
+}
+
 /* A server makes many sandboxes, and nobody asks for one that is forgotten by its name: its hours become part of those
  * of its user. */
 int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint64_t *count, struct err *err)

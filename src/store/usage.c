@@ -56,6 +56,23 @@ struct store_call *store_usage_note(struct store *st, const struct store_usage_n
     return store_submit(st, c);
 }
 
+struct store_call *store_usage_add(struct store *st, const struct store_usage *sums, size_t n, store_done_fn *done,
+                                   void *arg)
+{
+    struct store_call *c = store_call_new(STORE_OP_USAGE_ADD, NULL, ANY(done), arg);
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < n && !c->refused; i++)
+        if (!store_owner_valid(sums[i].owner) || sums[i].hour_ms > AT_MAX) {
+            err_set(&err, ERR_INVALID, "usage of nobody, or of no time");
+            store_refuse(c, &err);
+        }
+    c->sums = n ? mem_copy(sums, n * sizeof(*sums)) : NULL;
+    c->nnotes = n;
+    c->bytes = n * sizeof(*sums);
+    return store_submit(st, c);
+}
+
 struct store_call *store_budget_put(struct store *st, const struct store_budget *row, store_done_fn *done, void *arg)
 {
     struct store_call *c = store_call_new(STORE_OP_BUDGET_PUT, &row_budget, ANY(done), arg);

@@ -2,8 +2,8 @@
  *
  * Usage is written by the store itself, in the transaction of the end that it comes from: an execution is counted in
  * the hour in which it ended, when its row becomes one that has ended; the time of a sandbox in every hour that it
- * lived in, when its row becomes a tombstone. Nothing else counts, so nothing is counted twice or lost, however often a
- * server is killed. Processor time is what the sandbox's own counter says: an end, or a note in between, brings the
+ * lived in, when its row becomes a tombstone. So nothing of these is counted twice or lost, however often a server is
+ * killed. Sandboxes without a row are counted by whoever made them (store_usage_add). Processor time is what the sandbox's own counter says: an end, or a note in between, brings the
  * counter as it stands, and what it is above the highest that came before is added. The same figure again adds nothing.
  *
  * Rows outlive the sandboxes that they tell of. */
@@ -52,6 +52,10 @@ struct store_usage_note {
 };
 struct store_call *store_usage_note(struct store *st, const struct store_usage_note *notes, size_t n,
                                     store_done_fn *done, void *arg);
+
+/* What was used by sandboxes that have no row: sums, each added to those of its hour, tenant and user. */
+struct store_call *store_usage_add(struct store *st, const struct store_usage *sums, size_t n, store_done_fn *done,
+                                   void *arg);
 
 /* --- budgets --- */
 

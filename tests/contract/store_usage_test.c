@@ -160,6 +160,33 @@ TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
     assert_int_equal(((struct store_sandbox *)(void *)got.rows.rows)->cpu_us, 1000);
 }
 
+TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
+{
+    struct store_usage sums[2] = {
+        { .hour_ms = NOON + 5, .executions = 3, .failed = 1, .cpu_us = 70, .sandbox_ms = 9, .memory_peak = 5 },
+        { .hour_ms = NOON + HOUR, .executions = 1, .cpu_us = 4, .memory_peak = 6 }
+    };
+
+    strcpy(sums[0].owner, "anna");
+    strcpy(sums[0].created_by, "kyone");
+    FAILS(ERR_INVALID, store_usage_add(store, sums, 2, on_done, NULL)); /* the second is of nobody */
+    ask("anna", STORE_USAGE_BY_HOUR, 0);
+    assert_int_equal(nrows, 0);
+    strcpy(sums[1].owner, "anna");
+    OK(store_usage_add(store, sums, 2, on_done, NULL));
+    OK(store_usage_add(store, sums, 1, on_done, NULL));
+    ask("anna", STORE_USAGE_BY_HOUR | STORE_USAGE_BY_USER, 0);
+    assert_int_equal(nrows, 2);
+    assert_int_equal(rows[0].hour_ms, NOON);
+    assert_string_equal(rows[0].created_by, "kyone");
+    assert_int_equal(rows[0].executions, 6);
+    assert_int_equal(rows[0].failed, 2);
+    assert_int_equal(rows[0].cpu_us, 140);
+    assert_int_equal(rows[0].sandbox_ms, 18);
+    assert_int_equal(rows[0].memory_peak, 5);
+    assert_int_equal(rows[1].executions, 1);
+}
+
 TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON - HOUR / 4);
@@ -290,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_STORE(an_execution_is_counted_once_however_often_its_end_is_written),
         RUN_STORE(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often),
+        RUN_STORE(sums_of_sandboxes_without_a_row_are_added_all_or_none),
         RUN_STORE(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards),
         RUN_STORE(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded),
         RUN_STORE(AU03_usage_of_another_tenant_is_never_seen),

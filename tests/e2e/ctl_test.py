@@ -31,6 +31,31 @@ class Ctl(Served):
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
         self.assertEqual(self.cove("logs", sandbox).out, "hello")
 
+    def test_something_is_run_in_a_fresh_sandbox_and_its_files_come_back(self):
+        self.assertEqual(self.cove("execute", "-c", "print('a')\n6 * 7").out, "a\n42\n")
+        raised = self.cove("execute", "-c", "1 / 0", code=1)
+        self.assertIn("ZeroDivisionError", raised.err)
+        done = self.cove("execute", "-e", "WHO=you", "--", "sh", "-c", "cat; echo $WHO; echo no >&2; exit 3", stdin="in ", code=3)
+        self.assertEqual((done.out, done.err), ("in you\n", "no\n"))
+        self.assertEqual(self.cove("execute", stdin="print('piped')").out, "piped\n")
+        here = os.path.join(self.dir, "execute")
+        os.mkdir(here)
+        with open(os.path.join(here, "job.sh"), "w", encoding="utf-8") as f:
+            f.write("mkdir out; tr a-z A-Z < given > out/up; echo deep > out/b")
+        with open(os.path.join(here, "data"), "w", encoding="utf-8") as f:
+            f.write("text")
+        self.cove("execute", "-q", "--file", f"{here}/data:given", "--output", "out/*", "--save", f"{here}/back", f"{here}/job.sh")
+        with open(os.path.join(here, "back", "out", "up"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), "TEXT")
+        self.assertTrue(os.path.exists(os.path.join(here, "back", "out", "b")))
+        missing = self.cove("execute", "--output", "none", "--", "true")
+        self.assertIn("none did not come", missing.err)
+        answer = self.cove("execute", "--json", "--timeout", "10s", "-c", "[1]").json
+        self.assertEqual((answer["status"], answer["results"][0]["data"]["text/plain"]), ("ok", "[1]"))
+        self.assertIn("longer than 300ms", self.cove("execute", "--timeout", "300ms", "--", "sleep", "60", code=124).err)
+        self.assertIn("not both", self.cove("execute", "-c", "1", "--", "ls", code=2).err)
+        self.cove("execute", f"{here}/no-such.py", code=125)
+
     def test_flags_stand_anywhere_and_the_beginning_of_an_id_is_enough(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.assertEqual(self.cove("exec", sandbox[:12], "-c", "print(6 * 7)").out, "42\n")

@@ -107,10 +107,13 @@ static int serve(void)
     auth_set.pepper = pepper;
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
         return die("manager", &err);
+    struct executor *executor = executor_new(&(struct executor_settings){
+        .ev = s.ev, .manager = manager, .running_max = 4, .waiting_max = 8, .cache_bytes = 8 * MIB });
     struct api_settings api_set = { .ev = s.ev,
                                     .store = store,
                                     .manager = manager,
                                     .pools = pools,
+                                    .executor = executor,
                                     .auth = auth,
                                     .version = "0.0-test",
                                     .scratch = output,
@@ -129,10 +132,12 @@ static int serve(void)
     printf("port %u\n", port);
     auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
+    executor_finish(executor);
     store_finish(store);
     manager_finish(manager);
     http_free(s.http);
     api_free(api);
+    executor_free(executor);
     manager_free(manager);
     pools_free(pools);
     auth_free(auth);

@@ -721,6 +721,14 @@ class IdempotencyConflictError(ConflictError):
     default_fix = "Use a new key for a new request; repeat the same request a little later."
 
 
+class ExecutorFullError(LimitReachedError):
+    """The queue of POST /v1/execute is full, or the half of it that one tenant may fill: executions come in faster than they end."""
+
+    code = "executor_full"
+    default_cause = "The queue of POST /v1/execute is full, or the half of it that one tenant may fill: executions come in faster than they end."
+    default_fix = "Wait for the time that Retry-After names, send fewer at one time, or have the operator raise executor.running and executor.queue."
+
+
 class ContextDeadError(ConflictError):
     """The context has no kernel any more: it ended, or was ended, and the variables in it are gone."""
 
@@ -819,6 +827,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "sandbox_full": SandboxFullError,
     "wrong_file_kind": WrongFileKindError,
     "idempotency_conflict": IdempotencyConflictError,
+    "executor_full": ExecutorFullError,
     "context_dead": ContextDeadError,
 }
 
@@ -917,5 +926,6 @@ __all__ = [
     "SandboxFullError",
     "WrongFileKindError",
     "IdempotencyConflictError",
+    "ExecutorFullError",
     "ContextDeadError",
 ]

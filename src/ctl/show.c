@@ -1,0 +1,96 @@
+/* Text goes to standard output as it is, an exception with its traceback to standard error; what is no text is written
+ * to a file that did not exist before, or not at all. */
+#include "ctl/show.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/report.h"
+#include "ctl/inside.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+static bool put(struct ctl_show *s, int fd, const char *data, size_t len)
+{
+    if (len && fd_write_all(fd, data, len) < 0) {
+        err_sys(&s->err, ERR_SYS, "standard output");
+        return false;
+    }
+    return true;
+}
+
+bool ctl_show_output(struct ctl_show *s, const json_t *line)
+{
+    int i = str_eq(ctl_text(line, "stream"), "stderr");
+    const json_t *data = json_object_get(line, "data");
+    auto_buf bytes = { 0 };
+
+    if (data)
+        buf_add(&bytes, json_string_value(data), json_string_length(data));
+    else
+        ctl_decode(&bytes, ctl_text(line, "base64"));
+    s->offset[i] += bytes.len;
+    return put(s, i ? STDERR_FILENO : STDOUT_FILENO, bytes.data, bytes.len);
+}
+
+static bool save_one(struct ctl_show *s, const char *ending, const char *data, size_t len)
+{
+    auto_free char *path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->saved, ending);
+    auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+    if (fd < 0 || fd_write_all(fd, data, len) < 0) {
+        err_sys(&s->err, ERR_SYS, "%.160s", path);
+        return false;
+    }
+    if (!s->quiet)
+        report_note("saved %s", path);
+    return true;
+}
+
+static bool save(struct ctl_show *s, const json_t *data)
+{
+    static const struct {
+        const char *mime, *ending;
+        bool base64;
+    } kinds[] = { { "image/png", "png", true },
+                  { "image/jpeg", "jpg", true },
+                  { "application/pdf", "pdf", true },
+                  { "image/svg+xml", "svg", false } };
+
+    for (size_t i = 0; s->save && i < ARRAY_LEN(kinds); i++) {
+        const json_t *v = json_object_get(data, kinds[i].mime);
+        auto_buf bytes = { 0 };
+
+        if (!json_is_string(v))
+            continue;
+        if (kinds[i].base64)
+            ctl_decode(&bytes, json_string_value(v));
+        else
+            buf_add(&bytes, json_string_value(v), json_string_length(v));
+        if (!save_one(s, kinds[i].ending, bytes.data, bytes.len))
+            return false;
+    }
+    return true;
+}
+
+bool ctl_show_data(struct ctl_show *s, const json_t *data)
+{
+    const json_t *text = json_object_get(data, "text/plain");
+
+    if (json_is_string(text) &&
+        (!put(s, STDOUT_FILENO, json_string_value(text), json_string_length(text)) || !put(s, STDOUT_FILENO, "\n", 1)))
+        return false;
+    return save(s, data);
+}
+
+bool ctl_show_exception(struct ctl_show *s, const json_t *line)
+{
+    const json_t *lines = json_object_get(line, "traceback");
+    auto_buf out = { 0 };
+
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        buf_addf(&out, "%s\n", json_string_value(json_array_get(lines, i)));
+    if (json_array_size(lines) == 0)
+        buf_addf(&out, "%s: %s\n", ctl_text(line, "name"), ctl_text(line, "value"));
+    return put(s, STDERR_FILENO, out.data, out.len);
+}

@@ -1,0 +1,21 @@
+/* show.h - what code writes and shows, on the terminal and in files of somebody who runs it from here. */
+#pragma once
+
+#include "base/base.h"
+#include "base/err.h"
+
+#include <jansson.h>
+
+struct ctl_show {
+    bool quiet;
+    const char *save; /* a directory for pictures and documents; NULL: they are not kept */
+    const char *name; /* what their names begin with */
+    unsigned saved;
+    uint64_t offset[2]; /* bytes of output that were written here */
+    struct err err;     /* why something could not be */
+};
+
+/* Lines of a stream: an output, the `data` of a display or a result, an exception. False: s->err. */
+bool ctl_show_output(struct ctl_show *s, const json_t *line);
+bool ctl_show_data(struct ctl_show *s, const json_t *data);
+bool ctl_show_exception(struct ctl_show *s, const json_t *line);

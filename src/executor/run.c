@@ -1,0 +1,442 @@
+/* One run: WAITING -> MAKING -> STAGING -> STARTING -> RUNNING -> GATHERING -> OVER.
+ *
+ * The answer is given as soon as everything that it tells is here; the sandbox goes behind it, and the run with it. So
+ * between the program's end and the answer nothing is written, nothing is waited for, and nothing is asked of the
+ * jailer.
+ *
+ * Invariants:
+ * 1. on_end is called once, never inside executor_run, and never after run_cancel.
+ * 2. A run has a place (turn) from MAKING until its sandbox is gone.
+ * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
+ *    that is told. */
+#include "executor/inside.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+
+/* --- its end --- */
+
+static void run_free(struct run *r)
+{
+    struct ev *ev = r->e->set.ev;
+
+    *r->at = r->next;
+    if (r->next)
+        r->next->at = r->at;
+    r->e->stats.held_bytes -= r->kept;
+    ev_timer_clear(ev, &r->clock);
+    ev_defer_clear(ev, &r->stopping);
+    ev_defer_clear(ev, &r->end);
+    turn_end(&r->turn);
+    gather_free(r);
+    files_free(r->job);
+    exec_free(r->exec);
+    guest_ready(&r->guest, &r->spec, false);
+    guest_end(&r->guest);
+    box_free(r->guest.box);
+    kevent_reset(&r->in);
+    buf_done(&r->line);
+    buf_done(&r->out[0]);
+    buf_done(&r->out[1]);
+    buf_done(&r->events);
+    buf_done(&r->exception);
+    buf_done(&r->body);
+    spec_done(&r->spec);
+    free(r);
+}
+
+void executor_free(struct executor *e)
+{
+    if (!e)
+        return;
+    for (struct run *r = e->runs, *next; r; r = next) {
+        next = r->next;
+        run_free(r);
+    }
+    turns_done(&e->turns);
+    cache_free(e->cache);
+    free(e);
+}
+
+static void on_buried(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
+        log_warn("sandbox %s: %s", box_id(r->guest.box), err->msg);
+    run_free(r);
+}
+
+static void bury(void *arg)
+{
+    struct run *r = arg;
+
+    files_free(take_ptr(&r->job));
+    gather_free(r);
+    if (r->guest.box)
+        box_destroy(r->guest.box, on_buried, r);
+    else
+        run_free(r);
+}
+
+/* Nothing more is told of it, and its sandbox may go. */
+static void over(struct run *r)
+{
+    r->state = RUN_OVER;
+    ev_timer_clear(r->e->set.ev, &r->clock);
+    ev_defer(r->e->set.ev, &r->end, bury, r);
+}
+
+static unsigned bucket(uint64_t ns)
+{
+    uint64_t ms = ns / NS_PER_MS;
+    unsigned i = 0;
+
+    while (i < RUN_BUCKETS - 1 && ms >= UINT64_C(1) << i)
+        i++;
+    return i;
+}
+
+static void count(struct run *r)
+{
+    struct executor *e = r->e;
+    uint64_t took = r->ended_ns > r->begun_ns ? r->ended_ns - r->begun_ns : 0;
+    struct guest_use use = { .receipt = r->has_receipt ? &r->receipt : NULL,
+                             .wall_ms = r->started_ns ? (r->ended_ns - r->started_ns) / NS_PER_MS : 0,
+                             .output_bytes = r->kept,
+                             .failed = r->has_why };
+
+    if (!r->begun_ns || r->guest.ran || !r->guest.at)
+        return;
+    guest_ran(&r->guest, &use);
+    e->stats.run_ns += took;
+    e->stats.runs[bucket(took)]++;
+    e->mean_ns = e->mean_ns ? (e->mean_ns * 15 + took) / 16 : took;
+}
+
+static void deliver(void *arg)
+{
+    struct run *r = arg;
+    const struct run_ops *ops = r->ops;
+    bool result = r->cached || r->has_receipt;
+
+    r->ops = NULL;
+    r->ended_ns = ev_now(r->e->set.ev);
+    if (r->has_why && !result)
+        r->e->stats.failed++;
+    if (ops)
+        ops->on_end(r->arg, result ? NULL : &r->why,
+                    result ? &(struct run_result){ .id = r->id,
+                                                   .body = &r->body,
+                                                   .cached = r->cached,
+                                                   .pooled = r->guest.pooled,
+                                                   .queued_ns = r->begun_ns ? r->begun_ns - r->asked_ns : 0 }
+                           : NULL);
+    if (r->keyed && !r->cached && answer_is_good(r))
+        cache_put(r->e->cache, r->key, &r->body, r->ended_ns / NS_PER_MS);
+    count(r);
+    over(r);
+}
+
+static void tell(struct run *r)
+{
+    r->state = RUN_OVER;
+    ev_timer_clear(r->e->set.ev, &r->clock);
+    if (r->young)
+        ev_defer(r->e->set.ev, &r->end, deliver, r);
+    else
+        deliver(r);
+}
+
+void run_fail(struct run *r, const struct err *err)
+{
+    if (r->state == RUN_OVER)
+        return;
+    r->has_why = true;
+    r->has_receipt = false;
+    if (err != &r->why)
+        r->why = *err;
+    str_tame(r->why.msg);
+    tell(r);
+}
+
+void run_told(struct run *r)
+{
+    if (r->state == RUN_OVER)
+        return;
+    answer_body(r);
+    tell(r);
+}
+
+void run_ended(struct run *r)
+{
+    ev_timer_clear(r->e->set.ev, &r->clock);
+    if (r->req.outputs && r->req.outputs[0] && !r->has_why) {
+        r->state = RUN_GATHERING;
+        gather_begin(r);
+    } else {
+        run_told(r);
+    }
+}
+
+void run_cancel(struct run *r)
+{
+    r->ops = NULL;
+    r->e->stats.cancelled++;
+    if (r->state == RUN_OVER)
+        return;
+    if (r->state == RUN_WAITING && !r->cached)
+        (*guest_waiting(&r->guest))--;
+    if (r->state == RUN_WAITING)
+        turn_end(&r->turn);
+    r->ended_ns = ev_now(r->e->set.ev);
+    count(r);
+    over(r);
+}
+
+void run_hold(struct run *r, bool hold)
+{
+    if (r->exec)
+        exec_hold(r->exec, hold);
+}
+
+/* --- what it writes --- */
+
+static size_t room(const struct run *r)
+{
+    uint64_t mine = r->req.output_max > r->kept ? r->req.output_max - r->kept : 0;
+    uint64_t all = r->e->set.output_bytes > r->e->stats.held_bytes ? r->e->set.output_bytes - r->e->stats.held_bytes
+                                                                   : 0;
+
+    return (size_t)(r->req.streamed ? mine : min_u64(mine, all));
+}
+
+static void keep(struct run *r, uint64_t n)
+{
+    r->kept += n;
+    r->e->stats.held_bytes += n;
+}
+
+void run_output(struct run *r, int channel, const void *data, size_t len)
+{
+    size_t n = min_size(len, room(r));
+
+    r->produced[channel - 1] += len;
+    r->dropped[channel - 1] += len - n;
+    if (n == 0)
+        return;
+    keep(r, n);
+    if (!r->req.streamed)
+        buf_add(&r->out[channel - 1], data, n);
+    else if (r->ops && r->ops->on_output)
+        r->ops->on_output(r->arg, channel, data, n);
+}
+
+static const char *type_of(const struct kevent *e)
+{
+    return e->kind == KEVENT_DISPLAY ? "display" : e->kind == KEVENT_RESULT ? "result" : "exception";
+}
+
+void run_event(struct run *r, const struct kevent *e)
+{
+    auto_buf line = { 0 };
+
+    kevent_json(e, &line);
+    if (line.len > room(r)) {
+        r->events_dropped++;
+        return;
+    }
+    keep(r, line.len);
+    if (r->req.streamed) {
+        if (r->ops && r->ops->on_event)
+            r->ops->on_event(r->arg, type_of(e), &line);
+        return;
+    }
+    struct buf *to = e->kind == KEVENT_ERROR ? &r->exception : &r->events;
+    if (to == &r->exception)
+        buf_clear(to);
+    else if (to->len)
+        buf_adds(to, ",");
+    buf_add(to, line.data, line.len);
+}
+
+void run_started(struct run *r)
+{
+    if (r->state != RUN_STARTING)
+        return;
+    r->state = RUN_RUNNING;
+    r->started_ns = ev_now(r->e->set.ev);
+    r->started_real_ns = clock_real_ns();
+    if (r->req.streamed && r->ops && r->ops->on_started)
+        r->ops->on_started(r->arg, r->id, box_id(r->guest.box));
+}
+
+/* --- its sandbox --- */
+
+static void on_ready(void *arg)
+{
+    struct run *r = arg;
+
+    guest_ready(&r->guest, &r->spec, true);
+    if (r->state != RUN_MAKING)
+        return;
+    r->state = RUN_STAGING;
+    start_stage(r);
+}
+
+static void on_failed(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+
+    guest_ready(&r->guest, &r->spec, false);
+    run_fail(r, err);
+}
+
+/* Its program was told of it before: what is left are files that come no more. */
+static void on_ended(void *arg, const struct err *why)
+{
+    struct run *r = arg;
+
+    if (r->has_receipt)
+        run_told(r);
+    else
+        run_fail(r, why);
+}
+
+static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+
+static void on_stopped(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->state == RUN_OVER)
+        return;
+    if (r->has_receipt)
+        run_told(r); /* without what files there are still to come */
+    else if (r->exec)
+        exec_kill(r->exec);
+    else
+        run_fail(r, &r->why);
+}
+
+/* Its tenant may not go on. */
+static void stop(void *arg, enum ended_by by, const struct err *why)
+{
+    struct run *r = arg;
+
+    if (r->state == RUN_OVER || r->stopped)
+        return;
+    r->stopped = true;
+    r->stop_by = by;
+    r->why = *why;
+    if (r->state == RUN_WAITING) {
+        (*guest_waiting(&r->guest))--;
+        turn_end(&r->turn);
+    }
+    ev_defer(r->e->set.ev, &r->stopping, on_stopped, r);
+}
+
+/* Its turn has come, or will not. */
+static void on_turn(void *arg, const struct err *failed)
+{
+    struct run *r = arg;
+    struct executor *e = r->e;
+    struct err err = { 0 };
+
+    if (!r->young) /* it waited */
+        (*guest_waiting(&r->guest))--;
+    r->begun_ns = ev_now(e->set.ev);
+    e->stats.wait_ns += r->begun_ns - r->asked_ns;
+    e->stats.waits[bucket(r->begun_ns - r->asked_ns)]++;
+    r->state = RUN_MAKING;
+    if (failed || guest_begin(&r->guest, &r->spec, &box_ops, r, &err) < 0) {
+        run_fail(r, failed ? failed : &err);
+        return;
+    }
+    *(r->guest.pooled ? &e->stats.pooled : &e->stats.cold) += 1;
+}
+
+/* --- its beginning --- */
+
+static int admit(struct run *r, struct err *err)
+{
+    struct executor *e = r->e;
+    uint64_t waiting = 0;
+
+    if (e->finished)
+        return err_set(err, ERR_BUSY, "the server is being stopped");
+    if (!turns_free(&e->turns)) {
+        for (const struct run *o = e->runs; o; o = o->next)
+            waiting += o->state == RUN_WAITING && !o->cached;
+        if (waiting >= e->set.waiting_max || *guest_waiting(&r->guest) >= (e->set.waiting_max + 1) / 2) {
+            e->stats.refused++;
+            return err_set(err, ERR_EXECUTOR_FULL,
+                           "%" PRIu64 " executions wait already, %" PRIu32 " of them of this tenant", waiting,
+                           *guest_waiting(&r->guest));
+        }
+    }
+    return guest_admit(&r->guest, err);
+}
+
+/* A kept answer, which is told at the end of this turn. */
+static bool find_kept(struct run *r)
+{
+    struct executor *e = r->e;
+    const struct buf *known;
+
+    if (!r->req.pure || !e->set.cache_bytes || !cache_key(&r->req, r->key))
+        return false;
+    r->keyed = true;
+    known = cache_get(e->cache, r->key, ev_now(e->set.ev) / NS_PER_MS);
+    *(known ? &e->stats.cache_hits : &e->stats.cache_misses) += 1;
+    if (!known)
+        return false;
+    buf_add(&r->body, known->data, known->len);
+    r->cached = true;
+    return true;
+}
+
+int executor_run(struct executor *e, const struct run_request *req, const struct run_ops *ops, void *arg,
+                 struct run **ret, struct err *err)
+{
+    struct run *r = mem_new(struct run);
+
+    r->e = e;
+    r->req = *req;
+    r->ops = ops;
+    r->arg = arg;
+    r->young = true;
+    r->asked_ns = ev_now(e->set.ev);
+    r->next = e->runs;
+    r->at = &e->runs;
+    if (r->next)
+        r->next->at = &r->next;
+    e->runs = r;
+    guest_init(&r->guest, e->set.manager, req->owner, req->created_by);
+    r->guest.stop = stop;
+    r->guest.arg = r;
+    if (find_kept(r)) {
+        r->spec = *req->spec;
+        *req->spec = (struct spec){ 0 };
+        tell(r);
+    } else if (admit(r, err) < 0) {
+        run_free(r);
+        return -1;
+    } else {
+        id_new("ex", r->id);
+        r->spec = *req->spec;
+        *req->spec = (struct spec){ 0 };
+        e->stats.started++;
+        if (!turns_free(&e->turns))
+            (*guest_waiting(&r->guest))++;
+        turns_ask(&e->turns, guest_line(&r->guest), &r->turn, on_turn, r);
+    }
+    r->req.spec = &r->spec;
+    r->young = false;
+    *ret = r;
+    return 0;
+}

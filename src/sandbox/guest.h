@@ -1,0 +1,51 @@
+/* guest.h - sandboxes without a row: made for one thing, and gone with it.
+ *
+ * Nobody can find one by its name and no restart brings it back: it is never kept, so the jailer ends it when this
+ * process goes. What it uses is its tenant's all the same. It counts against quotas while it lives and against budgets,
+ * and its sums go to the store, put together with those of others, about once a second: what a kill takes away is the
+ * usage of that second. */
+#pragma once
+
+#include "sandbox/manager.h"
+
+struct guest {                /* embedded in its owner; zeroed is none. It must not move while it is there */
+    struct guest *next, **at; /* at NULL: it was not admitted, or it is over */
+    struct manager *m;
+    struct share *share;
+    char created_by[ID_SIZE];
+    uint64_t amounts[STORE_QUOTA_COUNT];
+    bool begun; /* it holds its amounts, and lives */
+    bool ran;   /* its execution is counted as one that has ended */
+    uint64_t created_ms, cpu_us;
+    struct box *box; /* the owner's; NULL while there is none */
+    bool pooled;     /* it was ready before it was asked for */
+    bool claiming;
+    uint64_t claim_ns;
+    /* Its tenant may not go on: it is to be ended, and guest_end follows soon. Not called twice. */
+    void (*stop)(void *arg, enum ended_by by, const struct err *why);
+    void *arg;
+    bool stopped;
+};
+
+void guest_init(struct guest *g, struct manager *m, const char *owner, const char *created_by);
+/* Whether the tenant may have one execution more now: readiness, budget, executions per hour. It is counted. */
+int guest_admit(struct guest *g, struct err *err);
+/* The tenant's line for whoever lets guests begin in turn. */
+struct turn_line *guest_line(const struct guest *g);
+uint32_t *guest_waiting(const struct guest *g); /* how many of the tenant's wait; the owner counts */
+/* Takes what it needs of the tenant's quota, and makes its sandbox: g->box. `stop` and `arg` are set by now. */
+int guest_begin(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err);
+/* Its box is ready, or will not be: for those who make them ahead. */
+void guest_ready(struct guest *g, const struct spec *spec, bool well);
+
+struct guest_use {
+    const struct receipt *receipt; /* NULL: it was not run to an end */
+    uint64_t wall_ms, output_bytes;
+    bool failed;
+};
+/* The execution is over: counted, and looked at as any other's. */
+void guest_ran(struct guest *g, const struct guest_use *use);
+/* For the end, when the last guest is gone: what they used goes to the store now. */
+void manager_guests_finish(struct manager *m);
+/* Its sandbox is gone, or there never was one; what it held is given back. Of one that is over, nothing. */
+void guest_end(struct guest *g);

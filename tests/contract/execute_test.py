@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""execute_test.py API_TESTD RUNTIME - POST /v1/execute over the same real server as api_test.py, which runs 4 at one time
+and lets 8 wait, with the kernels of the build that RUNTIME belongs to; prints TAP. Needs root."""
+import base64
+import concurrent.futures
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import api_test
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def until(what, seconds=120):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def run(s, status=200, **body):
+    a = s.call("POST", "/v1/execute", body)
+    assert a.status == status, (a.status, a.body)
+    return a.json
+
+
+def figure(s, name):
+    text = s.call("GET", "/metrics").body.decode()
+    for line in text.splitlines():
+        if line.startswith(f"cove_{name} "):
+            return float(line.split()[1])
+    raise AssertionError(f"no figure {name}")
+
+
+def nothing_is_left(s):
+    until(lambda: figure(s, "executor_running") == 0 and figure(s, "executor_ending") == 0)
+
+
+@case
+def python_code_is_answered_with_output_result_and_receipt(s):
+    a = run(s, code="print('hello')\n6 * 7")
+    assert a["status"] == "ok" and a["exitCode"] == 0 and a["endedBy"] == "exit", a
+    assert a["stdout"] == "hello\n" and a["stderr"] == "" and not a["truncated"], a
+    assert a["results"][0]["data"]["text/plain"] == "42" and not a["cached"], a
+    assert a["receipt"]["sandbox"] == a["sandboxId"] and a["receipt"]["execution"] == a["id"], a
+    assert a["receipt"]["wallUs"] > 0 and "memoryPeakBytes" in a["receipt"]["absent"], a["receipt"]
+    assert "files" not in a and "exception" not in a, a
+
+
+@case
+def every_run_has_a_sandbox_that_nobody_had_before(s):
+    run(s, code="open('/workspace/left', 'w').write('x'); open('/tmp/left', 'w').write('x'); x = 1")
+    a = run(s, code="import os\nprint(os.path.exists('/workspace/left'), os.path.exists('/tmp/left'), 'x' in globals())")
+    assert a["stdout"] == "False False False\n", a
+    ids = {run(s, code="1")["sandboxId"] for _ in range(3)}
+    assert len(ids) == 3, ids
+    assert all(s.call("GET", f"/v1/sandboxes/{sb}").status == 404 for sb in ids), "it has no row"
+
+
+@case
+def what_code_raises_is_told_with_its_traceback(s):
+    a = run(s, code="print('before')\n1 / 0")
+    assert a["status"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
+    assert a["exception"]["name"] == "ZeroDivisionError" and a["exception"]["traceback"], a
+
+
+@case
+def node_and_bash_code_and_commands_run_too(s):
+    a = run(s, code="console.log('n'); [1, 2].length", language="node")
+    assert a["status"] == "ok" and a["stdout"] == "n\n" and a["results"][0]["data"]["text/plain"] == "2", a
+    a = run(s, code="echo $X; exit 3", language="bash", env={"X": "given"})
+    assert a["stdout"] == "given\n" and a["status"] == "error" and a["exception"]["value"] == "3", a
+    a = run(s, command=["sh", "-c", "echo $0 $1; exit 7", "a", "b"])
+    assert a["stdout"] == "a b\n" and a["exitCode"] == 7 and a["status"] == "error" and "results" not in a, a
+    a = run(s, command="echo one && pwd", cwd="/tmp")
+    assert a["stdout"] == "one\n/tmp\n" and a["status"] == "ok", a
+    a = run(s, command="kill -9 $$")
+    assert a["signal"] == 9 and a["exitCode"] is None and a["status"] == "error" and a["endedBy"] == "signal", a
+
+
+@case
+def standard_input_is_given_to_commands_and_line_by_line_to_code(s):
+    assert run(s, command=["cat"], stdin="text\u00e9")["stdout"] == "text\u00e9"
+    big = "0123456789abcdef\n" * 40000
+    assert run(s, command="wc -c", stdin=big)["stdout"].strip() == str(len(big))
+    a = run(s, code="print([input('a? '), input(), 'end'])\ntry:\n    input()\nexcept EOFError:\n    print('eof')", stdin="x\ny\n")
+    assert a["stdout"].splitlines()[-2:] == ["['x', 'y', 'end']", "eof"], a
+    assert run(s, command="cat; echo done")["stdout"] == "done\n", "without input there is nothing to read"
+
+
+@case
+def files_go_in_and_come_out_by_path_and_pattern(s):
+    blob = bytes(range(256)) * 10
+    a = run(s, code="import os, pathlib\n"
+            "for name in ('a.txt', 'b.txt', 'c.bin', '.hidden.txt'):\n"
+            "    os.makedirs('out/deep', exist_ok=True)\n"
+            "    pathlib.Path('out', name).write_bytes(pathlib.Path('in/data').read_bytes())\n"
+            "pathlib.Path('out/deep/d.txt').write_text('deep')\n"
+            "pathlib.Path('/tmp/t').write_text(pathlib.Path('/tmp/given/x').read_text())",
+            files=[{"path": "in/data", "contentBase64": base64.b64encode(blob).decode()},
+                   {"path": "/tmp/given/x", "content": "text"}, {"path": "/workspace/empty", "content": ""}],
+            outputs=["out/*.txt", "out/*/d.*", "/tmp/t", "missing", "no*", "out/a.txt", "out/deep", "empty"])
+    assert a["status"] == "ok", a
+    files = {f["path"]: base64.b64decode(f["contentBase64"]) for f in a["files"]}
+    assert files == {"out/a.txt": blob, "out/b.txt": blob, "out/deep/d.txt": b"deep", "/tmp/t": b"text", "empty": b""}, files
+    assert len(a["files"]) == 5 and all(f["size"] == len(files[f["path"]]) for f in a["files"]), a["files"]
+    assert sorted(o["path"] for o in a["omitted"]) == ["missing", "out/deep"], a["omitted"]
+
+
+@case
+def files_that_are_too_large_or_too_many_are_named_and_the_rest_comes(s):
+    a = run(s, command="head -c 9000000 /dev/zero > big; echo small > small; ln -s /etc/hostname link; mkfifo pipe",
+            outputs=["big", "small", "pipe", "link"])
+    assert [f["path"] for f in a["files"]][:1] == ["small"], a["files"]
+    assert {"big", "pipe"} <= {o["path"] for o in a["omitted"]}, a["omitted"]
+    a = run(s, command="for i in $(seq 150); do echo $i > f$i; done", outputs=["f*"])
+    assert len(a["files"]) == 100 and a["omitted"], (len(a["files"]), a["omitted"][:2])
+
+
+@case
+def paths_that_lead_elsewhere_are_refused(s):
+    for path in ("../x", "/etc/passwd", "a//b", "a/./b", "/workspace", "", "/workspace/../etc/x", "/tmpx/y"):
+        for body in ({"files": [{"path": path, "content": ""}]}, {"outputs": [path]}):
+            a = s.call("POST", "/v1/execute", {"code": "1", **body})
+            assert a.status == 400 and ("files[0].path" in a.body.decode() or "outputs[0]" in a.body.decode()), (path, a.body)
+
+
+@case
+def what_is_wrong_with_a_request_is_told_by_name(s):
+    for body, word in (({}, "nothing to run"), ({"code": "1", "command": "x"}, "do not go together"), ({"cod": "1"}, "code"),
+                       ({"code": 1}, "code"), ({"code": "1", "files": [{"path": "a"}]}, "files[0]"),
+                       ({"code": "1", "files": [{"path": "a", "content": "", "contentBase64": ""}]}, "files[0]"),
+                       ({"code": "1", "files": [{"path": "a", "contentBase64": "?"}]}, "base64"),
+                       ({"code": "1", "files": [{"path": "a", "content": ""}] * 2}, "files[1].path"),
+                       ({"code": "1", "outputs": [1]}, "outputs[0]"), ({"code": "1", "timeoutMs": 0}, "timeoutMs"),
+                       ({"code": "1", "resources": {"cpuPinning": True}}, "cpuPinning"), ({"command": []}, "command")):
+        a = s.call("POST", "/v1/execute", body)
+        assert a.status == 400 and word in a.body.decode(), (body, a.body)
+    a = s.call("POST", "/v1/execute", {"code": "1", "language": "cobol"})
+    assert a.status == 404 and a.code == "runtime_not_found", a.body
+    assert s.call("POST", "/v1/execute", {"code": "1", "template": "nowhere"}).status == 404
+    a = s.call("POST", "/v1/execute", {"command": ["/no/such/program"]})
+    assert a.status == 404 and a.code == "program_not_found", a.body
+
+
+@case
+def a_clock_interrupts_code_and_kills_what_does_not_heed_it(s):
+    a = run(s, code="print('begun', flush=True)\nimport time\ntime.sleep(600)", timeoutMs=300)
+    assert a["status"] == "interrupted" and a["endedBy"] == "wall" and a["exitCode"] is None, a
+    assert a["stdout"] == "begun\n" and a["exception"]["name"] == "KeyboardInterrupt", a
+    a = run(s, code="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", timeoutMs=300)
+    assert a["status"] == "killed" and a["endedBy"] == "wall", a
+    a = run(s, command="echo begun; sleep 600", timeoutMs=300)
+    assert a["status"] == "killed" and a["endedBy"] == "wall" and a["stdout"] == "begun\n", a
+
+
+@case
+def an_interpreter_that_dies_is_told_as_that(s):
+    a = run(s, code="import os\nprint('x', flush=True)\nos._exit(5)")
+    assert a["status"] == "died" and a["exitCode"] == 5 and "status 5" in a["error"]["message"], a
+    a = run(s, code="b = bytearray(400 << 20)", resources={"memoryBytes": 128 << 20})
+    assert a["status"] in ("died", "error") and (a["endedBy"] == "memory" or a["exception"]["name"] == "MemoryError"), a
+
+
+@case
+def output_is_bounded_and_what_was_dropped_is_told(s):
+    a = run(s, command="head -c 100000 /dev/zero | tr '\\0' x", outputBytes=1000)
+    assert a["stdout"] == "x" * 1000 and a["truncated"] and a["droppedBytes"] == 99000, a["droppedBytes"]
+    a = run(s, code="print('y' * 50000)", outputBytes=1000)
+    assert a["stdout"] == "y" * 1000 and a["truncated"] and a["droppedBytes"] == 49001, a["droppedBytes"]
+    a = run(s, code="import sys\nsys.stdout.buffer.write(b'\\xff\\n')")
+    assert a["stdout"].startswith("\ufffd"), a
+
+
+@case
+def a_stream_tells_the_same_as_it_happens(s):
+    body = {"code": "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay(1)\n2", "outputs": ["none"]}
+    c, r = s.open("POST", "/v1/execute", body, {"Accept": "application/x-ndjson"})
+    assert r.status == 200 and r.headers["Content-Type"].startswith("application/x-ndjson")
+    told = [json.loads(line) for line in r]
+    c.close()
+    kinds = [e["type"] for e in told]
+    assert kinds[0] == "started" and kinds[-1] == "end" and kinds.index("display") < kinds.index("result"), kinds
+    assert {e["stream"]: e["data"] for e in told if e["type"] == "output"} == {"stdout": "out\n", "stderr": "err\n"}, told
+    end = told[-1]["execution"]
+    assert end["status"] == "ok" and "stdout" not in end and end["id"] == told[0]["execution"]["id"], end
+    assert end["omitted"][0]["path"] == "none" and end["receipt"]["stdoutBytes"] == 4, end
+    c, r = s.open("POST", "/v1/execute", {"command": "printf 'a\\303'; sleep 0.3; printf '\\251b'", "stream": True})
+    told = [json.loads(line) for line in r]
+    c.close()
+    assert "".join(e.get("data", "") for e in told if e["type"] == "output") == "a\u00e9b", told
+    c, r = s.open("POST", "/v1/execute", {"code": "1"}, {"Accept": "text/event-stream"})
+    text = r.read().decode()
+    c.close()
+    assert "event: started" in text and "event: result" in text and "event: end" in text, text
+    a = s.call("POST", "/v1/execute", {"command": ["/no/such"], "stream": True})
+    assert a.status == 404, "what could not begin is an error like any other"
+
+
+@case
+def a_slow_reader_slows_the_program_down_and_nothing_is_lost(s):
+    c, r = s.open("POST", "/v1/execute", {"command": "head -c 6000000 /dev/zero | tr '\\0' x", "stream": True})
+    time.sleep(0.5)
+    n = 0
+    for line in r:
+        e = json.loads(line)
+        n += len(e.get("data", "")) if e["type"] == "output" else 0
+    c.close()
+    assert n == 6000000, n
+
+
+def send(s, body):
+    """A request whose answer is not waited for."""
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
+    c.request("POST", "/v1/execute", json.dumps(body).encode(),
+              {"Authorization": "Bearer " + s.key, "Content-Type": "application/json"})
+    return c
+
+
+@case
+def what_finds_no_place_waits_and_what_is_too_much_is_refused_with_a_time(s):
+    nothing_is_left(s)
+    running = [send(s, {"command": "sleep 600"}) for _ in range(4)]
+    until(lambda: figure(s, "executor_running") == 4)
+    waiting = [send(s, {"command": f"echo {i}"}) for i in range(4)]  # half of the queue: one tenant has no more
+    until(lambda: figure(s, "executor_waiting") == 4)
+    a = s.call("POST", "/v1/execute", {"code": "1"})
+    assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
+    waiting.pop(1).close()  # whoever goes away while waiting is dropped
+    until(lambda: figure(s, "executor_waiting") == 3)
+    for c in running:  # and while running, killed
+        c.close()
+    answers = [json.loads(c.getresponse().read()) for c in waiting]
+    assert [a["stdout"] for a in answers] == ["0\n", "2\n", "3\n"], answers
+    assert all(a["queuedMs"] >= 0 for a in answers)
+    for c in waiting:
+        c.close()
+    nothing_is_left(s)
+
+
+@case
+def tenants_take_turns_in_the_queue(s):
+    nothing_is_left(s)
+    made = s.call("POST", "/v1/tenants", {"name": "turns"})
+    assert made.status == 201, made.body
+    key = s.call("POST", "/v1/apikeys", {"name": "turns", "tenant": "turns", "scopes": ["executions"]})
+    assert key.status == 201, key.body
+    running = [send(s, {"command": "sleep 600"}) for _ in range(4)]
+    until(lambda: figure(s, "executor_running") == 4)
+    order, lock = [], threading.Lock()
+
+    def ask(name, secret):
+        a = s.call("POST", "/v1/execute", {"command": ["true"]}, key=secret)
+        with lock:
+            order.append((a.status, name, a.json.get("queuedMs")))
+
+    threads = []
+    for i in range(4):
+        threads.append(threading.Thread(target=ask, args=("first", s.key)))
+        threads[-1].start()
+        until(lambda n=i: figure(s, "executor_waiting") == n + 1)
+    threads.append(threading.Thread(target=ask, args=("second", key.json["key"])))
+    threads[-1].start()
+    until(lambda: figure(s, "executor_waiting") == 5)
+    running.pop().close()  # one place: it goes to the head of the first line, the next to the other tenant
+    until(lambda: len(order) >= 3)
+    names = [name for status, name, _ in order]
+    assert all(status == 200 for status, _, _ in order) and "second" in names[:3], order
+    for c in running:
+        c.close()
+    for t in threads:
+        t.join(120)
+    assert len(order) == 5, order
+    nothing_is_left(s)
+
+
+@case
+def a_pure_run_is_answered_from_the_cache_and_every_part_of_it_matters(s):
+    base = {"code": "import time\ntime.time_ns()", "cache": True, "stdin": "a", "env": {"A": "1"}, "timeoutMs": 60000,
+            "files": [{"path": "f", "content": "x"}], "outputs": ["f"]}
+    first = run(s, **base)
+    again = run(s, **base)
+    assert not first["cached"] and again["cached"], (first["cached"], again["cached"])
+    assert {**again, "cached": False, "queuedMs": 0, "pool": 0} == {**first, "queuedMs": 0, "pool": 0}, "with its id and receipt"
+    for change in ({"code": base["code"] + " "}, {"stdin": "b"}, {"env": {"A": "2"}}, {"env": {"B": "1"}}, {"timeoutMs": 60001},
+                   {"files": [{"path": "f", "content": "y"}]}, {"files": [{"path": "g", "content": "x"}]}, {"outputs": ["g"]},
+                   {"outputBytes": 1000}, {"cwd": "/tmp"}, {"resources": {"pids": 33}}):
+        assert not run(s, **{**base, **change})["cached"], change
+    assert not run(s, **{**base, "cache": False})["cached"]
+    assert run(s, **base)["cached"]
+    failing = {"code": "1 / 0", "cache": True}
+    assert not run(s, **failing)["cached"] and not run(s, **failing)["cached"], "only what ended well is kept"
+    assert figure(s, "executor_cache_hits_total") == 2, "each of them was counted"
+
+
+@case
+def templates_and_their_generations_decide_about_the_sandbox(s):
+    t = {"name": "exe", "spec": {"runtime": "node", "env": {"T": "one"}}}
+    made = s.call("PUT", "/v1/templates/exe", t["spec"])
+    if made.status in (404, 405, 400):
+        made = s.call("POST", "/v1/templates", t)
+    assert made.status in (200, 201), made.body
+    a = run(s, code="process.env.T", template="exe", cache=True)
+    assert a["results"][0]["data"]["text/plain"] == "'one'", a
+    assert run(s, code="process.env.T", template="exe", cache=True)["cached"]
+
+
+@case
+def what_it_used_is_the_tenants_and_budgets_hold(s):
+    made = s.call("POST", "/v1/tenants", {"name": "spender"})
+    assert made.status == 201, made.body
+    key = s.call("POST", "/v1/apikeys", {"name": "spender", "tenant": "spender", "scopes": ["executions"]}).json["key"]
+    ask = lambda **body: s.call("POST", "/v1/execute", body, key=key)
+    a = ask(code="sum(i * i for i in range(300000))")
+    assert a.status == 200, a.body
+
+    def used():
+        rows = s.call("GET", "/v1/usage?group=tenant").json["usage"]
+        return next((r for r in rows if r.get("tenant") == "spender"), None)
+
+    until(lambda: used() and used()["executions"] == 1 and used()["cpuSeconds"] > 0)
+    put = s.call("PUT", "/v1/tenants/spender/budget", {"day": {"executions": 2}})
+    assert put.status == 200, put.body
+    assert ask(code="1").status == 200
+    a = ask(code="1")
+    assert a.status == 402 and a.code == "budget_exceeded", a.body
+    viewer = s.call("POST", "/v1/apikeys", {"name": "viewer", "tenant": "spender", "scopes": ["sandboxes:read"]}).json["key"]
+    assert s.call("POST", "/v1/execute", {"code": "1"}, key=viewer).status == 403
+    assert s.call("POST", "/v1/execute", {"code": "1"}, key=False).status == 401
+
+
+def sandboxes_of(s):
+    """How many sandboxes the jailer has: each has a first process that is its own runtime."""
+    out = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    kids, todo, n = {}, [s.jailer.pid], 0
+    for line in out.splitlines()[1:]:
+        pid, parent, *words = line.split()
+        kids.setdefault(int(parent), []).append((int(pid), " ".join(words)))
+    while todo:
+        for pid, words in kids.get(todo.pop(), []):
+            todo.append(pid)
+            n += "sleep 98765" in words and "sh" not in words
+    return n
+
+
+@case
+def a_server_that_is_killed_leaves_no_sandbox_behind(s):
+    nothing_is_left(s)
+    c = send(s, {"command": ["sleep", "98765"]})
+    until(lambda: sandboxes_of(s) == 1)
+    s.kill()
+    c.close()
+    until(lambda: sandboxes_of(s) == 0)
+    s.start()
+    assert run(s, code="1")["status"] == "ok"
+
+
+def ask(s, body):
+    """Without the contract's opinion: a lost sandbox is 502."""
+    c, r = s.open("POST", "/v1/execute", body)
+    answer = api_test.Answer(r, r.read())
+    c.close()
+    return answer
+
+
+@case
+def a_jailer_that_is_lost_is_told_and_the_next_run_works(s):
+    nothing_is_left(s)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(lambda: ask(s, {"command": ["sleep", "98765"]}))
+        until(lambda: sandboxes_of(s) == 1)
+        s.jailer.kill()
+        s.jailer.wait()
+        a = answer.result(120)
+    assert a.status in (502, 503) and a.code in ("sandbox_lost", "service_unavailable"), (a.status, a.body)
+    a = s.call("POST", "/v1/execute", {"code": "1"})
+    assert a.status == 503, a.body
+    s.jailer = subprocess.Popen([api_test.TESTD, "jailer", s.dir, api_test.RUNTIME])
+    s.wait_ready()
+    assert run(s, code="1")["status"] == "ok"
+
+
+def main():
+    api_test.CASES[:] = CASES
+    return api_test.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
