@@ -12,6 +12,7 @@
 #include "executor/path.h"
 #include "sandbox/context.h"
 #include "sandbox/custom.h"
+#include "sandbox/templates.h"
 
 #include <stdio.h>
 
@@ -532,7 +533,7 @@ static void execute(struct http_req *req, void *ctx)
         refuse(c, &err);
     } else if (template) {
         (void)str_copy(c->template, sizeof(c->template), template);
-        store_template_get(c->api->set.store, template, on_template, c);
+        template_get(c->api->set.store, template, on_template, c);
     } else {
         run(c);
     }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandbox/custom.h"
+#include "sandbox/templates.h"
 
 static void forget_values(json_t *env)
 {
@@ -36,8 +37,11 @@ static void json_template(const struct store_template *row, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "name", row->name);
     jsonw_ku64(w, "generation", row->generation);
-    api_time(w, "createdAt", row->created_ms);
-    api_time(w, "updatedAt", row->updated_ms);
+    jsonw_kbool(w, "builtin", template_is_builtin(row));
+    if (!template_is_builtin(row)) {
+        api_time(w, "createdAt", row->created_ms);
+        api_time(w, "updatedAt", row->updated_ms);
+    }
     api_raw(w, "spec", spec);
     jsonw_end_object(w);
 }
@@ -57,17 +61,47 @@ static void on_row(void *arg, const struct err *err, const struct store_template
     http_answer_json(req, 200, &out);
 }
 
+/* The last page ends with what is built in and not replaced by one of the store, which is asked for each. */
+struct listing {
+    struct http_req *req;
+    struct api *api;
+    struct jsonw w;
+    struct buf out;
+    size_t asked;
+};
+
+static void on_rest(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct listing *l = arg;
+    size_t n;
+    const struct template_builtin *all = templates_builtin(&n);
+
+    if (!err && row && template_is_builtin(row))
+        json_template(row, &l->w);
+    if (l->asked < n) {
+        template_get(l->api->set.store, all[l->asked++].name, on_rest, l);
+        return;
+    }
+    api_list_end(l->req, &l->w, NULL);
+    free(l);
+}
+
 static void on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n, const char *next)
 {
-    struct http_req *req = arg;
-    struct buf out = { 0 };
-    struct jsonw w;
+    struct listing *l = arg;
 
-    if (!api_list_begin(req, err, &w, &out, "templates"))
+    if (!api_list_begin(l->req, err, &l->w, &l->out, "templates")) {
+        free(l);
         return;
+    }
     for (size_t i = 0; i < n; i++)
-        json_template(&rows[i], &w);
-    api_list_end(req, &w, next);
+        json_template(&rows[i], &l->w);
+    if (!next) {
+        on_rest(l, NULL, NULL);
+        return;
+    }
+    api_list_end(l->req, &l->w, next);
+    free(l);
 }
 
 static void list(struct http_req *req, void *ctx)
@@ -76,10 +110,14 @@ static void list(struct http_req *req, void *ctx)
     struct store_list q = { 0 };
     struct err err = { 0 };
 
-    if (api_page(req, NULL, &q, &err) < 0)
+    if (api_page(req, NULL, &q, &err) < 0) {
         http_answer_err(req, &err);
-    else
-        store_template_list(api->set.store, &q, on_rows, req);
+        return;
+    }
+    struct listing *l = mem_new(struct listing);
+    l->req = req;
+    l->api = api;
+    store_template_list(api->set.store, &q, on_rows, l);
 }
 
 static bool name_ok(const char *name)
@@ -113,7 +151,7 @@ static void get(struct http_req *req, void *ctx)
     const char *name = name_of(req, ERR_MISSING);
 
     if (name)
-        store_template_get(api->set.store, name, on_row, req);
+        template_get(api->set.store, name, on_row, req);
 }
 
 static int check(const struct api *api, const json_t *body, char **ret_details, struct err *err)

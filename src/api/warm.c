@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandbox/custom.h"
+#include "sandbox/templates.h"
 
 struct warm {
     struct api *api;
@@ -156,7 +157,7 @@ void warm_check(struct warm *w, const char *template, store_done_fn *done, void 
 
     q->done = done;
     q->arg = arg;
-    store_template_get(w->api->set.store, q->template, on_checked, q);
+    template_get(w->api->set.store, q->template, on_checked, q);
 }
 
 /* --- what is kept --- */
@@ -210,7 +211,7 @@ static void apply(struct warm *w, struct warm_pool *p)
 
     str_copy(q->pool, sizeof(q->pool), p->row.name);
     q->order = p->order = ++w->orders;
-    store_template_get(w->api->set.store, q->template, on_template, q);
+    template_get(w->api->set.store, q->template, on_template, q);
 }
 
 static void set(struct warm *w, const struct store_pool *row, bool own)

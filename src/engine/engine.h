@@ -160,7 +160,9 @@ struct exec_spec {
     bool unmetered;           /* nobody reads its receipt's processor time, and a read at the end takes its time */
     bool confirm;             /* the sandbox remembers its end until exec_free, for a host that comes after this one */
     bool joined;              /* it is not started: the member that waits in the box is taken; with kernel */
-    bool kernel;              /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
+    bool
+        join; /* the same if it can be had, which may mean to bring one into the box first; otherwise argv is started */
+    bool kernel; /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
 };
 
 struct exec_ops {

@@ -52,8 +52,19 @@ static void unlink_exec(struct exec *x)
     x->box = NULL;
 }
 
+/* Of an interpreter that is on its way, nothing is told to it any more. */
+static void bring_no_more(struct exec *x)
+{
+    struct ask *join = x->box ? x->box->join : NULL;
+
+    if (join && join->done_arg == x)
+        join->done = NULL;
+    free(take_ptr(&x->joined_request));
+}
+
 void exec_release(struct exec *x)
 {
+    bring_no_more(x);
     if (x->box && x->unclosed)
         stream_close(x->box, x->stream_id);
     if (x->box)
@@ -274,19 +285,56 @@ static bool on_mark_frame(void *arg, const struct frame *f)
 
 static const struct stream_ops mark_ops = { .on_frame = on_mark_frame, .on_gone = exec_stream_gone };
 
-static int encode(const struct exec_spec *spec, uint8_t **ret, struct err *err)
+static int encode(const struct exec_spec *spec, bool joined, uint8_t **ret, struct err *err)
 {
     struct rt_exec m = { .rows = spec->rows, .cols = spec->cols, .argv = spec->argv, .env = spec->env };
     PAYLOAD(payload);
 
     m.cwd = spec->cwd ? spec->cwd : "";
     m.flags = (spec->tty ? RT_EXEC_TTY : 0) | (spec->stdin_open ? RT_EXEC_STDIN : 0) |
-              (spec->kernel ? RT_EXEC_KERNEL : 0) | (spec->joined ? RT_EXEC_JOINED : 0);
+              (spec->kernel ? RT_EXEC_KERNEL : 0) | (joined ? RT_EXEC_JOINED : 0);
     int len = rt_exec_encode(&m, payload, err);
     if (len < 0)
         return err_wrap(err, "arguments and environment of the program");
     *ret = mem_copy(payload, (size_t)len);
     return len;
+}
+
+/* --- with an interpreter that has still to join --- */
+
+static void take_member(struct exec *x)
+{
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        x->member[i] = take_fd(&x->box->member[i]);
+}
+
+static void on_member(void *arg, const struct err *err)
+{
+    struct exec *x = arg;
+
+    if (x->state != EXEC_MARKING || x->decided)
+        return;
+    if (!err) {
+        free(x->request);
+        x->request = take_ptr(&x->joined_request);
+        x->request_len = x->joined_len;
+        take_member(x);
+    }
+    launch(x);
+}
+
+/* Another may wait for the one that is on its way, and there is one at a time. */
+static bool can_bring(const struct box *b, const struct exec_spec *spec)
+{
+    return spec->join && !spec->changes && b->kind.language[0] && !(b->join && b->join->done);
+}
+
+static void bring(struct exec *x, uint8_t *request, int len)
+{
+    x->joined_request = request;
+    x->joined_len = (uint32_t)len;
+    exec_set_timer(x, ev_now(x->ev) + STEP_NS);
+    box_join(x->box, on_member, x);
 }
 
 struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg)
@@ -327,17 +375,21 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
 
     if (spec->joined && !box_has_member(b))
         return err_set(err, ERR_MISSING, "no interpreter waits in sandbox %s", b->id);
-    auto_free uint8_t *request = NULL;
-    int len = encode(spec, &request, err);
-    if (len < 0)
+    bool joined = spec->joined || (spec->join && box_has_member(b)), brought = !joined && can_bring(b, spec);
+    auto_free uint8_t *request = NULL, *later = NULL;
+    int len = encode(spec, joined, &request, err), later_len = brought ? encode(spec, true, &later, err) : 0;
+    if (len < 0 || later_len < 0)
         return -1;
     struct exec *x = exec_make(b, spec, ops, arg);
     x->request = take_ptr(&request);
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
-    for (size_t i = 0; spec->joined && i < MEMBER_FDS; i++)
-        x->member[i] = take_fd(&b->member[i]);
-    if (x->changes) {
+    if (joined)
+        take_member(x);
+    if (brought) {
+        x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
+        bring(x, take_ptr(&later), later_len);
+    } else if (x->changes) {
         x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
         exec_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_open_path(x, FRAME_MARK, &mark_ops);
@@ -381,8 +433,10 @@ static void grace_is_over(struct exec *x)
 static void on_marking_timer(struct exec *x)
 {
     exec_drop_stream(x);
-    x->receipt.changes_why = x->decided ? "the program was never started"
-                                        : "noting the files before the start took too long";
+    bring_no_more(x);
+    if (x->changes)
+        x->receipt.changes_why = x->decided ? "the program was never started"
+                                            : "noting the files before the start took too long";
     if (x->decided)
         exec_finish(x);
     else

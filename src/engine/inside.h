@@ -264,7 +264,7 @@ void box_jailer_lost(struct box *b, const struct err *why);
 /* --- exec.c --- */
 
 enum exec_state {
-    EXEC_MARKING,  /* MARK is out; nothing runs yet */
+    EXEC_MARKING,  /* MARK is out, or an interpreter is on its way; nothing runs yet */
     EXEC_STARTING, /* EXEC is out */
     EXEC_RUNNING,
     EXEC_SETTLING, /* EXIT came; counters and changes are being asked for */
@@ -282,6 +282,8 @@ struct exec {
     struct stream *stream; /* of the request that the state waits for */
     uint8_t *request;      /* EXEC, while MARK is out */
     uint32_t request_len;
+    uint8_t *joined_request; /* EXEC for the interpreter that is on its way */
+    uint32_t joined_len;
     int member[MEMBER_FDS]; /* what it takes over, until it is launched; -1 */
     uint32_t stream_id;     /* of EXEC, from the beginning */
     bool confirm, unclosed;

@@ -39,10 +39,15 @@ static const char *const empty_dirs[] = { "proc", "dev",       "dev/pts", "dev/s
 static const struct {
     const char *path, *target;
 } links[] = {
-    { "dev/ptmx", "pts/ptmx" },          { "dev/fd", "/proc/self/fd" },
-    { "dev/stdin", "/proc/self/fd/0" },  { "dev/stdout", "/proc/self/fd/1" },
-    { "dev/stderr", "/proc/self/fd/2" }, { "var/tmp", "/tmp" },
-    { "etc/mtab", "/proc/self/mounts" }, { "etc/os-release", "/usr/lib/os-release" },
+    { "dev/ptmx", "pts/ptmx" },
+    { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },
+    { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" },
+    { "var/tmp", "/tmp" },
+    { "etc/mtab", "/proc/self/mounts" },
+    { "etc/os-release", "/usr/lib/os-release" },
+    { "etc/matplotlibrc", "/usr/share/matplotlib/mpl-data/matplotlibrc" }, /* where Debian's looks for it */
 };
 
 static const struct {

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -38,8 +39,13 @@ static NORETURN void zygote_main(uid_t owner, const char *language, const char *
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 || setsid() < 0 ||
-        (sys_new_keyring() < 0 && errno != ENOSYS) || fd_keep_only(&sock, 1) < 0 || fcntl(sock, F_SETFD, 0) < 0)
+    /* Modules that write while they are imported (a cache of fonts) have a /tmp that nobody else sees. */
+    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=32m,mode=1777") < 0)
+        _exit(125);
+    if (setsid() < 0 || (sys_new_keyring() < 0 && errno != ENOSYS) || fd_keep_only(&sock, 1) < 0 ||
+        fcntl(sock, F_SETFD, 0) < 0)
         _exit(125);
     if (setgroups(0, NULL) < 0 || setresgid(owner, owner, owner) < 0 || setresuid(owner, owner, owner) < 0 ||
         caps_drop_all(&err) < 0)

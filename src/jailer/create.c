@@ -190,6 +190,7 @@ int create_template(struct conn *c, const struct frame *f, struct err *err)
 
     if (jail_template_decode(f, &m, err) < 0 || read_kind(&m, &kind, err) < 0)
         return -1;
+    kind.joinable = kind.joinable && !j->rootless; /* there are no zygotes there */
     struct spawner *known = create_find_template(j, kind.name);
     if (known && !same_kind(spawner_kind(known), &kind)) /* EXISTS would let the host go on with the wrong one */
         return err_set(err, ERR_INVALID, "template '%s' exists with another filter, or is not joinable alike", m.name);

@@ -346,5 +346,7 @@ void zygote_forget_spawner(struct jailer *j, const struct spawner *s)
         zygote_end(z, &why);
         if (watched)
             zygote_free(z);
+        ev_defer_clear(j->ev, &z->free_later); /* this is no callback of its own, and there may be no later */
+        free(z);
     }
 }

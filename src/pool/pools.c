@@ -254,14 +254,6 @@ void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns)
         upkeep_soon(p);
 }
 
-void pools_joined(struct pools *p, const struct box_spec *like, const struct err *err)
-{
-    struct breeder *b = breeder_of(p, like);
-
-    if (b)
-        breeder_joined(b, err);
-}
-
 /* --- telling --- */
 
 static void tell_zygote(const struct breeder *b, struct pool_info *ret)

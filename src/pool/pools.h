@@ -51,8 +51,6 @@ struct box *pools_take(struct pools *p, const struct box_spec *want);
 /* The one that was taken, or made instead, is ready after so long; 0: it will not be. Until then nothing is made that
  * can wait. */
 void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns);
-/* A join that somebody asked for himself, with box_join, had this end (NULL: well): the zygote may have died of it. */
-void pools_joined(struct pools *p, const struct box_spec *like, const struct err *err);
 
 enum pool_zygote { POOL_ZYGOTE_NONE, POOL_ZYGOTE_STARTING, POOL_ZYGOTE_READY, POOL_ZYGOTE_FAILED };
 extern const char *const pool_zygote_names[]; /* NULL-terminated */

@@ -512,6 +512,7 @@ int cx_start(struct cx *cx, struct err *err)
     if (context_command(cx->lang->name, &command, err) < 0)
         return -1;
     spec.argv = command.argv;
+    spec.join = cx->sb->spec.zygote.language && str_eq(cx->sb->spec.zygote.language, cx->lang->name);
     cx->stream = 0;
     if (box_exec(cx->sb->box, &spec, &kernel_ops, cx, &cx->exec, err) < 0)
         return -1;

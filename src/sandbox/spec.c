@@ -1,6 +1,7 @@
 #include "sandbox/spec.h"
 
 #include "sandbox/custom.h"
+#include "sandbox/templates.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -43,6 +44,7 @@ void spec_done(struct spec *s)
     spec_env_free(s->env);
     json_decref(s->metadata);
     free(s->policy);
+    free(s->preload);
     *s = (struct spec){ 0 };
 }
 
@@ -161,6 +163,59 @@ static int read_resources(struct spec *s, const json_t *object, struct err *err)
     return body_bool(object, "resources.", "cpuPinning", &s->pinning, err);
 }
 
+/* --- preloads --- */
+
+static bool module_name(const char *s)
+{
+    for (;;) {
+        size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+
+        if (n == 0 || (s[0] >= '0' && s[0] <= '9'))
+            return false;
+        if (s[n] != '.')
+            return s[n] == '\0';
+        s += n + 1;
+    }
+}
+
+static int read_preload(struct spec *s, const json_t *object, struct err *err)
+{
+    const json_t *list = json_object_get(object, "preload"), *name;
+    auto_buf text = { 0 };
+    size_t i;
+
+    if (!list)
+        return 0;
+    if (!json_is_array(list) || json_array_size(list) > SPEC_PRELOAD_MAX)
+        return err_set(err, ERR_INVALID, "preload: a list of at most %d names of modules", SPEC_PRELOAD_MAX);
+    buf_adds(&text, "");
+    json_array_foreach(list, i, name)
+    {
+        if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name) ||
+            !module_name(json_string_value(name)))
+            return err_set(err, ERR_INVALID, "preload: entry %zu is not the name of a module", i + 1);
+        buf_addf(&text, "%s%s", i ? "," : "", json_string_value(name));
+    }
+    if (text.len > SPEC_PRELOAD_SUM)
+        return err_set(err, ERR_INVALID, "preload: the names have %zu bytes, and at most %d fit", text.len,
+                       SPEC_PRELOAD_SUM);
+    free(s->preload);
+    s->preload = str_dup(text.len ? text.data : "");
+    return 0;
+}
+
+/* A kind of its own for every policy would be a zygote for each: who writes a policy says that it is worth it, by
+ * naming what to load. */
+static int choose_zygote(struct spec *s, struct err *err)
+{
+    s->zygote = (struct zygote_spec){ 0 };
+    if (!str_eq(s->runtime, "python"))
+        return s->preload ? err_set(err, ERR_INVALID, "preload: only templates of runtime python have it") : 0;
+    if (s->level == LEVEL_STANDARD || s->preload)
+        s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
+    return 0;
+}
+
 /* --- the whole --- */
 
 static int no_such_runtime(const char *name, struct err *err)
@@ -227,14 +282,16 @@ static int read_policy(struct spec *s, const json_t *object, char **ret_details,
 
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err)
 {
-    static const char *const names[] = { "runtime",       "level",      "policy",    "resources",
-                                         "env",           "metadata",   "timeoutMs", "lifetimeMs",
-                                         "idleTimeoutMs", "idleAction", "template",  NULL };
+    static const char *const names[] = { "runtime",  "level",     "policy",     "resources",     "env",
+                                         "metadata", "timeoutMs", "lifetimeMs", "idleTimeoutMs", "idleAction",
+                                         "template", "preload",   NULL };
     json_t *sub[3] = { NULL };
     char *details = NULL;
 
     if (of == SPEC_OF_TEMPLATE && json_object_get(object, "template"))
         return err_set(err, ERR_INVALID, "template: a template is not made from another");
+    if (of == SPEC_OF_SANDBOX && json_object_get(object, "preload"))
+        return err_set(err, ERR_INVALID, "preload: only a template has it; name one that does");
     if (body_only(object, "", names, err) < 0 || read_names(s, object, err) < 0)
         return -1;
     int rc = read_policy(s, object, &details, err);
@@ -248,6 +305,8 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
             return -1;
     if (body_object(object, "", "resources", &sub[0], err) < 0 || body_object(object, "", "env", &sub[1], err) < 0 ||
         body_object(object, "", "metadata", &sub[2], err) < 0)
+        return -1;
+    if (read_preload(s, object, err) < 0)
         return -1;
     if (sub[0] && read_resources(s, sub[0], err) < 0)
         return -1;
@@ -264,7 +323,7 @@ int spec_finish(struct spec *s, struct err *err)
         return err_set(err, ERR_LEVEL_UNAVAILABLE,
                        "level: high needs a second kernel behind the sandbox, and this server has no driver for one");
     limits_fit(&s->limits, s->chosen);
-    return limits_check(&s->limits, err);
+    return choose_zygote(s, err) < 0 ? -1 : limits_check(&s->limits, err);
 }
 
 /* The sandbox's idleness is the manager's to measure: file requests count too, and it may pause instead. */
@@ -281,6 +340,7 @@ void spec_box(const struct spec *s, struct box_spec *ret)
                               .limits = s->limits,
                               .env = (const char *const *)s->env };
     memcpy(ret->deny, s->deny, sizeof(ret->deny));
+    ret->zygote = s->zygote.language ? &s->zygote : NULL;
     ret->limits.v[LIMIT_IDLE] = 0;
 }
 

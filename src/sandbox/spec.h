@@ -17,6 +17,8 @@
 #define SPEC_ENV_MAX 256
 #define SPEC_ENV_TEXT (32 * KIB)
 #define SPEC_ENV_SUM (56 * KIB)
+#define SPEC_PRELOAD_MAX 64
+#define SPEC_PRELOAD_SUM 511
 #define SPEC_METADATA_MAX 32
 #define SPEC_METADATA_KEY 64
 #define SPEC_METADATA_VALUE 512
@@ -33,8 +35,10 @@ struct spec {
     enum idle_action idle_action;
     char **env; /* "NAME=value", NULL-terminated; NULL: none */
     size_t nenv;
-    json_t *metadata;         /* an object of texts, or NULL */
-    char created_by[ID_SIZE]; /* the user or the key that asks for it, for the row; "": the local owner */
+    json_t *metadata;          /* an object of texts, or NULL */
+    char *preload;             /* what a zygote loads, of a template: names with commas; NULL: nobody said */
+    struct zygote_spec zygote; /* of spec_finish; without a language: there is none */
+    char created_by[ID_SIZE];  /* the user or the key that asks for it, for the row; "": the local owner */
 
     /* LEVEL_CUSTOM: what its policy says beyond limits and variables */
     char *policy; /* the document as it is shown: JSON without the values of variables */
@@ -50,7 +54,7 @@ struct spec {
 void spec_init(struct spec *s);
 void spec_done(struct spec *s);
 
-enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE }; /* only the former may name a template */
+enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE }; /* only the former may name a template, only the latter preloads */
 /* Reads the fields that are there over what the spec has. Variables and metadata are added to those before.
  * *ret_details (or NULL): a JSON object with more about the error, for the caller to free, or NULL. */
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);

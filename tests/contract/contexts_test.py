@@ -393,6 +393,71 @@ def a_sandbox_that_ends_takes_its_contexts_along_and_nobody_waits(s):
     assert s.call("GET", where(sb)).status in (404, 410)
 
 
+def in_a_fork(s, template, code):
+    """A context of that template that is a fork of its zygote, which code tells: sandboxes are asked for until one is,
+    because the first of a kind have none ahead."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        sb = s.call("POST", "/v1/sandboxes", {"template": template}).json["id"]
+        cx = context(s, sb)
+        if run(s, sb, cx, code)["results"][0]["data"]["text/plain"] == "True":
+            return sb, cx
+        s.delete(sb)
+        time.sleep(0.2)
+    raise AssertionError(f"no context of template {template} was a fork")
+
+
+@case
+def contexts_have_what_their_template_preloads(s):
+    a = s.call("PUT", "/v1/templates/colours", {"runtime": "python", "preload": ["colorsys"]})
+    assert a.status == 200 and a.json["spec"]["preload"] == ["colorsys"] and not a.json["builtin"], a.body
+    sb, cx = in_a_fork(s, "colours", "import sys; 'colorsys' in sys.modules")
+    assert run(s, sb, cx, "import os; os.getcwd(), os.getppid()")["results"][0]["data"]["text/plain"] == "('/workspace', 1)"
+    other = context(s, sb, env={"COLOUR": "green"}, cwd="/tmp")  # a second one, brought when it is asked for
+    assert run(s, sb, other, "import os; os.environ['COLOUR'] + os.getcwd()")["results"][0]["data"]["text/plain"] == "'green/tmp'"
+    again = s.call("POST", where(sb, cx, "restart"))
+    assert again.status == 200 and run(s, sb, cx, "1 + 1")["results"], again.body
+    s.delete(sb)
+    s.call("DELETE", "/v1/templates/colours")
+
+
+@case
+def what_cannot_be_preloaded_is_refused_by_name(s):
+    for body in ({"runtime": "node", "preload": ["fs"]}, {"runtime": "python", "preload": ["os; rm"]},
+                 {"runtime": "python", "preload": ["1x"]}, {"runtime": "python", "preload": "json"},
+                 {"runtime": "python", "preload": ["a" * 300, "b" * 300]}):
+        a = s.call("PUT", "/v1/templates/bad", body)
+        assert a.status == 400 and "preload" in a.json["error"]["message"], (body, a.body)
+    a = s.call("POST", "/v1/sandboxes", {"runtime": "python", "preload": ["json"]})
+    assert a.status == 400 and "preload" in a.json["error"]["message"], a.body
+
+
+@case
+def templates_that_are_built_in_can_be_replaced_and_come_back(s):
+    names = {t["name"]: t["builtin"] for t in s.call("GET", "/v1/templates").json["templates"]}
+    assert all(names.get(n) for n in ("python", "python-data", "node", "bash")), names
+    assert s.call("GET", "/v1/templates/node").json["spec"] == {"runtime": "node"}
+    assert s.call("PUT", "/v1/templates/node", {"runtime": "node", "timeoutMs": 5000}).status == 200
+    listed = [t for t in s.call("GET", "/v1/templates").json["templates"] if t["name"] == "node"]
+    assert len(listed) == 1 and not listed[0]["builtin"] and listed[0]["createdAt"], listed
+    assert s.call("DELETE", "/v1/templates/node").status == 204
+    assert s.call("GET", "/v1/templates/node").json["builtin"] is True
+    assert s.call("DELETE", "/v1/templates/node").status == 404
+
+
+@case
+def a_context_of_python_data_draws_a_figure(s):
+    sb, cx = in_a_fork(s, "python-data", "import sys; 'pandas' in sys.modules and 'matplotlib' in sys.modules")
+    told = run(s, sb, cx, "import numpy as np, pandas as pd, matplotlib.pyplot as plt\n"
+               "plt.plot(np.arange(3), [1, 4, 9])\nplt.title('squares')\nplt.show()\npd.DataFrame({'a': [1, 2]})")
+    assert told["status"] == "ok", told
+    kinds = [set(r["data"]) for r in told["results"]]
+    assert any("image/png" in k for k in kinds) and any("text/html" in k for k in kinds), kinds
+    place = run(s, sb, cx, "import matplotlib, os; d = matplotlib.get_cachedir(); open(os.path.join(d, 'x'), 'w').write('y')")
+    assert place["status"] == "ok" and place["results"][0]["data"]["text/plain"] == "1", place
+    s.delete(sb)
+
+
 def main():
     api_test.CASES[:] = CASES
     return api_test.main()

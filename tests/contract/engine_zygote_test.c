@@ -279,6 +279,64 @@ TEST(a_join_on_its_way_goes_with_the_box)
     leave(&w);
 }
 
+/* argv is only for a kernel that has to be started. */
+static const struct exec_spec wanted = { .argv = (const char *const[]){ "/usr/bin/python3", "-I",
+                                                                        "/.cove/kernels/python/kernel.py", NULL },
+                                         .kernel = true,
+                                         .join = true,
+                                         .wall_ms = 60000 };
+
+static void run_wanted(struct world *w, bool preloaded)
+{
+    struct err err = { 0 };
+
+    buf_clear(&said);
+    assert_int_equal(box_exec(w->box, &wanted, &kernel_ops, w, &w->exec, &err), 0);
+    await(w, "\"ready\"");
+    execute(w, "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"import sys; 'colorsys' in sys.modules\"}\n");
+    await(w, "\"finished\"");
+    assert_non_null(memmem(said.data, said.len, preloaded ? "\"True\"" : "\"False\"", preloaded ? 6 : 7));
+    exec_free(take_ptr(&w->exec));
+}
+
+TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had)
+{
+    static const struct zygote_spec zygote = { "python", "colorsys" };
+    struct box_spec spec = joinable(&zygote);
+    struct world w;
+    struct err err = { 0 };
+
+    begin_kernels(&w);
+    assert_int_equal(box_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
+    turn_until(&w, &w.ready, 30);
+    run_wanted(&w, false); /* there is no zygote */
+    zygote_of(&w, &zygote);
+    run_wanted(&w, true);
+    run_wanted(&w, true); /* the next one, of the same sandbox */
+    leave(&w);
+}
+
+TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
+{
+    static const struct zygote_spec zygote = { "python", "" };
+    struct box_spec spec = joinable(&zygote);
+    struct world w;
+    struct err err = { 0 };
+
+    begin_kernels(&w);
+    zygote_of(&w, &zygote);
+    assert_int_equal(box_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
+    turn_until(&w, &w.ready, 30);
+    assert_int_equal(box_exec(w.box, &wanted, &kernel_ops, &w, &w.exec, &err), 0);
+    exec_free(take_ptr(&w.exec));
+    w.done = 0;
+    for (int i = 0; i < 600 && !box_has_member(w.box); i++) /* it comes, and waits for another */
+        ev_turn(w.ev, 100);
+    assert_true(box_has_member(w.box));
+    assert_int_equal(w.exited + w.exec_failed, 0);
+    leave(&w);
+}
+
 /* Whatever waits in it, a sandbox that ends leaves nothing; a member that nobody took is no execution. */
 TEST(a_box_that_goes_with_its_member_leaves_nothing)
 {
@@ -301,6 +359,10 @@ int main(void)
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(a_prepared_box_holds_the_limits_of_its_claim, make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_join_on_its_way_goes_with_the_box, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had,
+                                        make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it,
+                                        make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
                                         remove_state_dir),
     };

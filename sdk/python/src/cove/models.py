@@ -258,6 +258,8 @@ class TemplateSpec:
     lifetime: Optional[Duration] = seconds("lifetimeMs", None)
     idle_timeout: Optional[Duration] = seconds("idleTimeoutMs", None)
     idle_action: Optional[str] = None
+    preload: Optional[List[str]] = None
+    """Modules of Python that sandboxes have imported before they are asked for."""
     policy: Optional[Mapping[str, Any]] = None
     """A document, as docs/policies.md has it; the level is custom then."""
 
@@ -297,9 +299,11 @@ class Template:
     name: str
     generation: int
     """Counts its versions."""
-    created_at: datetime.datetime
-    updated_at: datetime.datetime
     spec: TemplateSpec
+    builtin: bool = False
+    """It comes with the server, and has no times."""
+    created_at: Optional[datetime.datetime] = None
+    updated_at: Optional[datetime.datetime] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,105 @@
+/* What is built in is not written to the store: a new version of the program brings its own, and whoever stores one
+ * under such a name has his. */
+#include "sandbox/templates.h"
+
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+/* clang-format off */
+#define USUAL \
+    "json,re,math,random,statistics,datetime,time,calendar,collections,itertools,functools,operator,string,textwrap," \
+    "pathlib,os,io,csv,tempfile,shutil,subprocess,hashlib,base64,uuid,decimal,fractions,dataclasses,enum,typing," \
+    "contextlib,copy,urllib.parse,zlib,heapq,bisect,pprint,inspect,threading,logging,struct,traceback"
+/* clang-format on */
+
+const char template_python_preload[] = USUAL;
+
+static const struct template_builtin all[] = {
+    { "bash", "bash", NULL },
+    { "node", "node", NULL },
+    { "python", "python", USUAL },
+    { "python-data", "python", USUAL ",numpy,pandas,matplotlib,matplotlib.pyplot" },
+};
+
+const struct template_builtin *templates_builtin(size_t *count)
+{
+    *count = ARRAY_LEN(all);
+    return all;
+}
+
+const struct template_builtin *template_builtin(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (str_eq(all[i].name, name))
+            return &all[i];
+    return NULL;
+}
+
+static void put_names(struct jsonw *w, const char *names)
+{
+    jsonw_key(w, "preload");
+    jsonw_array(w);
+    for (const char *p = names; *p; p += *p == ',') {
+        size_t n = strcspn(p, ",");
+        auto_free char *name = str_dup_n(p, n);
+
+        jsonw_str(w, name);
+        p += n;
+    }
+    jsonw_end_array(w);
+}
+
+char *template_builtin_json(const struct template_builtin *t)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "runtime", t->runtime);
+    if (t->preload)
+        put_names(&w, t->preload);
+    jsonw_end_object(&w);
+    return str_dup(out.data);
+}
+
+void template_builtin_row(const struct template_builtin *t, struct store_template *ret)
+{
+    *ret = (struct store_template){ .generation = 1, .spec_json = template_builtin_json(t) };
+    (void)str_copy(ret->name, sizeof(ret->name), t->name);
+}
+
+bool template_is_builtin(const struct store_template *row)
+{
+    return row->created_ms == 0;
+}
+
+struct lookup {
+    const struct template_builtin *builtin;
+    store_template_fn *done;
+    void *arg;
+};
+
+static void on_row(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct lookup l = *(struct lookup *)arg;
+    struct store_template made;
+
+    free(arg);
+    if (!err || err->id != ERR_MISSING || !l.builtin) {
+        l.done(l.arg, err, row);
+        return;
+    }
+    template_builtin_row(l.builtin, &made);
+    l.done(l.arg, NULL, &made);
+    free(made.spec_json);
+}
+
+void template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
+{
+    struct lookup *l = mem_new(struct lookup);
+
+    *l = (struct lookup){ template_builtin(name), done, arg };
+    store_template_get(st, name, on_row, l);
+}

@@ -1,0 +1,21 @@
+/* templates.h - templates that every server has, and where to find any of them by its name. */
+#pragma once
+
+#include "store/store.h"
+
+struct template_builtin {
+    const char *name;
+    const char *runtime;
+    const char *preload; /* names with commas between them, or NULL */
+};
+extern const char template_python_preload[]; /* also of python sandboxes that are made without a template */
+
+const struct template_builtin *templates_builtin(size_t *count);
+const struct template_builtin *template_builtin(const char *name); /* NULL: there is none */
+char *template_builtin_json(const struct template_builtin *t);     /* its spec; the caller frees */
+/* As the store brings one; the spec is the caller's to free. */
+void template_builtin_row(const struct template_builtin *t, struct store_template *ret);
+bool template_is_builtin(const struct store_template *row); /* nobody made it */
+
+/* The store's, or the one that is built in. */
+void template_get(struct store *st, const char *name, store_template_fn *done, void *arg);
