@@ -36,6 +36,12 @@ static void reserve(struct buf *b, size_t n)
     b->cap = cap;
 }
 
+char *buf_room(struct buf *b, size_t n)
+{
+    reserve(b, n);
+    return b->data + b->len;
+}
+
 void buf_add(struct buf *b, const void *data, size_t len)
 {
     reserve(b, len);

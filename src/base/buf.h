@@ -14,6 +14,8 @@ void buf_clear(struct buf *b); /* keeps the memory */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_adds(struct buf *b, const char *s);
 void buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Room for n more bytes and the NUL behind them: the caller writes both there, and adds to len what it wrote. */
+char *buf_room(struct buf *b, size_t n);
 void buf_drop(struct buf *b, size_t n); /* removes n bytes from the front */
 
 #define auto_buf __attribute__((cleanup(buf_done))) struct buf

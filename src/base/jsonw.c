@@ -2,6 +2,17 @@
 
 #include "base/str.h"
 
+#define PIECE 1024u
+
+static void put(struct buf *out, char c)
+{
+    char *to = buf_room(out, 1);
+
+    to[0] = c;
+    to[1] = '\0';
+    out->len++;
+}
+
 void jsonw_init(struct jsonw *w, struct buf *out, int indent)
 {
     *w = (struct jsonw){ .out = out, .indent = indent, .first = true };
@@ -11,9 +22,9 @@ static void newline(struct jsonw *w)
 {
     if (!w->indent)
         return;
-    buf_add(w->out, "\n", 1);
+    put(w->out, '\n');
     for (int i = 0; i < w->depth * w->indent; i++)
-        buf_add(w->out, " ", 1);
+        put(w->out, ' ');
 }
 
 /* What stands before a value or key: nothing after a key, a comma unless it is the first of its container. */
@@ -24,7 +35,7 @@ static void before(struct jsonw *w)
         return;
     }
     if (!w->first)
-        buf_add(w->out, ",", 1);
+        put(w->out, ',');
     if (w->depth)
         newline(w);
     w->first = false;
@@ -33,7 +44,7 @@ static void before(struct jsonw *w)
 static void open_(struct jsonw *w, char c)
 {
     before(w);
-    buf_add(w->out, &c, 1);
+    put(w->out, c);
     w->depth++;
     w->first = true;
 }
@@ -45,7 +56,7 @@ static void close_(struct jsonw *w, char c)
     w->depth--;
     if (!empty)
         newline(w);
-    buf_add(w->out, &c, 1);
+    put(w->out, c);
     w->first = false;
 }
 
@@ -71,49 +82,67 @@ void jsonw_end_array(struct jsonw *w)
 
 static void escaped(struct buf *out, uint32_t c)
 {
-    static const char short_from[] = "\"\\\n\r\t\b\f", short_to[] = "\"\\nrtbf";
     static const char hex[] = "0123456789abcdef";
-    const char *p = c && c < 0x80 ? strchr(short_from, (int)c) : NULL;
-    char text[] = { '\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
+    const char text[] = { '\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
 
-    if (p)
-        text[1] = short_to[p - short_from];
-    buf_add(out, text, p ? 2 : sizeof(text)); /* not formatted: output has a line end in every few bytes */
+    buf_add(out, text, sizeof(text));
 }
 
+/* What is not plain ASCII and has no short form. The bytes of `s` that it stands for. */
+static size_t other(struct buf *out, const char *s, size_t n)
+{
+    uint32_t c;
+    size_t run = str_utf8(s, n, &c);
+
+    if (run == 0) {
+        buf_adds(out, "\xef\xbf\xbd");
+        return 1;
+    }
+    /* Upper control characters, which some terminals obey, and what ends a line for some readers of text, are escaped
+     * too. */
+    if (c >= 0xa0 && c != 0x2028 && c != 0x2029)
+        buf_add(out, s, run);
+    else
+        escaped(out, c);
+    return run;
+}
+
+/* What a byte becomes: 0 itself, OTHER what other() says, and else a backslash and this letter. */
+#define OTHER 1
+static const char forms[256] = {
+    [0 ... 7] = OTHER, ['\b'] = 'b',        ['\t'] = 't', ['\n'] = 'n',  [11] = OTHER,         ['\f'] = 'f',
+    ['\r'] = 'r',      [14 ... 31] = OTHER, ['"'] = '"',  ['\\'] = '\\', [127 ... 255] = OTHER
+};
+
+/* Written where it is to stand, and a piece at a time: an answer has hundreds of names, and its text can be long. */
 static void quoted(struct buf *out, const char *s, size_t n)
 {
-    const unsigned char *p = (const unsigned char *)s;
+    put(out, '"');
+    for (size_t i = 0; i < n;) {
+        size_t end = i + min_u64(n - i, PIECE);
+        char *to = buf_room(out, 2 * (end - i)), *const began = to;
+        char form = 0;
 
-    buf_add(out, "\"", 1);
-    for (size_t i = 0, run = 0; i <= n; i += run) {
-        size_t start = i;
-        uint32_t c;
-
-        while (i < n && p[i] >= 0x20 && p[i] < 0x7f && p[i] != '"' && p[i] != '\\')
-            i++;
-        buf_add(out, s + start, i - start);
-        if (i == n)
-            break;
-        run = str_utf8(s + i, n - i, &c);
-        if (run > 0 && c >= 0xa0 && c != 0x2028 && c != 0x2029) {
-            buf_add(out, s + i, run);
-        } else if (run > 0) { /* also upper control characters, which some terminals obey, and what ends a line for
-                               * some readers of text */
-            escaped(out, c);
-        } else {
-            buf_adds(out, "\xef\xbf\xbd");
-            run = 1;
+        for (; i < end && (form = forms[(unsigned char)s[i]]) != OTHER; i++) {
+            if (form)
+                *to++ = '\\';
+            *to++ = form ? form : s[i];
         }
+        *to = '\0';
+        out->len += (size_t)(to - began);
+        if (i < end)
+            i += other(out, s + i, n - i);
     }
-    buf_add(out, "\"", 1);
+    put(out, '"');
 }
 
 void jsonw_key(struct jsonw *w, const char *key)
 {
     before(w);
     quoted(w->out, key, strlen(key));
-    buf_adds(w->out, w->indent ? ": " : ":");
+    put(w->out, ':');
+    if (w->indent)
+        put(w->out, ' ');
     w->keyed = true;
 }
 
@@ -130,8 +159,13 @@ void jsonw_str(struct jsonw *w, const char *s)
 
 void jsonw_u64(struct jsonw *w, uint64_t v)
 {
+    char text[24], *p = text + sizeof(text);
+
     before(w);
-    buf_addf(w->out, "%" PRIu64, v);
+    do
+        *--p = (char)('0' + v % 10); /* not formatted: a receipt has dozens of numbers */
+    while (v /= 10);
+    buf_add(w->out, p, (size_t)(text + sizeof(text) - p));
 }
 
 void jsonw_i64(struct jsonw *w, int64_t v)

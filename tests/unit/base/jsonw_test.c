@@ -26,6 +26,42 @@ TEST(strings_are_escaped_and_bad_utf8_is_replaced)
     check("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* cut in the middle */
     check("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     check("", 0, "\"\"");
+    check("\n\r\t\b\f/", 6, "\"\\n\\r\\t\\b\\f/\"");
+}
+
+TEST(long_strings_are_whole_wherever_something_is_escaped_in_them)
+{
+    char in[1000];
+
+    for (size_t at = 0; at < sizeof(in); at++) {
+        auto_buf b = { 0 };
+        struct jsonw w;
+
+        memset(in, 'x', sizeof(in));
+        in[at] = at % 3 == 0 ? '"' : at % 3 == 1 ? '\x01' : '\n';
+        jsonw_init(&w, &b, 0);
+        jsonw_strn(&w, in, sizeof(in));
+        assert_int_equal(b.len, sizeof(in) + 2 + (at % 3 == 1 ? 5 : 1));
+        assert_int_equal(strspn(b.data + 1, "x"), at);
+        assert_int_equal(b.data[at + 1], '\\');
+        size_t rest = min_u64(sizeof(in) - at - 1, 3);
+        assert_string_equal(b.data + b.len - rest - 1, &"xxx\""[3 - rest]);
+    }
+}
+
+TEST(numbers_are_whole_at_both_ends_of_their_range)
+{
+    auto_buf b = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &b, 0);
+    jsonw_array(&w);
+    jsonw_u64(&w, 0);
+    jsonw_u64(&w, 10);
+    jsonw_u64(&w, UINT64_MAX);
+    jsonw_i64(&w, INT64_MIN);
+    jsonw_end_array(&w);
+    assert_string_equal(b.data, "[0,10,18446744073709551615,-9223372036854775808]");
 }
 
 TEST(commas_and_nesting_are_kept)
@@ -71,6 +107,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(strings_are_escaped_and_bad_utf8_is_replaced),
+        RUN(long_strings_are_whole_wherever_something_is_escaped_in_them),
+        RUN(numbers_are_whole_at_both_ends_of_their_range),
         RUN(commas_and_nesting_are_kept),
         RUN(indent_gives_one_member_a_line),
     };
