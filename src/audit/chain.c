@@ -12,6 +12,7 @@
 #include "base/str.h"
 
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define HEX (2u * CHAIN_HASH)
@@ -50,9 +51,26 @@ bool chain_unhex(const char *text, size_t len, uint8_t *ret)
     return true;
 }
 
+/* Asked for once: finding the algorithm costs many times what hashing a line does. */
+static const EVP_MD *sha256(void)
+{
+    static _Atomic(EVP_MD *) found;
+    EVP_MD *md = atomic_load(&found), *none = NULL;
+
+    if (md)
+        return md;
+    md = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (!md)
+        abort();
+    if (atomic_compare_exchange_strong(&found, &none, md))
+        return md;
+    EVP_MD_free(md);
+    return none;
+}
+
 void chain_sha256(const void *data, size_t len, uint8_t ret[CHAIN_HASH])
 {
-    if (EVP_Digest(data, len, ret, NULL, EVP_sha256(), NULL) != 1)
+    if (EVP_Digest(data, len, ret, NULL, sha256(), NULL) != 1)
         abort(); /* a SHA-256 that fails is a machine that cannot be trusted */
 }
 
@@ -61,7 +79,7 @@ static void hash_line(const uint8_t prev[CHAIN_HASH], const char *body, size_t l
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
-    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1 || EVP_DigestUpdate(ctx, prev, CHAIN_HASH) != 1 ||
+    if (!ctx || EVP_DigestInit_ex(ctx, sha256(), NULL) != 1 || EVP_DigestUpdate(ctx, prev, CHAIN_HASH) != 1 ||
         EVP_DigestUpdate(ctx, body, len) != 1 || EVP_DigestUpdate(ctx, "}", 1) != 1 ||
         EVP_DigestFinal_ex(ctx, ret, NULL) != 1)
         abort();

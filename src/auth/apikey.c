@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -16,11 +17,28 @@
 #define DIGITS (2 * RANDOM_BYTES)
 #define PREFIX_DIGITS 8
 
+/* Asked for once: finding the algorithm costs many times what hashing a key does, and every request has one. */
+static const EVP_MD *sha256(void)
+{
+    static _Atomic(EVP_MD *) found;
+    EVP_MD *md = atomic_load(&found), *none = NULL;
+
+    if (md)
+        return md;
+    md = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (!md)
+        abort();
+    if (atomic_compare_exchange_strong(&found, &none, md))
+        return md;
+    EVP_MD_free(md);
+    return none;
+}
+
 static void hash_digits(const char *digits, uint8_t ret[STORE_HASH_LEN])
 {
     unsigned n = 0;
 
-    if (EVP_Digest(digits, DIGITS, ret, &n, EVP_sha256(), NULL) != 1 || n != STORE_HASH_LEN)
+    if (EVP_Digest(digits, DIGITS, ret, &n, sha256(), NULL) != 1 || n != STORE_HASH_LEN)
         abort(); /* a SHA-256 that fails is a machine that cannot be trusted with keys */
 }
 
