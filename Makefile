@@ -51,6 +51,7 @@ bench: build
 	@tools/deps build bench
 	@ninja -C $(BUILD)
 	@bench/start
+	@bench/path
 	@bench/api
 	@bench/execute
 
