@@ -197,6 +197,9 @@ def exchange_rest(case, operation):
         case.body["level"] = "custom"
     elif operation in ("createSandbox", "putTemplate") and case.body.get("level") == "custom":
         del case.body["level"]
+    if operation == "putTemplate" and "preload" in case.body:
+        case.body["preload"] = WORDS.choice([[], ["json"], ["os.path", "re"]])  # all names together are bounded too
+        case.body["runtime"] = "python"
     if operation == "createExecution":
         if case.body.get("tty"):
             case.body.pop("stdin", None)
