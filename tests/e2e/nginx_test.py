@@ -40,6 +40,7 @@ class Nginx(Tls):
     def setUp(self):
         super().setUp()
         self.make(self.cert, self.key, names=f"DNS:{NAME}")
+        self.addCleanup(lambda: self.server and self.server.poll() is None and self.server.kill())  # also when nginx does not start
         url = self.start("--allowed-hosts", NAME)
         self.secret = self.launched.key
         self.port = self.proxy(url.removeprefix("http://"))
