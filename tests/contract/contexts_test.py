@@ -2,6 +2,7 @@
 """contexts_test.py API_TESTD RUNTIME - contexts over the same real server as api_test.py, with the kernels of the build
 that RUNTIME belongs to; prints TAP. Needs root."""
 import json
+import os
 import sys
 import threading
 import time
@@ -456,6 +457,38 @@ def a_context_of_python_data_draws_a_figure(s):
     place = run(s, sb, cx, "import matplotlib, os; d = matplotlib.get_cachedir(); open(os.path.join(d, 'x'), 'w').write('y')")
     assert place["status"] == "ok" and place["results"][0]["data"]["text/plain"] == "1", place
     s.delete(sb)
+
+
+def sandboxes_of(s):
+    """How many live in the jailer, whoever knows of them: each has a PID 1."""
+    children, names, found, todo = {}, {}, 0, [str(s.jailer.pid)]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                text = f.read()
+        except OSError:
+            continue
+        names[pid] = text[text.index("(") + 1:text.rindex(")")]
+        children.setdefault(text[text.rindex(")") + 1:].split()[1], []).append(pid)
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += sum(names[pid] == "runtime" for pid in below)
+        todo += below
+    return found
+
+
+@case
+def what_was_made_ahead_goes_with_the_server_that_made_it(s):
+    kept, _ = in_a_fork(s, "python", "import sys; 'statistics' in sys.modules")
+    owned = len(s.call("GET", "/v1/sandboxes?state=running").json["sandboxes"])
+    until(lambda: sandboxes_of(s) > owned)
+    s.process.kill()
+    s.process.wait()
+    until(lambda: sandboxes_of(s) == owned)
+    s.start()
+    s.wait_ready()
+    assert run(s, kept, context(s, kept), "6 * 7")["results"][0]["data"]["text/plain"] == "42"
+    s.delete(kept)
 
 
 def main():
