@@ -21,6 +21,8 @@ static void context_json(const struct context_info *c, struct jsonw *w)
     jsonw_kstr(w, "cwd", c->cwd[0] ? c->cwd : "/workspace");
     if (c->created_by[0])
         jsonw_kstr(w, "createdBy", c->created_by);
+    if (c->forked_from[0])
+        jsonw_kstr(w, "forkedFrom", c->forked_from);
     api_time(w, "createdAt", c->created_ms);
     if (c->running[0])
         jsonw_kstr(w, "executionId", c->running);
@@ -194,6 +196,18 @@ static void interrupt(struct http_req *req, void *ctx)
 static void restart(struct http_req *req, void *ctx)
 {
     order(req, ctx, manager_context_restart);
+}
+
+static void fork_(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct err err = { 0 };
+    const char *sandbox, *id;
+
+    if (ids(req, &sandbox, &id, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        manager_context_fork(api->set.manager, api_sees(req), sandbox, id, NULL, api_by(req), on_created, req);
 }
 
 /* --- execute --- */
@@ -429,6 +443,7 @@ const struct http_route context_routes[] = {
     { "POST", ONE "/execute", execute, JSON_BODY, &api_run },
     { "POST", ONE "/interrupt", interrupt, HTTP_BODY_NONE, .data = &api_runs },
     { "POST", ONE "/restart", restart, HTTP_BODY_NONE, .data = &api_runs },
+    { "POST", ONE "/fork", fork_, HTTP_BODY_NONE, .data = &api_run },
     { "POST", ONE "/complete", complete, JSON_BODY, &api_runs },
     { "POST", ONE "/inspect", inspect, JSON_BODY, &api_runs },
     { "POST", "/v1/sandboxes/{sandboxId}/executions/{executionId}/input", input, JSON_BODY, &api_runs },

@@ -1,4 +1,4 @@
-/* cove context: create, ls, exec, interrupt, restart, rm.
+/* cove context: create, ls, exec, interrupt, restart, fork, rm.
  *
  * exec shows what code shows: output as it comes, results and displays as text, an exception with its traceback. When
  * the code asks for a line the stream is left, the line is read here and sent, and the stream is taken up again behind
@@ -141,7 +141,7 @@ static int order(struct ctl *c, const char *verb, struct err *err)
         report_note("%s", str_eq(outcome, "killed") ? "it had to be killed: its variables are gone"
                           : str_eq(outcome, "idle") ? "nothing ran in it"
                                                     : "it has stopped, and its variables are kept");
-    printf("%s\n", id);
+    printf("%s\n", ctl_text(answer, "id")); /* of a fork, the new one */
     return 0;
 }
 

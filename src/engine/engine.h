@@ -162,7 +162,9 @@ struct exec_spec {
     bool joined;              /* it is not started: the member that waits in the box is taken; with kernel */
     bool
         join; /* the same if it can be had, which may mean to bring one into the box first; otherwise argv is started */
-    bool kernel; /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
+    const struct exec
+        *fork_of; /* it is not started: this one's kernel forks itself; with kernel, without env and cwd */
+    bool kernel;  /* it has a socket at descriptor 3: on_kernel and exec_kernel_write; not with tty */
 };
 
 struct exec_ops {

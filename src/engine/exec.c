@@ -292,7 +292,10 @@ static int encode(const struct exec_spec *spec, bool joined, uint8_t **ret, stru
 
     m.cwd = spec->cwd ? spec->cwd : "";
     m.flags = (spec->tty ? RT_EXEC_TTY : 0) | (spec->stdin_open ? RT_EXEC_STDIN : 0) |
-              (spec->kernel ? RT_EXEC_KERNEL : 0) | (joined ? RT_EXEC_JOINED : 0);
+              (spec->kernel ? RT_EXEC_KERNEL : 0) | (joined ? RT_EXEC_JOINED : 0) |
+              (spec->fork_of ? RT_EXEC_FORKED : 0);
+    if (spec->fork_of)
+        m.of = exec_stream(spec->fork_of);
     int len = rt_exec_encode(&m, payload, err);
     if (len < 0)
         return err_wrap(err, "arguments and environment of the program");

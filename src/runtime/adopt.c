@@ -1,10 +1,16 @@
 /* It was not started by us, so it has neither our Landlock domain nor the environment of the claim, and we do not know
  * its number. The first two it is told before it runs anything of others; the last we take from the kernel's stamp on
- * its answer, for it could say what it likes. */
+ * its answer, for it could say what it likes.
+ *
+ * The fork of a kernel has walls, limits, directory and environment from its birth. It gets the descriptors of a
+ * process of its own by way of the kernel that is forked, which runs the code of strangers: that may keep them, answer
+ * in the other's place or never. All of this harms nobody but itself; who answers must be a child of ours, or its end
+ * would never be heard of. */
 #include "runtime/adopt.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "wire/member.h"
 
 #include <errno.h>
@@ -74,6 +80,44 @@ int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const
     return -1;
 }
 
+int adopt_fork(int kernel, struct spawned *ret, struct err *err)
+{
+    static const char line[] = MEMBER_FORK;
+    int theirs[SPAWN_KERNEL_ENDS], on = 1;
+    struct spawned sp;
+    ssize_t n = -1;
+
+    if (spawn_kernel_ends(&sp, theirs, err) < 0)
+        return -1;
+    int bad = setsockopt(sp.kernel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0
+                  ? err_sys(err, ERR_SYS, "credentials")
+                  : doubled(sp.kernel, &sp.verdict, err);
+    if (!bad) {
+        n = fd_send(kernel, line, sizeof(line) - 1, theirs, ARRAY_LEN(theirs), MSG_DONTWAIT);
+        if (n != (ssize_t)sizeof(line) - 1) /* a few bytes into an empty buffer: all or nothing */
+            bad = err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "the kernel takes no orders");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(theirs); i++)
+        fd_close(&theirs[i]);
+    if (bad) {
+        spawn_close(&sp);
+        return -1;
+    }
+    *ret = sp;
+    return 0;
+}
+
+/* What it says is for a person to read: text of one line, or nothing. */
+static int refused(int kernel, struct err *err)
+{
+    char why[MEMBER_WHY_MAX + 1];
+    ssize_t n = recv(kernel, why, sizeof(why) - 1, MSG_DONTWAIT);
+
+    why[n > 0 ? n : 0] = '\0';
+    str_tame(why);
+    return err_set(err, ERR_FORK_UNSUPPORTED, "%s", why[0] ? why : "its kernel refuses");
+}
+
 int adopt_verdict(int kernel, pid_t *ret, struct err *err)
 {
     char c = 0;
@@ -93,6 +137,10 @@ int adopt_verdict(int kernel, pid_t *ret, struct err *err)
     const struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS)
         memcpy(&who, CMSG_DATA(h), sizeof(who));
+    if (c == MEMBER_FULL)
+        return err_set(err, ERR_PIDS_LIMIT, "no process more is allowed in the sandbox");
+    if (c == MEMBER_REFUSED)
+        return refused(kernel, err);
     if (c != MEMBER_READY || who.pid <= 1)
         return err_set(err, ERR_LOST, "the interpreter ended before it could begin");
     *ret = who.pid;

@@ -1,4 +1,5 @@
-/* adopt.h - an interpreter that joined the sandbox becomes an execution, as if it had been started here. */
+/* adopt.h - an interpreter that joined the sandbox, or the fork of another, becomes an execution, as if it had been
+ * started here. */
 #pragma once
 
 #include "runtime/runtime.h"
@@ -10,5 +11,7 @@
  * until adopt_verdict. */
 int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, int fds[ADOPT_FDS],
                 struct spawned *ret, struct err *err);
+/* Asks the kernel behind this socket, between two of its lines, for a copy of itself. ret->pid is 0 as above. */
+int adopt_fork(int kernel, struct spawned *ret, struct err *err);
 /* 1: it is ready, and *ret its process. 0: not known yet. -1: it is gone, and *err says so. */
 int adopt_verdict(int kernel, pid_t *ret, struct err *err);

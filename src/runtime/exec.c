@@ -289,8 +289,20 @@ static void signal_group(struct exec *x, int signo)
     kill(-group, signo);
 }
 
+/* One that has not told who it is: it finds its socket closed, if it ever comes. */
+static void call_off(struct exec *x)
+{
+    struct err err;
+
+    err_set(&err, ERR_LOST, "it was ended before it could begin");
+    x->failed = true;
+    stream_fail(x->s, &err);
+}
+
 static void exec_signal(struct exec *x, const struct rt_signal *m)
 {
+    if (m->signo == SIGKILL && x->pid == 0 && x->joined && !x->s->over)
+        call_off(x);
     if (m->signo == 0 || m->signo >= NSIG || x->pid == 0)
         return;
     if (m->scope == RT_SCOPE_TREE) {
@@ -341,6 +353,17 @@ static void on_started(struct exec *x)
     check_end(x);
 }
 
+/* Of a process that is not a child of ours we would never hear the end, and an execution has one to itself. */
+static bool answers_for_itself(const struct exec *x)
+{
+    siginfo_t si = { 0 };
+
+    for (const struct exec *e = x->rt->execs; e; e = e->next)
+        if (e != x && e->pid == x->pid && !e->reaped)
+            return false;
+    return waitid(P_PID, (id_t)x->pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 static void on_verdict(void *arg, uint32_t events UNUSED)
 {
     struct exec *x = arg;
@@ -351,6 +374,10 @@ static void on_verdict(void *arg, uint32_t events UNUSED)
     int verdict = x->joined ? adopt_verdict(x->verdict_fd, &x->pid, &err) : spawn_verdict(x->verdict_fd, &err);
     if (verdict == 0)
         return;
+    if (verdict > 0 && x->joined && !answers_for_itself(x)) {
+        x->pid = 0;
+        verdict = err_set(&err, ERR_LOST, "somebody else answered in the place of the interpreter");
+    }
     ev_io_del(x->rt->ev, &x->verdict);
     fd_close(&x->verdict_fd);
     if (verdict < 0) {
@@ -409,6 +436,20 @@ static int watch(struct exec *x, struct err *err)
     return 0;
 }
 
+/* The order goes between two lines of the host: a half one is not finished by it, and a kernel that does not read what
+ * it has been sent already is not asked for more. */
+static int fork_kernel(struct runtime *rt, uint32_t of, struct spawned *ret, struct err *err)
+{
+    const struct stream *s = stream_find(&rt->streams, of);
+    const struct exec *x = s && s->ops == &exec_ops && !s->over ? s->obj : NULL;
+
+    if (!x || !x->started || x->reaped || x->kernel_in.fd < 0)
+        return err_set(err, ERR_LOST, "there is no kernel that could be forked");
+    if (x->kernel_in.buf.len > 0 || (x->kernel_in.last != '\0' && x->kernel_in.last != '\n'))
+        return err_set(err, ERR_EXISTS, "its kernel is busy");
+    return adopt_fork(x->kernel_in.fd, ret, err);
+}
+
 static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req, struct err *err)
 {
     uint64_t first_pid = RT_UNKNOWN;
@@ -419,11 +460,11 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
     auto_free const char **env = env_merge(rt->env, req->env);
     if (!procs_last_pid(&rt->procs, &first_pid))
         first_pid = RT_UNKNOWN;
-    bool joined = req->flags & RT_EXEC_JOINED;
-    if (joined && rt->nlent != ADOPT_FDS)
+    if (req->flags & RT_EXEC_JOINED && rt->nlent != ADOPT_FDS)
         return err_set(err, ERR_PROTOCOL, "an interpreter comes with %d descriptors", ADOPT_FDS);
-    if (joined ? adopt_start(rt, req, env, rt->lent, &sp, err) < 0
-               : spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
+    if (req->flags & RT_EXEC_FORKED   ? fork_kernel(rt, req->of, &sp, err) < 0
+        : req->flags & RT_EXEC_JOINED ? adopt_start(rt, req, env, rt->lent, &sp, err) < 0
+                                      : spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
         return -1;
 
     struct exec *x = mem_new(struct exec);
@@ -433,7 +474,7 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
         .next = rt->execs,
         .pid = sp.pid,
         .tty = req->flags & RT_EXEC_TTY,
-        .joined = joined,
+        .joined = req->flags & (RT_EXEC_JOINED | RT_EXEC_FORKED),
         .verdict_fd = sp.verdict,
         .out = { { .x = x, .fd = sp.out, .channel = RT_STDOUT, .had = true },
                  { .x = x, .fd = sp.err, .channel = RT_STDERR, .had = sp.err >= 0 },

@@ -287,7 +287,7 @@ static void close_child_end(struct child_end *end)
     fd_close(&end->err);
 }
 
-static void close_ours(struct spawned *sp)
+void spawn_close(struct spawned *sp)
 {
     fd_close(&sp->in);
     fd_close(&sp->out);
@@ -295,6 +295,24 @@ static void close_ours(struct spawned *sp)
     fd_close(&sp->kernel);
     fd_close(&sp->kernel_in);
     fd_close(&sp->verdict);
+}
+
+int spawn_kernel_ends(struct spawned *ret, int theirs[SPAWN_KERNEL_ENDS], struct err *err)
+{
+    struct spawned sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .verdict = -1 };
+    struct child_end end = { -1, -1, -1, -1 };
+
+    if (open_pipe(&sp.out, &end.out, false, err) < 0 || open_pipe(&sp.err, &end.err, false, err) < 0 ||
+        open_kernel(&sp, &end, err) < 0) {
+        close_child_end(&end);
+        spawn_close(&sp);
+        return -1;
+    }
+    *ret = sp;
+    theirs[0] = end.kernel;
+    theirs[1] = end.out;
+    theirs[2] = end.err;
+    return 0;
 }
 
 static int no_child(const struct rt_exec *req, struct err *err)
@@ -334,7 +352,7 @@ int spawn_start(const struct paths *paths, const struct rt_exec *req, const char
 
 failed:
     close_child_end(&b.end);
-    close_ours(&sp);
+    spawn_close(&sp);
     return -1;
 }
 

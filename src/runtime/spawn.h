@@ -19,5 +19,9 @@ struct spawned { /* descriptors of the runtime's side, non-blocking, -1 where th
  * at its process limit. */
 int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, bool alone,
                 struct spawned *ret, struct err *err);
+/* The descriptors of a kernel that is not started here: ours, and its own (socket, output, errors). */
+#define SPAWN_KERNEL_ENDS 3
+int spawn_kernel_ends(struct spawned *ret, int theirs[SPAWN_KERNEL_ENDS], struct err *err);
+void spawn_close(struct spawned *sp); /* our descriptors */
 /* 1: the program runs. 0: not known yet. -1: it could not be started, and *err says why. */
 int spawn_verdict(int verdict, struct err *err);

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #define START_NS (60 * NS_PER_S)
+#define FORK_NS (30 * NS_PER_S) /* it takes a millisecond, and longer where memory is large */
 #define GRACE_NS (3 * NS_PER_S) /* for an interrupt */
 #define LATER_NS (1 * NS_PER_S) /* a paused sandbox is looked at again */
 
@@ -30,10 +31,11 @@ struct language {
     const char *words[3]; /* behind the interpreter */
     const char *others[4];
     const char *start; /* what starts the interpreter, or NULL */
+    bool forks;
 };
 
 static const struct language languages[] = {
-    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, { "python3", "py" } },
+    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, { "python3", "py" }, NULL, true },
     { "node",
       "node",
       { "/.cove/kernels/node/kernel.mjs" },
@@ -149,6 +151,7 @@ void cx_info(const struct cx *cx, struct context_info *ret)
     memcpy(ret->id, cx->id, sizeof(ret->id));
     memcpy(ret->sandbox, cx->sb->id, sizeof(ret->sandbox));
     memcpy(ret->created_by, cx->created_by, sizeof(ret->created_by));
+    memcpy(ret->forked_from, cx->forked_from, sizeof(ret->forked_from));
     memcpy(ret->version, cx->version, sizeof(ret->version));
     (void)str_copy(ret->language, sizeof(ret->language), cx->lang->name);
     snprintf(ret->cwd, sizeof(ret->cwd), "%s", cx->cwd ? cx->cwd : "");
@@ -358,6 +361,12 @@ static void explain(const struct cx *cx, const struct receipt *r, const struct e
 
     if (cx->sb->state == SB_ENDING)
         sb_ended_error(cx->sb, ret);
+    else if (failed && cx->fresh && cx->forked_from[0])
+        err_set(ret, failed->id == ERR_LOST ? ERR_CONTEXT_DEAD : failed->id, "context %s cannot be forked: %.160s",
+                cx->forked_from, failed->msg);
+    else if (cx->killed && cx->fresh && cx->forked_from[0])
+        err_set(ret, ERR_TIMEOUT, "context %s was not forked within %llu s: its kernel does not answer",
+                cx->forked_from, FORK_NS / NS_PER_S);
     else if (failed && failed->id == ERR_PROGRAM_MISSING)
         err_set(ret, ERR_RUNTIME_MISSING, "context %s: %.160s", id, failed->msg);
     else if (failed)
@@ -398,6 +407,7 @@ static void begin_anew(struct cx *cx)
     cx->again = cx->killed = cx->interrupted = false;
     cx->restarts++;
     cx->executions = 0;
+    cx->forked_from[0] = '\0';
     if (cx_start(cx, &err) < 0)
         cx_die(cx, &err);
 }
@@ -518,6 +528,27 @@ int cx_start(struct cx *cx, struct err *err)
         return -1;
     cx->state = CONTEXT_STARTING;
     cx_set_clock(cx, START_NS);
+    return 0;
+}
+
+/* Directory and environment are those that the other has by now; its own are for a kernel that begins anew. */
+int cx_fork(struct cx *cx, const struct cx *of, struct err *err)
+{
+    const char *const argv[] = { cx->lang->name, NULL };
+    struct exec_spec spec = kernel_spec(cx);
+
+    if (!cx->lang->forks)
+        return err_set(err, ERR_FORK_UNSUPPORTED,
+                       "context %s is of %s, which cannot be forked with its state; python can", of->id,
+                       cx->lang->name);
+    spec.argv = argv;
+    spec.env = NULL;
+    spec.cwd = NULL;
+    spec.fork_of = of->exec;
+    if (box_exec(cx->sb->box, &spec, &kernel_ops, cx, &cx->exec, err) < 0)
+        return -1;
+    cx->state = CONTEXT_STARTING;
+    cx_set_clock(cx, FORK_NS);
     return 0;
 }
 

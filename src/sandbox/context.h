@@ -29,6 +29,7 @@ struct context_info {
     char version[64]; /* of the interpreter; "" while it is not known */
     char cwd[256];    /* "" is /workspace; a longer one is cut */
     char created_by[ID_SIZE];
+    char forked_from[ID_SIZE]; /* the context whose state it began with; "": none, or it was restarted since */
     uint64_t created_ms;
     enum context_state state;
     char running[ID_SIZE]; /* the execution that runs, or "" */
@@ -71,6 +72,10 @@ void manager_context_interrupt(struct manager *m, const char *owner, const char 
 /* A new kernel; what ran or waited is ended. done: it is ready. */
 void manager_context_restart(struct manager *m, const char *owner, const char *sandbox, const char *id,
                              context_fn *done, void *arg);
+/* Another context whose kernel is a fork of this one's: variables, modules and open files as they are now, each on its
+ * own from then on. Only of one that is idle, in a language that can (Python), with one thread. done: as of create. */
+void manager_context_fork(struct manager *m, const char *owner, const char *sandbox, const char *of, const char *id,
+                          const char *created_by, context_fn *done, void *arg);
 void manager_context_delete(struct manager *m, const char *owner, const char *sandbox, const char *id, context_fn *done,
                             void *arg);
 

@@ -27,6 +27,8 @@ void contexts_json(const struct sb *sb, struct jsonw *w)
         jsonw_kstr(w, "createdBy", cx->created_by);
         if (cx->cwd)
             jsonw_kstr(w, "cwd", cx->cwd);
+        if (cx->forked_from[0])
+            jsonw_kstr(w, "forkedFrom", cx->forked_from);
         jsonw_kbool(w, "hadEnv", cx->env_lost || (cx->env && cx->env[0]));
         jsonw_end_object(w);
     }
@@ -35,7 +37,7 @@ void contexts_json(const struct sb *sb, struct jsonw *w)
 
 static int read_one(struct sb *sb, const json_t *o, struct err *err)
 {
-    const char *id = NULL, *language = NULL, *version = NULL, *by = NULL, *cwd = NULL;
+    const char *id = NULL, *language = NULL, *version = NULL, *by = NULL, *cwd = NULL, *from = NULL;
     uint64_t stream = 0, created = 0;
     bool had_env = false;
 
@@ -44,6 +46,7 @@ static int read_one(struct sb *sb, const json_t *o, struct err *err)
         body_text(o, "", "version", 0, 63, &version, err) < 0 ||
         body_text(o, "", "createdBy", 0, ID_SIZE - 1, &by, err) < 0 ||
         body_text(o, "", "cwd", 1, 4096, &cwd, err) < 0 ||
+        body_text(o, "", "forkedFrom", 1, ID_SIZE - 1, &from, err) < 0 ||
         body_u64(o, "", "stream", 0, UINT32_MAX, &stream, NULL, err) < 0 ||
         body_u64(o, "", "createdMs", 0, UINT64_MAX, &created, NULL, err) < 0 ||
         body_bool(o, "", "hadEnv", &had_env, err) < 0)
@@ -57,6 +60,7 @@ static int read_one(struct sb *sb, const json_t *o, struct err *err)
     cx->cwd = cwd ? str_dup(cwd) : NULL;
     snprintf(cx->version, sizeof(cx->version), "%s", version ? version : "");
     snprintf(cx->created_by, sizeof(cx->created_by), "%s", by ? by : "");
+    snprintf(cx->forked_from, sizeof(cx->forked_from), "%s", from ? from : "");
     cx->state = CONTEXT_DEAD;
     return 0;
 }
@@ -179,11 +183,11 @@ int manager_contexts(const struct manager *m, const char *owner, const char *san
     return 0;
 }
 
-enum order_kind { ORDER_CREATE, ORDER_EXECUTE, ORDER_INTERRUPT, ORDER_RESTART, ORDER_DELETE, ORDER_ASK };
+enum order_kind { ORDER_CREATE, ORDER_FORK, ORDER_EXECUTE, ORDER_INTERRUPT, ORDER_RESTART, ORDER_DELETE, ORDER_ASK };
 
 struct order { /* until the sandbox is awake */
     struct manager *m;
-    char owner[STORE_OWNER_MAX + 1], sandbox[ID_SIZE], id[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1], sandbox[ID_SIZE], id[ID_SIZE], new_id[ID_SIZE];
     enum order_kind kind;
     char language[16];
     char *cwd, *code;
@@ -216,7 +220,8 @@ static void refuse(const struct order *o, const struct err *err)
         o->done(o->arg, err, NULL);
 }
 
-static int create(struct order *o, struct sb *sb, struct err *err)
+/* There is room for one more, of this id unless it is "". */
+static int may_add(const struct sb *sb, const char *id, struct err *err)
 {
     size_t n = 0;
 
@@ -225,13 +230,45 @@ static int create(struct order *o, struct sb *sb, struct err *err)
     if (n >= CONTEXTS_MAX)
         return err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, and no more at one time: delete one",
                        sb->id, n);
-    if (o->id[0] && cx_find(sb, o->id))
-        return err_set(err, ERR_IDEMPOTENCY, "context %s is being made already", o->id);
+    if (id[0] && cx_find(sb, id))
+        return err_set(err, ERR_IDEMPOTENCY, "context %s is being made already", id);
+    return 0;
+}
+
+static int create(struct order *o, struct sb *sb, struct err *err)
+{
+    if (may_add(sb, o->id, err) < 0)
+        return -1;
     struct cx *cx = cx_new(sb, o->id[0] ? o->id : NULL, o->language);
     cx->env = take_ptr(&o->env);
     cx->cwd = take_ptr(&o->cwd);
     memcpy(cx->created_by, o->created_by, sizeof(cx->created_by));
     if (cx_start(cx, err) < 0) {
+        cx_free(cx);
+        return -1;
+    }
+    cx->fresh = true;
+    cx_wait_for(cx, WAIT_READY, o->done, o->arg);
+    return 0;
+}
+
+/* Not behind what runs or waits: whoever asks means the state that they know. */
+static int fork_(struct order *o, struct cx *of, struct err *err)
+{
+    struct sb *sb = of->sb;
+
+    if (of->state != CONTEXT_IDLE || of->asks || of->out.len > 0)
+        return err_set(err, ERR_EXISTS, "context %s is %s: fork it when it is idle", of->id,
+                       of->state == CONTEXT_IDLE ? "answering a question" : context_states[of->state]);
+    if (may_add(sb, o->new_id, err) < 0)
+        return -1;
+    struct cx *cx = cx_new(sb, o->new_id[0] ? o->new_id : NULL, cx_language(of));
+    cx->env = ex_copy_list((const char *const *)of->env);
+    cx->env_lost = of->env_lost;
+    cx->cwd = of->cwd ? str_dup(of->cwd) : NULL;
+    memcpy(cx->created_by, o->created_by, sizeof(cx->created_by));
+    memcpy(cx->forked_from, of->id, sizeof(cx->forked_from));
+    if (cx_fork(cx, of, err) < 0) {
         cx_free(cx);
         return -1;
     }
@@ -306,6 +343,7 @@ static int restart(struct order *o, struct cx *cx, struct err *err)
             return -1;
         cx->restarts++;
         cx->executions = 0;
+        cx->forked_from[0] = '\0';
     } else if (cx->state != CONTEXT_STARTING) {
         cx->again = true;
         end_kernel(cx);
@@ -337,13 +375,15 @@ static int carry_out(struct order *o, struct sb *sb, struct err *err)
     struct cx *cx = cx_find(sb, o->id);
     if (!cx || cx->gone)
         return err_set(err, ERR_MISSING, "there is no such context in this sandbox");
-    if (cx->state == CONTEXT_DEAD && (o->kind == ORDER_EXECUTE || o->kind == ORDER_INTERRUPT || o->kind == ORDER_ASK)) {
+    if (cx->state == CONTEXT_DEAD && o->kind != ORDER_RESTART && o->kind != ORDER_DELETE) {
         *err = cx->why;
         return -1;
     }
     switch (o->kind) {
     case ORDER_CREATE:
         break;
+    case ORDER_FORK:
+        return fork_(o, cx, err);
     case ORDER_EXECUTE:
         return call_add(cx, take_ptr(&o->ex), err);
     case ORDER_INTERRUPT:
@@ -404,6 +444,17 @@ void manager_context_create(struct manager *m, const char *owner, const char *sa
         o->cwd = spec->cwd[0] == '/' ? str_dup(spec->cwd) : str_printf("/workspace/%s", spec->cwd);
     o->env = ex_copy_list(spec->env);
     snprintf(o->created_by, sizeof(o->created_by), "%s", spec->created_by ? spec->created_by : "");
+    manager_use(m, owner, sandbox, on_box, o);
+}
+
+void manager_context_fork(struct manager *m, const char *owner, const char *sandbox, const char *of, const char *id,
+                          const char *created_by, context_fn *done, void *arg)
+{
+    struct order *o = order_new(m, owner, sandbox, of, ORDER_FORK, arg);
+
+    o->done = done;
+    snprintf(o->new_id, sizeof(o->new_id), "%s", id ? id : "");
+    snprintf(o->created_by, sizeof(o->created_by), "%s", created_by ? created_by : "");
     manager_use(m, owner, sandbox, on_box, o);
 }
 

@@ -31,6 +31,7 @@ struct cx {
     bool env_lost; /* it had variables, and an earlier server knew them */
     char *cwd;
     char created_by[ID_SIZE];
+    char forked_from[ID_SIZE]; /* until it begins anew */
     uint64_t created_ms;
 
     enum context_state state;
@@ -61,6 +62,7 @@ struct cx {
 struct cx *cx_new(struct sb *sb, const char *id, const char *language);
 struct cx *cx_find(const struct sb *sb, const char *id);
 int cx_start(struct cx *cx, struct err *err);
+int cx_fork(struct cx *cx, const struct cx *of, struct err *err);
 int cx_resume(struct cx *cx, struct err *err);
 void cx_end_kernel(struct cx *cx); /* its end comes later */
 void cx_interrupt(struct cx *cx, enum ended_by cause);

@@ -1,10 +1,19 @@
-/* member.h - the first words between PID 1 and an interpreter that has joined the sandbox, on the kernel's socket
- * before its protocol begins.
+/* member.h - the first words between PID 1 and an interpreter that it did not start, on the kernel's socket before its
+ * protocol begins. One that has joined the sandbox:
  *
  * PID 1: a u32, so many bytes of environment ("NAME=value" and a zero byte each); with the first byte come descriptors:
  * the directory to work in, and, where the kernel has Landlock, the ruleset to live under.
- * The interpreter, when all of this is done: MEMBER_READY. The kernel stamps it with the number of its process. */
+ * The interpreter, when all of this is done: MEMBER_READY. The kernel stamps it with the number of its process.
+ *
+ * One that is a copy of another kernel, which got our three descriptors with MEMBER_FORK on its own socket: the copy
+ * says MEMBER_READY, or the other says in its place why there is none: MEMBER_FULL, no more processes are allowed;
+ * MEMBER_REFUSED and a text. */
 #pragma once
 
 #define MEMBER_READY 'j'
-#define MEMBER_ENV_MAX (192u * 1024) /* what a socket's default buffer takes at once */
+#define MEMBER_FULL 'p'
+#define MEMBER_REFUSED 'n'
+#define MEMBER_WHY_MAX 160u
+#define MEMBER_FORK \
+    "{\"op\":\"fork\",\"id\":\"fork\"}\n" /* with kernel socket, standard output, standard error: its ends */
+#define MEMBER_ENV_MAX (192u * 1024)      /* what a socket's default buffer takes at once */

@@ -104,13 +104,16 @@ WALK_CODEC(rt_stats);
 
 static void rt_exec_walk(struct walk *w, struct rt_exec *m)
 {
+    const uint32_t started = RT_EXEC_TTY | RT_EXEC_STDIN, other = RT_EXEC_JOINED | RT_EXEC_FORKED;
+
     walk_u32(w, &m->flags);
-    walk_check(w, (m->flags & ~(RT_EXEC_TTY | RT_EXEC_STDIN | RT_EXEC_KERNEL | RT_EXEC_JOINED)) == 0, "flags");
+    walk_check(w, (m->flags & ~(started | RT_EXEC_KERNEL | other)) == 0 && (m->flags & other) != other, "flags");
     walk_check(w, !(m->flags & RT_EXEC_KERNEL) || !(m->flags & RT_EXEC_TTY), "flags");
-    walk_check(w, !(m->flags & RT_EXEC_JOINED) || (m->flags & (RT_EXEC_KERNEL | RT_EXEC_STDIN)) == RT_EXEC_KERNEL,
-               "flags");
+    walk_check(w, !(m->flags & other) || (m->flags & (RT_EXEC_KERNEL | RT_EXEC_STDIN)) == RT_EXEC_KERNEL, "flags");
     walk_u16(w, &m->rows);
     walk_u16(w, &m->cols);
+    if (m->flags & RT_EXEC_FORKED)
+        walk_u32(w, &m->of);
     walk_text(w, &m->cwd, RT_PATH_MAX - 1, "directory");
     walk_list(w, &m->argv, "arguments");
     walk_check(w, walk_failed(w) || (m->argv && m->argv[0]), "arguments");

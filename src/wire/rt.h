@@ -103,6 +103,9 @@ struct rt_claimed {
 /* No program is started: an interpreter has joined the sandbox, and our ends of its kernel socket, output and errors
  * come with the frame. With RT_EXEC_KERNEL; argv says what it is. */
 #define RT_EXEC_JOINED 0x08u
+/* No program is started: the kernel of another execution is asked to fork itself, and the copy is this one. With
+ * RT_EXEC_KERNEL; directory and environment are the other's, argv says what it is. */
+#define RT_EXEC_FORKED 0x10u
 
 struct rt_exec {
     uint32_t flags;
@@ -110,6 +113,7 @@ struct rt_exec {
     const char *cwd;         /* absolute; "" is /workspace; never NULL */
     const char *const *argv; /* at least one; argv[0] is looked up in PATH of the environment when it holds no slash */
     const char *const *env;  /* added to, and overriding, the environment of CLAIM */
+    uint32_t of;             /* of RT_EXEC_FORKED, and only then in the message: the stream of the other execution */
 };
 
 enum rt_scope { RT_SCOPE_PROCESS, RT_SCOPE_GROUP, RT_SCOPE_TREE };

@@ -491,6 +491,131 @@ def what_was_made_ahead_goes_with_the_server_that_made_it(s):
     s.delete(kept)
 
 
+def value(s, sb, cx, code):
+    a = run(s, sb, cx, code)
+    assert a["status"] == "ok" and a["results"], a
+    return a["results"][0]["data"]["text/plain"]
+
+
+def fork(s, sb, cx):
+    a = s.call("POST", where(sb, cx, "fork"))
+    assert a.status == 201, a.body
+    assert a.json["state"] == "idle" and a.json["forkedFrom"] == cx and a.headers["Location"].endswith(a.json["id"]), a.body
+    return a.json["id"]
+
+
+@case
+def a_fork_begins_with_the_live_state_and_goes_its_own_way(s):
+    sb = s.create()
+    cx = context(s, sb, env={"COLOUR": "red"})
+    run(s, sb, cx, "import os, random\nx = [1]\nopen('kept', 'w').write('line\\n')\nf = open('kept')\nos.makedirs('d'); os.chdir('d')\nrandom.seed(1)")
+    two = fork(s, sb, cx)
+    assert value(s, sb, two, "x.append(2); (x, os.getcwd(), os.environ['COLOUR'], f.readline())") == "([1, 2], '/workspace/d', 'red', 'line\\n')"
+    assert value(s, sb, cx, "x") == "[1]"
+    assert value(s, sb, cx, "random.random()") != value(s, sb, two, "random.random()")
+    assert value(s, sb, cx, "os.getpid()") != value(s, sb, two, "os.getpid()")
+    said = run(s, sb, two, "print('of the fork')")
+    assert said["stdout"] == "of the fork\n" and said["contextId"] == two, said
+    third = fork(s, sb, two)
+    assert value(s, sb, third, "x") == "[1, 2]"
+    listed = s.call("GET", where(sb)).json["contexts"]
+    assert [c["id"] for c in listed] == [cx, two, third] and listed[1]["version"] == listed[0]["version"], listed
+    for _ in range(5):
+        fork(s, sb, cx)
+    full = s.call("POST", where(sb, cx, "fork"))
+    assert full.status == 429 and full.code == "limit_reached", full.body
+    s.delete(sb)
+
+
+@case
+def a_fork_and_its_original_live_and_die_apart(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "x = 'kept'")
+    two, three = fork(s, sb, cx), fork(s, sb, cx)
+    a = s.call("POST", where(sb, two, "execute"), {"code": "print('on', flush=True)\nwhile True: pass", "background": True}).json
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    busy = s.call("POST", where(sb, two, "fork"))
+    assert busy.status == 409 and busy.code == "conflict" and "idle" in busy.body.decode(), busy.body
+    assert value(s, sb, cx, "x") == "'kept'"
+    stopped = s.call("POST", where(sb, two, "interrupt"))
+    assert stopped.status == 200 and stopped.json["outcome"] == "interrupted", stopped.body
+    died = run(s, sb, three, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert died["status"] == "died", died
+    dead = s.call("POST", where(sb, three, "fork"))
+    assert dead.status == 409 and dead.code == "context_dead", dead.body
+    assert run(s, sb, cx, "import os; os._exit(3)")["status"] == "died"
+    assert value(s, sb, two, "x") == "'kept'"
+    four = fork(s, sb, two)
+    assert s.call("DELETE", where(sb, two)).status == 200
+    assert value(s, sb, four, "x") == "'kept'"
+    again = s.call("POST", where(sb, four, "restart"))
+    assert again.status == 200 and "forkedFrom" not in again.json and again.json["restarts"] == 1, again.body
+    assert run(s, sb, four, "x")["exception"]["name"] == "NameError"
+    s.delete(sb)
+
+
+@case
+def what_cannot_be_forked_says_why(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "import threading\ngo = threading.Event()\nt = threading.Thread(target=go.wait, name='poller')\nt.start()")
+    a = s.call("POST", where(sb, cx, "fork"))
+    assert a.status == 409 and a.code == "fork_unsupported" and "poller" in a.body.decode() and cx in a.body.decode(), a.body
+    run(s, sb, cx, "go.set(); t.join()")
+    fork(s, sb, cx)
+    shell = context(s, sb, language="bash")
+    a = s.call("POST", where(sb, shell, "fork"))
+    assert a.status == 409 and a.code == "fork_unsupported" and "bash" in a.body.decode(), a.body
+    assert s.call("POST", where(sb, "cx" + "a" * 20, "fork")).status == 404
+    run(s, sb, cx, "import subprocess\nmore = []\ntry:\n    while True: more.append(subprocess.Popen(['sleep', '1000']))\nexcept OSError: pass")
+    a = s.call("POST", where(sb, cx, "fork"))
+    assert a.status == 429 and a.code == "process_limit_reached", a.body
+    run(s, sb, cx, "for p in more: p.kill()\nfor p in more: p.wait()")
+    fork(s, sb, cx)
+    assert len(s.call("GET", where(sb)).json["contexts"]) == 4
+    s.delete(sb)
+
+
+@case
+def a_kernel_that_lies_about_its_fork_harms_only_itself(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "import covekernel.session as k, os\nreal = k.Session.fork\n"
+        "k.Session.fork = lambda self, id: (os.write(self.channel.given[0], b'j'), [os.close(f) for f in self.channel.take_given()])")
+    a = s.call("POST", where(sb, cx, "fork"))
+    assert a.status == 409 and a.code == "context_dead" and "somebody else" in a.body.decode(), a.body
+    run(s, sb, cx, "kept = []\nk.Session.fork = lambda self, id: kept.append(self.channel.take_given())")
+    answers = []
+    t = threading.Thread(target=lambda: answers.append(s.call("POST", where(sb, cx, "fork"))))
+    t.start()
+    until(lambda: len(s.call("GET", where(sb)).json["contexts"]) == 2)
+    new = s.call("GET", where(sb)).json["contexts"][1]
+    assert new["state"] == "starting" and new["forkedFrom"] == cx, new
+    assert s.call("DELETE", where(sb, new["id"])).status == 200
+    t.join(120)
+    assert answers and answers[0].status == 409, answers
+    run(s, sb, cx, "k.Session.fork = real")
+    assert value(s, sb, fork(s, sb, cx), "len(kept)") == "1"
+    s.delete(sb)
+
+
+@case
+def a_fork_and_its_original_outlive_the_server(s):
+    sb = s.create()
+    cx = context(s, sb)
+    run(s, sb, cx, "x = 'kept'")
+    two = fork(s, sb, cx)
+    run(s, sb, two, "x = 'changed'")
+    s.kill()
+    s.start()
+    until(lambda: all(s.call("GET", where(sb, c)).json["state"] == "idle" for c in (cx, two)))
+    assert value(s, sb, cx, "x") == "'kept'" and value(s, sb, two, "x") == "'changed'"
+    assert s.call("GET", where(sb, two)).json["forkedFrom"] == cx
+    assert value(s, sb, fork(s, sb, two), "x") == "'changed'"
+    s.delete(sb)
+
+
 def main():
     api_test.CASES[:] = CASES
     return api_test.main()

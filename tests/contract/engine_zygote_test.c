@@ -346,6 +346,35 @@ TEST(a_box_that_goes_with_its_member_leaves_nothing)
     leave(&w);
 }
 
+/* Born of a zygote or of a fork: PID 1 is its parent, so it hears of its end and reads its output. */
+TEST(a_member_can_be_forked_and_the_fork_outlives_it)
+{
+    static const char cell[] = "{\"op\":\"execute\",\"id\":\"b\",\"code\":\"print('forked'); x + 1\"}\n";
+    struct world w;
+    struct err err = { 0 };
+    struct exec *copy = NULL;
+
+    begin_joined(&w, "json");
+    assert_int_equal(box_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
+    await(&w, "\"ready\"");
+    execute(&w, "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"x = 41\"}\n");
+    await(&w, "\"finished\"");
+    buf_clear(&said);
+    struct exec_spec forked = { .argv = python, .kernel = true, .fork_of = w.exec };
+    assert_int_equal(box_exec(w.box, &forked, &kernel_ops, &w, &copy, &err), 0);
+    await(&w, "\"ready\"");
+    exec_kill(w.exec);
+    turn_until(&w, &w.exited, 30);
+    expect_end(&w, ENDED_KILLED);
+    buf_clear(&said);
+    assert_int_equal(exec_kernel_write(copy, cell, strlen(cell)), strlen(cell));
+    await(&w, "\"finished\"");
+    assert_non_null(memmem(said.data, said.len, "\"42\"", 4));
+    assert_string_equal(w.out.data, "forked\n");
+    exec_free(copy);
+    leave(&w);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -363,6 +392,8 @@ int main(void)
                                         make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it,
                                         make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_member_can_be_forked_and_the_fork_outlives_it, make_state_dir,
+                                        remove_state_dir),
         cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
                                         remove_state_dir),
     };

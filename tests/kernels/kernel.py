@@ -3,6 +3,7 @@
 Every line that a kernel says is held against the protocol: ASCII JSON of at most 1 MiB, nested at most 32 deep, with
 no number or text that a strict reader refuses. Waits are for conditions, with a bound that only a hang reaches.
 """
+import ctypes
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -72,8 +74,33 @@ def strict(line):
     return event
 
 
+class Orphan:
+    """A kernel's fork, which is a child of ours because we take in orphans, as PID 1 does."""
+
+    def __init__(self, pid):
+        self.pid, self.returncode = pid, None
+
+    def send_signal(self, signo):
+        os.kill(self.pid, signo)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout=PATIENCE):
+        deadline = time.monotonic() + timeout
+        while self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("fork", timeout)
+            else:
+                time.sleep(0.005)
+        return self.returncode
+
+
 class Kernel:
-    def __init__(self, language, env=None, cwd=None, place=NODE):
+    def __init__(self, language, env=None, cwd=None, place=NODE, command=None):
         self.sock, theirs = socket.socketpair()
         out, self.child_out = os.pipe()
         err, self.child_err = os.pipe()
@@ -91,7 +118,8 @@ class Kernel:
             os.set_inheritable(fd, False)
         while theirs.fileno() == 3:
             theirs = theirs.dup()
-        self.process = subprocess.Popen([word.replace(NODE, place) for word in COMMANDS[language]], stdin=subprocess.DEVNULL, stdout=self.child_out, stderr=self.child_err,
+        command = command or [word.replace(NODE, place) for word in COMMANDS[language]]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.child_out, stderr=self.child_err,
                                         preexec_fn=connect, close_fds=False, cwd=cwd, env=env, start_new_session=True)
         theirs.close()
         os.close(self.child_out)
@@ -193,6 +221,33 @@ class Kernel:
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
+
+    def fork(self):
+        """A kernel that is a fork of this one; or, in its place, the bytes that say why there is none."""
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+        twin = Kernel.__new__(Kernel)
+        twin.sock, theirs = socket.socketpair()
+        twin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        out, child_out = os.pipe()
+        err, child_err = os.pipe()
+        socket.send_fds(self.sock, [b'{"op":"fork","id":"fork"}\n'], [theirs.fileno(), child_out, child_err])
+        theirs.close()
+        os.close(child_out)
+        os.close(child_err)
+        twin.sock.settimeout(PATIENCE)
+        word, stamp, _, _ = twin.sock.recvmsg(1, socket.CMSG_SPACE(12))
+        if word != b"j":
+            why = word + (twin.sock.recv(4096) if word else b"")
+            twin.sock.close()
+            os.close(out)
+            os.close(err)
+            return why
+        twin.sock.settimeout(None)
+        twin.fds, twin.text = {"stdout": out, "stderr": err}, {"stdout": b"", "stderr": b""}
+        twin.buffer, twin.events, twin.number = b"", [], 1000
+        twin.process = Orphan(struct.unpack("iII", stamp[0][2])[0])
+        twin.ready = twin.until(lambda e: e["event"] == "ready")
+        return twin
 
     def wait_output(self, text, stream="stdout"):
         deadline = time.monotonic() + PATIENCE

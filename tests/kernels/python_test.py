@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kernel import LINE_MAX, Kernel, collect, equal, holds, main  # noqa: E402
+from kernel import LINE_MAX, PYTHON, ROOT, Kernel, collect, equal, holds, main  # noqa: E402
 
 kernels = {}
 
@@ -491,6 +491,103 @@ def test_a_member_is_interrupted_and_its_forks_do_not_speak_for_it():
         equal((done.status, done.value), ("ok", "3"))
         equal(k.run("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass").status, "interrupted")
         equal(k.run("1 + 1").value, "2")
+
+
+# --- forks of a context ---
+
+def forkable():
+    """The kernel of the build, which has the part of a fork that is not Python."""
+    return Kernel("python", command=[PYTHON, "-I", os.path.join(ROOT, "build/runtimes/python/kernel.py")])
+
+
+def test_a_fork_goes_on_with_the_state_and_apart_from_then_on():
+    with forkable() as k:
+        k.run("import os, json\nx = [1]\ndef double(n): return 2 * n\nos.environ['HERE'] = 'yes'\nos.chdir('/tmp')\nf = open('/proc/self/status')")
+        with k.fork() as twin:
+            done = twin.run("x.append(2)\nx, double(21), os.environ['HERE'], os.getcwd(), json.dumps(x), f.readline()[:5]")
+            equal(done.value, "([1, 2], 42, 'yes', '/tmp', '[1, 2]', 'Name:')")
+            equal(done.count, 2)
+            equal(k.run("x").value, "[1]")
+            k.run("x.append('mine')")
+            equal(twin.run("x").value, "[1, 2]")
+            holds(twin.process.pid != k.process.pid, "two processes")
+            equal(twin.run("os.getppid()").value, str(os.getpid()), "a child of who reaps")
+            equal(k.run("try:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    print('none')").stdout, "none\n")
+
+
+def test_a_fork_writes_to_its_own_pipes_and_heeds_its_own_interrupt():
+    with forkable() as k:
+        with k.fork() as twin:
+            done = twin.run("import subprocess\nprint('mine')\nsubprocess.run(['sh', '-c', 'echo child; echo bad >&2'])\n1 / 0")
+            equal((done.stdout, done.stderr, done.error["name"]), ("mine\nchild\n", "bad\n", "ZeroDivisionError"))
+            equal((k.text["stdout"], k.text["stderr"]), (b"", b""))
+            equal(twin.interrupted("print('go', flush=True)\nwhile True: pass").status, "interrupted")
+            equal(k.run("'calm'").value, "'calm'")
+            id = twin.begin("input('?')")
+            twin.until(lambda e: e["event"] == "input")
+            twin.send({"op": "input", "id": id, "text": "to the fork"})
+            equal(twin.end(id).value, "'to the fork'")
+
+
+def test_a_fork_has_random_numbers_of_its_own():
+    code = "import random, ssl, tempfile\n(random.random(), ssl.RAND_bytes(8).hex(), next(tempfile._get_candidate_names()))"
+    with forkable() as k:
+        k.run(code)
+        with k.fork() as one, k.fork() as two:
+            all = [tuple(x.run(code).value.strip("()").split(", ")) for x in (k, one, two)]
+            for column in zip(*all):
+                equal(len(set(column)), 3, column)
+
+
+def test_a_fork_of_a_fork_and_each_may_die_alone():
+    with forkable() as k:
+        k.run("x = 1")
+        one = k.fork()
+        one.run("x = 2")
+        with one.fork() as two:
+            one.begin("import os; os._exit(7)")
+            equal(one.process.wait(), 7)
+            one.close()
+            equal((k.run("x").value, two.run("x").value), ("1", "2"))
+            k.sock.close()
+            k.process.wait(120)
+            equal(two.run("x + 1").value, "3")
+
+
+def test_threads_are_named_where_a_fork_is_refused():
+    with forkable() as k:
+        k.run("import threading\nleave = threading.Event()\nt = threading.Thread(target=leave.wait, name='poller')\nt.start()")
+        why = k.fork()
+        holds(isinstance(why, bytes) and why.startswith(b"n1 thread beside the main one: poller"), why)
+        k.run("leave.set()\nt.join()")
+        with k.fork() as twin:
+            equal(twin.run("t.is_alive()").value, "False")
+        holds(all(e["event"] != "refused" for e in k.events), k.events)
+
+
+def test_tasks_of_asyncio_go_on_in_both():
+    with forkable() as k:
+        k.run("import asyncio\nn = 0\nasync def tick():\n    global n\n    while True:\n        n += 1\n        await asyncio.sleep(0)\n"
+              "async def begin():\n    global task\n    task = asyncio.create_task(tick())\nawait begin()")
+        with k.fork() as twin:
+            for x in (twin, k):
+                before = int(x.run("n").value)
+                x.run("await asyncio.sleep(0.01)")
+                holds(int(x.run("n").value) > before, "the task runs")
+
+
+def test_an_order_to_fork_without_descriptors_is_refused():
+    with Kernel("python") as k:
+        equal(k.ask("fork", "never")["event"], "refused")
+        equal(k.run("1 + 1").value, "2")
+
+
+def test_hooks_of_user_code_speak_in_the_name_of_the_fork():
+    with forkable() as k:
+        k.run("import os\nos.register_at_fork(after_in_child=lambda: print('hook', flush=True))")
+        with k.fork() as twin:
+            twin.wait_output("hook")
+            equal(k.run("2").stdout, "")
 
 
 if __name__ == "__main__":

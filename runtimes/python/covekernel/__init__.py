@@ -8,7 +8,7 @@ import sys
 
 def prepare():
     """Imports what the first cells would import, so that the children of a fork share it."""
-    from covekernel import cell, charts, complete, figures, rich, session, wire  # noqa: F401
+    from covekernel import cell, charts, complete, figures, rich, session, twin, wire  # noqa: F401
     import asyncio, getpass, inspect, random, site  # noqa: F401, E401
 
 
@@ -23,10 +23,10 @@ def member(fd):
 
 
 def reseed():
-    """Parts from the siblings of one fork: whatever was seeded before it must not repeat itself in two sandboxes."""
+    """Parts from the siblings of one fork: whatever was seeded before it must not repeat itself in two processes."""
     import os
-    import random
-    random.seed()
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
     if "numpy.random" in sys.modules:
         # All of a generator's state, and not 32 bits of it: thousands of siblings would meet.
         sys.modules["numpy.random"].seed(list(memoryview(os.urandom(64)).cast("I")))

@@ -9,9 +9,13 @@ pages. Until born() nothing of it acts on a fork.
 
 Forks. A child of user code inherits all of this but must not speak for the kernel: it loses the socket as it is born,
 and where it comes back from the cell it ends.
+
+A fork of the context is something else: the host asks for it between two cells and sends descriptors along, and the
+copy goes on as a kernel of its own in this same loop (twin.py).
 """
 import _signal as signal  # the functions of `signal` itself look for names first, by exceptions, in every cell
 import builtins
+import errno
 import gc
 import importlib
 import os
@@ -19,7 +23,7 @@ import sys
 import threading
 import types
 
-from covekernel import cell, figures, rich, wire
+from covekernel import cell, figures, reseed, rich, twin, wire
 
 current = None  # the session of this process, for display() and the backend of matplotlib
 LATER_MAX = 256  # requests that may wait while a cell waits for input
@@ -143,6 +147,7 @@ class Session:
         self.user_site = None
         self.unborn = False  # it is a zygote's, for members that will be forked
         self.streams = (sys.stdout, sys.stderr)
+        self.twin = None  # descriptors of the copy, while the context is being forked
         current = self
         self.fresh_namespace()
 
@@ -202,7 +207,19 @@ class Session:
         if self.unborn:
             return
         self.channel.forget()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.twin:
+            self.become_twin()
+        else:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def become_twin(self):
+        """Before hooks of user code run: what they say is said in the name of the copy."""
+        fds, self.twin = self.twin, None
+        twin.settle(fds)
+        self.channel = wire.Channel(3)
+        self.shield = Shield()
+        self.pid, self.id, self.later = os.getpid(), None, []
+        signal.signal(signal.SIGINT, self.shield.on_signal)
 
     def end_child(self, error):
         """A fork of user code has come to the end of its cell."""
@@ -309,9 +326,12 @@ class Session:
             with self.shield:
                 self.channel.fill()
 
+    def say_ready(self):
+        self.channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0], "protocol": 1})
+
     def serve(self):
         self.settle()
-        self.channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0], "protocol": 1})
+        self.say_ready()
         while True:
             request = self.later.pop(0) if self.later else self.next_line()
             if request is None:
@@ -327,6 +347,8 @@ class Session:
             self.execute(id, request["code"])
         elif op == "reset":
             self.reset(id)
+        elif op == "fork":
+            self.fork(id)
         elif op in ("complete", "inspect"):
             cursor = request.get("cursor")
             if type(cursor) is not int or not 0 <= cursor <= len(request["code"]):
@@ -412,6 +434,31 @@ class Session:
         self.shield.guarded(self.flush)
         self.send("completions" if op == "complete" else "inspection", **fields)
         self.id = None
+
+    # --- fork ---
+
+    def fork(self, id):
+        """Answered on the socket of the copy, by the copy or in its place; nothing is said here."""
+        fds = self.channel.take_given()
+        if fds is None:
+            self.channel.refuse("a fork comes with three descriptors", id)
+            return
+        parent = self.pid
+        self.twin = fds
+        try:
+            why = twin.threads() or twin.fork()
+        except OSError as error:
+            why = twin.FULL if error.errno == errno.EAGAIN else f"fork: {error.strerror}"
+        except Exception as error:
+            why = f"fork: {error}"
+        if os.getpid() == parent:
+            self.twin = None
+            twin.refuse(fds, why)
+            return
+        reseed()
+        self.loop = twin.own_loop(self.loop)
+        twin.here()
+        self.say_ready()
 
     # --- reset ---
 

@@ -4,7 +4,10 @@ Both ends are held to the same bounds: a line is at most 1 MiB with its newline,
 shows may be larger, deeper or no JSON at all, so every value is cleaned before it is sent and the entry that does not
 fit is left out and named. Invariants: a line is written whole or not at all, whichever signal arrives (the session
 holds interrupts back around it); only the main thread reads.
+
+With the order to fork come three descriptors, which are kept until it is served.
 """
+import _socket
 import collections
 import json
 import math
@@ -18,6 +21,8 @@ DEPTH_MAX = 32
 VALUE_DEPTH = DEPTH_MAX - 4  # the event, its data, and the entry stand above a value
 TEXT_KEEP = 256 << 10  # what is left of a text/plain that is too long
 INT_MAX = (1 << 63) - 1
+GIVEN = 3  # descriptors that come with the order to fork
+GIVEN_SPACE = _socket.CMSG_SPACE(4 * GIVEN)
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 BRACKETS = re.compile(r"[\[\]{}]")
 
@@ -105,7 +110,9 @@ class Channel:
         self.buffer = bytearray()
         self.dropping = False  # inside a line that is too long
         self.lines = collections.deque()
+        self.given = []  # descriptors that came with a line
         self.closed = False
+        self.socket = None  # the same, for what comes with descriptors; made when the first line is waited for
         if fd >= 0:
             os.set_inheritable(fd, False)
 
@@ -132,16 +139,21 @@ class Channel:
         fd, self.fd = self.fd, -1
         self.lock = threading.RLock()
         if fd >= 0:
-            os.close(fd)
+            (os.close(fd) if self.socket is None else self.socket.close())
 
     def fill(self):
         """Reads what has arrived, after poll said that something has."""
+        if self.socket is None:
+            self.socket = _socket.socket(fileno=self.fd)
         try:
-            data = os.read(self.fd, 65536)
+            data, given, _, _ = self.socket.recvmsg(65536, GIVEN_SPACE, _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, given = b"", ()
+        for level, kind, content in given:
+            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+                self.given += memoryview(content[:len(content) & ~3]).cast("i").tolist()
         if not data:
             self.closed = True
             return
@@ -160,6 +172,15 @@ class Channel:
                     self.lines.append(None if self.dropping else bytes(self.buffer))
                 self.buffer.clear()
                 self.dropping = False
+
+    def take_given(self):
+        """The descriptors of an order to fork; None when it came without."""
+        taken, self.given = self.given[:GIVEN], self.given[GIVEN:]
+        if len(taken) == GIVEN:
+            return taken
+        for fd in taken:
+            os.close(fd)
+        return None
 
     def wait(self):
         """Blocks until a line may be there. An interrupt can raise here, and only here, without losing a byte."""

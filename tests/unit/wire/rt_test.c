@@ -54,6 +54,27 @@ TEST(flags_that_mean_nothing_are_refused)
         rt_exec_encode(&(struct rt_exec){ RT_EXEC_KERNEL | RT_EXEC_TTY, 1, 1, "/", argv, NULL }, bytes, &err), -1);
 }
 
+TEST(a_fork_names_the_stream_it_is_of_and_is_nothing_else)
+{
+    static const uint32_t wrong[] = { RT_EXEC_FORKED, RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_JOINED,
+                                      RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_STDIN,
+                                      RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_TTY };
+    const char *const argv[] = { "python", NULL };
+    struct rt_exec m = { .flags = RT_EXEC_FORKED | RT_EXEC_KERNEL, .cwd = "", .argv = argv, .of = 6 }, got = { 0 };
+    auto_free void *strings = NULL;
+
+    int n = rt_exec_encode(&m, bytes, &err);
+    assert_true(n > 0);
+    struct frame f = { .type = FRAME_EXEC, .len = (uint32_t)n, .data = bytes };
+    assert_int_equal(rt_exec_decode(&f, &got, &strings, &err), 0);
+    assert_int_equal(got.of, 6);
+    assert_string_equal(got.argv[0], "python");
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        m.flags = wrong[i];
+        assert_int_equal(rt_exec_encode(&m, bytes, &err), -1);
+    }
+}
+
 TEST(hostile_string_lists_are_refused)
 {
 #define HEAD 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 /* flags, rows, cols, "" */
@@ -251,6 +272,7 @@ int main(void)
         RUN(every_truncation_and_every_trailing_byte_is_refused),
         RUN(the_layout_on_the_wire_does_not_move),
         RUN(flags_that_mean_nothing_are_refused),
+        RUN(a_fork_names_the_stream_it_is_of_and_is_nothing_else),
         RUN(hostile_string_lists_are_refused),
         RUN(arguments_and_environment_together_have_one_bound),
         RUN(the_longest_strings_fit_and_one_byte_more_does_not),

@@ -737,6 +737,14 @@ class ContextDeadError(ConflictError):
     default_fix = "Restart the context and run what made its state again, or delete it and create another; the message says why the kernel ended."
 
 
+class ForkUnsupportedError(ConflictError):
+    """The context cannot be forked: its language has no fork that keeps the state, or its kernel runs more than one thread, of which a fork would carry over only one."""
+
+    code = "fork_unsupported"
+    default_cause = "The context cannot be forked: its language has no fork that keeps the state, or its kernel runs more than one thread, of which a fork would carry over only one."
+    default_fix = "End the threads that the message names and fork again; for those of numeric libraries create the context with OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 in its env. Otherwise create another context and run what made the state again."
+
+
 BY_CODE: Dict[str, Type[CoveError]] = {
     "invalid_request": InvalidRequestError,
     "bad_usage": BadUsageError,
@@ -829,6 +837,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "idempotency_conflict": IdempotencyConflictError,
     "executor_full": ExecutorFullError,
     "context_dead": ContextDeadError,
+    "fork_unsupported": ForkUnsupportedError,
 }
 
 __all__ = [
@@ -928,4 +937,5 @@ __all__ = [
     "IdempotencyConflictError",
     "ExecutorFullError",
     "ContextDeadError",
+    "ForkUnsupportedError",
 ]

@@ -1,0 +1,99 @@
+"""twin.py - the copy of a kernel that a fork of its context is.
+
+The copy is a child of PID 1 and not of the kernel: so PID 1 hears of its end, and user code that waits for its children
+never meets it. One real fork does it (forkmodule.c). The state goes on in both; what cannot be in two places is the
+original's alone: its children, its timers, its socket and pipes. Open files are shared as after any fork.
+"""
+import fcntl
+import importlib.util
+import os
+import threading
+
+READY, FULL_WORD, REFUSED = b"j", b"p", b"n"
+FULL = object()  # as a reason: no process more is allowed
+WHY_MAX = 160
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_module = None
+
+
+def threads():
+    """Why this process cannot be forked, or None. A fork has one thread, and the locks that others held stay locked."""
+    others = os.listdir("/proc/self/task")
+    if len(others) == 1:
+        return None
+    known = {t.native_id: t.name for t in threading.enumerate()}
+    names = []
+    for tid in sorted(map(int, others)):
+        if tid == os.getpid():
+            continue
+        try:
+            with open(f"/proc/self/task/{tid}/comm", encoding="utf-8", errors="replace") as f:
+                names.append(known.get(tid) or f.read().strip())
+        except OSError:
+            pass  # it has just ended
+    if not names:
+        return None
+    told = ", ".join(sorted(set(names)))
+    return f"{len(names)} thread{'s' if len(names) > 1 else ''} beside the main one: {told}"
+
+
+def fork():
+    """Returns in both processes. OSError: there is no copy."""
+    global _module
+    if _module is None:
+        spec = importlib.util.spec_from_file_location("_covefork", os.path.join(HERE, "_covefork.abi3.so"))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _module = module
+    _module.fork()
+
+
+def settle(fds):
+    """In the copy, first of all: the descriptors that are its own, in a session of its own."""
+    os.setsid()
+    away = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 8) for fd in fds]  # user code may have closed 1 and 2
+    for fd in fds:
+        os.close(fd)
+    for fd, at in zip(away, (3, 1, 2)):
+        os.dup2(fd, at, inheritable=at != 3)
+        os.close(fd)
+
+
+def here():
+    """The first word, which tells PID 1 who we are."""
+    os.write(3, READY)
+
+
+def refuse(fds, why):
+    """Closes the descriptors; if there is a reason, it is the only answer on them."""
+    kernel = fds[0]
+    try:
+        if why is FULL:
+            os.write(kernel, FULL_WORD)
+        elif why:
+            os.write(kernel, REFUSED + why.encode("utf-8", "replace")[:WHY_MAX])
+    except OSError:
+        pass
+    for fd in fds:
+        os.close(fd)
+
+
+def own_loop(loop):
+    """The loop of asyncio, with its tasks, on an epoll of its own: the old one is also the original's."""
+    if loop is None or loop.is_closed():
+        return None
+    import selectors
+    try:
+        old = loop._selector
+        watched = [key for key in old.get_map().values() if key.fileobj is not loop._ssock]
+        loop._selector = new = selectors.DefaultSelector()
+        loop._ssock.close()
+        loop._csock.close()
+        loop._internal_fds -= 1
+        old.close()
+        loop._make_self_pipe()
+        for key in watched:
+            new.register(key.fileobj, key.events, key.data)
+        return loop
+    except Exception:  # a loop of another make: begin a new one
+        return None

@@ -1,0 +1,112 @@
+/* _covefork - the fork of a Python kernel whose copy is a child of PID 1.
+ *
+ * Two processes follow each other: `first` borrows our memory and does nothing but fork; the copy is inherited by PID 1
+ * when `first` exits. Only the copy is a real fork, so page tables are copied once, and handlers of libraries around a
+ * fork run as always. The copy goes on only when it has been inherited: until then PID 1 would not take it for a child.
+ *
+ * While memory is shared no signal is let through: a handler would run in the wrong process.
+ * The limited API, so that one build serves every Python from 3.7 on. */
+#define Py_LIMITED_API 0x03070000
+#include <Python.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK (64 * 1024) /* handlers of libraries run on it */
+
+static struct {
+    jmp_buf home;
+    int sys;
+    unsigned char stack[STACK] __attribute__((aligned(16)));
+} shared;
+
+static int first(void *unused)
+{
+    (void)unused;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        longjmp(shared.home, 1);
+    shared.sys = pid < 0 ? errno : 0;
+    _exit(0);
+}
+
+/* Waits for the other end to be closed, which is when `first` and the original are both past it. */
+static void wait_for_end(int fd)
+{
+    char c;
+
+    while (read(fd, &c, 1) < 0 && errno == EINTR)
+        ;
+    close(fd);
+}
+
+/* 1 in the copy, 0 in the original, -1 when there is no copy. */
+static int fork_beside(const int gate[2])
+{
+    int status = 0;
+
+    if (setjmp(shared.home)) { /* a whole copy of us, so this frame is still there */
+        close(gate[1]);
+        wait_for_end(gate[0]);
+        return 1;
+    }
+    pid_t pid = clone(first, shared.stack + STACK, CLONE_VM | CLONE_VFORK, NULL);
+    if (pid < 0) {
+        shared.sys = errno;
+        return -1;
+    }
+    while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+        ;
+    if (shared.sys == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        shared.sys = ECHILD; /* it was ended on the way */
+    return shared.sys ? -1 : 0;
+}
+
+static PyObject *kernel_fork(PyObject *self, PyObject *none)
+{
+    sigset_t all, before;
+    int gate[2];
+
+    (void)self;
+    (void)none;
+    if (pipe2(gate, O_CLOEXEC) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    PyOS_BeforeFork();
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    shared.sys = 0;
+    int rc = fork_beside(gate);
+    int sys = shared.sys;
+    if (rc == 1) {
+        PyOS_AfterFork_Child();
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        Py_RETURN_NONE;
+    }
+    close(gate[0]);
+    close(gate[1]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    PyOS_AfterFork_Parent();
+    if (rc == 0)
+        Py_RETURN_NONE;
+    errno = sys;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+PyMODINIT_FUNC PyInit__covefork(void);
+PyMODINIT_FUNC PyInit__covefork(void)
+{
+    static PyMethodDef methods[] = {
+        { "fork", kernel_fork, METH_NOARGS, "Returns in this process and in its copy, which is a child of PID 1." },
+        { NULL, NULL, 0, NULL },
+    };
+    static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covefork", .m_size = -1,
+                                         .m_methods = methods };
+
+    return PyModule_Create(&module);
+}
