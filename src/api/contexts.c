@@ -72,17 +72,76 @@ static int ids(struct http_req *req, const char **sandbox, const char **context,
     return id_valid(*context, "cx") ? 0 : err_set(err, ERR_MISSING, "there is no such context in this sandbox");
 }
 
-static void on_created(void *arg, const struct err *err, const struct context_info *info)
-{
-    struct http_req *req = arg;
+struct making { /* a context, anew or from another */
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox, *of; /* live as long as the request; of NULL: anew */
+    json_t *body;
+    char **env;
+    struct context_spec spec;
+};
 
-    if (err) {
-        http_answer_err(req, err);
-        return;
-    }
+static void making_free(void *arg)
+{
+    struct making *m = arg;
+
+    json_decref(m->body);
+    spec_env_free(m->env);
+    free(m);
+}
+
+static void answer_made(struct http_req *req, const struct context_info *info)
+{
     auto_free char *path = str_printf("/v1/sandboxes/%s/contexts/%s", info->sandbox, info->id);
+
     http_set_header(req, "Location", path);
     answer(req, 201, info);
+}
+
+static void on_made(void *arg, const struct err *err, const struct context_info *info)
+{
+    struct making *m = arg;
+
+    if (err) {
+        idem_undo(m->req, m->api, err);
+        http_answer_err(m->req, err);
+    } else {
+        answer_made(m->req, info);
+    }
+    making_free(m);
+}
+
+/* One that was made by an earlier request with the same key. */
+static void show_made(struct making *m, const char *id)
+{
+    struct context_info all[CONTEXTS_MAX];
+    struct err err = { 0 };
+    size_t n = 0, i = 0;
+
+    if (manager_contexts(m->api->set.manager, api_sees(m->req), m->sandbox, all, &n, &err) == 0) {
+        while (i < n && !str_eq(all[i].id, id))
+            i++;
+        if (i == n)
+            err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
+    }
+    if (err.id != ERR_NONE)
+        http_answer_err(m->req, &err);
+    else
+        answer_made(m->req, &all[i]);
+    making_free(m);
+}
+
+static void on_make(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+{
+    struct making *m = arg;
+
+    m->spec.created_by = api_by(req);
+    if (!fresh)
+        show_made(m, id);
+    else if (m->of)
+        manager_context_fork(api->set.manager, api_sees(req), m->sandbox, m->of, id, m->spec.created_by, on_made, m);
+    else
+        manager_context_create(api->set.manager, api_sees(req), m->sandbox, id, &m->spec, on_made, m);
 }
 
 static int read_language(const json_t *body, const char **ret, struct err *err)
@@ -97,28 +156,56 @@ static int read_language(const json_t *body, const char **ret, struct err *err)
     return 0;
 }
 
-static void create(struct http_req *req, void *ctx)
+static int read_making(struct making *m, struct err *err)
 {
     static const char *const names[] = { "language", "cwd", "env", NULL };
-    struct api *api = ctx;
-    struct context_spec spec = { .created_by = api_by(req) };
-    auto_json *body = NULL;
     json_t *env = NULL;
-    char **list = NULL;
-    struct err err = { 0 };
-    const char *sandbox;
     size_t n = 0;
 
-    if (ids(req, &sandbox, NULL, &err) < 0 || api_body(req, &body, &err) < 0 || body_only(body, "", names, &err) < 0 ||
-        read_language(body, &spec.language, &err) < 0 || body_text(body, "", "cwd", 1, CWD_MAX, &spec.cwd, &err) < 0 ||
-        body_object(body, "", "env", &env, &err) < 0 || (env && spec_read_env(env, "env", &list, &n, &err) < 0)) {
+    if (ids(m->req, &m->sandbox, NULL, err) < 0 || api_body(m->req, &m->body, err) < 0 ||
+        body_only(m->body, "", names, err) < 0 || read_language(m->body, &m->spec.language, err) < 0 ||
+        body_text(m->body, "", "cwd", 1, CWD_MAX, &m->spec.cwd, err) < 0 ||
+        body_object(m->body, "", "env", &env, err) < 0 || (env && spec_read_env(env, "env", &m->env, &n, err) < 0))
+        return -1;
+    m->spec.env = (const char *const *)m->env;
+    return 0;
+}
+
+static struct making *making_new(struct http_req *req, struct api *api)
+{
+    struct making *m = mem_new(struct making);
+
+    m->req = req;
+    m->api = api;
+    return m;
+}
+
+static void create(struct http_req *req, void *ctx)
+{
+    struct making *m = making_new(req, ctx);
+    struct err err = { 0 };
+
+    if (read_making(m, &err) < 0) {
         http_answer_err(req, &err);
-    } else {
-        spec.env = (const char *const *)list;
-        api_audit_detail(req, "language", spec.language);
-        manager_context_create(api->set.manager, api_sees(req), sandbox, NULL, &spec, on_created, req);
+        making_free(m);
+        return;
     }
-    spec_env_free(list);
+    api_audit_detail(req, "language", m->spec.language);
+    idem_begin(req, ctx, "cx", on_make, m, making_free);
+}
+
+static void fork_(struct http_req *req, void *ctx)
+{
+    struct making *m = making_new(req, ctx);
+    struct err err = { 0 };
+
+    if (ids(req, &m->sandbox, &m->of, &err) < 0) {
+        http_answer_err(req, &err);
+        making_free(m);
+        return;
+    }
+    api_audit_detail(req, "forkedFrom", m->of);
+    idem_begin(req, ctx, "cx", on_make, m, making_free);
 }
 
 static void list(struct http_req *req, void *ctx)
@@ -196,18 +283,6 @@ static void interrupt(struct http_req *req, void *ctx)
 static void restart(struct http_req *req, void *ctx)
 {
     order(req, ctx, manager_context_restart);
-}
-
-static void fork_(struct http_req *req, void *ctx)
-{
-    struct api *api = ctx;
-    struct err err = { 0 };
-    const char *sandbox, *id;
-
-    if (ids(req, &sandbox, &id, &err) < 0)
-        http_answer_err(req, &err);
-    else
-        manager_context_fork(api->set.manager, api_sees(req), sandbox, id, NULL, api_by(req), on_created, req);
 }
 
 /* --- execute --- */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/context.h"
 
 #include <openssl/evp.h>
 
@@ -58,6 +59,11 @@ static void refuse(struct claim *c, const struct err *err)
     free(c);
 }
 
+static const char *target_of(const char *id)
+{
+    return str_starts(id, "sb") ? "sandbox" : str_starts(id, "cx") ? "context" : "execution";
+}
+
 static void go(struct claim *c, bool fresh)
 {
     struct claim copy = *c;
@@ -67,7 +73,7 @@ static void go(struct claim *c, bool fresh)
         copy.fn(copy.req, copy.api, true, copy.id, copy.arg); /* idem_named follows */
         return;
     }
-    api_audit_target(copy.req, str_starts(copy.id, "sb") ? "sandbox" : "execution", copy.id);
+    api_audit_target(copy.req, target_of(copy.id), copy.id);
     if (fresh)
         api_audit_begin(copy.req);
     else
@@ -131,6 +137,27 @@ static void on_execution(void *arg, const struct err *err, const struct store_ex
     found_thing(arg, err);
 }
 
+/* Contexts are no rows: the sandbox knows those that live. */
+static void find_context(struct claim *c)
+{
+    struct context_info all[CONTEXTS_MAX];
+    struct err err = { 0 };
+    size_t n = 0, i = 0;
+
+    if (manager_contexts(c->api->set.manager, api_sees(c->req), http_param(c->req, "sandboxId"), all, &n, &err) < 0) {
+        found_thing(c, &err);
+        return;
+    }
+    while (i < n && !str_eq(all[i].id, c->id))
+        i++;
+    if (i == n)
+        err_set(&err, ERR_MISSING, "there is no such context");
+    if (i < n && all[i].state == CONTEXT_STARTING)
+        refuse_under_way(c);
+    else
+        found_thing(c, i < n ? NULL : &err);
+}
+
 static void on_claim(void *arg, const struct err *err, bool fresh, const struct store_idem *row)
 {
     struct claim *c = arg;
@@ -153,6 +180,8 @@ static void on_claim(void *arg, const struct err *err, bool fresh, const struct 
     c->claimed_ms = row->at_ms;
     if (str_starts(c->id, "sb"))
         store_sandbox_get(c->api->set.store, api_sees(c->req), c->id, on_sandbox, c);
+    else if (str_starts(c->id, "cx"))
+        find_context(c);
     else
         store_execution_get(c->api->set.store, api_sees(c->req), c->id, on_execution, c);
 }

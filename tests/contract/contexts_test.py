@@ -528,6 +528,27 @@ def a_fork_begins_with_the_live_state_and_goes_its_own_way(s):
 
 
 @case
+def a_context_is_made_once_for_one_key(s):
+    sb = s.create()
+    first = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "one"})
+    assert first.status == 201, first.body
+    run(s, sb, first.json["id"], "x = 1")
+    again = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "one"})
+    assert again.status == 201 and again.json["id"] == first.json["id"] and again.json["executions"] == 1, again.body
+    assert again.headers["Idempotency-Replayed"] == "true"
+    other = s.call("POST", where(sb), {"language": "bash"}, {"Idempotency-Key": "one"})
+    assert other.status == 409 and other.code == "idempotency_conflict", other.body
+    forks = [s.call("POST", where(sb, first.json["id"], "fork"), headers={"Idempotency-Key": "two"}) for _ in range(2)]
+    assert forks[0].status == 201 and forks[0].json["id"] == forks[1].json["id"] != first.json["id"], [f.body for f in forks]
+    assert len(s.call("GET", where(sb)).json["contexts"]) == 2
+    bad = s.call("POST", where(sb), {"language": "python", "cwd": "/nowhere"}, {"Idempotency-Key": "three"})
+    assert bad.status >= 400, bad.body
+    good = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "three"})
+    assert good.status == 201, "a key whose request failed is free again: %s" % good.body
+    s.delete(sb)
+
+
+@case
 def a_fork_and_its_original_live_and_die_apart(s):
     sb = s.create()
     cx = context(s, sb)
