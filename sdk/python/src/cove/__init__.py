@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 from . import errors
 from ._async.channel import AsyncChannel
 from ._async.client import AsyncCove, AsyncTemplates
+from ._async.contexts import AsyncContext, AsyncContexts
 from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
 from ._async.files import AsyncFiles, AsyncWatch
 from ._async.pools import AsyncPools
@@ -27,6 +28,7 @@ from ._local import Downloaded
 from ._settings import Retry
 from ._sync.channel import Channel
 from ._sync.client import Cove, Templates
+from ._sync.contexts import Context, Contexts
 from ._sync.execution import Execution, Result, Stream
 from ._sync.files import Files, Watch
 from ._sync.pools import Pools
@@ -35,8 +37,8 @@ from ._sync.sandbox import Sandbox
 from ._sync.session import Session
 from ._sync.team import Keys, Roles, Tenants, Users
 from ._sync.terminals import Terminal, Terminals
-from .events import ChannelEvent, Event, Exit, FileEvent, Output, Resized, Started
-from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Level, LimitRange, Listing, Policy, Ready, Reason,
+from .events import Asked, ChannelEvent, Event, Exit, FileEvent, Output, Raised, Resized, Shown, Started
+from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Inspection, Level, LimitRange, Listing, Policy, Ready, Reason,
                      Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
 from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, ZygoteStatus
@@ -44,14 +46,15 @@ from .team import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds
                    QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
 __all__ = [
-    "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCove", "AsyncEventStream", "AsyncEvents", "AsyncExecution", "AsyncFiles",
-    "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession", "AsyncStream", "AsyncTemplates", "AsyncTenants",
-    "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit", "AuditHead", "AuditKey", "AuditRecord", "Budget",
-    "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned", "Cove", "CoveError", "Downloaded", "Event", "EventGap",
-    "EventStream", "Events", "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files",
-    "Happening", "Keys", "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Pool",
-    "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result",
-    "Retry", "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session",
-    "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage",
-    "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",
+    "Actor", "ApiKey", "ApiKeySecret", "Asked", "AsyncAudit", "AsyncChannel", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
+    "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession",
+    "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
+    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned",
+    "Completions", "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream", "Events", "Execution",
+    "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Inspection", "Keys", "Level",
+    "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Pool", "PoolScaling", "PoolStatus",
+    "PoolZygote", "Pools", "Quota", "QuotaUsed", "Raised", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result", "Retry", "Role", "Roles",
+    "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "Shown", "StartOptions", "Started",
+    "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport", "UsageRow",
+    "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",
 ]

@@ -65,8 +65,71 @@ class Resized:
     type: Literal["resized"] = "resized"
 
 
-Event = Union[Started, Output, Exit]
-ChannelEvent = Union[Started, Output, Resized, Exit]
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """Something that code in a context shows: what it displayed, or the value of its last expression (`result`)."""
+
+    type: Literal["display", "result"]
+    data: Dict[str, Any]
+    """By MIME type: text, base64 of pictures and documents, JSON itself."""
+    meta: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    omitted: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What was too large, and why."""
+    count: Optional[int] = None
+    """Of a result: the how manieth execution of its interpreter it is."""
+
+    @property
+    def text(self) -> Optional[str]:
+        return self.data.get("text/plain")
+
+    @property
+    def html(self) -> Optional[str]:
+        return self.data.get("text/html")
+
+    @property
+    def chart(self) -> Optional[Mapping[str, Any]]:
+        """The numbers behind a figure."""
+        return self.data.get("application/vnd.cove.chart+json")
+
+    def bytes_of(self, mime: str) -> Optional[bytes]:
+        """A picture or a document as it would lie in a file; None when it is not offered in this form."""
+        found = self.data.get(mime)
+        if not isinstance(found, str):
+            return None
+        return base64.b64decode(found) if mime in BINARY else found.encode()
+
+    @property
+    def png(self) -> Optional[bytes]:
+        return self.bytes_of("image/png")
+
+
+@dataclasses.dataclass(frozen=True)
+class Raised:
+    """Code in a context raised this."""
+
+    name: str
+    value: str
+    traceback: List[str] = dataclasses.field(default_factory=list)
+    type: Literal["exception"] = "exception"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value}" if self.value else self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """Code in a context waits for a line; `execution.answer` gives one."""
+
+    prompt: str
+    password: bool = False
+    type: Literal["input"] = "input"
+
+
+BINARY = ("image/png", "image/jpeg", "application/pdf")
+TOLD: Dict[str, Any] = {"display": Shown, "result": Shown, "exception": Raised, "input": Asked}
+
+Event = Union[Started, Output, Shown, Raised, Asked, Exit]
+ChannelEvent = Union[Started, Output, Resized, Shown, Raised, Asked, Exit]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +174,13 @@ class Progress:
         self.offsets: Dict[str, int] = {"stdout": stdout, "stderr": stderr}
         self.begun = False
         self.ended = False
+        self.told = 0  # by an interpreter, beside its output
+        self.old = 0  # of this connection, how many of them are known
         self.gaps = False  # a terminal lets go of its beginning: what is gone is no hole
+
+    def reopened(self) -> None:
+        """What an interpreter told comes again from the beginning; output comes from where it was."""
+        self.old = self.told
 
     def take(self, line: bytes) -> Optional[Event]:
         """What a line tells that is new, if anything."""
@@ -120,11 +189,21 @@ class Progress:
         try:
             if kind == "output":
                 return self.output(told)
+            if kind in TOLD:
+                return self.event(str(kind), told)
             if kind in ("started", "end"):
                 return self.turn(str(kind), decode(ExecutionInfo, told["execution"]))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
         return None  # a heartbeat, or something that is younger than this package
+
+    def event(self, kind: str, told: Mapping[str, Any]) -> Optional[Event]:
+        if self.old:
+            self.old -= 1
+            return None
+        self.told += 1
+        found: Event = decode(TOLD[kind], told)
+        return found
 
     def turn(self, kind: str, execution: ExecutionInfo) -> Optional[Event]:
         if self.execution_id is not None and self.execution_id != execution.id:

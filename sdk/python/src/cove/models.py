@@ -141,6 +141,10 @@ class ExecutionInfo:
     error: Optional[Reason] = None
     tty: bool = False
     """It is a terminal."""
+    context_id: Optional[str] = None
+    """The context that it ran in, if any."""
+    status: Optional[str] = None
+    """Of one in a context: ok, error, interrupted, killed or died"""
     raw: Mapping[str, Any] = raw()
 
     @property
@@ -153,6 +157,54 @@ class ExecutionInfo:
         if self.started_at is None or self.ended_at is None:
             return None
         return (self.ended_at - self.started_at).total_seconds()
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextInfo:
+    """A context as the server saw it at one moment."""
+
+    id: str
+    sandbox_id: str
+    language: str
+    state: str
+    """starting, idle, busy or dead"""
+    cwd: str
+    queued: int
+    """Executions that wait."""
+    executions: int
+    """Since its interpreter was started."""
+    restarts: int
+    refused_events: int
+    version: Optional[str] = None
+    forked_from: Optional[str] = None
+    """The context whose state it began with; None after a restart."""
+    created_by: Optional[str] = None
+    created_at: Optional[datetime.datetime] = None
+    execution_id: Optional[str] = None
+    """The execution that runs."""
+    reason: Optional[Reason] = None
+    """Of a dead one."""
+    outcome: Optional[str] = None
+    """Of an interrupt: idle, finished, interrupted or killed"""
+    raw: Mapping[str, Any] = raw()
+
+
+@dataclasses.dataclass(frozen=True)
+class Completions:
+    """What could stand in the place of the characters from `start` to `end`."""
+
+    matches: List[str]
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What is known about what stands at the cursor."""
+
+    found: bool
+    data: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    """By MIME type."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxTo
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
 from .channel import AsyncChannel
 from .client import AsyncCove
+from .contexts import AsyncContexts
 from .execution import AsyncExecution, AsyncResult, AsyncStream
 from .files import AsyncFiles
 from .terminals import AsyncTerminals
@@ -43,6 +44,8 @@ class AsyncSandbox:
         """The files in it."""
         self.terminals = AsyncTerminals(client._http, info.id)
         """Programs on terminals, to type to and to watch."""
+        self.contexts = AsyncContexts(client._http, info.id)
+        """Interpreters that keep their state."""
 
     @classmethod
     async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,

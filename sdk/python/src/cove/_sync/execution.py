@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Iterator, List, Optional, Union
+from typing import Any, Iterator, Callable, List, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError
-from ..events import Event, Exit, Output, Progress
+from ..events import Asked, Event, Exit, Output, Progress, Raised, Shown
 from ..models import ExecutionInfo, Reason, Receipt
 from ._http import HTTP, LineStream
 
 STDIN_PATIENCE = 3600.0
 """A program may take its time before it reads."""
+
+
+Answer = Callable[[Asked], Optional[str]]
 
 
 class Execution:
@@ -96,6 +99,11 @@ class Execution:
         """Sends a signal ("INT", "TERM", 9) to its process group; of a terminal, to the one in the foreground."""
         self._http.send(Call("POST", self._path("signal"), json={"signal": signal}, repeatable=False))
 
+    def answer(self, text: Optional[str]) -> None:
+        """The line that code in a context asked for with `input()`; None is the end of its input."""
+        body: Mapping[str, Any] = {"eof": True} if text is None else {"text": text}
+        self._http.send(Call("POST", self._path("input"), json=body, repeatable=False))
+
     def close_stdin(self) -> None:
         """Says that nothing follows."""
         self.write_stdin(b"", close=True)
@@ -111,7 +119,8 @@ class Execution:
 
 
 class Stream:
-    """The events of one execution: `Started`, `Output` as it is written, and at last `Exit`.
+    """The events of one execution: `Started`, `Output` as it is written, and at last `Exit`. One in a context brings also
+    what it shows (`Shown`), what it raised (`Raised`) and that it waits for a line (`Asked`), behind the output before them.
 
     A connection that breaks is made again, and the stream goes on behind the last byte that came; nothing is lost and
     nothing comes twice. Leaving it early ends nothing but the stream: the execution goes on.
@@ -156,6 +165,7 @@ class Stream:
             try:
                 if not self._lines.is_open:
                     self._read_timeout = self._patience()
+                    self._progress.reopened()
                     self._lines.open(self._call())
                 event = self._progress.take(self._lines.next())
             except CoveError as error:
@@ -178,16 +188,33 @@ class Stream:
         self._closed = True
         self._lines.drop()
 
-    def result(self) -> Result:
-        """Reads it to its end. Only what comes from here on is in the result's output."""
+    def result(self, answer: Optional[Answer] = None) -> Result:
+        """Reads it to its end. Only what comes from here on is in the result.
+
+        `answer` is called with each question of code in a context, and returns the line, or None for the end of its input.
+        """
         out: List[bytes] = []
         err: List[bytes] = []
+        shown: List[Shown] = []
+        raised: Optional[Raised] = None
         for event in self:
             if isinstance(event, Output):
                 (out if event.type == "stdout" else err).append(event.data)
+            elif isinstance(event, Shown):
+                shown.append(event)
+            elif isinstance(event, Raised):
+                raised = event
+            elif isinstance(event, Asked) and answer is not None:
+                self._answer(answer(event))
             elif isinstance(event, Exit):
-                return Result(self.execution, event.execution, b"".join(out), b"".join(err))
+                return Result(self.execution, event.execution, b"".join(out), b"".join(err), shown, raised)
         raise ProtocolError("the stream has been read to its end, or was closed, before")
+
+    def _answer(self, text: Optional[str]) -> None:
+        try:
+            self.execution.answer(text)
+        except ConflictError:
+            pass  # it was interrupted meanwhile, or somebody else was quicker
 
     def _call(self) -> Call:
         known = self._progress
@@ -226,9 +253,14 @@ class Result:
         dropped_bytes: output past the cap, which was not kept.
         error: why it could not be started, or was lost.
         execution: the handle.
+        results: of one in a context, what it displayed and the value of its last expression, in their order.
+        exception: of one in a context, what it raised.
     """
 
-    def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes) -> None:
+    def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[Shown] = (),
+                 exception: Optional[Raised] = None) -> None:
+        self.results = list(results)
+        self.exception = exception
         self.execution = execution
         self.info = info
         self.stdout_bytes = stdout
@@ -241,6 +273,16 @@ class Result:
     @property
     def stderr(self) -> str:
         return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def text(self) -> Optional[str]:
+        """The value of the last expression of code in a context, as text."""
+        return next((shown.text for shown in self.results if shown.type == "result"), None)
+
+    @property
+    def status(self) -> Optional[str]:
+        """Of one in a context: ok; error, it raised; interrupted, with the state kept; killed or died, with the state gone."""
+        return self.info.status
 
     @property
     def exit_code(self) -> Optional[int]:
@@ -295,6 +337,8 @@ def shortened(text: str) -> str:
 def failure_text(result: Result) -> str:
     if result.error is not None:
         return result.error.message
+    if result.exception is not None:
+        return str(result.exception)
     how = {"exit": f"it ended with status {result.exit_code}", "signal": f"signal {result.signal} ended it"}.get(result.ended_by or "")
     last = result.stderr.strip().splitlines()[-1:]
     return (how or f"it was ended by: {result.ended_by}") + (f"; its last words: {shortened(last[0])}" if last else "")

@@ -15,6 +15,7 @@ from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxTo
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
 from .channel import Channel
 from .client import Cove
+from .contexts import Contexts
 from .execution import Execution, Result, Stream
 from .files import Files
 from .terminals import Terminals
@@ -44,6 +45,8 @@ class Sandbox:
         """The files in it."""
         self.terminals = Terminals(client._http, info.id)
         """Programs on terminals, to type to and to watch."""
+        self.contexts = Contexts(client._http, info.id)
+        """Interpreters that keep their state."""
 
     @classmethod
     def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,

@@ -1,0 +1,156 @@
+"""Contexts: interpreters that live in a sandbox and keep their state from one execution to the next."""
+from __future__ import annotations
+
+import uuid
+from typing import Any, Dict, List, Mapping, Optional
+
+from .. import _aio
+from .._call import NDJSON, Call, path
+from .._error import CoveError
+from .._json import Duration, decode, milliseconds, without_none
+from ..errors import NotFoundError
+from ..events import Asked, Progress
+from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
+from ._http import AsyncHTTP
+from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
+
+
+def nobody(question: Asked) -> Optional[str]:
+    """Who answers where nobody was named: code that asks finds the end of its input, and does not wait for ever."""
+    return None
+
+
+class AsyncContexts:
+    """The contexts of a sandbox.
+
+        async with await sandbox.contexts.create() as context:
+            await context.run("x = 6")
+            print((await context.run("x * 7")).text)
+    """
+
+    def __init__(self, http: AsyncHTTP, sandbox_id: str) -> None:
+        self._http = http
+        self._sandbox_id = sandbox_id
+
+    def _path(self, *more: str) -> str:
+        return path("v1", "sandboxes", self._sandbox_id, "contexts", *more)
+
+    async def create(self, language: Optional[str] = None, *, cwd: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
+                     idempotency_key: Optional[str] = None) -> AsyncContext:
+        """Starts an interpreter (python, node or bash; python if none is named); it is ready when this returns."""
+        call = Call("POST", self._path(), json=without_none(language=language, cwd=cwd, env=None if env is None else dict(env)),
+                    headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+        return AsyncContext(self._http, await self._http.get(ContextInfo, call))
+
+    async def connect(self, id: str) -> AsyncContext:
+        """One that exists."""
+        return AsyncContext(self._http, await self._http.get(ContextInfo, Call("GET", self._path(id))))
+
+    async def list(self) -> List[ContextInfo]:
+        """Those that the sandbox has, the oldest first."""
+        return [decode(ContextInfo, item) for item in (await self._http.json(Call("GET", self._path())))["contexts"]]
+
+
+class AsyncContext:
+    """One interpreter. Executions in it run one after another, in the order in which they came.
+
+    Leaving its block ends it, with its state; the sandbox goes on.
+    """
+
+    def __init__(self, http: AsyncHTTP, info: ContextInfo) -> None:
+        self._http = http
+        self.info = info
+        """What the server said last; `refresh()` asks again."""
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.info.language} {self.info.state}>"
+
+    async def __aenter__(self) -> AsyncContext:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        with _aio.shielded():
+            try:
+                await self.delete()
+            except NotFoundError:
+                pass
+            except CoveError:
+                if error is None:  # what went wrong in the block is more interesting
+                    raise
+
+    def _path(self, *more: str) -> str:
+        return path("v1", "sandboxes", self.info.sandbox_id, "contexts", self.id, *more)
+
+    async def _told(self, call: Call) -> ContextInfo:
+        self.info = await self._http.get(ContextInfo, call)
+        return self.info
+
+    # --- code ---
+
+    async def run(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, answer: Optional[Answer] = None,
+                  idempotency_key: Optional[str] = None) -> AsyncResult:
+        """Runs code and waits for its end. Code that raises makes this raise nothing: look at `result.exception`, or call `result.check()`.
+
+        Args:
+            timeout: seconds from its turn on. Then it is interrupted; if that does not help, its interpreter begins anew.
+            answer: is called when the code asks for a line with `input()`, and returns it; without it the code finds the end of its input.
+        """
+        async with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
+            return await stream.result(answer or nobody)
+
+    def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
+               idempotency_key: Optional[str] = None) -> AsyncStream:
+        """Runs code; its events come as they happen: output, what it shows, what it raised, questions. It starts with the first of them."""
+        return AsyncStream(self._http, self.info.sandbox_id, Progress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
+
+    async def start(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
+                    idempotency_key: Optional[str] = None) -> AsyncExecution:
+        """Puts code into the queue and returns at once."""
+        call = self._execute(code, timeout, output_bytes, idempotency_key, {"background": True}, "application/json")
+        return AsyncExecution(self._http, self.info.sandbox_id, (await self._http.get(ExecutionInfo, call)).id, fresh=True)
+
+    def _execute(self, code: str, timeout: Optional[Duration], output_bytes: Optional[int], key: Optional[str], more: Dict[str, Any],
+                 accept: str) -> Call:
+        body = {"code": code, **without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes), **more}
+        return Call("POST", self._path("execute"), json=body, headers={"Idempotency-Key": key or str(uuid.uuid4()), "Accept": accept})
+
+    async def complete(self, code: str, cursor: Optional[int] = None) -> Completions:
+        """What could stand at the cursor, which counts characters and is at the end if nobody says otherwise. Only while it is idle."""
+        return await self._http.get(Completions, self._question("complete", code, cursor))
+
+    async def inspect(self, code: str, cursor: Optional[int] = None) -> Inspection:
+        """What is known about what stands at the cursor. Only while it is idle."""
+        return await self._http.get(Inspection, self._question("inspect", code, cursor))
+
+    def _question(self, what: str, code: str, cursor: Optional[int]) -> Call:
+        return Call("POST", self._path(what), json={"code": code, "cursor": len(code) if cursor is None else cursor})
+
+    # --- its life ---
+
+    async def refresh(self) -> ContextInfo:
+        """Asks the server how it is. One that is dead tells why."""
+        return await self._told(Call("GET", self._path()))
+
+    async def interrupt(self) -> ContextInfo:
+        """Stops what runs in it, as Ctrl-C would. `outcome` says whether the state is kept, or it had to be killed."""
+        return await self._told(Call("POST", self._path("interrupt")))
+
+    async def restart(self) -> ContextInfo:
+        """Begins anew with a fresh interpreter. What runs or waits in it is given up."""
+        return await self._told(Call("POST", self._path("restart"), repeatable=False))
+
+    async def fork(self, *, idempotency_key: Optional[str] = None) -> AsyncContext:
+        """Another context with the live state of this one: variables, modules, open files. From then on each goes its own way.
+
+        Only of an idle context of Python whose interpreter runs no threads of its own; ForkUnsupportedError names them.
+        """
+        call = Call("POST", self._path("fork"), headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+        return AsyncContext(self._http, await self._http.get(ContextInfo, call))
+
+    async def delete(self) -> ContextInfo:
+        """Ends it, with its state."""
+        return await self._told(Call("DELETE", self._path()))

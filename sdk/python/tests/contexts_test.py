@@ -1,0 +1,148 @@
+"""Contexts: interpreters that keep their state."""
+from __future__ import annotations
+
+from typing import List
+
+from cove import Asked, AsyncCove, AsyncSandbox, ContextInfo, ExecutionFailedError, Output, Raised, Sandbox, Shown
+from cove.errors import ConflictError, ContextDeadError, ForkUnsupportedError, NotFoundError
+
+from support import Case, wait_for
+
+
+class Contexts(Case):
+    box: Sandbox
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.box = self.sandbox(runtime="python")
+
+    def test_state_is_kept_and_values_are_told(self) -> None:
+        with self.box.contexts.create(cwd="/tmp", env={"COLOUR": "red"}) as context:
+            self.assertEqual((context.info.language, context.info.state, context.info.cwd), ("python", "idle", "/tmp"))
+            self.assertTrue(context.run("import os\nx = 6").success)
+            result = context.run("print('out'); display('shown'); (x * 7, os.environ['COLOUR'])")
+            self.assertEqual((result.stdout, result.text, result.status, result.exception), ("out\n", "(42, 'red')", "ok", None))
+            self.assertEqual([(shown.type, shown.text) for shown in result.results], [("display", "'shown'"), ("result", "(42, 'red')")])
+            self.assertEqual(result.info.context_id, context.id)
+            self.assertEqual(context.refresh().executions, 2)
+            self.assertEqual([info.id for info in self.box.contexts.list()], [context.id])
+            self.assertEqual(self.box.contexts.connect(context.id).run("x").text, "6")
+        with self.assertRaises(NotFoundError):
+            context.refresh()
+
+    def test_pictures_and_pages_come_by_type(self) -> None:
+        with self.box.contexts.create() as context:
+            code = "class P:\n    def _repr_png_(self): return b'picture'\n    def _repr_html_(self): return '<b>'\nP()"
+            shown = context.run(code).results[0]
+            self.assertEqual((shown.png, shown.html, shown.chart, shown.bytes_of("text/html")), (b"picture", "<b>", None, b"<b>"))
+
+    def test_what_was_raised_is_told(self) -> None:
+        with self.box.contexts.create() as context:
+            result = context.run("1 / 0")
+            assert result.exception is not None
+            self.assertEqual((result.success, result.status, result.exception.name), (False, "error", "ZeroDivisionError"))
+            self.assertTrue(result.exception.traceback)
+            with self.assertRaisesRegex(ExecutionFailedError, "ZeroDivisionError: division by zero"):
+                result.check()
+
+    def test_a_stream_brings_everything_in_order(self) -> None:
+        with self.box.contexts.create() as context:
+            with context.stream("print('a', flush=True)\ndisplay(1)\nprint('b', flush=True)\nraise KeyError('k')") as stream:
+                told = [event for event in stream]
+        text, kinds = "", []
+        for event in told:
+            if isinstance(event, Output):
+                text += event.text
+            elif isinstance(event, (Shown, Raised)):
+                kinds.append(event.type)
+                self.assertTrue(text.startswith("a\n" if event.type == "display" else "a\nb\n"), "output comes before what was said after it")
+        self.assertEqual((text, kinds), ("a\nb\n", ["display", "exception"]))
+
+    def test_a_broken_stream_goes_on_and_tells_nothing_twice(self) -> None:
+        with self.box.contexts.create() as context:
+            there = Sandbox.connect(self.box.id, client=self.through(4000, 3500, 4500)).contexts.connect(context.id)
+            result = there.run("for i in range(20):\n    print('line', i, flush=True)\n    display(i)")
+            self.assertEqual([shown.text for shown in result.results], [str(i) for i in range(20)])
+            self.assertEqual(result.stdout, "".join(f"line {i}\n" for i in range(20)))
+
+    def test_questions_are_answered(self) -> None:
+        asked: List[Asked] = []
+
+        def answer(question: Asked) -> str:
+            asked.append(question)
+            return "Ada"
+
+        with self.box.contexts.create() as context:
+            result = context.run("import getpass\ninput('who? ') + getpass.getpass('secret? ')", answer=answer)
+            self.assertEqual(result.text, "'AdaAda'")
+            self.assertEqual([(q.prompt, q.password) for q in asked], [("who? ", False), ("secret? ", True)])
+            unanswered = context.run("input('who? ')").exception
+            assert unanswered is not None
+            self.assertEqual(unanswered.name, "EOFError")
+
+    def test_code_is_interrupted_and_the_state_is_kept(self) -> None:
+        with self.box.contexts.create() as context:
+            context.run("x = 1")
+            started = context.start("print('on', flush=True)\nwhile True: pass")
+            wait_for(lambda: started.output() == b"on\n")
+            with self.assertRaises(ConflictError):
+                context.fork()
+            self.assertEqual(context.interrupt().outcome, "interrupted")
+            self.assertEqual(started.wait().status, "interrupted")
+            self.assertEqual(context.run("x").text, "1")
+            late = context.run("while True: pass", timeout=1)
+            self.assertEqual((late.status, late.ended_by), ("interrupted", "wall"))
+
+    def test_a_fork_goes_its_own_way(self) -> None:
+        with self.box.contexts.create() as context:
+            context.run("x = [1]")
+            with context.fork() as fork:
+                self.assertEqual(fork.info.forked_from, context.id)
+                self.assertEqual(fork.run("x.append(2); x").text, "[1, 2]")
+                self.assertEqual(context.run("x").text, "[1]")
+                self.assertIsNone(fork.restart().forked_from)
+                raised = fork.run("x").exception
+                assert raised is not None
+                self.assertEqual(raised.name, "NameError")
+            context.run("import threading\nt = threading.Thread(target=threading.Event().wait, name='poller', daemon=True)\nt.start()")
+            with self.assertRaisesRegex(ForkUnsupportedError, "poller"):
+                context.fork()
+
+    def test_a_dead_one_says_why_and_begins_anew(self) -> None:
+        with self.box.contexts.create() as context:
+            died = context.run("import os; os._exit(3)")
+            self.assertEqual(died.status, "died")
+            info = context.refresh()
+            assert info.reason is not None
+            self.assertEqual((info.state, info.reason.code), ("dead", "context_dead"))
+            with self.assertRaises(ContextDeadError):
+                context.run("1")
+            self.assertEqual(context.restart().state, "idle")
+            self.assertEqual(context.run("1").text, "1")
+
+    def test_it_completes_and_inspects(self) -> None:
+        with self.box.contexts.create() as context:
+            context.run("wonderful = 3")
+            found = context.complete("x = wonder")
+            self.assertEqual((found.matches, found.start, found.end), (["wonderful"], 4, 10))
+            self.assertTrue(context.inspect("len", 2).found)
+            self.assertFalse(context.inspect("no_such_name").found)
+
+    def test_it_is_made_once_for_one_key(self) -> None:
+        one, two = (self.box.contexts.create("bash", idempotency_key="mine") for _ in range(2))
+        self.assertEqual(one.id, two.id)
+        self.assertEqual(one.run("echo hi").stdout, "hi\n")
+        one.delete()
+
+    def test_the_half_that_awaits(self) -> None:
+        async def main() -> ContextInfo:
+            async with AsyncCove(self.server.url, self.server.key) as client:
+                sandbox = await AsyncSandbox.connect(self.box.id, client=client)
+                async with await sandbox.contexts.create() as context:
+                    await context.run("x = 41")
+                    async with await context.fork() as fork:
+                        self.assertEqual((await fork.run("x + 1")).text, "42")
+                    return await context.refresh()
+
+        import asyncio
+        self.assertEqual(asyncio.run(main()).executions, 1)
