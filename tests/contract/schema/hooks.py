@@ -89,7 +89,7 @@ def kept():
         return KEPT[0]
 
 
-USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox", "createContext", "deleteContext"}
+USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox", "createContext", "deleteContext", "forkContext"}
 
 
 TURNS = collections.Counter()
@@ -119,7 +119,7 @@ def exchange_ids(case, operation):
         else:
             ids["executionId"] = kept().running if operation == "writeStdin" else kept().execution
     if looks(ids.get("contextId"), "cx"):
-        ids["contextId"] = context(ids["sandboxId"]) if operation == "deleteContext" and looks(ids.get("sandboxId"), "sb") \
+        ids["contextId"] = context(ids["sandboxId"]) if operation in ("deleteContext", "forkContext") and looks(ids.get("sandboxId"), "sb") \
             else kept().context
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
@@ -261,6 +261,8 @@ def exchange_rest(case, operation):
             case.query.clear()
     if operation == "writeStdin" and turn(operation):
         case.query.clear()
+    if case.headers and "Idempotency-Key" in case.headers and turn(f"key of {operation}"):
+        case.headers["Idempotency-Key"] = f"{operation}-{TURNS[f'key of {operation}']}"  # another operation has used the word before
 
 
 def negative(case):
@@ -295,6 +297,10 @@ def before_call(context, case, kwargs):
 
 @schemathesis.hook
 def after_call(context, case, response):
+    if "pools" in case.operation.path and case.operation.method.upper() in ("POST", "PUT") and response.status_code in (200, 201):
+        name = json.loads(response.content).get("name", "pooled")
+        if name != "pooled":  # a server has room for so many
+            own("DELETE", f"/v1/pools/{name}")
     if case.operation.definition.raw.get("operationId") != "createSandbox" or response.status_code != 201:
         return
     with LOCK:
