@@ -187,6 +187,7 @@ static void put_spec(struct hash *h, const struct spec *s)
     for (size_t i = 0; i < s->nhide; i++)
         put_text(h, s->hide[i]);
     put_words(h, (const char *const *)s->env);
+    put_text(h, s->preload);
 }
 
 static void put_request(struct hash *h, const struct run_request *r)

@@ -181,9 +181,9 @@ static void finished(struct run *r, const struct kevent *e)
 }
 
 /* From here on its time counts, and what is written is the code's. */
-static void begin_code(struct run *r)
+static void begin_code(struct run *r, uint64_t cpu_base_ns)
 {
-    r->cpu_base_ns = box_cpu_ns(r->guest.box);
+    r->cpu_base_ns = cpu_base_ns;
     set_clock(r, r->req.timeout_ms * NS_PER_MS);
     run_started(r);
     ask_kernel(r, "execute", "code", r->req.code);
@@ -196,7 +196,7 @@ static void on_kernel_event(void *arg, const struct kevent *e)
     if (!e || r->has_receipt || r->state < RUN_STARTING || r->state > RUN_RUNNING)
         return;
     if (e->kind == KEVENT_READY && r->state == RUN_STARTING)
-        begin_code(r);
+        begin_code(r, box_cpu_ns(r->guest.box));
     if (r->state != RUN_RUNNING || !str_eq(e->id, r->id))
         return;
     if (e->kind == KEVENT_DISPLAY || e->kind == KEVENT_RESULT || e->kind == KEVENT_ERROR) {
@@ -317,7 +317,8 @@ static const struct exec_ops exec_ops = { .on_started = on_started,
 static int start_code(struct run *r, struct err *err)
 {
     static const char *const member[] = { "kernel", NULL };
-    bool joined = box_has_member(r->guest.box) && str_eq(r->req.language, "python");
+    const char *zygote = r->spec.zygote.language;
+    bool join = zygote && str_eq(zygote, r->req.language), joined = join && box_has_member(r->guest.box);
     struct context_command command;
     struct exec_spec spec = { .id = r->id,
                               .argv = member,
@@ -325,7 +326,8 @@ static int start_code(struct run *r, struct err *err)
                               .cwd = r->req.cwd,
                               .unmetered = true,
                               .kernel = true,
-                              .joined = joined };
+                              .joined = joined,
+                              .join = join };
 
     if (!joined && context_command(r->req.language, &command, err) < 0)
         return -1;
@@ -335,7 +337,7 @@ static int start_code(struct run *r, struct err *err)
         return -1;
     set_clock(r, START_NS);
     if (joined) /* it reads when it can, and nobody waits until it says so */
-        begin_code(r);
+        begin_code(r, exec_cpu_base(r->exec) ? exec_cpu_base(r->exec) : BOX_UNKNOWN);
     return 0;
 }
 

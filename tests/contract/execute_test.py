@@ -58,6 +58,18 @@ def python_code_is_answered_with_output_result_and_receipt(s):
 
 
 @case
+def python_code_finds_an_interpreter_that_waits_for_it(s):
+    first = run(s, code="import sys\nlen(sys.modules)")
+    until(lambda: run(s, code="1")["pool"] == "hit")  # who asks twice finds the next one ready
+    a = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
+    b = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
+    assert a["stdout"].startswith("given /tmp ") and a["stdout"] != b["stdout"], (a["stdout"], b["stdout"])
+    assert a["receipt"]["wallUs"] > 0 and first["status"] == "ok", a["receipt"]
+    named = run(s, code="1", template="python")
+    assert named["status"] == "ok" and s.call("POST", "/v1/execute", {"code": "1", "template": "pyton"}).status == 404
+
+
+@case
 def every_run_has_a_sandbox_that_nobody_had_before(s):
     run(s, code="open('/workspace/left', 'w').write('x'); open('/tmp/left', 'w').write('x'); x = 1")
     a = run(s, code="import os\nprint(os.path.exists('/workspace/left'), os.path.exists('/tmp/left'), 'x' in globals())")
