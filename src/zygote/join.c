@@ -75,6 +75,12 @@ static int fresh_process(struct err *err)
         umask(022);
     if (setsid() < 0)
         return err_sys(err, ERR_SYS, "session");
+    return 0;
+}
+
+/* As the sandbox's user: the kernel counts keyrings by user and allows 200, and members of one zygote can be more. */
+static int own_keyring(struct err *err)
+{
     if (!mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
         return err_sys(err, ERR_WALL_MISSING, "session keyring");
     return 0;
@@ -103,7 +109,7 @@ static int arrange_descriptors(const struct join *j, int *kernel, struct err *er
 
 static int wall_in(const struct join *j, int *kernel, struct err *err)
 {
-    if (enter_cgroups(j, err) < 0 || fresh_process(err) < 0 || become_user(j, err) < 0 ||
+    if (enter_cgroups(j, err) < 0 || fresh_process(err) < 0 || become_user(j, err) < 0 || own_keyring(err) < 0 ||
         arrange_descriptors(j, kernel, err) < 0 || seal_limits(j->spec, err) < 0)
         return -1;
     if (chdir("/workspace") < 0)
