@@ -38,6 +38,7 @@ from ._sync.session import Session
 from ._sync.team import Keys, Roles, Tenants, Users
 from ._sync.terminals import Terminal, Terminals
 from .events import Asked, ChannelEvent, Event, Exit, FileEvent, Output, Raised, Resized, Shown, Started
+from .executed import Executed, Omitted
 from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Inspection, Level, LimitRange, Listing, Policy, Ready, Reason,
                      Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
@@ -50,11 +51,11 @@ __all__ = [
     "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Cleaned",
-    "Completions", "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream", "Events", "Execution",
-    "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Inspection", "Keys", "Level",
-    "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Output", "Policy", "Pool", "PoolScaling", "PoolStatus",
-    "PoolZygote", "Pools", "Quota", "QuotaUsed", "Raised", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result", "Retry", "Role", "Roles",
-    "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "Shown", "StartOptions", "Started",
-    "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport", "UsageRow",
-    "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",
+    "Completions", "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream", "Events", "Executed",
+    "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Inspection", "Keys",
+    "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Omitted", "Output", "Policy", "Pool", "PoolScaling",
+    "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "Raised", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result", "Retry",
+    "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "Shown",
+    "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage",
+    "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",
 ]

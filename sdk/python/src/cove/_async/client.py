@@ -2,19 +2,24 @@
 from __future__ import annotations
 
 import os
-from typing import Any, AsyncIterator, Optional, Sequence
+from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .._call import Call, path
-from .._json import decode, encode
+from .._json import Duration, decode, encode
 from .._settings import Retry, resolve
 from .._local import Downloaded, LocalPath
 from ..errors import NotFoundError
-from ..models import Capabilities, Cleaned, Policy, Ready, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..executed import Content, Executed, execute_body
+from ..models import Capabilities, Cleaned, Policy, Ready, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ..team import LoginInfo, Tenant
 from ._http import AsyncHTTP
 from .pools import AsyncPools
 from .records import AsyncAudit, AsyncEvents, AsyncUsages, landed
 from .team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
+
+
+EXECUTE_PATIENCE = 3600.0
+"""It may wait in a queue, and then it takes its time."""
 
 
 class AsyncCove:
@@ -59,6 +64,24 @@ class AsyncCove:
     async def aclose(self) -> None:
         """Closes the connections. Sandboxes go on."""
         await self._http.aclose()
+
+    async def execute(self, code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
+                      template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
+                      stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
+                      timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
+                      resources: Optional[Resources] = None, cache: Optional[bool] = None) -> Executed:
+        """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
+
+        Args:
+            files: written before it starts, by their paths.
+            outputs: paths or patterns of files that the answer brings.
+            cache: it is pure, so the answer of an earlier run of the very same may be given.
+
+        It is not repeated when the connection breaks: nobody could tell whether it has run.
+        """
+        body = execute_body(code, command, files, outputs, env, timeout, resources, language=language, template=template, stdin=stdin, cwd=cwd,
+                            outputBytes=output_bytes, level=level, cache=cache)
+        return await self._http.get(Executed, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
 
     async def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""

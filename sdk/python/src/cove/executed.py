@@ -1,0 +1,89 @@
+"""What the stateless executor answers, and what it is asked."""
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from ._error import ExecutionFailedError
+from ._json import Duration, encode, milliseconds, raw, seconds, without_none
+from .events import Raised, Shown
+from .models import Reason, Resources
+
+Content = Union[str, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Omitted:
+    """A file that was asked for and did not come."""
+
+    path: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Executed:
+    """What came out of one program in a sandbox that is gone."""
+
+    id: str
+    sandbox_id: str
+    status: str
+    """ok; error, it raised or ended with another status than 0; interrupted, killed or died"""
+    ended_by: str
+    truncated: bool
+    """There was more output than is told."""
+    dropped_bytes: int
+    cached: bool
+    pool: str
+    """hit: its sandbox had been made ahead"""
+    queued: float = seconds("queuedMs")
+    """Seconds in the queue."""
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    stdout: str = ""
+    stderr: str = ""
+    results: List[Shown] = dataclasses.field(default_factory=list)
+    """Of code: what it displayed, and the value of its last expression."""
+    exception: Optional[Raised] = None
+    error: Optional[Reason] = None
+    omitted: List[Omitted] = dataclasses.field(default_factory=list)
+    receipt: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    raw: Mapping[str, Any] = raw()
+
+    @property
+    def files(self) -> Dict[str, bytes]:
+        """Those that `outputs` named, by their paths."""
+        return {file["path"]: base64.b64decode(file["contentBase64"]) for file in self.raw.get("files", [])}
+
+    @property
+    def text(self) -> Optional[str]:
+        """The value of the last expression, as text."""
+        return next((shown.text for shown in self.results if shown.type == "result"), None)
+
+    @property
+    def success(self) -> bool:
+        return self.status == "ok"
+
+    def check(self) -> Executed:
+        """Itself if all went well; otherwise ExecutionFailedError."""
+        if self.success:
+            return self
+        error = ExecutionFailedError(self.error.message if self.error else str(self.exception) if self.exception else
+                                     f"it ended with status {self.exit_code}" if self.ended_by == "exit" else f"it was ended by: {self.ended_by}")
+        error.result = self
+        raise error
+
+
+def file_of(name: str, content: Content) -> Dict[str, str]:
+    if isinstance(content, str):
+        return {"path": name, "content": content}
+    return {"path": name, "contentBase64": base64.b64encode(content).decode()}
+
+
+def execute_body(code: Optional[str], command: Union[str, Sequence[str], None], files: Optional[Mapping[str, Content]], outputs: Sequence[str],
+                 env: Optional[Mapping[str, str]], timeout: Optional[Duration], resources: Optional[Resources], **more: Any) -> Dict[str, Any]:
+    """Of `code` and `command` the server takes exactly one, and says so."""
+    return without_none(code=code, command=command if command is None or isinstance(command, str) else [*command],
+                        files=[file_of(name, content) for name, content in files.items()] if files else None, outputs=[*outputs] or None,
+                        env=None if env is None else dict(env), timeoutMs=None if timeout is None else milliseconds(timeout),
+                        resources=None if resources is None else encode(resources), **more)
