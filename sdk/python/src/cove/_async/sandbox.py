@@ -73,7 +73,7 @@ class AsyncSandbox:
         owner = client is None
         client = client or AsyncCove()
         spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action,
-                            policy)
+                            policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
         try:

@@ -74,7 +74,7 @@ class Sandbox:
         owner = client is None
         client = client or Cove()
         spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action,
-                            policy)
+                            policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
         try:
