@@ -298,9 +298,6 @@ static int read_file(struct call *c, const json_t *file, size_t i, struct err *e
         return -1;
     c->files[i].data = text ? text : c->decoded[i].data ? c->decoded[i].data : "";
     c->files[i].len = text ? strlen(text) : c->decoded[i].len;
-    for (size_t k = 0; k < i; k++)
-        if (str_eq(c->files[k].path, c->files[i].path))
-            return err_set(err, ERR_INVALID, "files[%zu].path: it is that of files[%zu] too", i, k);
     return 0;
 }
 

@@ -153,7 +153,6 @@ def what_is_wrong_with_a_request_is_told_by_name(s):
                        ({"code": 1}, "code"), ({"code": "1", "files": [{"path": "a"}]}, "files[0]"),
                        ({"code": "1", "files": [{"path": "a", "content": "", "contentBase64": ""}]}, "files[0]"),
                        ({"code": "1", "files": [{"path": "a", "contentBase64": "?"}]}, "base64"),
-                       ({"code": "1", "files": [{"path": "a", "content": ""}] * 2}, "files[1].path"),
                        ({"code": "1", "outputs": [1]}, "outputs[0]"), ({"code": "1", "timeoutMs": 0}, "timeoutMs"),
                        ({"code": "1", "resources": {"cpuPinning": True}}, "cpuPinning"), ({"command": []}, "command")):
         a = s.call("POST", "/v1/execute", body)

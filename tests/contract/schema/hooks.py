@@ -192,10 +192,10 @@ def pool_body(case):
 def exchange_rest(case, operation):
     if operation == "createApiKey" and "expiresAt" in case.body:
         case.body["expiresAt"] = WORDS.choice(["2099-01-01T00:00:00Z", "2098-12-31T23:59:59.25+14:00"])
-    if operation in ("createSandbox", "putTemplate") and "policy" in case.body:
+    if operation in ("createSandbox", "putTemplate", "execute") and "policy" in case.body:
         case.body["policy"] = {"version": 1, "limits": {"pids": 40}}  # names of calls and limits are not made up
         case.body["level"] = "custom"
-    elif operation in ("createSandbox", "putTemplate") and case.body.get("level") == "custom":
+    elif operation in ("createSandbox", "putTemplate", "execute") and case.body.get("level") == "custom":
         del case.body["level"]
     if operation == "putTemplate" and "preload" in case.body:
         case.body["preload"] = WORDS.choice([[], ["json"], ["os.path", "re"]])  # all names together are bounded too
@@ -216,7 +216,15 @@ def exchange_rest(case, operation):
     if operation == "executeInContext":
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
         case.body["code"] = "1"
-    if operation in ("createSandbox", "putTemplate"):
+    if operation == "execute":
+        if case.body.get("command", ["x"])[:1] == [""]:
+            case.body["command"][0] = "true"
+        if "code" in case.body:
+            case.body.update({"code": "1", "language": "python"})  # the others need not be there
+        case.body.pop("cwd", None)
+        (case.body.get("resources") or {}).pop("cpuPinning", None)  # true is refused, and says so
+        case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
+    if operation in ("createSandbox", "putTemplate", "execute"):
         (case.body.get("resources") or {}).pop("storageBytes", None)  # it has to fit into the memory
     if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:
         case.query.pop("format", None)  # the two do not go together
