@@ -38,6 +38,8 @@ struct api_settings { /* all borrowed for the life of the api */
     void *arg;
 };
 
+extern const struct store_pool pool_presets; /* what a pool is of which nothing is said; without a name */
+
 struct api *api_new(const struct api_settings *set);
 void api_free(struct api *api);
 DEFINE_AUTO(api, api_free);

@@ -19,14 +19,14 @@
 
 static const struct api_right api_pools = { .scopes = SCOPE_BIT(POOLS_WRITE) };
 
-static const struct store_pool presets = { .max = 8,
-                                           .ttl_ms = 3600 * 1000,
-                                           .max_age_ms = DAY_MS,
-                                           .autoscale = true,
-                                           .hit_permille = 950,
-                                           .scale_down_ms = 300 * 1000,
-                                           .zygote_max_age_ms = 3600 * 1000,
-                                           .zygote_max_members = 10000 };
+const struct store_pool pool_presets = { .max = 8,
+                                         .ttl_ms = 3600 * 1000,
+                                         .max_age_ms = DAY_MS,
+                                         .autoscale = true,
+                                         .hit_permille = 950,
+                                         .scale_down_ms = 300 * 1000,
+                                         .zygote_max_age_ms = 3600 * 1000,
+                                         .zygote_max_members = 10000 };
 
 /* --- answers --- */
 
@@ -380,7 +380,7 @@ static int name_ok(const char *name, struct err *err)
 
 static void create(struct http_req *req, void *ctx)
 {
-    struct change *c = change_new(req, ctx, &presets);
+    struct change *c = change_new(req, ctx, &pool_presets);
     auto_json *body = NULL;
     const char *name = NULL;
     struct err err = { 0 };
@@ -412,7 +412,7 @@ static int read_named(const json_t *body, const char *name, struct store_pool *r
 
 static void put(struct http_req *req, void *ctx)
 {
-    struct change *c = change_new(req, ctx, &presets);
+    struct change *c = change_new(req, ctx, &pool_presets);
     auto_json *body = NULL;
     struct err err = { 0 };
 

@@ -195,7 +195,7 @@ static void on_template(void *arg, const struct err *err, const struct store_tem
         return;
     p->why = (struct err){ 0 };
     if (resolve(q->w, q->template, err, row, &spec, &p->why) == 0) {
-        p->template_generation = err ? 0 : row->generation;
+        p->template_generation = template_is_builtin(row) ? 0 : row->generation;
         put(p, q->w->api->set.pools, &spec);
     }
     spec_done(&spec);

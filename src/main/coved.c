@@ -234,6 +234,24 @@ static void figures(void *arg, struct buf *out)
         tls_server_figures(d->tls, out);
 }
 
+/* Holds nothing until somebody asks: a server that is not used costs nothing, and one that is has soon as many ready as
+ * are asked for. Four for each processor is what can be refilled in time; a hundredth of the memory, at 4 MiB each, is
+ * what nobody misses. */
+static const struct store_pool *own_pool(struct coved *d)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t most = max_u64(cores > 0 ? (uint64_t)cores * 4 : 0, 8);
+    uint64_t room = (pages > 0 ? (uint64_t)pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE) / 100 / (4 * MIB);
+
+    if (str_eq(conf_text(&d->conf, SETTING_POOLS_DEFAULT), "off"))
+        return NULL;
+    d->own_pool = pool_presets;
+    d->own_pool.max = max_u64(min_u64(room, most), 2);
+    (void)str_copy(d->own_pool.name, sizeof(d->own_pool.name), "python");
+    (void)str_copy(d->own_pool.template, sizeof(d->own_pool.template), "python");
+    return &d->own_pool;
+}
+
 static void open_api(struct coved *d)
 {
     d->api = api_new(&(struct api_settings){ .ev = d->ev,
@@ -241,6 +259,7 @@ static void open_api(struct coved *d)
                                              .manager = d->manager,
                                              .pools = d->pools,
                                              .executor = d->executor,
+                                             .own_pool = own_pool(d),
                                              .auth = d->auth,
                                              .audit = recorder_audit(d->recorder),
                                              .webhook = recorder_webhook(d->recorder),

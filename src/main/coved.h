@@ -27,6 +27,7 @@ struct coved {
     struct manager *manager;
     struct pools *pools;
     struct executor *executor;
+    struct store_pool own_pool;
     struct api *api;
     struct http_server *http;
     struct tls_server *tls; /* NULL: the address is served without */

@@ -175,6 +175,21 @@ def a_key_that_is_used_again_finds_the_member_that_it_got(s):
 
 
 @case
+def a_pool_of_a_built_in_template_has_interpreters_in_its_members(s):
+    put(s, "snake", template="python", min=1, max=1, autoscale={"enabled": False})
+    t = until(s, "snake", lambda t: t.get("ready") == 1 and t["starting"] == 0)
+    assert "templateGeneration" not in t and t["zygote"]["state"] in ("starting", "ready", "failed"), t
+    sb = s.call("POST", "/v1/sandboxes", {"template": "python"}).json
+    out = s.execute(sb["id"], {"code": "print(6 * 7)"}).json
+    assert out["stdout"] == "42\n", out
+    t = status(s, "snake")
+    assert t["claims"] == 1 and t["misses"] == 0, t
+    adds_up(t)
+    s.delete(sb["id"])
+    remove(s, "snake")
+
+
+@case
 def a_template_in_use_stays_and_says_by_whom(s):
     template(s, "used")
     put(s, "user", template="used", max=0)
