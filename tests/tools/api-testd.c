@@ -107,8 +107,12 @@ static int serve(void)
     auth_set.pepper = pepper;
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
         return die("manager", &err);
-    struct executor *executor = executor_new(&(struct executor_settings){
-        .ev = s.ev, .manager = manager, .running_max = 4, .waiting_max = 8, .cache_bytes = 8 * MIB });
+    struct executor *executor = executor_new(&(struct executor_settings){ .ev = s.ev,
+                                                                          .manager = manager,
+                                                                          .running_max = 4,
+                                                                          .waiting_max = 8,
+                                                                          .wait_ms = 600000,
+                                                                          .cache_bytes = 8 * MIB });
     struct api_settings api_set = { .ev = s.ev,
                                     .store = store,
                                     .manager = manager,
