@@ -208,6 +208,21 @@ static int take(struct spec *s, const struct policy *p, const json_t *document, 
     return 0;
 }
 
+/* A file may say `A:` and mean the empty text; in JSON that is null, and somebody's mistake. */
+static int check_texts(const json_t *document, struct err *err)
+{
+    json_t *set = json_object_get(json_object_get(document, "environment"), "set"), *value;
+    const char *name;
+
+    json_object_foreach(set, name, value) if (json_is_null(value))
+    {
+        err_set(err, ERR_POLICY_VALUE, "policy.environment.set.%.60s: a text is needed, not null", name);
+        body_tame(err);
+        return -1;
+    }
+    return 0;
+}
+
 int custom_read(struct spec *s, const json_t *document, char **ret_details, struct err *err)
 {
     struct lines l = { 0 };
@@ -216,6 +231,8 @@ int custom_read(struct spec *s, const json_t *document, char **ret_details, stru
     int rc = -1;
 
     *ret_details = NULL;
+    if (check_texts(document, err) < 0)
+        goto out;
     new_line(&l, "policy");
     put_value(&l, document, "policy");
     if (policy_file_read(l.text.data, l.text.len, "policy", "/", p, pr) == 0) {
@@ -225,6 +242,7 @@ int custom_read(struct spec *s, const json_t *document, char **ret_details, stru
     } else {
         refuse(&l, pr, ret_details, err);
     }
+out:
     lines_done(&l);
     free(p);
     free(pr);

@@ -352,6 +352,8 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
                  {"policy": {"version": 2}}, {"policy": None}):
         assert s.call("POST", "/v1/sandboxes", dict({"runtime": "sh"}, **body)).status == 400, body
     assert s.call("PUT", "/v1/templates/bad", {"policy": {"version": 1, "limits": {"pids": 1}}}).status == 400
+    a = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "environment": {"set": {"A": None}}}})
+    assert a.status == 400 and "policy.environment.set.A" in a.json["error"]["message"], a.body
     assert s.call("PUT", "/v1/templates/tight", {"policy": {"version": 1, "limits": {"pids": 17}}, "runtime": "sh"}).status == 200
     sb = s.call("POST", "/v1/profiles/tight".replace("/profiles/tight", "/sandboxes"), {"template": "tight"}).json
     assert sb["level"] == "custom" and sb["resources"]["pids"] == 17, sb

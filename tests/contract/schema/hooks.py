@@ -233,6 +233,8 @@ def exchange_rest(case, operation):
         if "code" in case.body:
             case.body.update({"code": "1", "language": "python"})  # the others need not be there
         case.body.pop("cwd", None)
+        for i, f in enumerate(case.body.get("files") or []):
+            f["path"] = f"f{i}"  # no two have the same
         (case.body.get("resources") or {}).pop("cpuPinning", None)  # true is refused, and says so
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
     if operation in ("createSandbox", "putTemplate", "execute"):
