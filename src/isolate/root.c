@@ -9,7 +9,7 @@
  * 1. Everything in the template is read-only and nosuid before the first sandbox is made.
  * 2. /proc of the template is mounted while the host's is in sight, stays unmasked, and is covered by each sandbox's
  * own: the kernel lets a user namespace mount proc only where one is fully visible already.
- * 3. Nothing of the host's /etc enters but what the table below names. */
+ * 3. Nothing of the host's /etc enters but what policy/root.h names. */
 #include "isolate/root.h"
 
 #include "base/fd.h"
@@ -29,59 +29,6 @@
 #include <sys/sysmacros.h>
 
 #define COPY_MAX (16u << 20)
-
-/* System directories: bound where they are real, copied where they are links (merged /usr). */
-static const char *const system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
-
-static const char *const empty_dirs[] = { "proc", "dev",       "dev/pts", "dev/shm", "etc", "etc/ssl", "tmp",
-                                          "var",  "workspace", "skills",  "mnt",     "opt", ".cove",   ".cove/empty" };
-
-static const struct {
-    const char *path, *target;
-} links[] = {
-    { "dev/ptmx", "pts/ptmx" },
-    { "dev/fd", "/proc/self/fd" },
-    { "dev/stdin", "/proc/self/fd/0" },
-    { "dev/stdout", "/proc/self/fd/1" },
-    { "dev/stderr", "/proc/self/fd/2" },
-    { "var/tmp", "/tmp" },
-    { "etc/mtab", "/proc/self/mounts" },
-    { "etc/os-release", "/usr/lib/os-release" },
-    { "etc/matplotlibrc", "/usr/share/matplotlib/mpl-data/matplotlibrc" }, /* where Debian's looks for it */
-};
-
-static const struct {
-    const char *path;
-    unsigned major, minor;
-} devices[] = {
-    { "dev/null", 1, 3 },   { "dev/zero", 1, 5 },    { "dev/full", 1, 7 },
-    { "dev/random", 1, 8 }, { "dev/urandom", 1, 9 }, { "dev/tty", 5, 0 },
-};
-
-static const struct {
-    const char *path, *text;
-} written[] = {
-    { "etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
-                    "cove:x:1000:1000:sandbox:/workspace:/bin/bash\n"
-                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
-    { "etc/group", "root:x:0:\ntty:x:5:\ncove:x:1000:\nnogroup:x:65534:\n" },
-    { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 cove\n" },
-    { "etc/resolv.conf", "# no resolver: this sandbox has no network\noptions timeout:1 attempts:1\n" },
-    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
-    { "etc/hostname", "cove\n" },
-};
-
-/* What programs need of the host's /etc. Copied when they are small files, bound when they are directories. */
-static const char *const from_host[] = { "etc/ld.so.cache",  "etc/ssl/openssl.cnf", "etc/services", "etc/protocols",
-                                         "etc/alternatives", "etc/ssl/certs",       "etc/pki" };
-
-/* Covered in each sandbox: they tell of the host or of its neighbours, or steer it. Files that the kernel shows to
- * nobody but the host's root anyway are covered only where reaching them would be fatal. */
-static const char *const proc_masks[] = { "acpi",    "asound",    "bus",           "cmdline",     "config.gz",
-                                          "driver",  "fs",        "interrupts",    "irq",         "kallsyms",
-                                          "kcore",   "key-users", "keys",          "kmsg",        "latency_stats",
-                                          "modules", "mtrr",      "pressure",      "sched_debug", "schedstat",
-                                          "scsi",    "softirqs",  "sysrq-trigger", "timer_list" };
 
 static int write_file(int root, const char *path, const void *data, size_t len, struct err *err)
 {
@@ -275,23 +222,23 @@ static int kernel_files(int root, int kernels, struct err *err)
 
 static int fill(int root, const struct root_files *files, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(empty_dirs); i++)
-        if (mkdirat(root, empty_dirs[i], 0755) < 0)
-            return err_sys(err, ERR_SYS, "/%s", empty_dirs[i]);
-    for (size_t i = 0; i < ARRAY_LEN(system_dirs); i++)
-        if (system_dir(root, system_dirs[i], err) < 0)
+    for (size_t i = 0; root_empty_dirs[i]; i++)
+        if (mkdirat(root, root_empty_dirs[i], 0755) < 0)
+            return err_sys(err, ERR_SYS, "/%s", root_empty_dirs[i]);
+    for (size_t i = 0; root_system_dirs[i]; i++)
+        if (system_dir(root, root_system_dirs[i], err) < 0)
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(links); i++)
-        if (symlinkat(links[i].target, root, links[i].path) < 0)
-            return err_sys(err, ERR_SYS, "/%s", links[i].path);
-    for (size_t i = 0; i < ARRAY_LEN(devices); i++)
-        if (device_node(root, devices[i].path, makedev(devices[i].major, devices[i].minor), err) < 0)
+    for (size_t i = 0; root_links[i].path; i++)
+        if (symlinkat(root_links[i].target, root, root_links[i].path) < 0)
+            return err_sys(err, ERR_SYS, "/%s", root_links[i].path);
+    for (size_t i = 0; root_devices[i].path; i++)
+        if (device_node(root, root_devices[i].path, makedev(root_devices[i].major, root_devices[i].minor), err) < 0)
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(written); i++)
-        if (write_file(root, written[i].path, written[i].text, strlen(written[i].text), err) < 0)
+    for (size_t i = 0; root_written[i].path; i++)
+        if (write_file(root, root_written[i].path, root_written[i].text, strlen(root_written[i].text), err) < 0)
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(from_host); i++)
-        if (host_etc(root, from_host[i], err) < 0)
+    for (size_t i = 0; root_from_host[i]; i++)
+        if (host_etc(root, root_from_host[i], err) < 0)
             return -1;
     if (localtime_file(root, err) < 0)
         return -1;
@@ -302,10 +249,10 @@ static int fill(int root, const struct root_files *files, struct err *err)
 
 static void add_mask(struct root *r, const char *name, bool dir)
 {
-    for (size_t i = 0; i < ARRAY_LEN(proc_masks); i++)
-        if (strcmp(name, proc_masks[i]) == 0) {
+    for (size_t i = 0; root_proc_masks[i]; i++)
+        if (strcmp(name, root_proc_masks[i]) == 0) {
             r->mask_is_dir[r->nmasks] = dir;
-            r->masks[r->nmasks++] = proc_masks[i];
+            r->masks[r->nmasks++] = root_proc_masks[i];
         }
 }
 

@@ -7,8 +7,7 @@
 
 #include "base/base.h"
 #include "base/err.h"
-
-#define ROOT_MASKS_MAX 32
+#include "policy/root.h"
 
 struct root {
     int fd;                            /* "/" of the template */
