@@ -125,8 +125,12 @@ void box_ready(struct box *b)
 {
     b->state = BOX_READY;
     life_start(&b->life, b->limits.v[LIMIT_LIFETIME], b->limits.v[LIMIT_IDLE], ev_now(b->ev));
+    if (b->running > 0)
+        life_busy(&b->life);
     if (b->paused)
         life_pause(&b->life, ev_now(b->ev));
+    for (struct exec *x = b->execs; x; x = x->next)
+        settle_walls(x);
     box_set_timer(b, life_next(&b->life));
     if (b->ops && b->ops->on_ready)
         b->ops->on_ready(b->arg);
@@ -135,6 +139,8 @@ void box_ready(struct box *b)
 void box_exec_added(struct box *b)
 {
     b->running++;
+    if (b->state != BOX_READY)
+        return; /* box_ready() */
     life_busy(&b->life);
     box_set_timer(b, life_next(&b->life));
 }
@@ -367,6 +373,14 @@ void box_destroy(struct box *b, box_done_fn *done, void *arg)
         box_destroy_now(b);
 }
 
+/* Frames are read in their order, and a runtime that refuses the claim refuses what is behind it. */
+bool box_takes_exec(const struct box *b)
+{
+    bool behind = b->state == BOX_CLAIMING && b->claim_sent && b->demanding;
+
+    return (b->state == BOX_READY || behind) && !b->over && b->wired;
+}
+
 bool box_can_freeze(const struct box *b)
 {
     return !str_eq(b->outside.cgroup, "none");
@@ -506,7 +520,7 @@ static void dismantle(struct box *b)
     claim_drop(b);
     streams_gone(b, NULL);
     fd_close(&b->pidfd);
-    member_close(b->member);
+    box_member_drop(b);
     fd_close(&b->cpu_fd);
     fd_close(&b->oom_fd);
     while (b->execs)

@@ -69,7 +69,7 @@ static void box_gone(struct box *b)
     for (struct exec *x = b->execs; x; x = x->next)
         exec_complete(x, b->stats_known ? &b->stats : NULL, b->launched == 1);
     fd_close(&b->pidfd);
-    member_close(b->member);
+    box_member_drop(b);
     fd_close(&b->cpu_fd);
     fd_close(&b->oom_fd);
     ops = b->ops;
@@ -195,7 +195,7 @@ void box_destroy_now(struct box *b)
     b->settled = b->asks_monitor = false;
     claim_drop(b);
     for (struct exec *x = b->execs; x; x = x->next)
-        if (!x->exited)
+        if (!x->exited && !b->failed)
             exec_decide(x, ENDED_KILLED);
     box_set_timer(b, ev_now(b->ev) + JAILER_NS);
     engine_ask_id(b->e, FRAME_J_DESTROY, b->id, on_destroyed, b);

@@ -139,6 +139,9 @@ int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err)
     PAYLOAD(payload);
 
     memcpy(m.id, b->id, sizeof(m.id));
+    if (b->state != BOX_CREATING)
+        m.walls = walls_inside_needed(b->outside.walls & JAIL_ROOTLESS && !spec->every_wall);
+    b->demanding = m.walls != 0;
     for (size_t i = 0; i < count(spec->env); i++)
         if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))
             return err_set(err, ERR_INVALID, "environment entry '%.60s' is not NAME=value", spec->env[i]);
@@ -203,6 +206,7 @@ static void put_claim(struct box *b)
 
     chan_send(&b->chan, &claim);
     claim_drop(b);
+    b->claim_sent = true;
 }
 
 static void on_limited(struct ask *ask, const struct answer *a UNUSED, const struct err *err)

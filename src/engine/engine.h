@@ -82,6 +82,7 @@ struct box_ops {
     void (*on_failed)(void *arg, const struct err *err); /* instead of on_ready; nothing is left behind */
     void (*on_ended)(void *arg, const struct err *why);  /* the sandbox ended without being asked to */
     void (*on_made)(void *arg);                          /* optional, before on_ready: its walls are going up */
+    void (*on_member_lost)(void *arg);                   /* optional: the interpreter that waited in it has ended */
 };
 
 int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct box **ret,
@@ -106,6 +107,9 @@ int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, con
               struct box **ret, struct err *err);
 void box_free(struct box *b); /* destroys the sandbox in the background if nobody did */
 const char *box_id(const struct box *b);
+/* It is ready; or was prepared and claimed, and an execution may be sent right behind the claim. If that is refused,
+ * both fail. */
+bool box_takes_exec(const struct box *b);
 bool box_can_freeze(const struct box *b); /* known when it is ready: it has a cgroup */
 
 /* Each answers once through `done`; err is NULL on success. */

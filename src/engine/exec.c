@@ -305,12 +305,6 @@ static int encode(const struct exec_spec *spec, bool joined, uint8_t **ret, stru
 
 /* --- with an interpreter that has still to join --- */
 
-static void take_member(struct exec *x)
-{
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        x->member[i] = take_fd(&x->box->member[i]);
-}
-
 static void on_member(void *arg, const struct err *err)
 {
     struct exec *x = arg;
@@ -321,7 +315,7 @@ static void on_member(void *arg, const struct err *err)
         free(x->request);
         x->request = take_ptr(&x->joined_request);
         x->request_len = x->joined_len;
-        take_member(x);
+        box_member_take(x->box, x->member);
     }
     launch(x);
 }
@@ -369,7 +363,7 @@ struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct
 int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg, struct exec **ret,
              struct err *err)
 {
-    if (b->state != BOX_READY || b->over || !b->wired)
+    if (!box_takes_exec(b))
         return err_set(err, ERR_BUSY, "sandbox %s takes no execution at this moment; it may just have ended", b->id);
     if (!spec->argv || !spec->argv[0])
         return err_set(err, ERR_INVALID, "an execution needs a program");
@@ -388,7 +382,7 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
     if (joined)
-        take_member(x);
+        box_member_take(x->box, x->member);
     if (brought) {
         x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
         bring(x, take_ptr(&later), later_len);

@@ -109,6 +109,8 @@ void engine_error(const struct rt_error *m, struct err *ret);
 /* --- zygote.c --- */
 
 void member_close(int fds[MEMBER_FDS]);
+void box_member_take(struct box *b, int ret[MEMBER_FDS]); /* -1 each when there is none */
+void box_member_drop(struct box *b);
 
 /* --- stream.c: streams of one control connection --- */
 
@@ -186,6 +188,8 @@ struct box {
     uint8_t *claim; /* CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
+    bool demanding; /* the runtime itself refuses a claim with a wall too few */
+    bool claim_sent;
     bool spare;         /* greeted, and claimed by nobody yet */
     struct limits told; /* to the jailer */
 
@@ -201,7 +205,8 @@ struct box {
         cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
     int member[MEMBER_FDS]; /* an interpreter that waits for its execution; -1 */
-    struct ask *join;       /* the question that brings one; NULL */
+    struct ev_io member_io;
+    struct ask *join; /* the question that brings one; NULL */
 
     struct stream *streams;
     uint32_t next_stream;
@@ -339,6 +344,7 @@ void resume_late(struct exec *x);
 void denials_take(struct box *b, const struct answer *a, const struct err *err); /* the monitor's answer */
 void denials_lost(struct box *b);                                                /* the next monitor counts from 0 */
 void denials_base(struct exec *x);                                               /* at the launch */
+void settle_walls(struct exec *x); /* its box is ready, and was not when it began */
 void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *spec);
 void settle_exit(struct exec *x, const struct rt_exit *m);
 void settle_late(struct exec *x); /* the questions after the end took too long */

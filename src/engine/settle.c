@@ -40,6 +40,12 @@ static struct figure counted(uint64_t v, uint64_t unknown, const char *why)
     return v == unknown ? absent(why) : known(v);
 }
 
+void settle_walls(struct exec *x)
+{
+    x->receipt.inside_walls = x->box->inside.walls;
+    x->receipt.landlock_abi = x->box->inside.landlock_abi;
+}
+
 void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *spec)
 {
     static const char later[] = "counted until the sandbox is destroyed";
@@ -64,8 +70,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
     memcpy(r->enforced, b->outside.enforced, sizeof(r->enforced));
     memcpy(r->enforced_why, b->outside.why, sizeof(r->enforced_why));
     r->host_walls = b->outside.walls;
-    r->inside_walls = b->inside.walls;
-    r->landlock_abi = b->inside.landlock_abi;
+    settle_walls(x);
     r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = absent(unstarted);
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = absent(later);
     r->denials_why = r->full_why = unstarted;

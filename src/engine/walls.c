@@ -72,6 +72,16 @@ int walls_check_inside(enum level l, bool rootless, uint32_t found, uint32_t lan
     return 0;
 }
 
+uint32_t walls_inside_needed(bool rootless)
+{
+    uint32_t bits = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(inside); i++)
+        if (!(rootless && inside[i].needs_root))
+            bits |= inside[i].bit;
+    return bits;
+}
+
 uint32_t walls_landlock_min(enum level l UNUSED)
 {
     return 1;

@@ -19,4 +19,5 @@ const struct wall *walls_inside(size_t *count);  /* RT_WALL_*: seen by PID 1 of 
  * cannot have the walls that are made of other users' ids; `rootless` does not ask for those. */
 int walls_check_outside(enum level l, bool rootless, uint32_t found, struct err *err);
 int walls_check_inside(enum level l, bool rootless, uint32_t found, uint32_t landlock_abi, struct err *err);
-uint32_t walls_landlock_min(enum level l); /* Landlock ABI that the level needs */
+uint32_t walls_inside_needed(bool rootless); /* what walls_check_inside looks for: RT_WALL_* bits */
+uint32_t walls_landlock_min(enum level l);   /* Landlock ABI that the level needs */

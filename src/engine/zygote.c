@@ -38,6 +38,37 @@ void engine_zygote_forget(struct engine *e, const void *arg)
     engine_forget(e, arg);
 }
 
+void member_close(int fds[MEMBER_FDS])
+{
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        fd_close(&fds[i]);
+}
+
+void box_member_take(struct box *b, int ret[MEMBER_FDS])
+{
+    ev_io_del(b->ev, &b->member_io);
+    for (size_t i = 0; i < MEMBER_FDS; i++)
+        ret[i] = take_fd(&b->member[i]);
+}
+
+void box_member_drop(struct box *b)
+{
+    int fds[MEMBER_FDS];
+
+    box_member_take(b, fds);
+    member_close(fds);
+}
+
+/* It says nothing before it is asked, so what there is to hear is its end. */
+static void on_member_end(void *arg, uint32_t events UNUSED)
+{
+    struct box *b = arg;
+
+    box_member_drop(b);
+    if (b->ops && b->ops->on_member_lost)
+        b->ops->on_member_lost(b->arg);
+}
+
 static void on_joined(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
@@ -50,6 +81,10 @@ static void on_joined(struct ask *ask, const struct answer *a, const struct err 
     }
     for (size_t i = 0; !err && i < MEMBER_FDS; i++)
         b->member[i] = take_fd(&a->fds[i]);
+    if (!err && ev_io_add(b->ev, &b->member_io, b->member[0], 0, on_member_end, b, &why) < 0) {
+        box_member_drop(b);
+        err = &why;
+    }
     if (ask->done)
         ask->done(ask->done_arg, err);
 }
@@ -72,10 +107,4 @@ void box_join(struct box *b, box_done_fn *done, void *arg)
 bool box_has_member(const struct box *b)
 {
     return b->member[0] >= 0;
-}
-
-void member_close(int fds[MEMBER_FDS])
-{
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        fd_close(&fds[i]);
 }

@@ -358,6 +358,10 @@ static void on_turn(void *arg, const struct err *failed)
         return;
     }
     *(r->guest.pooled ? &e->stats.pooled : &e->stats.cold) += 1;
+    if (r->req.nfiles == 0 && box_takes_exec(r->guest.box)) { /* nobody waits for what cannot be otherwise */
+        r->state = RUN_STAGING;
+        start_stage(r);
+    }
 }
 
 /* --- its beginning --- */

@@ -48,9 +48,9 @@ struct member {
     struct pool *pool;
     struct box *box;
     enum member_state state;
-    bool joined;
     bool unjoinable;
     bool upgraded; /* its interpreter came later than itself */
+    bool mourned;  /* the end of its interpreter is counted */
     uint64_t began_ns;
 };
 int member_make(struct pool *pool, struct err *err);

@@ -47,7 +47,7 @@ void member_drop(struct member *m)
 
 bool member_bare(const struct member *m)
 {
-    return m->state == MEMBER_READY && m->pool->breeder && !m->joined;
+    return m->state == MEMBER_READY && m->pool->breeder && !box_has_member(m->box);
 }
 
 static void settle(struct member *m)
@@ -64,7 +64,7 @@ static void on_joined(void *arg, const struct err *err)
 {
     struct member *m = arg;
 
-    m->joined = !err;
+    m->mourned = false;
     m->unjoinable = err && err->id != ERR_LOST && err->id != ERR_MISSING && err->id != ERR_BUSY;
     settle(m);
     breeder_joined(m->pool->breeder, err);
@@ -94,14 +94,23 @@ static void on_failed(void *arg, const struct err *why UNUSED)
     struct pool *pool = m->pool;
 
     if (m->state == MEMBER_READY)
-        pool->count.lost++;
+        pool->count.lost += !m->mourned;
     else
         upkeep_failed(pool);
     member_drop(m);
     upkeep_soon(pool->pools);
 }
 
-static const struct box_ops ops = { .on_ready = on_prepared, .on_failed = on_failed };
+static void on_member_lost(void *arg)
+{
+    struct member *m = arg;
+
+    m->mourned = true;
+    m->pool->count.lost++;
+    upkeep_soon(m->pool->pools);
+}
+
+static const struct box_ops ops = { .on_ready = on_prepared, .on_failed = on_failed, .on_member_lost = on_member_lost };
 
 int member_make(struct pool *pool, struct err *err)
 {

@@ -202,7 +202,7 @@ static struct pool *ahead_of(struct pools *p, const struct box_spec *want)
 static unsigned worth(const struct member *m)
 {
     if (m->state == MEMBER_READY)
-        return m->joined || !m->pool->breeder ? 4 : 2;
+        return member_bare(m) ? 2 : 4;
     return m->state == MEMBER_JOINING ? 3 : 1;
 }
 

@@ -1,12 +1,12 @@
-/* The walls are measured before Landlock goes up, because afterwards a rule may hide the files that tell. Nothing of
- * the claim is kept when any part of it fails, so the host may try again or give up; user code cannot start before. */
+/* The other walls were measured at the start, when nobody waited: none of them can change later, and a rule of Landlock
+ * may hide the files that tell. Nothing of the claim is kept when any part of it fails, so the host may try again or
+ * give up; user code cannot start before. */
 #include "runtime/claim.h"
 
 #include "base/fd.h"
 #include "runtime/env.h"
 #include "base/mutate.h"
 #include "runtime/landlock.h"
-#include "runtime/walls.h"
 
 #include <fcntl.h>
 
@@ -20,18 +20,21 @@ static void stir(const uint8_t entropy[32])
         fd_write_all(fd, entropy, 32);
 }
 
-static int raise_walls(const struct rt_claim *claim, struct rt_claimed *walls, int *ruleset, struct err *err)
+static int raise_walls(struct runtime *rt, const struct rt_claim *claim, struct rt_claimed *walls, struct err *err)
 {
-    walls->walls = walls_measure();
+    walls->walls = rt->measured;
     walls->landlock_abi = (uint32_t)landlock_abi();
     if (walls->landlock_abi < claim->landlock_min)
         return err_set(err, ERR_NO_LANDLOCK, "Landlock ABI is %u, %u is demanded", walls->landlock_abi,
                        claim->landlock_min);
+    if (claim->walls & ~RT_WALL_LANDLOCK & ~rt->measured)
+        return err_set(err, ERR_WALL_MISSING, "of the walls %#x, %#x are missing", claim->walls,
+                       claim->walls & ~RT_WALL_LANDLOCK & ~rt->measured);
     stir(claim->entropy);
     if (walls->landlock_abi == 0)
         return 0;
     if (!mutated("landlock") &&
-        landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, ruleset, err) < 0)
+        landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, &rt->ruleset, err) < 0)
         return -1;
     walls->walls |= RT_WALL_LANDLOCK;
     return 0;
@@ -46,7 +49,7 @@ int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
     if (rt->claimed)
         return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
     if (rt_claim_decode(f, &claim, &strings, err) < 0 || env_check(claim.env, err) < 0 ||
-        raise_walls(&claim, &walls, &rt->ruleset, err) < 0)
+        raise_walls(rt, &claim, &walls, err) < 0)
         return -1;
     rt->env = claim.env;
     rt->env_strings = take_ptr(&strings);

@@ -13,6 +13,7 @@
 #include "runtime/mark.h"
 #include "runtime/remove.h"
 #include "runtime/stats.h"
+#include "runtime/walls.h"
 #include "runtime/watch.h"
 
 #include <assert.h>
@@ -219,6 +220,7 @@ int runtime_serve(int control_fd)
         return 1;
     if (prepare(&rt, control_fd, &err) < 0)
         return 1;
+    rt.measured = walls_measure();
     ev_run(rt.ev);
     return rt.status;
 }

@@ -23,6 +23,7 @@ struct runtime {
     bool greeted;
     bool claimed;
     uint64_t epoch;
+    uint32_t measured;       /* walls_measure() at the start */
     struct rt_claimed walls; /* as told with CLAIMED */
     const char *const *env;  /* of the claim; in env_strings */
     void *env_strings;

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "base/err.h"
 
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define FRAME_HEADER 12u
 #define FRAME_PAYLOAD_MAX 65536u
 #define FRAME_MAX (FRAME_HEADER + FRAME_PAYLOAD_MAX)

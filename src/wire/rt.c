@@ -69,6 +69,7 @@ static void rt_claim_walk(struct walk *w, struct rt_claim *m)
     walk_check(w, id_valid(m->id, "sb"), "id");
     walk_raw(w, m->entropy, sizeof(m->entropy));
     walk_u32(w, &m->landlock_min);
+    walk_u32(w, &m->walls);
     uint32_t n = walk_count(w, &m->nrules, RT_RULES_MAX, "rules");
     for (uint32_t i = 0; i < n; i++) {
         struct rt_rule *r = &m->rules[i];

@@ -73,6 +73,7 @@ struct rt_claim {
     char id[ID_SIZE];
     uint8_t entropy[32];
     uint32_t landlock_min; /* refuse the claim when the kernel's Landlock ABI is lower; 0 accepts none at all */
+    uint32_t walls;        /* RT_WALL_* bits: refuse the claim when one of them is missing */
     struct rt_rule rules[RT_RULES_MAX];
     uint32_t nrules;
     const char *const *env; /* encode: "NAME=value"..., NULL-terminated. decode: in *strings, see below */

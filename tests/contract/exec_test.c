@@ -95,6 +95,19 @@ TEST(a_landlock_newer_than_the_kernels_is_refused)
     host_stop(h);
 }
 
+TEST(a_claim_that_demands_a_wall_which_is_missing_is_refused_and_so_is_what_follows)
+{
+    struct host *h = host_start();
+
+    host_hello(h, 1);
+    host_claim(h, &(struct rt_claim){
+                      .id = "sbaaaaaaaaaaaaaaaaaaaa", .env = no_env, .walls = RT_WALL_SECCOMP | RT_WALL_NO_NEW_PRIVS });
+    assert_false(h->was_claimed);
+    assert_int_equal(h->error.id, ERR_WALL_MISSING);
+    assert_int_equal(run(h, "true")->error.id, ERR_DENIED);
+    host_stop(h);
+}
+
 TEST(walls_are_reported_as_they_are)
 {
     struct host *h = host_ready();
@@ -837,6 +850,7 @@ int main(void)
         RUN(nothing_is_answered_before_hello_and_claim),
         RUN(another_version_is_refused_by_name),
         RUN(a_landlock_newer_than_the_kernels_is_refused),
+        RUN(a_claim_that_demands_a_wall_which_is_missing_is_refused_and_so_is_what_follows),
         RUN(walls_are_reported_as_they_are),
         RUN(output_and_exit_code_arrive_on_their_channels),
         RUN(a_program_sees_only_its_three_descriptors_and_no_host_environment),

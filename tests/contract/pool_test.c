@@ -183,8 +183,8 @@ static bool below(pid_t pid, pid_t ancestor)
     return false;
 }
 
-/* Of this test's jailer: a Python that is the child of a spawner and not of a PID 1 of a sandbox. */
-static pid_t find_zygote(pid_t jailer)
+/* Of this test's jailer: a Python that is the child of a spawner, or one that was forked from it into a sandbox. */
+static pid_t find_python(pid_t jailer, bool zygote)
 {
     DIR *d = opendir("/proc");
     pid_t found = 0;
@@ -202,7 +202,7 @@ static pid_t find_zygote(pid_t jailer)
             continue;
         size_t n = fread(line, 1, sizeof(line) - 1, f);
         fclose(f);
-        if (n && memmem(line, n, "/.cove/kernels/python/zygote", 28) && parent_of(parent_of(pid)) == jailer)
+        if (n && memmem(line, n, "/.cove/kernels/python/zygote", 28) && (parent_of(parent_of(pid)) == jailer) == zygote)
             found = pid;
     }
     closedir(d);
@@ -220,7 +220,7 @@ TEST(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again)
 
     begin_pool(&s, "", 2);
     turn_to(&s, full);
-    pid_t zygote = find_zygote(s.w.jailer);
+    pid_t zygote = find_python(s.w.jailer, true);
     assert_true(zygote > 1);
     assert_int_equal(kill(zygote, SIGKILL), 0);
     take_one(&s); /* it has its interpreter already */
@@ -232,6 +232,30 @@ TEST(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again)
     assert_true(box_has_member(s.w.box));
     run_in_it(&s);
     leave(&s);
+    end_pool(&s);
+}
+
+static bool repaired_member(const struct scene *s)
+{
+    return full(s) && info(s).lost == 1;
+}
+
+TEST(a_member_that_dies_while_it_waits_is_noticed_and_gets_another)
+{
+    struct scene s;
+
+    begin_pool(&s, "", 2);
+    turn_to(&s, full);
+    pid_t member = find_python(s.w.jailer, false);
+    assert_true(member > 1);
+    assert_int_equal(kill(member, SIGKILL), 0);
+    turn_to(&s, repaired_member);
+    for (int i = 0; i < 2; i++) {
+        take_one(&s);
+        assert_true(box_has_member(s.w.box));
+        run_in_it(&s);
+        leave(&s);
+    }
     end_pool(&s);
 }
 
@@ -261,6 +285,8 @@ int main(void)
                                         make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again,
                                         make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_member_that_dies_while_it_waits_is_noticed_and_gets_another, make_state_dir,
+                                        remove_state_dir),
         cmocka_unit_test_setup_teardown(a_preload_that_fails_is_named_and_members_come_without_an_interpreter,
                                         make_state_dir, remove_state_dir),
     };

@@ -9,6 +9,8 @@ struct scene {
     struct pools *pools;
     uint32_t stream[MEMBERS]; /* of J_CREATE */
     int runtime[MEMBERS];
+    int member[2 * MEMBERS]; /* the other ends of their sockets, in the order in which they joined */
+    size_t nmembers;
 };
 
 static void begin(struct scene *s)
@@ -26,6 +28,8 @@ static void end(struct scene *s)
     pools_free(s->pools);
     for (size_t i = 0; i < MEMBERS; i++)
         fd_close(&s->runtime[i]);
+    while (s->nmembers > 0)
+        fd_close(&s->member[--s->nmembers]);
     scene_end(&s->k);
 }
 
@@ -204,6 +208,68 @@ TEST(a_member_belongs_to_nobody_until_it_is_claimed)
     for (const char *const *e = m.env; *e; e++)
         found = found || strcmp(*e, env[0]) == 0;
     assert_true(found);
+    end(&s);
+}
+
+/* The execution is on its way before the sandbox said that it was claimed. */
+static void run_behind(struct scene *s)
+{
+    struct exec_spec exec = { .argv = true_argv };
+    struct box_spec spec = plain_spec();
+    auto_free void *strings = NULL;
+    struct rt_claim m;
+
+    begin_two(s);
+    claim(s, &spec);
+    assert_true(box_takes_exec(s->k.box));
+    scene_exec(&s->k, &exec);
+    turn(&s->k);
+    s->k.runtime = take_fd(&s->runtime[0]);
+    take(s->k.runtime, FRAME_CLAIM);
+    assert_int_equal(rt_claim_decode(&got.f, &m, &strings, NULL), 0);
+    assert_int_equal(m.walls, ALL_INSIDE); /* the runtime refuses it and all that follows if one is missing */
+    take(s->k.runtime, FRAME_EXEC);
+    s->k.stream = got.f.stream;
+}
+
+TEST(an_execution_may_follow_the_claim_at_once)
+{
+    struct scene s;
+
+    run_behind(&s);
+    runtime_claimed(&s.k, ALL_INSIDE, 3);
+    assert_int_equal(s.k.ready, 1);
+    runtime_started(&s.k);
+    runtime_exit(&s.k, 0, 0);
+    assert_int_equal(s.k.exited, 1);
+    assert_int_equal(exec_receipt(s.k.exec)->inside_walls, ALL_INSIDE);
+    end(&s);
+}
+
+TEST(what_followed_a_claim_that_is_refused_fails_with_it)
+{
+    struct scene s;
+
+    run_behind(&s);
+    runtime_error(&s.k, 0, ERR_WALL_MISSING, "of the walls 1 is missing");
+    await(&s, FRAME_J_DESTROY);
+    jailer_error(&s.k, ERR_MISSING, "it is gone");
+    assert_int_equal(s.k.exec_failed, 1);
+    assert_int_equal(s.k.failed, 1);
+    assert_int_equal(s.k.ready + s.k.started + s.k.exited, 0);
+    assert_int_equal(s.k.err.id, ERR_WALL_MISSING);
+    end(&s);
+}
+
+TEST(no_execution_goes_to_one_whose_limits_are_still_being_set)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    spec.limits.v[LIMIT_MEMORY] += MIB;
+    claim(&s, &spec);
+    assert_false(box_takes_exec(s.k.box));
     end(&s);
 }
 
@@ -555,9 +621,13 @@ static void zygote_answers(struct scene *s, enum err_id id, const char *msg)
 
 static void joined(struct scene *s)
 {
-    int fds[3];
+    int fds[3], ends[2];
 
-    for (size_t i = 0; i < 3; i++)
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_true(s->nmembers < ARRAY_LEN(s->member));
+    s->member[s->nmembers++] = ends[1];
+    fds[0] = ends[0];
+    for (size_t i = 1; i < 3; i++)
         fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     put_fds(s->k.jailer, FRAME_J_OK, 0, got.f.stream, NULL, 0, fds, 3);
     turn(&s->k);
@@ -584,6 +654,24 @@ TEST(a_member_waits_with_an_interpreter_in_it)
     claim(&s, &spec);
     assert_true(box_has_member(s.k.box));
     assert_int_equal(info(&s, "p").hits, 1);
+    end(&s);
+}
+
+TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
+{
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s);
+    fd_close(&s.member[0]);
+    await(&s, FRAME_J_JOIN);
+    assert_int_equal(info(&s, "p").lost, 1);
+    joined(&s);
+    assert_int_equal(info(&s, "p").size, 1);
+    assert_int_equal(info(&s, "p").bare, 0);
     end(&s);
 }
 
@@ -690,6 +778,10 @@ int main(void)
         RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
         RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
         RUN(a_member_belongs_to_nobody_until_it_is_claimed),
+        RUN(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes),
+        RUN(an_execution_may_follow_the_claim_at_once),
+        RUN(what_followed_a_claim_that_is_refused_fails_with_it),
+        RUN(no_execution_goes_to_one_whose_limits_are_still_being_set),
         RUN(one_that_is_still_being_made_can_be_taken),
         RUN(what_differs_for_the_jailer_is_not_served),
         RUN(what_the_host_keeps_itself_comes_with_the_claim),
