@@ -14,7 +14,8 @@ uint32_t number(const char *text, uint32_t max);
 
 uint64_t now_ns(void);
 
-/* Sorts them, and prints n, p50, p95 and p99, a line each; with BENCH_SAMPLES in the environment, all of them before that. */
+/* Sorts them, and prints n, p50, p95 and p99, a line each; with BENCH_SAMPLES in the environment, all of them before
+ * that. */
 void print_times(uint64_t *ns, size_t n);
 
 /* A new order of n things for each call, drawn from *state: the same seed gives the same orders. */

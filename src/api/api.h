@@ -21,7 +21,7 @@ struct api_settings { /* all borrowed for the life of the api */
     struct ev *ev;
     struct store *store;
     struct manager *manager;
-    struct pools *pools; /* the manager's */
+    struct pools *pools;       /* the manager's */
     struct executor *executor; /* NULL: POST /v1/execute is refused */
     struct auth *auth;
     struct audit *audit;     /* NULL: nothing is recorded */

@@ -89,7 +89,8 @@ void *http_user(const struct http_req *req);
  * it is the reader's on_fail that tells it instead. NULL unsets it. */
 void http_on_gone(struct http_req *req, void (*fn)(void *arg), void *arg);
 /* For work that is worth nothing without the client: one that closes its sending side while it waits is gone at once.
- * Without this it is not known for a minute or so whether such a client still listens, and meanwhile it is waited for. */
+ * Without this it is not known for a minute or so whether such a client still listens, and meanwhile it is waited for.
+ */
 void http_needs_client(struct http_req *req);
 bool http_is_gone(const struct http_req *req);
 

@@ -3,8 +3,9 @@
  * Usage is written by the store itself, in the transaction of the end that it comes from: an execution is counted in
  * the hour in which it ended, when its row becomes one that has ended; the time of a sandbox in every hour that it
  * lived in, when its row becomes a tombstone. So nothing of these is counted twice or lost, however often a server is
- * killed. Sandboxes without a row are counted by whoever made them (store_usage_add). Processor time is what the sandbox's own counter says: an end, or a note in between, brings the
- * counter as it stands, and what it is above the highest that came before is added. The same figure again adds nothing.
+ * killed. Sandboxes without a row are counted by whoever made them (store_usage_add). Processor time is what the
+ * sandbox's own counter says: an end, or a note in between, brings the counter as it stands, and what it is above the
+ * highest that came before is added. The same figure again adds nothing.
  *
  * Rows outlive the sandboxes that they tell of. */
 #pragma once
