@@ -7,10 +7,8 @@ inspect.getsource() read it.
 """
 import ast
 import inspect
-import io
 import linecache
 import os
-import tokenize
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -34,18 +32,14 @@ def forget():
         linecache.cache.pop(kept.pop(), None)
 
 
-def silenced(source):
-    """A semicolon after the last expression asks for no result."""
-    if ";" not in source:  # to look at every token takes longer than most cells
+def silenced(source, last):
+    """A semicolon after the last expression asks for no result. Behind it there can be nothing else but blanks, comments
+    and lines that are continued; a tokenizer would take longer to get ready than most cells to run."""
+    if ";" not in source:
         return False
-    last = None
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.DEDENT):
-                last = token.string
-    except (tokenize.TokenError, SyntaxError):
-        return False
-    return last == ";"
+    lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")[last.end_lineno - 1:]
+    rest = [lines[0].encode()[last.end_col_offset:], *(line.encode() for line in lines[1:])]
+    return b"\n".join(rest).lstrip(b" \t\f\\\n").startswith(b";")
 
 
 def parts(source, name):
@@ -60,7 +54,7 @@ def parts(source, name):
         # A `from __future__` of the cell holds for its last line too.
         flags = FLAGS | (found[0][0].co_flags & 0x1fe0000 if found else 0)
         code = compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True)
-        found.append((code, not silenced(source)))
+        found.append((code, not silenced(source, last)))
     return found
 
 

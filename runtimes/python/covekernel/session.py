@@ -185,10 +185,27 @@ class Session:
         self.channel.take(b'{"op":"execute","id":"rehearsal","code":"print(end=\'\')"}\n')
         self.serve_one(self.next_line())
         wire.fit({"event": "result", "data": rich.bundle_of(0).data})
+        self.rehearse_beginning()
+        numpy = sys.modules.get("numpy")
+        if numpy:
+            numpy.arange(8).sum()
         signal.signal(signal.SIGINT, before)
         self.channel.fd, self.count = fd, 0
         cell.forget()
         self.fresh_namespace()
+
+    def rehearse_beginning(self):
+        path, home = list(sys.path), os.environ.get("HOME")
+        os.environ["HOME"] = "/"
+        self.settle()
+        self.say_ready()
+        import site
+        site.USER_BASE = site.USER_SITE = self.user_site = None
+        sys.path[:] = path
+        if home is None:
+            del os.environ["HOME"]
+        else:
+            os.environ["HOME"] = home
 
     def born(self):
         """In a process of its own, to which the fork has brought neither the number nor the signals."""
