@@ -96,7 +96,7 @@ static void ex_unlink(struct ex *ex)
     ev_timer_clear(sb->m->ev, &ex->retry);
     ev_timer_clear(sb->m->ev, &ex->note);
     ev_defer_clear(sb->m->ev, &ex->tell);
-    ev_defer_clear(sb->m->ev, &ex->down);
+    ex_not_told(ex);
     ev_defer_clear(sb->m->ev, &ex->cancel);
     sb_busy(sb);
 }

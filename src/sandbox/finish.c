@@ -70,6 +70,61 @@ static void store_end(void *arg)
                                         &(struct store_when){ .states = STORE_EX_LIVE }, on_end_stored, ex);
 }
 
+static void end_event(struct ex *ex)
+{
+    auto_buf body = { 0 };
+
+    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EX_ENDED ? "ended" : "failed");
+    if (ex->has_ended_by)
+        buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
+    sb_event(ex->sb, "execution_ended", ex->id, body.data);
+}
+
+static void write_down(struct ex *ex)
+{
+    store_end(ex);
+    end_event(ex);
+}
+
+void ex_not_told(struct ex *ex)
+{
+    if (!ex->told_at)
+        return;
+    *ex->told_at = ex->next_told;
+    if (ex->next_told)
+        ex->next_told->told_at = ex->told_at;
+    else
+        ex->sb->m->told_last = ex->told_at;
+    ex->told_at = NULL;
+}
+
+void manager_settle(struct manager *m)
+{
+    struct ex *ex;
+
+    while ((ex = m->told)) {
+        ex_not_told(ex);
+        write_down(ex);
+    }
+}
+
+static void on_settle(void *arg)
+{
+    manager_settle(arg);
+}
+
+/* Behind the answer, which need not wait for the copying of the row. Whoever asks sooner than that settles first. */
+static void write_down_later(struct ex *ex)
+{
+    struct manager *m = ex->sb->m;
+
+    ex->next_told = NULL;
+    ex->told_at = m->told_last;
+    *m->told_last = ex;
+    m->told_last = &ex->next_told;
+    ev_defer(m->ev, &m->settle, on_settle, m);
+}
+
 /* Before the commit, if somebody waits and it can be made safe. */
 static bool tell_early(struct ex *ex)
 {
@@ -83,26 +138,11 @@ static bool tell_early(struct ex *ex)
         return false;
     ex->noted = true;
     ex->done = NULL;
+    write_down_later(ex);
     if (done)
         done(ex->done_arg, NULL, &row);
     ex_tell_end(ex, &row);
     return true;
-}
-
-static void end_event(struct ex *ex)
-{
-    auto_buf body = { 0 };
-
-    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EX_ENDED ? "ended" : "failed");
-    if (ex->has_ended_by)
-        buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
-    sb_event(ex->sb, "execution_ended", ex->id, body.data);
-}
-
-static void write_down(void *arg)
-{
-    store_end(arg);
-    end_event(arg);
 }
 
 static void take_receipt(struct ex *ex, const struct receipt *r)
@@ -180,8 +220,6 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (ex->has_ended_by)
         m->stats.executions_ended[ex->ended_by]++;
     input_over(ex);
-    if (tell_early(ex))
-        ev_defer(m->ev, &ex->down, write_down, ex); /* behind the answer, and before anybody can ask for the row */
-    else
+    if (!tell_early(ex))
         write_down(ex);
 }

@@ -163,7 +163,8 @@ struct ex {
     bool noted;          /* its end is safe, and was told */
     struct watch *watches;
     struct ev_timer retry, note;
-    struct ev_defer tell, down, cancel;
+    struct ev_defer tell, cancel;
+    struct ex *next_told, **told_at; /* told_at NULL: its end is not told ahead of its row */
 
     /* the end */
     enum store_execution_state end_state;
@@ -224,6 +225,8 @@ struct manager {
     manager_gc_fn *gc_done;
     void *gc_arg;
     struct ev_defer defer;
+    struct ex *told, **told_last; /* ends that were told and are still to be submitted to the store */
+    struct ev_defer settle;
     struct ev_timer meter;
     struct looks looks;
     uint64_t began_ms;              /* of the calendar */
@@ -297,6 +300,7 @@ void input_over(struct ex *ex); /* it takes no more */
 
 /* finish.c */
 void stats_count(struct manager_stats *s, const struct receipt *r);
+void ex_not_told(struct ex *ex); /* takes it from the list of manager_settle */
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
 
 /* attend.c */

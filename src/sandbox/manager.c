@@ -345,6 +345,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->set = *set;
     m->set.output_dir = NULL;
     m->store = set->store;
+    m->told_last = &m->told;
     m->output_dir = take_fd(&dir);
     m->backoff_ns = BACKOFF_MIN;
     m->pools = set->pools ? set->pools : pools_new(ev);
@@ -422,6 +423,7 @@ void manager_free(struct manager *m)
     m->emptied = NULL;
     ev_timer_clear(m->ev, &m->reconnect);
     budget_stop(m);
+    ev_defer_clear(m->ev, &m->settle);
     if (m->defer.on) {
         ev_defer_clear(m->ev, &m->defer);
         engine_free(m->defer.arg);

@@ -243,3 +243,7 @@ struct manager_stats {  /* since the start, except those that are of this moment
     uint64_t running, paused, executing; /* now */
 };
 void manager_stats(const struct manager *m, struct manager_stats *ret);
+
+/* Submits to the store every end that was already told, so that a call to the store made after it finds them. For
+ * whoever lets somebody in who may have been told: a client can ask again before this turn of the loop is over. */
+void manager_settle(struct manager *m);

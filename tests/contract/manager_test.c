@@ -554,6 +554,44 @@ TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
     end(&w);
 }
 
+static void ask_when_told(void *arg, const struct store_execution *ended)
+{
+    struct world *w = arg;
+
+    if (!ended)
+        return;
+    manager_settle(w->m);
+    store_execution_get(w->store, "me", ended->id, on_execution, w);
+}
+
+static void on_asked(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct world *w = arg;
+
+    if (err)
+        on_execution(w, err, NULL);
+    else if (row->ended_ms)
+        ask_when_told(w, row);
+    else
+        w->watch = manager_watch(w->m, "me", row->sandbox, row->id, ask_when_told, w);
+}
+
+TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
+{
+    struct world w;
+
+    begin(&w, "{\"runtime\":\"sh\"}");
+    for (int i = 0; i < 10; i++) {
+        manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("exit 7"), .at_end = i % 2 },
+                        on_asked, &w);
+        good(&w);
+        watch_free(take_ptr(&w.watch));
+        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        assert_int_equal(w.exit_code, 7);
+    }
+    end(&w);
+}
+
 TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
 {
     struct world w;
@@ -938,6 +976,7 @@ int main(void)
         RUN(usage_is_of_this_moment),
         RUN(a_spec_that_the_host_cannot_make_fails_with_its_reason),
         RUN(a_second_manager_adopts_what_lives_and_misses_nothing),
+        RUN(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask),
         RUN(who_waits_for_the_end_alone_is_told_once_and_the_row_follows),
         RUN(an_end_that_was_told_survives_a_kill_before_its_commit),
         RUN(a_paused_sandbox_stays_paused_under_the_next_manager),
