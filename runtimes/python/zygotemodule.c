@@ -4,6 +4,8 @@
 #define Py_LIMITED_API 0x03070000
 #include <Python.h>
 
+#include "base/buf.h"
+#include "policy/level.h"
 #include "zygote/member.h"
 #include "zygote/serve.h"
 
@@ -47,6 +49,16 @@ static PyObject *serve(PyObject *self UNUSED, PyObject *none UNUSED)
     Py_RETURN_FALSE;
 }
 
+/* As a claim has it whose sandbox was asked for without a word about its environment. */
+static PyObject *usual(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    auto_buf text = { 0 };
+
+    for (const char *const *e = level_environment(LEVEL_STANDARD); *e; e++)
+        buf_add(&text, *e, strlen(*e) + 1);
+    return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.len);
+}
+
 /* A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices. */
 static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
 {
@@ -61,12 +73,6 @@ static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
     return text;
 }
 
-static PyObject *claimed(PyObject *self UNUSED, PyObject *none UNUSED)
-{
-    member_ready(ZYGOTE_FD);
-    Py_RETURN_NONE;
-}
-
 PyMODINIT_FUNC PyInit__covezygote(void);
 PyMODINIT_FUNC PyInit__covezygote(void)
 {
@@ -74,8 +80,8 @@ PyMODINIT_FUNC PyInit__covezygote(void)
         { "ready", ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
         { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
         { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
+        { "usual", usual, METH_NOARGS, "The environment of nearly every claim." },
         { "claim", claim, METH_NOARGS, "In a sandbox: waits until it has a user, and returns the environment." },
-        { "claimed", claimed, METH_NOARGS, "Tells PID 1 that all of the claim is done." },
         { NULL, NULL, 0, NULL },
     };
     static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covezygote", .m_size = -1,

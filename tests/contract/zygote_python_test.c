@@ -341,6 +341,8 @@ TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
     must_be(&m, "s['NoNewPrivs'].strip(), s['Seccomp'].strip(), s['Umask'].strip()", "('1', '2', '0022')");
     must_be(&m, "{l.rsplit(':', 1)[1] for l in open('/proc/self/cgroup').read().splitlines()}", "{'/'}");
     must_be(&m, "[k for k in os.environ if k not in ('PATH', 'COLOUR', 'SHAPE', 'LC_CTYPE')]", "[]");
+    must_be(&m, "import subprocess as s; s.run(['/bin/sh', '-c', 'echo -n $HOME'], capture_output=True).stdout", "b''");
+    must_be(&m, "import sys; [p for p in sys.path if 'workspace' in p]", "[]"); /* it has no home to look in */
     must_be(&m, "os.access('/proc/1/environ', os.R_OK)", "False");
     drop_fds(&r);
     host_stop(&h);

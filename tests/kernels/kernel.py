@@ -100,8 +100,10 @@ class Orphan:
 
 
 class Kernel:
-    def __init__(self, language, env=None, cwd=None, place=NODE, command=None):
+    def __init__(self, language, env=None, cwd=None, place=NODE, command=None, early=b""):
+        """`early` is written before anybody is there who could read it."""
         self.sock, theirs = socket.socketpair()
+        self.sock.sendall(early)
         out, self.child_out = os.pipe()
         err, self.child_err = os.pipe()
         self.fds = {"stdout": out, "stderr": err}

@@ -35,6 +35,37 @@ def test_ready_names_the_language_and_the_protocol():
         holds(k.ready["version"].startswith("3."), k.ready)
 
 
+def test_requests_that_came_early_are_answered_in_order_behind_ready():
+    lines = [b'{"op":"execute","id":"a","code":"x = 1"}', b'{"op":"later?","id":"b"}', b'{"op":"execute","id":"c","code":"x + 1"}']
+    for language in ("python", "python-member"):
+        with Kernel(language, early=b"\n".join(lines) + b"\n") as k:
+            k.until(lambda e: e["event"] == "finished" and e["id"] == "c")
+            equal([(e["event"], e.get("id")) for e in k.events],
+                  [("ready", None), ("started", "a"), ("finished", "a"), ("refused", "b"), ("started", "c"), ("result", "c"), ("finished", "c")])
+
+
+def test_a_host_that_only_listens_hears_ready():
+    with Kernel("python", early=b"\n") as k:
+        k.sock.shutdown(1)
+        equal((k.ready["event"], k.process.wait(120)), ("ready", 0))
+
+
+def test_what_begins_as_a_call_is_what_python_takes_it_for():
+    with Kernel("python") as k:
+        k.run("def f(*a): return a\nd = {(1,): 0}")
+        equal(k.run("f(1)").value, "(1,)")
+        equal(k.run("f(1) + f(2) # a comment (of a kind)").value, "(1, 2)")
+        equal(k.run("f(1) and (y := 3)").value, "3")
+        equal(k.run("d[(1,)] = y").status, "ok")
+        equal(k.run("d.__getitem__(f(1))").value, "3")
+        equal((k.run("d[f(1)]").value, k.run("del(y)").status, k.run("assert(d)").status), ("3", "ok", "ok"))
+        equal(k.run("f(d)[0][f(1)] = (4)").status, "ok")
+        equal((k.run("d[f(1)]").value, k.run("f(1);").result), ("4", None))
+        done = k.run("f(1) f(2)")
+        equal((done.status, done.error["name"]), ("error", "SyntaxError"))
+        holds("covekernel" not in "".join(done.error["traceback"]), done.error)
+
+
 def test_last_expression_is_the_result_and_variables_stay():
     with Kernel("python") as k:
         equal(k.run("x = 20").result, None)
@@ -552,6 +583,15 @@ def test_a_fork_of_a_fork_and_each_may_die_alone():
             k.sock.close()
             k.process.wait(120)
             equal(two.run("x + 1").value, "3")
+
+
+def test_a_default_timeout_of_sockets_is_for_those_of_user_code():
+    with forkable() as k:
+        k.run("import socket; socket.setdefaulttimeout(0.01)")
+        with k.fork() as twin:
+            twin.run("import threading; timer = threading.Timer(0.2, print, ('later',)); timer.start()")
+            twin.wait_output("later")  # longer than the timeout, with nothing to read
+            equal((twin.run("socket.getdefaulttimeout()").value, k.run("1 + 1").value), ("0.01", "2"))
 
 
 def test_threads_are_named_where_a_fork_is_refused():

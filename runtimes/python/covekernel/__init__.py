@@ -13,11 +13,13 @@ def prepare():
 
 
 def member(fd):
-    """The session of members that will be forked, as warm as it can be. In each of them: born(), the environment, serve()."""
+    """The session of members that will be forked, as warm as it can be. In each of them: born(), settle() if its
+    environment is another one than now, serve()."""
     from covekernel.session import Session
     made = Session(fd)
     made.unborn = True
     made.set_up_process()
+    made.settle()
     made.rehearse()
     return made
 

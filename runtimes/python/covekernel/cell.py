@@ -9,9 +9,11 @@ import ast
 import inspect
 import linecache
 import os
+import re
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+CALL = re.compile(r"[A-Za-z_][\w.]*\([^;\n]*\)")  # one expression, most likely: there is no need of a tree
 CELLS_KEPT = 1000
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 LINES_MAX = 400
@@ -44,6 +46,11 @@ def silenced(source, last):
 
 def parts(source, name):
     """[(code, is the result)], as many as there are: the statements, and the expression at their end."""
+    if CALL.fullmatch(source):
+        try:
+            return [(compile(source, name, "eval", FLAGS), True)]
+        except SyntaxError:
+            pass
     tree = compile(source, name, "exec", FLAGS | ast.PyCF_ONLY_AST)
     found, last = [], None
     if tree.body and isinstance(tree.body[-1], ast.Expr):

@@ -4,8 +4,8 @@ Interrupts. SIGINT raises KeyboardInterrupt in the main thread, where user code 
 `armed`; inside a `shield` it waits until the line that is being read or written is whole. Between executions it is
 ignored. Code that neither returns to the interpreter nor ends is the host's to kill.
 
-A member of a zygote has its session before it is born: made and rehearsed by the zygote, so that all members share its
-pages. Until born() nothing of it acts on a fork.
+A member of a zygote has its session before it is born: made, settled and rehearsed by the zygote, so that all members
+share its pages. Until born() nothing of it acts on a fork.
 
 Forks. A child of user code inherits all of this but must not speak for the kernel: it loses the socket as it is born,
 and where it comes back from the cell it ends.
@@ -14,6 +14,7 @@ A fork of the context is something else: the host asks for it between two cells 
 copy goes on as a kernel of its own in this same loop (twin.py).
 """
 import _signal as signal  # the functions of `signal` itself look for names first, by exceptions, in every cell
+import _socket
 import builtins
 import errno
 import gc
@@ -22,12 +23,16 @@ import os
 import sys
 import threading
 import types
+from _thread import get_ident
 
 from covekernel import cell, figures, reseed, rich, twin, wire
 
 current = None  # the session of this process, for display() and the backend of matplotlib
+READY = b'{"event": "ready", "language": "python", "version": "%s", "protocol": 1}\n' % sys.version.split()[0].encode()
 LATER_MAX = 256  # requests that may wait while a cell waits for input
 PROMPT_MAX = 64 << 10
+REHEARSED = (b"print(end='')", b"import sys; x = len(sys.path); print(end='')")
+REHEARSED_NUMPY = b"import numpy as np; print(end=str(int(np.arange(1000).sum()))[:0])"
 
 
 class Shield:
@@ -35,13 +40,14 @@ class Shield:
 
     def __init__(self):
         self.depth, self.pending, self.armed, self.fired = 0, False, False, False
+        self.main = get_ident()  # the same in a fork
 
     def __enter__(self):
-        if threading.current_thread() is threading.main_thread():
+        if get_ident() == self.main:
             self.depth += 1
 
     def __exit__(self, *_):
-        if threading.current_thread() is not threading.main_thread():
+        if get_ident() != self.main:
             return
         self.depth -= 1
         if self.depth == 0 and self.pending:
@@ -144,7 +150,8 @@ class Session:
         self.later = []
         self.loop = None
         self.figures_shown = []
-        self.user_site = None
+        self.user_site = self.bare_path = None
+        self.settled = False
         self.unborn = False  # it is a zygote's, for members that will be forked
         self.streams = (sys.stdout, sys.stderr)
         self.twin = None  # descriptors of the copy, while the context is being forked
@@ -169,43 +176,38 @@ class Session:
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
     def settle(self):
-        """What follows from the environment and the directory, which a member of a zygote knows later than the rest."""
-        sys.path[:0] = [""] + [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-        if os.environ.get("HOME"):
-            import site  # isolated mode left out what the user installed for itself
+        """What follows from the environment. A zygote does it for the usual one, and a member again if it has another."""
+        import site
+        if self.bare_path is None:
+            self.bare_path = list(sys.path)
+        self.user_site = site.USER_BASE = site.USER_SITE = None
+        sys.path[:] = ["", *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p), *self.bare_path]
+        if os.environ.get("HOME"):  # isolated mode left out what the user installed for itself
             self.user_site = site.getusersitepackages()
             sys.path.append(self.user_site)
-        self.start = (os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv))
+        self.start = (dict(os.environ), list(sys.path), list(sys.argv))
+        self.settled = True
 
     def rehearse(self):
-        """Runs a cell for nobody: what is slow the first time, and what a fork has to copy as soon as it is written to, has
+        """Runs cells for nobody: what is slow the first time, and what a fork has to copy as soon as it is written to, has
         been by the time that somebody waits. Leaves nothing behind."""
-        fd, self.channel.fd = self.channel.fd, -1
-        before = signal.getsignal(signal.SIGINT)
-        self.channel.take(b'{"op":"execute","id":"rehearsal","code":"print(end=\'\')"}\n')
-        self.serve_one(self.next_line())
+        before, channel = signal.getsignal(signal.SIGINT), self.channel
+        host, ours = _socket.socketpair()
+        self.channel = wire.Channel(ours.detach())
+        for code in REHEARSED:
+            host.send(b'{"op":"execute","id":"rehearsal","code":"%s"}\n' % code)
+            self.begin(b"")
+            self.serve_one(self.next_line())
+        if "numpy" in sys.modules:
+            host.send(b'{"op":"execute","id":"rehearsal","code":"%s"}\n' % REHEARSED_NUMPY)
+            self.serve_one(self.next_line())
         wire.fit({"event": "result", "data": rich.bundle_of(0).data})
-        self.rehearse_beginning()
-        numpy = sys.modules.get("numpy")
-        if numpy:
-            numpy.arange(8).sum()
+        self.channel.forget()
+        host.close()
+        self.channel, self.count = channel, 0
         signal.signal(signal.SIGINT, before)
-        self.channel.fd, self.count = fd, 0
         cell.forget()
         self.fresh_namespace()
-
-    def rehearse_beginning(self):
-        path, home = list(sys.path), os.environ.get("HOME")
-        os.environ["HOME"] = "/"
-        self.settle()
-        self.say_ready()
-        import site
-        site.USER_BASE = site.USER_SITE = self.user_site = None
-        sys.path[:] = path
-        if home is None:
-            del os.environ["HOME"]
-        else:
-            os.environ["HOME"] = home
 
     def born(self):
         """In a process of its own, to which the fork has brought neither the number nor the signals."""
@@ -252,7 +254,8 @@ class Session:
     def flush(self):
         """Whatever was written so far is in the pipes before anything is said about it."""
         seen = []
-        for stream in (sys.stdout, sys.stderr, *self.streams):
+        out, err = self.streams
+        for stream in (out, err) if sys.stdout is out and sys.stderr is err else (sys.stdout, sys.stderr, out, err):
             if any(stream is s for s in seen):
                 continue
             seen.append(stream)
@@ -274,6 +277,11 @@ class Session:
     def send(self, event, **fields):
         with self.shield:
             return self.channel.send({"event": event, "id": self.id, **fields})
+
+    def send_word(self, event, field, value):
+        """The same for an event of one field, without what others need."""
+        with self.shield:
+            self.channel.write(f'{{"event": "{event}", "id": {wire.quote(self.id)}, "{field}": {value}}}\n'.encode())
 
     def show(self, bundle):
         if not bundle.data and not bundle.omitted:
@@ -339,19 +347,29 @@ class Session:
                         return request
             if self.channel.closed:
                 return None
-            self.channel.wait()
-            with self.shield:
-                self.channel.fill()
+            if self.shield.armed:
+                self.channel.wait()
+                with self.shield:
+                    self.channel.fill()
+            else:
+                with self.shield:
+                    self.channel.write()
+                    self.channel.fill(0)
 
-    def say_ready(self):
-        self.channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0], "protocol": 1})
+    def begin(self, word):
+        """What is said first goes out with what is said of the first request, if that is there already."""
+        self.cwd = os.getcwd()
+        self.channel.defer(word + READY)
+        self.channel.fill()
 
-    def serve(self):
-        self.settle()
-        self.say_ready()
+    def serve(self, joined=False):
+        if not self.settled:
+            self.settle()
+        self.begin(twin.READY if joined else b"")
         while True:
             request = self.later.pop(0) if self.later else self.next_line()
             if request is None:
+                self.channel.write()
                 self.flush()
                 os._exit(0)
             self.serve_one(request)
@@ -383,7 +401,7 @@ class Session:
         signal.signal(signal.SIGINT, self.shield.on_signal)  # a cell before may have taken it
         if self.user_site and sys.path_importer_cache.get(self.user_site, self) is None:
             del sys.path_importer_cache[self.user_site]  # it may exist now
-        self.send("started", count=self.count)
+        self.send_word("started", "count", self.count)
         _, error = self.shield.guarded(self.run, code)
         _, late = self.shield.guarded(self.show_figures)
         error = error if error is not None else late
@@ -396,8 +414,8 @@ class Session:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) and self.shield.fired else "error"
             self.report(error)
             error = late = None  # their frames hold what the cell held
-        self.shield.guarded(self.flush)
-        self.send("finished", status=status)
+            self.shield.guarded(self.flush)
+        self.send_word("finished", "status", f'"{status}"')
         self.id = None
 
     def run(self, code):
@@ -474,8 +492,7 @@ class Session:
             return
         reseed()
         self.loop = twin.own_loop(self.loop)
-        twin.here()
-        self.say_ready()
+        self.channel.write(twin.READY + READY)
 
     # --- reset ---
 
@@ -495,8 +512,8 @@ class Session:
         if self.loop is not None:
             self.loop.close()
             self.loop = None
-        cwd, environ, path, argv = self.start
-        os.chdir(cwd)
+        environ, path, argv = self.start
+        os.chdir(self.cwd)
         for name in set(os.environ) - set(environ):
             del os.environ[name]
         os.environ.update(environ)

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import threading
 
-READY, FULL_WORD, REFUSED = b"j", b"p", b"n"
+READY, FULL_WORD, REFUSED = b"j", b"p", b"n"  # the first word of a kernel that PID 1 did not start
 FULL = object()  # as a reason: no process more is allowed
 WHY_MAX = 160
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -57,11 +57,6 @@ def settle(fds):
     for fd, at in zip(away, (3, 1, 2)):
         os.dup2(fd, at, inheritable=at != 3)
         os.close(fd)
-
-
-def here():
-    """The first word, which tells PID 1 who we are."""
-    os.write(3, READY)
 
 
 def refuse(fds, why):

@@ -6,10 +6,16 @@ fit is left out and named. Invariants: a line is written whole or not at all, wh
 holds interrupts back around it); only the main thread reads.
 
 With the order to fork come three descriptors, which are kept until it is served.
+
+The first answer of a fresh process is what its caches are cold for, so the usual lines take few steps: a request without
+deep brackets is not searched for its depth, small events are put together by hand, and what is said before anybody
+needs it (`defer`) goes out with the next line.
 """
 import _socket
 import collections
 import json
+import json.encoder
+import json.scanner
 import math
 import os
 import re
@@ -17,6 +23,7 @@ import select
 import threading
 
 LINE_MAX = 1 << 20
+READ_FIRST, READ_MORE = 4 << 10, 64 << 10  # a large buffer has to be asked of the system
 DEPTH_MAX = 32
 VALUE_DEPTH = DEPTH_MAX - 4  # the event, its data, and the entry stand above a value
 TEXT_KEEP = 256 << 10  # what is left of a text/plain that is too long
@@ -25,6 +32,8 @@ GIVEN = 3  # descriptors that come with the order to fork
 GIVEN_SPACE = _socket.CMSG_SPACE(4 * GIVEN)
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 BRACKETS = re.compile(r"[\[\]{}]")
+quote = json.encoder.encode_basestring_ascii  # str as JSON
+scan = json.scanner.make_scanner(json.JSONDecoder())
 
 
 class Unfit(Exception):
@@ -63,7 +72,9 @@ def clean(value, depth=VALUE_DEPTH):
 
 
 def depth_of(text):
-    """How deep the brackets of a line go, without building what they hold."""
+    """How deep the brackets of a line go at most, without building what they hold."""
+    if text.count("{") + text.count("[") <= DEPTH_MAX:
+        return 0
     deepest = depth = 0
     for c in BRACKETS.findall(STRINGS.sub("", text)):
         depth += 1 if c in "[{" else -1
@@ -73,6 +84,15 @@ def depth_of(text):
 
 def size_text(size):
     return f"{size / (1 << 20):.1f} MiB" if size >= 100 << 10 else f"{size} bytes"
+
+
+def loads(text):
+    """json.loads() of a line, whose blanks have been stripped."""
+    try:
+        value, end = scan(text, 0)
+    except StopIteration:
+        end = None
+    return value if end == len(text) else json.loads(text)  # which says what is wrong
 
 
 def fit(event):
@@ -112,18 +132,34 @@ class Channel:
         self.lines = collections.deque()
         self.given = []  # descriptors that came with a line
         self.closed = False
-        self.socket = None  # the same, for what comes with descriptors; made when the first line is waited for
+        self.deferred = b""
+        self.read_size = READ_FIRST
+        self.socket = None  # the same, for what comes with descriptors
         if fd >= 0:
-            os.set_inheritable(fd, False)
+            self.open(fd)
+
+    def open(self, fd):
+        os.set_inheritable(fd, False)
+        self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        if _socket.getdefaulttimeout() is not None:  # user code has set it, for its own sockets
+            self.socket.settimeout(None)
+
+    def defer(self, line):
+        self.deferred += line
 
     def send(self, event):
         """False when nobody listens any more, or when this is a process that user code forked."""
-        line = fit(event)
+        return self.write(fit(event))
+
+    def write(self, line=b""):
+        """The same, for what is a line already; with what was deferred before it."""
         with self.lock:
-            view = memoryview(line)
-            while view and self.fd >= 0:
+            if self.deferred:
+                line, self.deferred = self.deferred + line, b""
+            while line and self.fd >= 0:
                 try:
-                    view = view[os.write(self.fd, view):]
+                    n = os.write(self.fd, line)
+                    line = b"" if n == len(line) else memoryview(line)[n:]
                 except BlockingIOError:
                     select.select([], [self.fd], [])
                 except OSError:
@@ -136,21 +172,20 @@ class Channel:
 
     def forget(self):
         """In a forked child: the socket is the parent's alone."""
-        fd, self.fd = self.fd, -1
+        fd, self.fd, self.deferred = self.fd, -1, b""
         self.lock = threading.RLock()
         if fd >= 0:
-            (os.close(fd) if self.socket is None else self.socket.close())
+            self.socket.close()
 
-    def fill(self):
-        """Reads what has arrived, after poll said that something has."""
-        if self.socket is None:
-            self.socket = _socket.socket(fileno=self.fd)
+    def fill(self, flags=_socket.MSG_DONTWAIT):
+        """Reads what has arrived; without flags it waits until something has."""
         try:
-            data, given, _, _ = self.socket.recvmsg(65536, GIVEN_SPACE, _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC)
+            data, given, _, _ = self.socket.recvmsg(self.read_size, GIVEN_SPACE, flags | _socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
             data, given = b"", ()
+        self.read_size = READ_MORE if len(data) == self.read_size else READ_FIRST
         for level, kind, content in given:
             if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
                 self.given += memoryview(content[:len(content) & ~3]).cast("i").tolist()
@@ -160,6 +195,9 @@ class Channel:
         self.take(data)
 
     def take(self, data):
+        if not self.buffer and not self.dropping and data.find(b"\n") == len(data) - 1 > 0:
+            self.lines.append(data)  # one whole line, as nearly always
+            return
         while data:
             part, newline, data = data.partition(b"\n")
             if not self.dropping:
@@ -194,10 +232,10 @@ class Channel:
             self.refuse(f"a line is longer than {LINE_MAX} bytes")
             return None
         try:
-            text = line.decode("utf-8")
+            text = line.decode("utf-8").strip(" \t\r\n")
             if depth_of(text) > DEPTH_MAX:
                 raise ValueError(f"nested deeper than {DEPTH_MAX}")
-            request = json.loads(text)
+            request = loads(text)
         except (ValueError, RecursionError) as error:
             self.refuse(f"not JSON: {error}")
             return None
