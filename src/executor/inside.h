@@ -45,6 +45,8 @@ struct run {
     struct kevent_reader in;
     struct buf line; /* on its way */
     bool interrupted;
+    bool exits; /* it has ended itself, with: */
+    int exit_status;
     uint64_t cpu_base_ns;
     char said[160]; /* on standard error, the beginning: for who wants to know why it died */
 

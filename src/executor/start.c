@@ -168,6 +168,29 @@ void start_interrupt(struct run *r, enum ended_by by)
 
 /* --- from the kernel --- */
 
+/* Code that ends itself is a program with a status, and nothing was raised: kernels tell it as an error because for a
+ * context it is one, whose interpreter goes on. */
+static bool is_exit(const struct run *r, const struct kevent *e, int *ret)
+{
+    static const char *const names[][2] = { { "python", "SystemExit" }, { "node", "Exit" }, { "bash", "ExitStatus" } };
+    const char *name = json_string_value(json_object_get(e->root, "name"));
+    const char *value = json_string_value(json_object_get(e->root, "value"));
+    uint64_t code = 0;
+
+    if (e->kind != KEVENT_ERROR || !name || !value)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (!str_eq(r->req.language, names[i][0]) || !str_eq(name, names[i][1]))
+            continue;
+        bool none = i == 0 && (str_eq(value, "") || str_eq(value, "None"));
+        if (!none && !str_to_u64(value, UINT32_MAX, &code))
+            return false;
+        *ret = (int)(code & 0xff);
+        return true;
+    }
+    return false;
+}
+
 static void finished(struct run *r, const struct kevent *e)
 {
     r->word = e->status;
@@ -176,7 +199,7 @@ static void finished(struct run *r, const struct kevent *e)
     else if (e->status == KEVENT_INTERRUPTED)
         answer_receipt(r, ENDED_SIGNAL, -1, SIGINT);
     else
-        answer_receipt(r, ENDED_EXIT, e->status == KEVENT_OK ? 0 : 1, 0);
+        answer_receipt(r, ENDED_EXIT, e->status == KEVENT_OK ? 0 : r->exits ? r->exit_status : 1, 0);
     run_ended(r);
 }
 
@@ -199,7 +222,9 @@ static void on_kernel_event(void *arg, const struct kevent *e)
         begin_code(r, box_cpu_ns(r->guest.box));
     if (r->state != RUN_RUNNING || !str_eq(e->id, r->id))
         return;
-    if (e->kind == KEVENT_DISPLAY || e->kind == KEVENT_RESULT || e->kind == KEVENT_ERROR) {
+    if (is_exit(r, e, &r->exit_status)) {
+        r->exits = true;
+    } else if (e->kind == KEVENT_DISPLAY || e->kind == KEVENT_RESULT || e->kind == KEVENT_ERROR) {
         run_event(r, e);
     } else if (e->kind == KEVENT_INPUT) {
         answer_input(r);

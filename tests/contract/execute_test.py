@@ -66,7 +66,8 @@ def python_code_finds_an_interpreter_that_waits_for_it(s):
     assert a["stdout"].startswith("given /tmp ") and a["stdout"] != b["stdout"], (a["stdout"], b["stdout"])
     assert a["receipt"]["wallUs"] > 0 and first["status"] == "ok", a["receipt"]
     named = run(s, code="1", template="python")
-    assert named["status"] == "ok" and s.call("POST", "/v1/execute", {"code": "1", "template": "pyton"}).status == 404
+    unknown = s.call("POST", "/v1/execute", {"code": "1", "template": "pyton"})
+    assert named["status"] == "ok" and unknown.status == 404 and "python-data" in unknown.json["error"]["message"], unknown.body
 
 
 @case
@@ -87,11 +88,26 @@ def what_code_raises_is_told_with_its_traceback(s):
 
 
 @case
+def code_that_ends_itself_has_a_status_and_raised_nothing(s):
+    for language, code, status in (("python", "import sys; print('x'); sys.exit(0)", 0), ("python", "print('x'); exit()", 0),
+                                   ("python", "print('x')\nraise SystemExit", 0), ("python", "import sys; print('x'); sys.exit(3)", 3),
+                                   ("node", "console.log('x'); process.exit(4)", 4), ("node", "console.log('x'); process.exit(0)", 0),
+                                   ("bash", "echo x; exit 5", 5), ("bash", "echo x; false", 1)):
+        a = run(s, code=code, language=language)
+        assert (a["exitCode"], a["status"], a["stdout"], a["endedBy"]) == (status, "error" if status else "ok", "x\n", "exit"), (code, a)
+        assert "exception" not in a and a["receipt"]["exitCode"] == status, (code, a)
+    a = run(s, code="import sys; sys.exit('why')")
+    assert a["exitCode"] == 1 and a["exception"]["value"] == "why", a
+    a = run(s, code="class Exit(Exception): pass\nraise Exit(0)")
+    assert a["exitCode"] == 1 and a["exception"]["name"] == "Exit", a
+
+
+@case
 def node_and_bash_code_and_commands_run_too(s):
     a = run(s, code="console.log('n'); [1, 2].length", language="node")
     assert a["status"] == "ok" and a["stdout"] == "n\n" and a["results"][0]["data"]["text/plain"] == "2", a
     a = run(s, code="echo $X; exit 3", language="bash", env={"X": "given"})
-    assert a["stdout"] == "given\n" and a["status"] == "error" and a["exception"]["value"] == "3", a
+    assert a["stdout"] == "given\n" and a["status"] == "error" and a["exitCode"] == 3 and "exception" not in a, a
     a = run(s, command=["sh", "-c", "echo $0 $1; exit 7", "a", "b"])
     assert a["stdout"] == "a b\n" and a["exitCode"] == 7 and a["status"] == "error" and "results" not in a, a
     a = run(s, command="echo one && pwd", cwd="/tmp")
