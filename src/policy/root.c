@@ -3,9 +3,9 @@
 
 const char *const root_system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", NULL };
 
-const char *const root_empty_dirs[] = { "proc",    "dev", "dev/pts", "dev/shm",     "etc",
-                                        "etc/ssl", "tmp", "var",     "workspace",   "skills",
-                                        "mnt",     "opt", ".cove",   ".cove/empty", NULL };
+const char *const root_empty_dirs[] = { "proc",  "dev",         "dev/pts",   "dev/shm", "etc", "etc/ssl",
+                                        "tmp",   "var",         "workspace", "skills",  "mnt", "opt",
+                                        ".cove", ".cove/empty", "etc/fonts", NULL };
 
 const struct root_link root_links[] = {
     { "dev/ptmx", "pts/ptmx" },
@@ -34,6 +34,9 @@ const struct root_text root_written[] = {
     { "etc/resolv.conf", "# no resolver: this sandbox has no network\noptions timeout:1 attempts:1\n" },
     { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
     { "etc/hostname", "cove\n" },
+    { "etc/fonts/fonts.conf", "<?xml version=\"1.0\"?>\n<fontconfig>\n<dir>/usr/share/fonts</dir>\n"
+                              "<dir>/usr/local/share/fonts</dir>\n<cachedir prefix=\"xdg\">fontconfig</cachedir>\n"
+                              "</fontconfig>\n" },
     { NULL, NULL },
 };
 
