@@ -495,7 +495,7 @@ static void on_template(void *arg, const struct err *err, const struct store_tem
     auto_json *spec = NULL;
 
     if (err && err->id == ERR_MISSING) {
-        err_set(&why, ERR_MISSING, "template: there is no template '%s'", c->template);
+        template_missing(&why, c->template);
         refuse(c, &why);
     } else if (err) {
         refuse(c, err);

@@ -221,6 +221,14 @@ static void on_deleted(void *arg, const struct err *err)
 {
     auto_free struct change *c = arg;
 
+    if (err && err->id == ERR_MISSING && template_builtin(c->name)) {
+        struct err why = { 0 };
+
+        err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; PUT puts yours in its place",
+                c->name);
+        http_answer_err(c->req, &why);
+        return;
+    }
     if (err) {
         http_answer_err(c->req, err);
         return;

@@ -114,7 +114,7 @@ static int resolve(const struct warm *w, const char *name, const struct err *err
 {
     spec_init(ret);
     if (err && err->id == ERR_MISSING)
-        return err_set(why, ERR_MISSING, "template: there is no template '%s'", name);
+        return template_missing(why, name);
     if (err) {
         *why = *err;
         return -1;

@@ -36,6 +36,18 @@ const struct template_builtin *template_builtin(const char *name)
     return NULL;
 }
 
+int template_missing(struct err *err, const char *name)
+{
+    auto_buf built = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        buf_addf(&built, "%s%s", i == 0 ? "" : i + 1 == ARRAY_LEN(all) ? " and " : ", ", all[i].name);
+    return err_set(
+        err, ERR_MISSING,
+        "template: there is no template '%.63s'; %s are built in, others are made with PUT /v1/templates/{name}", name,
+        built.data);
+}
+
 static void put_names(struct jsonw *w, const char *names)
 {
     jsonw_key(w, "preload");

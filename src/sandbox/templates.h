@@ -12,6 +12,7 @@ extern const char template_python_preload[]; /* also of python sandboxes that ar
 
 const struct template_builtin *templates_builtin(size_t *count);
 const struct template_builtin *template_builtin(const char *name); /* NULL: there is none */
+int template_missing(struct err *err, const char *name);           /* for who asked for it */
 char *template_builtin_json(const struct template_builtin *t);     /* its spec; the caller frees */
 /* As the store brings one; the spec is the caller's to free. */
 void template_builtin_row(const struct template_builtin *t, struct store_template *ret);
