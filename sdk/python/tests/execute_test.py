@@ -1,7 +1,9 @@
 """The stateless executor."""
 from __future__ import annotations
 
-from cove import ExecutionFailedError
+from typing import List
+
+from cove import ExecutionFailedError, Output, Raised, Shown
 from cove.errors import InvalidRequestError
 
 from support import Case
@@ -33,3 +35,27 @@ class Execute(Case):
     def test_it_is_given_input_and_variables(self) -> None:
         done = self.client.execute("import os\ninput() + os.environ['WHO']", stdin="hello \n", env={"WHO": "Ada"})
         self.assertEqual(done.text, "'hello Ada'")
+
+    def test_what_it_does_is_heard_while_it_runs(self) -> None:
+        heard: List[object] = []
+        done = self.client.execute("print('out'); display(1); open('o', 'w').write('x'); 1 / 0", outputs=["o"], on_event=heard.append)
+        self.assertEqual([type(event) for event in heard], [Output, Shown, Raised])
+        self.assertEqual((done.stdout, done.status, done.exit_code, done.files), ("out\n", "error", 1, {"o": b"x"}))
+        self.assertEqual((str(done.exception), done.results[0].text), ("ZeroDivisionError: division by zero", "1"))
+
+    def test_what_the_listener_raises_ends_the_program(self) -> None:
+        def enough(event: object) -> None:
+            raise KeyError("enough")
+        with self.assertRaisesRegex(KeyError, "enough"):
+            self.client.execute("import time\nprint('on', flush=True)\ntime.sleep(600)", on_event=enough, timeout=600)
+        self.assertEqual(self.client.execute("1").text, "1")
+
+    def test_code_that_exits_is_a_program_with_a_status(self) -> None:
+        done = self.client.execute("import sys\nprint('a')\nsys.exit(0)").check()
+        self.assertEqual((done.stdout, done.exit_code, done.exception), ("a\n", 0, None))
+        with self.assertRaisesRegex(ExecutionFailedError, "status 3"):
+            self.client.execute("exit 3", language="bash").check()
+
+    def test_a_clock_that_ended_it_is_named_as_the_reason(self) -> None:
+        with self.assertRaisesRegex(ExecutionFailedError, "longer than its timeout"):
+            self.client.execute("while True: pass", timeout=0.3).check()

@@ -182,7 +182,7 @@ class RuntimeNotFoundError(NotFoundError):
 
     code = "runtime_not_found"
     default_cause = "The language runtime was not found on this host."
-    default_fix = "Install it (for example: apt-get install python3), or choose another with --runtime."
+    default_fix = "Install it (for example: apt-get install python3), or choose another (--runtime, --language)."
 
 
 class BindSourceUnreadableError(InvalidRequestError):

@@ -14,7 +14,7 @@ from ._json import decode, loads_object
 from .errors import ProtocolError
 from .models import ExecutionInfo
 
-LINE_MAX = 8 << 20
+LINE_MAX = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._error import ExecutionFailedError
-from ._json import Duration, encode, milliseconds, raw, seconds, without_none
-from .events import Raised, Shown
+from ._json import Duration, decode, encode, loads_object, milliseconds, raw, seconds, without_none
+from .errors import ProtocolError
+from .events import TOLD, Output, Progress, Raised, Shown
 from .models import Reason, Resources
 
 Content = Union[str, bytes]
+Heard = Union[Output, Shown, Raised]
+CLOCKS = {"wall": "it ran longer than its timeout", "cpu": "it used more processor time than it may", "lifetime": "it ran longer than its sandbox may live"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Executed:
     exception: Optional[Raised] = None
     error: Optional[Reason] = None
     omitted: List[Omitted] = dataclasses.field(default_factory=list)
-    receipt: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    receipt: Dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     raw: Mapping[str, Any] = raw()
 
     @property
@@ -64,14 +67,61 @@ class Executed:
     def success(self) -> bool:
         return self.status == "ok"
 
+    def failure(self) -> str:
+        """Why it is no success, in a line."""
+        if self.error:
+            return self.error.message
+        if self.ended_by in CLOCKS:
+            return CLOCKS[self.ended_by]
+        if self.exception:
+            return str(self.exception)
+        return f"it ended with status {self.exit_code}" if self.ended_by == "exit" else f"it was ended by: {self.ended_by}"
+
     def check(self) -> Executed:
         """Itself if all went well; otherwise ExecutionFailedError."""
         if self.success:
             return self
-        error = ExecutionFailedError(self.error.message if self.error else str(self.exception) if self.exception else
-                                     f"it ended with status {self.exit_code}" if self.ended_by == "exit" else f"it was ended by: {self.ended_by}")
+        error = ExecutionFailedError(self.failure())
         error.result = self
         raise error
+
+
+class Listening:
+    """The lines of an answer that comes as it happens, and the answer as it would have come at once."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.written: Dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.results: List[Any] = []
+        self.exception: Any = None
+        self.answer: Optional[Executed] = None
+
+    def take(self, line: bytes) -> Optional[Heard]:
+        told = loads_object(line)
+        kind = str(told.get("type"))
+        try:
+            if kind == "output":
+                return self.output(told)
+            if kind in ("display", "result"):
+                self.results.append(told)
+            elif kind == "exception":
+                self.exception = told
+            elif kind == "end":
+                self.answer = decode(Executed, self.whole(told["execution"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
+        return decode(TOLD[kind], told) if kind in ("display", "result", "exception") else None
+
+    def output(self, told: Mapping[str, Any]) -> Optional[Heard]:
+        event = self.progress.output(told)
+        if not isinstance(event, Output):
+            return None
+        self.written[event.type] += event.data
+        return event
+
+    def whole(self, end: Mapping[str, Any]) -> Dict[str, Any]:
+        written = {name: data.decode("utf-8", "replace") for name, data in self.written.items()}
+        return {**end, **written, "results": self.results, **({"exception": self.exception} if self.exception else {})}
 
 
 def file_of(name: str, content: Content) -> Dict[str, str]:

@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Union
 
-from .._call import Call, path
+from .._call import NDJSON, Call, path
 from .._json import Duration, decode, encode
 from .._settings import Retry, resolve
 from .._local import Downloaded, LocalPath
 from ..errors import NotFoundError
-from ..executed import Content, Executed, execute_body
+from ..executed import Content, Executed, Heard, Listening, execute_body
 from ..models import Capabilities, Cleaned, Policy, Ready, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ..team import LoginInfo, Tenant
-from ._http import AsyncHTTP
+from ._http import AsyncHTTP, AsyncLineStream
 from .pools import AsyncPools
 from .records import AsyncAudit, AsyncEvents, AsyncUsages, landed
 from .team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
@@ -69,19 +69,38 @@ class AsyncCove:
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
-                      resources: Optional[Resources] = None, cache: Optional[bool] = None) -> Executed:
+                      policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
+                      on_event: Optional[Callable[[Heard], object]] = None) -> Executed:
         """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
 
         Args:
             files: written before it starts, by their paths.
             outputs: paths or patterns of files that the answer brings.
+            template: "python-data" has NumPy, pandas and matplotlib loaded already.
             cache: it is pure, so the answer of an earlier run of the very same may be given.
+            on_event: called with `Output`, `Shown` and `Raised` as they come; what it raises ends the program. Then it always
+                runs, and `cache` means nothing.
 
         It is not repeated when the connection breaks: nobody could tell whether it has run.
         """
         body = execute_body(code, command, files, outputs, env, timeout, resources, language=language, template=template, stdin=stdin, cwd=cwd,
-                            outputBytes=output_bytes, level=level, cache=cache)
+                            outputBytes=output_bytes, level=level, policy=policy, cache=cache)
+        if on_event is not None:
+            return await self._listen(body, on_event)
         return await self._http.get(Executed, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+
+    async def _listen(self, body: Mapping[str, Any], on_event: Callable[[Heard], object]) -> Executed:
+        lines, heard = AsyncLineStream(self._http), Listening()
+        try:
+            await lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))
+            while heard.answer is None:
+                event = heard.take(await lines.next())
+                if event is not None:
+                    on_event(event)
+            await lines.finish()
+            return heard.answer
+        finally:
+            await lines.drop()
 
     async def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, Callable, Mapping, Optional, Sequence, Union
 
-from .._call import Call, path
+from .._call import NDJSON, Call, path
 from .._json import Duration, decode, encode
 from .._settings import Retry, resolve
 from .._local import Downloaded, LocalPath
 from ..errors import NotFoundError
-from ..executed import Content, Executed, execute_body
+from ..executed import Content, Executed, Heard, Listening, execute_body
 from ..models import Capabilities, Cleaned, Policy, Ready, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
 from ..team import LoginInfo, Tenant
-from ._http import HTTP
+from ._http import HTTP, LineStream
 from .pools import Pools
 from .records import Audit, Events, Usages, landed
 from .team import Keys, Roles, Tenants, Users
@@ -70,19 +70,38 @@ class Cove:
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
-                      resources: Optional[Resources] = None, cache: Optional[bool] = None) -> Executed:
+                      policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
+                      on_event: Optional[Callable[[Heard], object]] = None) -> Executed:
         """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
 
         Args:
             files: written before it starts, by their paths.
             outputs: paths or patterns of files that the answer brings.
+            template: "python-data" has NumPy, pandas and matplotlib loaded already.
             cache: it is pure, so the answer of an earlier run of the very same may be given.
+            on_event: called with `Output`, `Shown` and `Raised` as they come; what it raises ends the program. Then it always
+                runs, and `cache` means nothing.
 
         It is not repeated when the connection breaks: nobody could tell whether it has run.
         """
         body = execute_body(code, command, files, outputs, env, timeout, resources, language=language, template=template, stdin=stdin, cwd=cwd,
-                            outputBytes=output_bytes, level=level, cache=cache)
+                            outputBytes=output_bytes, level=level, policy=policy, cache=cache)
+        if on_event is not None:
+            return self._listen(body, on_event)
         return self._http.get(Executed, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+
+    def _listen(self, body: Mapping[str, Any], on_event: Callable[[Heard], object]) -> Executed:
+        lines, heard = LineStream(self._http), Listening()
+        try:
+            lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))
+            while heard.answer is None:
+                event = heard.take(lines.next())
+                if event is not None:
+                    on_event(event)
+            lines.finish()
+            return heard.answer
+        finally:
+            lines.drop()
 
     def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""
