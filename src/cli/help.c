@@ -65,7 +65,7 @@ void help_verb(struct buf *out, const struct cli_verb *v)
         text_wrap(out, v->text[i], 0, 0, WIDTH);
     }
     flags(out, v);
-    if (v->id == VERB_RUN || v->id == VERB_SANDBOX)
+    if (v->id == VERB_RUN || v->id == VERB_SANDBOX || v->id == VERB_EXECUTE)
         buf_adds(out, "\nSizes are written 512K, 256M, 2G; times 500ms, 30s, 5m, 1h; processors 0.5, 2.\n");
     buf_adds(out, "\nExamples:\n");
     for (const struct cli_example *e = v->examples; e->command; e++)

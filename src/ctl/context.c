@@ -57,7 +57,8 @@ static int find(struct ctl *c, const char *sandbox, const char *word, char ret[I
     if (ch.found == 0)
         return err_set(err, ERR_MISSING, "sandbox %s has no context; 'cove context create %s' makes one", sandbox,
                        sandbox);
-    return err_set(err, ERR_USAGE, "say which context: %s has %zu that could be meant", sandbox, ch.found);
+    return err_set(err, ERR_USAGE, "say which context: %s has %zu that could be meant; 'cove context ls %s' lists them",
+                   sandbox, ch.found, sandbox);
 }
 
 static int names(struct ctl *c, const char *usage, char **sandbox, char ret[ID_SIZE], struct err *err)
@@ -285,6 +286,7 @@ static int verdict(const struct show *s, struct err *err)
     }
     if (!interrupted)
         ctl_say_end(s->c, s->end);
+    ctl_show_end(&s->to);
     return ctl_exit_status(s->end);
 }
 

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -20,6 +21,7 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define CODE_MAX (512 * KIB)
 #define INPUT_MAX (1 * MIB)
+#define PATIENCE_MS 2000
 #define FILE_MAX (3 * MIB) /* in base64 that is what a request takes */
 
 /* --- the request --- */
@@ -38,6 +40,16 @@ static int read_all(int fd, const char *what, size_t max, struct buf *ret, struc
                            max / 1024);
     }
     return n < 0 ? err_sys(err, ERR_SYS, "%.160s", what) : 0;
+}
+
+/* Whoever inherits an open pipe would wait for ever and not know what for. */
+static int read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
+{
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+    if (!c->quiet && poll(&in, 1, PATIENCE_MS) == 0)
+        report_note("waiting for the end of standard input, which is %s; '</dev/null' gives it none", what);
+    return read_all(STDIN_FILENO, what, max, ret, err);
 }
 
 static int read_path(const char *path, size_t max, struct buf *ret, struct err *err)
@@ -96,35 +108,52 @@ static int put_files(const struct ctl *c, json_t *body, struct err *err)
     return 0;
 }
 
-static const char *language_of(const char *path)
+/* An ending that is known to nobody is not Python by accident. */
+static int language_of(const char *path, const char **ret, struct err *err)
 {
     static const char *const endings[][2] = { { ".py", "python" }, { ".js", "node" }, { ".mjs", "node" },
                                               { ".cjs", "node" },  { ".sh", "bash" }, { ".bash", "bash" } };
 
     for (size_t i = 0; i < ARRAY_LEN(endings); i++)
         if (str_ends(path, endings[i][0]))
-            return endings[i][1];
-    return NULL;
+            *ret = endings[i][1];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    if (!*ret && dot && dot != name)
+        return err_set(
+            err, ERR_USAGE,
+            "%.120s: the ending %.20s is that of no language cove knows; --language python, node or bash says "
+            "what it is, and '-- COMMAND' runs any program",
+            path, dot);
+    return 0;
+}
+
+static int read_code(const char *path, struct buf *ret, struct err *err)
+{
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return err_set(err, ERR_MISSING,
+                       "there is no file '%.120s' here; code itself is given with -c, a command behind --", path);
+    return read_path(path, CODE_MAX, ret, err);
 }
 
 static int put_code(struct ctl *c, json_t *body, bool *ret_input, struct err *err)
 {
     const struct arg *code = args_find(&c->args, OPT_CODE);
     const char *path = !code && c->args.nrest == 1 && !c->args.dashes ? c->args.rest[0] : NULL;
-    const char *language = path ? language_of(path) : NULL;
+    const char *language = NULL;
     auto_buf text = { 0 };
 
     if (code) {
         buf_adds(&text, code->value);
     } else if (path) {
-        if (read_path(path, CODE_MAX, &text, err) < 0)
+        if (read_code(path, &text, err) < 0 ||
+            (!args_find(&c->args, OPT_LANGUAGE) && language_of(path, &language, err) < 0))
             return -1;
-        if (language && !args_find(&c->args, OPT_LANGUAGE))
+        if (language)
             json_object_set_new(body, "language", json_string(language));
     } else {
         if (isatty(STDIN_FILENO))
             return err_set(err, ERR_USAGE, "there is no code: give it with -c, as a file, or on standard input");
-        if (read_all(STDIN_FILENO, "the code", CODE_MAX, &text, err) < 0)
+        if (read_input(c, "the code", CODE_MAX, &text, err) < 0)
             return -1;
         *ret_input = false;
     }
@@ -140,13 +169,13 @@ static void put_words(const struct ctl *c, json_t *body)
     json_object_set_new(body, "command", words);
 }
 
-static int put_input(json_t *body, struct err *err)
+static int put_input(const struct ctl *c, json_t *body, struct err *err)
 {
     auto_buf in = { 0 };
 
     if (isatty(STDIN_FILENO))
         return 0;
-    if (read_all(STDIN_FILENO, "standard input", INPUT_MAX, &in, err) < 0)
+    if (read_input(c, "the input of the program", INPUT_MAX, &in, err) < 0)
         return -1;
     return put_text(body, "stdin", &in, err);
 }
@@ -165,11 +194,13 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
         put_words(c, body);
     else if (put_code(c, body, &input, err) < 0)
         return -1;
-    if ((input && put_input(body, err) < 0) || put_files(c, body, err) < 0 ||
+    if ((input && put_input(c, body, err) < 0) || put_files(c, body, err) < 0 ||
         ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
+    if (ctl_set_resources(c, body, err) < 0)
+        return -1;
     if (args_find(&c->args, OPT_CACHE))
         json_object_set_new(body, "cache", json_true());
     return ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err);
@@ -271,6 +302,27 @@ static bool on_line(void *arg, const json_t *line)
     return false;
 }
 
+/* An answer that came whole, which is how those of earlier runs come. */
+static void replay(struct stream *s, json_t *answer)
+{
+    static const char *const streams[] = { "stdout", "stderr" };
+    const json_t *shown = json_object_get(answer, "results"), *raised = json_object_get(answer, "exception");
+    bool good = true;
+
+    for (size_t i = 0; i < ARRAY_LEN(streams); i++) {
+        AUTO_JSON *line = json_pack("{s:s, s:O}", "stream", streams[i], "data", json_object_get(answer, streams[i]));
+
+        good = good && line && ctl_show_output(&s->show, line);
+    }
+    for (size_t i = 0; good && i < json_array_size(shown); i++)
+        good = ctl_show_data(&s->show, json_object_get(json_array_get(shown, i), "data"));
+    if (good && raised)
+        ctl_show_exception(&s->show, raised);
+    if (!s->show.quiet && json_is_true(json_object_get(answer, "cached")))
+        report_note("this is the answer of an earlier run");
+    s->end = json_incref(answer);
+}
+
 static int verdict(const struct ctl *c, const json_t *end, struct err *err)
 {
     const json_t *why = json_object_get(end, "error");
@@ -278,6 +330,12 @@ static int verdict(const struct ctl *c, const json_t *end, struct err *err)
 
     if (bad)
         return -1;
+    if (str_eq(ctl_text(end, "status"), "died") && !str_eq(ctl_text(end, "endedBy"), "lost")) {
+        if (!str_eq(ctl_text(end, "endedBy"), "memory") && !c->quiet)
+            report_note("%s", ctl_text(why, "message"));
+        ctl_say_end(c, end);
+        return ctl_exit_status(end);
+    }
     if (why) {
         enum err_id id = err_by_code(ctl_text(why, "code"));
 
@@ -314,13 +372,19 @@ int ctl_execute(struct ctl *c, struct err *err)
     sigaddset(&set, SIGTERM);
     if (ev_signals(c->ev, &set, on_signal, c, err) < 0)
         return -1;
-    int bad = client_lines(c->client, "POST", "/v1/execute", text, on_line, &s, err);
+    int bad = 0;
+    if (!args_find(&c->args, OPT_CACHE))
+        bad = client_lines(c->client, "POST", "/v1/execute", text, on_line, &s, err);
+    else if ((bad = client_json(c->client, "POST", "/v1/execute", text, &answer, err)) == 0)
+        replay(&s, answer);
     if (!bad && s.show.err.id != ERR_NONE) {
         *err = s.show.err;
         bad = -1;
     }
     if (!bad && !s.end)
         bad = err_set(err, ERR_CUT_OFF, "the connection was lost, and the program has ended with it");
+    if (!bad)
+        ctl_show_end(&s.show);
     int status = bad ? -1 : verdict(c, s.end, err);
     json_decref(s.end);
     return status;

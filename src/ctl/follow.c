@@ -117,7 +117,8 @@ void ctl_say_end(const struct ctl *c, const json_t *x)
         const char *by, *says;
     } ends[] = {
         { "cpu", "it used more processor time than it may" },
-        { "memory", "it needed more memory than its sandbox has ('cove sandbox create --memory' sets it)" },
+        { "memory",
+          "it needed more memory than its sandbox has (--memory of 'cove sandbox create' or 'cove execute' sets it)" },
         { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' prolongs it)" },
         { "idle", "its sandbox was idle for too long" },
         { "killed", "it was killed on request" },

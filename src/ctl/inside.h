@@ -95,6 +95,7 @@ int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void
 int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err);
 /* "1m", "256M" or "0.5" of a flag into body[key], held to the range of the limit; nothing when it was not given. */
 int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
+int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err); /* --memory, --cpus, --pids, --disk */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 
 /* Follows an execution to its end: writes its output to ours and keeps the offsets, so that a connection that breaks is

@@ -223,8 +223,14 @@ static int remove_(struct ctl *c, struct err *err)
     auto_free char *path = ctl_path("/v1/pools/%s", c->args.rest[0]);
     if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
-    if (!c->json && !c->quiet)
-        report_note("the pool %s is removed; sandboxes that were taken from it live on", c->args.rest[0]);
+    if (c->json || c->quiet)
+        return 0;
+    AUTO_JSON *left = NULL;
+    struct err none = { 0 };
+    bool own = client_json(c->client, "GET", path, NULL, &left, &none) == 0; /* the server's stands behind it */
+    report_note(own ? "the pool %s is as the server has it by default; sandboxes that were taken from it live on"
+                    : "the pool %s is removed; sandboxes that were taken from it live on",
+                c->args.rest[0]);
     return 0;
 }
 

@@ -40,10 +40,12 @@ char *ctl_path(const char *form, ...)
     return str_dup(out.data ? out.data : "");
 }
 
-/* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders. */
+/* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders; and shares with two
+ * digits more than a double has, which nobody gave. */
 char *ctl_json(const json_t *v)
 {
-    return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+    return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) |
+                             (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
 }
 
 int ctl_print_json(const json_t *answer)
@@ -177,6 +179,30 @@ int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, cons
     if (limit_parse(l, a->value, &v, err) < 0)
         return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
     json_object_set_new(body, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
+{
+    static const struct {
+        enum limit limit;
+        const char *key;
+    } each[] = { { LIMIT_CPU, "cpuMillis" },
+                 { LIMIT_MEMORY, "memoryBytes" },
+                 { LIMIT_WORKSPACE, "storageBytes" },
+                 { LIMIT_PIDS, "pids" } };
+    json_t *r = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, r, each[i].key, err) < 0) {
+            json_decref(r);
+            return -1;
+        }
+    }
+    if (json_object_size(r))
+        json_object_set_new(body, "resources", r);
+    else
+        json_decref(r);
     return 0;
 }
 

@@ -14,22 +14,6 @@ static int set(const struct ctl *c, enum limit l, json_t *body, const char *key,
     return ctl_set_limit(c, OPT_LIMIT + (int)l, l, body, key, err);
 }
 
-static int resources(const struct ctl *c, json_t *body, struct err *err)
-{
-    json_t *r = json_object();
-
-    if (set(c, LIMIT_CPU, r, "cpuMillis", err) < 0 || set(c, LIMIT_MEMORY, r, "memoryBytes", err) < 0 ||
-        set(c, LIMIT_WORKSPACE, r, "storageBytes", err) < 0 || set(c, LIMIT_PIDS, r, "pids", err) < 0) {
-        json_decref(r);
-        return -1;
-    }
-    if (json_object_size(r))
-        json_object_set_new(body, "resources", r);
-    else
-        json_decref(r);
-    return 0;
-}
-
 static int create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
@@ -41,7 +25,7 @@ static int create(struct ctl *c, struct err *err)
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_LEVEL, body, "level");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
-    if (resources(c, body, err) < 0 || set(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+    if (ctl_set_resources(c, body, err) < 0 || set(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
         set(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 || set(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
         ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;

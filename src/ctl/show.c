@@ -7,8 +7,12 @@
 #include "cli/report.h"
 #include "ctl/inside.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#define SAVED_MAX 100000
 
 static bool put(struct ctl_show *s, int fd, const char *data, size_t len)
 {
@@ -35,9 +39,14 @@ bool ctl_show_output(struct ctl_show *s, const json_t *line)
 
 static bool save_one(struct ctl_show *s, const char *ending, const char *data, size_t len)
 {
-    auto_free char *path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->saved, ending);
-    auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    auto_free char *path = NULL;
+    auto_fd int fd = -1;
 
+    do { /* what another run saved here stays */
+        free(path);
+        path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->saved, ending);
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    } while (fd < 0 && errno == EEXIST && s->saved < SAVED_MAX);
     if (fd < 0 || fd_write_all(fd, data, len) < 0) {
         err_sys(&s->err, ERR_SYS, "%.160s", path);
         return false;
@@ -57,12 +66,16 @@ static bool save(struct ctl_show *s, const json_t *data)
                   { "application/pdf", "pdf", true },
                   { "image/svg+xml", "svg", false } };
 
-    for (size_t i = 0; s->save && i < ARRAY_LEN(kinds); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         const json_t *v = json_object_get(data, kinds[i].mime);
         auto_buf bytes = { 0 };
 
         if (!json_is_string(v))
             continue;
+        if (!s->save) {
+            s->unsaved++;
+            return true;
+        }
         if (kinds[i].base64)
             ctl_decode(&bytes, json_string_value(v));
         else
@@ -81,6 +94,13 @@ bool ctl_show_data(struct ctl_show *s, const json_t *data)
         (!put(s, STDOUT_FILENO, json_string_value(text), json_string_length(text)) || !put(s, STDOUT_FILENO, "\n", 1)))
         return false;
     return save(s, data);
+}
+
+void ctl_show_end(const struct ctl_show *s)
+{
+    if (s->unsaved && !s->quiet)
+        report_note("%u picture%s shown and not kept; --save DIR writes them to files", s->unsaved,
+                    s->unsaved == 1 ? " was" : "s were");
 }
 
 bool ctl_show_exception(struct ctl_show *s, const json_t *line)

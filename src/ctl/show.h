@@ -8,9 +8,10 @@
 
 struct ctl_show {
     bool quiet;
-    const char *save; /* a directory for pictures and documents; NULL: they are not kept */
-    const char *name; /* what their names begin with */
-    unsigned saved;
+    const char *save;   /* a directory for pictures and documents; NULL: they are not kept */
+    const char *name;   /* what their names begin with */
+    unsigned saved;     /* the number in the name of the last one */
+    unsigned unsaved;   /* that were shown, and nobody said where to */
     uint64_t offset[2]; /* bytes of output that were written here */
     struct err err;     /* why something could not be */
 };
@@ -19,3 +20,5 @@ struct ctl_show {
 bool ctl_show_output(struct ctl_show *s, const json_t *line);
 bool ctl_show_data(struct ctl_show *s, const json_t *data);
 bool ctl_show_exception(struct ctl_show *s, const json_t *line);
+/* The remarks behind it all. */
+void ctl_show_end(const struct ctl_show *s);

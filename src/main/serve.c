@@ -179,8 +179,8 @@ static void say_keys(const struct server *s, struct buf *out)
     if (s->url)
         buf_addf(out,
                  "Run something:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n"
-                 "  %s exec $(%s sandbox create) -c 'print(6 * 7)'\n\n",
-                 s->url, s->key, s->cove_word, s->cove_word);
+                 "  %s execute -c 'print(6 * 7)'\n\n",
+                 s->url, s->key, s->cove_word);
 }
 
 static void on_ready(void *arg)

@@ -54,7 +54,41 @@ class Ctl(Served):
         self.assertEqual((answer["status"], answer["results"][0]["data"]["text/plain"]), ("ok", "[1]"))
         self.assertIn("longer than 300ms", self.cove("execute", "--timeout", "300ms", "--", "sleep", "60", code=124).err)
         self.assertIn("not both", self.cove("execute", "-c", "1", "--", "ls", code=2).err)
-        self.cove("execute", f"{here}/no-such.py", code=125)
+        self.assertIn("with -c", self.cove("execute", f"{here}/no-such.py", code=125).err)
+
+    def test_code_ends_with_the_status_that_it_chose_or_that_tells_what_ended_it(self):
+        done = self.cove("execute", "-c", "import sys; print('x'); sys.exit(3)", code=3)
+        self.assertEqual((done.out, done.err), ("x\n", ""))
+        self.cove("execute", "-c", "import sys; sys.exit(0)")
+        self.assertIn("status 7", self.cove("execute", "-c", "import os; os._exit(7)", code=7).err)
+        self.cove("execute", "-c", "import os; os.kill(os.getpid(), 9)", code=137)
+        self.assertIn("--memory", self.cove("execute", "--memory", "128M", "-c", "x = b'1' * (1 << 30)", code=123).err)
+
+    def test_what_execute_cannot_do_is_said_with_the_way_out(self):
+        here = os.path.join(self.dir, "ways")
+        os.mkdir(here)
+        with open(os.path.join(here, "job.rb"), "w", encoding="utf-8") as f:
+            f.write("puts 1")
+        self.assertIn("--language", self.cove("execute", f"{here}/job.rb", code=2).err)
+        self.assertIn("python-data", self.cove("execute", "--template", "none-such", "-c", "1", code=125).err)
+        shows = "class P:\n    def _repr_png_(self): return b'\\x89PNG'\nP()"
+        self.assertIn("--save", self.cove("execute", "-c", shows).err)
+        for _ in range(2):  # what the first run saved stays
+            self.cove("execute", "--save", here, "-c", shows)
+        self.assertEqual(sorted(n for n in os.listdir(here) if n.startswith("shown")), ["shown-1.png", "shown-2.png"])
+
+    def test_a_pure_program_is_answered_from_memory_as_it_was(self):
+        code = "import sys, uuid; print(uuid.uuid4()); print('e', file=sys.stderr); [1]"
+        first, again = (self.cove("execute", "--cache", "-c", code) for _ in range(2))
+        self.assertEqual((first.out, "earlier" in first.err, "earlier" in again.err), (again.out, False, True))
+        self.assertTrue(first.out.endswith("\n[1]\n"), first.out)
+
+    def test_a_share_is_printed_as_it_was_given(self):
+        self.cove("pool", "set", "--template", "bash", "--hit-rate", "0.95", "shares")
+        self.assertIn('"targetHitRate":0.95,', self.cove("pool", "info", "--json", "shares").out)
+        self.cove("pool", "rm", "shares")
+        self.cove("pool", "set", "--max", "3", "python")
+        self.assertIn("by default", self.cove("pool", "rm", "python").err)
 
     def test_flags_stand_anywhere_and_the_beginning_of_an_id_is_enough(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
