@@ -443,7 +443,8 @@ def templates_that_are_built_in_can_be_replaced_and_come_back(s):
     assert len(listed) == 1 and not listed[0]["builtin"] and listed[0]["createdAt"], listed
     assert s.call("DELETE", "/v1/templates/node").status == 204
     assert s.call("GET", "/v1/templates/node").json["builtin"] is True
-    assert s.call("DELETE", "/v1/templates/node").status == 404
+    kept = s.call("DELETE", "/v1/templates/node")
+    assert kept.status == 409 and "built in" in kept.json["error"]["message"], kept.body
 
 
 @case
