@@ -363,6 +363,22 @@ void claim_go(struct box *b)
         send_claim(b);
 }
 
+/* What most claims say of files, so that the runtime need not begin with it when somebody waits. */
+static void send_expected(struct box *b)
+{
+    struct rt_claim m = { 0 };
+    struct box_spec usual = { .level = LEVEL_STANDARD };
+    static const char *const none[] = { NULL };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    m.env = none;
+    int len = add_rules(&m, &usual, NULL) < 0 ? -1 : rt_claim_encode(&m, payload, NULL);
+    struct frame f = { .type = FRAME_EXPECT, .len = (uint32_t)len, .data = payload };
+    if (len > 0)
+        chan_send(&b->chan, &f);
+}
+
 static void on_hello(struct box *b, const struct frame *f)
 {
     struct rt_hello m;
@@ -381,6 +397,8 @@ static void on_hello(struct box *b, const struct frame *f)
     } else {
         b->state = BOX_CLAIMING;
         if (b->spare) {
+            if (m.features & RT_FEATURE_EXPECT)
+                send_expected(b);
             box_set_timer(b, CLOCKS_NEVER);
             if (b->ops && b->ops->on_ready)
                 b->ops->on_ready(b->arg);

@@ -1,9 +1,14 @@
-/* The other walls were measured at the start, when nobody waited: none of them can change later, and a rule of Landlock
+/* To make a ruleset takes longer than all the rest, and file rules are nearly always the same: the host says before
+ * anybody waits which it expects. A claim with others builds its own.
+ *
+ * The other walls were measured at the start, when nobody waited: none of them can change later, and a rule of Landlock
  * may hide the files that tell. Nothing of the claim is kept when any part of it fails, so the host may try again or
  * give up; user code cannot start before. */
 #include "runtime/claim.h"
 
 #include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
 #include "runtime/env.h"
 #include "base/mutate.h"
 #include "runtime/landlock.h"
@@ -20,6 +25,35 @@ static void stir(const uint8_t entropy[32])
         fd_write_all(fd, entropy, 32);
 }
 
+static void forget_expected(struct runtime *rt)
+{
+    fd_close(&rt->expected.ruleset);
+    free(take_ptr(&rt->expected.rules));
+    free(take_ptr(&rt->expected.strings));
+}
+
+/* No user code has run since, and nothing is mounted later: the paths lead where they led then. */
+static bool was_expected(const struct runtime *rt, const struct rt_claim *claim)
+{
+    bool same = rt->expected.ruleset >= 0 && rt->expected.nrules == claim->nrules;
+
+    for (uint32_t i = 0; same && i < claim->nrules; i++)
+        same = rt->expected.rules[i].access == claim->rules[i].access &&
+               str_eq(rt->expected.rules[i].path, claim->rules[i].path);
+    return same;
+}
+
+static int restrict_files(struct runtime *rt, const struct rt_claim *claim, int abi, struct err *err)
+{
+    auto_fd int ruleset = was_expected(rt, claim) ? take_fd(&rt->expected.ruleset) : -1;
+
+    if ((ruleset < 0 && landlock_build(abi, claim->rules, claim->nrules, &ruleset, err) < 0) ||
+        landlock_restrict(ruleset, err) < 0)
+        return -1;
+    rt->ruleset = take_fd(&ruleset);
+    return 0;
+}
+
 static int raise_walls(struct runtime *rt, const struct rt_claim *claim, struct rt_claimed *walls, struct err *err)
 {
     walls->walls = rt->measured;
@@ -33,8 +67,7 @@ static int raise_walls(struct runtime *rt, const struct rt_claim *claim, struct 
     stir(claim->entropy);
     if (walls->landlock_abi == 0)
         return 0;
-    if (!mutated("landlock") &&
-        landlock_restrict((int)walls->landlock_abi, claim->rules, claim->nrules, &rt->ruleset, err) < 0)
+    if (!mutated("landlock") && restrict_files(rt, claim, (int)walls->landlock_abi, err) < 0)
         return -1;
     walls->walls |= RT_WALL_LANDLOCK;
     return 0;
@@ -55,5 +88,27 @@ int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
     rt->env_strings = take_ptr(&strings);
     rt->walls = walls;
     rt->claimed = true;
+    forget_expected(rt);
+    return 0;
+}
+
+/* What cannot be made ready is said by the claim, if it demands it. */
+int claim_expect(struct runtime *rt, const struct frame *f, struct err *err)
+{
+    struct rt_claim claim;
+    auto_free void *strings = NULL;
+    int ruleset, abi = landlock_abi();
+
+    if (rt->claimed)
+        return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
+    if (rt_claim_decode(f, &claim, &strings, err) < 0)
+        return -1;
+    forget_expected(rt);
+    if (abi == 0 || landlock_build(abi, claim.rules, claim.nrules, &ruleset, NULL) < 0)
+        return 0;
+    rt->expected.ruleset = ruleset;
+    rt->expected.rules = mem_copy(claim.rules, claim.nrules * sizeof(claim.rules[0]));
+    rt->expected.nrules = claim.nrules;
+    rt->expected.strings = take_ptr(&strings);
     return 0;
 }

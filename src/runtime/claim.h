@@ -4,3 +4,4 @@
 #include "runtime/runtime.h"
 
 int claim_open(struct runtime *rt, const struct frame *f, struct err *err); /* rt->walls is set on success */
+int claim_expect(struct runtime *rt, const struct frame *f, struct err *err);

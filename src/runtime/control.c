@@ -63,7 +63,7 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
     if (m.version != WIRE_VERSION)
         return err_set(err, ERR_VERSION, "the host speaks version %u of the protocol, this runtime %u", m.version,
                        WIRE_VERSION);
-    struct rt_hello answer = { .version = WIRE_VERSION, .epoch = m.epoch };
+    struct rt_hello answer = { .version = WIRE_VERSION, .epoch = m.epoch, .features = RT_FEATURE_EXPECT };
     bool taken_over = rt->greeted && m.epoch != rt->epoch;
 
     rt->greeted = true;
@@ -87,6 +87,8 @@ static int connection(struct runtime *rt, const struct frame *f, struct err *err
         say_claimed(rt);
         return 0;
     }
+    if (f->type == FRAME_EXPECT)
+        return claim_expect(rt, f, err);
     return err_set(err, ERR_PROTOCOL, "%s has no place on stream 0", frame_name(f->type));
 }
 
@@ -214,7 +216,7 @@ int runtime_serve(int control_fd)
     static struct runtime rt;
     struct err err = { 0 };
 
-    rt.ruleset = -1;
+    rt.ruleset = rt.expected.ruleset = -1;
     procs_init(&rt.procs);
     if ((!mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
         return 1;

@@ -120,7 +120,7 @@ static int create(int *abi, struct err *err)
 
 static int add(int ruleset, int abi, const struct rt_rule *rule, struct err *err)
 {
-    auto_fd int fd = open(rule->path, O_PATH | O_CLOEXEC);
+    auto_fd int fd = openat(AT_FDCWD, rule->path, O_PATH | O_CLOEXEC); /* musl's open() sets the flag twice */
     struct stat st;
 
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && rule->access & RT_ACCESS_OPTIONAL)
@@ -141,7 +141,7 @@ static int add(int ruleset, int abi, const struct rt_rule *rule, struct err *err
     return 0;
 }
 
-int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err)
+int landlock_build(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err)
 {
     auto_fd int fd = create(&abi, err);
 
@@ -150,8 +150,11 @@ int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, int *ret, 
     for (size_t i = 0; i < n; i++)
         if (add(fd, abi, &rules[i], err) < 0)
             return -1;
-    if (syscall(SYS_landlock_restrict_self, fd, 0u) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock");
     *ret = take_fd(&fd);
     return 0;
+}
+
+int landlock_restrict(int ruleset, struct err *err)
+{
+    return syscall(SYS_landlock_restrict_self, ruleset, 0u) < 0 ? err_sys(err, ERR_WALL_MISSING, "Landlock") : 0;
 }

@@ -12,5 +12,7 @@ uint64_t landlock_handled(int abi);
 uint64_t landlock_rights(int abi, enum rt_access access, bool is_dir);
 
 int landlock_abi(void); /* of the running kernel; 0 when it has none */
-/* Restricts this process and all it will start. Needs no_new_privs. *ret is the ruleset, for others to live under. */
-int landlock_restrict(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err);
+/* The ruleset as a descriptor, which restricts nobody yet. */
+int landlock_build(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err);
+/* Restricts this process and all it will start. Needs no_new_privs. Others may live under the same ruleset. */
+int landlock_restrict(int ruleset, struct err *err);

@@ -28,7 +28,13 @@ struct runtime {
     const char *const *env;  /* of the claim; in env_strings */
     void *env_strings;
     int ruleset; /* what Landlock holds us to, for those who join later; -1 */
-    int *lent;   /* descriptors of the frame that is being looked at; who takes one leaves -1 */
+    struct {     /* made ready for a claim that may come, when `ruleset` is one */
+        int ruleset;
+        struct rt_rule *rules;
+        uint32_t nrules;
+        void *strings;
+    } expected;
+    int *lent; /* descriptors of the frame that is being looked at; who takes one leaves -1 */
     size_t nlent;
 
     struct exec *execs; /* whose main process was not reaped or whose output still flows */

@@ -42,9 +42,11 @@
 
 struct rt_hello {
     uint32_t version;
-    uint64_t epoch; /* chosen by the host, echoed by the runtime; a new one means a new host */
-    uint32_t features;
+    uint64_t epoch;    /* chosen by the host, echoed by the runtime; a new one means a new host */
+    uint32_t features; /* RT_FEATURE_* bits */
 };
+
+#define RT_FEATURE_EXPECT 0x1u /* the runtime understands EXPECT */
 
 struct rt_number { /* CREDIT: bytes consumed. STARTED: pid inside the sandbox */
     uint32_t value;
@@ -69,7 +71,7 @@ struct rt_rule {
     const char *path; /* decode: in *strings, see below */
 };
 
-struct rt_claim {
+struct rt_claim { /* EXPECT: without entropy, demands and environment */
     char id[ID_SIZE];
     uint8_t entropy[32];
     uint32_t landlock_min; /* refuse the claim when the kernel's Landlock ABI is lower; 0 accepts none at all */

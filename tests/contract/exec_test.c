@@ -120,6 +120,54 @@ TEST(walls_are_reported_as_they_are)
     host_stop(h);
 }
 
+/* Whether a file can be made in a sandbox that expected rules with `expected` for all files and was claimed with
+ * `claimed`; -1 without Landlock. */
+static int can_write(uint8_t expected, uint8_t claimed)
+{
+    struct host *h = host_start();
+    struct rt_claim c = { .id = "sbaaaaaaaaaaaaaaaaaaaa",
+                          .env = no_env,
+                          .rules = { { expected, "/" }, { RT_ACCESS_DEVICE, "/dev" } },
+                          .nrules = 2 };
+    auto_free uint8_t *out = mem_alloc(FRAME_PAYLOAD_MAX);
+
+    host_hello(h, 1);
+    host_send(h, FRAME_EXPECT, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
+    c.rules[0].access = claimed;
+    host_claim(h, &c);
+    assert_true(h->was_claimed);
+    struct got *g = run(h, "f=$(mktemp) && rm \"$f\"");
+    int able = h->claimed.landlock_abi == 0 ? -1 : g->exit.code == 0;
+    host_stop(h);
+    return able;
+}
+
+TEST(rules_that_were_expected_hold_if_the_claim_says_the_same)
+{
+    int able = can_write(RT_ACCESS_READ_EXEC, RT_ACCESS_READ_EXEC);
+
+    if (able < 0)
+        skip();
+    assert_int_equal(able, 0);
+    assert_int_equal(can_write(RT_ACCESS_READ_WRITE, RT_ACCESS_READ_WRITE), 1);
+    assert_int_equal(can_write(RT_ACCESS_READ_WRITE, RT_ACCESS_READ_EXEC), 0);
+    assert_int_equal(can_write(RT_ACCESS_READ_EXEC, RT_ACCESS_READ_WRITE), 1);
+}
+
+TEST(nothing_is_expected_after_the_claim)
+{
+    struct host *h = host_ready();
+    struct rt_claim c = { .id = "sbaaaaaaaaaaaaaaaaaaaa", .env = no_env };
+    auto_free uint8_t *out = mem_alloc(FRAME_PAYLOAD_MAX);
+
+    h->error.id = 0;
+    host_send(h, FRAME_EXPECT, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
+    while (!h->error.id)
+        assert_true(host_turn(h, 60000));
+    assert_int_equal(h->error.id, ERR_EXISTS);
+    host_stop(h);
+}
+
 TEST(output_and_exit_code_arrive_on_their_channels)
 {
     struct host *h = host_ready();
@@ -852,6 +900,8 @@ int main(void)
         RUN(a_landlock_newer_than_the_kernels_is_refused),
         RUN(a_claim_that_demands_a_wall_which_is_missing_is_refused_and_so_is_what_follows),
         RUN(walls_are_reported_as_they_are),
+        RUN(rules_that_were_expected_hold_if_the_claim_says_the_same),
+        RUN(nothing_is_expected_after_the_claim),
         RUN(output_and_exit_code_arrive_on_their_channels),
         RUN(a_program_sees_only_its_three_descriptors_and_no_host_environment),
         RUN(environment_of_the_execution_overrides_that_of_the_claim),
