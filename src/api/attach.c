@@ -2,11 +2,13 @@
  *
  * Output is read from the execution's files, as in follow.c, so beginning, resuming and looking at one that has ended
  * are the same, and a client that does not read costs nothing but its place in the file. Input that the program does
- * not take waits here; the socket is not read from while that is much.
+ * not take waits here; the socket is not read from while that is much. An execution of a context has a third file, of
+ * its events.
  *
  * 1. What is started was recorded before. An execution that a client names by an id of its own is started once: if it
  *    is there already, it is joined.
- * 2. execution_start comes first, then output in the order of offsets, then execution_complete, and then it is over. */
+ * 2. execution_start comes first, then output in the order of offsets and events behind the output that came before
+ *    them, then execution_complete, and then it is over. */
 #include "api/socket.h"
 
 #include "base/fd.h"
@@ -34,7 +36,7 @@ static struct attach *attach_new(struct socket *so, const char *name, const char
 
     a->so = so;
     a->api = so->api;
-    a->fd[0] = a->fd[1] = -1;
+    a->fd[0] = a->fd[1] = a->fd[2] = -1;
     a->tail = UINT64_MAX;
     (void)str_copy(a->name, sizeof(a->name), name);
     (void)str_copy(a->id, sizeof(a->id), id);
@@ -52,6 +54,7 @@ static void attach_free(struct attach *a)
     writer_free(a->writer);
     fd_close(&a->fd[0]);
     fd_close(&a->fd[1]);
+    fd_close(&a->fd[2]);
     launch_done(&a->launch);
     buf_done(&a->input);
     buf_done(&a->last);
@@ -129,6 +132,8 @@ static bool say_start(struct attach *a, const struct store_execution *row)
     socket_begin(a->so, &w, &out, "execution_start", a);
     jsonw_ku64(&w, "stdoutOffset", a->offset[0]);
     jsonw_ku64(&w, "stderrOffset", a->offset[1]);
+    if (a->tells)
+        jsonw_ku64(&w, "eventsOffset", a->offset[2]);
     if (a->watch && watch_size(a->watch, &a->rows, &a->cols)) {
         jsonw_ku64(&w, "rows", a->rows);
         jsonw_ku64(&w, "cols", a->cols);
@@ -227,6 +232,30 @@ static enum pumped pump_piece(struct attach *a, int i, struct err *err)
     return say_piece(a, i, data, (size_t)n, last) ? PUMP_MORE : PUMP_FULL;
 }
 
+/* One event: a line, which is an object already. */
+static enum pumped pump_event(struct attach *a, struct err *err)
+{
+    auto_buf out = { 0 }, line = { 0 };
+    struct jsonw w;
+    char type[16];
+
+    if (a->watch)
+        a->end[2] = watch_bytes(a->watch, CONTEXT_EVENTS);
+    if (!a->tells || a->offset[2] >= a->end[2])
+        return PUMP_NOTHING;
+    if (ws_room(a->so->ws) == 0)
+        return PUMP_FULL;
+    if (a->fd[2] < 0 && piece_open(a->so->api, a->id, CONTEXT_EVENTS, &a->fd[2], err) < 0)
+        return PUMP_FAILED;
+    if (a->fd[2] < 0 || !told_line(a->fd[2], a->offset[2], &line, type))
+        return PUMP_NOTHING; /* removed by retention meanwhile */
+    a->offset[2] += line.len + 1;
+    socket_begin(a->so, &w, &out, "event", a);
+    jsonw_ku64(&w, "eventsOffset", a->offset[2]);
+    api_raw(&w, "event", line.data);
+    return socket_send(a->so, &w) ? PUMP_MORE : PUMP_FULL;
+}
+
 bool attach_pump(struct attach *a)
 {
     struct err err = { 0 };
@@ -234,8 +263,8 @@ bool attach_pump(struct attach *a)
     if (a->waiting || !a->started)
         return true;
     say_size(a);
-    for (int i = 0; i < 2; i++) {
-        enum pumped rc = pump_piece(a, i, &err);
+    for (int i = 0; i < 3; i++) {
+        enum pumped rc = i < 2 ? pump_piece(a, i, &err) : pump_event(a, &err);
 
         if (rc == PUMP_FAILED) { /* no end is told: who joins again at the offset that they have misses nothing */
             fail(a, &err);
@@ -251,11 +280,25 @@ bool attach_pump(struct attach *a)
     return true;
 }
 
+/* A row does not tell it. What cannot be looked at is taken to have more, and then it is told why there is none. */
+static uint64_t events_end(struct attach *a)
+{
+    struct err err = { 0 };
+    struct stat st;
+
+    if (!a->tells)
+        return 0;
+    if (a->fd[2] < 0 && piece_open(a->so->api, a->id, CONTEXT_EVENTS, &a->fd[2], &err) < 0)
+        return a->offset[2] + 1;
+    return a->fd[2] >= 0 && fstat(a->fd[2], &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
 static void on_watch(void *arg, const struct store_execution *ended)
 {
     struct attach *a = arg;
 
     if (ended) {
+        a->end[2] = events_end(a);
         for (int i = 0; i < 2; i++)
             a->end[i] = max_u64(watch_bytes(a->watch, i + 1), ended->out_bytes[i] - ended->dropped[i]);
         watch_free(take_ptr(&a->watch));
@@ -275,10 +318,12 @@ static int find_ends(struct attach *a, struct err *err)
 {
     struct stat st;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (a->tells ? 3 : 2); i++) {
         if (piece_open(a->so->api, a->id, i + 1, &a->fd[i], err) < 0)
             return -1;
         a->end[i] = a->fd[i] >= 0 && fstat(a->fd[i], &st) == 0 ? (uint64_t)st.st_size : 0;
+    }
+    for (int i = 0; i < 2; i++) {
         if (a->tail != UINT64_MAX)
             a->offset[i] = a->end[i] - min_u64(a->end[i], a->tail);
         if (a->fd[i] >= 0 && a->offset[i] < a->end[i])
@@ -289,7 +334,9 @@ static int find_ends(struct attach *a, struct err *err)
 
 static int join(struct attach *a, const struct store_execution *row, struct err *err)
 {
+    static const char *const names[] = { "stdout has", "stderr has", "events have" };
     struct socket *so = a->so;
+    char context[ID_SIZE];
 
     if (!str_eq(row->sandbox, so->sandbox))
         return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
@@ -301,12 +348,13 @@ static int join(struct attach *a, const struct store_execution *row, struct err 
     if (is_live(row) && !a->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
     a->tty = api_is_terminal(row);
+    a->tells = api_is_of_context(row, context);
     if (find_ends(a, err) < 0)
         return -1;
-    for (int i = 0; i < 2 && !a->watch; i++)
+    for (int i = 0; i < 3 && !a->watch; i++)
         if (a->offset[i] > a->end[i])
-            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes, and nothing at %" PRIu64,
-                           i == 0 ? "stdout" : "stderr", a->end[i], a->offset[i]);
+            return err_set(err, ERR_HTTP_RANGE, "%s %" PRIu64 " bytes, and nothing at %" PRIu64, names[i], a->end[i],
+                           a->offset[i]);
     if (!a->watch)
         keep_end(a, row);
     return 0;
@@ -322,6 +370,11 @@ static bool answered(struct attach *a)
     return false;
 }
 
+static const char *action(const struct attach *a)
+{
+    return a->context[0] ? "context.execute" : "execution.create";
+}
+
 static void on_row(void *arg, const struct err *err, const struct store_execution *row)
 {
     struct attach *a = arg;
@@ -330,7 +383,7 @@ static void on_row(void *arg, const struct err *err, const struct store_executio
     if (!answered(a))
         return;
     if (a->launch.body)
-        (void)socket_record(a->so, "execution.create", err ? "failed" : "success", err ? a->id : row->id, NULL);
+        (void)socket_record(a->so, action(a), err ? "failed" : "success", err ? a->id : row->id, NULL);
     launch_done(&a->launch);
     if (err || join(a, row, &why) < 0) {
         fail(a, err ? err : &why);
@@ -348,8 +401,14 @@ static void on_recorded(void *arg)
         return;
     struct socket *so = a->so;
     a->waiting = true;
-    a->launch.spec.created_by = principal_id(&so->who);
-    manager_execute(so->api->set.manager, so->owner, so->sandbox, a->id[0] ? a->id : NULL, &a->launch.spec, on_row, a);
+    a->launch.spec.created_by = a->call.created_by = principal_id(&so->who);
+    if (a->context[0] && !a->id[0])
+        id_new("ex", a->id);
+    if (a->context[0])
+        manager_context_execute(so->api->set.manager, so->owner, so->sandbox, a->context, a->id, &a->call, on_row, a);
+    else
+        manager_execute(so->api->set.manager, so->owner, so->sandbox, a->id[0] ? a->id : NULL, &a->launch.spec, on_row,
+                        a);
 }
 
 static void add_sum(struct jsonw *w, const char *key, const void *data, size_t len)
@@ -367,6 +426,7 @@ static void add_sum(struct jsonw *w, const char *key, const void *data, size_t l
 static void start(struct attach *a)
 {
     const struct execution_spec *s = &a->launch.spec;
+    const char *code = a->context[0] ? a->call.code : s->code;
     struct audit *audit = a->so->api->set.audit;
     auto_buf details = { 0 }, words = { 0 };
     struct jsonw w;
@@ -375,14 +435,16 @@ static void start(struct attach *a)
     jsonw_init(&w, &details, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "by", "stream");
-    if (s->code)
-        add_sum(&w, "code", s->code, strlen(s->code));
+    if (a->context[0])
+        jsonw_kstr(&w, "contextId", a->context);
+    if (code)
+        add_sum(&w, "code", code, strlen(code));
     for (size_t i = 0; s->argv && s->argv[i]; i++)
         buf_add(&words, s->argv[i], strlen(s->argv[i]) + 1);
     if (words.len)
         add_sum(&w, "command", words.data, words.len);
     jsonw_end_object(&w);
-    uint64_t seq = socket_record(a->so, "execution.create", "accepted", a->id, details.data);
+    uint64_t seq = socket_record(a->so, action(a), "accepted", a->id, details.data);
     if (!audit || audit_wait(audit, &a->recorded, seq, on_recorded, a))
         on_recorded(a);
 }
@@ -399,13 +461,16 @@ static void on_looked_up(void *arg, const struct err *err, const struct store_ex
     }
 }
 
-void attach_execute(struct socket *so, const char *name, const char *id, struct launch *launch)
+void attach_execute(struct socket *so, const char *name, const char *id, struct launch *launch, const char *context,
+                    const struct context_call *call)
 {
     struct attach *a = attach_new(so, name, id);
 
     a->launch = *launch;
     *launch = (struct launch){ 0 };
-    a->launch.spec.background = true; /* it does not end with who started it */
+    (void)str_copy(a->context, sizeof(a->context), context);
+    a->call = *call;
+    a->launch.spec.background = a->call.background = true; /* it does not end with who started it */
     if (!id[0]) {
         start(a);
         return;
@@ -414,7 +479,7 @@ void attach_execute(struct socket *so, const char *name, const char *id, struct 
     store_execution_get(so->api->set.store, so->owner, id, on_looked_up, a);
 }
 
-void attach_resume(struct socket *so, const char *name, const char *id, const uint64_t offset[2], uint64_t tail)
+void attach_resume(struct socket *so, const char *name, const char *id, const uint64_t offset[3], uint64_t tail)
 {
     struct attach *a = attach_new(so, name, id);
 

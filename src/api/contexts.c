@@ -353,21 +353,26 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
     }
 }
 
-static int read_call(struct call *c, struct err *err)
+int context_call_read(const json_t *body, struct api *api, struct context_call *ret, struct err *err)
 {
     static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", NULL };
     const struct limit_info *wall = limit_info(LIMIT_WALL);
 
-    if (ids(c->req, &c->sandbox, &c->context, err) < 0 || api_body(c->req, &c->body, err) < 0 ||
-        body_only(c->body, "", names, err) < 0 ||
-        body_text(c->body, "", "code", 0, CONTEXT_CODE_MAX, &c->spec.code, err) < 0 ||
-        body_u64(c->body, "", "timeoutMs", wall->min, wall->max, &c->spec.timeout_ms, NULL, err) < 0 ||
-        body_u64(c->body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &c->spec.output_max, NULL, err) < 0 ||
-        body_bool(c->body, "", "background", &c->spec.background, err) < 0)
+    if (body_only(body, "", names, err) < 0 || body_text(body, "", "code", 0, CONTEXT_CODE_MAX, &ret->code, err) < 0 ||
+        body_u64(body, "", "timeoutMs", wall->min, wall->max, &ret->timeout_ms, NULL, err) < 0 ||
+        body_u64(body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &ret->output_max, NULL, err) < 0 ||
+        body_bool(body, "", "background", &ret->background, err) < 0)
         return -1;
-    if (!c->spec.code)
+    if (!ret->code)
         return err_set(err, ERR_INVALID, "code: there is nothing to run");
-    return api_floor(c->api, c->spec.timeout_ms, c->spec.output_max, err);
+    return api_floor(api, ret->timeout_ms, ret->output_max, err);
+}
+
+static int read_call(struct call *c, struct err *err)
+{
+    if (ids(c->req, &c->sandbox, &c->context, err) < 0 || api_body(c->req, &c->body, err) < 0)
+        return -1;
+    return context_call_read(c->body, c->api, &c->spec, err);
 }
 
 static void execute(struct http_req *req, void *ctx)
@@ -474,17 +479,26 @@ static void on_line_row(void *arg, const struct err *err, const struct store_exe
         follow_answer(l->req, l->api, 200, row, false);
 }
 
+int context_line_read(const json_t *body, const char **ret, struct err *err)
+{
+    const char *text = NULL;
+    bool eof = false;
+
+    if (body_text(body, "", "text", 0, CONTEXT_INPUT_MAX, &text, err) < 0 || body_bool(body, "", "eof", &eof, err) < 0)
+        return -1;
+    if (!text == !eof)
+        return err_set(err, ERR_INVALID, "give text, or eof: true for the end of input");
+    *ret = text;
+    return 0;
+}
+
 static int read_line(struct line *l, const json_t *body, struct err *err)
 {
     static const char *const names[] = { "text", "eof", NULL };
     const char *text = NULL;
-    bool eof = false;
 
-    if (body_only(body, "", names, err) < 0 || body_text(body, "", "text", 0, CONTEXT_INPUT_MAX, &text, err) < 0 ||
-        body_bool(body, "", "eof", &eof, err) < 0)
+    if (body_only(body, "", names, err) < 0 || context_line_read(body, &text, err) < 0)
         return -1;
-    if (!text == !eof)
-        return err_set(err, ERR_INVALID, "give text, or eof: true for the end of input");
     l->text = text ? str_dup(text) : NULL;
     return 0;
 }

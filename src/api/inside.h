@@ -218,6 +218,14 @@ void launch_done(struct launch *l);
 int api_floor(struct api *api, uint64_t timeout_ms, uint64_t output_max, struct err *err); /* 0: not said */
 int launch_size(const json_t *body, uint16_t *rows, uint16_t *cols, struct err *err);      /* what is absent stays */
 
+/* --- executions of contexts, as a request and as a message (contexts.c) --- */
+
+struct context_call;
+/* What it reads is borrowed from the body. */
+int context_call_read(const json_t *body, struct api *api, struct context_call *ret, struct err *err);
+/* The answer to one that asks for a line: text, or NULL for the end of input. */
+int context_line_read(const json_t *body, const char **ret, struct err *err);
+
 /* --- output in JSON (piece.c) --- */
 
 /* A file of output to read: 1 with a descriptor in *ret; 0 when there is none, because nothing was written or it was

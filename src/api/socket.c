@@ -139,7 +139,7 @@ static int room_for(const struct message *m, struct err *err)
 }
 
 /* {mode, content, language} as clients of other servers write it, into {code} or {command}. */
-static int translate(const struct message *m, struct err *err)
+static int translate(const struct message *m, bool context, struct err *err)
 {
     static const char *const modes[] = { "code", "command", NULL };
     const char *language = NULL;
@@ -153,9 +153,10 @@ static int translate(const struct message *m, struct err *err)
         json_decref(content);
         return -1;
     }
-    if (language && spec && !str_eq(language, spec->runtime)) {
+    if (language && (context || (spec && !str_eq(language, spec->runtime)))) {
         json_decref(content);
-        return err_set(err, ERR_INVALID, "language: this sandbox speaks %.40s", spec->runtime);
+        return context ? err_set(err, ERR_INVALID, "language: a context has its own, leave it out")
+                       : err_set(err, ERR_INVALID, "language: this sandbox speaks %.40s", spec->runtime);
     }
     json_object_del(m->body, "mode");
     json_object_del(m->body, "language");
@@ -178,11 +179,29 @@ static int translate(const struct message *m, struct err *err)
     return 0;
 }
 
+/* Which context it is to run in, if any; "": none. */
+static int read_context(const struct message *m, char ret[ID_SIZE], struct err *err)
+{
+    const char *id = NULL;
+
+    ret[0] = '\0';
+    if (body_text(m->body, "", "contextId", 1, 64, &id, err) < 0)
+        return -1;
+    if (id && !id_valid(id, "cx"))
+        return err_set(err, ERR_MISSING, "contextId: there is no such context in this sandbox");
+    if (id)
+        (void)str_copy(ret, ID_SIZE, id);
+    json_object_del(m->body, "contextId");
+    return 0;
+}
+
 static int on_execute(struct message *m, struct err *err)
 {
     struct socket *so = m->so;
     struct launch launch = { 0 };
+    struct context_call call = { 0 };
     struct ratelimit_answer rate;
+    char context[ID_SIZE];
 
     if (room_for(m, err) < 0)
         return -1;
@@ -193,22 +212,22 @@ static int on_execute(struct message *m, struct err *err)
     const char *name = m->name ? m->name : "";
     json_object_del(m->body, "type");
     json_object_del(m->body, "executionId");
-    if (translate(m, err) < 0)
+    if (read_context(m, context, err) < 0 || translate(m, context[0], err) < 0)
         return -1;
     launch.body = json_incref(m->body);
-    if (launch_read(&launch, so->api, err) < 0) {
+    if ((context[0] ? context_call_read(launch.body, so->api, &call, err) : launch_read(&launch, so->api, err)) < 0) {
         launch_done(&launch);
         return -1;
     }
-    attach_execute(so, name, id_valid(name, "ex") ? name : "", &launch);
+    attach_execute(so, name, id_valid(name, "ex") ? name : "", &launch, context, &call);
     return 0;
 }
 
 static int on_resume(struct message *m, struct err *err)
 {
-    static const char *const names[] = { "type",         "executionId", "name", "stdoutOffset",
-                                         "stderrOffset", "tailBytes",   NULL };
-    uint64_t offset[2] = { 0 }, tail = UINT64_MAX;
+    static const char *const names[] = { "type",         "executionId",  "name",      "stdoutOffset",
+                                         "stderrOffset", "eventsOffset", "tailBytes", NULL };
+    uint64_t offset[3] = { 0 }, tail = UINT64_MAX;
     const char *name = m->name;
 
     if (!m->name || !id_valid(m->name, "ex"))
@@ -218,6 +237,7 @@ static int on_resume(struct message *m, struct err *err)
         body_text(m->body, "", "name", 1, ATTACH_NAME_MAX, &name, err) < 0 ||
         body_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &offset[0], NULL, err) < 0 ||
         body_u64(m->body, "", "stderrOffset", 0, INT64_MAX, &offset[1], NULL, err) < 0 ||
+        body_u64(m->body, "", "eventsOffset", 0, INT64_MAX, &offset[2], NULL, err) < 0 ||
         body_u64(m->body, "", "tailBytes", 0, INT64_MAX, &tail, NULL, err) < 0)
         return -1;
     if (!plain(name))
@@ -319,6 +339,19 @@ static int on_stdin(struct message *m, struct err *err)
     return 0;
 }
 
+static int on_input(struct message *m, struct err *err)
+{
+    struct socket *so = m->so;
+    const struct attach *a = about(m, (const char *const[]){ "type", "executionId", "text", "eof", NULL }, err);
+    const char *text = NULL;
+
+    if (!a || context_line_read(m->body, &text, err) < 0 ||
+        manager_context_input(so->api->set.manager, so->owner, so->sandbox, a->id, text, err) < 0)
+        return -1;
+    (void)socket_record(so, "execution.input", "success", a->id, NULL);
+    return 0;
+}
+
 static int on_ping(struct message *m, struct err *err)
 {
     auto_buf out = { 0 };
@@ -342,6 +375,7 @@ static const struct {
 } handlers[] = { { "execute", on_execute },
                  { "resume", on_resume, .looks = true, .counted = true },
                  { "stdin", on_stdin },
+                 { "input", on_input, .counted = true },
                  { "resize", on_resize },
                  { "signal", on_signal, .counted = true },
                  { "cancel", on_cancel, .counted = true },
@@ -373,7 +407,8 @@ static int dispatch(struct message *m, struct err *err)
                 return err_set(err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
             return handlers[i].fn(m, err);
         }
-    return err_set(err, ERR_INVALID, "type: it is execute, resume, stdin, resize, signal, cancel, detach or ping");
+    return err_set(err, ERR_INVALID,
+                   "type: it is execute, resume, stdin, input, resize, signal, cancel, detach or ping");
 }
 
 static void regulate(struct socket *so)

@@ -6,6 +6,7 @@
 
 #include "api/inside.h"
 #include "http/ws.h"
+#include "sandbox/context.h"
 
 #define ATTACH_NAME_MAX 64u
 #define ATTACH_REASON_MAX 124u
@@ -39,12 +40,15 @@ struct attach {
     bool waiting;     /* for an answer that is to come to it */
     struct audit_wait recorded;
     struct launch launch;
-    int fd[2];
-    uint64_t offset[2], end[2];
-    uint64_t tail; /* begin so many bytes before the end; UINT64_MAX: no */
+    char context[ID_SIZE];    /* where it is to be started; "": by itself */
+    struct context_call call; /* what; borrows from the launch's body */
+    int fd[3];
+    uint64_t offset[3], end[3]; /* of stdout, stderr, events */
+    uint64_t tail;              /* begin so many bytes before the end; UINT64_MAX: no */
     struct watch *watch;
     bool started; /* execution_start was said */
     bool tty;
+    bool tells;          /* events beside output: it is of a context */
     uint16_t rows, cols; /* as they were told */
     struct writer *writer;
     struct buf input; /* came, and is not taken yet */
@@ -65,9 +69,10 @@ void socket_pump(struct socket *so); /* something changed; soon, not now */
 
 /* attach.c */
 struct attach *attach_find(const struct socket *so, const char *name);
-/* Takes the launch. id: chosen by the client, or "" */
-void attach_execute(struct socket *so, const char *name, const char *id, struct launch *launch);
-void attach_resume(struct socket *so, const char *name, const char *id, const uint64_t offset[2], uint64_t tail);
+/* Takes the launch. id: chosen by the client, or "". context: where it is to run; then call is what, not the launch. */
+void attach_execute(struct socket *so, const char *name, const char *id, struct launch *launch, const char *context,
+                    const struct context_call *call);
+void attach_resume(struct socket *so, const char *name, const char *id, const uint64_t offset[3], uint64_t tail);
 void attach_drop(struct attach *a); /* whatever it waits for */
 void attach_input(struct attach *a, const char *data, size_t len, const uint64_t *offset, bool ends);
 bool attach_pump(struct attach *a); /* false: there is more to send. It may be gone after this */

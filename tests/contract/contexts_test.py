@@ -8,6 +8,7 @@ import threading
 import time
 
 import api_test
+from stream_test import Stream, piece
 
 CASES = []
 
@@ -101,6 +102,75 @@ def a_stream_brings_events_behind_the_output_before_them_and_can_be_resumed(s):
     rest = [m["type"] for m in lines(r)]
     c.close()
     assert rest[-1] == "end" and rest.count("display") == 0 and len(rest) <= 3, (after, rest)
+    s.delete(sb)
+
+
+def told_until_the_end(c, name, text=b""):
+    """What a WebSocket tells of one execution, up to its end: the events, where each of them ended, and the end."""
+    events, offsets = [], []
+    while True:
+        m = c.until("output", "event", "execution_complete", executionId=name)
+        if m["type"] == "execution_complete":
+            return text.decode(), events, offsets, m
+        if m["type"] == "output":
+            text += piece(m)
+            continue
+        assert m["event"]["type"] != "display" or f"line {m['event']['data']['text/plain']}\n" in text.decode(), (text, m)
+        events.append(m["event"])
+        offsets.append(m["eventsOffset"])
+
+
+@case
+def a_websocket_runs_code_in_a_context_and_brings_its_events(s):
+    sb = s.create()
+    cx = context(s, sb)
+    with Stream(s, sb) as c:
+        c.send("execute", executionId="one", contextId=cx, code="for i in range(3):\n    print('line', i, flush=True)\n    display(i)\nx = 'kept'\nx")
+        start = c.until("execution_start")
+        assert start["eventsOffset"] == 0 and start["execution"]["contextId"] == cx, start
+        text, events, offsets, end = told_until_the_end(c, "one")
+        assert [e["type"] for e in events] == ["display"] * 3 + ["result"], events
+        assert text == "line 0\nline 1\nline 2\n" and end["execution"]["status"] == "ok", (text, end)
+        c.send("execute", executionId="two", contextId=cx, mode="code", content="[x][1]")
+        _, events, _, end = told_until_the_end(c, "two")
+        assert [e["name"] for e in events] == ["IndexError"] and end["execution"]["status"] == "error", (events, end)
+    with Stream(s, sb) as c:
+        ex = start["execution"]["id"]
+        c.send("resume", executionId=ex, name="again", stdoutOffset=len(text), eventsOffset=offsets[1])
+        text, events, rest, _ = told_until_the_end(c, "again", b"line 2\n")
+        assert text == "line 2\n" and [e["type"] for e in events] == ["display", "result"] and rest == offsets[2:], (text, events)
+        c.send("resume", executionId=ex, name="late", eventsOffset=offsets[-1] + 1)
+        assert c.until("error", "execution_start")["code"] == "range_not_satisfiable"
+    s.delete(sb)
+
+
+@case
+def a_websocket_answers_what_code_asks_and_names_what_it_refuses(s):
+    sb = s.create()
+    cx = context(s, sb)
+    with Stream(s, sb) as c:
+        c.send("execute", executionId="ask", contextId=cx, code="name = input('who? ')\nprint('hi', name)")
+        asked = c.until("event")
+        assert asked["event"]["type"] == "input" and asked["event"]["prompt"] == "who? ", asked
+        c.send("input", executionId="ask", text="Ada", eof=True)
+        assert c.until("error")["code"] == "invalid_request"
+        c.send("input", executionId="ask", text="Ada")
+        text, _, _, end = told_until_the_end(c, "ask")
+        assert text.endswith("hi Ada\n") and end["execution"]["status"] == "ok", (text, end)
+        for fields, code in ((dict(code="1", language="python"), "invalid_request"), (dict(command=["true"]), "invalid_request"),
+                             (dict(code="1", contextId="cx" + "a" * 20), "not_found"), (dict(code="1", contextId="one"), "not_found"),
+                             (dict(code="1", tty=True), "invalid_request"), (dict(), "invalid_request")):
+            c.send("execute", executionId="bad", **{"contextId": cx, **fields})
+            told = c.until("error", "execution_start")
+            assert told["type"] == "error" and told["code"] == code and told["executionId"] == "bad", (fields, told)
+        c.send("execute", executionId="busy", contextId=cx, code="print('on', flush=True)\nwhile True: pass")
+        c.until("output")
+        c.send("input", executionId="busy", text="x")
+        assert c.until("error")["code"] == "conflict"
+        c.send("signal", executionId="busy", signal="INT")
+        _, events, _, end = told_until_the_end(c, "busy")
+        assert events[-1]["name"] == "KeyboardInterrupt" and end["execution"]["status"] == "interrupted", (events, end)
+    assert run(s, sb, cx, "name")["results"][0]["data"]["text/plain"] == "'Ada'"
     s.delete(sb)
 
 

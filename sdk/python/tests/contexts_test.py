@@ -30,6 +30,17 @@ class Contexts(Case):
         with self.assertRaises(NotFoundError):
             context.refresh()
 
+    def test_a_channel_runs_code_in_a_context(self) -> None:
+        with self.box.contexts.create() as context, self.box.channel() as channel:
+            first = channel.start_in_context(context, "x = 6\nprint('out', flush=True)\ndisplay('shown')\nx * 7").wait()
+            self.assertEqual((first.stdout, first.text, [shown.type for shown in first.results]), ("out\n", "42", ["display", "result"]))
+            asked = channel.start_in_context(context.id, "[input('who? '), x]")
+            self.assertEqual(asked.wait(answer=lambda question: question.prompt + "Ada").text, "['who? Ada', 6]")
+            raised = channel.start_in_context(context, "1 / 0", timeout=60).wait().exception
+            self.assertEqual(raised and raised.name, "ZeroDivisionError")
+            with self.assertRaises(NotFoundError):
+                channel.start_in_context("cx" + "a" * 20, "1")
+
     def test_pictures_and_pages_come_by_type(self) -> None:
         with self.box.contexts.create() as context:
             code = "class P:\n    def _repr_png_(self): return b'picture'\n    def _repr_html_(self): return '<b>'\nP()"

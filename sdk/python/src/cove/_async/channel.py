@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from .. import _aio
 from .._call import HEARTBEAT, Call, event_error, path
 from .._error import CoveError, WaitTimeoutError
-from .._json import Duration, decode, milliseconds
+from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
 from ..events import Progress
 from ..models import SandboxStatus
 from ..options import StartOptions, run_body, words_of
 from ._http import AsyncHTTP
 from ._link import AsyncLink, Request
+from .contexts import AsyncContext
 from .session import AsyncSession
 
 if TYPE_CHECKING:
@@ -107,6 +108,13 @@ class AsyncChannel:
                              **options: Unpack[StartOptions]) -> AsyncSession:
         """Starts a program on a terminal, a shell if none is named. `sandbox.terminals` has terminals that need no channel."""
         return await self._start(terminal_of(command, rows, cols), options)
+
+    async def start_in_context(self, context: Union[AsyncContext, str], code: str, *, timeout: Optional[Duration] = None,
+                               output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
+        """Puts code into the queue of a context; what it writes, shows, raises and asks comes over this channel."""
+        body = without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes)
+        progress = Progress(execution_id(self.sandbox_id, idempotency_key))
+        return await self._begin(AsyncSession(self, progress, {"contextId": context if isinstance(context, str) else context.id, "code": code, **body}, None))
 
     async def follow(self, execution: str, *, stdout_offset: int = 0, stderr_offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncSession:
         """An execution that there is, from the given bytes on, or from so many before the end of what it has written."""

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from .. import _sio
 from .._call import HEARTBEAT, Call, event_error, path
 from .._error import CoveError, WaitTimeoutError
-from .._json import Duration, decode, milliseconds
+from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
 from ..events import Progress
 from ..models import SandboxStatus
 from ..options import StartOptions, run_body, words_of
 from ._http import HTTP
 from ._link import Link, Request
+from .contexts import Context
 from .session import Session
 
 if TYPE_CHECKING:
@@ -108,6 +109,13 @@ class Channel:
                              **options: Unpack[StartOptions]) -> Session:
         """Starts a program on a terminal, a shell if none is named. `sandbox.terminals` has terminals that need no channel."""
         return self._start(terminal_of(command, rows, cols), options)
+
+    def start_in_context(self, context: Union[Context, str], code: str, *, timeout: Optional[Duration] = None,
+                               output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> Session:
+        """Puts code into the queue of a context; what it writes, shows, raises and asks comes over this channel."""
+        body = without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes)
+        progress = Progress(execution_id(self.sandbox_id, idempotency_key))
+        return self._begin(Session(self, progress, {"contextId": context if isinstance(context, str) else context.id, "code": code, **body}, None))
 
     def follow(self, execution: str, *, stdout_offset: int = 0, stderr_offset: int = 0, tail_bytes: Optional[int] = None) -> Session:
         """An execution that there is, from the given bytes on, or from so many before the end of what it has written."""

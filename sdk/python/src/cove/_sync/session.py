@@ -16,10 +16,10 @@ from .. import _sio
 from .._error import CoveError
 from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
-from ..events import ChannelEvent, Exit, Output, Progress, Resized, Started
+from ..events import TOLD, Asked, ChannelEvent, Exit, Output, Progress, Raised, Resized, Shown, Started
 from ..models import ExecutionInfo
 from ._link import Link, Request
-from .execution import Execution, Result, Stream
+from .execution import Answer, Execution, Result, Stream
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -32,8 +32,8 @@ PIECE = 32 << 10
 class Session:
     """One execution on a channel: its events, its input, its end.
 
-    A connection that breaks is made again by itself; nothing is lost and nothing comes twice. Events are those of a stream, and of
-    a terminal `Resized` besides. Leaving it early ends nothing but the session: the execution goes on.
+    A connection that breaks is made again by itself; nothing is lost and nothing comes twice. Events are those of a stream (in a
+    context also what it shows, raises and asks), and of a terminal `Resized` besides. Leaving it early ends nothing but the session: the execution goes on.
     """
 
     def __init__(self, channel: Channel, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> None:
@@ -53,6 +53,7 @@ class Session:
         self._begun = False
         self._refusal: Optional[CoveError] = None
         self._events: Deque[ChannelEvent] = collections.deque()
+        self._told_to = 0  # bytes of what code in a context showed and asked, as the server counts
         self._came = self._read = 0  # bytes of output; each has one writer, whatever threads there are
         self._rest: Optional[Stream] = None
         self._closed = False
@@ -94,6 +95,8 @@ class Session:
         told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "name": self._name}
         if self._tail is not None and not self._begun:
             return {**told, "tailBytes": self._tail}
+        if self._told_to:
+            told["eventsOffset"] = self._told_to
         return {**told, "stdoutOffset": self._progress.offsets["stdout"], "stderrOffset": self._progress.offsets["stderr"]}
 
     def _take(self, kind: str, told: Dict[str, Any]) -> None:
@@ -101,6 +104,10 @@ class Session:
         if kind == "output":
             event = self._progress.output({**told, "data": told.get("content")} if "content" in told else told)
             self._came += len(event.data) if isinstance(event, Output) else 0
+        elif kind == "event":
+            self._told_to = int(told["eventsOffset"])
+            shown = told["event"]
+            event = self._progress.event(shown["type"], shown) if shown["type"] in TOLD else None
         elif kind == "execution_start":
             event = self._take_start(told)
         elif kind == "execution_complete":
@@ -173,20 +180,31 @@ class Session:
                 self._rest = self.execution.stream()
                 self._rest._progress = self._progress
 
-    def wait(self, timeout: Optional[Duration] = None) -> Result:
+    def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None) -> Result:
         """Reads it to its end. Only what comes from here on is in the result's output.
 
         After `timeout` seconds WaitTimeoutError is raised, and the execution goes on; what had come by then is lost to this session.
+        `answer` is called with each question of code in a context, and returns the line, or None for the end of its input; without it
+        a question waits for somebody else.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
         out: List[bytes] = []
         err: List[bytes] = []
+        shown: List[Shown] = []
+        raised: Optional[Raised] = None
         while True:
             event = self._next(deadline)
             if isinstance(event, Output):
                 (out if event.type == "stdout" else err).append(event.data)
+            elif isinstance(event, Shown):
+                shown.append(event)
+            elif isinstance(event, Raised):
+                raised = event
+            elif isinstance(event, Asked) and answer is not None:
+                with contextlib.suppress(ConflictError):  # it was interrupted meanwhile, or somebody else was quicker
+                    self.answer(answer(event))
             elif isinstance(event, Exit):
-                return Result(self.execution, event.execution, b"".join(out), b"".join(err))
+                return Result(self.execution, event.execution, b"".join(out), b"".join(err), shown, raised)
             elif event is None:
                 raise ProtocolError("the session has been read to its end, or was closed, before")
 
@@ -243,6 +261,12 @@ class Session:
         """Kills it and everything it started. Its `Exit` comes as the last event."""
         if not self._ask({"type": "cancel"}, repeatable=True):
             self.execution.cancel()
+
+    def answer(self, text: Optional[str]) -> None:
+        """The line that code in a context asks for (`Asked`); None is the end of its input. ConflictError when it asks for none."""
+        line: Dict[str, Any] = {"eof": True} if text is None else {"text": text}
+        if not self._ask({"type": "input", **line}, repeatable=False):
+            self.execution.answer(text)
 
     # --- input ---
 
