@@ -106,7 +106,7 @@ int call_add(struct cx *cx, struct ex *ex, struct err *err)
 
 static bool runs(const struct ex *ex)
 {
-    return ex->cx && ex->cx->state == CONTEXT_BUSY && ex->cx->calls == ex;
+    return ex->cx && ex->cx->state == CONTEXT_BUSY && !ex->cx->left && ex->cx->calls == ex;
 }
 
 static void on_start_stored(void *arg UNUSED, const struct err *err UNUSED, const struct store_execution *row UNUSED)
@@ -264,9 +264,14 @@ static size_t room(const struct ex *ex)
     return (size_t)(ex->spec.output_max > kept ? ex->spec.output_max - kept : 0);
 }
 
+static struct ex *running(const struct cx *cx)
+{
+    return cx->state == CONTEXT_BUSY && !cx->left ? cx->calls : NULL;
+}
+
 void call_output(struct cx *cx, int channel, const void *data, size_t len)
 {
-    struct ex *ex = cx->state == CONTEXT_BUSY ? cx->calls : NULL;
+    struct ex *ex = running(cx);
 
     if (!ex)
         return;
@@ -309,7 +314,7 @@ static void finished(struct cx *cx, const struct kevent *e)
 
 bool call_event(struct cx *cx, const struct kevent *e)
 {
-    struct ex *ex = cx->state == CONTEXT_BUSY ? cx->calls : NULL;
+    struct ex *ex = running(cx);
 
     if (!ex || !str_eq(e->id, ex->id))
         return false;

@@ -155,7 +155,7 @@ void cx_info(const struct cx *cx, struct context_info *ret)
     memcpy(ret->version, cx->version, sizeof(ret->version));
     (void)str_copy(ret->language, sizeof(ret->language), cx->lang->name);
     snprintf(ret->cwd, sizeof(ret->cwd), "%s", cx->cwd ? cx->cwd : "");
-    if (cx->state == CONTEXT_BUSY && cx->calls)
+    if (cx->state == CONTEXT_BUSY && !cx->left && cx->calls)
         memcpy(ret->running, cx->calls->id, sizeof(ret->running));
     ret->queued = cx->ncalls - (ret->running[0] != '\0');
 }
@@ -241,6 +241,8 @@ static void on_clock(void *arg)
 
     if (cx->sb->state != SB_RUNNING) {
         cx_set_clock(cx, LATER_NS);
+    } else if (cx->left && !cx->interrupted) {
+        cx_interrupt(cx, ENDED_WALL);
     } else if (cx->state == CONTEXT_BUSY && !cx->interrupted) {
         uint64_t elapsed = call_elapsed_ms(ex);
 
@@ -421,8 +423,9 @@ static void kernel_gone(struct cx *cx, const struct receipt *r, const struct err
     str_tame(why.msg);
     ev_timer_clear(sb->m->ev, &cx->clock);
     cx->outcome = "killed";
-    if (cx->state == CONTEXT_BUSY)
+    if (cx->state == CONTEXT_BUSY && !cx->left)
         end_call(cx, r, &why);
+    cx->left = false;
     calls_fail(cx, &why);
     cx->said[0] = '\0';
     exec_free(take_ptr(&cx->exec));
@@ -469,8 +472,7 @@ static void on_started(void *arg)
     if (!cx->stream)
         return;
     cx->stream = 0;
-    cx->state = CONTEXT_IDLE;
-    cx_send(cx, "\n", 1); /* ends whatever line the earlier server was writing */
+    cx_settle(cx);
 }
 
 static const struct exec_ops kernel_ops = { .on_started = on_started,

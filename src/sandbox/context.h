@@ -6,7 +6,8 @@
  *
  * A kernel that does not heed an interrupt is killed and started anew, and that is what is told: its state is gone. One
  * that dies by itself leaves its context dead, with the reason, until somebody restarts or deletes it. A context
- * survives a restart of the server while it is idle; what ran in it then is told as lost, and the kernel ended. */
+ * survives a restart of the server with its state; what ran in it then is told as lost, and the context is busy until
+ * its kernel is through with it. */
 #pragma once
 
 #include "sandbox/manager.h"

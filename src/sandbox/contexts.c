@@ -119,36 +119,49 @@ void contexts_store(struct sb *sb)
 
 /* --- after a restart of the server --- */
 
-static void lose(struct cx *cx)
+/* How long what runs in it may still run: a call's own time, or a sandbox's where none is known to have begun. */
+static uint64_t time_left_ms(const struct cx *cx)
 {
-    struct err why;
+    uint64_t left = cx->sb->spec.limits.v[LIMIT_WALL];
 
-    err_set(&why, ERR_CONTEXT_DEAD, "context %s was busy when the server was restarted, and its kernel was ended",
-            cx->id);
-    cx_die(cx, &why);
+    for (const struct ex *ex = cx->sb->execs; ex; ex = ex->next) {
+        uint64_t now = now_ms(), since = now > ex->started_ms ? now - ex->started_ms : 0;
+        uint64_t ran = min_u64(since, call_elapsed_ms(ex)); /* the one counts pauses, the other its time in the queue */
+
+        if (str_eq(ex->context, cx->id) && ex->started_ms)
+            left = ex->spec.wall_ms > ran ? ex->spec.wall_ms - ran : 1;
+    }
+    return left;
+}
+
+/* What it wrote, up to the kill, is kept. What comes from now on cannot be told from what is kept already. */
+static void lose(struct ex *ex)
+{
+    struct err lost;
+
+    if (ex->started_ms)
+        err_set(&lost, ERR_LOST,
+                "the server was restarted while it ran: its context goes on with it, but how it ends is not told");
+    else
+        err_set(&lost, ERR_LOST, "the server was restarted before it was known to have begun");
+    ex_end(ex, STORE_EX_FAILED, NULL, &lost);
 }
 
 void contexts_adopt(struct sb *sb)
 {
     for (struct cx *cx = sb->contexts; cx; cx = cx->next) {
         struct err err = { 0 };
-        bool busy = false;
 
-        for (const struct ex *ex = sb->execs; ex; ex = ex->next)
-            busy = busy || (str_eq(ex->context, cx->id) && ex->started_ms);
-        if (!cx->stream || busy)
-            lose(cx);
-        else if (cx_resume(cx, &err) < 0)
+        cx->left_ms = time_left_ms(cx);
+        if (!cx->stream)
+            err_set(&err, ERR_CONTEXT_DEAD, "context %s had no kernel when the server was restarted", cx->id);
+        if (!cx->stream || cx_resume(cx, &err) < 0)
             cx_die(cx, &err);
     }
     for (struct ex *ex = sb->execs, *next; ex; ex = next) {
-        struct err lost;
-
         next = ex->next;
-        if (!ex->context[0])
-            continue;
-        err_set(&lost, ERR_LOST, "the server was restarted before its context had finished it");
-        ex_end(ex, STORE_EX_FAILED, NULL, &lost);
+        if (ex->context[0])
+            lose(ex);
     }
 }
 
@@ -286,10 +299,26 @@ static void on_late_answer(void *arg)
     cx_ask_over(a, &err, NULL);
 }
 
-static int ask(struct order *o, struct cx *cx, struct err *err)
+static void ask_kernel(struct cx_ask *a, const char *code, uint64_t cursor)
 {
     auto_buf line = { 0 };
     struct jsonw w;
+
+    a->next = a->cx->asks;
+    a->cx->asks = a;
+    jsonw_init(&w, &line, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "op", a->inspect ? "inspect" : "complete");
+    jsonw_kstr(&w, "id", a->id);
+    jsonw_kstr(&w, "code", code);
+    jsonw_ku64(&w, "cursor", cursor);
+    jsonw_end_object(&w);
+    buf_adds(&line, "\n");
+    cx_send(a->cx, line.data, line.len);
+}
+
+static int ask(struct order *o, struct cx *cx, struct err *err)
+{
     size_t n = 0;
 
     for (const struct cx_ask *a = cx->asks; a; a = a->next)
@@ -297,20 +326,41 @@ static int ask(struct order *o, struct cx *cx, struct err *err)
     if (cx->state != CONTEXT_IDLE || n >= ASKS_MAX)
         return err_set(err, ERR_EXISTS, "context %s is %s: ask when it is idle", cx->id, context_states[cx->state]);
     struct cx_ask *a = mem_new(struct cx_ask);
-    *a = (struct cx_ask){ .next = cx->asks, .cx = cx, .inspect = o->inspect, .done = o->asked, .arg = o->arg };
+    *a = (struct cx_ask){ .cx = cx, .inspect = o->inspect, .done = o->asked, .arg = o->arg };
     snprintf(a->id, sizeof(a->id), "q%" PRIu64, ++cx->asked);
-    cx->asks = a;
     ev_timer_set(cx->sb->m->ev, &a->timer, ev_now(cx->sb->m->ev) + ASK_NS, on_late_answer, a);
-    jsonw_init(&w, &line, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "op", o->inspect ? "inspect" : "complete");
-    jsonw_kstr(&w, "id", a->id);
-    jsonw_kstr(&w, "code", o->code);
-    jsonw_ku64(&w, "cursor", o->cursor);
-    jsonw_end_object(&w);
-    buf_adds(&line, "\n");
-    cx_send(cx, line.data, line.len);
+    ask_kernel(a, o->code, o->cursor);
     return 0;
+}
+
+static void on_settled(void *arg, const struct err *err UNUSED, const char *json UNUSED)
+{
+    struct cx *cx = arg;
+
+    if (!cx->left || cx->sb->state == SB_ENDING)
+        return; /* no answer: its kernel has ended */
+    ev_timer_clear(cx->sb->m->ev, &cx->clock);
+    cx->state = CONTEXT_IDLE;
+    cx->outcome = cx->interrupted ? "interrupted" : "finished";
+    cx->left = cx->interrupted = false;
+    cx_tell(cx, WAIT_CALL, NULL);
+    cx->outcome = NULL;
+    call_next(cx);
+}
+
+/* What it does is not known: rows are written a moment behind it. But it does one thing after another, so when a
+ * question is answered it is through with all that was asked before. The id is one that no earlier server took. */
+void cx_settle(struct cx *cx)
+{
+    struct cx_ask *a = mem_new(struct cx_ask);
+
+    *a = (struct cx_ask){ .cx = cx, .done = on_settled, .arg = cx };
+    id_new("qs", a->id);
+    cx->state = CONTEXT_BUSY;
+    cx->left = true;
+    cx_send(cx, "\n", 1); /* ends whatever line the earlier server was writing */
+    ask_kernel(a, "", 0);
+    cx_set_clock(cx, cx->left_ms * NS_PER_MS);
 }
 
 static int interrupt(struct order *o, struct cx *cx)

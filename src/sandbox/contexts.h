@@ -44,9 +44,11 @@ struct cx {
     char said[160]; /* STARTING: on standard error, for who wants to know why it did not start */
     uint64_t executions, restarts, refused, asked;
 
-    struct ex *calls; /* BUSY: the first runs */
+    struct ex *calls; /* BUSY: the first runs, unless `left` */
     size_t ncalls;
     struct ev_timer clock; /* STARTING: until it is given up. BUSY: the time of the call, or the grace */
+    bool left;             /* BUSY: with what an earlier server asked for, as far as is known; nobody hears of it */
+    uint64_t left_ms;      /* how long it may go on */
     bool interrupted;      /* SIGINT was sent, and the clock is the grace */
     bool killed;           /* because it did not help */
     enum ended_by cause;   /* of the interrupt: SIGNAL, WALL or KILLED */
@@ -98,3 +100,4 @@ int contexts_read(struct sb *sb, const json_t *root, struct err *err);
 void contexts_store(struct sb *sb);
 void contexts_end(struct sb *sb, const struct err *why); /* whoever waits for one is told */
 void contexts_adopt(struct sb *sb);                      /* its box is ready, and what ran was seen to */
+void cx_settle(struct cx *cx); /* its kernel was taken up: it is busy until it says otherwise */

@@ -425,24 +425,69 @@ def bad_requests_are_refused_by_name(s):
     s.delete(sb)
 
 
+def begun(s, sb, cx, code, **more):
+    """Runs it in the background, and returns when it has written something."""
+    a = s.call("POST", where(sb, cx, "execute"), {"code": "print('on', flush=True)\n" + code, "background": True, **more}).json
+    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    return f"/v1/sandboxes/{sb}/executions/{a['id']}"
+
+
 @case
-def an_idle_context_outlives_the_server_and_a_busy_one_is_told_as_lost(s):
+def contexts_outlive_the_server_and_what_ran_in_them_is_told_as_lost(s):
     sb = s.create()
     idle, busy = context(s, sb), context(s, sb)
     run(s, sb, idle, "x = 'kept'")
-    a = s.call("POST", where(sb, busy, "execute"), {"code": "print('on', flush=True)\nwhile True: pass", "background": True}).json
-    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+    path = begun(s, sb, busy, "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nx = 'done'")
+    waits = s.call("POST", where(sb, busy, "execute"), {"code": "x = 'no'", "background": True}).json
     s.kill()
     s.start()
     until(lambda: s.call("GET", where(sb, idle)).json["state"] == "idle")
     assert run(s, sb, idle, "x")["results"][0]["data"]["text/plain"] == "'kept'"
-    until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["state"] == "failed")
-    lost = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
-    assert lost["endedBy"] == "lost" and lost["status"] == "died", lost
+    until(lambda: s.call("GET", path).json["state"] == "failed")
+    lost = s.call("GET", path).json
+    assert lost["endedBy"] == "lost" and lost["status"] == "died" and "while it ran" in lost["error"]["message"], lost
+    lost = s.call("GET", f"/v1/sandboxes/{sb}/executions/{waits['id']}").json
+    assert lost["endedBy"] == "lost" and "begun" in lost["error"]["message"], lost
     seen = s.call("GET", where(sb, busy)).json
-    assert seen["state"] == "dead" and "restarted" in seen["reason"]["message"], seen
-    again = s.call("POST", where(sb, busy, "restart"))
-    assert again.status == 200 and again.json["state"] == "idle", again.body
+    assert seen["state"] == "busy" and "executionId" not in seen and seen["queued"] == 0, seen
+    assert s.files(sb, "PUT", body=b"", path="/workspace/go").status in (200, 201)
+    assert run(s, sb, busy, "x")["results"][0]["data"]["text/plain"] == "'done'"  # behind what ran
+    s.delete(sb)
+
+
+@case
+def what_a_context_still_runs_after_a_restart_of_the_server_can_be_stopped(s):
+    sb = s.create()
+    heeds, ends, deaf = context(s, sb), context(s, sb), context(s, sb)
+    run(s, sb, heeds, "x = 'kept'")
+    begun(s, sb, heeds, "while True: pass")
+    begun(s, sb, ends, "while True: pass", timeoutMs=3000)
+    begun(s, sb, deaf, "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2])\nwhile True: pass")
+    s.kill()
+    s.start()
+    until(lambda: s.call("GET", where(sb, heeds)).json["state"] == "busy")
+    stopped = s.call("POST", where(sb, heeds, "interrupt"))
+    assert stopped.status == 200 and stopped.json["outcome"] == "interrupted", stopped.body
+    assert run(s, sb, heeds, "x")["results"][0]["data"]["text/plain"] == "'kept'"
+    until(lambda: s.call("GET", where(sb, ends)).json["state"] == "idle")  # its clock ran out
+    killed = s.call("POST", where(sb, deaf, "interrupt"))
+    assert killed.status == 200 and killed.json["outcome"] == "killed", killed.body
+    until(lambda: s.call("GET", where(sb, deaf)).json["state"] == "idle")
+    s.delete(sb)
+
+
+@case
+def a_context_with_variables_keeps_them_but_cannot_begin_anew_after_a_restart_of_the_server(s):
+    sb = s.create()
+    cx = context(s, sb, env={"TOKEN": "red"})
+    s.kill()
+    s.start()
+    until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
+    assert run(s, sb, cx, "import os; os.environ['TOKEN']")["results"][0]["data"]["text/plain"] == "'red'"
+    run(s, sb, cx, "import os; os._exit(3)")
+    again = s.call("POST", where(sb, cx, "restart"))
+    assert again.status == 409 and again.code == "context_dead" and "not written down" in again.json["error"]["message"], again.body
+    assert s.call("DELETE", where(sb, cx)).status == 200
     s.delete(sb)
 
 
