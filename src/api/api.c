@@ -306,6 +306,6 @@ void api_execution_json(const struct store_execution *row, struct jsonw *w)
     }
     jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
     jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
-    jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1]);
+    jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1] + row->dropped[2]);
     api_raw(w, "error", row->error_json);
 }

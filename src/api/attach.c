@@ -280,26 +280,12 @@ bool attach_pump(struct attach *a)
     return true;
 }
 
-/* A row does not tell it. What cannot be looked at is taken to have more, and then it is told why there is none. */
-static uint64_t events_end(struct attach *a)
-{
-    struct err err = { 0 };
-    struct stat st;
-
-    if (!a->tells)
-        return 0;
-    if (a->fd[2] < 0 && piece_open(a->so->api, a->id, CONTEXT_EVENTS, &a->fd[2], &err) < 0)
-        return a->offset[2] + 1;
-    return a->fd[2] >= 0 && fstat(a->fd[2], &st) == 0 ? (uint64_t)st.st_size : 0;
-}
-
 static void on_watch(void *arg, const struct store_execution *ended)
 {
     struct attach *a = arg;
 
     if (ended) {
-        a->end[2] = events_end(a);
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 3; i++)
             a->end[i] = max_u64(watch_bytes(a->watch, i + 1), ended->out_bytes[i] - ended->dropped[i]);
         watch_free(take_ptr(&a->watch));
         keep_end(a, ended);

@@ -316,26 +316,14 @@ static void on_heartbeat(void *arg)
     http_ndjson(f->req, &json);
 }
 
-static uint64_t events_size(const struct follow *f)
-{
-    struct err err = { 0 };
-    uint64_t size = 0;
-    auto_fd int fd = -1;
-
-    if (open_output(f->api, f->execution, 3, &fd, &size, &err) < 0)
-        return f->offset[2] + 1; /* looked for again, and then told */
-    return size;
-}
-
 static void on_watch(void *arg, const struct store_execution *row)
 {
     struct follow *f = arg;
 
     if (row) {
         look(f);
-        f->end[0] = max_u64(f->end[0], row->out_bytes[0] - row->dropped[0]);
-        f->end[1] = max_u64(f->end[1], row->out_bytes[1] - row->dropped[1]);
-        f->end[2] = f->context ? events_size(f) : 0; /* a row does not tell */
+        for (int i = 0; i < 3; i++)
+            f->end[i] = max_u64(f->end[i], row->out_bytes[i] - row->dropped[i]);
         watch_free(take_ptr(&f->watch));
         execution_text(f->api, row, f->mode == FOLLOW_ANSWER, &f->ended);
     }

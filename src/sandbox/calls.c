@@ -187,7 +187,7 @@ static void make_receipt(const struct cx *cx, const struct ex *ex, enum ended_by
     r->limits.v[LIMIT_OUTPUT] = ex->spec.output_max;
     r->stdout_bytes = ex->len[0] + ex->dropped[0];
     r->stderr_bytes = ex->len[1] + ex->dropped[1];
-    r->dropped_bytes = ex->dropped[0] + ex->dropped[1] + ex->events_dropped;
+    r->dropped_bytes = ex->dropped[0] + ex->dropped[1] + ex->dropped[2];
 }
 
 static void end(struct cx *cx, struct ex *ex, enum ended_by by, int code, int signo)
@@ -291,7 +291,7 @@ static void keep(struct ex *ex, const struct kevent *e)
     if (line.len <= room(ex))
         output_append(ex, CONTEXT_EVENTS, line.data, line.len);
     else
-        ex->events_dropped += line.len;
+        ex->dropped[CONTEXT_EVENTS - 1] += line.len;
     ex_tell(ex);
 }
 

@@ -65,6 +65,8 @@ static void row_json(const struct store_execution *row, struct buf *out)
     jsonw_ku64(&w, "out2", row->out_bytes[1]);
     jsonw_ku64(&w, "dropped1", row->dropped[0]);
     jsonw_ku64(&w, "dropped2", row->dropped[1]);
+    jsonw_ku64(&w, "out3", row->out_bytes[2]);
+    jsonw_ku64(&w, "dropped3", row->dropped[2]);
     if (row->has_exit_code)
         jsonw_ku64(&w, "exitCode", (uint64_t)row->exit_code);
     jsonw_ku64(&w, "signal", (uint64_t)row->signal);
@@ -208,6 +210,8 @@ static int read_row(const json_t *o, struct store_execution *row, struct err *er
         body_u64(o, "", "out2", 0, INT64_MAX, &row->out_bytes[1], NULL, err) < 0 ||
         body_u64(o, "", "dropped1", 0, INT64_MAX, &row->dropped[0], NULL, err) < 0 ||
         body_u64(o, "", "dropped2", 0, INT64_MAX, &row->dropped[1], NULL, err) < 0 ||
+        body_u64(o, "", "out3", 0, INT64_MAX, &row->out_bytes[2], NULL, err) < 0 ||
+        body_u64(o, "", "dropped3", 0, INT64_MAX, &row->dropped[2], NULL, err) < 0 ||
         body_u64(o, "", "exitCode", 0, 255, &code, &row->has_exit_code, err) < 0 ||
         body_u64(o, "", "signal", 0, 64, &signo, NULL, err) < 0 ||
         body_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||

@@ -45,11 +45,10 @@ static void ended_row(const struct ex *ex, struct store_execution *row)
     memcpy(row->id, ex->id, sizeof(row->id));
     memcpy(row->sandbox, ex->sb->id, sizeof(row->sandbox));
     memcpy(row->owner, ex->sb->owner, sizeof(row->owner));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         row->out_bytes[i] = ex->len[i] + ex->dropped[i];
         row->dropped[i] = ex->dropped[i];
     }
-    row->dropped[1] += ex->events_dropped; /* told as one sum */
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
@@ -213,7 +212,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         ex->dropped[i] += ex->lost[i];
     if (state == STORE_EX_FAILED)
         m->stats.executions_failed++;

@@ -129,9 +129,8 @@ struct ex {
     char context[ID_SIZE]; /* of one; or "" */
     char told[48];         /* of its request, see ex_told_request() */
     bool awaits_input, alone;
-    uint64_t events_dropped; /* bytes of results and displays that were past the limit of output */
-    struct turn turn;        /* to be started */
-    struct files_job *job;   /* while its code is written to a file, or that is removed */
+    struct turn turn;      /* to be started */
+    struct files_job *job; /* while its code is written to a file, or that is removed */
     char *code;
     size_t code_sent;
     bool by_file;
@@ -170,7 +169,7 @@ struct ex {
     enum store_execution_state end_state;
     bool has_receipt;
     int exit_code, signal;
-    uint64_t dropped[2];
+    uint64_t dropped[3]; /* past the limit of output, or lost */
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
@@ -343,7 +342,7 @@ int output_load(struct ex *ex); /* what an earlier manager stored; again is noth
 void output_name(struct ex *ex, bool has_row);
 void output_remove(const struct manager *m, const char *id);
 bool output_is_name(const char *name, char ret_id[ID_SIZE]); /* of a file whose execution has a row */
-void output_sizes(const struct manager *m, const char *id, uint64_t ret[2]);
+void output_sizes(const struct manager *m, const char *id, uint64_t ret[3]);
 void output_sweep(struct manager *m); /* files of executions that never got a row */
 
 /* ends.c */

@@ -243,12 +243,12 @@ bool output_is_name(const char *name, char ret_id[ID_SIZE])
     return id_valid(ret_id, "ex");
 }
 
-void output_sizes(const struct manager *m, const char *id, uint64_t ret[2])
+void output_sizes(const struct manager *m, const char *id, uint64_t ret[3])
 {
     char name[NAME_SIZE];
     struct stat st;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < CHANNELS; i++) {
         (void)give_name(m, id, i + 1);
         file_name(name, id, i + 1, false);
         ret[i] = fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;

@@ -115,6 +115,10 @@ static const char *const steps[] = {
     " generation INTEGER NOT NULL DEFAULT 1,"
     " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, CHECK (min <= max)) STRICT;"
     "CREATE INDEX pools_by_template ON pools (template);",
+
+    /* Events of contexts. */
+    ("ALTER TABLE executions ADD COLUMN out_bytes3 INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE executions ADD COLUMN dropped3 INTEGER NOT NULL DEFAULT 0;"),
 };
 
 const struct schema schema_current = { steps, ARRAY_LEN(steps) };

@@ -12,7 +12,7 @@
 
 #define VACUUM_PAGES 500
 #define VACUUM_PAGES_FULL 100
-#define KEPT "out_bytes1 + out_bytes2 - dropped1 - dropped2"
+#define KEPT "out_bytes1 + out_bytes2 + out_bytes3 - dropped1 - dropped2 - dropped3"
 #define OLD_EXECUTIONS "state IN ('ended', 'failed')"
 #define EXECUTION_TIME "max(ended_ms, created_ms)"
 

@@ -104,7 +104,7 @@ static int count_execution(struct sqlite_db *db, const struct store_execution *r
     memcpy(u.owner, row->owner, sizeof(u.owner));
     memcpy(u.sandbox, row->sandbox, sizeof(u.sandbox));
     snprintf(u.created_by, sizeof(u.created_by), "%.64s", row->created_by ? row->created_by : "");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         u.output_bytes += row->out_bytes[i] - min_u64(row->dropped[i], row->out_bytes[i]);
     if (row->started_ms && row->ended_ms > row->started_ms)
         u.execution_ms = row->ended_ms - row->started_ms;

@@ -151,8 +151,8 @@ struct store_execution {
     uint64_t created_ms;
     uint64_t started_ms;
     uint64_t ended_ms;
-    uint64_t out_bytes[2]; /* written by the program on 1 and 2 */
-    uint64_t dropped[2];   /* of these, not kept */
+    uint64_t out_bytes[3]; /* written by the program on 1 and 2; events of a context */
+    uint64_t dropped[3];   /* of these, not kept */
     bool has_exit_code;
     int32_t exit_code;
     int32_t signal; /* 0: none */

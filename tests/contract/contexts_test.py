@@ -334,8 +334,24 @@ def a_flood_of_displays_is_cut_off_and_that_is_told(s):
     a = run(s, sb, cx, "for i in range(3000): display('x' * 20000)\n'end'", timeoutMs=110000)
     assert a["status"] == "ok" and a["droppedBytes"] > 40 << 20, {k: v for k, v in a.items() if k != "results"}
     assert sum(len(json.dumps(r)) for r in a["results"]) < 20 << 20
+    assert a["stdoutBytes"] == a["stderrBytes"] == 0, {k: v for k, v in a.items() if k != "results"}
     usable(s, sb, cx)
     s.delete(sb)
+
+
+@case
+def events_count_as_output_that_is_kept_and_go_with_it(s):
+    sb = s.create()
+    cx = context(s, sb)
+    s.call("POST", "/v1/gc", {})
+    ex = run(s, sb, cx, "display('x' * 50000)")["id"]
+    path = os.path.join(s.dir, "output", ex + ".3")
+    size = os.path.getsize(path)
+    s.delete(sb)
+    dry = s.call("POST", "/v1/gc", {"dryRun": True}).json
+    assert dry["executions"] == 1 and dry["outputBytes"] == size > 50000, (dry, size)
+    done = s.call("POST", "/v1/gc").json
+    assert done["outputBytes"] == size and not os.path.exists(path), done
 
 
 @case

@@ -983,8 +983,10 @@ static void add_ended(const struct store_sandbox *sb, uint64_t at, uint64_t byte
 
     ex.state = STORE_EX_ENDED;
     ex.ended_ms = at;
-    ex.out_bytes[0] = bytes + 10;
+    ex.out_bytes[0] = bytes - bytes / 2 + 10;
     ex.dropped[0] = 10;
+    ex.out_bytes[2] = bytes / 2 + 7; /* events take room as output does */
+    ex.dropped[2] = 7;
     if (ret_id)
         strcpy(ret_id, ex.id);
     OK(store_execution_insert(store, &ex, on_done, NULL));
