@@ -147,6 +147,8 @@ uint64_t box_memory_peak(const struct box *b); /* after its end; BOX_UNKNOWN bef
  * MISSING. */
 int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *done, void *arg, struct err *err);
 void engine_zygote_forget(struct engine *e, const void *arg); /* it is not told any more */
+/* Ends it, if there is one; members that it has born live on. */
+void engine_zygote_end(struct engine *e, const struct box_spec *like);
 
 /* --- one program --- */
 

@@ -11,11 +11,23 @@ static void on_zygote(struct ask *ask, const struct answer *a UNUSED, const stru
         ask->done(ask->done_arg, err);
 }
 
+static int ask_zygote(struct engine *e, const struct jail_zygote *m, box_done_fn *done, void *arg, struct err *err)
+{
+    PAYLOAD(payload);
+    int len = jail_zygote_encode(m, payload, err);
+
+    if (len < 0)
+        return -1;
+    struct ask *a = engine_ask(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, on_zygote, arg);
+    a->done = done;
+    a->done_arg = arg;
+    return 0;
+}
+
 int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *done, void *arg, struct err *err)
 {
     struct kind kind = engine_kind(like);
     struct jail_zygote m = { "", "", "" };
-    PAYLOAD(payload);
 
     if (!like->zygote || e->lost)
         return e->lost ? (*err = e->why, -1) : err_set(err, ERR_BUG, "a kind of sandboxes without a zygote");
@@ -23,14 +35,19 @@ int engine_zygote(struct engine *e, const struct box_spec *like, box_done_fn *do
     memcpy(m.language, kind.language, sizeof(m.language));
     if (!str_copy(m.preload, sizeof(m.preload), like->zygote->preload))
         return err_set(err, ERR_LIMIT, "a list of preloads has at most %zu bytes", sizeof(m.preload) - 1);
-    int len = jail_zygote_encode(&m, payload, err);
-    if (len < 0)
-        return -1;
     engine_template(e, &kind);
-    struct ask *a = engine_ask(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, on_zygote, arg);
-    a->done = done;
-    a->done_arg = arg;
-    return 0;
+    return ask_zygote(e, &m, done, arg, err);
+}
+
+void engine_zygote_end(struct engine *e, const struct box_spec *like)
+{
+    struct kind kind = engine_kind(like);
+    struct jail_zygote m = { "", "", "" };
+    struct err err;
+
+    engine_template_name(&kind, m.template);
+    if (!e->lost)
+        (void)ask_zygote(e, &m, NULL, NULL, &err);
 }
 
 void engine_zygote_forget(struct engine *e, const void *arg)

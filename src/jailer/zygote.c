@@ -95,8 +95,22 @@ static void zygote_end(struct zygote *z, const struct err *why)
 
 static void maybe_end(struct zygote *z)
 {
+    static const struct err unwanted = { .id = ERR_LOST, .msg = "the zygote is not wanted any more" };
+
     if (z->retired && !z->joins)
-        zygote_end(z, &(struct err){ 0 });
+        zygote_end(z, &unwanted);
+}
+
+/* All that are forked from s but one, or, without it, those too that are not ready yet. */
+static void retire(struct jailer *j, const struct spawner *s, const struct zygote *but)
+{
+    for (struct zygote *z = j->zygotes, *next; z; z = next) {
+        next = z->next;
+        if (z == but || z->spawner != s || (but && !z->ready))
+            continue;
+        z->retired = true;
+        maybe_end(z);
+    }
 }
 
 static void on_announced(void *arg, uint32_t events UNUSED)
@@ -119,13 +133,7 @@ static void on_ready(struct zygote *z)
     z->ready = true;
     reply_ok(z->c, z->stream);
     z->c = NULL;
-    for (struct zygote *old = z->j->zygotes, *next; old; old = next) {
-        next = old->next;
-        if (old == z || old->spawner != z->spawner || !old->ready)
-            continue;
-        old->retired = true;
-        maybe_end(old);
-    }
+    retire(z->j, z->spawner, z);
 }
 
 static bool believable(struct zygote_note *n, ssize_t len)
@@ -212,6 +220,11 @@ int zygote_begin(struct conn *c, const struct frame *f, struct err *err)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
     if (c->j->rootless || !spawner_kind(s)->joinable)
         return err_set(err, ERR_INVALID, "template '%s' is not joinable", m.template);
+    if (!m.language[0] && !m.preload[0]) {
+        retire(c->j, s, NULL);
+        reply_ok(c, f->stream);
+        return 0;
+    }
     if (!plain_word(m.language))
         return err_set(err, ERR_INVALID, "'%s' is no language", m.language);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)

@@ -168,20 +168,48 @@ void breeders_reset(struct pools *p)
     }
 }
 
+static void breeder_free(struct breeder *b)
+{
+    forget(b);
+    shape_done(&b->shape);
+    free(b);
+}
+
 void breeders_free(struct pools *p)
 {
     while (p->breeders) {
         struct breeder *b = p->breeders;
 
         p->breeders = b->next;
-        forget(b);
-        shape_done(&b->shape);
-        free(b);
+        breeder_free(b);
     }
 }
 
-/* There are as many as there were kinds; the jailer has room for few of them, and a zygote goes when the jailer does.
- */
+static bool needed(const struct breeder *b)
+{
+    const struct pool *pool = &b->pools->ahead;
+
+    while (pool && pool->breeder != b)
+        pool = pool->next;
+    return pool;
+}
+
+void breeders_sweep(struct pools *p)
+{
+    for (struct breeder **at = &p->breeders, *b; (b = *at);) {
+        if (needed(b)) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        if (p->engine && b->state != POOL_ZYGOTE_NONE)
+            engine_zygote_end(p->engine, &b->shape.spec);
+        breeder_free(b);
+    }
+}
+
+/* What is made ahead without a pool changes its kind as often as others are asked for, so those of its earlier kinds
+ * stay until a pool is put or removed: starting one costs more than keeping it. */
 struct breeder *breeder_of(struct pools *p, const struct box_spec *like)
 {
     if (!like->zygote)

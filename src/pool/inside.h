@@ -39,6 +39,7 @@ void breeder_joined(struct breeder *b, const struct err *err); /* NULL: it went 
 void breeder_hope(struct breeder *b);                          /* what failed for good is tried once more */
 void breeders_reset(struct pools *p);                          /* the jailer is gone */
 void breeders_free(struct pools *p);
+void breeders_sweep(struct pools *p); /* those of kinds that no pool has any more end */
 
 /* --- member.c --- */
 

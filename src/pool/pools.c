@@ -148,6 +148,7 @@ int pools_put(struct pools *p, const char *name, const struct box_spec *like, co
     pool->set = *set;
     pool->target = set->min;
     set_shape(pool, like);
+    breeders_sweep(p);
     upkeep_soon(p);
     return 0;
 }
@@ -163,6 +164,7 @@ bool pools_remove(struct pools *p, const char *name)
     *at = pool->next;
     pool_done(pool);
     free(pool);
+    breeders_sweep(p);
     upkeep_soon(p);
     return true;
 }

@@ -89,7 +89,7 @@ struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEE
 #define JAIL_PRELOAD_MAX 512
 struct jail_zygote { /* J_ZYGOTE */
     char template[JAIL_NAME_MAX];
-    char language[16];              /* whose /.cove/kernels/LANGUAGE/zygote is started */
+    char language[16];              /* whose /.cove/kernels/LANGUAGE/zygote is started; both "": there is to be none */
     char preload[JAIL_PRELOAD_MAX]; /* its only argument: what to load before anybody forks it */
 };
 

@@ -183,6 +183,31 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
+TEST(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on)
+{
+    struct host h;
+    struct reply r, m;
+    char id[ID_SIZE];
+
+    begin(&h, "plain", id, &r);
+    join(&h, id, &m);
+    assert_true(str_starts(line(m.fds[0]), "ready "));
+    ask_zygote(&h, "t", "", "");
+    expect(&h, FRAME_J_OK);
+    ask(&h, FRAME_J_JOIN, id);
+    expect_error(&h, ERR_MISSING);
+    put(m.fds[0], "u");
+    assert_string_equal(line(m.fds[0]), "uid 1000\n");
+    drop_fds(&m);
+    ask_zygote(&h, "t", "test", "plain"); /* and comes again when it is */
+    expect(&h, FRAME_J_OK);
+    join(&h, id, &m);
+    assert_true(str_starts(line(m.fds[0]), "ready "));
+    drop_fds(&m);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 /* In another sandbox, for which nothing has changed. */
 static void works(struct host *h)
 {
@@ -291,6 +316,7 @@ int main(void)
         CASE(requests_that_make_no_sense_are_refused),
         CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
         CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
+        CASE(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on),
         CASE(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote),
         CASE(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later),
         CASE(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works),

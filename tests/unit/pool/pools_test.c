@@ -771,9 +771,45 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     end(&s);
 }
 
+static void asked_to_end_zygote(struct scene *s)
+{
+    struct jail_zygote m;
+
+    jailer_takes(&s->k, FRAME_J_ZYGOTE);
+    assert_int_equal(jail_zygote_decode(&got.f, &m, NULL), 0);
+    assert_string_equal(m.language, "");
+    assert_string_equal(m.preload, "");
+    jailer_ok(&s->k);
+}
+
+TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
+{
+    static const struct pool_settings none = { .min = 0, .max = 1 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+    struct err err = { 0 };
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s);
+    spec.zygote = &python;
+    assert_int_equal(pools_put(s.pools, "q", &spec, &none, &err), 0); /* another of the same kind */
+    turn(&s.k);
+    assert_true(pools_remove(s.pools, "p"));
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    silent(&s.k, s.k.jailer);
+    assert_true(pools_remove(s.pools, "q"));
+    asked_to_end_zygote(&s);
+    silent(&s.k, s.k.jailer);
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(a_zygote_goes_with_the_last_pool_of_its_kind),
         RUN(who_asks_once_finds_nothing_and_nothing_is_made),
         RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
         RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
