@@ -115,6 +115,54 @@ static void by_cause(struct buf *out, const char *name, const char *help, const 
         buf_addf(out, "cove_%s{ended_by=\"%s\"} %" PRIu64 "\n", name, ended_by_name((enum ended_by)i), counts[i]);
 }
 
+#define BUCKETS RUN_BUCKETS
+_Static_assert(BUCKETS == MANAGER_START_BUCKETS, "all histograms have the same bounds");
+
+/* labels: without braces, or "". */
+static void series(struct buf *out, const char *name, const char *labels, const uint64_t counts[BUCKETS],
+                   uint64_t sum_ns)
+{
+    const char *comma = labels[0] ? "," : "";
+    auto_free char *sum = str_printf("%s_sum", name);
+    auto_free char *braced = labels[0] ? str_printf("{%s}", labels) : str_dup("");
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i + 1 < BUCKETS; i++) {
+        n += counts[i];
+        buf_addf(out, "cove_%s_bucket{%s%sle=\"%u.%03u\"} %" PRIu64 "\n", name, labels, comma, (1u << i) / 1000,
+                 (1u << i) % 1000, n);
+    }
+    n += counts[BUCKETS - 1];
+    buf_addf(out, "cove_%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
+    seconds(out, sum, braced, sum_ns);
+    buf_addf(out, "cove_%s_count%s %" PRIu64 "\n", name, braced, n);
+}
+
+static void histogram(struct buf *out, const char *name, const char *help, const uint64_t counts[BUCKETS],
+                      uint64_t sum_ns)
+{
+    family(out, name, "histogram", help);
+    series(out, name, "", counts, sum_ns);
+}
+
+/* Only of what was started: most servers have few of the runtimes. */
+static void put_starts(struct buf *out, const struct manager_stats *s)
+{
+    size_t n;
+    const struct runtime *all = runtimes_all(&n);
+
+    family(out, "sandbox_startup_seconds", "histogram",
+           "From the request to a sandbox that is ready, by runtime and by whether it was made before.");
+    for (size_t i = 0; i < min_size(n, MANAGER_RUNTIMES_MAX); i++)
+        for (int warm = 0; warm < 2; warm++) {
+            const struct manager_starts *t = &s->starts[i][warm];
+            auto_free char *labels = str_printf("runtime=\"%s\",warm=\"%s\"", all[i].name, warm ? "true" : "false");
+
+            if (t->sum_ns)
+                series(out, "sandbox_startup_seconds", labels, t->n, t->sum_ns);
+        }
+}
+
 static void put_manager(struct api *api, struct buf *out)
 {
     struct manager_stats s;
@@ -123,9 +171,7 @@ static void put_manager(struct api *api, struct buf *out)
     number(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.", s.created);
     number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be made.", s.create_failed);
     by_cause(out, "sandboxes_ended_total", "Ends of sandboxes, by their reason.", s.ended);
-    family(out, "sandbox_startup_seconds", "summary", "From the request to a sandbox that is ready.");
-    seconds(out, "sandbox_startup_seconds_sum", "", s.create_ns);
-    buf_addf(out, "cove_sandbox_startup_seconds_count %" PRIu64 "\n", s.created);
+    put_starts(out, &s);
     family(out, "sandboxes", "gauge", "Sandboxes that live now.");
     buf_addf(out, "cove_sandboxes{state=\"running\"} %" PRIu64 "\n", s.running);
     buf_addf(out, "cove_sandboxes{state=\"paused\"} %" PRIu64 "\n", s.paused);
@@ -148,24 +194,6 @@ static void put_manager(struct api *api, struct buf *out)
     number(out, "output_lost_bytes_total", "counter", "Output that the disk refused.", s.output_lost_bytes);
     number(out, "sandboxes_adopted_total", "counter", "Sandboxes taken over from a server before this one.", s.adopted);
     number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
-}
-
-static void histogram(struct buf *out, const char *name, const char *help, const uint64_t counts[RUN_BUCKETS],
-                      uint64_t sum_ns)
-{
-    char sum[64];
-    uint64_t n = 0;
-
-    family(out, name, "histogram", help);
-    for (unsigned i = 0; i + 1 < RUN_BUCKETS; i++) {
-        n += counts[i];
-        buf_addf(out, "cove_%s_bucket{le=\"%u.%03u\"} %" PRIu64 "\n", name, (1u << i) / 1000, (1u << i) % 1000, n);
-    }
-    n += counts[RUN_BUCKETS - 1];
-    buf_addf(out, "cove_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, n);
-    snprintf(sum, sizeof(sum), "%s_sum", name);
-    seconds(out, sum, "", sum_ns);
-    buf_addf(out, "cove_%s_count %" PRIu64 "\n", name, n);
 }
 
 static void put_executor(struct api *api, struct buf *out)

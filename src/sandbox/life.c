@@ -171,6 +171,24 @@ static void fail_create(struct sb *sb, const struct err *err)
     sb_end(sb, ENDED_LOST, err); /* which answers */
 }
 
+static void count_start(const struct sb *sb)
+{
+    size_t nruntimes, at = 0;
+    const struct runtime *all = runtimes_all(&nruntimes);
+    uint64_t ns = ev_now(sb->m->ev) - sb->began_ns;
+    unsigned i = 0;
+
+    while (at < nruntimes && !str_eq(all[at].name, sb->spec.runtime))
+        at++;
+    if (at == nruntimes || at >= MANAGER_RUNTIMES_MAX)
+        return;
+    struct manager_starts *s = &sb->m->stats.starts[at][sb->warm];
+    while (i < MANAGER_START_BUCKETS - 1 && ns >= (UINT64_C(1) << i) * NS_PER_MS)
+        i++;
+    s->n[i]++;
+    s->sum_ns += ns;
+}
+
 static void on_running(void *arg, const struct err *err, const struct store_sandbox *row)
 {
     struct sb *sb = arg;
@@ -182,7 +200,7 @@ static void on_running(void *arg, const struct err *err, const struct store_sand
     }
     sb->created = NULL;
     sb->m->stats.created++;
-    sb->m->stats.create_ns += ev_now(sb->m->ev) - sb->began_ns;
+    count_start(sb);
     sb_event(sb, "sandbox_created", NULL, NULL);
     if (created)
         created(sb->created_arg, NULL, row);
@@ -392,6 +410,7 @@ static void take_box(struct sb *sb)
     if (sb->named || sb->spec.nhide)
         return;
     sb->box = pools_take(sb->m->pools, &box);
+    sb->warm = sb->box;
     sb->claiming = true;
     sb->claim_ns = ev_now(sb->m->ev);
     if (sb->box)

@@ -228,10 +228,16 @@ typedef void manager_gc_fn(void *arg, const struct err *err, const struct manage
  * for which every file is looked up. With keep->rehearse it only counts. One at a time: ERR_BUSY. */
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
-#define MANAGER_ENDS 10 /* enum ended_by */
-struct manager_stats {  /* since the start, except those that are of this moment */
+#define MANAGER_ENDS 10         /* enum ended_by */
+#define MANAGER_RUNTIMES_MAX 16 /* as runtimes_all() tells them */
+#define MANAGER_START_BUCKETS 14u
+struct manager_starts {                /* times from request to running */
+    uint64_t n[MANAGER_START_BUCKETS]; /* below 1, 2, 4, ... 4096 ms, and the rest */
+    uint64_t sum_ns;
+};
+struct manager_stats { /* since the start, except those that are of this moment */
     uint64_t created, create_failed;
-    uint64_t create_ns; /* sum of the times from request to running */
+    struct manager_starts starts[MANAGER_RUNTIMES_MAX][2]; /* by runtime; made when it was asked for, made before */
     uint64_t ended[MANAGER_ENDS];
     uint64_t executions, executions_failed;
     uint64_t executions_ended[MANAGER_ENDS];

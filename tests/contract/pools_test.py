@@ -280,6 +280,26 @@ def metrics_tell_of_every_pool(s):
 
 
 @case
+def metrics_tell_how_long_starts_took_by_runtime_and_by_where_they_came_from(s):
+    def count(warm):
+        text = s.call("GET", "/metrics").body.decode()
+        found = re.search(rf'^cove_sandbox_startup_seconds_count{{runtime="sh",warm="{warm}"}} (\d+)$', text, re.M)
+        most = re.search(rf'^cove_sandbox_startup_seconds_bucket{{runtime="sh",warm="{warm}",le="\+Inf"}} (\d+)$', text, re.M)
+        assert (found and found[1]) == (most and most[1]), text[-2000:]
+        return int(found[1]) if found else 0
+    template(s, "starts", resources={"pids": 41})
+    cold = count("false")
+    s.delete(s.create({"runtime": "sh", "resources": {"pids": 42}}))
+    assert count("false") == cold + 1
+    put(s, "starts", template="starts", min=1, max=1, autoscale={"enabled": False})
+    full(s, "starts", 1)
+    warm = count("true")
+    s.delete(s.create({"template": "starts"}, runtime="sh"))
+    assert count("true") == warm + 1
+    remove(s, "starts")
+
+
+@case
 def only_who_holds_pools_write_changes_pools(s):
     template(s, "one")
     reader = s.call("POST", "/v1/apikeys", {"name": "r", "scopes": ["sandboxes:read", "sandboxes:write"]}).json
