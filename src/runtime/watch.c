@@ -13,7 +13,9 @@
  * 1. A directory is watched before it is read. What is made in between may be seen twice, and `told` remembers what was
  *    found by reading, so that it is told once: a CREATE of a name that is there already can be nothing else.
  * 2. While directories are to be read, no event is looked at: an event speaks of a tree that we know.
- * 3. Events are told in the order of the kernel. The second half of a move follows the first at once, or never; so a
+ * 3. Events come late, so a directory of which they tell may have moved on, or one above it. It is missed until the
+ * move is told, and then looked for in the new place.
+ * 4. Events are told in the order of the kernel. The second half of a move follows the first at once, or never; so a
  *    first half without it holds up everything for PATIENCE_NS at most, and then is a removal. */
 #include "runtime/watch.h"
 
@@ -190,8 +192,12 @@ static void adopt(struct watching *w, struct wnode *parent, const char *name, bo
 {
     auto_fd int fd = open_below(w, parent, name, O_PATH);
 
-    if (fd < 0)
+    wtree_unmiss(&w->tree, parent, name);
+    if (fd < 0) {
+        if (!wtree_miss(&w->tree, parent, name, announce))
+            look_again(w);
         return;
+    }
     int wd = add_watch(w, fd, HAPPENED);
     if (wd < 0) {
         not_watched(w, errno, name);
@@ -229,6 +235,24 @@ static void begin_reading(struct watching *w, struct wnode *n)
     }
     take_fd(&fd);
     w->reading = n;
+    n->unread = false;
+    for (struct wmissed *m; (m = wtree_missed(&w->tree, n));)
+        free(m); /* whatever is there is found now */
+}
+
+static void look_for_missed(struct watching *w, struct wnode *n)
+{
+    struct wmissed *all = NULL, *m;
+
+    while ((m = wtree_missed(&w->tree, n))) {
+        m->next = all;
+        all = m;
+    }
+    while ((m = all)) {
+        all = m->next;
+        adopt(w, n, m->name, m->announce);
+        free(m);
+    }
 }
 
 static bool is_dir(int dirfd, const struct dirent *d)
@@ -281,6 +305,8 @@ static void removed(struct watching *w, struct pack *p, struct wnode *n, const c
     struct wnode *child = dir ? wtree_child(n, name) : NULL;
 
     told_take(&w->told, n->wd, name);
+    if (dir)
+        wtree_unmiss(&w->tree, n, name);
     if (child)
         drop(w, child);
     if (cares(w, name))
@@ -299,12 +325,17 @@ static void moved(struct watching *w, struct pack *p, struct wnode *n, const cha
     tell_move(w, p, dir, n, name, to, to_name);
     if (!dir || !w->recursive)
         return;
-    if (!child && !there)
+    wtree_unmiss(&w->tree, n, name);
+    wtree_unmiss(&w->tree, to, to_name);
+    if (!child && !there) {
         adopt(w, to, to_name, true);
-    else if (child && !wtree_move(child, to, to_name))
+    } else if (child && !wtree_move(child, to, to_name)) {
         look_again(w);
-    else if (child && there && there != child)
-        drop(w, there);
+    } else if (child) {
+        if (there && there != child)
+            drop(w, there);
+        wtree_found(&w->tree, child);
+    }
 }
 
 static void on_event(struct watching *w, struct pack *p, const struct inotify_event *e, struct inotify_event *to)
@@ -424,7 +455,7 @@ static bool advance(struct watching *w, struct pack *p)
     if (w->dir) {
         read_one(w, p);
     } else if ((n = wtree_next(&w->tree))) {
-        begin_reading(w, n);
+        (n->unread ? begin_reading : look_for_missed)(w, n);
     } else if (!w->said) {
         w->said = true;
         tell(w, p, RT_WATCHING, w->leaf[0] == '\0', w->tree.root, "");

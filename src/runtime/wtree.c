@@ -87,6 +87,46 @@ static void unqueue(struct wtree *t, struct wnode *n)
     n->queued = false;
 }
 
+struct wmissed *wtree_missed(struct wtree *t, struct wnode *n)
+{
+    struct wmissed *m = n->missed;
+
+    if (m) {
+        n->missed = m->next;
+        t->missed--;
+    }
+    return m;
+}
+
+bool wtree_miss(struct wtree *t, struct wnode *n, const char *name, bool announce)
+{
+    size_t size = strlen(name) + 1;
+
+    if (t->missed == WTREE_MAX)
+        return false;
+    struct wmissed *m = mem_alloc(sizeof(*m) + size);
+    m->next = n->missed;
+    m->announce = announce;
+    memcpy(m->name, name, size);
+    n->missed = m;
+    t->missed++;
+    return true;
+}
+
+void wtree_unmiss(struct wtree *t, struct wnode *n, const char *name)
+{
+    for (struct wmissed **p = &n->missed; *p; p = &(*p)->next) {
+        struct wmissed *m = *p;
+
+        if (!str_eq(m->name, name))
+            continue;
+        *p = m->next;
+        t->missed--;
+        free(m);
+        return;
+    }
+}
+
 static void forget_one(struct wtree *t, struct wnode *n)
 {
     struct wnode **p = bucket(t, n->wd);
@@ -99,6 +139,8 @@ static void forget_one(struct wtree *t, struct wnode *n)
     if (t->root == n)
         t->root = NULL;
     t->count--;
+    for (struct wmissed *m; (m = wtree_missed(t, n));)
+        free(m);
     free(n->name);
     free(n);
 }
@@ -168,9 +210,8 @@ bool wtree_path(const struct wnode *n, const char *name, char *out, size_t size)
     return true;
 }
 
-void wtree_queue(struct wtree *t, struct wnode *n, bool announce)
+static void queue(struct wtree *t, struct wnode *n)
 {
-    n->announce = announce;
     if (n->queued)
         return;
     n->queued = true;
@@ -178,6 +219,29 @@ void wtree_queue(struct wtree *t, struct wnode *n, bool announce)
     n->queue_prev = t->queue_end;
     *(t->queue_end ? &t->queue_end->queue_next : &t->queue) = n;
     t->queue_end = n;
+}
+
+void wtree_queue(struct wtree *t, struct wnode *n, bool announce)
+{
+    n->announce = announce;
+    n->unread = true;
+    queue(t, n);
+}
+
+/* Without recursion, as above. */
+void wtree_found(struct wtree *t, struct wnode *top)
+{
+    for (struct wnode *n = top; n;) {
+        if (n->unread || n->missed)
+            queue(t, n);
+        if (n->child) {
+            n = n->child;
+            continue;
+        }
+        while (n != top && !n->next)
+            n = n->parent;
+        n = n == top ? NULL : n->next;
+    }
 }
 
 struct wnode *wtree_next(struct wtree *t)

@@ -8,6 +8,13 @@
 
 #define WTREE_MAX 8192u /* directories of one watch */
 
+/* A directory that is not where it should be: a move that was not told yet has taken it, or one above it, along. */
+struct wmissed {
+    struct wmissed *next;
+    bool announce;
+    char name[];
+};
+
 struct wnode {
     struct wnode *parent, *child, *next, *prev; /* next, prev: siblings; prev is NULL for the first */
     struct wnode *chain;                        /* of its bucket */
@@ -15,13 +22,15 @@ struct wnode {
     int wd;
     uint32_t round; /* the look around in which it was last seen */
     bool announce;  /* what is found in it is told */
-    bool queued;    /* it is to be read */
+    bool queued;    /* there is something to do */
+    bool unread;    /* it is to be read */
+    struct wmissed *missed;
     struct wnode *queue_next, *queue_prev;
 };
 
 struct wtree {
     struct wnode *root;
-    size_t count;
+    size_t count, missed;
     struct wnode *queue, *queue_end;
     struct wnode *buckets[1024];
 };
@@ -43,3 +52,9 @@ bool wtree_path(const struct wnode *n, const char *name, char *out, size_t size)
 
 void wtree_queue(struct wtree *t, struct wnode *n, bool announce); /* to be read; once, whoever asks */
 struct wnode *wtree_next(struct wtree *t);                         /* takes the first of them; NULL */
+
+bool wtree_miss(struct wtree *t, struct wnode *n, const char *name, bool announce); /* false when it is full */
+void wtree_unmiss(struct wtree *t, struct wnode *n, const char *name);
+struct wmissed *wtree_missed(struct wtree *t, struct wnode *n); /* takes one, for the caller to free; NULL */
+/* It has come to the place where it is: what was not read or missed in it, and below, is queued. */
+void wtree_found(struct wtree *t, struct wnode *top);

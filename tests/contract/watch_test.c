@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -160,6 +161,36 @@ TEST(what_moves_in_out_and_within_a_tree_is_told_as_such)
     assert_int_equal(times(&s, "C back/unseen"), 1);
     assert_int_equal(times(&s, "C back/later"), 1);
     assert_false(told(&s, "C c/unseen"));
+    buf_done(&s.text);
+    end(h);
+}
+
+TEST(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed)
+{
+    struct host *h = begin();
+    struct story s = { 0 };
+
+    make_dir("to");
+    make_dir("d");
+    uint32_t w = watch(h, top, RT_PATH_RECURSIVE, &s);
+    assert_int_equal(kill(h->pid, SIGSTOP), 0);
+    make_dir("d/a");
+    make_file("d/a/f");
+    make_dir("d/gone");
+    assert_int_equal(rmdir(in("d/gone")), 0);
+    rename_in("d", "to/d");
+    rename_in("to", "there");
+    assert_int_equal(kill(h->pid, SIGCONT), 0);
+    until(h, w, &s, "V to>there/");
+    make_dir("there/d/a/b");
+    make_file("there/d/a/b/z");
+    until(h, w, &s, "C there/d/a/b/z");
+    assert_int_equal(times(&s, "C d/a/"), 1);
+    assert_int_equal(times(&s, "V d>to/d/"), 1);
+    assert_int_equal(times(&s, "C there/d/a/f"), 1);
+    assert_int_equal(times(&s, "C there/d/a/b/"), 1);
+    assert_int_equal(times(&s, "C there/d/a/b/z"), 1);
+    assert_int_equal(times(&s, "R d/gone/"), 1);
     buf_done(&s.text);
     end(h);
 }
@@ -385,6 +416,7 @@ TEST(a_watch_of_a_quiet_tree_wakes_nobody)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed),
         RUN(what_moves_in_out_and_within_a_tree_is_told_as_such),
         RUN(nothing_in_a_directory_that_is_made_is_missed_or_told_twice),
         RUN(links_are_followed_at_the_path_and_nowhere_below),

@@ -33,6 +33,35 @@ TEST(a_directory_that_moves_takes_what_is_below_it_along)
     wtree_done(&t);
 }
 
+TEST(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found)
+{
+    struct wtree t = { 0 };
+    struct wnode *root = wtree_add(&t, NULL, "", 1), *a = wtree_add(&t, root, "a", 2), *b = wtree_add(&t, a, "b", 3);
+    struct wnode *c = wtree_add(&t, a, "c", 4), *other = wtree_add(&t, root, "other", 5);
+
+    assert_true(wtree_miss(&t, b, "x", true));
+    assert_true(wtree_miss(&t, b, "y", false));
+    assert_true(wtree_miss(&t, other, "z", true));
+    wtree_queue(&t, c, true);
+    assert_ptr_equal(wtree_next(&t), c); /* and it could not be opened: */
+    assert_null(wtree_next(&t));
+    wtree_found(&t, a);
+    wtree_unmiss(&t, b, "x");
+    wtree_unmiss(&t, b, "none");
+    for (struct wnode *n, *last = NULL; (n = wtree_next(&t)); last = n)
+        assert_true((n == b || n == c) && n != last);
+    assert_true(c->unread);
+    assert_false(b->unread);
+    struct wmissed *m = wtree_missed(&t, b);
+    assert_string_equal(m->name, "y");
+    assert_false(m->announce);
+    free(m);
+    assert_null(wtree_missed(&t, b));
+    assert_int_equal(t.missed, 1);
+    wtree_done(&t);
+    assert_int_equal(t.missed, 0);
+}
+
 TEST(a_directory_never_moves_below_itself)
 {
     struct wtree t = { 0 };
@@ -105,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_directory_that_moves_takes_what_is_below_it_along),
+        RUN(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found),
         RUN(a_directory_never_moves_below_itself),
         RUN(dropping_tells_every_descriptor_below_once_and_leaves_the_queue_whole),
         RUN(what_was_not_seen_in_a_round_is_swept),
