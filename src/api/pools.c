@@ -1,4 +1,5 @@
-/* /v1/pools, and /v1/warmpools, which is the same: sandboxes that are made before somebody asks for them.
+/* /v1/pools, and /v1/warmpools, which is the same with other names: sandboxes that are made before somebody asks for
+ * them.
  *
  * Pools are the server's and not a tenant's: everybody who sees templates sees them, and whoever holds pools:write
  * changes them. A change is checked against the template, then written, then kept (warm.c); the answer does not wait
@@ -90,7 +91,7 @@ static void json_live(struct jsonw *w, const struct pool_info *live)
     json_zygote(w, live);
 }
 
-static void json_status(struct jsonw *w, struct api *api, const struct warm_pool *p)
+static void json_status(struct jsonw *w, struct api *api, const struct warm_pool *p, bool theirs)
 {
     struct pool_info info, *live = warm_live(api->warm, p->row.name, &info) ? &info : NULL;
 
@@ -104,10 +105,13 @@ static void json_status(struct jsonw *w, struct api *api, const struct warm_pool
         jsonw_ku64(w, "templateGeneration", p->template_generation);
     if (live)
         json_live(w, live);
+    if (theirs)
+        warmnames_status(w, live);
     jsonw_end_object(w);
 }
 
-static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *p)
+/* theirs: with the names of /v1/warmpools too. */
+static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *p, bool theirs)
 {
     const struct store_pool *row = &p->row;
 
@@ -135,8 +139,10 @@ static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *
         jsonw_ku64(w, "generation", row->generation);
     api_time(w, "createdAt", row->created_ms);
     api_time(w, "updatedAt", row->updated_ms);
+    if (theirs)
+        warmnames_pool(w, row);
     jsonw_key(w, "status");
-    json_status(w, api, p);
+    json_status(w, api, p, theirs);
     jsonw_end_object(w);
 }
 
@@ -146,7 +152,7 @@ static void answer_pool(struct http_req *req, struct api *api, int status, const
     struct jsonw w;
 
     jsonw_init(&w, &out, 0);
-    json_pool(&w, api, warm_find(api->warm, name));
+    json_pool(&w, api, warm_find(api->warm, name), warmnames_wanted(req));
     http_answer_json(req, status, &out);
 }
 
@@ -184,7 +190,7 @@ static void list(struct http_req *req, void *ctx)
     jsonw_key(&w, "pools");
     jsonw_array(&w);
     for (const struct warm_pool *p = warm_first(api->warm); p; p = p->next)
-        json_pool(&w, api, p);
+        json_pool(&w, api, p, warmnames_wanted(req));
     jsonw_end_array(&w);
     jsonw_end_object(&w);
     http_answer_json(req, 200, &out);
@@ -207,7 +213,7 @@ static void status(struct http_req *req, void *ctx)
     if (!p)
         return;
     jsonw_init(&w, &out, 0);
-    json_status(&w, ctx, p);
+    json_status(&w, ctx, p, warmnames_wanted(req));
     http_answer_json(req, 200, &out);
 }
 
@@ -361,6 +367,13 @@ static void record_and_check(struct change *c)
     warm_check(c->api->warm, c->row.template, on_checked, c);
 }
 
+static int read_body(const struct http_req *req, json_t **ret, struct err *err)
+{
+    if (api_body(req, ret, err) < 0)
+        return -1;
+    return warmnames_wanted(req) ? warmnames_read(*ret, err) : 0;
+}
+
 static struct change *change_new(struct http_req *req, struct api *api, const struct store_pool *from)
 {
     struct change *c = mem_new(struct change);
@@ -386,7 +399,7 @@ static void create(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     c->fresh = true;
-    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || read_body(req, &body, &err) < 0 ||
         body_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 || read_row(body, &c->row, &err) < 0 ||
         name_ok(name, &err) < 0 || warm_known(c->api->warm, &err) < 0) {
         refuse(c, &err);
@@ -416,7 +429,7 @@ static void put(struct http_req *req, void *ctx)
     auto_json *body = NULL;
     struct err err = { 0 };
 
-    if (api_no_query(req, &err) < 0 || api_body(req, &body, &err) < 0 ||
+    if (api_no_query(req, &err) < 0 || read_body(req, &body, &err) < 0 ||
         read_named(body, http_param(req, "pool"), &c->row, &err) < 0 || warm_known(c->api->warm, &err) < 0)
         refuse(c, &err);
     else
@@ -433,7 +446,7 @@ static void patch(struct http_req *req, void *ctx)
         return;
     struct change *c = change_new(req, ctx, &p->row);
     c->when.generation = p->own ? 0 : p->row.generation;
-    if (api_body(req, &body, &err) < 0 || read_named(body, p->row.name, &c->row, &err) < 0) {
+    if (read_body(req, &body, &err) < 0 || read_named(body, p->row.name, &c->row, &err) < 0) {
         refuse(c, &err);
     } else if (json_object_size(body) == 0) {
         err_set(&err, ERR_INVALID, "say what to change: template, min, max, ttlMs, maxAgeMs, autoscale or zygote");

@@ -41,3 +41,10 @@ void warm_template(struct warm *w, const char *name);        /* it has changed *
 /* False: src/pool keeps none of that name. */
 bool warm_live(const struct warm *w, const char *name, struct pool_info *ret);
 void warm_metrics(const struct warm *w, struct buf *out);
+
+/* --- the names of /v1/warmpools (warmnames.c) --- */
+
+bool warmnames_wanted(const struct http_req *req);
+int warmnames_read(json_t *body, struct err *err);                    /* their fields become ours */
+void warmnames_pool(struct jsonw *w, const struct store_pool *row);   /* members of an object, beside ours */
+void warmnames_status(struct jsonw *w, const struct pool_info *live); /* live may be NULL */

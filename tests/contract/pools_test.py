@@ -101,6 +101,33 @@ def a_pool_is_made_read_changed_and_removed(s):
 
 
 @case
+def warmpools_speak_the_names_of_other_clients_and_name_what_they_cannot_do(s):
+    template(s, "one")
+    a = s.call("POST", "/v1/warmpools", {"name": "theirs", "runtime": "one", "minSize": 1, "maxSize": 3, "ttl": 60,
+                                         "autoScaling": {"enabled": False, "scaleDownDelay": 5}})
+    assert a.status == 201, a.body
+    assert (a.json["minSize"], a.json["maxSize"], a.json["ttl"], a.json["template"]) == (1, 3, 60, "one"), a.json
+    assert a.json["autoScaling"] == {"enabled": False, "scaleDownDelay": 5}, a.json
+    ours = s.call("GET", "/v1/pools/theirs").json
+    assert (ours["min"], ours["max"], ours["ttlMs"], ours["autoscale"]["scaleDownDelayMs"]) == (1, 3, 60000, 5000), ours
+    assert "minSize" not in ours and "availablePods" not in ours["status"], ours
+    full(s, "theirs", 1)
+    told = s.call("GET", "/v1/warmpools/theirs/status").json
+    assert (told["availablePods"], told["pendingPods"]) == (1, 0), told
+    assert {c["type"]: c["status"] for c in told["conditions"]} == {"PoolReady": "True", "ScalingUp": "False", "ScalingDown": "False"}, told
+    b = s.call("PATCH", "/v1/warmpools/theirs", {"maxSize": 4, "ttlMs": 1000})
+    assert b.status == 200 and (b.json["max"], b.json["ttl"]) == (4, 1), b.body
+    for body in ({"maxSize": 0}, {"minSize": "1"}, {"minSize": 1, "min": 1}, {"ttl": -1}, {"autoScaling": {"targetUtilization": 80}},
+                 {"autoScaling": {"scaleDownDelay": 0}}, {"autoScaling": {"delay": 1}}, {"autoScaling": 1}, {"securityLevel": "high"},
+                 {"resources": {}}, {"profileRef": {}}, {"preloadPackages": ["numpy"]}, {"preloadScripts": []}, {"runtime": "python:3.10"},
+                 {"runtime": "one", "template": "one"}):
+        bad = s.call("PATCH", "/v1/warmpools/theirs", body)
+        assert bad.status == 400 and next(iter(body)) in bad.json["error"]["message"], (body, bad.status, bad.body)
+    assert s.call("PATCH", "/v1/pools/theirs", {"minSize": 1}).status == 400  # there it is no name
+    remove(s, "theirs")
+
+
+@case
 def what_makes_no_sense_is_refused_and_nothing_is_kept(s):
     template(s, "one")
     bad = [({"template": "one", "min": 3, "max": 2}, 400), ({"template": "none"}, 404), ({}, 400), ({"template": "one", "mim": 1}, 400),
