@@ -4,14 +4,11 @@ from __future__ import annotations
 import uuid
 from typing import Any, Dict, List, Mapping, Optional
 
-from .. import _aio
 from .._call import NDJSON, Call, path
-from .._error import CoveError
 from .._json import Duration, decode, milliseconds, without_none
-from ..errors import NotFoundError
 from ..events import Asked, Progress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
-from ._http import AsyncHTTP
+from ._http import AsyncHTTP, leave
 from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
 
 
@@ -73,14 +70,7 @@ class AsyncContext:
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        with _aio.shielded():
-            try:
-                await self.delete()
-            except NotFoundError:
-                pass
-            except CoveError:
-                if error is None:  # what went wrong in the block is more interesting
-                    raise
+        await leave(self.delete, error)
 
     def _path(self, *more: str) -> str:
         return path("v1", "sandboxes", self.info.sandbox_id, "contexts", self.id, *more)

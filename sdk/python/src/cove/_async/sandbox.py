@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequenc
 
 from .. import _aio
 from .._call import NDJSON, Call, path
-from .._error import CoveError
 from .._json import Duration, encode, milliseconds, without_none
-from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
+from ._http import leave
 from .channel import AsyncChannel
 from .client import AsyncCove
 from .contexts import AsyncContexts
@@ -127,12 +126,7 @@ class AsyncSandbox:
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         with _aio.shielded():
             try:
-                await self.delete()
-            except NotFoundError:
-                pass
-            except CoveError:
-                if error is None:  # what went wrong in the block is more interesting
-                    raise
+                await leave(self.delete, error)
             finally:
                 await self.aclose()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import Any, Iterator, Dict, List, Optional, Type, TypeVar
+from typing import Any, Iterator, Callable, Dict, List, Optional, Type, TypeVar
 
 import httpx
 
@@ -14,12 +14,25 @@ from .._call import Attempts, Body, Call, answer_error, transport_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
-from ..errors import ConnectionLostError
+from ..errors import ConnectionLostError, NotFoundError
 from ..events import Lines
 
 T = TypeVar("T")
 CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
 log = logging.getLogger("cove")
+
+
+def leave(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
+    """The end of a block whose thing goes with it, also in a task that was cancelled. What went wrong in the block, `error`, is more
+    interesting than what goes wrong here."""
+    with _sio.shielded():
+        try:
+            delete()
+        except NotFoundError:
+            pass
+        except CoveError:
+            if error is None:
+                raise
 
 
 class HTTP:

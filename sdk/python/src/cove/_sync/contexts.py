@@ -5,14 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import Any, Dict, List, Mapping, Optional
 
-from .. import _sio
 from .._call import NDJSON, Call, path
-from .._error import CoveError
 from .._json import Duration, decode, milliseconds, without_none
-from ..errors import NotFoundError
 from ..events import Asked, Progress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
-from ._http import HTTP
+from ._http import HTTP, leave
 from .execution import Answer, Execution, Result, Stream
 
 
@@ -74,14 +71,7 @@ class Context:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        with _sio.shielded():
-            try:
-                self.delete()
-            except NotFoundError:
-                pass
-            except CoveError:
-                if error is None:  # what went wrong in the block is more interesting
-                    raise
+        leave(self.delete, error)
 
     def _path(self, *more: str) -> str:
         return path("v1", "sandboxes", self.info.sandbox_id, "contexts", self.id, *more)

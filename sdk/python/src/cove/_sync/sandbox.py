@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Un
 
 from .. import _sio
 from .._call import NDJSON, Call, path
-from .._error import CoveError
 from .._json import Duration, encode, milliseconds, without_none
-from ..errors import NotFoundError
 from ..events import Progress
 from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
 from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
+from ._http import leave
 from .channel import Channel
 from .client import Cove
 from .contexts import Contexts
@@ -128,12 +127,7 @@ class Sandbox:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         with _sio.shielded():
             try:
-                self.delete()
-            except NotFoundError:
-                pass
-            except CoveError:
-                if error is None:  # what went wrong in the block is more interesting
-                    raise
+                leave(self.delete, error)
             finally:
                 self.close()
 
