@@ -399,6 +399,35 @@ TEST(a_module_that_cannot_be_imported_is_named)
     host_stop(&h);
 }
 
+/* Nothing that Debian ships does it, so the module lies beside the kernel. */
+TEST(a_module_that_starts_threads_is_named)
+{
+    char place[] = "/run/cove-kernels-XXXXXX", command[600];
+    struct host h;
+    struct reply r;
+    struct rt_error e;
+
+    assert_non_null(mkdtemp(place));
+    snprintf(command, sizeof(command),
+             "chmod 755 %s && cp -rL '%s/python' %s && printf 'import threading\\n"
+             "threading.Thread(target=threading.Event().wait, daemon=True).start()\\n' >%s/python/covekernel/ticks.py",
+             place, getenv("COVE_KERNELS"), place, place);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(setenv("TEST_KERNELS", place, 1), 0);
+    start_with_kernels(&h, "TEST_KERNELS");
+    ask_joinable(&h, "t", true);
+    ask_zygote(&h, "t", "python", "json,covekernel.ticks");
+    answer_of(&h, &r);
+    assert_int_equal(r.f.type, FRAME_J_ERROR);
+    assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+    assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot carry over");
+    ask_zygote(&h, "t", "python", "json"); /* and one without it is there */
+    expect(&h, FRAME_J_OK);
+    host_stop(&h);
+    snprintf(command, sizeof(command), "rm -rf %s", place);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -411,6 +440,7 @@ int main(void)
         CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
         CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
         CASE(a_module_that_cannot_be_imported_is_named),
+        CASE(a_module_that_starts_threads_is_named),
     };
 
     if (geteuid() != 0) {
