@@ -66,7 +66,7 @@ FILES = (("/etc/fstab", ""), ("/etc/hostname", "cove-vm\n"), ("/etc/machine-id",
          ("/etc/modules", "overlay\n"), ("/etc/hosts", "127.0.0.1 localhost cove-vm\n::1 localhost\n"), ("/etc/resolv.conf", ""))
 COMMAND_LINE = ("root=/dev/nvme0n1 rw console=ttyS0 quiet loglevel=3 mitigations=off systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all "
                 "systemd.show_status=0 audit=0 selinux=0 panic=-1 raid=noautodetect fsck.mode=skip")
-NEAR_THE_KERNEL = ("runtime/", "isolate/", "jailer/", "engine/", "monitor/")  # rooms to which another kernel matters
+NEAR_THE_KERNEL = ("runtime/", "isolate/", "jailer/", "engine/", "pool/", "monitor/")  # rooms to which another kernel matters
 SLOW = "5"  # how many times longer a test may wait than on the machine itself
 BOOT_SECONDS = 240
 QUIET_SECONDS = 900  # longest silence of the guest that is not taken for its death
