@@ -440,24 +440,14 @@ static void fit_lifetime(struct call *c)
 
 /* --- beginning --- */
 
-static void tell_words(const struct http_req *req, const char *key, const char *const *words)
-{
-    auto_buf text = { 0 };
-
-    for (; words && *words; words++)
-        buf_add(&text, *words, strlen(*words) + 1);
-    if (text.len > 0)
-        api_audit_content(req, key, text.data, text.len);
-}
-
 static void record(const struct call *c)
 {
     const struct run_request *r = &c->run;
 
     if (r->code)
         api_audit_content(c->req, "code", r->code, strlen(r->code));
-    tell_words(c->req, "command", r->argv);
-    tell_words(c->req, "env", r->env);
+    api_audit_words(c->req, "command", r->argv);
+    api_audit_words(c->req, "env", r->env);
     if (r->input)
         api_audit_content(c->req, "stdin", r->input, r->input_len);
     for (size_t i = 0; i < r->nfiles; i++)

@@ -79,25 +79,14 @@ static int read_request(struct creation *c, struct err *err)
     return launch_read(&c->launch, c->api, err);
 }
 
-/* Words are told as they would stand in /proc: each ended by a NUL. */
-static void tell_words(const struct http_req *req, const char *key, const char *const *words)
-{
-    auto_buf text = { 0 };
-
-    for (; words && *words; words++)
-        buf_add(&text, *words, strlen(*words) + 1);
-    if (text.len > 0)
-        api_audit_content(req, key, text.data, text.len);
-}
-
 static void tell(const struct creation *c)
 {
     const struct execution_spec *s = &c->launch.spec;
 
     if (s->code)
         api_audit_content(c->req, "code", s->code, strlen(s->code));
-    tell_words(c->req, "command", s->argv);
-    tell_words(c->req, "env", s->env);
+    api_audit_words(c->req, "command", s->argv);
+    api_audit_words(c->req, "env", s->env);
     if (s->input)
         api_audit_content(c->req, "stdin", s->input, s->input_len);
 }

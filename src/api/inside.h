@@ -96,6 +96,8 @@ void api_audit_target(const struct http_req *req, const char *name, const char *
 void api_audit_detail(const struct http_req *req, const char *key, const char *value);
 void api_audit_number(const struct http_req *req, const char *key, uint64_t value);
 void api_audit_content(const struct http_req *req, const char *key, const char *data, size_t len);
+/* The same of words, as they would stand in /proc: each ended by a NUL. NULL ends them, and may be all there is. */
+void api_audit_words(const struct http_req *req, const char *key, const char *const *words);
 /* The work begins: a first record says `accepted`, and is written while the work goes on. */
 void api_audit_begin(const struct http_req *req);
 /* Something that was done without a request of its own: inside a connection that stays open. */

@@ -127,6 +127,16 @@ void api_audit_content(const struct http_req *req, const char *key, const char *
     api_audit_number(req, size, len);
 }
 
+void api_audit_words(const struct http_req *req, const char *key, const char *const *words)
+{
+    auto_buf text = { 0 };
+
+    for (; words && *words; words++)
+        buf_add(&text, *words, strlen(*words) + 1);
+    if (text.len > 0)
+        api_audit_content(req, key, text.data, text.len);
+}
+
 /* --- one record --- */
 
 /* sandboxId is a sandbox, keyId a key, template a template. */

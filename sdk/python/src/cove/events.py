@@ -166,6 +166,32 @@ def piece_of(event: Mapping[str, Any]) -> bytes:
     return str(event["data"]).encode("utf-8", "surrogatepass")
 
 
+class Gathered:
+    """What the events of an execution tell together."""
+
+    def __init__(self) -> None:
+        self._out: List[bytes] = []
+        self._err: List[bytes] = []
+        self.shown: List[Shown] = []
+        self.raised: Optional[Raised] = None
+
+    def take(self, event: object) -> None:
+        if isinstance(event, Output):
+            (self._out if event.type == "stdout" else self._err).append(event.data)
+        elif isinstance(event, Shown):
+            self.shown.append(event)
+        elif isinstance(event, Raised):
+            self.raised = event
+
+    @property
+    def stdout(self) -> bytes:
+        return b"".join(self._out)
+
+    @property
+    def stderr(self) -> bytes:
+        return b"".join(self._err)
+
+
 class Progress:
     """How far the stream of one execution has come."""
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, AsyncIterator, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError
-from ..events import Asked, Event, Exit, Output, Progress, Raised, Shown
+from ..events import Asked, Event, Exit, Gathered, Output, Progress, Raised, Shown
 from ..models import ExecutionInfo, Reason, Receipt
 from ._http import AsyncHTTP, AsyncLineStream
 
@@ -192,21 +192,13 @@ class AsyncStream:
 
         `answer` is called with each question of code in a context, and returns the line, or None for the end of its input.
         """
-        out: List[bytes] = []
-        err: List[bytes] = []
-        shown: List[Shown] = []
-        raised: Optional[Raised] = None
+        told = Gathered()
         async for event in self:
-            if isinstance(event, Output):
-                (out if event.type == "stdout" else err).append(event.data)
-            elif isinstance(event, Shown):
-                shown.append(event)
-            elif isinstance(event, Raised):
-                raised = event
-            elif isinstance(event, Asked) and answer is not None:
+            told.take(event)
+            if isinstance(event, Asked) and answer is not None:
                 await self._answer(answer(event))
             elif isinstance(event, Exit):
-                return AsyncResult(self.execution, event.execution, b"".join(out), b"".join(err), shown, raised)
+                return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
         raise ProtocolError("the stream has been read to its end, or was closed, before")
 
     async def _answer(self, text: Optional[str]) -> None:

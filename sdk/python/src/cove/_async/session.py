@@ -15,7 +15,7 @@ from .. import _aio
 from .._error import CoveError
 from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
-from ..events import TOLD, Asked, ChannelEvent, Exit, Output, Progress, Raised, Resized, Shown, Started
+from ..events import TOLD, Asked, ChannelEvent, Exit, Gathered, Output, Progress, Resized, Started
 from ..models import ExecutionInfo
 from ._link import AsyncLink, Request
 from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
@@ -187,23 +187,15 @@ class AsyncSession:
         a question waits for somebody else.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        out: List[bytes] = []
-        err: List[bytes] = []
-        shown: List[Shown] = []
-        raised: Optional[Raised] = None
+        told = Gathered()
         while True:
             event = await self._next(deadline)
-            if isinstance(event, Output):
-                (out if event.type == "stdout" else err).append(event.data)
-            elif isinstance(event, Shown):
-                shown.append(event)
-            elif isinstance(event, Raised):
-                raised = event
-            elif isinstance(event, Asked) and answer is not None:
+            told.take(event)
+            if isinstance(event, Asked) and answer is not None:
                 with contextlib.suppress(ConflictError):  # it was interrupted meanwhile, or somebody else was quicker
                     await self.answer(answer(event))
             elif isinstance(event, Exit):
-                return AsyncResult(self.execution, event.execution, b"".join(out), b"".join(err), shown, raised)
+                return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
             elif event is None:
                 raise ProtocolError("the session has been read to its end, or was closed, before")
 

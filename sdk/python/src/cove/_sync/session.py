@@ -16,7 +16,7 @@ from .. import _sio
 from .._error import CoveError
 from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
-from ..events import TOLD, Asked, ChannelEvent, Exit, Output, Progress, Raised, Resized, Shown, Started
+from ..events import TOLD, Asked, ChannelEvent, Exit, Gathered, Output, Progress, Resized, Started
 from ..models import ExecutionInfo
 from ._link import Link, Request
 from .execution import Answer, Execution, Result, Stream
@@ -188,23 +188,15 @@ class Session:
         a question waits for somebody else.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        out: List[bytes] = []
-        err: List[bytes] = []
-        shown: List[Shown] = []
-        raised: Optional[Raised] = None
+        told = Gathered()
         while True:
             event = self._next(deadline)
-            if isinstance(event, Output):
-                (out if event.type == "stdout" else err).append(event.data)
-            elif isinstance(event, Shown):
-                shown.append(event)
-            elif isinstance(event, Raised):
-                raised = event
-            elif isinstance(event, Asked) and answer is not None:
+            told.take(event)
+            if isinstance(event, Asked) and answer is not None:
                 with contextlib.suppress(ConflictError):  # it was interrupted meanwhile, or somebody else was quicker
                     self.answer(answer(event))
             elif isinstance(event, Exit):
-                return Result(self.execution, event.execution, b"".join(out), b"".join(err), shown, raised)
+                return Result(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
             elif event is None:
                 raise ProtocolError("the session has been read to its end, or was closed, before")
 
