@@ -158,21 +158,37 @@ TEST(memory_ends_the_execution_whoever_was_killed)
     }
 }
 
-TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
+/* True: it went off within its time, which a busy machine may not let it. */
+static bool bomb(uint64_t wall_ms)
 {
     struct world w;
     struct box_spec box = plain_spec();
-    struct exec_spec spec = { .argv = PY("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"),
-                              .wall_ms = 1000 * slow_factor() };
+    struct exec_spec spec = {
+        .argv = PY("import os\nx = b'!'\nwhile True:\n    try: os.fork()\n"
+                   "    except OSError: x = x and os.write(1, x) and b''\n"),
+        .wall_ms = wall_ms,
+    };
 
     box.limits.v[LIMIT_PIDS] = 64;
     begin(&w, &box, &spec);
-    turn_until(&w, &w.exited, 60);
+    turn_until(&w, &w.exited, 120);
     expect_end(&w, ENDED_WALL);
     destroy(&w);
     const struct receipt *r = exec_receipt(w.exec);
-    assert_true(r->pids_refused.why || r->pids_refused.v > 0);
+    bool off = w.out.len > 0;
+    assert_true(!off || r->pids_refused.why || r->pids_refused.v > 0);
     close_world(&w);
+    return off;
+}
+
+TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
+{
+    uint64_t wall_ms = 1000 * slow_factor();
+    bool off = false;
+
+    for (int i = 0; !off && i < 4; i++, wall_ms *= 4)
+        off = bomb(wall_ms);
+    assert_true(off);
 }
 
 /* Each place is filled until it refuses; the counter of processes is the kernel's own, on either kind of cgroup. */
