@@ -219,7 +219,8 @@ int zygote_begin(struct conn *c, const struct frame *f, struct err *err)
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
     if (c->j->rootless || !spawner_kind(s)->joinable)
-        return err_set(err, ERR_INVALID, "template '%s' is not joinable", m.template);
+        return err_set(err, ERR_INVALID, "template '%s' is not joinable%s", m.template,
+                       c->j->rootless ? ": a plain user's server forks no interpreters" : "");
     if (!m.language[0] && !m.preload[0]) {
         retire(c->j, s, NULL);
         reply_ok(c, f->stream);

@@ -569,6 +569,26 @@ class Serve(Server):
         self.assertEqual((done.returncode, done.stdout), (0, "inside\n"), done)
         self.stop()
 
+    def test_a_plain_users_pool_starts_its_interpreters_one_by_one_and_says_why(self):
+        shutil.copytree(os.path.join(os.path.dirname(os.path.realpath(COVE)), "kernels"), os.path.join(self.dir, "kernels"),
+                        ignore=shutil.ignore_patterns("*.p"))
+        cove = self.start_as_plain_user("--limits-enforced", "false")
+        put = cove("pool", "set", "--template", "python", "--min", "1", "--max", "1", "mine")
+        self.assertEqual(put.returncode, 0, put)
+
+        def status():
+            return json.loads(cove("pool", "info", "--json", "mine").stdout)["status"]
+        wait_for(lambda: status().get("ready") == 1 and status()["zygote"]["state"] == "failed")
+        self.assertIn("plain user", status()["zygote"]["message"])
+        made = cove("sandbox", "create", "-q", "--template", "python")
+        self.assertEqual(made.returncode, 0, made)
+        cove("context", "create", made.stdout.strip())
+        done = cove("context", "exec", made.stdout.strip(), "-c", "6 * 7")
+        self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
+        told = status()
+        self.assertEqual((told["claims"], told["partial"]), (1, 1), told)
+        self.stop()
+
     def test_the_units_for_systemd_are_well_formed(self):
         if not shutil.which("systemd-analyze"):
             self.skipTest("there is no systemd-analyze")
