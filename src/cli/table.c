@@ -107,7 +107,7 @@ static const struct cli_verb verbs[] = {
       LIST("context create [FLAGS] SANDBOX", "context ls SANDBOX", "context exec [FLAGS] SANDBOX [CONTEXT]", "context interrupt|restart|fork|rm SANDBOX [CONTEXT]"),
       LIST("A context is an interpreter in a sandbox of a server: what one exec defines, the next one finds. create prints its ID; elsewhere the beginning of an ID is enough, and none at all where a sandbox has one context.",
            "exec takes code from -c or standard input and shows what it writes, displays and results in, and an exception with its traceback, for which it ends with status 1. Code that asks for a line is given one of yours. Ctrl-C interrupts it and keeps the variables; what does not heed that is killed, and the interpreter begins anew. Pictures go to files with --save.",
-           "fork makes another context with the live state of this one, variables and modules and all, in about a millisecond, and prints its ID; from then on each goes its own way. The context must be idle, of Python, and run no threads of its own."),
+           "fork makes another context with the live state of this one, variables and modules and all, in a few milliseconds, and prints its ID; from then on each goes its own way. The context must be idle, of Python, and run no threads of its own."),
       EXAMPLES({ "cove context create sbq7", "a Python interpreter in this sandbox" },
                { "cove context exec sbq7 -c 'x = 6 * 7'", "remember something" },
                { "cove context exec sbq7 -c x", "and ask for it" },

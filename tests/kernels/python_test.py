@@ -605,6 +605,16 @@ def test_threads_are_named_where_a_fork_is_refused():
         holds(all(e["event"] != "refused" for e in k.events), k.events)
 
 
+def test_threads_of_a_library_are_refused_with_what_avoids_them():
+    with forkable() as k:
+        k.run("import _thread, sys\nlock = _thread.allocate_lock()\nlock.acquire()\n_thread.start_new_thread(lock.acquire, ())")
+        why = k.fork()
+        holds(isinstance(why, bytes) and why.startswith(b"n1 thread beside the main one: ") and b"NumPy" not in why, why)
+        k.run("sys.modules['numpy'] = sys")  # it was imported, as far as anybody can tell
+        why = k.fork()
+        holds(isinstance(why, bytes) and why.endswith(b"(NumPy has none with OPENBLAS_NUM_THREADS=1 in env)"), why)
+
+
 def test_tasks_of_asyncio_go_on_in_both():
     with forkable() as k:
         k.run("import asyncio\nn = 0\nasync def tick():\n    global n\n    while True:\n        n += 1\n        await asyncio.sleep(0)\n"

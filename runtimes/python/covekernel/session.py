@@ -232,10 +232,12 @@ class Session:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def become_twin(self):
-        """Before hooks of user code run: what they say is said in the name of the copy."""
+        """Before hooks of user code run: what they say is said in the name of the copy, behind its first word. Whoever waits
+        for the copy need not wait for what else it does before it reads a request."""
         fds, self.twin = self.twin, None
         twin.settle(fds)
         self.channel = wire.Channel(3)
+        self.channel.write(twin.READY)
         self.shield = Shield()
         self.pid, self.id, self.later = os.getpid(), None, []
         signal.signal(signal.SIGINT, self.shield.on_signal)
@@ -492,7 +494,7 @@ class Session:
             return
         reseed()
         self.loop = twin.own_loop(self.loop)
-        self.channel.write(twin.READY + READY)
+        self.channel.write(READY)
 
     # --- reset ---
 

@@ -7,11 +7,13 @@ original's alone: its children, its timers, its socket and pipes. Open files are
 import fcntl
 import importlib.util
 import os
+import sys
 import threading
 
 READY, FULL_WORD, REFUSED = b"j", b"p", b"n"  # the first word of a kernel that PID 1 did not start
 FULL = object()  # as a reason: no process more is allowed
 WHY_MAX = 160
+AVOID = "NumPy has none with OPENBLAS_NUM_THREADS=1 in env"
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _module = None
 
@@ -22,19 +24,21 @@ def threads():
     if len(others) == 1:
         return None
     known = {t.native_id: t.name for t in threading.enumerate()}
-    names = []
+    names, of_library = [], False
     for tid in sorted(map(int, others)):
         if tid == os.getpid():
             continue
         try:
             with open(f"/proc/self/task/{tid}/comm", encoding="utf-8", errors="replace") as f:
                 names.append(known.get(tid) or f.read().strip())
+                of_library = of_library or tid not in known
         except OSError:
             pass  # it has just ended
     if not names:
         return None
     told = ", ".join(sorted(set(names)))
-    return f"{len(names)} thread{'s' if len(names) > 1 else ''} beside the main one: {told}"
+    hint = f" ({AVOID})" if of_library and "numpy" in sys.modules else ""
+    return f"{len(names)} thread{'s' if len(names) > 1 else ''} beside the main one: {told[:WHY_MAX - 90]}{hint}"
 
 
 def fork():
