@@ -8,23 +8,28 @@
 
 #define EXACT 9007199254740992.0 /* 2^53: beyond it doubles skip numbers */
 
-bool body_depth_ok(const char *text, size_t len, unsigned max)
+bool body_shape_ok(const char *text, size_t len, unsigned deep_max, size_t heavy_max)
 {
     unsigned depth = 0;
+    size_t heavy = 0;
     bool quoted = false;
 
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
 
-        if (quoted && c == '\\')
+        if (quoted && c == '\\') {
             i++;
-        else if (c == '"')
+        } else if (c == '"') {
             quoted = !quoted;
-        else if (!quoted && (c == '{' || c == '['))
+        } else if (!quoted && (c == '{' || c == '[')) {
             depth++;
-        else if (!quoted && (c == '}' || c == ']') && depth > 0)
+            heavy += BODY_CONTAINER;
+        } else if (!quoted && (c == '}' || c == ']') && depth > 0) {
             depth--;
-        if (depth > max)
+        } else if (!quoted && c == ',') {
+            heavy++;
+        }
+        if (depth > deep_max || heavy > heavy_max)
             return false;
     }
     return true;
@@ -38,8 +43,10 @@ int body_parse(const char *text, size_t len, json_t **ret, struct err *err)
         return err_set(err, ERR_INVALID, "the body has %zu bytes, and at most %u are read", len, BODY_SIZE_MAX);
     if (len == 0)
         return err_set(err, ERR_INVALID, "the body is empty; it has to be a JSON object");
-    if (!body_depth_ok(text, len, BODY_DEPTH_MAX))
+    if (!body_shape_ok(text, len, BODY_DEPTH_MAX, SIZE_MAX))
         return err_set(err, ERR_INVALID, "the body is nested deeper than %d levels", BODY_DEPTH_MAX);
+    if (!body_shape_ok(text, len, BODY_DEPTH_MAX, BODY_HEAVY_MAX))
+        return err_set(err, ERR_INVALID, "the body has more than %u values", BODY_HEAVY_MAX);
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %.120s", why.line, why.column, why.text);

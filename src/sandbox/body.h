@@ -16,6 +16,7 @@
 #include <jansson.h>
 
 #define BODY_DEPTH_MAX 16
+#define BODY_HEAVY_MAX (128u * 1024u)
 #define BODY_SIZE_MAX (4u * 1024u * 1024u)
 
 /* For a message that repeats a stranger's words; as everywhere, there may be nobody who wants it. */
@@ -25,8 +26,10 @@ static inline void body_tame(struct err *err)
         str_tame(err->msg);
 }
 
-/* Whether JSON text goes no deeper, counted before it is parsed. */
-bool body_depth_ok(const char *text, size_t len, unsigned max);
+/* Whether JSON text goes no deeper and has no more in it, counted before it is parsed: a value counts as 1, an object
+ * or a list as BODY_CONTAINER, which is what they cost. Two bytes of text can make hundreds in memory. */
+#define BODY_CONTAINER 8u
+bool body_shape_ok(const char *text, size_t len, unsigned deep_max, size_t heavy_max);
 /* An object. The caller owns *ret: json_decref(). */
 int body_parse(const char *text, size_t len, json_t **ret, struct err *err);
 

@@ -153,8 +153,8 @@ int kevent_parse(const char *line, size_t len, struct kevent *ret, struct err *e
 {
     struct kevent e = { 0 };
 
-    if (len >= KEVENT_LINE_MAX || !body_depth_ok(line, len, KEVENT_DEPTH_MAX))
-        return err_set(err, ERR_PROTOCOL, "a line that is too long or too deep");
+    if (len >= KEVENT_LINE_MAX || !body_shape_ok(line, len, KEVENT_DEPTH_MAX, KEVENT_HEAVY_MAX))
+        return err_set(err, ERR_PROTOCOL, "a line that is too long, too deep, or has too much in it");
     e.root = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(e.root) || read_event(&e, err) < 0) {
         kevent_done(&e);

@@ -1,9 +1,9 @@
 /* kevent.h - what a kernel says, read from the bytes of its channel.
  *
  * A kernel runs with the code of strangers, who can write to its channel themselves. So a line is taken only if it is
- * one JSON object of at most KEVENT_LINE_MAX bytes and KEVENT_DEPTH_MAX levels, of a kind that exists, with every field
- * of its kind; all else is refused and the next line is read. What is told of an event is written anew from the fields
- * that are known. Pure: bytes in, events out. */
+ * one JSON object of at most KEVENT_LINE_MAX bytes and KEVENT_DEPTH_MAX levels, with at most KEVENT_HEAVY_MAX in it, of
+ * a kind that exists, with every field of its kind; all else is refused and the next line is read. What is told of an
+ * event is written anew from the fields that are known. Pure: bytes in, events out. */
 #pragma once
 
 #include "base/base.h"
@@ -14,6 +14,7 @@
 
 #define KEVENT_LINE_MAX (1 * MIB) /* with its end */
 #define KEVENT_DEPTH_MAX 32
+#define KEVENT_HEAVY_MAX (512 * KIB) /* body_shape_ok() */
 #define KEVENT_ID_MAX 64
 
 enum kevent_kind {

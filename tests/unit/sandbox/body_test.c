@@ -40,6 +40,27 @@ TEST(js01_nesting_is_bounded_and_costs_no_stack)
     assert_true(ACCEPTS("{\"a\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[[[[[[[[\"}")); /* brackets in a text are text */
 }
 
+static bool accepts_many(const char *text, size_t n)
+{
+    auto_buf b = { 0 };
+
+    buf_adds(&b, "{\"a\":[1");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(&b, ",%s", text);
+    buf_adds(&b, "]}");
+    return accepts(b.data, b.len);
+}
+
+TEST(values_that_cost_far_more_memory_than_text_have_a_bound)
+{
+    assert_true(accepts_many("1", 100000));
+    assert_true(accepts_many("{}", 10000));
+    assert_true(accepts_many("\",{[,{[,{[\"", 100000)); /* in a text they are text */
+    assert_false(accepts_many("{}", 20000));
+    assert_non_null(strstr(last.msg, "more than"));
+    assert_false(accepts_many("1", 200000));
+}
+
 TEST(js02_a_key_that_comes_twice_is_refused_however_it_is_written)
 {
     assert_false(ACCEPTS("{\"owner\":1,\"owner\":2}"));
@@ -211,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(js01_nesting_is_bounded_and_costs_no_stack),
+        RUN(values_that_cost_far_more_memory_than_text_have_a_bound),
         RUN(js02_a_key_that_comes_twice_is_refused_however_it_is_written),
         RUN(js03_what_is_no_text_is_refused),
         RUN(js04_js05_numbers_are_exact_or_refused_and_never_unlimited),

@@ -104,6 +104,34 @@ TEST(depth_has_a_bound)
     assert_int_equal(kevent_parse(more, strlen(more), &e, &err), -1);
 }
 
+/* A display whose data is a list of n times the text. */
+static char *listed(const char *text, size_t n)
+{
+    struct buf b = { 0 };
+
+    buf_adds(&b, "{\"event\":\"display\",\"id\":\"x\",\"data\":{\"a\":[");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(&b, "%s%s", i ? "," : "", text);
+    buf_adds(&b, "]}}");
+    return b.data;
+}
+
+TEST(what_costs_far_more_memory_than_text_has_a_bound)
+{
+    auto_free char *numbers = listed("1", 400000), *lists = listed("[]", 50000), *objects = listed("{}", 100000),
+                   *quoted = listed("\"{[,{[,{[,{[,{[,\"", 50000);
+    const char *const taken[] = { numbers, lists, quoted };
+    struct kevent e;
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
+        assert_int_equal(kevent_parse(taken[i], strlen(taken[i]), &e, &err), 0);
+        kevent_done(&e);
+    }
+    assert_true(strlen(objects) < KEVENT_LINE_MAX);
+    assert_int_equal(kevent_parse(objects, strlen(objects), &e, &err), -1);
+}
+
 struct heard {
     int events, refused;
     char ids[64];
@@ -161,6 +189,7 @@ int main(void)
         RUN(every_kind_of_event_is_read_and_told_by_its_known_fields),
         RUN(what_is_no_event_is_refused),
         RUN(depth_has_a_bound),
+        RUN(what_costs_far_more_memory_than_text_has_a_bound),
         RUN(lines_are_found_however_the_bytes_are_cut),
         RUN(a_line_that_is_too_long_is_refused_once_and_the_next_is_read),
     };
