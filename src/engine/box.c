@@ -373,6 +373,11 @@ void box_destroy(struct box *b, box_done_fn *done, void *arg)
         box_destroy_now(b);
 }
 
+bool box_lost(const struct box *b)
+{
+    return !b->e || b->e->lost;
+}
+
 /* Frames are read in their order, and a runtime that refuses the claim refuses what is behind it. */
 bool box_takes_exec(const struct box *b)
 {

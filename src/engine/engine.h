@@ -115,6 +115,7 @@ bool box_can_freeze(const struct box *b); /* known when it is ready: it has a cg
 /* Each answers once through `done`; err is NULL on success. */
 typedef void box_done_fn(void *arg, const struct err *err);
 void box_destroy(struct box *b, box_done_fn *done, void *arg); /* kill, remove every trace, final counters */
+bool box_lost(const struct box *b); /* its jailer is gone: whoever asks something from now on may never be answered */
 void box_freeze(struct box *b, box_done_fn *done, void *arg);
 void box_thaw(struct box *b, box_done_fn *done, void *arg);
 void box_keep(struct box *b, box_done_fn *done, void *arg); /* let it outlive this process */

@@ -184,6 +184,7 @@ static void put_spec(struct hash *h, const struct spec *s)
     put_number(h, s->grants);
     put_number(h, s->has_profile ? (uint64_t)s->profile + 1 : 0);
     put(h, s->deny, sizeof(s->deny));
+    put_number(h, s->nhide);
     for (size_t i = 0; i < s->nhide; i++)
         put_text(h, s->hide[i]);
     put_words(h, (const char *const *)s->env);

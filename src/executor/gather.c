@@ -49,6 +49,7 @@ struct gather {
     size_t nleft, nmore;
     uint64_t bytes;
     unsigned lists;
+    size_t nqueue; /* of names that matched and are not looked at yet */
     bool is_file;
     struct ev_timer timer;
     struct ev_defer next;
@@ -98,7 +99,7 @@ uint64_t gather_bytes(const struct run *r)
 
 bool gather_short(const struct run *r)
 {
-    return r->gather && r->gather->nleft > 0;
+    return r->gather && r->gather->nleft + r->gather->nmore > 0;
 }
 
 static void leave_out(struct gather *g, const char *path, const char *why)
@@ -130,6 +131,12 @@ static void add(struct found ***at, char *path, const char *rest, bool asked)
     *at = &f->next;
 }
 
+static void queue(struct gather *g, char *path, const char *rest)
+{
+    add(&g->behind, path, rest, false);
+    g->nqueue++;
+}
+
 /* A name that matched: a file to read, a directory to look into, or the way to something without a pattern. */
 static void follow(struct gather *g, const char *dir, const char *name, const char *left, char kind)
 {
@@ -137,7 +144,7 @@ static void follow(struct gather *g, const char *dir, const char *name, const ch
 
     if (!*left) {
         if (kind == 'f')
-            add(&g->behind, take_ptr(&path), NULL, false);
+            queue(g, take_ptr(&path), NULL);
         return;
     }
     if (kind != 'd')
@@ -146,9 +153,9 @@ static void follow(struct gather *g, const char *dir, const char *name, const ch
     char *inner = NULL;
     const char *rest = NULL;
     if (path_split(whole, &inner, &rest))
-        add(&g->behind, inner, rest, false);
+        queue(g, inner, rest);
     else
-        add(&g->behind, take_ptr(&whole), NULL, false);
+        queue(g, take_ptr(&whole), NULL);
 }
 
 static void on_name(void *arg, const struct files_entry *e)
@@ -157,7 +164,11 @@ static void on_name(void *arg, const struct files_entry *e)
     struct gather *g = r->gather;
     const char *left;
 
-    if (path_matches(g->at->rest, e->name, &left))
+    if (!path_matches(g->at->rest, e->name, &left))
+        return;
+    if (g->nqueue == NAMES_MAX)
+        g->nmore++; /* they are kept until they are looked at, and there are patterns of patterns */
+    else
         follow(g, g->at->path, e->name, left, e->kind);
 }
 
@@ -259,6 +270,7 @@ static void ask_next(void *arg)
     while (g->queue) {
         g->at = g->queue;
         g->queue = g->at->next;
+        g->nqueue -= !g->at->asked;
         g->at->next = NULL;
         g->behind = &g->queue;
         err = (struct err){ 0 };

@@ -28,12 +28,14 @@ struct run {
     const struct run_ops *ops; /* NULL: nobody listens */
     void *arg;
     enum run_state state;
-    bool young; /* executor_run has not returned: nobody expects a callback */
+    bool queued; /* it is counted among those of its tenant that wait */
+    bool young;  /* executor_run has not returned: nobody expects a callback */
     struct guest guest;
     struct turn turn;
     struct exec *exec;
     struct ev_timer clock;
     struct ev_defer stopping, end;
+    bool told; /* that it has started */
     uint64_t asked_ns, begun_ns, started_ns, ended_ns;
     uint64_t started_real_ns;
 
@@ -47,6 +49,8 @@ struct run {
     bool interrupted;
     bool exits; /* it has ended itself, with: */
     int exit_status;
+    bool joined; /* it waited in the sandbox, or: */
+    bool alone;  /* that one was dead, and it is to be started */
     uint64_t cpu_base_ns;
     char said[160]; /* on standard error, the beginning: for who wants to know why it died */
 
@@ -74,7 +78,8 @@ struct executor {
     struct cache *cache;
     struct run *runs;
     bool finished;
-    uint64_t mean_ns; /* of a run, lately */
+    uint64_t mean_ns;    /* of a run, lately */
+    uint64_t held_extra; /* of held_bytes, what runs hold beyond what is each one's own */
     struct executor_stats stats;
 };
 
@@ -89,6 +94,7 @@ void run_told(struct run *r); /* all that it is to tell is here */
 
 /* start.c: files in, the program, and what the kernel says */
 void start_stage(struct run *r);
+void start_reset(struct run *r);                       /* nothing of it has happened */
 void start_interrupt(struct run *r, enum ended_by by); /* a clock, or somebody: it is to end now */
 
 /* gather.c: files out */

@@ -8,7 +8,9 @@
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
  * 2. A run has a place (turn) from MAKING until its sandbox is gone.
  * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
- *    that is told. */
+ *    that is told. Half of it is divided among the places, so what others write costs nobody the first of their own.
+ * 4. Until its sandbox is ready nothing of a run has happened, and nothing is told of it. So a member of a pool that
+ *    turns out to be dead is replaced, once, and nobody learns of it. */
 #include "executor/inside.h"
 
 #include "base/clock.h"
@@ -17,6 +19,42 @@
 #include "base/str.h"
 
 #include <inttypes.h>
+
+/* --- what is held of it --- */
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What every place can count on. */
+static uint64_t own_share(const struct executor *e)
+{
+    return e->set.output_bytes / 2 / e->set.running_max;
+}
+
+static size_t room(const struct run *r)
+{
+    const struct executor *e = r->e;
+    uint64_t mine = less(r->req.output_max, r->kept);
+    uint64_t all = less(own_share(e), r->kept) + less(e->set.output_bytes / 2, e->held_extra);
+
+    return (size_t)(r->req.streamed ? mine : min_u64(mine, all));
+}
+
+static void hold(struct run *r, uint64_t kept)
+{
+    struct executor *e = r->e;
+
+    if (!r->req.streamed) {
+        e->held_extra -= less(r->kept, own_share(e));
+        e->held_extra += less(kept, own_share(e));
+        e->stats.held_bytes += kept - r->kept;
+    }
+    r->kept = kept;
+}
+
+static bool begin_again(struct run *r, const struct err *err);
 
 /* --- its end --- */
 
@@ -27,7 +65,7 @@ static void run_free(struct run *r)
     *r->at = r->next;
     if (r->next)
         r->next->at = r->at;
-    r->e->stats.held_bytes -= r->kept;
+    hold(r, 0);
     ev_timer_clear(ev, &r->clock);
     ev_defer_clear(ev, &r->stopping);
     ev_defer_clear(ev, &r->end);
@@ -77,7 +115,7 @@ static void bury(void *arg)
 
     files_free(take_ptr(&r->job));
     gather_free(r);
-    if (r->guest.box)
+    if (r->guest.box && !box_lost(r->guest.box))
         box_destroy(r->guest.box, on_buried, r);
     else
         run_free(r);
@@ -154,7 +192,7 @@ static void tell(struct run *r)
 
 void run_fail(struct run *r, const struct err *err)
 {
-    if (r->state == RUN_OVER)
+    if (r->state == RUN_OVER || begin_again(r, err))
         return;
     r->has_why = true;
     r->has_receipt = false;
@@ -183,16 +221,27 @@ void run_ended(struct run *r)
     }
 }
 
+static void dequeued(struct run *r)
+{
+    *guest_waiting(&r->guest) -= r->queued;
+    r->queued = false;
+}
+
+/* Whoever is stopped may be let go of as well before the turn is over. */
+static void leave_queue(struct run *r)
+{
+    dequeued(r);
+    if (r->state == RUN_WAITING)
+        turn_end(&r->turn);
+}
+
 void run_cancel(struct run *r)
 {
     r->ops = NULL;
     r->e->stats.cancelled++;
     if (r->state == RUN_OVER)
         return;
-    if (r->state == RUN_WAITING && !r->cached)
-        (*guest_waiting(&r->guest))--;
-    if (r->state == RUN_WAITING)
-        turn_end(&r->turn);
+    leave_queue(r);
     r->ended_ns = ev_now(r->e->set.ev);
     count(r);
     over(r);
@@ -206,19 +255,9 @@ void run_hold(struct run *r, bool hold)
 
 /* --- what it writes --- */
 
-static size_t room(const struct run *r)
-{
-    uint64_t mine = r->req.output_max > r->kept ? r->req.output_max - r->kept : 0;
-    uint64_t all = r->e->set.output_bytes > r->e->stats.held_bytes ? r->e->set.output_bytes - r->e->stats.held_bytes
-                                                                   : 0;
-
-    return (size_t)(r->req.streamed ? mine : min_u64(mine, all));
-}
-
 static void keep(struct run *r, uint64_t n)
 {
-    r->kept += n;
-    r->e->stats.held_bytes += n;
+    hold(r, r->kept + n);
 }
 
 void run_output(struct run *r, int channel, const void *data, size_t len)
@@ -264,6 +303,13 @@ void run_event(struct run *r, const struct kevent *e)
     buf_add(to, line.data, line.len);
 }
 
+static void tell_started(struct run *r)
+{
+    if (r->req.streamed && !r->told && r->ops && r->ops->on_started)
+        r->ops->on_started(r->arg, r->id, box_id(r->guest.box));
+    r->told = true;
+}
+
 void run_started(struct run *r)
 {
     if (r->state != RUN_STARTING)
@@ -271,8 +317,8 @@ void run_started(struct run *r)
     r->state = RUN_RUNNING;
     r->started_ns = ev_now(r->e->set.ev);
     r->started_real_ns = clock_real_ns();
-    if (r->req.streamed && r->ops && r->ops->on_started)
-        r->ops->on_started(r->arg, r->id, box_id(r->guest.box));
+    if (!r->guest.claiming)
+        tell_started(r);
 }
 
 /* --- its sandbox --- */
@@ -281,7 +327,11 @@ static void on_ready(void *arg)
 {
     struct run *r = arg;
 
+    bool claimed = r->guest.claiming;
+
     guest_ready(&r->guest, &r->spec, true);
+    if (claimed && r->state == RUN_RUNNING)
+        tell_started(r);
     if (r->state != RUN_MAKING)
         return;
     r->state = RUN_STAGING;
@@ -292,8 +342,8 @@ static void on_failed(void *arg, const struct err *err)
 {
     struct run *r = arg;
 
-    guest_ready(&r->guest, &r->spec, false);
     run_fail(r, err);
+    guest_ready(&r->guest, &r->spec, false);
 }
 
 /* Its program was told of it before: what is left are files that come no more. */
@@ -308,6 +358,24 @@ static void on_ended(void *arg, const struct err *why)
 }
 
 static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+
+/* Its sandbox was dead before it was anybody's. */
+static bool begin_again(struct run *r, const struct err *err)
+{
+    struct err why = { 0 };
+
+    if (err->id != ERR_LOST || !r->guest.pooled || !r->guest.claiming || r->stopped || !r->ops)
+        return false;
+    ev_timer_clear(r->e->set.ev, &r->clock);
+    start_reset(r);
+    r->has_why = false;
+    r->state = RUN_MAKING;
+    r->e->stats.pooled--;
+    r->e->stats.cold++;
+    if (guest_again(&r->guest, &r->spec, &box_ops, r, &why) < 0)
+        run_fail(r, &why);
+    return true;
+}
 
 static void on_stopped(void *arg)
 {
@@ -333,10 +401,7 @@ static void stop(void *arg, enum ended_by by, const struct err *why)
     r->stopped = true;
     r->stop_by = by;
     r->why = *why;
-    if (r->state == RUN_WAITING) {
-        (*guest_waiting(&r->guest))--;
-        turn_end(&r->turn);
-    }
+    leave_queue(r);
     ev_defer(r->e->set.ev, &r->stopping, on_stopped, r);
 }
 
@@ -347,8 +412,7 @@ static void on_turn(void *arg, const struct err *failed)
     struct executor *e = r->e;
     struct err err = { 0 };
 
-    if (!r->young) /* it waited */
-        (*guest_waiting(&r->guest))--;
+    dequeued(r);
     r->begun_ns = ev_now(e->set.ev);
     e->stats.wait_ns += r->begun_ns - r->asked_ns;
     e->stats.waits[bucket(r->begun_ns - r->asked_ns)]++;
@@ -435,8 +499,8 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
         r->spec = *req->spec;
         *req->spec = (struct spec){ 0 };
         e->stats.started++;
-        if (!turns_free(&e->turns))
-            (*guest_waiting(&r->guest))++;
+        r->queued = !turns_free(&e->turns);
+        *guest_waiting(&r->guest) += r->queued;
         turns_ask(&e->turns, guest_line(&r->guest), &r->turn, on_turn, r);
     }
     r->req.spec = &r->spec;

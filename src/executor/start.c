@@ -76,6 +76,18 @@ void start_stage(struct run *r)
     stage_next(r);
 }
 
+void start_reset(struct run *r)
+{
+    files_free(take_ptr(&r->job));
+    exec_free(take_ptr(&r->exec));
+    kevent_reset(&r->in);
+    buf_clear(&r->line);
+    r->file = r->sent = r->input_sent = 0;
+    r->interrupted = r->joined = false;
+    r->said[0] = '\0';
+    r->started_ns = 0;
+}
+
 /* --- to the program --- */
 
 static void send_input(struct run *r)
@@ -124,12 +136,15 @@ static void ask_kernel(struct run *r, const char *op, const char *key, const cha
     send_line(r);
 }
 
-/* One line of the standard input that the request has. */
+/* One line of the standard input that the request has. Who asks has read all that was sent before: one that asks
+ * without reading is no kernel, and gets no answers to pile up here. */
 static void answer_input(struct run *r)
 {
     const char *from = r->req.input ? r->req.input + r->input_sent : "";
     size_t left = r->req.input ? r->req.input_len - r->input_sent : 0, n = 0;
 
+    if (r->line.len > 0)
+        return;
     while (n < left && n < INPUT_LINE_MAX && from[n] != '\n')
         n++;
     if (left == 0) {
@@ -216,8 +231,12 @@ static void on_kernel_event(void *arg, const struct kevent *e)
 {
     struct run *r = arg;
 
-    if (!e || r->has_receipt || r->state < RUN_STARTING || r->state > RUN_RUNNING)
+    if (r->has_receipt || r->state < RUN_STARTING || r->state > RUN_RUNNING)
         return;
+    if (!e) {
+        r->events_dropped++; /* it may have been a result */
+        return;
+    }
     if (e->kind == KEVENT_READY && r->state == RUN_STARTING)
         begin_code(r, box_cpu_ns(r->guest.box));
     if (r->state != RUN_RUNNING || !str_eq(e->id, r->id))
@@ -325,9 +344,19 @@ static void on_exit_(void *arg, const struct receipt *x)
     run_ended(r);
 }
 
+/* An interpreter that died before it was claimed has run nothing: another is started. */
 static void on_failed(void *arg, const struct err *err)
 {
-    run_fail(arg, err);
+    struct run *r = arg;
+
+    if (r->joined && err->id == ERR_LOST && !r->stopped && r->state < RUN_GATHERING && box_takes_exec(r->guest.box)) {
+        ev_timer_clear(r->e->set.ev, &r->clock);
+        start_reset(r);
+        r->alone = true;
+        start(r);
+    } else {
+        run_fail(r, err);
+    }
 }
 
 static const struct exec_ops exec_ops = { .on_started = on_started,
@@ -343,7 +372,7 @@ static int start_code(struct run *r, struct err *err)
 {
     static const char *const member[] = { "kernel", NULL };
     const char *zygote = r->spec.zygote.language;
-    bool join = zygote && str_eq(zygote, r->req.language), joined = join && box_has_member(r->guest.box);
+    bool join = zygote && str_eq(zygote, r->req.language) && !r->alone, joined = join && box_has_member(r->guest.box);
     struct context_command command;
     struct exec_spec spec = { .id = r->id,
                               .argv = member,
@@ -361,6 +390,7 @@ static int start_code(struct run *r, struct err *err)
     if (box_exec(r->guest.box, &spec, &exec_ops, r, &r->exec, err) < 0)
         return -1;
     set_clock(r, START_NS);
+    r->joined = joined;
     if (joined) /* it reads when it can, and nobody waits until it says so */
         begin_code(r, exec_cpu_base(r->exec) ? exec_cpu_base(r->exec) : BOX_UNKNOWN);
     return 0;

@@ -181,8 +181,24 @@ static int make_box(struct guest *g, const struct spec *spec, const struct box_o
         return manager_new_box(g->m, spec, &box, ops, arg, &g->box, err);
     if (box_claim(g->box, &box, ops, arg, err) == 0)
         return 0;
+    if (err->id == ERR_LOST)
+        return guest_again(g, spec, ops, arg, err);
     box_free(take_ptr(&g->box));
     return -1;
+}
+
+int guest_again(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err)
+{
+    struct box_spec box;
+    const char *why;
+
+    guest_ready(g, spec, false);
+    box_free(take_ptr(&g->box));
+    g->pooled = false;
+    if (!manager_ready(g->m, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    wanted(g, spec, &box);
+    return manager_new_box(g->m, spec, &box, ops, arg, &g->box, err);
 }
 
 int guest_begin(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err)

@@ -35,6 +35,8 @@ struct turn_line *guest_line(const struct guest *g);
 uint32_t *guest_waiting(const struct guest *g); /* how many of the tenant's wait; the owner counts */
 /* Takes what it needs of the tenant's quota, and makes its sandbox: g->box. `stop` and `arg` are set by now. */
 int guest_begin(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err);
+/* The box that it took was dead: it gets one that is made for it. Nothing more is heard of the other. */
+int guest_again(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err);
 /* Its box is ready, or will not be: for those who make them ahead. */
 void guest_ready(struct guest *g, const struct spec *spec, bool well);
 

@@ -29,6 +29,14 @@ void sb_ended_error(const struct sb *sb, struct err *ret)
 }
 
 static void claim_over(struct sb *sb, bool well);
+static bool make_again(struct sb *sb, const struct err *err);
+
+/* The sandbox has it; here it would only wait to be found. */
+static void forget_env(struct sb *sb)
+{
+    spec_env_free(take_ptr(&sb->spec.env));
+    sb->spec.nenv = 0;
+}
 
 /* --- the end --- */
 
@@ -261,6 +269,9 @@ static void on_ready(void *arg)
     }
     box_keep(sb->box, on_kept, sb);
     claim_over(sb, true);
+    if (sb->pooled)
+        forget_env(sb);
+    sb->pooled = false;
 }
 
 bool sb_lifetime_over(const struct sb *sb, uint64_t slack_ms)
@@ -275,6 +286,8 @@ static void on_failed(void *arg, const struct err *err)
     bool loaded = sb->state == SB_LOADED, late = loaded && sb_lifetime_over(sb, 0);
     struct err why = *err;
 
+    if (make_again(sb, err))
+        return;
     if (loaded && err->id == ERR_MISSING && late)
         err_set(&why, ERR_TIMEOUT, "its lifetime was over while the server was away");
     else if (loaded && err->id == ERR_MISSING)
@@ -413,6 +426,7 @@ static void take_box(struct sb *sb)
     sb->warm = sb->box;
     sb->claiming = true;
     sb->claim_ns = ev_now(sb->m->ev);
+    sb->pooled = sb->box != NULL;
     if (sb->box)
         sb_rename(sb, box_id(sb->box));
 }
@@ -448,11 +462,31 @@ int manager_new_box(struct manager *m, const struct spec *spec, struct box_spec 
 static int make_box(struct sb *sb, struct err *err)
 {
     struct box_spec box;
+    int rc;
 
     wanted_box(sb, &box);
     if (sb->box)
         return box_claim(sb->box, &box, &sb_box_ops, sb, err);
-    return manager_new_box(sb->m, &sb->spec, &box, &sb_box_ops, sb, &sb->box, err);
+    rc = manager_new_box(sb->m, &sb->spec, &box, &sb_box_ops, sb, &sb->box, err);
+    if (rc == 0)
+        forget_env(sb);
+    return rc;
+}
+
+/* One that was made ahead and died before it could be claimed held nothing of anybody: another is made under its name,
+ * once, and nobody learns of it. */
+static bool make_again(struct sb *sb, const struct err *err)
+{
+    struct err why = { 0 };
+
+    if (sb->state != SB_CREATING || !sb->pooled || err->id != ERR_LOST || !sb->m->engine)
+        return false;
+    claim_over(sb, false);
+    sb->pooled = sb->warm = false;
+    box_free(take_ptr(&sb->box));
+    if (make_box(sb, &why) < 0)
+        fail_create(sb, &why);
+    return true;
 }
 
 /* Its turn has come, or will not. */
@@ -474,12 +508,8 @@ static void make(void *arg, const struct err *failed)
     if (sb->on_named)
         sb->on_named(sb->created_arg, sb->id);
     insert(sb);
-    if (make_box(sb, &err) < 0) {
+    if (make_box(sb, &err) < 0 && !make_again(sb, &err))
         fail_create(sb, &err);
-        return;
-    }
-    spec_env_free(take_ptr(&sb->spec.env)); /* the sandbox has it; here it would only wait to be found */
-    sb->spec.nenv = 0;
 }
 
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,

@@ -3,9 +3,11 @@
 and lets 8 wait, with the kernels of the build that RUNTIME belongs to; prints TAP. Needs root."""
 import base64
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -248,11 +250,11 @@ def a_slow_reader_slows_the_program_down_and_nothing_is_lost(s):
     assert n == 6000000, n
 
 
-def send(s, body):
+def send(s, body, key=None):
     """A request whose answer is not waited for."""
     c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
     c.request("POST", "/v1/execute", json.dumps(body).encode(),
-              {"Authorization": "Bearer " + s.key, "Content-Type": "application/json"})
+              {"Authorization": "Bearer " + (key or s.key), "Content-Type": "application/json"})
     return c
 
 
@@ -424,6 +426,161 @@ def a_jailer_that_is_lost_is_told_and_the_next_run_works(s):
     s.jailer = subprocess.Popen([api_test.TESTD, "jailer", s.dir, api_test.RUNTIME])
     s.wait_ready()
     assert run(s, code="1")["status"] == "ok"
+    nothing_is_left(s)  # whose sandbox was lost keeps no place
+
+
+FORGE = """
+import os, sys
+f = sys._getframe()
+while f and not str(f.f_locals.get("id", "")).startswith("ex"):
+    f = f.f_back
+ID = f.f_locals["id"].encode()
+"""
+
+
+@case
+def who_asks_for_input_without_reading_it_gets_no_answers_to_pile_up(s):
+    a = run(s, code=FORGE + """
+import select
+one = b'{"event":"input","id":"' + ID + b'","prompt":"","password":false}\\n'
+for _ in range(250):
+    os.write(3, one * 1000)
+got = 0
+while select.select([3], [], [], 5)[0]:
+    got += len(os.read(3, 1 << 20))
+print(got)
+""", timeoutMs=600000)
+    assert a["status"] == "ok" and 0 < int(a["stdout"]) < 4 << 20, (a["status"], a["stdout"], a.get("exception"))
+
+
+@case
+def a_result_that_cannot_be_told_is_missed_and_the_answer_is_not_kept(s):
+    body = {"code": "class Many:\n    def _repr_mimebundle_(self, **_):\n        return {f'text/x{i}': '' for i in range(200)}\nMany()",
+            "cache": True}
+    for _ in range(2):
+        a = run(s, **body)
+        assert a["status"] == "ok" and a["results"] == [] and a["truncated"] and not a["cached"], a
+
+
+@case
+def what_one_tenant_makes_the_server_keep_costs_another_no_output(s):
+    nothing_is_left(s)
+    hogs = [send(s, {"command": "head -c 16000000 /dev/zero | tr '\\0' x; sleep 600", "outputBytes": 16 << 20, "timeoutMs": 600000})
+            for _ in range(3)]
+    until(lambda: figure(s, "executor_held_bytes") > 20 << 20)
+    a = run(s, command="head -c 3000000 /dev/zero | tr '\\0' y")
+    assert len(a["stdout"]) == 3000000 and not a["truncated"], (len(a["stdout"]), a["droppedBytes"])
+    for c in hogs:
+        c.close()
+    nothing_is_left(s)
+    assert figure(s, "executor_held_bytes") == 0
+
+
+@case
+def a_tenant_that_is_suspended_while_its_clients_leave_has_its_places_again(s):
+    nothing_is_left(s)
+    assert s.call("POST", "/v1/tenants", {"name": "leaver"}).status == 201
+    key = s.call("POST", "/v1/apikeys", {"name": "leaver", "tenant": "leaver", "scopes": ["executions"]}).json["key"]
+    running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(4)]
+    until(lambda: figure(s, "executor_running") == 4)
+    for _ in range(5):
+        waiting = [send(s, {"command": ["true"]}, key) for _ in range(4)]
+        until(lambda: figure(s, "executor_waiting") == 4)
+        change = s.connect()
+        s.process.send_signal(signal.SIGSTOP)
+        change.request("PATCH", "/v1/tenants/leaver", json.dumps({"suspended": True}),
+                       {"Authorization": "Bearer " + s.key, "Content-Type": "application/json"})
+        for c in waiting:
+            c.close()
+        s.process.send_signal(signal.SIGCONT)
+        assert change.getresponse().status == 200
+        change.close()
+        until(lambda: figure(s, "executor_waiting") == 0)
+        assert s.call("PATCH", "/v1/tenants/leaver", {"suspended": False}).status == 200
+    waiting = [send(s, {"command": ["true"]}, key) for _ in range(4)]
+    until(lambda: figure(s, "executor_waiting") == 4)
+    for c in waiting + running:
+        c.close()
+    nothing_is_left(s)
+
+
+def processes():
+    """pid and words of the children of each process."""
+    out = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    kids = {}
+    for line in out.splitlines()[1:]:
+        pid, parent, *words = line.split()
+        kids.setdefault(int(parent), []).append((int(pid), words))
+    return kids
+
+
+def children_of(pids):
+    return {pid for parent, kids in processes().items() if parent in pids for pid, _ in kids}
+
+
+def runtimes_of(s):
+    """The first processes of the sandboxes that the jailer has."""
+    kids, todo, found = processes(), [s.jailer.pid], set()
+    while todo:
+        for pid, words in kids.get(todo.pop(), []):
+            todo.append(pid)
+            if words == ["cove-runtime"]:
+                found.add(pid)
+    return found
+
+
+def with_a_member_that_dies(s, ask, whole=True):
+    """The answer to a request that takes the member of a pool which dies, or the interpreter in it, before it can say that it
+    is claimed."""
+    status = lambda: s.call("GET", "/v1/pools/dying/status").json
+    nothing_is_left(s)
+    until(lambda: status().get("ready") == 1 and status()["zygote"]["state"] == "ready")
+    claims = status()["claims"]
+    members = runtimes_of(s)
+    dying = members if whole else children_of(members)
+    for pid in members:  # one that is just being removed may be among them
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(ask)
+        until(lambda: status()["claims"] > claims)
+        for pid in dying:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in members - dying:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return answer.result(120)
+
+
+@case
+def a_member_that_dies_before_it_is_claimed_is_replaced_and_nobody_learns_of_it(s):
+    nothing_is_left(s)
+    a = s.call("PUT", "/v1/pools/dying", {"template": "python", "min": 1, "max": 1, "autoscale": {"enabled": False}})
+    assert a.status == 200, a.body
+    body = {"code": "import os\nprint(input(), os.environ['A'], os.path.exists('f'))\n6 * 7", "template": "python", "stdin": "in",
+            "env": {"A": "given"}}
+    for more in ({}, {"files": [{"path": "f", "content": "x"}]}):
+        a = with_a_member_that_dies(s, lambda: ask(s, {**body, **more}))
+        assert a.status == 200, (a.status, a.body)
+        assert a.json["status"] == "ok" and a.json["stdout"].endswith(f"in given {bool(more)}\n") and a.json["pool"] == "miss", a.json
+    a = with_a_member_that_dies(s, lambda: ask(s, {**body, "stream": True}))
+    lines = [json.loads(line) for line in a.body.splitlines()]
+    assert [line["type"] for line in lines].count("started") == 1 and lines[0]["type"] == "started", lines
+    assert lines[-1]["execution"]["status"] == "ok", lines
+    assert lines[0]["execution"]["sandboxId"] == lines[-1]["execution"]["sandboxId"], lines
+    a = with_a_member_that_dies(s, lambda: ask(s, body), whole=False)
+    assert a.status == 200 and a.json["status"] == "ok" and a.json["stdout"].endswith("in given False\n"), a.body
+    a = with_a_member_that_dies(s, lambda: ask(s, {**body, "stream": True}), whole=False)
+    lines = [json.loads(line) for line in a.body.splitlines()]
+    assert [line["type"] for line in lines].count("started") == 1 and lines[-1]["execution"]["status"] == "ok", lines
+    a = with_a_member_that_dies(s, lambda: s.call("POST", "/v1/sandboxes", {"template": "python", "env": {"A": "given"}}))
+    assert a.status == 201 and a.json["state"] == "running", (a.status, a.body)
+    x = s.execute(a.json["id"], {"command": ["sh", "-c", "echo $A"]})
+    assert x.json["stdout"] == "given\n", x.body
+    s.delete(a.json["id"])
+    assert s.call("DELETE", "/v1/pools/dying").status == 204
+    nothing_is_left(s)
 
 
 def main():

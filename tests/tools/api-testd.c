@@ -112,6 +112,7 @@ static int serve(void)
                                                                           .running_max = 4,
                                                                           .waiting_max = 8,
                                                                           .wait_ms = 600000,
+                                                                          .output_bytes = 32 * MIB,
                                                                           .cache_bytes = 8 * MIB });
     struct api_settings api_set = { .ev = s.ev,
                                     .store = store,
