@@ -235,6 +235,7 @@ static void on_end(void *arg, const struct err *err, const struct run_result *r)
     } else {
         buf_add(&out, r->body->data, r->body->len);
         put_rest(&out, r);
+        untaken_add(c->req, c->api, api_owner(c->req), out.len);
         api_audit_target(c->req, "execution", r->cached ? "cached" : r->id);
         http_answer_json(c->req, 200, &out);
         call_free(c);
@@ -514,9 +515,10 @@ static void execute(struct http_req *req, void *ctx)
     spec_init(&c->spec);
     if (!c->api->set.executor)
         err_set(&err, ERR_BUSY, "this server has no executor");
-    if (err.id || api_no_query(req, &err) < 0 || api_body(req, &c->body, &err) < 0 ||
-        body_only(c->body, "", names, &err) < 0 || read_what(c, &err) < 0 || read_files(c, &err) < 0 ||
-        read_rest(c, &err) < 0 || body_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
+    if (err.id || untaken_check(c->api, api_owner(req), &err) < 0 || api_no_query(req, &err) < 0 ||
+        api_body(req, &c->body, &err) < 0 || body_only(c->body, "", names, &err) < 0 || read_what(c, &err) < 0 ||
+        read_files(c, &err) < 0 || read_rest(c, &err) < 0 ||
+        body_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
         refuse(c, &err);
     } else if (template) {
         (void)str_copy(c->template, sizeof(c->template), template);

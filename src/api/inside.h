@@ -53,6 +53,7 @@ struct api_request {
 struct api {
     struct api_settings set;
     const struct http_server *server;
+    struct untaken *untaken;         /* untaken.c */
     uint64_t started_ns, started_ms; /* monotonic; of the calendar */
     struct api_counter counters[API_ROUTES_MAX];
     size_t ncounters;
@@ -167,6 +168,13 @@ bool api_is_terminal(const struct store_execution *row);
 bool api_is_of_context(const struct store_execution *row, char ret_id[ID_SIZE]);
 void api_execution_json(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_runtimes_json(struct jsonw *w);                                     /* "runtimes": [...] */
+
+/* --- answers that are not taken yet (untaken.c) --- */
+
+/* ERR_EXECUTOR_FULL: the tenant has too much of them. */
+int untaken_check(const struct api *api, const char *owner, struct err *err);
+void untaken_add(struct http_req *req, struct api *api, const char *owner,
+                 uint64_t bytes); /* until the request is over */
 
 /* --- answers that go on (live.c) --- */
 

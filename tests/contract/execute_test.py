@@ -477,6 +477,23 @@ def what_one_tenant_makes_the_server_keep_costs_another_no_output(s):
 
 
 @case
+def who_leaves_large_answers_unread_begins_nothing_more_until_they_are_taken(s):
+    nothing_is_left(s)
+    made = s.call("POST", "/v1/tenants", {"name": "reader"})
+    assert made.status == 201, made.body
+    key = s.call("POST", "/v1/apikeys", {"name": "reader", "tenant": "reader", "scopes": ["executions"]}).json["key"]
+    before = figure(s, "executor_run_seconds_count")
+    unread = send(s, {"command": "head -c 12000000 /dev/zero", "outputBytes": 16 << 20}, key)  # six bytes of JSON for each
+    until(lambda: figure(s, "executor_run_seconds_count") > before)
+    a = s.call("POST", "/v1/execute", {"code": "1"}, key=key)
+    assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
+    assert run(s, code="1")["status"] == "ok", "another tenant does not wait for them"
+    assert len(json.loads(unread.getresponse().read())["stdout"]) == 12000000
+    unread.close()
+    until(lambda: s.call("POST", "/v1/execute", {"code": "1"}, key=key).status == 200)
+
+
+@case
 def a_tenant_that_is_suspended_while_its_clients_leave_has_its_places_again(s):
     nothing_is_left(s)
     assert s.call("POST", "/v1/tenants", {"name": "leaver"}).status == 201
