@@ -45,10 +45,11 @@ static void asked_to_make(struct scene *s, size_t i)
     s->stream[i] = got.f.stream;
 }
 
-static void made(struct scene *s, size_t i, uint32_t walls)
+static void made_by(uint32_t features, struct scene *s, size_t i, uint32_t walls)
 {
     struct fake *k = &s->k;
     struct rt_hello hello;
+    uint8_t out[64];
 
     fd_close(&k->cpu);
     fd_close(&k->oom);
@@ -56,8 +57,14 @@ static void made(struct scene *s, size_t i, uint32_t walls)
     jailer_created(k, walls);
     runtime_takes(k, FRAME_HELLO);
     assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
-    runtime_hello(k, WIRE_VERSION, hello.epoch);
+    hello.features = features;
+    runtime_says(k, FRAME_HELLO, 0, 0, out, (size_t)rt_hello_encode(&hello, out, NULL));
     s->runtime[i] = take_fd(&k->runtime);
+}
+
+static void made(struct scene *s, size_t i, uint32_t walls)
+{
+    made_by(0, s, i, walls);
 }
 
 static struct pool_info info(const struct scene *s, const char *name)
@@ -806,10 +813,42 @@ TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
     end(&s);
 }
 
+/* A runtime of before does not know the word; one that does makes ready what a claim of the usual level brings. */
+TEST(a_member_that_waits_is_told_the_file_rules_of_most_claims)
+{
+    struct box_spec spec = plain_spec();
+    auto_free void *strings = NULL, *expected = NULL;
+    struct rt_claim m, e;
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &two);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    made_by(RT_FEATURE_EXPECT, &s, 0, ALL_OUTSIDE);
+    made_by(0, &s, 1, ALL_OUTSIDE);
+    take(s.runtime[0], FRAME_EXPECT);
+    assert_int_equal(rt_claim_decode(&got.f, &e, &expected, NULL), 0);
+    assert_true(e.nrules > 0);
+    silent(&s.k, s.runtime[1]);
+    claim(&s, &spec);
+    turn(&s.k);
+    take(s.runtime[0], FRAME_CLAIM);
+    assert_int_equal(rt_claim_decode(&got.f, &m, &strings, NULL), 0);
+    assert_int_equal(e.nrules, m.nrules);
+    for (uint32_t i = 0; i < m.nrules; i++) {
+        assert_int_equal(e.rules[i].access, m.rules[i].access);
+        assert_string_equal(e.rules[i].path, m.rules[i].path);
+    }
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_zygote_goes_with_the_last_pool_of_its_kind),
+        RUN(a_member_that_waits_is_told_the_file_rules_of_most_claims),
         RUN(who_asks_once_finds_nothing_and_nothing_is_made),
         RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
         RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
