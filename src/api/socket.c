@@ -437,6 +437,7 @@ static void on_message(void *arg, bool text, const char *data, size_t len)
         return;
     }
     m.body = body;
+    manager_settle(so->api->set.manager); /* it may ask for what it was told of a moment ago */
     if (dispatch(&m, &err) < 0)
         socket_error(so, m.name, NULL, &err);
     regulate(so);
