@@ -49,7 +49,7 @@ struct run {
     bool interrupted;
     bool exits; /* it has ended itself, with: */
     int exit_status;
-    bool joined; /* it waited in the sandbox, or: */
+    bool joined; /* it waits in the sandbox or is brought there, or: */
     bool alone;  /* that one was dead, and it is to be started */
     uint64_t cpu_base_ns;
     char said[160]; /* on standard error, the beginning: for who wants to know why it died */

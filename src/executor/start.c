@@ -390,7 +390,7 @@ static int start_code(struct run *r, struct err *err)
     if (box_exec(r->guest.box, &spec, &exec_ops, r, &r->exec, err) < 0)
         return -1;
     set_clock(r, START_NS);
-    r->joined = joined;
+    r->joined = join;
     if (joined) /* it reads when it can, and nobody waits until it says so */
         begin_code(r, exec_cpu_base(r->exec) ? exec_cpu_base(r->exec) : BOX_UNKNOWN);
     return 0;
