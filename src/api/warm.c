@@ -165,7 +165,8 @@ void warm_check(struct warm *w, const char *template, store_done_fn *done, void 
 static void put(struct warm_pool *p, struct pools *pools, const struct spec *spec)
 {
     const struct store_pool *row = &p->row;
-    struct pool_settings set = { .min = (uint32_t)row->min,
+    struct pool_settings set = { .version = p->template_generation,
+                                 .min = (uint32_t)row->min,
                                  .max = (uint32_t)row->max,
                                  .ttl_ms = row->ttl_ms,
                                  .max_age_ms = row->max_age_ms,

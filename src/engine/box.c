@@ -102,6 +102,7 @@ int box_wire(struct box *b, int control_fd, struct err *err)
     if (chan_init(&b->chan, b->ev, control_fd, false, &chan_ops, b, err) < 0)
         return err_wrap(err, "control stream");
     b->wired = true;
+    b->chan.sole = !b->kept;
     return 0;
 }
 
@@ -237,8 +238,10 @@ static void on_op(struct ask *ask, const struct answer *a UNUSED, const struct e
     uint64_t now = ev_now(b->ev);
     bool paused = ask->type == FRAME_J_FREEZE;
 
-    if (!err && ask->type == FRAME_J_KEEP)
-        b->kept = true;
+    if (ask->type == FRAME_J_KEEP) {
+        b->kept = b->kept || !err;
+        b->chan.sole = !b->kept;
+    }
     if (!err && ask->type == FRAME_J_EXTEND && b->state == BOX_READY && !b->over) {
         b->limits.v[LIMIT_LIFETIME] = ask->lifetime_ms;
         b->life.lifetime_at = now + ask->lifetime_ms * NS_PER_MS;
@@ -276,9 +279,21 @@ void box_thaw(struct box *b, box_done_fn *done, void *arg)
     ask_op(b, FRAME_J_THAW, done, arg);
 }
 
+/* From here on the jailer may hold the control stream too, for the host that comes after us. */
 void box_keep(struct box *b, box_done_fn *done, void *arg)
 {
-    ask_op(b, FRAME_J_KEEP, done, arg);
+    struct jail_id m;
+    PAYLOAD(payload);
+
+    if (!b->e)
+        return;
+    memcpy(m.id, b->id, sizeof(m.id));
+    int len = jail_id_encode(&m, payload, NULL);
+    b->chan.sole = false;
+    struct ask *a = engine_ask(b->e, FRAME_J_KEEP, payload, len > 0 ? (uint32_t)len : 0, &b->chan.io.fd, b->wired,
+                               on_op, b);
+    a->done = done;
+    a->done_arg = arg;
 }
 
 void box_extend(struct box *b, uint64_t lifetime_ms, box_done_fn *done, void *arg)
@@ -431,6 +446,9 @@ static void box_belongs(struct box *b, const struct box_spec *spec, const struct
 static int box_make(struct engine *e, const char *id, bool spare, const struct box_spec *spec,
                     const struct box_ops *ops, void *arg, struct box **ret, struct err *err)
 {
+    if (e->nboxes >= e->room)
+        return err_set(err, ERR_DESCRIPTORS,
+                       "there are %" PRIu64 " sandboxes, and the limit of open files allows no more", e->nboxes);
     struct box *b = mem_new(struct box);
 
     b->e = e;
@@ -441,8 +459,6 @@ static int box_make(struct engine *e, const char *id, bool spare, const struct b
     b->limits = spec->limits;
     b->told = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        b->member[i] = -1;
     b->status = -1;
     b->denied_why = "the monitor could not be asked in time";
     b->adopted = b->kept = id != NULL;
@@ -525,7 +541,6 @@ static void dismantle(struct box *b)
     claim_drop(b);
     streams_gone(b, NULL);
     fd_close(&b->pidfd);
-    box_member_drop(b);
     fd_close(&b->cpu_fd);
     fd_close(&b->oom_fd);
     while (b->execs)

@@ -69,7 +69,7 @@ static void box_gone(struct box *b)
     for (struct exec *x = b->execs; x; x = x->next)
         exec_complete(x, b->stats_known ? &b->stats : NULL, b->launched == 1);
     fd_close(&b->pidfd);
-    box_member_drop(b);
+    b->member = MEMBER_NONE;
     fd_close(&b->cpu_fd);
     fd_close(&b->oom_fd);
     ops = b->ops;

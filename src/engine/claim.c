@@ -457,6 +457,9 @@ void claim_frame(struct box *b, const struct frame *f)
     case FRAME_ERROR:
         on_refused(b, f);
         break;
+    case FRAME_MEMBER_LOST:
+        box_member_lost(b, f);
+        break;
     default:
         box_violate(b, "a %s frame on stream 0", frame_name(f->type));
     }

@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
 #define MONITOR_WAIT_NS (50 * NS_PER_MS)
 #define MONITOR_WAIT_MAX_NS (5 * NS_PER_S)
@@ -438,6 +439,7 @@ void engine_add(struct engine *e, struct box *b)
 
     b->next = *p;
     *p = b;
+    e->nboxes++;
 }
 
 void engine_remove(struct engine *e, struct box *b)
@@ -449,6 +451,7 @@ void engine_remove(struct engine *e, struct box *b)
     if (!*p)
         return;
     *p = b->next;
+    e->nboxes--;
     if (!e->unwatched) {
         struct jail_id m = { { 0 } };
         PAYLOAD(payload);
@@ -461,12 +464,20 @@ void engine_remove(struct engine *e, struct box *b)
 
 /* --- life --- */
 
+uint64_t engine_room(uint64_t nofile)
+{
+    return (nofile - min_u64(OTHER_FDS, nofile / 2)) / BOX_FDS;
+}
+
 int engine_new(struct ev *ev, int jailer_fd, const struct engine_ops *ops, void *arg, struct engine **ret,
                struct err *err)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct engine *e = mem_new(struct engine);
+    struct rlimit files = { .rlim_cur = 0 };
 
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    e->room = engine_room(files.rlim_cur);
     e->ev = ev;
     e->ops = ops;
     e->arg = arg;

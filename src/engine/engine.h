@@ -25,6 +25,9 @@ struct exec;
 struct engine_ops {
     void (*on_lost)(void *arg, const struct err *why); /* the jailer is gone, and every box with it */
 };
+/* How many boxes an engine has room for whose process may hold so many descriptors; further ones are ERR_DESCRIPTORS.
+ */
+uint64_t engine_room(uint64_t nofile);
 /* Takes the socket. */
 int engine_new(struct ev *ev, int jailer_fd, const struct engine_ops *ops, void *arg, struct engine **ret,
                struct err *err);

@@ -67,11 +67,12 @@ void exec_release(struct exec *x)
     bring_no_more(x);
     if (x->box && x->unclosed)
         stream_close(x->box, x->stream_id);
+    if (x->box && x->joined && x->box->member == MEMBER_PROMISED)
+        x->box->member = MEMBER_WAITS;
     if (x->box)
         unlink_exec(x);
     receipt_done(&x->receipt);
     free(take_ptr(&x->request));
-    member_close(x->member);
     engine_release(x->ev, &x->defer, x);
 }
 
@@ -253,9 +254,10 @@ static void launch(struct exec *x)
     if (b->paused)
         clocks_pause(&x->clocks, x->started_ns);
     exec_set_timer(x, clocks_next(&x->clocks));
-    x->stream = stream_open_fds(b, x->stream_id, FRAME_EXEC, x->request, x->request_len, x->member,
-                                x->member[0] >= 0 ? MEMBER_FDS : 0, &exec_stream_ops, x);
-    member_close(x->member);
+    if (x->joined)
+        b->member = MEMBER_NONE;
+    x->joined = false;
+    x->stream = stream_open_as(b, x->stream_id, FRAME_EXEC, x->request, x->request_len, &exec_stream_ops, x);
     x->stream->confirm = x->confirm;
     free(take_ptr(&x->request));
     if (x->resize_wanted)
@@ -315,7 +317,7 @@ static void on_member(void *arg, const struct err *err)
         free(x->request);
         x->request = take_ptr(&x->joined_request);
         x->request_len = x->joined_len;
-        box_member_take(x->box, x->member);
+        x->joined = true;
     }
     launch(x);
 }
@@ -323,7 +325,8 @@ static void on_member(void *arg, const struct err *err)
 /* Another may wait for the one that is on its way, and there is one at a time. */
 static bool can_bring(const struct box *b, const struct exec_spec *spec)
 {
-    return spec->join && !spec->changes && b->kind.language[0] && !(b->join && b->join->done);
+    return spec->join && !spec->changes && b->kind.language[0] && b->member == MEMBER_NONE &&
+           !(b->join && b->join->done);
 }
 
 static void bring(struct exec *x, uint8_t *request, int len)
@@ -351,8 +354,6 @@ struct exec *exec_make(struct box *b, const struct exec_spec *spec, const struct
     x->output_max = spec->output_max;
     x->wall_ms = spec->wall_ms;
     x->cpu_ms = spec->cpu_ms;
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        x->member[i] = -1;
     settle_begin(x, b, spec);
     x->next = b->execs;
     b->execs = x;
@@ -382,7 +383,8 @@ int box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops 
     x->request_len = (uint32_t)len;
     x->stream_id = stream_reserve(b);
     if (joined)
-        box_member_take(x->box, x->member);
+        b->member = MEMBER_PROMISED;
+    x->joined = joined;
     if (brought) {
         x->cpu_base = cpu_read(b->cpu_fd, b->outside.cpu_unit); /* until it is launched */
         bring(x, take_ptr(&later), later_len);

@@ -29,8 +29,6 @@ struct answer {
 };
 typedef void ask_fn(struct ask *ask, const struct answer *a, const struct err *err);
 
-#define MEMBER_FDS 3u /* kernel socket, output and errors of an interpreter that joined */
-
 struct kind { /* sandboxes that come from one template */
     struct filter_spec filter;
     char language[16]; /* of its zygote; "": nobody joins */
@@ -54,6 +52,9 @@ struct ask {
 
 #define ASK_BUCKETS 64u
 #define BOX_BUCKETS 256u
+/* A descriptor too many, in the middle of a message of the jailer, would cost the connection and all sandboxes. */
+#define BOX_FDS 4u      /* control, pidfd, processor and memory counters */
+#define OTHER_FDS 2048u /* connections of clients, files, and interpreters on their way into a box */
 
 struct engine {
     struct ev *ev;
@@ -73,6 +74,7 @@ struct engine {
     size_t ntemplates;
     struct ask *asks[ASK_BUCKETS];
     struct box *boxes[BOX_BUCKETS];
+    uint64_t nboxes, room;
     struct ev_defer defer;
 };
 
@@ -108,9 +110,7 @@ void engine_error(const struct rt_error *m, struct err *ret);
 
 /* --- zygote.c --- */
 
-void member_close(int fds[MEMBER_FDS]);
-void box_member_take(struct box *b, int ret[MEMBER_FDS]); /* -1 each when there is none */
-void box_member_drop(struct box *b);
+void box_member_lost(struct box *b, const struct frame *f); /* MEMBER_LOST: what waited has ended */
 
 /* --- stream.c: streams of one control connection --- */
 
@@ -142,10 +142,9 @@ struct stream {
 
 struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
                            void *arg);
-uint32_t stream_reserve(struct box *b); /* a number for stream_open_fds() */
-/* Descriptors go with the first frame, and stay the caller's. */
-struct stream *stream_open_fds(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
-                               const int *fds, size_t nfds, const struct stream_ops *ops, void *arg);
+uint32_t stream_reserve(struct box *b); /* a number for stream_open_as() */
+struct stream *stream_open_as(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
+                              const struct stream_ops *ops, void *arg);
 void stream_close(struct box *b, uint32_t id); /* of a stream with `confirm` */
 void stream_abandon(struct stream *s);         /* swallow the rest of it */
 void stream_cancel(struct stream *s);          /* make the runtime give it up */
@@ -168,6 +167,12 @@ enum box_state {
     BOX_ENDED,  /* no process is left; destroy removes the rest */
     BOX_DESTROYING,
     BOX_GONE,
+};
+
+enum box_member { /* an interpreter that joined; PID 1 holds its descriptors */
+                  MEMBER_NONE,
+                  MEMBER_WAITS,
+                  MEMBER_PROMISED, /* to an execution that is not launched yet */
 };
 
 struct box {
@@ -204,8 +209,7 @@ struct box {
     uint64_t cpu_seen,
         cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
-    int member[MEMBER_FDS]; /* an interpreter that waits for its execution; -1 */
-    struct ev_io member_io;
+    enum box_member member;
     struct ask *join; /* the question that brings one; NULL */
 
     struct stream *streams;
@@ -289,8 +293,8 @@ struct exec {
     uint32_t request_len;
     uint8_t *joined_request; /* EXEC for the interpreter that is on its way */
     uint32_t joined_len;
-    int member[MEMBER_FDS]; /* what it takes over, until it is launched; -1 */
-    uint32_t stream_id;     /* of EXEC, from the beginning */
+    bool joined;        /* until it is launched: it takes the interpreter that waits */
+    uint32_t stream_id; /* of EXEC, from the beginning */
     bool confirm, unclosed;
     bool resumed, awaited; /* awaited: its RESUME has not come */
     uint64_t skip;         /* RESUME: bytes that come again and are kept already */

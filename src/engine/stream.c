@@ -48,21 +48,21 @@ uint32_t stream_reserve(struct box *b)
     return b->next_stream;
 }
 
-struct stream *stream_open_fds(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
-                               const int *fds, size_t nfds, const struct stream_ops *ops, void *arg)
+struct stream *stream_open_as(struct box *b, uint32_t id, uint8_t type, const uint8_t *data, uint32_t len,
+                              const struct stream_ops *ops, void *arg)
 {
     struct stream *s = add(b, id, type, ops, arg);
     struct frame f = { .type = type, .stream = id, .len = len, .data = data };
 
     if (b->wired)
-        chan_send_fds(&b->chan, &f, fds, nfds);
+        chan_send(&b->chan, &f);
     return s;
 }
 
 struct stream *stream_open(struct box *b, uint8_t type, const uint8_t *data, uint32_t len, const struct stream_ops *ops,
                            void *arg)
 {
-    return stream_open_fds(b, stream_reserve(b), type, data, len, NULL, 0, ops, arg);
+    return stream_open_as(b, stream_reserve(b), type, data, len, ops, arg);
 }
 
 void stream_close(struct box *b, uint32_t id)

@@ -1,5 +1,5 @@
 /* Interpreters that are forked instead of started. A zygote belongs to a kind of sandboxes; a member of it is brought
- * into a box ahead of time and waits there, without cost, for the execution that takes it. */
+ * into a box ahead of time and waits there, held by PID 1 and without cost, for the execution that takes it. */
 #include "engine/inside.h"
 
 #include "base/fd.h"
@@ -55,52 +55,37 @@ void engine_zygote_forget(struct engine *e, const void *arg)
     engine_forget(e, arg);
 }
 
-void member_close(int fds[MEMBER_FDS])
+/* It may have been on its way while an execution was sent to take what is lost; that one hears it too. */
+void box_member_lost(struct box *b, const struct frame *f)
 {
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        fd_close(&fds[i]);
-}
+    bool waited = b->member == MEMBER_WAITS;
 
-void box_member_take(struct box *b, int ret[MEMBER_FDS])
-{
-    ev_io_del(b->ev, &b->member_io);
-    for (size_t i = 0; i < MEMBER_FDS; i++)
-        ret[i] = take_fd(&b->member[i]);
-}
-
-void box_member_drop(struct box *b)
-{
-    int fds[MEMBER_FDS];
-
-    box_member_take(b, fds);
-    member_close(fds);
-}
-
-/* It says nothing before it is asked, so what there is to hear is its end. */
-static void on_member_end(void *arg, uint32_t events UNUSED)
-{
-    struct box *b = arg;
-
-    box_member_drop(b);
-    if (b->ops && b->ops->on_member_lost)
+    if (f->len != 0) {
+        box_violate(b, "MEMBER_LOST with a payload");
+        return;
+    }
+    b->member = MEMBER_NONE;
+    if (waited && b->ops && b->ops->on_member_lost)
         b->ops->on_member_lost(b->arg);
 }
 
+/* PID 1 holds it from now on: thousands may wait, and what each costs here is counted (BOX_FDS). */
 static void on_joined(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
     struct err why;
 
     b->join = NULL;
-    if (!err && a->nfds != MEMBER_FDS) {
+    if (!err && a->nfds != RT_MEMBER_FDS) {
         err_set(&why, ERR_PROTOCOL, "a member with %zu descriptors", a->nfds);
         err = &why;
-    }
-    for (size_t i = 0; !err && i < MEMBER_FDS; i++)
-        b->member[i] = take_fd(&a->fds[i]);
-    if (!err && ev_io_add(b->ev, &b->member_io, b->member[0], 0, on_member_end, b, &why) < 0) {
-        box_member_drop(b);
+    } else if (!err && !b->wired) {
+        err_set(&why, ERR_LOST, "sandbox %s has ended", b->id);
         err = &why;
+    }
+    if (!err) {
+        chan_send_fds(&b->chan, &(struct frame){ .type = FRAME_MEMBER }, a->fds, a->nfds);
+        b->member = MEMBER_WAITS;
     }
     if (ask->done)
         ask->done(ask->done_arg, err);
@@ -110,7 +95,7 @@ void box_join(struct box *b, box_done_fn *done, void *arg)
 {
     struct err err;
 
-    if (b->member[0] >= 0) {
+    if (b->member != MEMBER_NONE) {
         err_set(&err, ERR_EXISTS, "an interpreter waits in sandbox %s already", b->id);
         done(arg, &err);
         return;
@@ -123,5 +108,5 @@ void box_join(struct box *b, box_done_fn *done, void *arg)
 
 bool box_has_member(const struct box *b)
 {
-    return b->member[0] >= 0;
+    return b->member == MEMBER_WAITS;
 }

@@ -55,6 +55,7 @@ void cell_remove(struct cell *cell)
         p = &(*p)->next;
     *p = cell->next;
     j->ncells--;
+    j->nkept -= cell->kept;
     create_withdraw(cell);
     ev_timer_clear(j->ev, &cell->timer);
     ev_timer_clear(j->ev, &cell->lifetime);
@@ -233,12 +234,22 @@ int cell_thaw(struct cell *cell, struct err *err)
     return 0;
 }
 
-int cell_keep(struct cell *cell, struct err *err)
+int cell_room(const struct jailer *j, size_t fds, struct err *err)
+{
+    if (j->ncells * CELL_FDS + j->nkept + fds <= j->fds_max)
+        return 0;
+    return err_set(err, ERR_LIMIT, "more than %zu sandboxes, which the limit of open files allows", j->ncells);
+}
+
+int cell_keep(struct cell *cell, int *control, struct err *err)
 {
     struct jailer *j = cell->j;
 
-    if (!cell->kept && j->kept && kept_add(j->kept, cell->id, err) < 0)
+    if (!cell->kept && (cell_room(j, 1, err) < 0 || (j->kept && kept_add(j->kept, cell->id, err) < 0)))
         return -1;
+    if (!cell->kept)
+        cell->control = take_fd(control);
+    j->nkept += !cell->kept;
     cell->kept = true;
     cell_extend(cell, cell->limits.v[LIMIT_LIFETIME]);
     return 0;

@@ -38,7 +38,7 @@ struct cell {
     struct jail_created made; /* what J_CREATED said, repeated at adoption */
     struct limits limits;
     int pidfd;
-    int control;     /* kept duplicate of the host's end, for a host that comes back */
+    int control;     /* the host's end: until it has it, and of one that is kept, for a host that comes back */
     int runtime_end; /* the runtime's end, until the spawner has it */
     int oom;
     int listeners[CELL_LISTENERS]; /* of its refused calls, kept for a monitor that comes after this one */

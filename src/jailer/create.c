@@ -227,8 +227,8 @@ static int check_create(const struct conn *c, const struct jail_create *m, struc
         return err_set(err, ERR_INVALID, "host name '%s' has letters that host names cannot have", m->hostname);
     if (cell_find(j, m->id))
         return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
-    if (j->ncells >= j->cells_max)
-        return err_set(err, ERR_LIMIT, "more than %zu sandboxes, which the limit of open files allows", j->cells_max);
+    if (cell_room(j, CELL_FDS, err) < 0)
+        return -1;
     if (m->nlimits != LIMIT_COUNT)
         return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
     /* Otherwise it could read and write through a sandbox what belongs to somebody else. */

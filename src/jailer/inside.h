@@ -17,9 +17,9 @@
 #define TEMPLATES_MAX 64
 #define CELLS_MAX 16384
 #define CONNS_MAX 32
-#define LENT_MAX 64    /* descriptors that requests hold which wait for their turn */
-#define CELL_FDS 6     /* that a cell holds for its life: pidfd, control, oom, listeners, and one in flight */
-#define OTHER_FDS 256u /* hosts, spawners, cgroup trees, what waits, and what a request needs for a moment */
+#define LENT_MAX 64 /* descriptors that requests hold which wait for their turn */
+#define CELL_FDS 4u /* that a cell holds for its life: pidfd, oom, listeners; and one more, control, if it is kept */
+#define OTHER_FDS 1024u /* hosts, spawners, cgroup trees, what is being made or waits to be sent */
 
 struct conn { /* a host */
     struct conn *next;
@@ -27,6 +27,8 @@ struct conn { /* a host */
     uid_t uid; /* as the kernel told; 0 may do more */
     gid_t gid;
     struct chan chan;
+    int *lent; /* descriptors of the request that is being looked at; who takes one leaves -1 */
+    size_t nlent;
     struct ev_defer free_later;
 };
 
@@ -44,10 +46,10 @@ struct jailer {
     int sweeps;
     struct spawner *spare; /* of no template yet; begun before it is needed */
     struct cell *cells;
-    size_t ncells, cells_max;
-    struct zygote *zygotes; /* newest first */
-    struct cell *waiting;   /* for their spawner to have done what it was asked before; oldest first */
-    size_t lent;            /* descriptors that these hold */
+    size_t ncells, nkept, fds_max; /* fds_max: that cells may hold together */
+    struct zygote *zygotes;        /* newest first */
+    struct cell *waiting;          /* for their spawner to have done what it was asked before; oldest first */
+    size_t lent;                   /* descriptors that these hold */
     struct conn *conns;
     struct kept *kept;  /* doors to single sandboxes; NULL in a service, which has one door for all */
     struct relay relay; /* to a monitor that may be restarted */
@@ -73,8 +75,9 @@ void cell_remove(struct cell *cell);                                  /* the las
 int cell_freeze(struct cell *cell, uint32_t stream, struct err *err); /* answers when all stand still */
 /* Whether or not it was frozen: a host that takes over cannot know how far the one before it came. */
 int cell_thaw(struct cell *cell, struct err *err);
-void cell_extend(struct cell *cell, uint64_t lifetime_ms); /* from now on */
-int cell_keep(struct cell *cell, struct err *err);         /* let it outlive its host, but not its lifetime */
+void cell_extend(struct cell *cell, uint64_t lifetime_ms);          /* from now on */
+int cell_keep(struct cell *cell, int *control, struct err *err);    /* let it outlive its host, but not its lifetime */
+int cell_room(const struct jailer *j, size_t fds, struct err *err); /* that one holds so many more */
 void jailer_maybe_stop(struct jailer *j);
 struct cell *cell_find(struct jailer *j, const char *id);
 

@@ -76,6 +76,8 @@ static int do_adopt(struct conn *c, struct cell *cell, uint32_t stream, struct e
 {
     if (cell->owner && cell->owner != c)
         return err_set(err, ERR_BUSY, "sandbox %s is in use by another process", cell->id);
+    if (!cell->kept)
+        return err_set(err, ERR_INVALID, "sandbox %s is not kept for another host", cell->id);
     cell->owner = c;
     reply_created(cell, stream);
     return 0;
@@ -83,7 +85,9 @@ static int do_adopt(struct conn *c, struct cell *cell, uint32_t stream, struct e
 
 static int do_keep(struct conn *c, struct cell *cell, uint32_t stream, struct err *err)
 {
-    if (cell_keep(cell, err) < 0)
+    if (c->nlent != 1 || !fd_is_socket(c->lent[0]))
+        return err_set(err, ERR_INVALID, "sandbox %s is kept by who brings its control stream", cell->id);
+    if (cell_keep(cell, c->lent, err) < 0)
         return -1;
     reply_ok(c, stream);
     return 0;
@@ -233,6 +237,8 @@ static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
     struct err err = { 0 };
     int bad;
 
+    c->lent = fds;
+    c->nlent = nfds;
     if (f->type == FRAME_J_TEMPLATE)
         bad = create_template(c, f, &err);
     else if (f->type == FRAME_J_CREATE)
@@ -314,16 +320,21 @@ static void on_visitor(void *arg, int sock, const struct ucred *who)
 
 /* Running out of descriptors in the middle of a message would cost a whole connection, so it must not happen: take all
  * the host allows, and as many sandboxes as fit. */
-static size_t room_for_cells(void)
+static size_t fds_for_cells(void)
 {
     struct rlimit l;
 
     if (sys_prlimit(RLIMIT_NOFILE, NULL, &l) < 0)
         return 0;
     l.rlim_cur = l.rlim_max;
-    if (sys_prlimit(RLIMIT_NOFILE, &l, NULL) < 0 || l.rlim_cur <= OTHER_FDS)
+    if (sys_prlimit(RLIMIT_NOFILE, &l, NULL) < 0)
         return 0;
-    return (size_t)min_u64((l.rlim_cur - OTHER_FDS) / CELL_FDS, CELLS_MAX);
+    return (size_t)min_u64(jailer_room(l.rlim_cur), CELLS_MAX) * CELL_FDS;
+}
+
+uint64_t jailer_room(uint64_t nofile)
+{
+    return (nofile - min_u64(OTHER_FDS, nofile / 2)) / CELL_FDS; /* with few of them, few are under way at a time */
 }
 
 /* Nobody waits for leftovers to go, so they go when the first sandbox is made; or at the end, if that comes sooner. */
@@ -343,7 +354,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     j->settings = settings;
     j->files.runtime = settings->runtime_fd;
     j->files.kernels = settings->kernels_fd > 0 ? settings->kernels_fd : settings->runtime_fd;
-    j->cells_max = room_for_cells();
+    j->fds_max = fds_for_cells();
     j->rootless = caller != 0;
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
@@ -465,7 +476,7 @@ int jailer_service(const struct jailer_settings *settings)
         log_error("%s", err.msg);
         return err_info(err.id)->exit;
     }
-    log_info("room for %zu sandboxes, cgroups %s", j.cells_max, j.forest.kind);
+    log_info("room for %zu sandboxes, cgroups %s", j.fds_max / CELL_FDS, j.forest.kind);
     ev_run(j.ev);
     jailer_end(&j);
     return 0;

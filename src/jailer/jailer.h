@@ -32,6 +32,9 @@ int jailer_service(const struct jailer_settings *settings);
  * own, so signals of the terminal do not reach it. */
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err);
 
+/* How many sandboxes a jailer has room for that may hold so many descriptors; fewer when some of them are kept. */
+uint64_t jailer_room(uint64_t nofile);
+
 /* Removes cgroups and directories of jailers that died without cleaning up. Returns how many it found. */
 int jailer_sweep(const char *state_dir, struct err *err);
 

@@ -84,4 +84,6 @@ void reply_created(struct cell *cell, uint32_t stream)
     chan_send_fds(&cell->owner->chan,
                   &(struct frame){ .type = FRAME_J_CREATED, .stream = stream, .len = (uint32_t)len, .data = out }, fds,
                   nfds);
+    if (!cell->kept)
+        fd_close(&cell->control);
 }

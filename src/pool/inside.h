@@ -89,6 +89,7 @@ struct pools {
     uint32_t under_way;
     uint32_t claims;       /* that are not ready yet, */
     uint64_t claims_until; /* unless nobody will say so any more */
+    uint64_t calm_from;    /* nobody has asked for so long that more may be made at a time */
     uint64_t quiet_until;  /* what was claimed last is only now put to use */
     struct ev_defer work;
     struct ev_timer timer;

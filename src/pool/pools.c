@@ -12,6 +12,7 @@
 
 #define CLAIM_NS (20 * NS_PER_MS) /* a claim whose end nobody told is taken to be over */
 #define QUIET_NS (10 * NS_PER_MS)
+#define CALM_NS (250 * NS_PER_MS)
 
 static struct pool *find(const struct pools *p, const char *name)
 {
@@ -138,6 +139,17 @@ static void set_shape(struct pool *pool, const struct box_spec *like)
     pool->failing_ns = pool->not_before = 0;
 }
 
+/* Members of this shape stay. What failed is tried anew, as with every shape that is put. */
+static void keep_shape(struct pool *pool, const struct box_spec *like)
+{
+    shape_set(&pool->shape, like); /* limits that are chosen by who claims may be others */
+    if (pool->breeder)
+        breeder_hope(pool->breeder);
+    for (struct member *m = pool->first; m; m = m->next)
+        m->unjoinable = false;
+    pool->failing_ns = pool->not_before = 0;
+}
+
 int pools_put(struct pools *p, const char *name, const struct box_spec *like, const struct pool_settings *set,
               struct err *err)
 {
@@ -145,9 +157,13 @@ int pools_put(struct pools *p, const char *name, const struct box_spec *like, co
 
     if (check(name, like, set, err) < 0 || (!pool && add(p, name, &pool, err) < 0))
         return -1;
+    bool same = pool->generation && pool->set.version == set->version && box_like(&pool->shape.spec, like);
     pool->set = *set;
     pool->target = set->min;
-    set_shape(pool, like);
+    if (same)
+        keep_shape(pool, like);
+    else
+        set_shape(pool, like);
     breeders_sweep(p);
     upkeep_soon(p);
     return 0;
@@ -225,6 +241,7 @@ struct box *pools_take(struct pools *p, const struct box_spec *want)
 
     p->claims++;
     p->claims_until = ev_now(p->ev) + CLAIM_NS;
+    p->calm_from = ev_now(p->ev) + CALM_NS;
     if (!pool)
         pool = ahead_of(p, want);
     if (pool) {

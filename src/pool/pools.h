@@ -4,8 +4,9 @@
  * zygote in it where there is one. Taking one costs what a claim costs. What was taken comes back to nobody: whoever
  * took it owns it, and it is used once.
  *
- * Making a member never delays who asks for one: at most POOLS_UNDER_WAY are made at a time, none in the turn of a
- * claim, and while claims are under way only for a pool that runs low. A pool with nothing to do sets no timer. */
+ * Making a member never delays who asks for one: at most POOLS_UNDER_WAY are made at a time (more for a pool that lacks
+ * many, when nobody has asked for a while), none in the turn of a claim, and while claims are under way only for a pool
+ * that runs low. A pool with nothing to do sets no timer. */
 #pragma once
 
 #include "base/base.h"
@@ -14,6 +15,7 @@
 #include "ev/ev.h"
 
 #define POOLS_UNDER_WAY 2u
+#define POOLS_UNDER_WAY_CALM 8u
 #define POOLS_MAX 64u
 #define POOL_NAME_MAX 64
 #define POOL_SIZE_MAX 16384u
@@ -21,6 +23,7 @@
 struct pools;
 
 struct pool_settings {
+    uint64_t version; /* of what the shape comes from: members of another one are let go */
     uint32_t min, max;
     uint64_t ttl_ms;     /* a member beyond min that nobody took is let go after it; 0: never */
     uint64_t max_age_ms; /* a member is replaced before it is older; 0: never */
@@ -38,8 +41,9 @@ DEFINE_AUTO(pools, pools_free);
 /* What the members are made with from now on. NULL: it was lost, or goes, and all members with it. */
 void pools_engine(struct pools *p, struct engine *e);
 
-/* `like` and name are copied. A pool of that name gets a new generation: its members are let go, its counters stay.
- * Of `like` the level, the variables and what else comes with a claim do not count. */
+/* `like` and name are copied. A pool of that name keeps its counters; of another shape, or version, it gets a new
+ * generation: its members are let go. Of `like` the level, the variables and what else comes with a claim do not count.
+ */
 int pools_put(struct pools *p, const char *name, const struct box_spec *like, const struct pool_settings *set,
               struct err *err);
 bool pools_remove(struct pools *p, const char *name);
@@ -57,7 +61,7 @@ extern const char *const pool_zygote_names[]; /* NULL-terminated */
 
 struct pool_info {
     char name[POOL_NAME_MAX];
-    uint64_t generation; /* how often it was put */
+    uint64_t generation; /* how often it was put with another shape */
     struct pool_settings settings;
     uint32_t size, starting, target; /* ready; in the making; wanted */
     uint32_t bare;                   /* of those that are ready: without the interpreter that they should have */

@@ -171,14 +171,25 @@ static struct pool *neediest(struct pools *p, uint64_t now, uint64_t *ret_next)
     return best;
 }
 
+/* Each step of making one waits for another process, so more at a time are made sooner; and whoever comes meanwhile
+ * waits for all of them. */
+static uint32_t at_a_time(const struct pool *pool, uint64_t now)
+{
+    uint64_t lacks = pool->target - has(pool, now);
+
+    if (now < pool->pools->calm_from || lacks / 16 < POOLS_UNDER_WAY)
+        return POOLS_UNDER_WAY;
+    return (uint32_t)min_u64(lacks / 16, POOLS_UNDER_WAY_CALM);
+}
+
 static void refill(struct pools *p, uint64_t now, uint64_t *ret_next)
 {
     struct err err = { 0 };
 
-    while (p->under_way < POOLS_UNDER_WAY) {
+    for (;;) {
         struct pool *pool = neediest(p, now, ret_next);
 
-        if (!pool)
+        if (!pool || p->under_way >= at_a_time(pool, now))
             return;
         if (pool->breeder)
             (void)breeder_want(pool->breeder, &pool->set); /* it starts while the walls go up */

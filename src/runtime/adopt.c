@@ -64,9 +64,52 @@ static int doubled(int fd, int *ret, struct err *err)
     return *ret < 0 ? err_sys(err, ERR_SYS, "descriptor of an interpreter") : 0;
 }
 
-int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, int fds[ADOPT_FDS],
-                struct spawned *ret, struct err *err)
+static void let_go(struct runtime *rt, int ret[RT_MEMBER_FDS])
 {
+    ev_io_del(rt->ev, &rt->member_io);
+    for (size_t i = 0; i < RT_MEMBER_FDS; i++)
+        ret[i] = take_fd(&rt->member[i]);
+}
+
+void adopt_drop(struct runtime *rt)
+{
+    int fds[RT_MEMBER_FDS];
+
+    let_go(rt, fds);
+    for (size_t i = 0; i < RT_MEMBER_FDS; i++)
+        fd_close(&fds[i]);
+}
+
+/* It says nothing before it is asked, so what there is to hear is its end. */
+static void on_member_end(void *arg, uint32_t events UNUSED)
+{
+    struct runtime *rt = arg;
+
+    adopt_drop(rt);
+    chan_send(&rt->chan, &(struct frame){ .type = FRAME_MEMBER_LOST });
+}
+
+int adopt_hold(struct runtime *rt, struct err *err)
+{
+    if (rt->nlent != RT_MEMBER_FDS)
+        return err_set(err, ERR_PROTOCOL, "an interpreter comes with %u descriptors", RT_MEMBER_FDS);
+    if (rt->member[0] >= 0)
+        return err_set(err, ERR_EXISTS, "an interpreter waits already");
+    if (ev_io_add(rt->ev, &rt->member_io, rt->lent[0], 0, on_member_end, rt, err) < 0)
+        return -1;
+    for (size_t i = 0; i < RT_MEMBER_FDS; i++)
+        rt->member[i] = take_fd(&rt->lent[i]);
+    return 0;
+}
+
+int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, struct spawned *ret,
+                struct err *err)
+{
+    int fds[RT_MEMBER_FDS];
+
+    if (rt->member[0] < 0)
+        return err_set(err, ERR_LOST, "no interpreter waits in the sandbox");
+    let_go(rt, fds);
     *ret = (struct spawned){ .in = -1, .kernel_in = -1, .verdict = -1 };
     int bad = own(take_fd(&fds[0]), &ret->kernel, err) < 0;
     bad = own(take_fd(&fds[1]), &ret->out, err) < 0 || bad;

@@ -5,12 +5,13 @@
 #include "runtime/runtime.h"
 #include "runtime/spawn.h"
 
-#define ADOPT_FDS 3 /* kernel socket, standard output, standard error: our ends */
-
-/* Tells it what is its own: environment, directory, Landlock. Takes the descriptors, also when it fails. ret->pid is 0
- * until adopt_verdict. */
-int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, int fds[ADOPT_FDS],
-                struct spawned *ret, struct err *err);
+/* Takes the lent descriptors of one that waits from now on. The host hears when it ends before it is taken. */
+int adopt_hold(struct runtime *rt, struct err *err);
+void adopt_drop(struct runtime *rt); /* nothing when none waits */
+/* Tells the one that waits what is its own: environment, directory, Landlock. None waits after it, also when it fails.
+ * ret->pid is 0 until adopt_verdict. */
+int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, struct spawned *ret,
+                struct err *err);
 /* Asks the kernel behind this socket, between two of its lines, for a copy of itself. ret->pid is 0 as above. */
 int adopt_fork(int kernel, struct spawned *ret, struct err *err);
 /* 1: it is ready, and *ret its process. 0: not known yet. -1: it is gone, and *err says so. */

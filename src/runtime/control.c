@@ -7,6 +7,7 @@
 
 #include "base/mutate.h"
 #include "base/fd.h"
+#include "runtime/adopt.h"
 #include "runtime/archive.h"
 #include "runtime/claim.h"
 #include "runtime/exec.h"
@@ -71,6 +72,7 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
     say(rt, 0, FRAME_HELLO, stream_scratch(), rt_hello_encode(&answer, stream_scratch(), NULL));
     if (!taken_over)
         return 0;
+    adopt_drop(rt);  /* the new host has not heard of it, and would never take it */
     if (rt->claimed) /* the new host checks the walls as the first one did */
         say_claimed(rt);
     streams_resume(&rt->streams);
@@ -89,6 +91,8 @@ static int connection(struct runtime *rt, const struct frame *f, struct err *err
     }
     if (f->type == FRAME_EXPECT)
         return claim_expect(rt, f, err);
+    if (f->type == FRAME_MEMBER)
+        return adopt_hold(rt, err);
     return err_set(err, ERR_PROTOCOL, "%s has no place on stream 0", frame_name(f->type));
 }
 
@@ -217,6 +221,8 @@ int runtime_serve(int control_fd)
     struct err err = { 0 };
 
     rt.ruleset = rt.expected.ruleset = -1;
+    for (size_t i = 0; i < RT_MEMBER_FDS; i++)
+        rt.member[i] = -1;
     procs_init(&rt.procs);
     if ((!mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
         return 1;

@@ -460,10 +460,8 @@ static int start(struct runtime *rt, struct stream *s, const struct rt_exec *req
     auto_free const char **env = env_merge(rt->env, req->env);
     if (!procs_last_pid(&rt->procs, &first_pid))
         first_pid = RT_UNKNOWN;
-    if (req->flags & RT_EXEC_JOINED && rt->nlent != ADOPT_FDS)
-        return err_set(err, ERR_PROTOCOL, "an interpreter comes with %d descriptors", ADOPT_FDS);
     if (req->flags & RT_EXEC_FORKED   ? fork_kernel(rt, req->of, &sp, err) < 0
-        : req->flags & RT_EXEC_JOINED ? adopt_start(rt, req, env, rt->lent, &sp, err) < 0
+        : req->flags & RT_EXEC_JOINED ? adopt_start(rt, req, env, &sp, err) < 0
                                       : spawn_start(&rt->paths, req, env, first_pid == 1, &sp, err) < 0)
         return -1;
 

@@ -34,6 +34,8 @@ struct runtime {
         uint32_t nrules;
         void *strings;
     } expected;
+    int member[RT_MEMBER_FDS]; /* an interpreter that joined and waits: our ends; -1 */
+    struct ev_io member_io;
     int *lent; /* descriptors of the frame that is being looked at; who takes one leaves -1 */
     size_t nlent;
 

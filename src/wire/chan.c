@@ -107,6 +107,8 @@ static void close_socket(struct chan *c)
     c->dead = true;
     ev_defer_clear(c->ev, &c->settle);
     ev_io_del(c->ev, &c->io);
+    if (c->sole)
+        fd_hang_up(take_fd(&c->io.fd));
     fd_close(&c->io.fd);
     queue_clear(c);
 }

@@ -31,6 +31,7 @@ struct chan {
     const struct chan_ops *ops;
     void *arg;
     bool fds_allowed;
+    bool sole; /* set by the owner: nobody else holds this end, so its last word hangs up */
     bool dead;
     bool paused;
     bool was_full;                   /* on_drain is owed */

@@ -103,12 +103,14 @@ struct rt_claimed {
 /* The program has a socket at descriptor 3, and RT_KERNEL is its other end; not with a terminal. Output that was
  * written before something on the socket is told before it. */
 #define RT_EXEC_KERNEL 0x04u
-/* No program is started: an interpreter has joined the sandbox, and our ends of its kernel socket, output and errors
- * come with the frame. With RT_EXEC_KERNEL; argv says what it is. */
+/* No program is started: an interpreter has joined the sandbox and was given to PID 1 with MEMBER. With
+ * RT_EXEC_KERNEL; argv says what it is. */
 #define RT_EXEC_JOINED 0x08u
 /* No program is started: the kernel of another execution is asked to fork itself, and the copy is this one. With
  * RT_EXEC_KERNEL; directory and environment are the other's, argv says what it is. */
 #define RT_EXEC_FORKED 0x10u
+
+#define RT_MEMBER_FDS 3u /* of MEMBER: kernel socket, output and errors */
 
 struct rt_exec {
     uint32_t flags;

@@ -181,6 +181,15 @@ static inline void ask(struct host *h, uint8_t type, const char *id)
     send_frame(h, type, out, jail_id_encode(&m, out, NULL), NULL, 0);
 }
 
+static inline void ask_keep(struct host *h, const char *id, int control)
+{
+    uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_id m;
+
+    assert_true(str_copy(m.id, sizeof(m.id), id));
+    send_frame(h, FRAME_J_KEEP, out, jail_id_encode(&m, out, NULL), &control, 1);
+}
+
 static inline void greet(int control)
 {
     uint8_t packet[FRAME_MAX];

@@ -75,7 +75,7 @@ TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
     expect(&h, FRAME_DONE);
     ask(&h, FRAME_J_FREEZE, id);
     expect_error(&h, ERR_EXISTS);
-    ask(&h, FRAME_J_KEEP, id);
+    ask_keep(&h, id, r.fds[0]);
     expect_error(&h, ERR_EXISTS);
     drop_fds(&r);
     host_stop(&h);
@@ -309,7 +309,7 @@ TEST(a_kept_sandbox_lives_as_long_as_it_was_last_told)
     ask_create(&h, &c, NULL, 0);
     answer_of(&h, &r);
     greet(r.fds[0]);
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     ask_extend(&h, c.id, 60000);
     expect(&h, FRAME_J_OK);
@@ -343,7 +343,7 @@ TEST(a_kept_sandbox_ends_with_its_lifetime)
     answer_of(&h, &r);
     assert_int_equal(r.f.type, FRAME_J_CREATED);
     greet(r.fds[0]);
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, c.id); /* as cove leaves it; the frozen die too */
     expect(&h, FRAME_J_OK);

@@ -327,7 +327,7 @@ static void first_host(void)
     greet(r.fds[0]);
     claim_and_run(r.fds[0], c.id, "echo heard; sleep 60; echo more");
     hear(r.fds[0], FRAME_DATA, &d); /* taken and not credited: nobody can know whether it was kept */
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     kill(getpid(), SIGKILL);
 }
@@ -385,7 +385,7 @@ TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
     service_start();
     knock(&h);
     make_one(&h, &c, &r);
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     struct jail_extend m = { .lifetime_ms = 0 };
     memcpy(m.id, c.id, sizeof(m.id));
@@ -482,7 +482,7 @@ TEST(sigterm_ends_the_kept_too_and_leaves_nothing)
     service_start();
     knock(&h);
     make_one(&h, &c, &r);
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     service_stop();
     assert_true(readable_within(r.fds[1], 0));
@@ -500,7 +500,7 @@ TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
     service_start();
     knock(&h);
     make_one(&h, &c, &r);
-    ask(&h, FRAME_J_KEEP, c.id);
+    ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     kill(service, SIGKILL);
     assert_int_equal(waitpid(service, NULL, 0), service);

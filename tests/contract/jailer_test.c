@@ -304,7 +304,7 @@ TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
     int status;
 
     one_sandbox(&h, id, &r);
-    ask(&h, FRAME_J_KEEP, id);
+    ask_keep(&h, id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);

@@ -278,6 +278,40 @@ TEST(a_preload_that_fails_is_named_and_members_come_without_an_interpreter)
     end_pool(&s);
 }
 
+static size_t descriptors(pid_t pid)
+{
+    auto_free char *path = str_printf("/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    size_t n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* 20,000 is a usual limit; the jailer keeps two more of each where a monitor may be restarted. */
+TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
+{
+    static const struct pool_settings more = { .min = 10, .max = 10 };
+    struct scene s;
+    struct err err = { 0 };
+
+    assert_true(jailer_room(20000) >= 4000);
+    assert_true(engine_room(20000) >= 4000);
+    begin_pool(&s, "", 2);
+    turn_to(&s, full);
+    size_t ours = descriptors(getpid()), jailers = descriptors(s.w.jailer);
+    if (pools_put(s.pools, "p", &s.spec, &more, &err) < 0)
+        fail_msg("%s", err.msg);
+    turn_to(&s, full);
+    assert_int_equal(info(&s).size, 10);
+    assert_true(descriptors(getpid()) <= ours + 8 * (20000 / engine_room(20000)));
+    assert_true(descriptors(s.w.jailer) + 8 * 2 <= jailers + 8 * (20000 / jailer_room(20000)));
+    end_pool(&s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -286,6 +320,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again,
                                         make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_member_that_dies_while_it_waits_is_noticed_and_gets_another, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(four_thousand_members_can_wait_with_twenty_thousand_descriptors, make_state_dir,
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(a_preload_that_fails_is_named_and_members_come_without_an_interpreter,
                                         make_state_dir, remove_state_dir),

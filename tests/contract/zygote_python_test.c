@@ -113,7 +113,8 @@ static void adopt(struct host *h, const char *id, int control, const char *cwd, 
 
     *m = (struct member){ .control = control, .stream = next_stream += 2 };
     join(h, id, &r);
-    tell(control, FRAME_EXEC, 0, m->stream, out, rt_exec_encode(&x, out, NULL), r.fds, 3);
+    tell(control, FRAME_MEMBER, 0, 0, NULL, 0, r.fds, 3);
+    tell(control, FRAME_EXEC, 0, m->stream, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     drop_fds(&r);
     next_line(m, RT_KERNEL, line, sizeof(line));
     if (!strstr(line, "\"ready\""))
@@ -348,6 +349,78 @@ TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
     host_stop(&h);
 }
 
+/* As a host sees it that gives the runtime an interpreter of its own making; *ret is the interpreter's end. */
+static void lend(int control, int *ret)
+{
+    int sv[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    assert_true(null >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0);
+    tell(control, FRAME_MEMBER, 0, 0, NULL, 0, (int[]){ sv[0], null, null }, 3);
+    close(sv[0]);
+    close(null);
+    *ret = sv[1];
+}
+
+static void must_refuse(int control, enum err_id id)
+{
+    struct reply a;
+    struct rt_error e;
+
+    hear(control, &a);
+    assert_int_equal(a.f.type, FRAME_ERROR);
+    assert_int_equal(rt_error_decode(&a.f, &e, NULL), 0);
+    assert_int_equal(e.id, id);
+}
+
+TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
+{
+    static const char *const none[] = { NULL }, *const argv[] = { "python", NULL };
+    struct rt_exec x = { .flags = RT_EXEC_KERNEL | RT_EXEC_JOINED, .cwd = "", .argv = argv, .env = none };
+    struct host h;
+    struct reply r, a;
+    static struct member m;
+    char id[ID_SIZE], byte;
+    uint8_t out[4096];
+    int end, other;
+
+    begin(&h, "", id, &r);
+    tell(r.fds[0], FRAME_MEMBER, 0, 0, NULL, 0, NULL, 0);
+    must_refuse(r.fds[0], ERR_PROTOCOL);
+    lend(r.fds[0], &end);
+    lend(r.fds[0], &other);
+    must_refuse(r.fds[0], ERR_EXISTS);
+    assert_int_equal(recv(other, &byte, 1, 0), 0); /* and let go */
+    close(end);
+    hear(r.fds[0], &a);
+    assert_int_equal(a.f.type, FRAME_MEMBER_LOST);
+    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0);
+    must_refuse(r.fds[0], ERR_LOST);
+    close(other);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m, "2 + 2", "4");
+    drop_fds(&r);
+    host_stop(&h);
+}
+
+TEST(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go)
+{
+    struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 99 };
+    uint8_t out[256];
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE], byte;
+    int end;
+
+    begin(&h, "", id, &r);
+    lend(r.fds[0], &end);
+    tell(r.fds[0], FRAME_HELLO, 0, 0, out, rt_hello_encode(&hello, out, NULL), NULL, 0);
+    assert_true(readable_within(end, 60000));
+    assert_int_equal(recv(end, &byte, 1, 0), 0);
+    close(end);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
 {
     static const char *const argv[] = { "python", NULL };
@@ -365,13 +438,14 @@ TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
     assert_true(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0 && pipe2(out_pipe, O_CLOEXEC) == 0 &&
                 pipe2(err_pipe, O_CLOEXEC) == 0);
     int fds[] = { sv[0], out_pipe[0], err_pipe[0] };
-    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), fds, 3);
+    tell(r.fds[0], FRAME_MEMBER, 0, 0, NULL, 0, fds, 3);
+    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     close(sv[1]);
     hear(r.fds[0], &a);
     assert_int_equal(a.f.type, FRAME_ERROR);
     assert_int_equal(rt_error_decode(&a.f, &e, NULL), 0);
     assert_int_equal(e.id, ERR_LOST);
-    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0); /* without any */
+    tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0); /* none waits */
     hear(r.fds[0], &a);
     assert_int_equal(a.f.type, FRAME_ERROR);
     adopt(&h, id, r.fds[0], "", &m);
@@ -438,6 +512,8 @@ int main(void)
         CASE(siblings_do_not_draw_the_same_numbers),
         CASE(siblings_see_nothing_of_each_other),
         CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
+        CASE(the_runtime_holds_one_interpreter_and_tells_of_its_end),
+        CASE(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go),
         CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
         CASE(a_module_that_cannot_be_imported_is_named),
         CASE(a_module_that_starts_threads_is_named),

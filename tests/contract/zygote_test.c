@@ -80,6 +80,38 @@ TEST(many_members_of_one_zygote_live_in_one_sandbox_and_in_several)
     host_stop(&h);
 }
 
+/* The kernel counts keyrings, and much else, by user, and 200 is the most of some. */
+#define CROWD 210
+
+TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
+{
+    static struct reply r[CROWD], m[CROWD];
+    static char id[CROWD][ID_SIZE];
+    struct host h;
+
+    begin(&h, "plain", id[0], &r[0]);
+    for (int i = 0; i < CROWD; i++) {
+        if (i > 0)
+            sandbox(&h, id[i], &r[i]);
+        join(&h, id[i], &m[i]);
+        assert_true(str_starts(line(m[i].fds[0]), "ready "));
+        for (size_t n = 1; n < r[i].nfds; n++) /* what keeps them alive is enough */
+            fd_close(&r[i].fds[n]);
+        fd_close(&m[i].fds[1]);
+        fd_close(&m[i].fds[2]);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        put(m[i].fds[0], "u");
+        assert_string_equal(line(m[i].fds[0]), "uid 1000\n");
+    }
+    for (int i = 0; i < CROWD; i++) {
+        fd_close(&m[i].fds[0]);
+        fd_close(&r[i].fds[0]);
+    }
+    host_stop(&h);
+    assert_int_equal(leaves(id[CROWD - 1]), 0);
+}
+
 TEST(members_end_with_their_sandbox)
 {
     struct host h;
@@ -311,6 +343,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         CASE(a_member_joins_and_answers_over_its_own_descriptors),
         CASE(many_members_of_one_zygote_live_in_one_sandbox_and_in_several),
+        CASE(one_zygote_has_more_members_than_one_user_may_have_keyrings),
         CASE(members_end_with_their_sandbox),
         CASE(what_a_zygote_could_not_load_is_told_in_its_words),
         CASE(requests_that_make_no_sense_are_refused),

@@ -9,8 +9,6 @@ struct scene {
     struct pools *pools;
     uint32_t stream[MEMBERS]; /* of J_CREATE */
     int runtime[MEMBERS];
-    int member[2 * MEMBERS]; /* the other ends of their sockets, in the order in which they joined */
-    size_t nmembers;
 };
 
 static void begin(struct scene *s)
@@ -28,8 +26,6 @@ static void end(struct scene *s)
     pools_free(s->pools);
     for (size_t i = 0; i < MEMBERS; i++)
         fd_close(&s->runtime[i]);
-    while (s->nmembers > 0)
-        fd_close(&s->member[--s->nmembers]);
     scene_end(&s->k);
 }
 
@@ -437,6 +433,24 @@ TEST(two_are_made_at_a_time)
     end(&s);
 }
 
+TEST(a_large_pool_that_nobody_asks_is_filled_faster)
+{
+    static const struct pool_settings many = { .min = 300, .max = 300 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &many);
+    take_template(&s);
+    for (unsigned i = 0; i < POOLS_UNDER_WAY_CALM; i++)
+        asked_to_make(&s, i % MEMBERS);
+    silent(&s.k, s.k.jailer);
+    s.k.box = pools_take(s.pools, &spec); /* the oldest in the making */
+    assert_non_null(s.k.box);
+    silent(&s.k, s.k.jailer); /* one less under way, and none in its place */
+    end(&s);
+}
+
 TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
 {
     static const struct pool_settings three = { .min = 3, .max = 3 };
@@ -489,14 +503,52 @@ TEST(an_empty_pool_is_a_miss)
     end(&s);
 }
 
-TEST(a_pool_that_is_put_again_has_a_new_generation)
+TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
+{
+    static const struct pool_settings three = { .min = 3, .max = 3 }, one = { .min = 1, .max = 1 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    put_pool(&s, &spec, &three);
+    assert_int_equal(info(&s, "p").generation, 1);
+    assert_int_equal(info(&s, "p").size, 2);
+    asked_to_make(&s, 2);
+    silent(&s.k, s.k.jailer);
+    made(&s, 2, ALL_OUTSIDE);
+    spec.limits.v[LIMIT_LIFETIME] /= 2; /* which comes with a claim */
+    put_pool(&s, &spec, &one);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    jailer_takes(&s.k, FRAME_J_DESTROY);
+    silent(&s.k, s.k.jailer);
+    assert_int_equal(info(&s, "p").size, 1);
+    claim(&s, &spec);
+    claimed(&s, 2);
+    end(&s);
+}
+
+TEST(a_pool_that_is_put_with_other_limits_has_a_new_generation)
 {
     struct box_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
-    assert_int_equal(info(&s, "p").generation, 1);
+    spec.limits.v[LIMIT_MEMORY] -= 4096;
     put_pool(&s, &spec, &two);
+    assert_int_equal(info(&s, "p").generation, 2);
+    assert_int_equal(info(&s, "p").size, 0);
+    end(&s);
+}
+
+TEST(a_pool_that_is_put_with_another_version_has_a_new_generation)
+{
+    static const struct pool_settings later = { .version = 1, .min = 2, .max = 2 };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_two(&s);
+    assert_int_equal(info(&s, "p").generation, 1);
+    put_pool(&s, &spec, &later);
     assert_int_equal(info(&s, "p").generation, 2);
     assert_int_equal(info(&s, "p").size, 0);
     jailer_takes(&s.k, FRAME_J_DESTROY);
@@ -626,20 +678,20 @@ static void zygote_answers(struct scene *s, enum err_id id, const char *msg)
         jailer_error(&s->k, id, msg);
 }
 
-static void joined(struct scene *s)
+/* The interpreter of member i; PID 1 is given its descriptors. */
+static void joined(struct scene *s, size_t i)
 {
-    int fds[3], ends[2];
+    int fds[3], before = count_fds();
 
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    assert_true(s->nmembers < ARRAY_LEN(s->member));
-    s->member[s->nmembers++] = ends[1];
-    fds[0] = ends[0];
-    for (size_t i = 1; i < 3; i++)
-        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (size_t n = 0; n < 3; n++)
+        fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     put_fds(s->k.jailer, FRAME_J_OK, 0, got.f.stream, NULL, 0, fds, 3);
     turn(&s->k);
-    for (size_t i = 0; i < 3; i++)
-        close(fds[i]);
+    for (size_t n = 0; n < 3; n++)
+        close(fds[n]);
+    assert_int_equal(count_fds(), before); /* none stays with us */
+    take(s->runtime[i], FRAME_MEMBER);
+    assert_int_equal(got.nfds, 3);
 }
 
 TEST(a_member_waits_with_an_interpreter_in_it)
@@ -652,7 +704,7 @@ TEST(a_member_waits_with_an_interpreter_in_it)
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
     assert_int_equal(info(&s, "p").size, 0);
-    joined(&s);
+    joined(&s, 0);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.size, 1);
     assert_int_equal(i.bare, 0);
@@ -672,13 +724,27 @@ TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
     zygote_answers(&s, ERR_NONE, NULL);
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    joined(&s);
-    fd_close(&s.member[0]);
+    joined(&s, 0);
+    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, NULL, 0);
     await(&s, FRAME_J_JOIN);
     assert_int_equal(info(&s, "p").lost, 1);
-    joined(&s);
+    joined(&s, 0);
     assert_int_equal(info(&s, "p").size, 1);
     assert_int_equal(info(&s, "p").bare, 0);
+    end(&s);
+}
+
+TEST(what_is_no_end_of_an_interpreter_ends_the_member)
+{
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s, 0);
+    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, "x", 1);
+    await(&s, FRAME_J_DESTROY);
     end(&s);
 }
 
@@ -691,7 +757,7 @@ TEST(members_that_were_ready_before_the_zygote_get_their_interpreter_later)
     assert_int_equal(info(&s, "p").bare, 1);
     zygote_answers(&s, ERR_NONE, NULL);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    joined(&s);
+    joined(&s, 0);
     assert_int_equal(info(&s, "p").size, 1);
     assert_int_equal(info(&s, "p").bare, 0);
     end(&s);
@@ -735,7 +801,7 @@ TEST(a_zygote_that_died_is_started_again)
     s.stream[1] = got.f.stream;
     zygote_answers(&s, ERR_NONE, NULL);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    joined(&s);
+    joined(&s, 0);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.bare, 0);
     assert_int_equal(i.zygotes_started, 2);
@@ -761,12 +827,12 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     jailer_ok(&s.k);
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    joined(&s);
+    joined(&s, 0);
     made(&s, 1, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_ZYGOTE); /* the next one */
     s.stream[3] = got.f.stream;
     jailer_takes(&s.k, FRAME_J_JOIN); /* by the one that is there */
-    joined(&s);
+    joined(&s, 1);
     got.f.stream = s.stream[3];
     jailer_ok(&s.k);
     struct pool_info i = info(&s, "p");
@@ -800,7 +866,7 @@ TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
     zygote_answers(&s, ERR_NONE, NULL);
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    joined(&s);
+    joined(&s, 0);
     spec.zygote = &python;
     assert_int_equal(pools_put(s.pools, "q", &spec, &none, &err), 0); /* another of the same kind */
     turn(&s.k);
@@ -866,15 +932,19 @@ int main(void)
         RUN(a_member_that_died_is_given_to_nobody_and_replaced),
         RUN(a_member_that_says_claimed_by_itself_is_ended),
         RUN(two_are_made_at_a_time),
+        RUN(a_large_pool_that_nobody_asks_is_filled_faster),
         RUN(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low),
         RUN(an_empty_pool_is_a_miss),
-        RUN(a_pool_that_is_put_again_has_a_new_generation),
+        RUN(a_pool_that_is_put_with_other_sizes_keeps_its_members),
+        RUN(a_pool_that_is_put_with_other_limits_has_a_new_generation),
+        RUN(a_pool_that_is_put_with_another_version_has_a_new_generation),
         RUN(a_pool_that_is_removed_lets_its_members_go),
         RUN(a_member_is_replaced_for_its_age),
         RUN(a_member_that_cannot_be_made_is_tried_again_later),
         RUN(a_pool_that_cannot_be_is_refused),
         RUN(members_do_not_keep_back_the_news_that_the_jailer_is_lost),
         RUN(a_member_waits_with_an_interpreter_in_it),
+        RUN(what_is_no_end_of_an_interpreter_ends_the_member),
         RUN(members_that_were_ready_before_the_zygote_get_their_interpreter_later),
         RUN(a_preload_that_does_wrong_is_named_and_not_tried_again),
         RUN(a_zygote_that_died_is_started_again),
