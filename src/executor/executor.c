@@ -1,8 +1,8 @@
 /* The queue and the table of runs.
  *
  * Who comes when there is room begins at once; the others wait in the line of their tenant, and places are given to the
- * lines in turn (sandbox/turns.h). A place is kept until the sandbox is gone, so what is being destroyed counts too and
- * no burst leaves more sandboxes behind than may run. */
+ * lines in turn (sandbox/turns.h). Of the sandboxes that are left behind, only so many count no more (graves.c): no
+ * burst leaves any number of them. */
 #include "executor/inside.h"
 
 #include "base/clock.h"
@@ -27,6 +27,7 @@ struct executor *executor_new(const struct executor_settings *set)
         e->set.output_bytes = OUTPUT_BYTES;
     if (!e->set.cache_age_ms)
         e->set.cache_age_ms = CACHE_AGE_MS;
+    graves_init(e);
     turns_init(&e->turns, set->ev, e->set.running_max, e->set.wait_ms * NS_PER_MS, KEEP_NS);
     e->cache = cache_new(e->set.cache_bytes, e->set.cache_age_ms);
     return e;
@@ -49,6 +50,7 @@ void executor_finish(struct executor *e)
             ops->on_end(r->arg, &why, NULL);
         guest_end(&r->guest);
     }
+    graves_finish(e);
     manager_guests_finish(e->set.manager);
 }
 

@@ -19,6 +19,12 @@ enum run_state {
 
 struct gather; /* gather.c */
 
+struct graves {                /* graves.c */
+    struct run *first, **last; /* the line */
+    uint32_t waiting, under_way;
+    struct ev_timer timer;
+};
+
 struct run {
     struct run *next, **at;
     struct executor *e;
@@ -67,6 +73,9 @@ struct run {
     struct gather *gather;
     struct buf body;
 
+    struct run *next_grave;
+    bool standing, in_turn; /* in the line; taken out of it because it was its turn */
+
     bool keyed;
     bool cached;
     uint8_t key[CACHE_KEY];
@@ -75,6 +84,7 @@ struct run {
 struct executor {
     struct executor_settings set;
     struct turns turns;
+    struct graves graves;
     struct cache *cache;
     struct run *runs;
     bool finished;
@@ -84,6 +94,7 @@ struct executor {
 };
 
 /* run.c */
+void run_free(struct run *r);
 void run_started(struct run *r); /* its program runs */
 void run_ended(struct run *r);   /* it has a receipt, or died: what is left to do? */
 void run_fail(struct run *r, const struct err *err);
@@ -103,6 +114,13 @@ void gather_json(const struct run *r, struct jsonw *w);
 uint64_t gather_bytes(const struct run *r);
 bool gather_short(const struct run *r); /* something did not come out */
 void gather_free(struct run *r);
+
+/* graves.c: its sandbox goes, when there is time */
+void graves_init(struct executor *e);
+void graves_finish(struct executor *e); /* all of them, as soon as may be */
+void graves_done(struct executor *e);
+void graves_add(struct run *r);
+void graves_gone(struct run *r); /* there is no sandbox any more */
 
 /* answer.c */
 void answer_receipt(struct run *r, enum ended_by by, int code, int signo); /* of code: the kernel's word */

@@ -6,7 +6,7 @@
  *
  * Invariants:
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
- * 2. A run has a place (turn) from MAKING until its sandbox is gone.
+ * 2. A run has a place (turn) from MAKING until its sandbox is gone, or stands in line to go (graves.c).
  * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
  *    that is told. Half of it is divided among the places, so what others write costs nobody the first of their own.
  * 4. Until its sandbox is ready nothing of a run has happened, and nothing is told of it. So a member of a pool that
@@ -14,7 +14,6 @@
 #include "executor/inside.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -58,14 +57,25 @@ static bool begin_again(struct run *r, const struct err *err);
 
 /* --- its end --- */
 
-static void run_free(struct run *r)
+static void drop_output(struct run *r)
+{
+    hold(r, 0);
+    buf_done(&r->line);
+    buf_done(&r->out[0]);
+    buf_done(&r->out[1]);
+    buf_done(&r->events);
+    buf_done(&r->exception);
+    buf_done(&r->body);
+}
+
+void run_free(struct run *r)
 {
     struct ev *ev = r->e->set.ev;
 
     *r->at = r->next;
     if (r->next)
         r->next->at = r->at;
-    hold(r, 0);
+    drop_output(r);
     ev_timer_clear(ev, &r->clock);
     ev_defer_clear(ev, &r->stopping);
     ev_defer_clear(ev, &r->end);
@@ -77,12 +87,6 @@ static void run_free(struct run *r)
     guest_end(&r->guest);
     box_free(r->guest.box);
     kevent_reset(&r->in);
-    buf_done(&r->line);
-    buf_done(&r->out[0]);
-    buf_done(&r->out[1]);
-    buf_done(&r->events);
-    buf_done(&r->exception);
-    buf_done(&r->body);
     spec_done(&r->spec);
     free(r);
 }
@@ -91,6 +95,7 @@ void executor_free(struct executor *e)
 {
     if (!e)
         return;
+    graves_done(e);
     for (struct run *r = e->runs, *next; r; r = next) {
         next = r->next;
         run_free(r);
@@ -100,25 +105,14 @@ void executor_free(struct executor *e)
     free(e);
 }
 
-static void on_buried(void *arg, const struct err *err)
-{
-    struct run *r = arg;
-
-    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
-        log_warn("sandbox %s: %s", box_id(r->guest.box), err->msg);
-    run_free(r);
-}
-
 static void bury(void *arg)
 {
     struct run *r = arg;
 
     files_free(take_ptr(&r->job));
     gather_free(r);
-    if (r->guest.box && !box_lost(r->guest.box))
-        box_destroy(r->guest.box, on_buried, r);
-    else
-        run_free(r);
+    drop_output(r);
+    graves_add(r);
 }
 
 /* Nothing more is told of it, and its sandbox may go. */
@@ -166,6 +160,7 @@ static void deliver(void *arg)
     r->ended_ns = ev_now(r->e->set.ev);
     if (r->has_why && !result)
         r->e->stats.failed++;
+    guest_over(&r->guest); /* whoever hears of its end may have the next one */
     if (ops)
         ops->on_end(r->arg, result ? NULL : &r->why,
                     result ? &(struct run_result){ .id = r->id,
@@ -223,7 +218,8 @@ void run_ended(struct run *r)
 
 static void dequeued(struct run *r)
 {
-    *guest_waiting(&r->guest) -= r->queued;
+    if (r->queued)
+        guest_wait(&r->guest, -1);
     r->queued = false;
 }
 
@@ -351,7 +347,9 @@ static void on_ended(void *arg, const struct err *why)
 {
     struct run *r = arg;
 
-    if (r->has_receipt)
+    if (r->state == RUN_OVER)
+        graves_gone(r);
+    else if (r->has_receipt)
         run_told(r);
     else
         run_fail(r, why);
@@ -440,11 +438,11 @@ static int admit(struct run *r, struct err *err)
     if (!turns_free(&e->turns)) {
         for (const struct run *o = e->runs; o; o = o->next)
             waiting += o->state == RUN_WAITING && !o->cached;
-        if (waiting >= e->set.waiting_max || *guest_waiting(&r->guest) >= (e->set.waiting_max + 1) / 2) {
+        if (waiting >= e->set.waiting_max || guest_waiting(&r->guest) >= (e->set.waiting_max + 1) / 2) {
             e->stats.refused++;
             return err_set(err, ERR_EXECUTOR_FULL,
                            "%" PRIu64 " executions wait already, %" PRIu32 " of them of this tenant", waiting,
-                           *guest_waiting(&r->guest));
+                           guest_waiting(&r->guest));
         }
     }
     return guest_admit(&r->guest, err);
@@ -500,7 +498,8 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
         *req->spec = (struct spec){ 0 };
         e->stats.started++;
         r->queued = !turns_free(&e->turns);
-        *guest_waiting(&r->guest) += r->queued;
+        if (r->queued)
+            guest_wait(&r->guest, 1);
         turns_ask(&e->turns, guest_line(&r->guest), &r->turn, on_turn, r);
     }
     r->req.spec = &r->spec;

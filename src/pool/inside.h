@@ -87,6 +87,7 @@ struct pools {
     bool asked_again;
     struct breeder *breeders;
     uint32_t under_way;
+    uint32_t expected;     /* claims to come: who makes them stands in line */
     uint32_t claims;       /* that are not ready yet, */
     uint64_t claims_until; /* unless nobody will say so any more */
     uint64_t calm_from;    /* nobody has asked for so long that more may be made at a time */

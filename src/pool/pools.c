@@ -256,6 +256,11 @@ struct box *pools_take(struct pools *p, const struct box_spec *want)
     return m ? member_give(m) : NULL;
 }
 
+void pools_expect(struct pools *p, int by)
+{
+    p->expected += (uint32_t)by;
+}
+
 void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns)
 {
     struct pool *pool = ns ? of_shape(p, want) : NULL;

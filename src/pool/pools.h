@@ -52,6 +52,8 @@ bool pools_remove(struct pools *p, const char *name);
  * without one, or still in the making. NULL: make one. Who asks twice in a row for a shape that no pool has finds one
  * ahead from then on. */
 struct box *pools_take(struct pools *p, const struct box_spec *want);
+/* So many more, or fewer, stand in line to take one: those who find one ready need no other to be made meanwhile. */
+void pools_expect(struct pools *p, int by);
 /* The one that was taken, or made instead, is ready after so long; 0: it will not be. Until then nothing is made that
  * can wait. */
 void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns);

@@ -3,8 +3,8 @@
  * timer says so; that timer is set only if something will be due without anybody's doing.
  *
  * While claims are under way, and for a moment after, nothing is made, unless a pool has less than half of what it
- * wants: then those who come next would wait longer than those who are here. A claim whose end nobody tells holds for a
- * moment only. */
+ * wants, and not one for each who stands in line: then those who come next would wait longer than those who are here. A
+ * claim whose end nobody tells holds for a moment only. */
 #include "pool/inside.h"
 
 #include "base/log.h"
@@ -145,7 +145,9 @@ static bool held(const struct pool *pool, uint64_t now)
 
     if (pool == &p->ahead)
         return p->claims && now < p->claims_until;
-    return now < hold_end(p) && has(pool, now) * 2 > pool->target;
+    bool enough = has(pool, now) * 2 > pool->target || (p->expected && pool->ready >= p->expected);
+
+    return now < hold_end(p) && enough;
 }
 
 /* Who has the smallest part of what it wants. */

@@ -78,7 +78,7 @@ static void sum_up(struct budget *b, uint64_t now, uint64_t ret[STORE_PERIODS][S
             continue;
         running += !g->ran;
         if (g->begun)
-            allowance_add_span(&all, g->created_ms, now, now);
+            allowance_add_span(&all, g->created_ms, g->over ? g->over_ms : now, now);
     }
     allowance_add(&all, STORE_EXECUTIONS, running, now);
     memcpy(ret, all.used, sizeof(all.used));
@@ -389,8 +389,10 @@ void manager_spending(struct manager *m, struct manager_spending *ret)
                 alive += seen_ms(sb, alive_until(sb, now));
             }
     for (struct guest *g = m->guests; g; g = g->next) {
+        uint64_t until = g->over ? g->over_ms : now;
+
         (void)guest_meter(g);
-        alive += g->begun && now > g->created_ms ? now - g->created_ms : 0;
+        alive += g->begun && until > g->created_ms ? until - g->created_ms : 0;
     }
     memcpy(ret->used, m->spent, sizeof(ret->used));
     ret->used[STORE_SANDBOX_S] += alive;

@@ -154,9 +154,15 @@ struct turn_line *guest_line(const struct guest *g)
     return &g->share->guests;
 }
 
-uint32_t *guest_waiting(const struct guest *g)
+uint32_t guest_waiting(const struct guest *g)
 {
-    return &g->share->guests_waiting;
+    return g->share->guests_waiting;
+}
+
+void guest_wait(const struct guest *g, int by)
+{
+    g->share->guests_waiting += (uint32_t)by;
+    pools_expect(g->m->pools, by);
 }
 
 static void wanted(const struct guest *g, const struct spec *spec, struct box_spec *ret)
@@ -280,14 +286,22 @@ static void count_life(struct guest *g, uint64_t ended_ms)
     budget_add_span(g->m, g->share->name, g->created_ms, ended_ms);
 }
 
+void guest_over(struct guest *g)
+{
+    if (!g->at || !g->begun || g->over)
+        return;
+    g->over = true;
+    g->over_ms = now_ms();
+    share_give(g->share, g->amounts);
+}
+
 void guest_end(struct guest *g)
 {
     if (!g->at)
         return;
-    if (g->begun) {
-        count_life(g, now_ms());
-        share_give(g->share, g->amounts);
-    }
+    guest_over(g);
+    if (g->begun)
+        count_life(g, g->over_ms);
     *g->at = g->next;
     if (g->next)
         g->next->at = g->at;

@@ -16,7 +16,8 @@ struct guest {                /* embedded in its owner; zeroed is none. It must 
     uint64_t amounts[STORE_QUOTA_COUNT];
     bool begun; /* it holds its amounts, and lives */
     bool ran;   /* its execution is counted as one that has ended */
-    uint64_t created_ms, cpu_us;
+    bool over;  /* it holds them no more: it was of use, and has to go */
+    uint64_t created_ms, over_ms, cpu_us;
     struct box *box; /* the owner's; NULL while there is none */
     bool pooled;     /* it was ready before it was asked for */
     bool claiming;
@@ -32,7 +33,8 @@ void guest_init(struct guest *g, struct manager *m, const char *owner, const cha
 int guest_admit(struct guest *g, struct err *err);
 /* The tenant's line for whoever lets guests begin in turn. */
 struct turn_line *guest_line(const struct guest *g);
-uint32_t *guest_waiting(const struct guest *g); /* how many of the tenant's wait; the owner counts */
+uint32_t guest_waiting(const struct guest *g);  /* how many of the tenant's wait */
+void guest_wait(const struct guest *g, int by); /* it is one of them from now on (1), or no more (-1) */
 /* Takes what it needs of the tenant's quota, and makes its sandbox: g->box. `stop` and `arg` are set by now. */
 int guest_begin(struct guest *g, const struct spec *spec, const struct box_ops *ops, void *arg, struct err *err);
 /* The box that it took was dead: it gets one that is made for it. Nothing more is heard of the other. */
@@ -47,6 +49,8 @@ struct guest_use {
 };
 /* The execution is over: counted, and looked at as any other's. */
 void guest_ran(struct guest *g, const struct guest_use *use);
+/* It waits only for its end: what it held is given back, and its life is counted until now. */
+void guest_over(struct guest *g);
 /* For the end, when the last guest is gone: what they used goes to the store now. */
 void manager_guests_finish(struct manager *m);
 /* Its sandbox is gone, or there never was one; what it held is given back. Of one that is over, nothing. */

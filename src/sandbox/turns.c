@@ -30,6 +30,11 @@ bool turns_free(const struct turns *t)
     return t->under_way < t->max && !t->first;
 }
 
+bool turns_crowded(const struct turns *t)
+{
+    return t->first || t->under_way * 2 > t->max;
+}
+
 static void on_kept_too_long(void *arg)
 {
     turn_end(arg);

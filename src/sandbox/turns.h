@@ -36,7 +36,8 @@ struct turns {
 void turns_init(struct turns *t, struct ev *ev, unsigned max, uint64_t wait_ns, uint64_t keep_ns);
 void turns_done(struct turns *t); /* when nobody waits any more */
 
-bool turns_free(const struct turns *t); /* turns_ask would call fn at once */
+bool turns_free(const struct turns *t);    /* turns_ask would call fn at once */
+bool turns_crowded(const struct turns *t); /* somebody waits, or more than half of the places are taken */
 /* Calls fn(arg, NULL) when it is this one's turn, possibly before it returns; or fn(arg, err), and then it has none. */
 void turns_ask(struct turns *t, struct turn_line *line, struct turn *turn, void (*fn)(void *arg, const struct err *err),
                void *arg);

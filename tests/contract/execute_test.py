@@ -347,6 +347,22 @@ def templates_and_their_generations_decide_about_the_sandbox(s):
 
 
 @case
+def what_only_waits_to_be_cleared_away_holds_neither_a_place_nor_a_quota(s):
+    nothing_is_left(s)
+    made = s.call("POST", "/v1/tenants", {"name": "narrow", "quota": {"sandboxes": 1}})
+    assert made.status == 201, made.body
+    key = s.call("POST", "/v1/apikeys", {"name": "narrow", "tenant": "narrow", "scopes": ["executions"]}).json["key"]
+    running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(3)]  # so many that ends wait
+    until(lambda: figure(s, "executor_running") == 3)
+    for i in range(12):
+        a = s.call("POST", "/v1/execute", {"command": ["echo", str(i)]}, key=key)
+        assert a.status == 200 and a.json["stdout"] == f"{i}\n", a.body
+    for c in running:
+        c.close()
+    nothing_is_left(s)
+
+
+@case
 def what_it_used_is_the_tenants_and_budgets_hold(s):
     made = s.call("POST", "/v1/tenants", {"name": "spender"})
     assert made.status == 201, made.body
@@ -415,12 +431,15 @@ def ask(s, body):
 def a_jailer_that_is_lost_is_told_and_the_next_run_works(s):
     nothing_is_left(s)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        answer = pool.submit(lambda: ask(s, {"command": ["sleep", "98765"], "timeoutMs": 600000}))
-        until(lambda: sandboxes_of(s) == 1)
+        answers = [pool.submit(lambda: ask(s, {"command": ["sleep", "98765"], "timeoutMs": 600000})) for _ in range(3)]
+        until(lambda: sandboxes_of(s) == 3)
+        assert run(s, command="echo 1")["stdout"] == "1\n"  # which may wait to be cleared away, because others run
         s.jailer.kill()
         s.jailer.wait()
-        a = answer.result(120)
-    assert a.status in (502, 503) and a.code in ("sandbox_lost", "service_unavailable"), (a.status, a.body)
+        answers = [a.result(120) for a in answers]
+    for a in answers:
+        assert a.status in (502, 503) and a.code in ("sandbox_lost", "service_unavailable"), (a.status, a.body)
+    nothing_is_left(s)
     a = s.call("POST", "/v1/execute", {"code": "1"})
     assert a.status == 503, a.body
     s.jailer = subprocess.Popen([api_test.TESTD, "jailer", s.dir, api_test.RUNTIME])

@@ -451,25 +451,28 @@ TEST(a_large_pool_that_nobody_asks_is_filled_faster)
     end(&s);
 }
 
-TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
+static void begin_with_three(struct scene *s, const struct box_spec *spec)
 {
     static const struct pool_settings three = { .min = 3, .max = 3 };
+
+    begin(s);
+    put_pool(s, spec, &three);
+    take_template(s);
+    for (size_t i = 0; i < 3; i++) {
+        asked_to_make(s, i);
+        if (i > 0)
+            made(s, i - 1, ALL_OUTSIDE);
+    }
+    made(s, 2, ALL_OUTSIDE);
+    assert_int_equal(info(s, "p").size, 3);
+}
+
+TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
+{
     struct box_spec spec = plain_spec();
     struct scene s;
 
-    begin(&s);
-    put_pool(&s, &spec, &three);
-    take_template(&s);
-    for (size_t i = 0; i < 3; i++) {
-        if (i < 2)
-            asked_to_make(&s, i);
-        else
-            asked_to_make(&s, 2);
-        if (i > 0)
-            made(&s, i - 1, ALL_OUTSIDE);
-    }
-    made(&s, 2, ALL_OUTSIDE);
-    assert_int_equal(info(&s, "p").size, 3);
+    begin_with_three(&s, &spec);
     claim(&s, &spec);
     turn(&s.k);
     bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
@@ -485,6 +488,27 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_CREATE);
+    end(&s);
+}
+
+TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_with_three(&s, &spec);
+    pools_expect(s.pools, 1);
+    for (size_t i = 0; i < 2; i++) {
+        box_free(pools_take(s.pools, &spec));
+        jailer_takes(&s.k, FRAME_J_DESTROY);
+    }
+    turn(&s.k);
+    bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
+    pools_expect(s.pools, -1);
+    pools_claimed(s.pools, &spec, 0);
+    pools_claimed(s.pools, &spec, 0);
+    if (waited)
+        await(&s, FRAME_J_CREATE);
     end(&s);
 }
 
@@ -934,6 +958,7 @@ int main(void)
         RUN(two_are_made_at_a_time),
         RUN(a_large_pool_that_nobody_asks_is_filled_faster),
         RUN(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low),
+        RUN(nothing_is_made_while_there_is_one_for_each_who_stands_in_line),
         RUN(an_empty_pool_is_a_miss),
         RUN(a_pool_that_is_put_with_other_sizes_keeps_its_members),
         RUN(a_pool_that_is_put_with_other_limits_has_a_new_generation),

@@ -81,6 +81,22 @@ TEST(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait)
     assert_true(turns_free(&turns));
 }
 
+TEST(it_is_crowded_when_more_than_half_of_the_places_are_taken_or_somebody_waits)
+{
+    struct turn_line a = { 0 };
+    struct thing things[3];
+
+    turns_init(&turns, loop, 4, WAIT, WAIT);
+    for (int i = 0; i < 3; i++) {
+        assert_false(turns_crowded(&turns));
+        ask(&a, &things[i], (char)('1' + i));
+    }
+    assert_true(turns_crowded(&turns));
+    for (int i = 0; i < 3; i++)
+        finish(&things[i]);
+    assert_false(turns_crowded(&turns));
+}
+
 TEST(places_go_round_by_tenant_however_long_one_of_their_lines_is)
 {
     struct turn_line a = { 0 }, b = { 0 }, c = { 0 };
@@ -178,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN_TURNS(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait),
+        RUN_TURNS(it_is_crowded_when_more_than_half_of_the_places_are_taken_or_somebody_waits),
         RUN_TURNS(places_go_round_by_tenant_however_long_one_of_their_lines_is),
         RUN_TURNS(who_leaves_is_passed_over_and_so_is_its_line),
         RUN_TURNS(a_thousand_that_fail_at_once_leave_the_stack_alone_and_the_next_begins),
