@@ -160,6 +160,7 @@ bool api_on_request(struct http_req *req, void *ctx)
     if (right->open)
         return true;
     manager_settle(api->set.manager);
+    api_record_settle(api);
     if (!ask.authorization && !ask.x_api_key)
         ask.x_api_key = key_of_socket(req);
     api_record_new(api, req);

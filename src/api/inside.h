@@ -47,7 +47,10 @@ struct api_request {
     struct audit_pair target[API_TARGETS_MAX];
     char *target_values[API_TARGETS_MAX];
     size_t ntarget;
-    struct buf details; /* an object that is still open */
+    char *names[API_TARGETS_MAX]; /* of targets, where they are ours */
+    size_t nnames;
+    struct buf details;                     /* an object that is still open */
+    struct api_request *next_due, **due_at; /* its outcome is still to be recorded */
 };
 
 struct api {
@@ -64,6 +67,8 @@ struct api {
     struct api_action *actions;
     size_t nactions;
     struct api_request *requests; /* that are not over */
+    struct api_request *due;      /* that were answered, and whose record is written behind the answer */
+    struct ev_defer record_due;
     struct flood *flood;
     struct ev_timer flood_timer;
     struct security *security;
@@ -113,6 +118,7 @@ int api_record_may(struct api_request *r, struct err *err);
 void api_record_stray(struct api *api, const struct http_done *done);
 /* Whether a record of this kind stands for itself; otherwise it was counted. */
 bool api_record_single(struct api *api, const struct flood_kind *k);
+void api_record_settle(struct api *api); /* those that are due are recorded */
 void api_record_init(struct api *api);
 void api_record_done(struct api *api);
 void action_of(const struct http_route *r, struct api_action *ret);

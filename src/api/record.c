@@ -2,7 +2,8 @@
  *
  * What changes something is recorded before whoever asked hears of it: the answer is held until the record is in the
  * file. Requests that make something with an id of their own are recorded twice: as `accepted` when the work begins,
- * so that the writing costs no time of the answer, and with their outcome when it is known. What was refused changed
+ * so that the writing costs no time of the answer, and with their outcome when it is known; that record is made behind
+ * the answer, and before any other request is looked at. What was refused changed
  * nothing: its record follows when there is time, and a flood of them becomes a number (flood.h).
  *
  * An operator who acts on a sandbox of another tenant has two records: their own, and one before it for that tenant,
@@ -36,15 +37,20 @@ static struct api_request *request_of(const struct http_req *req)
     return http_user(req);
 }
 
+static void record_due(struct api_request *r);
+
 static void request_free(void *arg)
 {
     struct api_request *r = arg;
 
+    record_due(r);
     *r->at = r->next;
     if (r->next)
         r->next->at = r->at;
     for (size_t i = 0; i < r->ntarget; i++)
         free(r->target_values[i]);
+    for (size_t i = 0; i < r->nnames; i++)
+        free(r->names[i]);
     buf_done(&r->details);
     free(r);
 }
@@ -149,9 +155,13 @@ static void add_params(struct api_request *r, const struct http_route *route)
 
         if (n > 2 && str_eq(name + n - 2, "Id"))
             name[n - 2] = '\0';
-        http_keep(r->req, name, free);
-        if (value && *value)
+        bool told = value && *value && r->nnames < API_TARGETS_MAX;
+        if (told) {
+            r->names[r->nnames++] = name;
             api_audit_target(r->req, name, value);
+        } else {
+            free(name);
+        }
     }
     const char *path = http_query(r->req, "path");
     if (path && *path)
@@ -343,6 +353,52 @@ static bool interesting(const struct api_request *r, int status)
     return r->action->told || status == 401 || status == 403 || status == 404 || status == 429;
 }
 
+static uint64_t record_outcome(struct api_request *r)
+{
+    int status = http_status(r->req);
+    struct audit_record rec = begin_record(r, outcome_of(status));
+
+    rec.status = status;
+    rec.error = http_error(r->req) ? err_info(http_error(r->req))->code : NULL;
+    tell_owner(r->audit, r->guest_of, &rec);
+    return audit_append(r->audit, &rec, r->seq != 0);
+}
+
+static void record_due(struct api_request *r)
+{
+    if (!r->due_at)
+        return;
+    *r->due_at = r->next_due;
+    if (r->next_due)
+        r->next_due->due_at = r->due_at;
+    r->due_at = NULL;
+    if (r->audit)
+        record_outcome(r);
+}
+
+void api_record_settle(struct api *api)
+{
+    while (api->due)
+        record_due(api->due);
+}
+
+static void on_settle(void *arg)
+{
+    api_record_settle(arg);
+}
+
+static void record_later(struct api_request *r)
+{
+    struct api_request **end = &r->api->due;
+
+    while (*end)
+        end = &(*end)->next_due;
+    *end = r;
+    r->due_at = end;
+    r->next_due = NULL;
+    ev_defer(r->api->set.ev, &r->api->record_due, on_settle, r->api);
+}
+
 static bool on_answer(struct http_req *req, void *arg)
 {
     struct api_request *r = arg;
@@ -358,12 +414,9 @@ static bool on_answer(struct http_req *req, void *arg)
     }
     if (!r->named)
         add_params(r, http_route(req));
-    struct audit_record rec = begin_record(r, outcome_of(status));
-    rec.status = status;
-    rec.error = http_error(req) ? err_info(http_error(req))->code : NULL;
-    tell_owner(a, r->guest_of, &rec);
-    uint64_t early = r->seq, seq = audit_append(a, &rec, early != 0);
-    return audit_wait(a, &r->wait, early ? early : seq, on_recorded, r);
+    if (r->seq)
+        record_later(r);
+    return audit_wait(a, &r->wait, r->seq ? r->seq : record_outcome(r), on_recorded, r);
 }
 
 /* --- the gate --- */
@@ -420,6 +473,8 @@ void api_record_done(struct api *api)
 
     while (api->set.audit && flood_next(api->flood, 0, true, &s))
         write_sum(api, &s);
+    api_record_settle(api);
+    ev_defer_clear(api->set.ev, &api->record_due);
     while (api->requests) { /* whoever still answers them finds nothing to record with */
         struct api_request *r = api->requests;
 

@@ -85,6 +85,8 @@ static void given(struct http_req *req)
 {
     bool (*fn)(struct http_req *, void *) = take_ptr(&req->on_answer);
 
+    if (req->conn && req->conn->suspended)
+        server_kick(req->s); /* first: what the hook puts off comes behind the answer */
     req->held = fn && !fn(req, req->answer_arg);
     if (!req->held)
         serve_answered(req);

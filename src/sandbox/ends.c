@@ -1,4 +1,5 @@
-/* Ends that were told before the store had committed them, one JSON object a line in a plain file.
+/* Ends that were told before the store had committed them, one a line in a plain file: a JSON object, a tab, and the
+ * receipt as it is.
  *
  * A commit changes a dozen pages of the database in another thread; a line at the end of a file is one write, and what
  * was written survives a kill just as well. So whoever waits for an execution is answered after the line, and the
@@ -22,6 +23,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #define ENDS_FILE "ends"
 #define ENDS_MAX (64 * MIB) /* beyond, answers wait for the store until it has caught up */
@@ -72,32 +74,33 @@ static void row_json(const struct store_execution *row, struct buf *out)
     jsonw_ku64(&w, "signal", (uint64_t)row->signal);
     if (row->ended_by)
         jsonw_kstr(&w, "endedBy", row->ended_by);
-    if (row->receipt_json)
-        jsonw_kstr(&w, "receipt", row->receipt_json);
     if (row->error_json)
         jsonw_kstr(&w, "error", row->error_json);
     if (row->created_by)
         jsonw_kstr(&w, "createdBy", row->created_by);
     jsonw_ku64(&w, "cpuUs", row->usage_cpu_us);
     jsonw_end_object(&w);
-    buf_adds(out, "\n");
+    buf_adds(out, "\t");
 }
 
 bool ends_note(struct manager *m, const struct store_execution *row)
 {
-    auto_buf line = { 0 };
+    auto_buf head = { 0 };
+    char *receipt = row->receipt_json ? row->receipt_json : (char *)"";
 
     if (m->ends.fd < 0 || m->ends.size > ENDS_MAX)
         return false;
-    row_json(row, &line);
-    if (line.len > BODY_SIZE_MAX)
+    row_json(row, &head);
+    struct iovec line[] = { { head.data, head.len }, { receipt, strlen(receipt) }, { (char *)"\n", 1 } };
+    size_t len = head.len + line[1].iov_len + 1;
+    if (len > BODY_SIZE_MAX)
         return false;
-    if (write(m->ends.fd, line.data, line.len) != (ssize_t)line.len) {
+    if (writev(m->ends.fd, line, 3) != (ssize_t)len) {
         if (ftruncate(m->ends.fd, (off_t)m->ends.size) < 0) /* half a line would spoil the next */
             fd_close(&m->ends.fd);
         return false;
     }
-    m->ends.size += line.len;
+    m->ends.size += len;
     m->ends.waiting++;
     return true;
 }
@@ -241,10 +244,18 @@ static void replay_line(struct manager *m, const char *line, size_t len)
     auto_json *root = NULL;
     struct err err = { 0 };
 
-    if (body_parse(line, len, &root, &err) < 0 || read_row(root, &row, &err) < 0) {
+    const char *tab = memchr(line, '\t', len);
+    size_t head = tab ? (size_t)(tab - line) : len;
+    auto_free char *receipt = tab ? str_dup_n(tab + 1, len - head - 1) : NULL;
+    auto_json *checked = NULL;
+
+    if (body_parse(line, head, &root, &err) < 0 || read_row(root, &row, &err) < 0 ||
+        (receipt && *receipt && body_parse(receipt, len - head - 1, &checked, &err) < 0)) {
         log_error("a noted end cannot be read: %s", err.msg);
         return;
     }
+    if (receipt && *receipt)
+        row.receipt_json = receipt;
     struct replay *update = replay_new(m, &row), *insert = replay_new(m, &row);
     update->call = store_execution_update(m->store, row.owner, &row, EX_SET_ALL,
                                           &(struct store_when){ .states = STORE_EX_LIVE }, on_updated, update);

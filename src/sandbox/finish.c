@@ -121,19 +121,19 @@ static void write_down_later(struct ex *ex)
     ex->told_at = m->told_last;
     *m->told_last = ex;
     m->told_last = &ex->next_told;
-    ev_defer(m->ev, &m->settle, on_settle, m);
 }
 
 /* Before the commit, if somebody waits and it can be made safe. */
 static bool tell_early(struct ex *ex)
 {
+    struct manager *m = ex->sb->m;
     struct store_execution row;
     store_execution_fn *done = ex->done;
 
     if ((!done && !ex->watches) || (done && !ex->at_end))
         return false;
     ended_row(ex, &row);
-    if (!ends_note(ex->sb->m, &row))
+    if (!ends_note(m, &row))
         return false;
     ex->noted = true;
     ex->done = NULL;
@@ -141,6 +141,7 @@ static bool tell_early(struct ex *ex)
     if (done)
         done(ex->done_arg, NULL, &row);
     ex_tell_end(ex, &row);
+    ev_defer(m->ev, &m->settle, on_settle, m); /* only now: behind what they put off, which is to answer */
     return true;
 }
 
