@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "sandbox/shelf.h"
 
 #include <stdio.h>
 
@@ -46,6 +47,7 @@ struct api *api_new(const struct api_settings *set)
     events_init(api);
     api_record_init(api);
     api->warm = warm_new(api);
+    api->shelf = shelf_new(set->store);
     return api;
 }
 
@@ -55,6 +57,7 @@ void api_free(struct api *api)
         attach_done(api);
         events_done(api);
         warm_free(api->warm);
+        shelf_free(api->shelf);
         api_record_done(api);
     }
     free(api);

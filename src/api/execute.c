@@ -12,7 +12,7 @@
 #include "executor/path.h"
 #include "sandbox/context.h"
 #include "sandbox/custom.h"
-#include "sandbox/templates.h"
+#include "sandbox/shelf.h"
 
 #include <stdio.h>
 
@@ -522,7 +522,7 @@ static void execute(struct http_req *req, void *ctx)
         refuse(c, &err);
     } else if (template) {
         (void)str_copy(c->template, sizeof(c->template), template);
-        template_get(c->api->set.store, template, on_template, c);
+        shelf_get(c->api->shelf, template, ev_now(c->api->set.ev), on_template, c);
     } else {
         run(c);
     }

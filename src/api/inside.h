@@ -74,6 +74,7 @@ struct api {
     struct security *security;
     uint64_t alarms[SECURITY_KINDS];
     struct warm *warm;      /* pools (warm.h) */
+    struct shelf *shelf;    /* templates */
     struct attach *orphans; /* of sockets that are gone, waiting for an answer */
 };
 

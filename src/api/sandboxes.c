@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandbox/custom.h"
-#include "sandbox/templates.h"
+#include "sandbox/shelf.h"
 
 #include <stdio.h>
 
@@ -154,7 +154,7 @@ static void create(struct http_req *req, void *ctx)
         refuse(c, &err);
     } else if (template) {
         str_copy(c->template, sizeof(c->template), template);
-        template_get(c->api->set.store, template, on_template, c);
+        shelf_get(c->api->shelf, template, ev_now(c->api->set.ev), on_template, c);
     } else {
         create_from_request(c);
     }

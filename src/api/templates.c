@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sandbox/custom.h"
-#include "sandbox/templates.h"
+#include "sandbox/shelf.h"
 
 static void forget_values(json_t *env)
 {
@@ -190,6 +190,7 @@ static void on_put(void *arg, const struct err *err, const struct store_template
 {
     auto_free struct change *c = arg;
 
+    shelf_drop(c->api->shelf, c->name);
     if (!err)
         warm_template(c->api->warm, row->name);
     on_row(c->req, err, row);
@@ -221,6 +222,7 @@ static void on_deleted(void *arg, const struct err *err)
 {
     auto_free struct change *c = arg;
 
+    shelf_drop(c->api->shelf, c->name);
     if (err && err->id == ERR_MISSING && template_builtin(c->name)) {
         struct err why = { 0 };
 

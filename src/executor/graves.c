@@ -20,25 +20,31 @@
 
 static void dig(struct executor *e);
 
-static void on_buried(void *arg, const struct err *err)
+static void buried(struct run *r)
 {
-    struct run *r = arg;
     struct executor *e = r->e;
 
-    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
-        log_warn("sandbox %s: %s", box_id(r->guest.box), err->msg);
     if (r->in_turn)
         e->graves.under_way--;
     run_free(r);
     dig(e);
 }
 
+static void on_buried(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
+        log_warn("sandbox %s: %s", box_id(r->guest.box), err->msg);
+    buried(r);
+}
+
 static void bury(struct run *r)
 {
-    if (r->guest.box)
+    if (r->guest.box && !box_lost(r->guest.box))
         box_destroy(r->guest.box, on_buried, r);
     else
-        run_free(r);
+        buried(r);
 }
 
 static void bury_alone(void *arg)

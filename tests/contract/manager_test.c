@@ -35,6 +35,7 @@ struct world {
     int exit_code, signal;
     uint64_t bytes[2], expires_ms, ended_ms;
     bool final;
+    bool has_receipt; /* of this execution */
     struct watch *watch;
     int changes, ended;
     struct box_usage usage;
@@ -165,6 +166,7 @@ static void on_execution(void *arg, const struct err *err, const struct store_ex
     w->bytes[0] = row->out_bytes[0];
     w->bytes[1] = row->out_bytes[1];
     w->final = row->receipt_json && strstr(row->receipt_json, "\"final\":true");
+    w->has_receipt = row->receipt_json && row->receipt_json[0] == '{' && strstr(row->receipt_json, row->id);
 }
 
 static void on_watch(void *arg, const struct store_execution *ended)
@@ -685,6 +687,7 @@ TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
         assert_int_equal(w.ex_state, STORE_EX_ENDED);
         assert_int_equal(w.exit_code, 7);
         assert_string_equal(w.ended_by, "exit");
+        assert_true(w.has_receipt);
         assert_string_equal(read_output(&w, 1), "x\n");
         store_event_list(w.store, "me", sb, 0, 1000, on_events, &w);
         good(&w);
