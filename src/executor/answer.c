@@ -5,6 +5,7 @@
  * the code's own, because nothing else ran in there. */
 #include "executor/inside.h"
 
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/str.h"
 
@@ -27,7 +28,7 @@ void answer_receipt(struct run *run, enum ended_by by, int code, int signo)
     r->exit_code = code;
     r->signal = signo;
     r->started_real_ns = run->started_real_ns;
-    r->wall_ns = (struct figure){ .v = ev_now(run->e->set.ev) - run->started_ns };
+    r->wall_ns = (struct figure){ .v = clock_mono_ns() - run->started_ns }; /* both may be of one turn of the loop */
     if (cpu == BOX_UNKNOWN || run->cpu_base_ns == BOX_UNKNOWN || cpu < run->cpu_base_ns)
         r->cpu_ns = (struct figure){ .why = "this host has no CPU counter for the sandbox" };
     else
