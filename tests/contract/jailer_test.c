@@ -279,7 +279,6 @@ TEST(the_end_of_a_sandbox_is_told_unasked)
     char id[ID_SIZE];
 
     one_sandbox(&h, id, &r);
-    close(r.fds[0]);
     ask(&h, FRAME_J_KILL, id);
     receive(&h, &e);
     assert_int_equal(e.f.type, FRAME_J_EVENT);
@@ -288,9 +287,7 @@ TEST(the_end_of_a_sandbox_is_told_unasked)
     assert_int_equal(ev.kind, JAIL_EVENT_ENDED);
     assert_true(WIFSIGNALED(ev.status) && WTERMSIG(ev.status) == SIGKILL);
     expect(&h, FRAME_J_OK);
-    close(r.fds[1]);
-    if (r.nfds > 2)
-        close(r.fds[2]);
+    drop_fds(&r);
     host_stop(&h);
     assert_int_equal(leaves(id), 0);
 }
