@@ -5,6 +5,8 @@ prepare() what else is slow, before it forks; main(fd) does the work of one proc
 """
 import sys
 
+REHEARSALS = 24  # by then the interpreter has specialized what they run, and members have less to write into its code
+
 
 def prepare():
     """Imports what the first cells would import, so that the children of a fork share it."""
@@ -20,7 +22,8 @@ def member(fd):
     made.unborn = True
     made.set_up_process()
     made.settle()
-    made.rehearse()
+    for _ in range(REHEARSALS):
+        made.rehearse()
     return made
 
 
