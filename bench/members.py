@@ -108,7 +108,7 @@ def held(server, count, before):
             "sharedPssKiB": sum(pss_or_zero(pid) for pid in [server, *below] if pid not in ours), "sharedProcesses": 1 + len(below) - len(ours)}
 
 
-def too_many(count):
-    """Why so many are not tried here, or None: 4 MiB each must leave a quarter of what is free."""
-    room = meminfo()["MemAvailable"] * 3 // 4 // 4096
+def too_many(count, each=4096):
+    """Why so many are not tried here, or None: at so many KiB each they must leave a quarter of what is free."""
+    room = int(meminfo()["MemAvailable"] * 3 // 4 // each)
     return None if count <= room else f"the machine has room for {room}"

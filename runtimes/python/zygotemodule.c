@@ -59,14 +59,18 @@ static PyObject *usual(PyObject *self UNUSED, PyObject *none UNUSED)
     return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.len);
 }
 
-/* A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices. */
+/* None: nobody yet. A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices.
+ */
 static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     char *env;
     size_t len;
     struct err err;
 
-    if (member_claim(ZYGOTE_FD, &env, &len, &err) != 0)
+    int rc = member_claim(ZYGOTE_FD, &env, &len, &err);
+    if (rc == 2)
+        Py_RETURN_NONE;
+    if (rc != 0)
         _exit(125);
     PyObject *text = PyBytes_FromStringAndSize(env, (Py_ssize_t)len);
     free(env);
@@ -81,7 +85,8 @@ PyMODINIT_FUNC PyInit__covezygote(void)
         { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
         { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
         { "usual", usual, METH_NOARGS, "The environment of nearly every claim." },
-        { "claim", claim, METH_NOARGS, "In a sandbox: waits until it has a user, and returns the environment." },
+        { "claim", claim, METH_NOARGS,
+          "In a sandbox: waits until it has a user, and returns the environment; None: there is time until then." },
         { NULL, NULL, 0, NULL },
     };
     static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covezygote", .m_size = -1,

@@ -399,6 +399,7 @@ static void on_hello(struct box *b, const struct frame *f)
         if (b->spare) {
             if (m.features & RT_FEATURE_EXPECT)
                 send_expected(b);
+            b->rehearses = m.features & RT_FEATURE_REHEARSE;
             box_set_timer(b, CLOCKS_NEVER);
             if (b->ops && b->ops->on_ready)
                 b->ops->on_ready(b->arg);

@@ -210,6 +210,7 @@ struct box {
         cpu_looked; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
     int pidfd, cpu_fd, oom_fd;
     enum box_member member;
+    bool rehearses;   /* its runtime hands on the word */
     struct ask *join; /* the question that brings one; NULL */
 
     struct stream *streams;

@@ -110,3 +110,9 @@ bool box_has_member(const struct box *b)
 {
     return b->member == MEMBER_WAITS;
 }
+
+void box_rehearse(struct box *b)
+{
+    if (b->rehearses && b->wired && b->member == MEMBER_WAITS)
+        chan_send(&b->chan, &(struct frame){ .type = FRAME_REHEARSE });
+}

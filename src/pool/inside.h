@@ -52,6 +52,7 @@ struct member {
     bool unjoinable;
     bool upgraded; /* its interpreter came later than itself */
     bool mourned;  /* the end of its interpreter is counted */
+    bool rehearsed;
     uint64_t began_ns;
 };
 int member_make(struct pool *pool, struct err *err);
@@ -91,6 +92,7 @@ struct pools {
     uint32_t claims;       /* that are not ready yet, */
     uint64_t claims_until; /* unless nobody will say so any more */
     uint64_t calm_from;    /* nobody has asked for so long that more may be made at a time */
+    uint64_t rehearse_at;  /* those that rehearse now are ready then */
     uint64_t quiet_until;  /* what was claimed last is only now put to use */
     struct ev_defer work;
     struct ev_timer timer;

@@ -64,7 +64,7 @@ static void on_joined(void *arg, const struct err *err)
 {
     struct member *m = arg;
 
-    m->mourned = false;
+    m->mourned = m->rehearsed = false;
     m->unjoinable = err && err->id != ERR_LOST && err->id != ERR_MISSING && err->id != ERR_BUSY;
     settle(m);
     breeder_joined(m->pool->breeder, err);

@@ -224,6 +224,8 @@ static unsigned worth(const struct member *m)
     return m->state == MEMBER_JOINING ? 3 : 1;
 }
 
+/* The first of the best: what rehearsed comes before what did not. */
+
 static struct member *best_of(const struct pool *pool)
 {
     struct member *best = NULL;

@@ -6,7 +6,10 @@
  *
  * Making a member never delays who asks for one: at most POOLS_UNDER_WAY are made at a time (more for a pool that lacks
  * many, when nobody has asked for a while), none in the turn of a claim, and while claims are under way only for a pool
- * that runs low. A pool with nothing to do sets no timer. */
+ * that runs low. A pool with nothing to do sets no timer.
+ *
+ * The first answer of a fork is slow, because it copies every page that it writes to. So those that are taken next have
+ * run a cell for nobody; those behind them share their pages with the zygote, and cost a fraction of the memory. */
 #pragma once
 
 #include "base/base.h"
@@ -16,6 +19,7 @@
 
 #define POOLS_UNDER_WAY 2u
 #define POOLS_UNDER_WAY_CALM 8u
+#define POOL_REHEARSED 256u /* so many of a pool, the first to be taken, have run a cell for nobody */
 #define POOLS_MAX 64u
 #define POOL_NAME_MAX 64
 #define POOL_SIZE_MAX 16384u

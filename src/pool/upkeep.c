@@ -12,6 +12,8 @@
 #define FAILING_MIN (100 * NS_PER_MS)
 #define FAILING_MAX (30 * NS_PER_S)
 #define SCALE_DOWN_MIN (1 * NS_PER_S)
+#define REHEARSALS 2u /* at a time, and how long they take */
+#define REHEARSAL_NS (5 * NS_PER_MS)
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -221,6 +223,39 @@ static void upgrade(struct pool *pool, uint64_t now, uint64_t *ret_next)
     }
 }
 
+/* --- who rehearses --- */
+
+/* For whoever is taken at once it would be work for nothing, and others wait for the processor meanwhile. */
+static bool too_busy(const struct pool *pool)
+{
+    return pool->pools->expected > 0 || pool->ready * 4 < pool->target;
+}
+
+static void rehearse(struct pool *pool, uint64_t now, uint64_t *ret_next)
+{
+    struct pools *p = pool->pools;
+    uint32_t seen = 0, begun = 0;
+
+    for (struct member *m = pool->first; m && pool->breeder && seen < POOL_REHEARSED; m = m->next) {
+        if (m->state != MEMBER_READY || !box_has_member(m->box))
+            continue;
+        seen++;
+        if (m->rehearsed)
+            continue;
+        if (too_busy(pool)) /* whoever changes that has us look again */
+            return;
+        if (now < p->rehearse_at || begun == REHEARSALS) {
+            p->rehearse_at = begun ? now + REHEARSAL_NS : p->rehearse_at;
+            *ret_next = earlier(*ret_next, p->rehearse_at);
+            return;
+        }
+        box_rehearse(m->box);
+        m->rehearsed = true;
+        begun++;
+    }
+    p->rehearse_at = begun ? now + REHEARSAL_NS : p->rehearse_at;
+}
+
 /* --- the look --- */
 
 static void on_timer(void *arg)
@@ -241,6 +276,7 @@ static void look(void *arg)
         next = earlier(next, retarget(pool, now));
         let_go(pool, now);
         upgrade(pool, now, &next);
+        rehearse(pool, now, &next);
     }
     refill(p, now, &next);
     for (pool = &p->ahead; pool; pool = pool->next)

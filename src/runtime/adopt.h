@@ -7,7 +7,8 @@
 
 /* Takes the lent descriptors of one that waits from now on. The host hears when it ends before it is taken. */
 int adopt_hold(struct runtime *rt, struct err *err);
-void adopt_drop(struct runtime *rt); /* nothing when none waits */
+void adopt_drop(struct runtime *rt);     /* nothing when none waits */
+void adopt_rehearse(struct runtime *rt); /* the same */
 /* Tells the one that waits what is its own: environment, directory, Landlock. None waits after it, also when it fails.
  * ret->pid is 0 until adopt_verdict. */
 int adopt_start(struct runtime *rt, const struct rt_exec *req, const char *const *env, struct spawned *ret,

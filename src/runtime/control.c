@@ -64,7 +64,9 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
     if (m.version != WIRE_VERSION)
         return err_set(err, ERR_VERSION, "the host speaks version %u of the protocol, this runtime %u", m.version,
                        WIRE_VERSION);
-    struct rt_hello answer = { .version = WIRE_VERSION, .epoch = m.epoch, .features = RT_FEATURE_EXPECT };
+    struct rt_hello answer = { .version = WIRE_VERSION,
+                               .epoch = m.epoch,
+                               .features = RT_FEATURE_EXPECT | RT_FEATURE_REHEARSE };
     bool taken_over = rt->greeted && m.epoch != rt->epoch;
 
     rt->greeted = true;
@@ -93,6 +95,10 @@ static int connection(struct runtime *rt, const struct frame *f, struct err *err
         return claim_expect(rt, f, err);
     if (f->type == FRAME_MEMBER)
         return adopt_hold(rt, err);
+    if (f->type == FRAME_REHEARSE) { /* what waited may have ended meanwhile */
+        adopt_rehearse(rt);
+        return 0;
+    }
     return err_set(err, ERR_PROTOCOL, "%s has no place on stream 0", frame_name(f->type));
 }
 

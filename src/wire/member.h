@@ -1,6 +1,7 @@
 /* member.h - the first words between PID 1 and an interpreter that it did not start, on the kernel's socket before its
  * protocol begins. One that has joined the sandbox:
  *
+ * PID 1, once or not at all: MEMBER_REHEARSE in place of a length. There is time to do what every claim needs.
  * PID 1: a u32, so many bytes of environment ("NAME=value" and a zero byte each); with the first byte come descriptors:
  * the directory to work in, and, where the kernel has Landlock, the ruleset to live under.
  * The interpreter, when all of this is done: MEMBER_READY. The kernel stamps it with the number of its process.
@@ -10,6 +11,7 @@
  * MEMBER_REFUSED and a text. */
 #pragma once
 
+#define MEMBER_REHEARSE UINT32_MAX
 #define MEMBER_READY 'j'
 #define MEMBER_FULL 'p'
 #define MEMBER_REFUSED 'n'

@@ -46,7 +46,8 @@ struct rt_hello {
     uint32_t features; /* RT_FEATURE_* bits */
 };
 
-#define RT_FEATURE_EXPECT 0x1u /* the runtime understands EXPECT */
+#define RT_FEATURE_EXPECT 0x1u   /* the runtime understands EXPECT */
+#define RT_FEATURE_REHEARSE 0x2u /* and REHEARSE */
 
 struct rt_number { /* CREDIT: bytes consumed. STARTED: pid inside the sandbox */
     uint32_t value;

@@ -37,6 +37,8 @@ int member_claim(int kernel, char **ret, size_t *ret_len, struct err *err)
         nfds = FD_PASS_MAX;
     if (n == 0 || (n < 0 && errno == ECONNRESET))
         return 1;
+    if (n == (ssize_t)sizeof(len) && nfds == 0 && len == MEMBER_REHEARSE)
+        return 2;
     int bad = n < 0 ? err_sys(err, ERR_LOST, "claim") : settle(fds, nfds, err);
     for (size_t i = 0; n > 0 && i < nfds; i++)
         close(fds[i]);

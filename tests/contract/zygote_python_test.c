@@ -101,8 +101,9 @@ static void next_line(struct member *m, unsigned channel, char *ret, size_t cap)
     memmove(m->text[i], end + 1, m->len[i]);
 }
 
-/* A member of the zygote as an execution of the sandbox. */
-static void adopt(struct host *h, const char *id, int control, const char *cwd, struct member *m)
+/* A member of the zygote as an execution of the sandbox, after so many rehearsals. */
+static void adopt_after(unsigned rehearsals, struct host *h, const char *id, int control, const char *cwd,
+                        struct member *m)
 {
     static const char *const argv[] = { "python", NULL };
     static const char *const env[] = { "SHAPE=round", NULL };
@@ -114,11 +115,18 @@ static void adopt(struct host *h, const char *id, int control, const char *cwd, 
     *m = (struct member){ .control = control, .stream = next_stream += 2 };
     join(h, id, &r);
     tell(control, FRAME_MEMBER, 0, 0, NULL, 0, r.fds, 3);
+    for (unsigned i = 0; i < rehearsals; i++)
+        tell(control, FRAME_REHEARSE, 0, 0, NULL, 0, NULL, 0);
     tell(control, FRAME_EXEC, 0, m->stream, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     drop_fds(&r);
     next_line(m, RT_KERNEL, line, sizeof(line));
     if (!strstr(line, "\"ready\""))
         fail_msg("%s", line);
+}
+
+static void adopt(struct host *h, const char *id, int control, const char *cwd, struct member *m)
+{
+    adopt_after(0, h, id, control, cwd, m);
 }
 
 static void begin(struct host *h, const char *preload, char id[ID_SIZE], struct reply *r)
@@ -278,6 +286,72 @@ static void must_find(struct member *m, const char *first, const char *second, b
 
     snprintf(code, sizeof(code), SEARCH "places(b'%s', b'%s') > 0", first, second);
     must_be(m, code, there ? "True" : "False");
+}
+
+/* What it ran for nobody is nowhere to be found: not in its names, its numbers, its output, nor in what it draws. */
+TEST(one_that_rehearsed_is_as_one_that_did_not)
+{
+    static const char *const asked[] = { "sorted(globals())", "_ if '_' in dir(__builtins__) else 'none'",
+                                         "import sys, linecache; sorted(linecache.cache)",
+                                         "import os; os.getcwd(), os.getpid(), sorted(os.listdir('/proc/self/fd'))",
+                                         "import signal; signal.getsignal(signal.SIGINT).__name__" };
+    struct host h;
+    struct reply r[3];
+    static struct member m[3];
+    char id[3][ID_SIZE], first[4096];
+
+    begin(&h, "random", id[0], &r[0]);
+    for (int i = 1; i < 3; i++) {
+        sandbox(&h, id[i], &r[i]);
+        claim(r[i].fds[0]);
+    }
+    for (int i = 0; i < 3; i++)
+        adopt_after((unsigned)i, &h, id[i], r[i].fds[0], "", &m[i]);
+    for (size_t a = 0; a < ARRAY_LEN(asked); a++) {
+        str_copy(first, sizeof(first), value_of(&m[0], asked[a]));
+        for (int i = 1; i < 3; i++)
+            must_be(&m[i], asked[a], first);
+    }
+    str_copy(first, sizeof(first), value_of(&m[1], "import random; random.getrandbits(60)"));
+    if (str_eq(value_of(&m[2], "import random; random.getrandbits(60)"), first))
+        fail_msg("both drew %s", first);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(m[i].len[0], 0);
+        assert_int_equal(m[i].len[1], 0);
+        drop_fds(&r[i]);
+    }
+    host_stop(&h);
+}
+
+/* The zygote leaves it out for its own forks. */
+TEST(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it)
+{
+    struct host h;
+    struct reply r;
+    static struct member m;
+    char id[ID_SIZE];
+
+    begin(&h, "threading,random", id, &r);
+    adopt(&h, id, r.fds[0], "", &m);
+    must_be(&m,
+            "import os, random, threading\\n"
+            "r, w = os.pipe()\\n"
+            "def fork():\\n"
+            "  random.seed(1)\\n"
+            "  pid = os.fork()\\n"
+            "  if pid == 0:\\n"
+            "    main = threading.main_thread() is threading.current_thread()\\n"
+            "    os.write(w, f'{main} {random.getrandbits(60)}'.encode())\\n"
+            "    os._exit(0)\\n"
+            "  os.waitpid(pid, 0)\\n"
+            "t = threading.Thread(target=fork)\\n"
+            "t.start()\\n"
+            "t.join()\\n"
+            "main, drawn = os.read(r, 100).decode().split()\\n"
+            "main, int(drawn) != random.getrandbits(60)",
+            "('True', True)");
+    drop_fds(&r);
+    host_stop(&h);
 }
 
 TEST(siblings_see_nothing_of_each_other)
@@ -510,6 +584,8 @@ int main(void)
         CASE(landlock_holds_a_member_as_it_holds_what_PID_1_starts),
         CASE(a_member_is_signalled_and_reaped_like_any_other_program),
         CASE(siblings_do_not_draw_the_same_numbers),
+        CASE(one_that_rehearsed_is_as_one_that_did_not),
+        CASE(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it),
         CASE(siblings_see_nothing_of_each_other),
         CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
         CASE(the_runtime_holds_one_interpreter_and_tells_of_its_end),

@@ -37,7 +37,11 @@ static NORETURN void become(void)
     char *text;
     size_t len, n = 0;
 
-    if (member_claim(KERNEL_FD, &text, &len, &err) != 0)
+    int rc;
+
+    while ((rc = member_claim(KERNEL_FD, &text, &len, &err)) == 2)
+        ;
+    if (rc != 0)
         _exit(125);
     cut(text, len, '\0', env);
     for (size_t i = 0; env[i]; i++)

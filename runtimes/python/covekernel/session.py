@@ -214,7 +214,6 @@ class Session:
         self.unborn, self.pid = False, os.getpid()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as an interpreter that was just started has it
         signal.signal(signal.SIGINT, self.shield.on_signal)
-        self.rehearse()
 
     def fresh_namespace(self):
         self.main = types.ModuleType("__main__")

@@ -740,6 +740,51 @@ TEST(a_member_waits_with_an_interpreter_in_it)
     end(&s);
 }
 
+TEST(an_interpreter_that_waits_rehearses_once)
+{
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made_by(RT_FEATURE_REHEARSE, &s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s, 0);
+    turn(&s.k);
+    take(s.runtime[0], FRAME_REHEARSE);
+    turn(&s.k);
+    silent(&s.k, s.runtime[0]);
+    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, NULL, 0);
+    await(&s, FRAME_J_JOIN);
+    joined(&s, 0);
+    for (uint64_t until = now_ms() + 60000;
+         !take_any(s.runtime[0]) && now_ms() < until;) /* the one before takes time */
+        ev_turn(s.k.ev, 20);
+    assert_int_equal(got.f.type, FRAME_REHEARSE);
+    end(&s);
+}
+
+/* It would do in vain what its first cell does a moment later, and take the processor from who waits. */
+TEST(nobody_rehearses_while_others_stand_in_line)
+{
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin_zygote(&s);
+    zygote_answers(&s, ERR_NONE, NULL);
+    made_by(RT_FEATURE_REHEARSE, &s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    pools_expect(s.pools, 1);
+    joined(&s, 0);
+    turn(&s.k);
+    silent(&s.k, s.runtime[0]);
+    pools_expect(s.pools, -1);
+    spec.profile = PROFILE_NODE; /* somebody else's claim is over */
+    pools_claimed(s.pools, &spec, 1);
+    turn(&s.k);
+    take(s.runtime[0], FRAME_REHEARSE);
+    end(&s);
+}
+
 TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
 {
     struct scene s;
@@ -943,6 +988,8 @@ int main(void)
         RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
         RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
         RUN(a_member_belongs_to_nobody_until_it_is_claimed),
+        RUN(an_interpreter_that_waits_rehearses_once),
+        RUN(nobody_rehearses_while_others_stand_in_line),
         RUN(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes),
         RUN(an_execution_may_follow_the_claim_at_once),
         RUN(what_followed_a_claim_that_is_refused_fails_with_it),
