@@ -19,7 +19,7 @@
 
 #define POOLS_UNDER_WAY 2u
 #define POOLS_UNDER_WAY_CALM 8u
-#define POOL_REHEARSED 256u /* so many of a pool, the first to be taken, have run a cell for nobody */
+#define POOL_REHEARSED 192u /* so many of a pool, the first to be taken, have run a cell for nobody */
 #define POOLS_MAX 64u
 #define POOL_NAME_MAX 64
 #define POOL_SIZE_MAX 16384u
