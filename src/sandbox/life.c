@@ -317,8 +317,9 @@ static void on_ended(void *arg, const struct err *why)
 
 const struct box_ops sb_box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 
-/* As many processors as the share needs, those with the fewest others on them. */
-static uint64_t choose_pins(struct manager *m, uint64_t millis)
+/* As many processors as the share needs, of those that policy and floor leave (0: all), with the fewest others on
+ * them. */
+static uint64_t choose_pins(struct manager *m, uint64_t millis, uint64_t within)
 {
     uint64_t chosen = 0, wanted = (millis + 999) / 1000;
     cpu_set_t allowed;
@@ -328,9 +329,12 @@ static uint64_t choose_pins(struct manager *m, uint64_t millis)
     for (; wanted > 0; wanted--) {
         int best = -1;
 
-        for (int i = 0; i < 64; i++)
-            if (CPU_ISSET((size_t)i, &allowed) && !(chosen >> i & 1) && (best < 0 || m->pinned[i] < m->pinned[best]))
+        for (int i = 0; i < 64; i++) {
+            if (!CPU_ISSET((size_t)i, &allowed) || chosen >> i & 1 || (within && !(within >> i & 1)))
+                continue;
+            if (best < 0 || m->pinned[i] < m->pinned[best])
                 best = i;
+        }
         if (best < 0)
             break;
         chosen |= 1ull << best;
@@ -338,13 +342,16 @@ static uint64_t choose_pins(struct manager *m, uint64_t millis)
     return chosen;
 }
 
+/* Where none can be chosen the set stays as it was, and the jailer refuses one that this host does not have. */
 static void pin(struct sb *sb)
 {
-    struct manager *m = sb->m;
+    uint64_t *set = &sb->spec.limits.v[LIMIT_CPUSET];
+    uint64_t pins = choose_pins(sb->m, sb->spec.limits.v[LIMIT_CPU], *set);
 
-    sb->pins = choose_pins(m, sb->spec.limits.v[LIMIT_CPU]);
-    for (unsigned i = 0; i < 64; i++)
-        m->pinned[i] += sb->pins >> i & 1;
+    if (!pins)
+        return;
+    *set = pins;
+    sb_pinned(sb, pins);
 }
 
 static void insert(struct sb *sb)
@@ -409,7 +416,6 @@ static void wanted_box(const struct sb *sb, struct box_spec *ret)
 {
     spec_box(&sb->spec, ret);
     ret->id = sb->id;
-    ret->limits.v[LIMIT_CPUSET] = sb->pins;
     ret->enforce = sb->m->set.enforce;
     ret->every_wall = sb->m->set.every_wall;
 }

@@ -94,15 +94,22 @@ void sb_rename(struct sb *sb, const char *id)
     *p = sb;
 }
 
+void sb_pinned(struct sb *sb, uint64_t pins)
+{
+    for (unsigned i = 0; i < 64; i++) {
+        sb->m->pinned[i] += pins >> i & 1;
+        sb->m->pinned[i] -= sb->pins >> i & 1;
+    }
+    sb->pins = pins;
+}
+
 void sb_free(struct sb *sb)
 {
     struct manager *m = sb->m;
 
     unlist(sb);
     m->nsbs--;
-    for (unsigned i = 0; i < 64; i++)
-        if (sb->pins >> i & 1)
-            m->pinned[i]--;
+    sb_pinned(sb, 0);
     ev_timer_clear(m->ev, &sb->idle);
     ev_timer_clear(m->ev, &sb->retry);
     for (struct attend *a = sb->attends; a; a = a->next)
@@ -154,6 +161,8 @@ static const enum limit stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
 
 char *sb_spec_json(const struct sb *sb)
 {
+    uint64_t cpus = sb->spec.limits.v[LIMIT_CPUSET];
+    char text[LIMIT_TEXT];
     struct buf out = { 0 };
     struct jsonw w;
 
@@ -167,6 +176,8 @@ char *sb_spec_json(const struct sb *sb)
     jsonw_object(&w);
     for (size_t i = 0; i < ARRAY_LEN(stored_limits); i++)
         jsonw_ku64(&w, limit_info(stored_limits[i])->name, sb->spec.limits.v[stored_limits[i]]);
+    if (cpus)
+        jsonw_kstr(&w, limit_info(LIMIT_CPUSET)->name, limit_print(LIMIT_CPUSET, cpus, text));
     jsonw_end_object(&w);
     jsonw_ku64(&w, "expiresMonoMs", sb->expires_mono_ms);
     jsonw_ku64(&w, "pausedMs", sb->paused_ms);
@@ -181,6 +192,7 @@ static int read_stored(const char *text, struct sb *sb, struct spec *spec, struc
 {
     auto_json *root = NULL;
     json_t *inner = NULL, *limits = NULL;
+    const char *cpus = NULL;
 
     if (!text)
         return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
@@ -195,6 +207,10 @@ static int read_stored(const char *text, struct sb *sb, struct spec *spec, struc
         if (body_u64(limits, "limits.", limit_info(stored_limits[i])->name, 0, UINT64_MAX,
                      &spec->limits.v[stored_limits[i]], NULL, err) < 0)
             return -1;
+    if (limits && body_text(limits, "limits.", limit_info(LIMIT_CPUSET)->name, 1, LIMIT_TEXT, &cpus, err) < 0)
+        return -1;
+    if (cpus && limit_parse(LIMIT_CPUSET, cpus, &spec->limits.v[LIMIT_CPUSET], err) < 0)
+        return -1;
     spec_env_free(take_ptr(&spec->env)); /* a policy names variables; the sandbox has them with their values */
     spec->nenv = 0;
     if (!sb)

@@ -385,6 +385,31 @@ def what_a_policy_hides_appears_empty(s):
     s.delete(plain)
 
 
+def processors(s, sandbox):
+    """Those that it may run on, as the kernel tells it."""
+    return s.execute(sandbox, {"command": ["grep", "Cpus_allowed_list", "/proc/self/status"]}).json["stdout"].split()[1]
+
+
+@case
+def processors_are_those_of_the_policy_pinned_or_not(s):
+    last = str(max(os.sched_getaffinity(0)))
+    policy = {"version": 1, "name": "last", "limits": {"cpuSet": last}}
+    boxes = [s.create(policy=policy, resources=r) for r in ({}, {"cpuPinning": True}, {"cpuPinning": True})]
+    assert [processors(s, sb) for sb in boxes] == [last] * 3
+    s.kill()
+    s.start()
+    for sb in boxes:
+        ran = s.execute(sb, {"command": ["true"]}).json
+        receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{ran['id']}/receipt").json
+        assert receipt["limits"]["cpuSet"] == {"value": last, "state": "enforced"}, receipt
+        s.delete(sb)
+    for pinning in (False, True):
+        nowhere = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "policy": dict(policy, limits={"cpuSet": "63"}),
+                                                   "resources": {"cpuPinning": pinning}})
+        assert (nowhere.status, nowhere.code) == (400, "invalid_request"), nowhere.body
+        assert "this host has" in nowhere.json["error"]["message"], nowhere.body
+
+
 # --- executions ---
 
 @case

@@ -172,6 +172,20 @@ class Serve(Server):
         self.assertNotEqual(done.code, 0)
         self.assertIn("limts", done.err)
 
+    def test_processors_of_the_floor_confine_sandboxes_pinned_or_not(self):
+        last = str(max(os.sched_getaffinity(0)))
+        floor = os.path.join(self.dir, "floor.yaml")
+        with open(floor, "w", encoding="utf-8") as f:
+            f.write(f"version: 1\nlimits: {{cpuSet: '{last}'}}\n")
+        url = self.start("--floor", floor)
+        for pinning in (False, True, True):
+            status, made = self.ask(url, "POST", "/v1/sandboxes", {"runtime": "sh", "resources": {"cpuPinning": pinning}})
+            self.assertEqual(status, 201, made)
+            _, ran = self.ask(url, "POST", f"/v1/sandboxes/{made['id']}/executions",
+                              {"command": ["grep", "Cpus_allowed_list", "/proc/self/status"]})
+            self.assertEqual(ran["stdout"].split()[1:], [last], ran)
+        self.stop()
+
     def test_bounds_of_requests_are_settings(self):
         url = self.start("--http-max-line", "1K", "--http-head-timeout", "3s")
         self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
