@@ -38,6 +38,8 @@ static void load_sandbox(struct manager *m, const struct store_sandbox *row)
         spec_init(&sb->spec);
     }
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
+    if (sb->spec.pinning)
+        sb_pinned(sb, sb->spec.limits.v[LIMIT_CPUSET]);
     sb_amounts(&sb->spec, sb->holds);
     share_hold(sb->share, sb->holds);
     if (row->state != STORE_SB_PAUSED)

@@ -410,6 +410,18 @@ def processors_are_those_of_the_policy_pinned_or_not(s):
         assert "this host has" in nowhere.json["error"]["message"], nowhere.body
 
 
+@case
+def a_restarted_server_knows_which_processors_are_taken(s):
+    first = s.create(runtime="sh", resources={"cpuPinning": True})
+    s.kill()
+    s.start()
+    second = s.create(runtime="sh", resources={"cpuPinning": True})
+    if len(os.sched_getaffinity(0)) > 1:
+        assert processors(s, first) != processors(s, second)
+    s.delete(first)
+    s.delete(second)
+
+
 # --- executions ---
 
 @case
