@@ -44,6 +44,7 @@ enum opt_id {
     OPT_TEMPLATE,
     OPT_METADATA,
     OPT_IDLE_ACTION,
+    OPT_PIN,
     OPT_STATE,
     OPT_BACKGROUND,
     OPT_FOLLOW,

@@ -199,6 +199,8 @@ int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
             return -1;
         }
     }
+    if (args_find(&c->args, OPT_PIN))
+        json_object_set_new(r, "cpuPinning", json_true());
     if (json_object_size(r))
         json_object_set_new(body, "resources", r);
     else

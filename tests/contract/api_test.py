@@ -391,6 +391,22 @@ def processors(s, sandbox):
 
 
 @case
+def a_pinned_sandbox_keeps_to_as_many_processors_as_its_share_needs(s):
+    mine = os.sched_getaffinity(0)
+    free = s.create(runtime="sh")
+    assert len(mine) == 1 or not processors(s, free).isdigit()
+    made = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "resources": {"cpuPinning": True, "cpuMillis": 300}}).json
+    assert made["resources"]["cpuPinning"] is True and s.call("GET", f"/v1/sandboxes/{free}").json["resources"]["cpuPinning"] is False
+    assert int(processors(s, made["id"])) in mine
+    other = s.create(runtime="sh", resources={"cpuPinning": True})
+    assert len(mine) == 1 or processors(s, other) != processors(s, made["id"])
+    whole = s.create(runtime="sh", resources={"cpuPinning": True, "cpuMillis": 1000 * len(mine)})
+    assert processors(s, whole) == processors(s, free)
+    for sb in (free, made["id"], other, whole):
+        s.delete(sb)
+
+
+@case
 def processors_are_those_of_the_policy_pinned_or_not(s):
     last = str(max(os.sched_getaffinity(0)))
     policy = {"version": 1, "name": "last", "limits": {"cpuSet": last}}

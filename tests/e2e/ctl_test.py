@@ -90,6 +90,12 @@ class Ctl(Served):
         self.cove("pool", "set", "--max", "3", "python")
         self.assertIn("by default", self.cove("pool", "rm", "python").err)
 
+    def test_a_sandbox_is_pinned_by_a_flag(self):
+        pinned = self.cove("sandbox", "create", "-q", "--pin", "--runtime", "sh").out.strip()
+        self.assertTrue(self.cove("sandbox", "info", "--json", pinned).json["resources"]["cpuPinning"])
+        where = self.cove("exec", pinned, "--", "grep", "Cpus_allowed_list", "/proc/self/status").out.split()[1]
+        self.assertRegex(where, "^[0-9]+$")
+
     def test_flags_stand_anywhere_and_the_beginning_of_an_id_is_enough(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.assertEqual(self.cove("exec", sandbox[:12], "-c", "print(6 * 7)").out, "42\n")
