@@ -388,6 +388,7 @@ static void on_recorded(void *arg)
     struct socket *so = a->so;
     a->waiting = true;
     a->launch.spec.created_by = a->call.created_by = principal_id(&so->who);
+    a->launch.spec.request = a->call.request = so->request;
     if (a->context[0] && !a->id[0])
         id_new("ex", a->id);
     if (a->context[0])

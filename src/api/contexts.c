@@ -344,6 +344,7 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
 
     if (fresh) {
         c->spec.created_by = api_by(req);
+        c->spec.request = http_id(req);
         manager_context_execute(api->set.manager, api_sees(req), c->sandbox, c->context, id, &c->spec, on_accepted, c);
     } else if (c->spec.background) {
         store_execution_get(api->set.store, api_sees(req), id, on_known, c);

@@ -467,6 +467,7 @@ static void run(struct call *c)
     fit_lifetime(c);
     c->run.owner = api_owner(c->req);
     c->run.created_by = api_by(c->req);
+    c->run.request = http_id(c->req);
     c->run.spec = &c->spec;
     c->run.template = c->template[0] ? c->template : NULL;
     if (executor_run(c->api->set.executor, &c->run, &ops, c, &c->running, &err) < 0) {

@@ -62,6 +62,7 @@ static void on_claimed(struct http_req *req, struct api *api, bool fresh, const 
 
     if (fresh) {
         c->launch.spec.created_by = api_by(req);
+        c->launch.spec.request = http_id(req);
         manager_execute(api->set.manager, api_sees(req), c->sandbox, id, &c->launch.spec, on_accepted, c);
     } else if (c->launch.spec.background) {
         store_execution_get(api->set.store, api_sees(req), id, on_known, c);

@@ -567,6 +567,7 @@ static void open_socket(struct http_req *req, void *ctx)
     so->status_ms = status_ms;
     (void)str_copy(so->owner, sizeof(so->owner), api_sees(req));
     (void)str_copy(so->sandbox, sizeof(so->sandbox), id);
+    (void)str_copy(so->request, sizeof(so->request), http_id(req));
     (void)str_copy(so->address, sizeof(so->address), http_peer(req)->local ? "local" : http_peer(req)->addr);
     so->attend = manager_attend(api->set.manager, so->owner, id, on_attend, so, &err);
     if (!so->attend) {

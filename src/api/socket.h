@@ -18,6 +18,7 @@ struct socket {
     char owner[STORE_OWNER_MAX + 1]; /* whose executions it reaches */
     char sandbox[ID_SIZE];
     char address[46];
+    char request[RECEIPT_REQUEST_MAX + 1]; /* that opened it: what it starts was asked for by that */
     struct attend *attend;
     struct api_live live;
     uint64_t seq;

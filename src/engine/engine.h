@@ -160,7 +160,8 @@ void engine_zygote_end(struct engine *e, const struct box_spec *like);
 /* --- one program --- */
 
 struct exec_spec {
-    const char *id; /* "ex..."; NULL: a new one */
+    const char *id;      /* "ex..."; NULL: a new one */
+    const char *request; /* that asks for it, for the receipt; may be NULL */
     const char *const *argv;
     const char *const *env; /* may be NULL */
     const char *cwd;        /* NULL is /workspace */

@@ -266,6 +266,8 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "sandbox", r->sandbox);
     jsonw_kstr(w, "execution", r->execution);
+    if (r->request[0])
+        jsonw_kstr(w, "requestId", r->request);
     jsonw_kbool(w, "final", r->final);
     receipt_json_end(r, w);
     if (r->started_real_ns)

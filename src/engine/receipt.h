@@ -40,9 +40,12 @@ struct receipt_denial {
     uint64_t count;
 };
 
+#define RECEIPT_REQUEST_MAX 64
+
 struct receipt {
     char sandbox[ID_SIZE];
     char execution[ID_SIZE];
+    char request[RECEIPT_REQUEST_MAX + 1]; /* of a server: what asked for it; "" when nothing did */
     bool final;
     enum ended_by ended_by;
     int exit_code; /* -1 when it did not exit */

@@ -57,6 +57,7 @@ void settle_begin(struct exec *x, const struct box *b, const struct exec_spec *s
         memcpy(r->execution, spec->id, sizeof(r->execution));
     else
         id_new("ex", r->execution);
+    (void)str_copy(r->request, sizeof(r->request), spec->request ? spec->request : "");
     r->exit_code = -1;
     r->level = b->level;
     str_copy(r->policy, sizeof(r->policy), b->policy);

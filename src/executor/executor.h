@@ -49,6 +49,7 @@ struct run_file {
 
 struct run_request { /* borrowed until on_end, except the spec, which is taken */
     const char *owner, *created_by;
+    const char *request;  /* its id, for the receipt; may be NULL */
     struct spec *spec;    /* finished */
     const char *template; /* its name; NULL: none */
     uint64_t generation;  /* of the template */

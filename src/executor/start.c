@@ -375,6 +375,7 @@ static int start_code(struct run *r, struct err *err)
     bool join = zygote && str_eq(zygote, r->req.language) && !r->alone, joined = join && box_has_member(r->guest.box);
     struct context_command command;
     struct exec_spec spec = { .id = r->id,
+                              .request = r->req.request,
                               .argv = member,
                               .env = r->req.env,
                               .cwd = r->req.cwd,
@@ -399,6 +400,7 @@ static int start_code(struct run *r, struct err *err)
 static int start_command(struct run *r, struct err *err)
 {
     struct exec_spec spec = { .id = r->id,
+                              .request = r->req.request,
                               .argv = r->req.argv,
                               .env = r->req.env,
                               .cwd = r->req.cwd,

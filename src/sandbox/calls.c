@@ -57,6 +57,7 @@ struct ex *call_new(const char *id, const struct context_call *call, store_execu
     ex->spec.wall_ms = call->timeout_ms;
     ex->spec.output_max = call->output_max;
     (void)str_copy(ex->created_by, sizeof(ex->created_by), call->created_by ? call->created_by : "");
+    (void)str_copy(ex->request, sizeof(ex->request), call->request ? call->request : "");
     return ex;
 }
 
@@ -171,6 +172,7 @@ static void make_receipt(const struct cx *cx, const struct ex *ex, enum ended_by
     r->denials = NULL;
     r->nchanges = r->ndenials = 0;
     memcpy(r->execution, ex->id, sizeof(r->execution));
+    memcpy(r->request, ex->request, sizeof(r->request));
     r->final = true;
     r->ended_by = by;
     r->exit_code = code;

@@ -86,6 +86,7 @@ struct context_call {
     uint64_t output_max; /* 0: the sandbox's */
     bool background;
     const char *created_by;
+    const char *request; /* as of an execution_spec */
 };
 /* done: its row is committed; it has a place in the queue, or runs. */
 void manager_context_execute(struct manager *m, const char *owner, const char *sandbox, const char *context,

@@ -56,6 +56,7 @@ struct ex *ex_alloc(const char *id)
         memcpy(ex->id, id, sizeof(ex->id));
     else
         id_new("ex", ex->id);
+    ex->spec.request = ex->request;
     ex->fd[0] = ex->fd[1] = ex->fd[2] = -1;
     ex->created_ms = now_ms();
     return ex;
@@ -234,6 +235,8 @@ static char *request_json(const struct ex *ex)
     } else {
         jsonw_kstr(&w, "context", ex->context);
     }
+    if (ex->request[0])
+        jsonw_kstr(&w, "requestId", ex->request);
     jsonw_ku64(&w, "timeoutMs", ex->spec.wall_ms);
     jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
     jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
@@ -509,6 +512,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->input_open = s->input_open;
     ex->background = s->background;
     (void)str_copy(ex->created_by, sizeof(ex->created_by), s->created_by ? s->created_by : "");
+    (void)str_copy(ex->request, sizeof(ex->request), s->request ? s->request : "");
     ex->at_end = s->at_end;
     ex->spec.wall_ms = s->timeout_ms;
     ex->spec.cpu_ms = s->cpu_ms;

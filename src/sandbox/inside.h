@@ -147,8 +147,9 @@ struct ex {
     uint64_t created_ms, started_ms, ended_ms;
     uint64_t created_mono_ms; /* 0: not known */
     char created_by[ID_SIZE];
-    uint64_t cpu_base_ns; /* of the earlier host's */
-    uint64_t paused_ms;   /* of the sandbox, when it was created */
+    char request[RECEIPT_REQUEST_MAX + 1]; /* that asked for it, or "" */
+    uint64_t cpu_base_ns;                  /* of the earlier host's */
+    uint64_t paused_ms;                    /* of the sandbox, when it was created */
     bool background;
     int fd[3]; /* output, and the events of a context */
     uint64_t len[3];

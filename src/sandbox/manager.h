@@ -139,6 +139,7 @@ struct execution_spec {
     bool at_end;             /* `done` may come with the end alone: whoever asked is told nothing before that */
     const char *idempotency; /* to note, or NULL */
     const char *created_by;  /* the user or the key that asks for it, for the row; NULL or "": the local owner */
+    const char *request;     /* the id of the request, for the receipt; may be NULL */
 };
 
 /* done: the row is committed, and the program is being started; with at_end, it may also have ended. id as with

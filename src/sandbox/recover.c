@@ -84,7 +84,7 @@ static void load_sandboxes(struct manager *m, const char *cursor)
 static int read_request(struct ex *ex, const char *text, struct err *err)
 {
     auto_json *root = NULL;
-    const char *input = NULL, *context = NULL;
+    const char *input = NULL, *context = NULL, *request = NULL;
     uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
@@ -104,10 +104,12 @@ static int read_request(struct ex *ex, const char *text, struct err *err)
         body_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
         body_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring, NULL, err) < 0 ||
         body_text(root, "", "context", 1, ID_SIZE - 1, &context, err) < 0 ||
+        body_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
         body_text(root, "", "stdin", 0, BODY_SIZE_MAX, &input, err) < 0)
         return -1;
     if (context)
         call_name(ex, context);
+    (void)str_copy(ex->request, sizeof(ex->request), request ? request : "");
     ex->stream = (uint32_t)stream;
     ex->spec.rows = (uint16_t)rows;
     ex->spec.cols = (uint16_t)cols;

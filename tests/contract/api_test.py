@@ -464,6 +464,29 @@ def code_and_commands_are_answered_with_their_output(s):
 
 
 @case
+def a_receipt_names_the_request_that_started_it_also_after_a_restart(s):
+    sb = s.create(runtime="sh")
+    receipt = lambda ex: s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}/receipt").json
+    a = s.execute(sb, {"command": ["true"]})
+    b = s.execute(sb, {"command": ["true"]}, headers={"X-Request-Id": "job-17.b"})
+    assert a.headers["X-Request-Id"] and receipt(a.json["id"])["requestId"] == a.headers["X-Request-Id"], a.headers
+    assert b.headers["X-Request-Id"] == receipt(b.json["id"])["requestId"] == "job-17.b"
+    c = s.execute(sb, {"command": ["sh", "-c", "read line"], "stdinOpen": True, "background": True}, headers={"X-Request-Id": "job-17.c"})
+    assert c.status == 202, c.body
+    s.kill()
+    s.start()
+    ended = s.call("POST", f"/v1/sandboxes/{sb}/executions/{c.json['id']}/cancel", headers={"X-Request-Id": "other"})
+    assert ended.status == 200, ended.body
+    assert receipt(c.json["id"])["requestId"] == "job-17.c"
+    s.delete(sb)
+    sb = s.create(runtime="sh")
+    last = s.execute(sb, {"command": ["true"]}, headers={"X-Request-Id": "job-17.d"}).json["id"]
+    s.delete(sb)
+    until(lambda: receipt(last)["final"], "its final sums")
+    assert receipt(last)["requestId"] == "job-17.d"
+
+
+@case
 def a_cancel_right_behind_the_start_kills_that_execution_and_no_other(s):
     sb = s.create({"runtime": "sh"})
     other = s.execute(sb, {"command": ["sleep", "600"], "background": True, "timeoutMs": 600000}).json["id"]

@@ -58,10 +58,13 @@ def state_stays_from_one_execution_to_the_next(s):
     assert second["results"][0]["type"] == "result" and second["exitCode"] == 0 and second["contextId"] == cx
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}/receipt")
     assert receipt.status == 200 and receipt.json["execution"] == second["id"], receipt.body
+    third = s.call("POST", where(sb, cx) + "/execute", {"code": "x"}, headers={"X-Request-Id": "cell-3"})
+    receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{third.json['id']}/receipt")
+    assert receipt.json["requestId"] == "cell-3", receipt.body
     again = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}").json
     assert again["results"] == second["results"] and again["status"] == "ok", again
     seen = s.call("GET", where(sb, cx)).json
-    assert seen["executions"] == 2 and seen["language"] == "python" and seen["version"], seen
+    assert seen["executions"] == 3 and seen["language"] == "python" and seen["version"], seen
     s.delete(sb)
 
 

@@ -57,6 +57,9 @@ def python_code_is_answered_with_output_result_and_receipt(s):
     assert a["receipt"]["sandbox"] == a["sandboxId"] and a["receipt"]["execution"] == a["id"], a
     assert a["receipt"]["wallUs"] > 0 and "memoryPeakBytes" in a["receipt"]["absent"], a["receipt"]
     assert "files" not in a and "exception" not in a, a
+    for body in ({"code": "1"}, {"command": ["true"]}):
+        b = s.call("POST", "/v1/execute", body, headers={"X-Request-Id": "run-7"})
+        assert b.json["receipt"]["requestId"] == "run-7", b.body
 
 
 @case

@@ -128,7 +128,7 @@ def terminal(server, sandbox, **more):
 
 @case
 def an_execution_is_started_followed_and_ended(server, box):
-    with Stream(server, box, headers=["Sec-WebSocket-Protocol: cove.v1"]) as c:
+    with Stream(server, box, headers=["Sec-WebSocket-Protocol: cove.v1", "X-Request-Id: socket-1"]) as c:
         assert "Sec-WebSocket-Protocol: cove.v1" in c.head
         assert c.receive()["status"] == "running"
         c.send("execute", executionId="one", mode="code", language="python", content="import sys; print('hello'); print('oh', file=sys.stderr); sys.exit(3)")
@@ -141,6 +141,8 @@ def an_execution_is_started_followed_and_ended(server, box):
         assert told == {"stdout": b"hello\n", "stderr": b"oh\n"}
         assert m["type"] == "execution_complete" and m["exitCode"] == 3 and m["execution"]["endedBy"] == "exit"
         assert server.call("GET", f"/v1/sandboxes/{box}/executions/{start['execution']['id']}").json["exitCode"] == 3
+        receipt = server.call("GET", f"/v1/sandboxes/{box}/executions/{start['execution']['id']}/receipt").json
+        assert receipt["requestId"] == "socket-1", receipt
         c.send("execute", mode="command", content="echo $0 $((6*7))")
         start = c.until("execution_start")
         assert start["executionId"] == start["execution"]["id"]

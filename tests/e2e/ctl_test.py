@@ -243,6 +243,7 @@ class Ctl(Served):
         self.assertIn("exit code 3", words)
         raw = self.cove("logs", "--receipt", "--json", sandbox)
         self.assertEqual(raw.json["exitCode"], 3)
+        self.assertRegex(self.launched.logged(), f"POST [^ ]*/executions 200 .*{raw.json['requestId']}")
         self.assertEqual(run("explain", "-", stdin=raw.out).out, words)
         self.assertEqual(self.cove("logs", "--json", sandbox).json["stdout"], "out\n")
         self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124)

@@ -25,6 +25,7 @@ class Run(Case):
         receipt = result.receipt()
         self.assertEqual((receipt.execution, receipt.exit_code, receipt.ended_by), (result.execution.id, 3, "exit"))
         self.assertGreater(receipt.wall_us or 0, 0)
+        self.assertTrue(receipt.request_id)
 
     def test_code_is_in_the_sandbox_s_language(self) -> None:
         self.assertEqual(self.sandbox(runtime="python").run_code("print(6 * 7)").stdout, "42\n")

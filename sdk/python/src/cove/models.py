@@ -243,6 +243,8 @@ class Receipt:
     changes: Dict[str, Any] = dataclasses.field(default_factory=dict)
     denials: List[Any] = dataclasses.field(default_factory=list)
     denials_more: int = 0
+    request_id: Optional[str] = None
+    """Of the request that started it; the same id stands in the server's log."""
     absent: Dict[str, str] = dataclasses.field(default_factory=dict)
     raw: Mapping[str, Any] = raw()
 
