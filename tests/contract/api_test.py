@@ -207,6 +207,9 @@ def check_contract(method, path, answer):
         described = responses.get(str(answer.status)) or responses.get(f"{answer.status // 100}XX")
         assert described, f"{method} {path}: {answer.status} is not in the contract: {answer.body[:300]}"
         response = resolve(described)
+        if answer.status == 429:
+            told = {name for name in answer.headers if name == "Retry-After" or name.startswith("X-RateLimit-")}
+            assert told <= set(response["headers"]), f"{method} {path}: {told} with 429"
         kind = (answer.headers.get("Content-Type") or "").split(";")[0]
         content = response.get("content")
         if not content:

@@ -186,6 +186,31 @@ class Serve(Server):
             self.assertEqual(ran["stdout"].split()[1:], [last], ran)
         self.stop()
 
+    def test_a_key_is_told_how_often_it_may_come_and_when_again(self):
+        url = self.start("--rate-limit-create", "2/h")
+
+        def create(connection, **headers):
+            connection.request("POST", "/v1/sandboxes", json.dumps({"runtime": "sh"}), {"Content-Type": "application/json", **headers})
+            answer = connection.getresponse()
+            told = {name.lower(): value for name, value in answer.getheaders()}
+            body = json.loads(answer.read())
+            connection.close()
+            return answer.status, [int(told.get(name, -1)) for name in ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after")], body
+
+        host, by_key = url.removeprefix("http://"), {"Authorization": "Bearer " + self.launched.key}
+        for left in (1, 0):
+            status, (limit, remaining, reset, retry), body = create(http.client.HTTPConnection(host, timeout=60), **by_key)
+            self.assertEqual((status, limit, remaining, retry), (201, 2, left, -1), body)
+            self.assertTrue((2 - left) * 1800 - 120 < reset <= (2 - left) * 1800, reset)
+        for _ in range(2):  # what is refused does not count
+            status, (limit, remaining, reset, retry), body = create(http.client.HTTPConnection(host, timeout=60), **by_key)
+            self.assertEqual((status, limit, remaining, body["error"]["code"]), (429, 2, 0, "rate_limited"))
+            self.assertTrue(3480 < reset <= 3600 and 1680 < retry <= 1800, (reset, retry))
+        self.assertEqual(self.ask(url, "GET", "/v1/sandboxes")[0], 200)  # another kind
+        status, told, body = create(Unix(os.path.join(self.run_dir, "api.sock")))
+        self.assertEqual((status, told), (201, [-1] * 4), body)
+        self.stop()
+
     def test_bounds_of_requests_are_settings(self):
         url = self.start("--http-max-line", "1K", "--http-head-timeout", "3s")
         self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
