@@ -5,7 +5,7 @@
  * store.h is made with, so nothing in a request's path or body can reach another owner's rows.
  *
  * Over the Unix socket, a peer that is root or the server's own user and shows no key is "local": all rights, its own
- * owner, no rate limit. That is how the first key is replaced when it was lost, and how the command line logs itself
+ * owner, no rate limit. That is how the first key is rotated when it was lost, and how the command line logs itself
  * in.
  *
  * Times are handed in: now_ns monotonic, now_ms since 1970. */
@@ -147,5 +147,3 @@ bool auth_key_seen(const struct principal *by, const struct store_key *row);
 /* The first key of a server: made when there is none, with all rights, owned by AUTH_LOCAL_OWNER. ERR_EXISTS: there is
  * one, so this door is shut for good. */
 void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg);
-/* For the local principal only: gives the first key a new secret, or makes a new one when it was revoked. */
-void auth_first_key_replace(struct auth *a, const struct principal *by, uint64_t now_ms, auth_key_fn *done, void *arg);

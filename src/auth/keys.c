@@ -14,14 +14,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define FIRST_KEY "auth.first_key" /* meta: its id */
-
 struct key_op {
     struct auth_op op;
     struct principal by;
     struct apikey key;
     struct store_key row; /* what is written; texts are heap */
-    bool only_first, mark_first;
+    bool only_first;
     uint64_t now_ms;
     struct err early; /* refused before the store was asked */
     auth_key_fn *done;
@@ -83,7 +81,7 @@ static void on_refused(void *arg, const struct err *err UNUSED, const char *valu
 
 static void refuse_later(struct key_op *k)
 {
-    k->op.call = store_meta_get(k->op.auth->store, FIRST_KEY, on_refused, k);
+    k->op.call = store_meta_get(k->op.auth->store, "auth.nothing", on_refused, k);
 }
 
 static void end(struct key_op *k, const struct err *err)
@@ -123,20 +121,9 @@ static int check_rights(const struct principal *by, uint32_t scopes, uint64_t ex
 
 /* create */
 
-static void on_marked(void *arg, const struct err *err)
-{
-    end(arg, err);
-}
-
 static void on_inserted(void *arg, const struct err *err)
 {
-    struct key_op *k = arg;
-
-    if (err || !k->mark_first) {
-        end(k, err);
-        return;
-    }
-    k->op.call = store_meta_put(k->op.auth->store, FIRST_KEY, k->row.id, on_marked, k);
+    end(arg, err);
 }
 
 static void insert(struct key_op *k)
@@ -338,47 +325,6 @@ void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *ar
     struct key_op *k = key_op_new(a, &server, now_ms, done, arg);
 
     fill(k, &first_spec);
-    k->only_first = k->mark_first = true;
+    k->only_first = true;
     insert(k);
-}
-
-static void make_another(struct key_op *k)
-{
-    fill(k, &first_spec);
-    k->mark_first = true;
-    insert(k);
-}
-
-static void on_first_row(void *arg, const struct err *err, const struct store_key *row)
-{
-    struct key_op *k = arg;
-
-    if ((err && err->id == ERR_MISSING) || (!err && row->revoked_ms))
-        make_another(k);
-    else
-        on_found(k, err, row);
-}
-
-static void on_first_id(void *arg, const struct err *err, const char *id)
-{
-    struct key_op *k = arg;
-
-    if (err)
-        end(k, err);
-    else if (id)
-        k->op.call = store_key_get(k->op.auth->store, STORE_ANY_OWNER, id, on_first_row, k);
-    else
-        make_another(k);
-}
-
-void auth_first_key_replace(struct auth *a, const struct principal *by, uint64_t now_ms, auth_key_fn *done, void *arg)
-{
-    struct key_op *k = key_op_new(a, by, now_ms, done, arg);
-
-    if (!principal_local(by)) {
-        err_set(&k->early, ERR_DENIED, "only the local owner replaces the first key, over the server's own socket");
-        refuse_later(k);
-        return;
-    }
-    k->op.call = store_meta_get(a->store, FIRST_KEY, on_first_id, k);
 }

@@ -211,6 +211,30 @@ class Serve(Server):
         self.assertEqual((status, told), (201, [-1] * 4), body)
         self.stop()
 
+    def test_AU21_a_lost_first_key_is_replaced_over_the_socket_and_worth_nothing_at_once(self):
+        url = self.start()
+
+        def owner(method, path):
+            connection = Unix(os.path.join(self.run_dir, "api.sock"))
+            connection.request(method, path)
+            answer = json.loads(connection.getresponse().read())
+            connection.close()
+            return answer
+
+        def status(key):
+            return run("key", "ls", env={"COVE_URL": url, "COVE_API_KEY": key})
+
+        lost = self.launched.key
+        self.assertEqual(status(lost).code, 0)
+        first = [k["id"] for k in owner("GET", "/v1/apikeys")["apiKeys"] if k["name"] == "first key"]
+        self.assertEqual(len(first), 1)
+        made = owner("POST", f"/v1/apikeys/{first[0]}/rotate")
+        self.assertNotEqual(made["key"], lost)
+        self.assertErrorCode(status(lost), 125, "unauthorized")
+        self.assertEqual(status(made["key"]).code, 0)
+        self.assertEqual(run("key", "rotate", "-q", "first key", env={"COVE_URL": url, "COVE_API_KEY": lost}).code, 125)
+        self.stop()
+
     def test_bounds_of_requests_are_settings(self):
         url = self.start("--http-max-line", "1K", "--http-head-timeout", "3s")
         self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
@@ -602,6 +626,10 @@ class Serve(Server):
     def test_a_plain_user_needs_no_key_for_their_own_server(self):
         cove = self.start_as_plain_user("--limits-enforced", "false")
         self.assertNotIn("--limits-enforced", self.said().decode())
+        rotated = cove("key", "rotate", "-q", "first key").stdout.strip()
+        self.assertRegex(rotated, "^cove_[0-9a-f]{40}$")
+        self.assertErrorCode(run("key", "ls", env={"COVE_URL": self.launched.url, "COVE_API_KEY": self.launched.key}), 125, "unauthorized")
+        self.assertEqual(run("key", "ls", env={"COVE_URL": self.launched.url, "COVE_API_KEY": rotated}).code, 0)
         made = cove("sandbox", "create", "-q")
         self.assertEqual(made.returncode, 0, made)
         done = cove("exec", made.stdout.strip(), "--", "echo", "inside")
