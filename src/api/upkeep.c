@@ -39,6 +39,7 @@ static void on_swept(void *arg, const struct err *err, const struct manager_gc *
     jsonw_ku64(&w, "sandboxes", removed->sandboxes);
     jsonw_ku64(&w, "events", removed->events);
     jsonw_ku64(&w, "idempotencyKeys", removed->idem);
+    jsonw_ku64(&w, "usageRows", removed->usage);
     jsonw_ku64(&w, "strayFiles", removed->stray_files);
     jsonw_ku64(&w, "strayBytes", removed->stray_bytes);
     jsonw_end_object(&w);

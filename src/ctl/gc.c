@@ -33,6 +33,7 @@ int ctl_gc(struct ctl *c, struct err *err)
     row(&table, answer, "sandboxes", "sandboxes", NULL);
     row(&table, answer, "events", "events", NULL);
     row(&table, answer, "idempotency keys", "idempotencyKeys", NULL);
+    row(&table, answer, "rows of usage", "usageRows", NULL);
     row(&table, answer, "output files of nobody", "strayFiles", "strayBytes");
     return ctl_print_table(&table);
 }

@@ -319,14 +319,15 @@ static void on_collected(void *arg, const struct err *err, const struct manager_
 
     if (err) {
         log_warn("retention: %s", err->msg);
-    } else if (removed->executions + removed->sandboxes + removed->events) {
+    } else if (removed->executions + removed->sandboxes + removed->events + removed->usage) {
         auto_free char *details = str_printf("{\"executions\":%" PRIu64 ",\"sandboxes\":%" PRIu64 ",\"events\":%" PRIu64
-                                             "}",
-                                             removed->executions, removed->sandboxes, removed->events);
+                                             ",\"usageRows\":%" PRIu64 "}",
+                                             removed->executions, removed->sandboxes, removed->events, removed->usage);
 
         recorder_note(d->recorder, "server.gc", details);
-        log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events",
-                 removed->executions, removed->sandboxes, removed->events);
+        log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events, %" PRIu64
+                 " rows of usage",
+                 removed->executions, removed->sandboxes, removed->events, removed->usage);
     }
 }
 

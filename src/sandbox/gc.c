@@ -90,6 +90,7 @@ static void on_collected(void *arg, const struct err *err, const struct store_gc
     m->removed.sandboxes += report->sandboxes;
     m->removed.events += report->events;
     m->removed.idem += report->idem;
+    m->removed.usage += report->usage;
     if (report->more)
         store_gc(m->store, &m->keep, on_collected, m);
     else if (m->strays)

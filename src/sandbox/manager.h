@@ -221,6 +221,7 @@ void manager_spending(struct manager *m, struct manager_spending *ret);
 
 struct manager_gc {
     uint64_t executions, sandboxes, events, idem;
+    uint64_t usage;                    /* rows of it that were removed, or became part of another */
     uint64_t output_bytes;             /* of these executions */
     uint64_t stray_files, stray_bytes; /* output of executions that nobody knows */
 };

@@ -1465,8 +1465,9 @@ def what_is_old_is_removed_when_asked_and_told(s):
     assert (dry["strayFiles"], dry["strayBytes"]) == (1, 5) and os.path.exists(stray), dry
     assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["stdout"] == "old\n"  # nothing is gone
     done = s.call("POST", "/v1/gc").json
-    assert {k: v for k, v in done.items() if k not in ("dryRun", "events")} == \
-        {k: v for k, v in dry.items() if k not in ("dryRun", "events")}, (dry, done)
+    assert {k: v for k, v in done.items() if k not in ("dryRun", "events", "usageRows")} == \
+        {k: v for k, v in dry.items() if k not in ("dryRun", "events", "usageRows")}, (dry, done)
+    assert dry["usageRows"] >= 1 and done["usageRows"] >= 1, (dry, done)  # that of the sandbox is its user's now
     assert s.call("GET", f"/v1/sandboxes/{sb}").status == 404 and not os.path.exists(stray)
     assert not [n for n in os.listdir(os.path.join(s.dir, "output")) if n.startswith(ex)]
     assert s.call("GET", f"/v1/sandboxes/{live}").json["state"] == "running"

@@ -130,13 +130,16 @@ class Upkeep(Case):
                 back = int(age * day)
                 db.execute("UPDATE executions SET created_ms = created_ms - ?, started_ms = started_ms - ?, ended_ms = ended_ms - ? WHERE id = ?", (back,) * 3 + (execution,))
                 db.execute("UPDATE sandboxes SET created_ms = created_ms - ?, expires_ms = expires_ms - ?, ended_ms = ended_ms - ? WHERE id = ?", (back,) * 3 + (sandbox,))
+            db.execute("UPDATE usage SET hour_ms = hour_ms - ? WHERE sandbox = ?", (31 * day, ids[31][0]))
         db.close()
         self.start()
 
         def kept():
             return [(run("sandbox", "info", sandbox, env=self.env).code == 0, run("logs", sandbox, execution, env=self.env).code == 0)
                     for sandbox, execution in ids.values()]
-        self.there("gc")
+        removed = self.there("gc", "--json").json
+        self.assertEqual((removed["executions"], removed["sandboxes"]), (3, 1))
+        self.assertIn(removed["usageRows"], (1, 2))  # for each hour in which it lived
         self.assertEqual(kept(), [(True, True), (True, False), (True, False), (False, False)])
         output = os.path.join(self.place, "state", "output")
         self.assertEqual([any(n.startswith(execution) for n in os.listdir(output)) for _, execution in ids.values()], [True, False, False, False])
@@ -153,6 +156,7 @@ class Upkeep(Case):
         self.assertTrue(os.path.exists(stray))
         table = self.there("gc").out
         self.assertRegex(table, r"output files of nobody +1 +3")
+        self.assertRegex(table, r"rows of usage +0 +-")
         self.assertFalse(os.path.exists(stray))
         self.assertEqual(self.there("logs", "-f", sandbox, execution).out, "")  # nothing young is touched
         key = self.there("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
