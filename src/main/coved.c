@@ -223,6 +223,7 @@ static void retention(void *arg, struct store_retention *ret)
         .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
         .usage_before_ms = before(d, SETTING_KEEP_USAGE),
         .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
+        .db_bytes_max = conf_number(&d->conf, SETTING_KEEP_DB),
     };
 }
 

@@ -15,6 +15,9 @@
 #define KEPT "out_bytes1 + out_bytes2 + out_bytes3 - dropped1 - dropped2 - dropped3"
 #define OLD_EXECUTIONS "state IN ('ended', 'failed')"
 #define EXECUTION_TIME "max(ended_ms, created_ms)"
+#define REMOVE_SANDBOXES                                                                                  \
+    "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE state = 'ended' AND ended_ms < ?1" \
+    " AND NOT EXISTS (SELECT 1 FROM executions WHERE sandbox = sandboxes.id) ORDER BY ended_ms LIMIT ?2)"
 
 static int count_states(struct sqlite_db *db, const struct row_table *t, const char *owner, uint64_t *counts,
                         struct err *err)
@@ -164,8 +167,10 @@ static int bound_size(struct sqlite_db *db, struct store_call *c, struct err *er
                 db, "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ?1 ORDER BY seq LIMIT ?2)",
                 INT64_MAX, some, &c->gc.events, err) < 0)
             return -1;
+        if (room(c) == before && remove_older(db, REMOVE_SANDBOXES, INT64_MAX, some, &c->gc.sandboxes, err) < 0)
+            return -1;
         if (room(c) == before)
-            return 0; /* the rest is alive, or young and needed */
+            return 0; /* the rest is alive, or needed */
     }
     return 0;
 }
@@ -179,11 +184,7 @@ static int forget(struct sqlite_db *db, struct store_call *c, struct err *err)
         return -1;
     if (bound_output(db, c, err) < 0 || bound_size(db, c, err) < 0)
         return -1;
-    if (remove_older(db,
-                     "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE state = 'ended' AND"
-                     " ended_ms < ?1 AND NOT EXISTS (SELECT 1 FROM executions WHERE sandbox = sandboxes.id)"
-                     " ORDER BY ended_ms LIMIT ?2)",
-                     k->sandboxes_before_ms, room(c), &c->gc.sandboxes, err) < 0 ||
+    if (remove_older(db, REMOVE_SANDBOXES, k->sandboxes_before_ms, room(c), &c->gc.sandboxes, err) < 0 ||
         remove_older(db,
                      "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at_ms < ?1 ORDER BY at_ms"
                      " LIMIT ?2)",

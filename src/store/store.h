@@ -339,7 +339,7 @@ struct store_retention {
     uint64_t idem_before_ms;
     uint64_t usage_before_ms;  /* usage; that of forgotten sandboxes is told by tenant and user before */
     uint64_t output_bytes_max; /* kept output of all executions */
-    uint64_t db_bytes_max;
+    uint64_t db_bytes_max;     /* executions go first, then events, then ended sandboxes; no more than that */
     bool rehearse; /* remove nothing, and say in one report what all calls together would; others wait meanwhile */
 };
 struct store_gc_report {

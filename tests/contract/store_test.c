@@ -1114,6 +1114,31 @@ TEST(retention_bounds_the_database_itself)
     OK(store_check(store, on_done, NULL));
 }
 
+TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go)
+{
+    auto_free char *large = mem_alloc(20001);
+    struct store_retention keep = { .db_bytes_max = MIB };
+    struct store_sandbox alive = a_sandbox("anna", 1), last = { 0 };
+
+    memset(large, 'x', 20000);
+    OK(store_sandbox_insert(store, &alive, 0, on_done, NULL));
+    for (uint64_t i = 0; i < 150; i++) {
+        last = a_sandbox("anna", 2 + i);
+        last.state = STORE_SB_ENDED;
+        last.ended_ms = 1000 + i;
+        last.why_json = large;
+        OK(store_sandbox_insert(store, &last, 0, on_done, NULL));
+    }
+    do
+        OK(store_gc(store, &keep, on_gc, NULL));
+    while (got.gc.more);
+    OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
+    assert_true(got.counts.db_bytes <= MIB);
+    assert_true(got.counts.sandboxes[STORE_SB_ENDED] > 20);
+    OK(store_sandbox_get(store, "anna", alive.id, on_sandbox, NULL));
+    OK(store_sandbox_get(store, "anna", last.id, on_sandbox, NULL));
+}
+
 /* --- durability --- */
 
 /* Inserts until it is killed; tells each id on the pipe once the store acknowledged it. */
@@ -1294,6 +1319,7 @@ int main(void)
         RUN_STORE(a_rehearsal_counts_all_that_would_go_and_removes_nothing),
         RUN_STORE(retention_works_in_batches_and_says_when_there_is_more),
         RUN_STORE(retention_bounds_the_database_itself),
+        RUN_STORE(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go),
         RUN_STORE(what_was_acknowledged_survives_kill_9_at_any_moment),
         RUN_STORE(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored),
         RUN_STORE(an_unknown_backend_is_refused_with_the_ones_there_are),

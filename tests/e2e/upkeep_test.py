@@ -1,4 +1,5 @@
 """What keeps a server's memory in order: cove gc, backup and restore, against a real server that comes and goes."""
+import json
 import os
 import shutil
 import signal
@@ -17,8 +18,8 @@ class Upkeep(Case):
         self.server = None
         self.addCleanup(self.stop)
 
-    def start(self):
-        launched = Launched(COVE, self.dir)
+    def start(self, *flags):
+        launched = Launched(COVE, self.dir, *flags)
         self.server = launched.process
         self.env = {"COVE_URL": launched.url, "COVE_API_KEY": launched.key or self.env["COVE_API_KEY"]}
 
@@ -143,6 +144,21 @@ class Upkeep(Case):
         self.assertEqual(kept(), [(True, True), (True, False), (True, False), (False, False)])
         output = os.path.join(self.place, "state", "output")
         self.assertEqual([any(n.startswith(execution) for n in os.listdir(output)) for _, execution in ids.values()], [True, False, False, False])
+
+    def test_a_database_beyond_its_bytes_loses_the_oldest_rows(self):
+        self.start()
+        sandbox = self.there("sandbox", "create", "-q").out.strip()
+        made = [self.there("exec", "--json", sandbox, "--", "true").json["id"] for _ in range(14)]
+        self.stop()
+        with sqlite3.connect(self.db) as db:
+            db.execute("UPDATE executions SET request_json = ? WHERE id = ?", (json.dumps({"pad": "x" * (3 << 20)}), made[0]))
+        db.close()
+        self.start("--retention-database", "2M")
+        dry = self.there("gc", "--dry-run", "--json").json["executions"]
+        self.assertIn(self.there("gc", "--json").json["executions"], range(1, 11))
+        left = [e["id"] for e in self.there("ps", "-a", "--json", sandbox).json["executions"]]
+        self.assertEqual(sorted(left), sorted(made[dry:]))
+        self.assertEqual(self.there("gc", "--json").json["executions"], 0)
 
     def test_gc_says_what_it_removed(self):
         self.start()
