@@ -60,6 +60,7 @@ soak: build
 	@tests/soak/run.py
 	@tests/soak/executions.py
 	@SCHEMA_SECONDS=$${SCHEMA_SECONDS:-600} tests/contract/schema_test.py $(BUILD)/src/main/cove
+	@COVE_SWAP_ROUNDS=$${COVE_SWAP_ROUNDS:-100000} COVE_RUNTIME=$(abspath $(BUILD))/src/main/cove-runtime $(BUILD)/tests/contract/contract-runtime-links
 	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}

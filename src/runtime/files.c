@@ -62,7 +62,7 @@ int mkdir_open(struct runtime *rt, struct stream *s, const struct frame *f, stru
     if (dir < 0)
         return -1;
     if (mkdirat(dir, leaf, 0700) == 0) {
-        if (fchmodat(dir, leaf, mode, 0) < 0) /* the umask of PID 1 is not the caller's business */
+        if (path_set_mode(dir, leaf, mode) < 0) /* the umask of PID 1 is not the caller's business */
             return path_fail(err, "setting the mode of", m.path);
     } else {
         int sys = errno;

@@ -108,6 +108,13 @@ int path_beneath(int dirfd, const char *path, int flags, bool one_mount)
     return resolve(dirfd, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | (one_mount ? RESOLVE_NO_XDEV : 0));
 }
 
+int path_set_mode(int dirfd, const char *name, mode_t mode)
+{
+    auto_fd int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -1 : fchmod(fd, mode);
+}
+
 /* Splits "/a/b//c/" into "/a/b" and "c", in place. */
 static int split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], struct err *err)
 {

@@ -27,6 +27,10 @@ int path_parent(const struct paths *p, const char *path, bool make, char leaf[PA
  * `one_mount`, no mount is crossed either. -1 with errno. */
 int path_beneath(int dirfd, const char *path, int flags, bool one_mount);
 
+/* The mode of a directory that was just made, whatever our umask is; a link that has taken its place is not followed. -1
+ * with errno. */
+int path_set_mode(int dirfd, const char *name, mode_t mode);
+
 /* Sets the error that fits errno: "what path: reason". Returns -1. */
 int path_fail(struct err *err, const char *what, const char *path);
 char path_kind(mode_t mode); /* as in struct rt_entry */

@@ -37,11 +37,17 @@ struct removal {
     uint64_t removed;
 };
 
+/* Of the directory itself: a link that has taken its place since leads to something that nobody asked us to touch. */
+static int open_up(int at, const char *name)
+{
+    return fchmodat(at, name, 0700, AT_SYMLINK_NOFOLLOW);
+}
+
 static int open_dir(int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
+    if (fd < 0 && errno == EACCES && open_up(at, name) == 0)
         fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd;
 }
@@ -128,8 +134,7 @@ static bool lift(struct removal *r, const char *name)
     path_temp_name(temp);
     if (renameat(dirfd(r->dir), name, r->top, temp) == 0)
         return true;
-    return errno == EACCES && fchmodat(dirfd(r->dir), name, 0700, 0) == 0 &&
-           renameat(dirfd(r->dir), name, r->top, temp) == 0;
+    return errno == EACCES && open_up(dirfd(r->dir), name) == 0 && renameat(dirfd(r->dir), name, r->top, temp) == 0;
 }
 
 /* One entry of the current directory. 1: go on. 0: the tree is gone. -1: with errno. */

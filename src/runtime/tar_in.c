@@ -79,7 +79,7 @@ static int make_dir(struct unpacking *u, const struct tar_entry *e)
         return -1;
     mode_t mode = e->mode | 0700; /* or what it holds could not be made */
     if (mkdirat(u->parent, u->leaf, mode) == 0)
-        return fchmodat(u->parent, u->leaf, mode, 0);
+        return path_set_mode(u->parent, u->leaf, mode);
     if (errno != EEXIST || fstatat(u->parent, u->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -1;
     errno = EEXIST;
