@@ -20,8 +20,11 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #define EXCHANGE 2u /* RENAME_EXCHANGE */
@@ -499,9 +502,112 @@ TEST(FA03_a_walk_follows_no_link_that_is_put_before_it)
     end(h);
 }
 
+/* --- links and odd files that stay where they are --- */
+
+static void expect_refused(struct host *h, const char *name, const char *what)
+{
+    auto_free char *before = canary();
+
+    for (size_t i = 0; i < ARRAY_LEN(by_path); i++)
+        if (by_path[i].ask(h, name) == 0 && by_path[i].ask != v_remove_sub) /* what is not there need not be removed */
+            fail_msg("%s through %s", by_path[i].name, what);
+    expect_canary(before, what);
+}
+
+TEST(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere)
+{
+    struct host *h = begin();
+    char name[32], far[4][128];
+
+    snprintf(far[0], sizeof(far[0]), "/proc/self/root%s/canary", top);
+    snprintf(far[1], sizeof(far[1]), "/proc/1/root%s/canary", top);
+    snprintf(far[2], sizeof(far[2]), "/proc/self/cwd%s/canary", top);
+    snprintf(far[3], sizeof(far[3]), "../../../../../../proc/thread-self/root%s/canary", top);
+    const char *targets[] = { far[0], far[1], far[2], far[3], "/proc/self/fd/3", "/dev/fd/3", "l", "other", "nowhere" };
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+        assert_int_equal(symlink(targets[i], in("work/l")), 0);
+        assert_int_equal(symlink("l", in("work/other")), 0);
+        expect_refused(h, "work/l", targets[i]);
+        expect_refused(h, "work/other", targets[i]);
+        unlink(in("work/l"));
+        unlink(in("work/other"));
+    }
+    assert_int_equal(symlink("../canary", in("work/chain0")), 0);
+    for (int i = 1; i <= 40; i++) { /* the kernel follows 40, and this is one more */
+        snprintf(name, sizeof(name), "chain%d", i - 1);
+        snprintf(far[0], sizeof(far[0]), "work/chain%d", i);
+        assert_int_equal(symlink(name, in(far[0])), 0);
+    }
+    expect_refused(h, "work/chain40", "a chain of 41 links");
+    end(h);
+}
+
+TEST(FA02_a_link_that_is_named_is_itself_what_is_changed)
+{
+    struct host *h = begin();
+    auto_free char *before = canary();
+    char target[128];
+
+    snprintf(target, sizeof(target), "/proc/self/root%s/canary/f", top);
+    const char *targets[] = { "../canary/f", target, "l", "nowhere" };
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+        assert_int_equal(symlink(targets[i], in("work/l")), 0);
+        assert_int_equal(ask(h, FRAME_STAT, "work/l", 0), 0);
+        assert_int_equal(ask(h, FRAME_TAR_OUT, "work/l", 0), 0);
+        assert_int_equal(ask(h, FRAME_MKDIR, "work/l", 0), ERR_EXISTS);
+        assert_int_equal(move(h, "work/l", "work/moved"), 0);
+        assert_true(is_link("work/moved"));
+        assert_int_equal(ask(h, FRAME_REMOVE, "work/moved", RT_PATH_RECURSIVE), 0);
+        assert_false(is_link("work/moved"));
+
+        assert_int_equal(symlink(targets[i], in("work/l")), 0);
+        assert_int_equal(write_file(h, "work/l", 0), 0);
+        assert_false(is_link("work/l"));
+        unlink(in("work/l"));
+        assert_int_equal(symlink(targets[i], in("work/l")), 0);
+        assert_int_equal(unpack_into(h, "work", NULL, "l"), 0);
+        assert_false(is_link("work/l"));
+        unlink(in("work/l"));
+    }
+    expect_canary(before, "naming a link");
+    end(h);
+}
+
+TEST(FA02_what_is_neither_file_nor_directory_blocks_nobody)
+{
+    static const char *const odd[] = { "work/fifo", "work/sock", "work/dev", "work/link", "../../null", "../../fd/0" };
+    struct host *h = begin();
+    struct sockaddr_un sun = { .sun_family = AF_UNIX };
+
+    assert_int_equal(mkfifo(in("work/fifo"), 0666), 0);
+    assert_int_equal(mknod(in("work/dev"), S_IFCHR | 0666, makedev(1, 5)), 0);
+    assert_int_equal(symlink("fifo", in("work/link")), 0);
+    snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", in("work/sock"));
+    auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&sun, sizeof(sun)), 0);
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        if (odd[i][0] == '.' && strncmp(top, "/dev/", 5) != 0)
+            continue; /* that is /dev/null only from /dev/shm */
+        expect_refused(h, odd[i], odd[i]);
+        assert_int_not_equal(ask(h, FRAME_READ, odd[i], 0), 0);
+        assert_int_not_equal(ask(h, FRAME_LIST, odd[i], 0), 0);
+        assert_int_not_equal(ask(h, FRAME_MKDIR, odd[i], 0), 0);
+    }
+    assert_int_equal(ask(h, FRAME_TAR_OUT, "work/fifo", 0), ERR_WRONG_KIND);
+    assert_int_equal(ask(h, FRAME_TAR_OUT, "work", 0), 0);
+    assert_int_equal(write_file(h, "work/fifo", 0), 0); /* put in its place, not written into it */
+    assert_int_equal(move(h, "work/sock", "work/moved"), 0);
+    assert_int_equal(ask(h, FRAME_REMOVE, "work/dev", 0), 0);
+    assert_int_equal(ask(h, FRAME_REMOVE, "work", RT_PATH_RECURSIVE), 0);
+    end(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere),
+        RUN(FA02_a_link_that_is_named_is_itself_what_is_changed),
+        RUN(FA02_what_is_neither_file_nor_directory_blocks_nobody),
         RUN(FA03_a_directory_swapped_for_a_link_leads_no_request_out),
         RUN(FA03_a_walk_follows_no_link_that_is_put_before_it),
     };
