@@ -61,6 +61,7 @@ soak: build
 	@tests/soak/executions.py
 	@SCHEMA_SECONDS=$${SCHEMA_SECONDS:-600} tests/contract/schema_test.py $(BUILD)/src/main/cove
 	@COVE_SWAP_ROUNDS=$${COVE_SWAP_ROUNDS:-100000} COVE_RUNTIME=$(abspath $(BUILD))/src/main/cove-runtime $(BUILD)/tests/contract/contract-runtime-links
+	@COVE_TEST_ENTRIES=$${COVE_TEST_ENTRIES:-1000000} tests/contract/transfers_test.py $(BUILD)/tests/tools/api-testd $(BUILD)/src/main/cove-runtime
 	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}

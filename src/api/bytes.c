@@ -27,7 +27,14 @@ static void watch_key(struct transfer *t)
     live_begin(&t->live, t->api, api_who(t->req), on_refused, t);
 }
 
-/* --- reading --- */
+/* --- reading ---
+ *
+ * What an answer says first (how long, which version, which part) is known from a look at the file, and its bytes come
+ * later. They are read only of the file that was seen; when another has its name by then, or it was written to, the
+ * look is taken again. A file that never stands still for that long is sent as it was when it was opened, without a
+ * version and a length; a part of it is refused. */
+
+#define LOOKS_MAX 8
 
 static void on_room(void *arg)
 {
@@ -54,15 +61,41 @@ static void on_bytes(void *arg, const void *data, size_t len)
         files_hold(t->job, true);
 }
 
+static void look_again(void *arg, struct box *box, const struct err *err);
+static void read_now(void *arg, struct box *box, const struct err *err);
+
+/* It was not the file that was seen. */
+static void on_changed(struct transfer *t)
+{
+    struct err why;
+
+    http_on_gone(t->req, NULL, NULL);
+    live_done(&t->live);
+    if (++t->looks < LOOKS_MAX) {
+        manager_use(t->api->set.manager, api_sees(t->req), t->sandbox, look_again, t);
+    } else if (t->status == 200 && !http_header(t->req, "If-Match")) {
+        http_drop_header(t->req, "ETag");
+        t->len = HTTP_UNTIL_END;
+        manager_use(t->api->set.manager, api_sees(t->req), t->sandbox, read_now, t);
+    } else {
+        err_set(&why, ERR_EXISTS, "the file changes faster than a part of it can be read; ask again");
+        transfer_refuse(t, &why);
+    }
+}
+
 static void on_all_read(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
     struct transfer *t = arg;
 
+    if (err && err->id == ERR_BUSY && !t->begun && t->len != HTTP_UNTIL_END) {
+        on_changed(t);
+        return;
+    }
     if (err && !t->begun) {
         transfer_refuse(t, err);
         return;
     }
-    if (!t->begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it became shorter since we looked */
+    if (!t->begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it became shorter since it was opened */
         struct err why;
 
         err_set(&why, ERR_EXISTS, "the file changed while it was read; ask again");
@@ -110,7 +143,10 @@ static void read_now(void *arg, struct box *box, const struct err *err)
     files_free(take_ptr(&t->job));
     http_on_gone(t->req, transfer_gone, t);
     watch_key(t);
-    if (files_read(box, t->path, t->from, t->len == HTTP_UNTIL_END ? 0 : t->len, &read_ops, t, &t->job, &why) < 0)
+    int r = t->len == HTTP_UNTIL_END
+                ? files_read(box, t->path, t->from, 0, &read_ops, t, &t->job, &why)
+                : files_read_seen(box, t->path, &t->entry, t->from, t->len, &read_ops, t, &t->job, &why);
+    if (r < 0)
         transfer_refuse(t, &why);
 }
 
@@ -155,6 +191,19 @@ static void start_read(struct transfer *t, struct box *box)
 
     if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
         transfer_refuse(t, &err);
+}
+
+static void look_again(void *arg, struct box *box, const struct err *err)
+{
+    struct transfer *t = arg;
+
+    if (err) {
+        transfer_refuse(t, err);
+        return;
+    }
+    manager_release(t->api->set.manager, t->sandbox); /* held by the use before */
+    files_free(take_ptr(&t->job));
+    start_read(t, box);
 }
 
 void bytes_read(struct http_req *req, void *ctx)

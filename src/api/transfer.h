@@ -19,6 +19,7 @@ struct transfer {
     uint32_t mode, flags;
     struct files_entry entry;
     bool begun; /* the answer */
+    int looks;  /* at a file that changed before it was read */
     int status;
     uint64_t from, len, sent;
     bool sse; /* watch.c */

@@ -289,6 +289,14 @@ int files_read(struct box *b, const char *path, uint64_t offset, uint64_t length
     return open_path(b, FRAME_READ, path, &m, ops, arg, ret, err);
 }
 
+int files_read_seen(struct box *b, const char *path, const struct files_entry *seen, uint64_t offset, uint64_t length,
+                    const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err)
+{
+    struct rt_path m = { .offset = offset, .length = length, .flags = rt_version(seen->size, seen->mtime_ns) };
+
+    return open_path(b, FRAME_READ, path, &m, ops, arg, ret, err);
+}
+
 int files_write(struct box *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops, void *arg,
                 struct files_job **ret, struct err *err)
 {

@@ -40,6 +40,15 @@ void http_set_header(struct http_req *req, const char *name, const char *value)
     free(old);
 }
 
+void http_drop_header(struct http_req *req, const char *name)
+{
+    struct out_header **at = find_header(req, name), *old = *at;
+
+    if (old)
+        *at = old->next;
+    free(old);
+}
+
 /* A plain name for old readers, and all of it for the others (RFC 6266, RFC 8187). */
 void http_set_filename(struct http_req *req, const char *name)
 {
@@ -206,6 +215,7 @@ bool http_part(struct http_req *req, uint64_t size, const char *etag, int *ret_s
     const char *range = http_header(req, "Range"), *only_if = http_header(req, "If-Range");
     char text[80];
 
+    http_drop_header(req, "Content-Range"); /* of a part that was thought of before */
     if (etag)
         http_set_header(req, "ETag", etag);
     http_set_header(req, "Accept-Ranges", "bytes");

@@ -128,6 +128,7 @@ enum err_id http_error(const struct http_req *req); /* that it was answered with
 /* A header for the answer that is to come; the last value of a name wins. What could split the header (CR, LF, other
  * control characters) is replaced by a space, so a name from outside can be put in. */
 void http_set_header(struct http_req *req, const char *name, const char *value);
+void http_drop_header(struct http_req *req, const char *name); /* that was set */
 /* Content-Disposition for a name from outside, with the encoding that it needs. */
 void http_set_filename(struct http_req *req, const char *name);
 

@@ -95,6 +95,8 @@ int read_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
     r->fd = take_fd(&fd);
     s->obj = r;
     s->ops = &read_ops;
+    if (m.flags && m.flags != rt_version(r->entry.size, r->entry.mtime_ns))
+        return err_set(err, ERR_BUSY, "%.160s has changed since it was looked at", m.path);
     stream_wake(s);
     return 0;
 }

@@ -180,7 +180,7 @@ struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MAR
     char path[RT_PATH_MAX];
     uint64_t offset, length; /* READ; length of LIST and CHANGES is the greatest number of entries */
     uint32_t mode;           /* WRITE, MKDIR; 0 is the default (0644, 0755) */
-    uint32_t flags;
+    uint32_t flags;          /* READ: rt_version() of the file that is meant, or BUSY; 0 for whatever is there */
 };
 
 struct rt_move {
@@ -225,6 +225,8 @@ struct rt_stats {       /* payload of DONE for STATS */
     uint64_t tmp_bytes, tmp_bytes_max;
 };
 
+/* Of a file of that size, last written then; never 0. It tells two files of one name apart, nothing more. */
+uint32_t rt_version(uint64_t size, uint64_t mtime_ns);
 uint32_t rt_window(uint8_t request); /* starting credit of a stream opened by this frame type */
 
 int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);

@@ -133,6 +133,23 @@ TEST(a_file_is_written_whole_and_read_back_by_range)
     end(h);
 }
 
+TEST(a_read_of_the_file_that_was_seen_gets_no_other)
+{
+    struct host *h = begin();
+    struct got *g;
+
+    put("f", "first");
+    assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
+    uint32_t seen = rt_version(entry_of(g)->size, entry_of(g)->mtime_ns);
+    assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), 0);
+    assert_string_equal(g->data[0].data, "first");
+    put("f", "second and longer");
+    assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), ERR_BUSY);
+    assert_int_equal(g->data[0].len, 0);
+    assert_int_equal(ask(h, FRAME_READ, in("f"), 0, NULL), 0);
+    end(h);
+}
+
 TEST(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs)
 {
     struct host *h = begin();
@@ -753,6 +770,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_file_is_written_whole_and_read_back_by_range),
+        RUN(a_read_of_the_file_that_was_seen_gets_no_other),
         RUN(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs),
         RUN(a_write_replaces_atomically_and_leaves_nothing_when_given_up),
         RUN(a_link_planted_at_the_target_is_replaced_not_followed),

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""transfers_test.py API_TESTD RUNTIME - files that change while they are written, read and listed; prints TAP.
+
+Over the same real server as api_test.py; cases whose name begins with FAnn are those of the attack catalogue.
+COVE_TEST_ENTRIES is how many files the large directory has. Needs root.
+"""
+import http.client
+import os
+import sys
+import threading
+import time
+
+import api_test
+
+CASES = []
+ENTRIES = int(os.environ.get("COVE_TEST_ENTRIES", "100000"))
+PAGE = 10000
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def names(s, sb):
+    return [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]]
+
+
+def together(*work):
+    """Runs them at once and raises what the first of them raised."""
+    wrong = []
+
+    def one(function):
+        try:
+            function()
+        except Exception as error:  # pylint: disable=broad-except
+            wrong.append(error)
+    threads = [threading.Thread(target=one, args=(function,)) for function in work]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if wrong:
+        raise wrong[0]
+
+
+@case
+def FA06_an_upload_as_large_as_the_limit_fits_and_one_byte_more_leaves_nothing(s):
+    size = 1 << 20
+    sb = s.create({"runtime": "sh", "resources": {"storageBytes": size}})
+    a = s.files(sb, "PUT", body=b"", path="/workspace/f")
+    assert a.status == 200 and a.json["sizeBytes"] == 0 and s.files(sb, path="/workspace/f").body == b"", a.body
+    a = s.files(sb, "PUT", body=b"x" * size, path="/workspace/f")
+    assert a.status == 200 and a.json["sizeBytes"] == size, a.body
+    assert s.files(sb, path="/workspace/f").body == b"x" * size
+    assert s.files(sb, "DELETE", path="/workspace/f").status == 204
+    for more in (1, 4096, size):
+        a = s.files(sb, "PUT", body=b"x" * (size + more), path="/workspace/f")
+        assert a.status == 507 and a.code == "sandbox_full", (more, a.status, a.body)
+        assert names(s, sb) == [], names(s, sb)
+    assert s.files(sb, "PUT", body=b"y" * size, path="/workspace/g").status == 200  # all of it is free again
+    s.delete(sb)
+    # bodies that are read whole: as long as allowed, and one byte more
+    sb = s.create({"runtime": "sh"})
+    text = '{"path": "/workspace/d"%s}'
+    for size, status in ((64 << 10, 204), ((64 << 10) + 1, 413)):
+        a = s.files(sb, "POST", "/mkdir", (text % (" " * (size - len(text) + 2))).encode())
+        assert a.status == status, (size, a.status, a.body)
+    # nobody takes a form apart: what is sent is the file, whatever it calls itself
+    form = b'--b\r\nContent-Disposition: form-data; name="f"; filename="../../x"\r\n\r\nhi\r\n--b--\r\n'
+    a = s.files(sb, "PUT", body=form, headers={"Content-Type": "multipart/form-data; boundary=b"}, path="/workspace/d/f")
+    assert a.status == 200 and s.files(sb, path="/workspace/d/f").body == form, a.body
+    assert names(s, sb) == ["d"]
+    s.delete(sb)
+
+
+@case
+def FA07_of_uploads_to_one_path_one_whole_file_wins_and_readers_see_no_other(s):
+    """Each of another length, so that neither a beginning nor a mixture could pass for one of them."""
+    sb = s.create({"runtime": "sh"})
+    bodies = [bytes([65 + i]) * (150000 + 40000 * i) for i in range(4)]
+    whole = set(bodies)
+    assert s.files(sb, "PUT", body=bodies[0], path="/workspace/f").status == 200
+    done, seen = threading.Event(), {"read": 0, "told": 0, "parts": 0}
+
+    def writer(body):
+        def work():
+            end, n = time.monotonic() + 300, 0
+            while n < 20 or ((seen["read"] < 20 or seen["parts"] < 10) and time.monotonic() < end):
+                n += 1
+                a = s.files(sb, "PUT", body=body, path="/workspace/f")
+                assert a.status == 200 and a.json["sizeBytes"] == len(body), a.body
+        return work
+
+    def reader():
+        while not done.is_set():
+            try:
+                a = s.files(sb, path="/workspace/f")
+            except http.client.IncompleteRead:
+                seen["told"] += 1
+                continue
+            if a.status == 409:
+                seen["told"] += 1
+                continue
+            assert a.status == 200 and a.body in whole, (a.status, len(a.body), a.body[:1], a.headers["ETag"])
+            seen["read"] += 1
+
+    def ranges():
+        while not done.is_set():
+            try:
+                a = s.files(sb, headers={"Range": "bytes=-100000"}, path="/workspace/f")
+            except http.client.IncompleteRead:
+                seen["told"] += 1
+                continue
+            if a.status == 409:
+                continue
+            total = int(a.headers["Content-Range"].split("/")[1])
+            assert a.status == 206 and a.body == next(b for b in bodies if len(b) == total)[-100000:], (total, a.body[:1])
+            seen["parts"] += 1
+
+    def all_writers():
+        try:
+            together(*[writer(b) for b in bodies])
+        finally:
+            done.set()
+    together(all_writers, reader, reader, ranges)
+    assert seen["read"] >= 20 and seen["parts"] >= 10, seen
+    assert s.files(sb, path="/workspace/f").body in whole and names(s, sb) == ["f"]
+    # of those that must not replace, one is first
+    got = []
+    together(*[lambda b=b: got.append(s.files(sb, "PUT", body=b, headers={"If-None-Match": "*"}, path="/workspace/x").status)
+               for b in bodies])
+    assert sorted(got) == [200, 412, 412, 412], got
+    assert s.files(sb, path="/workspace/x").body in whole and names(s, sb) == ["f", "x"]
+    s.delete(sb)
+
+
+def begin_read(s, sb, path, headers=None):
+    """The head of an answer, whose body is longer than anybody on the way will hold."""
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/files?path={path}", headers=headers)
+    assert r.status in (200, 206), r.read()
+    return c, r
+
+
+LARGE = 64 << 20
+
+
+def large(s):
+    sb = s.create({"runtime": "python", "resources": {"storageBytes": 200 << 20, "memoryBytes": 512 << 20}})
+    make = f"f = open('f', 'wb')\nfor i in range({LARGE >> 20}): f.write(bytes([i % 251 + 1]) * (1 << 20))"
+    assert s.execute(sb, {"code": make}).json["exitCode"] == 0
+    return sb
+
+
+@case
+def FA08_a_file_that_grows_is_told_as_long_as_it_was(s):
+    sb = s.create({"runtime": "python"})
+    grow = ("import time\nf = open('log', 'ab', 0)\nfor n in range(40000):\n"
+            "  f.write(b'%09d\\n' % n)\n  n % 10 or time.sleep(0.0005)")
+    ex = s.execute(sb, {"code": grow, "background": True, "timeoutMs": 600000}).json["id"]
+    api_test.until(lambda: s.files(sb, verb="/stat", path="/workspace/log").status == 200, "it is written")
+    last, good, parts, grows = 0, 0, 0, True
+    while grows:
+        grows = s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["state"] == "running"
+        a = s.files(sb, path="/workspace/log")
+        assert a.status == 200 and len(a.body) == int(a.headers.get("Content-Length", len(a.body))) >= last, (a.status, last)
+        lines = a.body.split(b"\n")
+        assert all(line == b"%09d" % i for i, line in enumerate(lines[:-1])) and lines[-1] == b"", lines[-2:]
+        last, good = len(a.body), good + 1
+        a = s.files(sb, headers={"Range": "bytes=-20"}, path="/workspace/log")
+        if a.status == 409:  # it does not stand still for long enough, and that is told
+            continue
+        total = int(a.headers["Content-Range"].split("/")[1])
+        assert a.status == 206 and a.body == b"%09d\n%09d\n" % (total // 10 - 2, total // 10 - 1), (a.headers, a.body)
+        parts += 1
+    assert good > 2 and parts > 0 and last == 400000, (good, parts, last)
+    s.delete(sb)
+
+
+@case
+def FA08_a_file_that_shrinks_is_broken_off_and_one_that_goes_is_read_to_its_end(s):
+    sb = large(s)
+    c, r = begin_read(s, sb, "/workspace/f")
+    assert int(r.headers["Content-Length"]) == LARGE
+    got = r.read(1 << 20)
+    assert s.execute(sb, {"code": "import os\nos.truncate('f', 3 << 20)"}).json["exitCode"] == 0
+    try:
+        got += r.read()
+        raise AssertionError(f"a whole answer of {len(got)} bytes")
+    except http.client.IncompleteRead as cut:
+        got += cut.partial
+    c.close()
+    assert 3 << 20 <= len(got) < LARGE, len(got)
+    assert all(got[i << 20] == i % 251 + 1 for i in range(len(got) >> 20)), "zeros are none of its bytes"
+    s.delete(sb)
+    sb = large(s)
+    c, r = begin_read(s, sb, "/workspace/f", {"Range": f"bytes=1048576-{LARGE - 1}"})
+    assert r.status == 206 and r.headers["Content-Range"] == f"bytes 1048576-{LARGE - 1}/{LARGE}", r.headers
+    assert s.execute(sb, {"command": ["sh", "-c", "echo new >g; mv g f"]}).json["exitCode"] == 0
+    got = r.read()  # of the file that was opened, whatever has its name now
+    c.close()
+    assert len(got) == LARGE - (1 << 20) and all(got[i << 20] == (i + 1) % 251 + 1 for i in range(len(got) >> 20))
+    assert s.files(sb, path="/workspace/f").body == b"new\n"
+    # a tebibyte that is not there: its length is the truth, and a part costs no more than it has
+    s.execute(sb, {"code": "import os\nos.truncate(os.open('s', 65), (1 << 30) - 1)"})
+    a = s.files(sb, headers={"Range": "bytes=-3"}, path="/workspace/s")
+    assert a.status == 206 and a.body == b"\0\0\0" and a.headers["Content-Range"].endswith("/1073741823"), a.headers
+    s.delete(sb)
+
+
+@case
+def FA09_a_directory_of_very_many_entries_comes_in_pages_that_cost_no_more_than_one(s):
+    def resident():
+        with open(f"/proc/{s.process.pid}/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * 4096
+    limits = {"workspaceInodes": ENTRIES + 1000, "memoryBytes": "2G"}
+    sb = s.create({"runtime": "python", "policy": {"version": 1, "limits": limits}})
+    make = f"import os\nos.mkdir('d')\nfor i in range({ENTRIES}): os.close(os.open('d/%07d' % i, 65))"
+    assert s.execute(sb, {"code": make, "timeoutMs": 600000}, timeout=660).json["exitCode"] == 0
+    s.files(sb, verb="/list", path="/workspace/d", limit=PAGE)
+    before, most, at, more = resident(), 0, 0, {}
+    while more is not None:
+        page = s.files(sb, verb="/list", path="/workspace/d", limit=PAGE, **more).json
+        for e in page["entries"]:
+            assert e["name"] == f"{at:07d}", (e, at)
+            at += 1
+        assert page["truncated"] == (at < ENTRIES) == ("nextCursor" in page), at
+        more = {"cursor": page["nextCursor"]} if page["truncated"] else None
+        most = max(most, resident() - before)
+    assert at == ENTRIES, at
+    with open(api_test.TESTD, "rb") as f:
+        sanitized = b"__asan_init" in f.read()  # what such a server freed still counts as its memory
+    assert sanitized or most < 16 << 20, most
+    if ENTRIES >= 1000000:  # all of a directory is read for a page, and that has a bound
+        assert s.execute(sb, {"command": ["touch", "d/x"]}).json["exitCode"] == 0
+        a = s.files(sb, verb="/list", path="/workspace/d", limit=1)
+        assert a.status == 429 and a.code == "limit_reached", a.body
+    assert s.files(sb, "DELETE", path="/workspace/d", recursive="true").status == 204
+    s.delete(sb)
+
+
+def main():
+    api_test.CASES[:] = CASES
+    return api_test.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
