@@ -53,7 +53,7 @@ void api_on_revoked(struct api *api, const char *id);
 /* Ends every answer that would go on for ever; before http_drain. */
 void api_stop(struct api *api);
 /* For manager_settings: what was refused to a program may be worth an alarm. And when the log is not what is known. */
-void api_on_receipt(struct api *api, const char *owner, const struct receipt *receipt);
+void api_on_refused(struct api *api, const char *owner, const struct receipt *receipt);
 void api_on_damage(struct api *api);
 /* Figures of the server itself in /metrics; NULL, or after http_new. */
 void api_set_server(struct api *api, const struct http_server *server);

@@ -97,7 +97,7 @@ static bool is_attack(const char *name)
     return nr >= 0 && syscall_attack((unsigned)nr);
 }
 
-void api_on_receipt(struct api *api, const char *owner, const struct receipt *receipt)
+void api_on_refused(struct api *api, const char *owner, const struct receipt *receipt)
 {
     struct audit_pair target[] = { { "sandbox", receipt->sandbox }, { "execution", receipt->execution } };
     struct flood_kind k = { .kind = "server" };
@@ -106,8 +106,6 @@ void api_on_receipt(struct api *api, const char *owner, const struct receipt *re
     uint64_t total = 0;
     unsigned told = 0;
 
-    if (receipt->denials_why)
-        return;
     jsonw_init(&w, &details, 0);
     jsonw_object(&w);
     jsonw_key(&w, "calls");
@@ -124,9 +122,11 @@ void api_on_receipt(struct api *api, const char *owner, const struct receipt *re
     jsonw_end_object(&w);
     if (total == 0)
         return;
-    struct audit_record r = {
-        .tenant = owner, .kind = "sandbox", .target = target, .ntarget = ARRAY_LEN(target), .details = details.data
-    };
+    struct audit_record r = { .tenant = owner,
+                              .kind = "sandbox",
+                              .target = target,
+                              .ntarget = *receipt->execution ? 2 : 1,
+                              .details = details.data };
     snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
     raise_(api, SECURITY_ESCAPE, &r, &k);
 }

@@ -233,6 +233,7 @@ struct box {
     const char *denied_why;    /* why it did not, or NULL */
     bool watched, refused;     /* the monitor said that it is, and that there is something to ask for */
     bool asks_monitor;         /* the timer is for its answer */
+    uint64_t denied_told[JAIL_DENIALS_MAX + 1]; /* counts that are in a receipt already; the last is that of `more` */
     struct err destroy_err;
     bool destroy_failed;
     box_done_fn *done;

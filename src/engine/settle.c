@@ -183,6 +183,7 @@ void denials_lost(struct box *b)
 {
     b->watched = b->refused = false;
     b->denied = (struct jail_denied){ 0 };
+    memset(b->denied_told, 0, sizeof(b->denied_told));
     for (struct exec *x = b->execs; x; x = x->next) {
         x->uncounted = x->uncounted || x->state != EXEC_OVER;
         memset(x->denied_base, 0, sizeof(x->denied_base));
@@ -199,6 +200,17 @@ void denials_base(struct exec *x)
     x->denied_base[JAIL_DENIALS_MAX] = d->more;
 }
 
+/* How often it was refused something of this row of the list. A kernel lives beside executions with receipts of their
+ * own, and what one of these has told is not told again. */
+static uint64_t denied_since(struct exec *x, size_t row, uint64_t count)
+{
+    uint64_t *told = &x->box->denied_told[row];
+    uint64_t from = x->kernel ? max_u64(x->denied_base[row], *told) : x->denied_base[row];
+
+    *told = max_u64(*told, count);
+    return count > from ? count - from : 0; /* whatever the monitor says, a count has no less than none */
+}
+
 /* The monitor counts for a sandbox from its beginning, in a list that only grows. What is new since the launch is this
  * execution's, or that of others which ran beside it. */
 static void denials_fill(struct exec *x)
@@ -213,9 +225,9 @@ static void denials_fill(struct exec *x)
         return;
     for (uint32_t i = 0; i < b->denied.n; i++) {
         const struct jail_denial *d = &b->denied.each[i];
-        uint64_t args[6] = { 0 };
+        uint64_t args[6] = { 0 }, count = denied_since(x, i, d->count);
 
-        if (d->count <= x->denied_base[i])
+        if (count == 0)
             continue;
         for (size_t a = 0; a < JAIL_DENIAL_ARGS; a++)
             args[a] = d->args[a];
@@ -223,11 +235,9 @@ static void denials_fill(struct exec *x)
             r->denials = mem_new_array(struct receipt_denial, JAIL_DENIALS_MAX);
         struct receipt_denial *to = &r->denials[r->ndenials++];
         denial_describe(&b->kind.filter, d->nr, args, &to->what);
-        to->count = d->count - x->denied_base[i];
+        to->count = count;
     }
-    if (b->denied.more >
-        x->denied_base[JAIL_DENIALS_MAX]) /* whatever the monitor says, a count has no less than none */
-        r->denials_more = b->denied.more - x->denied_base[JAIL_DENIALS_MAX];
+    r->denials_more = denied_since(x, JAIL_DENIALS_MAX, b->denied.more);
 }
 
 /* --- over --- */

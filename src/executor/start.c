@@ -322,10 +322,8 @@ static void kernel_died(struct run *r, const struct receipt *x)
     run_ended(r);
 }
 
-static void on_exit_(void *arg, const struct receipt *x)
+static void program_ended(struct run *r, const struct receipt *x)
 {
-    struct run *r = arg;
-
     if (r->has_receipt || r->state == RUN_OVER)
         return;
     if (r->req.code) {
@@ -342,6 +340,17 @@ static void on_exit_(void *arg, const struct receipt *x)
     if (r->stopped && x->ended_by == ENDED_KILLED)
         r->receipt.ended_by = r->stop_by;
     run_ended(r);
+}
+
+/* An interpreter lives until its sandbox goes, behind the answer: only then is known what it was refused, and that of a
+ * program for whose end nobody waited. */
+static void on_exit_(void *arg, const struct receipt *x)
+{
+    struct run *r = arg;
+
+    program_ended(r, x);
+    if (r->req.code || !r->has_receipt)
+        guest_refused(&r->guest, x);
 }
 
 /* An interpreter that died before it was claimed has run nothing: another is started. */

@@ -89,12 +89,12 @@ static void on_sandbox_end(void *arg, const char *id, const char *owner, enum en
     recorder_sandbox_ended(d->recorder, id, owner, by, why);
 }
 
-static void on_receipt(void *arg, const char *owner, const struct receipt *r)
+static void on_refused(void *arg, const char *owner, const struct receipt *r)
 {
     const struct coved *d = arg;
 
     if (d->api)
-        api_on_receipt(d->api, owner, r);
+        api_on_refused(d->api, owner, r);
 }
 
 static int open_manager(struct coved *d, struct err *err)
@@ -105,7 +105,7 @@ static int open_manager(struct coved *d, struct err *err)
         .output_dir = d->place.output,
         .connect = connect_jailer,
         .on_end = on_sandbox_end,
-        .on_receipt = on_receipt,
+        .on_refused = on_refused,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),

@@ -414,11 +414,22 @@ static void begin_anew(struct cx *cx)
         cx_die(cx, &err);
 }
 
+/* Receipts of its executions cannot say what was refused, because the interpreter is one process for all of them. */
+static void tell_refusals(const struct cx *cx, const struct receipt *r)
+{
+    struct receipt told = *r;
+
+    told.execution[0] = '\0'; /* the interpreter's own, which nobody knows */
+    refusals_count(cx->sb->m, cx->sb->owner, &told);
+}
+
 static void kernel_gone(struct cx *cx, const struct receipt *r, const struct err *failed)
 {
     struct sb *sb = cx->sb;
     struct err why;
 
+    if (r)
+        tell_refusals(cx, r);
     explain(cx, r, failed, &why);
     str_tame(why.msg);
     ev_timer_clear(sb->m->ev, &cx->clock);

@@ -175,11 +175,19 @@ void stats_count(struct manager_stats *s, const struct receipt *r)
     s->measured++;
     s->wall_ns += r->wall_ns.why ? 0 : r->wall_ns.v;
     s->cpu_ns += r->cpu_ns.why ? 0 : r->cpu_ns.v;
-    for (size_t i = 0; i < r->ndenials && !r->denials_why; i++)
-        s->refused_calls += r->denials[i].count;
-    s->refused_calls += r->denials_why ? 0 : r->denials_more;
     for (size_t i = 0; i < n; i++)
         s->limits_met[met[i].limit]++;
+}
+
+void refusals_count(struct manager *m, const char *owner, const struct receipt *r)
+{
+    if (r->denials_why)
+        return;
+    for (size_t i = 0; i < r->ndenials; i++)
+        m->stats.refused_calls += r->denials[i].count;
+    m->stats.refused_calls += r->denials_more;
+    if (m->set.on_refused)
+        m->set.on_refused(m->set.arg, owner, r);
 }
 
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why)
@@ -204,8 +212,7 @@ void ex_end(struct ex *ex, enum store_execution_state state, const struct receip
     if (r) {
         take_receipt(ex, r);
         stats_count(&m->stats, r);
-        if (m->set.on_receipt)
-            m->set.on_receipt(m->set.arg, ex->sb->owner, r);
+        refusals_count(m, ex->sb->owner, r);
     }
     if (why)
         ex->error_json = why_json(why);

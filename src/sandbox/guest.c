@@ -260,10 +260,14 @@ void guest_ran(struct guest *g, const struct guest_use *use)
     if (r) {
         stats_count(&m->stats, r);
         m->stats.executions_ended[r->ended_by]++;
-        if (m->set.on_receipt)
-            m->set.on_receipt(m->set.arg, g->share->name, r);
+        refusals_count(m, g->share->name, r);
     }
     plan(m);
+}
+
+void guest_refused(const struct guest *g, const struct receipt *r)
+{
+    refusals_count(g->m, g->share->name, r);
 }
 
 /* The hours that it lived in; nearly always one. */

@@ -49,6 +49,8 @@ struct guest_use {
 };
 /* The execution is over: counted, and looked at as any other's. */
 void guest_ran(struct guest *g, const struct guest_use *use);
+/* What it was refused by the end of its interpreter, when no receipt of guest_ran could say so. */
+void guest_refused(const struct guest *g, const struct receipt *r);
 /* It waits only for its end: what it held is given back, and its life is counted until now. */
 void guest_over(struct guest *g);
 /* For the end, when the last guest is gone: what they used goes to the store now. */

@@ -303,6 +303,7 @@ void input_over(struct ex *ex); /* it takes no more */
 
 /* finish.c */
 void stats_count(struct manager_stats *s, const struct receipt *r);
+void refusals_count(struct manager *m, const char *owner, const struct receipt *r); /* of it, and told */
 void ex_not_told(struct ex *ex); /* takes it from the list of manager_settle */
 void ex_end(struct ex *ex, enum store_execution_state state, const struct receipt *r, const struct err *why);
 

@@ -32,8 +32,9 @@ struct manager_settings {
     int (*connect)(void *arg, int *ret_jailer, int *ret_monitor, struct err *err);
     /* A sandbox ended that nobody deleted: by a limit, or because it was lost. May be NULL. */
     void (*on_end)(void *arg, const char *id, const char *owner, enum ended_by by, const struct err *why);
-    /* What an execution used and was refused, when it has ended. May be NULL. */
-    void (*on_receipt)(void *arg, const char *owner, const struct receipt *r);
+    /* What an execution was refused, when it has ended; or the interpreter of a context, whose receipt names no
+     * execution. May be NULL. */
+    void (*on_refused)(void *arg, const char *owner, const struct receipt *r);
     void *arg;
     struct pools *pools; /* borrowed: where sandboxes are taken from; NULL: its own, with what was asked for twice */
     uint32_t live_max;   /* sandboxes of a tenant that has no quota for them; 0 is no bound */

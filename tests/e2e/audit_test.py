@@ -487,6 +487,37 @@ class Security(Audited):
         self.assertNotIn(secret, self.logged() + text + json.dumps(self.records()))
         self.assertNotIn(secret, run("serve", "--print-config", "--state-dir", self.place).out)
 
+    def escapes(self):
+        return [e for e in self.ask("GET", "/v1/security/events")[1]["events"] if e["action"] == "security.escape_attempt"]
+
+    def refused_calls(self):
+        text = self.ask("GET", "/metrics")[1].decode()
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("cove_refused_calls_total "))
+
+    def test_escapes_of_code_are_told_when_its_interpreter_has_ended(self):
+        self.begin("--security-webhook", self.receiver(), "--security-webhook-allow", "127.0.0.1")
+        code = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
+        status, done = self.ask("POST", "/v1/execute", {"code": code})
+        self.assertEqual((status, done["status"]), (200, "ok"), done)
+        ran = wait_for(self.escapes)
+        self.assertEqual([e["target"] for e in ran], [{"sandbox": done["sandboxId"], "execution": done["id"]}])
+        self.assertEqual((ran[0]["tenant"], ran[0]["details"]["count"]), ("local", 1))
+        self.assertEqual(self.refused_calls(), 1)
+
+        sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})[1]["id"]
+        status, context = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts", {"language": "python"})
+        self.assertEqual(status, 201, context)
+        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["python3", "-c", code]})  # tells its own
+        self.assertEqual(len(wait_for(lambda: len(self.escapes()) == 2 and self.escapes())), 2)
+        status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts/{context['id']}/execute", {"code": code})
+        self.assertEqual((status, done["exitCode"]), (200, 0), done)
+        self.assertEqual(self.ask("DELETE", f"/v1/sandboxes/{sandbox}")[0], 200)
+        told = wait_for(lambda: len(self.escapes()) == 3 and self.escapes())
+        last = next(e for e in told if e["target"] == {"sandbox": sandbox})
+        self.assertEqual((last["tenant"], last["details"]["count"]), ("local", 1), last)
+        self.assertEqual(self.refused_calls(), 3)
+        wait_for(lambda: len(Receiver.got) == 3)
+
     def test_an_ordinary_program_raises_no_event(self):
         self.begin()
         sandbox = self.sandbox()
