@@ -214,8 +214,8 @@ static void put_executor(struct api *api, struct buf *out)
     number(out, "executor_ending", "gauge", "Sandboxes of answered executions that are being destroyed.", s.ending);
     number(out, "executor_held_bytes", "gauge", "Output of stateless executions in memory.", s.held_bytes);
     family(out, "executor_sandboxes_total", "counter", "Sandboxes of stateless executions, by where they came from.");
-    buf_addf(out, "cove_executor_sandboxes_total{pool=\"hit\"} %" PRIu64 "\n", s.pooled);
-    buf_addf(out, "cove_executor_sandboxes_total{pool=\"miss\"} %" PRIu64 "\n", s.cold);
+    for (unsigned i = 0; i < POOL_FOUND; i++)
+        buf_addf(out, "cove_executor_sandboxes_total{pool=\"%s\"} %" PRIu64 "\n", pool_found_names[i], s.found[i]);
     number(out, "executor_cache_hits_total", "counter", "Pure executions that were answered from the cache.",
            s.cache_hits);
     number(out, "executor_cache_misses_total", "counter", "Pure executions that had to be run.", s.cache_misses);

@@ -74,7 +74,7 @@ struct run_result {
     const char *id;         /* "ex..." */
     const struct buf *body; /* id, sandboxId, status, ..., receipt; of a streamed one without what was handed on */
     bool cached;            /* the answer of an earlier run, with its id and its receipt */
-    bool pooled;            /* its sandbox was ready before it was asked for */
+    enum pool_found found;  /* HIT: its sandbox was ready before it was asked for */
     uint64_t queued_ns;
 };
 
@@ -95,7 +95,7 @@ void run_hold(struct run *r, bool hold); /* of a streamed one: whoever reads it 
 #define RUN_BUCKETS 14u /* of waits and durations: below 1, 2, 4, ... 4096 ms, and the rest */
 struct executor_stats {
     uint64_t started, refused, failed, cancelled;
-    uint64_t cold, pooled;               /* sandboxes that were made for it; that were ready */
+    uint64_t found[POOL_FOUND];          /* sandboxes, by where they came from */
     uint64_t cache_hits, cache_misses;   /* of runs that were said to be pure */
     uint64_t cache_bytes, cache_entries; /* now */
     uint64_t waiting, running, ending;   /* now */

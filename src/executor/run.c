@@ -166,7 +166,7 @@ static void deliver(void *arg)
                     result ? &(struct run_result){ .id = r->id,
                                                    .body = &r->body,
                                                    .cached = r->cached,
-                                                   .pooled = r->guest.pooled,
+                                                   .found = r->guest.found,
                                                    .queued_ns = r->begun_ns ? r->begun_ns - r->asked_ns : 0 }
                            : NULL);
     if (r->keyed && !r->cached && answer_is_good(r))
@@ -368,8 +368,8 @@ static bool begin_again(struct run *r, const struct err *err)
     start_reset(r);
     r->has_why = false;
     r->state = RUN_MAKING;
-    r->e->stats.pooled--;
-    r->e->stats.cold++;
+    r->e->stats.found[r->guest.found]--;
+    r->e->stats.found[POOL_MISS]++;
     if (guest_again(&r->guest, &r->spec, &box_ops, r, &why) < 0)
         run_fail(r, &why);
     return true;
@@ -419,7 +419,7 @@ static void on_turn(void *arg, const struct err *failed)
         run_fail(r, failed ? failed : &err);
         return;
     }
-    *(r->guest.pooled ? &e->stats.pooled : &e->stats.cold) += 1;
+    e->stats.found[r->guest.found]++;
     if (r->req.nfiles == 0 && box_takes_exec(r->guest.box)) { /* nobody waits for what cannot be otherwise */
         r->state = RUN_STAGING;
         start_stage(r);

@@ -14,6 +14,8 @@
 #define QUIET_NS (10 * NS_PER_MS)
 #define CALM_NS (250 * NS_PER_MS)
 
+const char *const pool_found_names[] = { "miss", "partial", "hit" };
+
 static struct pool *find(const struct pools *p, const char *name)
 {
     struct pool *pool = p->ahead.next;
@@ -236,10 +238,11 @@ static struct member *best_of(const struct pool *pool)
     return best;
 }
 
-struct box *pools_take(struct pools *p, const struct box_spec *want)
+struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret)
 {
     struct pool *pool = of_shape(p, want);
     struct member *m = NULL;
+    enum pool_found found = POOL_MISS;
 
     p->claims++;
     p->claims_until = ev_now(p->ev) + CLAIM_NS;
@@ -252,8 +255,11 @@ struct box *pools_take(struct pools *p, const struct box_spec *want)
         m = best_of(pool);
         if (m && !box_like(&pool->shape.spec, want) && (m->state != MEMBER_READY || !box_can_freeze(m->box)))
             m = NULL; /* whether it has a cgroup is not known, or it has none: its limits stay as they are */
-        *(!m ? &pool->count.misses : worth(m) == 4 ? &pool->count.hits : &pool->count.cold) += 1;
+        found = !m ? POOL_MISS : worth(m) == 4 ? POOL_HIT : POOL_PARTIAL;
+        *(found == POOL_MISS ? &pool->count.misses : found == POOL_HIT ? &pool->count.hits : &pool->count.cold) += 1;
     }
+    if (ret)
+        *ret = found;
     upkeep_soon(p);
     return m ? member_give(m) : NULL;
 }

@@ -52,10 +52,14 @@ int pools_put(struct pools *p, const char *name, const struct box_spec *like, co
               struct err *err);
 bool pools_remove(struct pools *p, const char *name);
 
+/* What there was for who asked. PARTIAL: a member that was still in the making, or without its interpreter. */
+enum pool_found { POOL_MISS, POOL_PARTIAL, POOL_HIT, POOL_FOUND };
+extern const char *const pool_found_names[];
+
 /* A member of exactly that shape, for box_claim; whoever has it frees it. The best there is: with an interpreter,
- * without one, or still in the making. NULL: make one. Who asks twice in a row for a shape that no pool has finds one
- * ahead from then on. */
-struct box *pools_take(struct pools *p, const struct box_spec *want);
+ * without one, or still in the making; ret may be NULL. NULL: make one. Who asks twice in a row for a shape that no
+ * pool has finds one ahead from then on. */
+struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret);
 /* So many more, or fewer, stand in line to take one: those who find one ready need no other to be made meanwhile. */
 void pools_expect(struct pools *p, int by);
 /* The one that was taken, or made instead, is ready after so long; 0: it will not be. Until then nothing is made that

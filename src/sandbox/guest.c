@@ -178,7 +178,7 @@ static int make_box(struct guest *g, const struct spec *spec, const struct box_o
 
     wanted(g, spec, &box);
     if (spec->nhide == 0) {
-        g->box = pools_take(g->m->pools, &box);
+        g->box = pools_take(g->m->pools, &box, &g->found);
         g->claiming = true;
         g->claim_ns = ev_now(g->m->ev);
     }
@@ -201,6 +201,7 @@ int guest_again(struct guest *g, const struct spec *spec, const struct box_ops *
     guest_ready(g, spec, false);
     box_free(take_ptr(&g->box));
     g->pooled = false;
+    g->found = POOL_MISS;
     if (!manager_ready(g->m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     wanted(g, spec, &box);

@@ -19,7 +19,8 @@ struct guest {                /* embedded in its owner; zeroed is none. It must 
     bool over;  /* it holds them no more: it was of use, and has to go */
     uint64_t created_ms, over_ms, cpu_us;
     struct box *box; /* the owner's; NULL while there is none */
-    bool pooled;     /* it was ready before it was asked for */
+    bool pooled;     /* it is of a pool, and there was: */
+    enum pool_found found;
     bool claiming;
     uint64_t claim_ns;
     /* Its tenant may not go on: it is to be ended, and guest_end follows soon. Not called twice. */

@@ -85,7 +85,7 @@ struct sb {
     bool named;                 /* its id was chosen by who asked */
     manager_named_fn *on_named; /* with created_arg; NULL: nobody needs to know */
     bool claiming;              /* pools_claimed() is to come */
-    bool warm;                  /* it was made before it was asked for */
+    bool warm;                  /* it was ready before it was asked for */
     bool pooled;                /* its box was made ahead, and has not said yet that it lives */
     uint64_t began_ns, claim_ns;
     store_sandbox_fn *created;

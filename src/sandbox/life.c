@@ -424,12 +424,13 @@ static void wanted_box(const struct sb *sb, struct box_spec *ret)
 static void take_box(struct sb *sb)
 {
     struct box_spec box;
+    enum pool_found found;
 
     wanted_box(sb, &box);
     if (sb->named || sb->spec.nhide)
         return;
-    sb->box = pools_take(sb->m->pools, &box);
-    sb->warm = sb->box;
+    sb->box = pools_take(sb->m->pools, &box, &found);
+    sb->warm = found == POOL_HIT;
     sb->claiming = true;
     sb->claim_ns = ev_now(sb->m->ev);
     sb->pooled = sb->box != NULL;

@@ -240,7 +240,7 @@ struct manager_starts {                /* times from request to running */
 };
 struct manager_stats { /* since the start, except those that are of this moment */
     uint64_t created, create_failed;
-    struct manager_starts starts[MANAGER_RUNTIMES_MAX][2]; /* by runtime; made when it was asked for, made before */
+    struct manager_starts starts[MANAGER_RUNTIMES_MAX][2]; /* by runtime; ready before it was asked for */
     uint64_t ended[MANAGER_ENDS];
     uint64_t executions, executions_failed;
     uint64_t executions_ended[MANAGER_ENDS];

@@ -610,6 +610,7 @@ def a_member_that_dies_before_it_is_claimed_is_replaced_and_nobody_learns_of_it(
     assert lines[0]["execution"]["sandboxId"] == lines[-1]["execution"]["sandboxId"], lines
     a = with_a_member_that_dies(s, lambda: ask(s, body), whole=False)
     assert a.status == 200 and a.json["status"] == "ok" and a.json["stdout"].endswith("in given False\n"), a.body
+    assert a.json["pool"] == "partial", a.json
     a = with_a_member_that_dies(s, lambda: ask(s, {**body, "stream": True}), whole=False)
     lines = [json.loads(line) for line in a.body.splitlines()]
     assert [line["type"] for line in lines].count("started") == 1 and lines[-1]["execution"]["status"] == "ok", lines

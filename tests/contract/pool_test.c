@@ -104,7 +104,7 @@ static void take_one(struct scene *s)
     struct err err = { 0 };
 
     w->ready = 0;
-    w->box = pools_take(s->pools, &s->spec);
+    w->box = pools_take(s->pools, &s->spec, NULL);
     assert_non_null(w->box);
     assert_int_equal(box_claim(w->box, &s->spec, &box_ops, w, &err), 0);
     turn_until(w, &w->ready, 30);

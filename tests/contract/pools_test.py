@@ -326,6 +326,31 @@ def metrics_tell_how_long_starts_took_by_runtime_and_by_where_they_came_from(s):
     remove(s, "starts")
 
 
+def figure(s, name):
+    text = s.call("GET", "/metrics").body.decode()
+    found = re.search(rf"^cove_{re.escape(name)} (\d+)$", text, re.M)
+    return int(found[1]) if found else 0
+
+
+@case
+def a_member_without_its_interpreter_is_not_told_as_a_hit(s):
+    hits, partial = 'executor_sandboxes_total{pool="hit"}', 'executor_sandboxes_total{pool="partial"}'
+    template(s, "bare", runtime="python", preload=["no_such_module"])
+    put(s, "bare", template="bare", min=1, max=1, autoscale={"enabled": False})
+    t = until(s, "bare", lambda t: t.get("ready") == 1 and t["zygote"]["state"] == "failed")
+    assert "preload no_such_module" in t["zygote"]["message"] and t["phase"] == "degraded", t
+    before, warm = (figure(s, hits), figure(s, partial)), figure(s, 'sandbox_startup_seconds_count{runtime="python",warm="true"}')
+    a = s.call("POST", "/v1/execute", {"code": "6 * 7", "template": "bare"}).json
+    assert (a["status"], a["pool"]) == ("ok", "partial"), a
+    assert (figure(s, hits), figure(s, partial)) == (before[0], before[1] + 1)
+    until(s, "bare", lambda t: t["ready"] == 1)
+    s.delete(s.create({"template": "bare"}, runtime="python"))
+    assert figure(s, 'sandbox_startup_seconds_count{runtime="python",warm="true"}') == warm
+    t = status(s, "bare")
+    assert (t["hits"], t["partial"]) == (0, 2), t
+    remove(s, "bare")
+
+
 @case
 def only_who_holds_pools_write_changes_pools(s):
     template(s, "one")

@@ -263,7 +263,7 @@ static void begin_box(struct bench *b)
 
     struct run *r = new_run(b);
 
-    r->box = b->pools ? pools_take(b->pools, &spec) : NULL;
+    r->box = b->pools ? pools_take(b->pools, &spec, NULL) : NULL;
     int rc = r->box ? box_claim(r->box, &spec, &box_ops, r, &err)
                     : box_new(b->engine, &spec, &box_ops, r, &r->box, &err);
     if (rc < 0)

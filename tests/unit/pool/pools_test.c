@@ -101,7 +101,7 @@ static void claim(struct scene *s, const struct box_spec *spec)
 {
     struct err err = { 0 };
 
-    s->k.box = pools_take(s->pools, spec);
+    s->k.box = pools_take(s->pools, spec, NULL);
     assert_non_null(s->k.box);
     if (box_claim(s->k.box, spec, &fake_box_ops, &s->k, &err) < 0)
         fail_msg("%s", err.msg);
@@ -136,7 +136,7 @@ TEST(who_asks_once_finds_nothing_and_nothing_is_made)
     struct scene s;
 
     begin(&s);
-    assert_null(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec, NULL));
     pools_claimed(s.pools, &spec, 1);
     silent(&s.k, s.k.jailer);
     end(&s);
@@ -148,7 +148,7 @@ static void begin_ahead(struct scene *s)
 
     begin(s);
     for (int i = 0; i < 2; i++)
-        assert_null(pools_take(s->pools, &spec));
+        assert_null(pools_take(s->pools, &spec, NULL));
     pools_claimed(s->pools, &spec, 1);
     pools_claimed(s->pools, &spec, 1);
     take_template(s);
@@ -179,10 +179,10 @@ TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
     begin_ahead(&s);
     made(&s, 0, ALL_OUTSIDE);
     spec.limits.v[LIMIT_MEMORY] -= 4096;
-    assert_null(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec, NULL));
     pools_claimed(s.pools, &spec, 1);
     silent(&s.k, s.k.jailer);
-    assert_null(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec, NULL));
     pools_claimed(s.pools, &spec, 1);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     asked_to_make(&s, 1);
@@ -307,7 +307,7 @@ TEST(what_differs_for_the_jailer_is_not_served)
     specs[4].zygote = &zygote;
     begin_two(&s);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
-        if (pools_take(s.pools, &specs[i]))
+        if (pools_take(s.pools, &specs[i], NULL))
             fail_msg("spec %zu was given a member of another shape", i);
     assert_int_equal(info(&s, "p").claims, 0);
     end(&s);
@@ -445,7 +445,7 @@ TEST(a_large_pool_that_nobody_asks_is_filled_faster)
     for (unsigned i = 0; i < POOLS_UNDER_WAY_CALM; i++)
         asked_to_make(&s, i % MEMBERS);
     silent(&s.k, s.k.jailer);
-    s.k.box = pools_take(s.pools, &spec); /* the oldest in the making */
+    s.k.box = pools_take(s.pools, &spec, NULL); /* the oldest in the making */
     assert_non_null(s.k.box);
     silent(&s.k, s.k.jailer); /* one less under way, and none in its place */
     end(&s);
@@ -483,8 +483,8 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
     assert_int_equal(info(&s, "p").claim_ns, 5);
     box_free(take_ptr(&s.k.box));
     jailer_takes(&s.k, FRAME_J_DESTROY);
-    box_free(pools_take(s.pools, &spec)); /* one is left of three: the next is made at once */
-    box_free(pools_take(s.pools, &spec));
+    box_free(pools_take(s.pools, &spec, NULL)); /* one is left of three: the next is made at once */
+    box_free(pools_take(s.pools, &spec, NULL));
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_CREATE);
@@ -499,7 +499,7 @@ TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
     begin_with_three(&s, &spec);
     pools_expect(s.pools, 1);
     for (size_t i = 0; i < 2; i++) {
-        box_free(pools_take(s.pools, &spec));
+        box_free(pools_take(s.pools, &spec, NULL));
         jailer_takes(&s.k, FRAME_J_DESTROY);
     }
     turn(&s.k);
@@ -518,9 +518,9 @@ TEST(an_empty_pool_is_a_miss)
     struct scene s;
 
     begin_two(&s);
-    box_free(pools_take(s.pools, &spec));
-    box_free(pools_take(s.pools, &spec));
-    assert_null(pools_take(s.pools, &spec));
+    box_free(pools_take(s.pools, &spec, NULL));
+    box_free(pools_take(s.pools, &spec, NULL));
+    assert_null(pools_take(s.pools, &spec, NULL));
     assert_int_equal(info(&s, "p").claims, 3);
     assert_int_equal(info(&s, "p").hits, 2);
     assert_int_equal(info(&s, "p").misses, 1);
@@ -592,7 +592,7 @@ TEST(a_pool_that_is_removed_lets_its_members_go)
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     silent(&s.k, s.k.jailer);
-    assert_null(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec, NULL));
     end(&s);
 }
 
@@ -667,7 +667,7 @@ TEST(members_do_not_keep_back_the_news_that_the_jailer_is_lost)
     turn_until(&s.k, &s.k.lost);
     pools_engine(s.pools, NULL);
     assert_int_equal(info(&s, "p").size, 0);
-    assert_null(pools_take(s.pools, &spec));
+    assert_null(pools_take(s.pools, &spec, NULL));
     end(&s);
 }
 
@@ -783,6 +783,50 @@ TEST(nobody_rehearses_while_others_stand_in_line)
     turn(&s.k);
     take(s.runtime[0], FRAME_REHEARSE);
     end(&s);
+}
+
+static enum pool_found found(struct scene *s)
+{
+    struct box_spec spec = plain_spec();
+    enum pool_found ret;
+
+    spec.zygote = &python;
+    box_free(pools_take(s->pools, &spec, &ret));
+    return ret;
+}
+
+TEST(only_a_member_with_its_interpreter_is_found_ready)
+{
+    static const struct {
+        bool made, zygote, joined;
+        enum pool_found found;
+    } rows[] = {
+        { false, false, false, POOL_PARTIAL }, /* in the making */
+        { true, false, false, POOL_PARTIAL },  /* without an interpreter */
+        { true, true, false, POOL_PARTIAL },   /* which is on its way */
+        { true, true, true, POOL_HIT },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct scene s;
+
+        begin_zygote(&s);
+        if (rows[i].zygote)
+            zygote_answers(&s, ERR_NONE, NULL);
+        if (rows[i].made)
+            made(&s, 0, ALL_OUTSIDE);
+        if (rows[i].zygote)
+            jailer_takes(&s.k, FRAME_J_JOIN);
+        if (rows[i].joined)
+            joined(&s, 0);
+        if (found(&s) != rows[i].found)
+            fail_msg("row %zu", i);
+        assert_int_equal(found(&s), POOL_MISS); /* there was one */
+        struct pool_info got_info = info(&s, "p");
+        assert_int_equal(got_info.hits, rows[i].found == POOL_HIT);
+        assert_int_equal(got_info.cold, rows[i].found == POOL_PARTIAL);
+        end(&s);
+    }
 }
 
 TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
@@ -1016,6 +1060,7 @@ int main(void)
         RUN(a_pool_that_cannot_be_is_refused),
         RUN(members_do_not_keep_back_the_news_that_the_jailer_is_lost),
         RUN(a_member_waits_with_an_interpreter_in_it),
+        RUN(only_a_member_with_its_interpreter_is_found_ready),
         RUN(what_is_no_end_of_an_interpreter_ends_the_member),
         RUN(members_that_were_ready_before_the_zygote_get_their_interpreter_later),
         RUN(a_preload_that_does_wrong_is_named_and_not_tried_again),
