@@ -23,7 +23,7 @@ void answer_receipt(struct run *run, enum ended_by by, int code, int signo)
     r->changes = NULL;
     r->denials = NULL;
     r->nchanges = r->ndenials = 0;
-    r->final = true;
+    r->final = false; /* the sums come, and are told to nobody */
     r->ended_by = by;
     r->exit_code = code;
     r->signal = signo;

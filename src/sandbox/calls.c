@@ -173,7 +173,7 @@ static void make_receipt(const struct cx *cx, const struct ex *ex, enum ended_by
     r->nchanges = r->ndenials = 0;
     memcpy(r->execution, ex->id, sizeof(r->execution));
     memcpy(r->request, ex->request, sizeof(r->request));
-    r->final = true;
+    r->final = true; /* of sums that are its kernel's or the sandbox's, it has none to wait for */
     r->ended_by = by;
     r->exit_code = code;
     r->signal = signo;

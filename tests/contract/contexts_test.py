@@ -58,6 +58,9 @@ def state_stays_from_one_execution_to_the_next(s):
     assert second["results"][0]["type"] == "result" and second["exitCode"] == 0 and second["contextId"] == cx
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}/receipt")
     assert receipt.status == 200 and receipt.json["execution"] == second["id"], receipt.body
+    assert receipt.json["final"] is True, receipt.json  # nothing of it is still to come:
+    for name in ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledUs", "denials"):
+        assert name not in receipt.json and "one process for all" in receipt.json["absent"][name], (name, receipt.json)
     third = s.call("POST", where(sb, cx) + "/execute", {"code": "x"}, headers={"X-Request-Id": "cell-3"})
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{third.json['id']}/receipt")
     assert receipt.json["requestId"] == "cell-3", receipt.body

@@ -63,6 +63,16 @@ def python_code_is_answered_with_output_result_and_receipt(s):
 
 
 @case
+def the_receipt_of_an_answer_does_not_pretend_to_be_final(s):
+    sums = ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledUs")
+    for body in ({"code": "1"}, {"code": "while True: pass", "timeoutMs": 200}, {"code": "import os; os._exit(3)"}, {"command": ["true"]}):
+        receipt = run(s, **body)["receipt"]
+        assert receipt["final"] is False, (body, receipt)  # its sandbox lives
+        for name in sums:
+            assert name not in receipt and receipt["absent"][name], (body, name, receipt)
+
+
+@case
 def python_code_finds_an_interpreter_that_waits_for_it(s):
     first = run(s, code="import sys\nlen(sys.modules)")
     until(lambda: run(s, code="1")["pool"] == "hit")  # who asks twice finds the next one ready

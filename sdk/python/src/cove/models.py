@@ -214,7 +214,8 @@ class Receipt:
     sandbox: str
     execution: str
     final: bool
-    """Whether the sums that the kernel keeps for the whole sandbox are complete."""
+    """Whether nothing is still to change: the sums that the kernel keeps for the whole sandbox are complete, or never this
+    execution's own. False in what `client.execute()` brings, whose sandbox still lives."""
     ended_by: str
     level: str
     exit_code: Optional[int] = None
