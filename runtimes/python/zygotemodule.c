@@ -11,6 +11,17 @@
 
 #include <unistd.h>
 
+static PyObject *tie(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    struct err err;
+
+    if (zygote_tie(ZYGOTE_FD, &err) < 0) {
+        PyErr_SetString(PyExc_OSError, err.msg);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *ready(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
@@ -81,6 +92,7 @@ PyMODINIT_FUNC PyInit__covezygote(void);
 PyMODINIT_FUNC PyInit__covezygote(void)
 {
     static PyMethodDef methods[] = {
+        { "tie", tie, METH_NOARGS, "Until ready(), the end of the jailer's socket ends this process." },
         { "ready", ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
         { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
         { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },

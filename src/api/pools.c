@@ -49,7 +49,7 @@ static const char *phase_of(const struct warm_pool *p, const struct pool_info *l
            : !live                                                                ? "waiting"
            : live->zygote == POOL_ZYGOTE_FAILED                                   ? "degraded"
            : live->size + live->starting == 0 && live->target > 0 && live->failed ? "degraded"
-           : live->size < live->target                                            ? "filling"
+           : live->size - live->bare < live->target                               ? "filling"
                                                                                   : "ready";
 }
 

@@ -6,7 +6,8 @@
  * no interpreter, and whoever takes one starts his own.
  *
  * What a preload does wrong it will do again: such a zygote is given up until somebody puts the pool anew, and its
- * reason stays. Everything else is tried again, each time later. */
+ * reason stays. Everything else is tried again, each time later. An import may also go on for ever, so its time is
+ * bounded, and the zygote is ended when that is over. */
 #include "pool/inside.h"
 
 #include "base/log.h"
@@ -53,6 +54,7 @@ static void on_started(void *arg, const struct err *err)
 
     if (b->state != POOL_ZYGOTE_STARTING && !b->renewing)
         return;
+    ev_timer_clear(b->pools->ev, &b->late);
     if (err && b->renewing) { /* the old one serves on */
         log_warn("a zygote could not be renewed: %s", err->msg);
         b->renewing = false;
@@ -74,10 +76,26 @@ static void on_started(void *arg, const struct err *err)
     upkeep_soon(b->pools);
 }
 
+/* The jailer ends zygotes by their kind, so one that was to be renewed goes along, and both are tried again. */
+static void on_late(void *arg)
+{
+    struct breeder *b = arg;
+    const char *preload = b->shape.zygote.preload;
+    struct err why;
+
+    err_set(&why, b->renewing ? ERR_TIMEOUT : ERR_INVALID, "%s%.160s did not finish within %llu s",
+            *preload ? "preload " : "the start of an interpreter", preload, b->pools->zygote_ns / NS_PER_S);
+    engine_zygote_forget(b->pools->engine, b);
+    engine_zygote_end(b->pools->engine, &b->shape.spec);
+    fail(b, &why);
+    upkeep_soon(b->pools);
+}
+
 static void start(struct breeder *b)
 {
     struct err err = { 0 };
 
+    ev_timer_set(b->pools->ev, &b->late, ev_now(b->pools->ev) + b->pools->zygote_ns, on_late, b);
     if (engine_zygote(b->pools->engine, &b->shape.spec, on_started, b, &err) < 0)
         on_started(b, &err);
 }
@@ -155,6 +173,7 @@ static void forget(struct breeder *b)
     if (b->pools->engine)
         engine_zygote_forget(b->pools->engine, b);
     ev_timer_clear(b->pools->ev, &b->retry);
+    ev_timer_clear(b->pools->ev, &b->late);
 }
 
 void breeders_reset(struct pools *p)

@@ -27,7 +27,7 @@ struct breeder {
     struct err why;             /* FAILED */
     uint64_t born_ns, renew_ns; /* renew_ns: not before */
     uint64_t backoff_ns;
-    struct ev_timer retry;
+    struct ev_timer retry, late;
     unsigned bad;        /* joins that failed, in a row */
     uint64_t busy_until; /* it had too many forks to make */
     uint64_t started, renewed, members, joins, joins_failed;
@@ -87,6 +87,7 @@ struct pools {
     struct shape asked;
     bool asked_again;
     struct breeder *breeders;
+    uint64_t zygote_ns; /* within which one has to be ready */
     uint32_t under_way;
     uint32_t expected;     /* claims to come: who makes them stands in line */
     uint32_t claims;       /* that are not ready yet, */

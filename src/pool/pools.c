@@ -13,6 +13,7 @@
 #define CLAIM_NS (20 * NS_PER_MS) /* a claim whose end nobody told is taken to be over */
 #define QUIET_NS (10 * NS_PER_MS)
 #define CALM_NS (250 * NS_PER_MS)
+#define ZYGOTE_NS (60 * NS_PER_S)
 
 const char *const pool_found_names[] = { "miss", "partial", "hit" };
 
@@ -44,6 +45,7 @@ struct pools *pools_new(struct ev *ev)
     struct pools *p = mem_new(struct pools);
 
     p->ev = ev;
+    p->zygote_ns = ZYGOTE_NS;
     pool_init(&p->ahead, p);
     return p;
 }

@@ -4,7 +4,10 @@
 #include "base/fd.h"
 #include "wire/listener.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* The member's failure, as its first and last event. */
 static void tell_failure(int kernel, const struct err *err)
@@ -18,10 +21,24 @@ static void tell_failure(int kernel, const struct err *err)
     (void)!write(kernel, line, (size_t)n);
 }
 
+/* By a signal of the kernel, which reaches whoever spins, sleeps or has blocked all others. The jailer says nothing
+ * before it has heard READY, so the only news of the socket until then is its end. */
+int zygote_tie(int sock, struct err *err)
+{
+    pid_t self = getpid();
+
+    if (fcntl(sock, F_SETSIG, SIGKILL) < 0 || fcntl(sock, F_SETOWN, getpgrp() == self ? -self : self) < 0 ||
+        fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC) < 0)
+        return err_sys(err, ERR_SYS, "a signal for the end of the socket");
+    return 0;
+}
+
 void zygote_say(int sock, enum zygote_note_kind kind, const struct err *err)
 {
     struct zygote_note note = { .kind = kind };
 
+    if (kind == ZYGOTE_READY)
+        (void)fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) & ~O_ASYNC);
     if (err)
         note.err = *err;
     (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0); /* when the jailer is gone, the next receive ends us */

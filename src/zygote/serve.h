@@ -1,5 +1,7 @@
 /* serve.h - the life of a zygote: orders from the jailer, one after the other.
  *
+ *     zygote_tie(sock, &err);
+ *     what is to be loaded
  *     zygote_say(sock, ZYGOTE_READY, NULL);
  *     while (zygote_receive(sock, &task)) {
  *         before a fork, as the language needs it
@@ -20,6 +22,9 @@ struct zygote_task {
     struct join join;
 };
 
+/* Until it is said to be READY, the end of the socket ends this process and its group: whoever imports does not read.
+ */
+int zygote_tie(int sock, struct err *err);
 void zygote_say(int sock, enum zygote_note_kind kind, const struct err *err);
 /* Waits for the next order. False: the jailer is gone, or has no more use for this process. */
 bool zygote_receive(int sock, struct zygote_task *ret);

@@ -547,23 +547,42 @@ TEST(a_module_that_cannot_be_imported_is_named)
     host_stop(&h);
 }
 
-/* Nothing that Debian ships does it, so the module lies beside the kernel. */
+/* A zygote with a module of ours. Nothing that Debian ships does what it is to do, so it lies beside the kernel. */
+static char place[32];
+
+static void begin_with_module(struct host *h, const char *name, const char *text)
+{
+    char command[1200];
+
+    strcpy(place, "/run/cove-kernels-XXXXXX");
+    assert_non_null(mkdtemp(place));
+    snprintf(command, sizeof(command),
+             "chmod 755 %s && cp -rL '%s/python' %s && printf '%s' >%s/python/covekernel/%s.py", place,
+             getenv("COVE_KERNELS"), place, text, place, name);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(setenv("TEST_KERNELS", place, 1), 0);
+    start_with_kernels(h, "TEST_KERNELS");
+    ask_joinable(h, "t", true);
+}
+
+static void end_with_module(struct host *h)
+{
+    char command[64];
+
+    host_stop(h);
+    snprintf(command, sizeof(command), "rm -rf %s", place);
+    assert_int_equal(system(command), 0);
+}
+
 TEST(a_module_that_starts_threads_is_named)
 {
-    char place[] = "/run/cove-kernels-XXXXXX", command[600];
     struct host h;
     struct reply r;
     struct rt_error e;
 
-    assert_non_null(mkdtemp(place));
-    snprintf(command, sizeof(command),
-             "chmod 755 %s && cp -rL '%s/python' %s && printf 'import threading\\n"
-             "threading.Thread(target=threading.Event().wait, daemon=True).start()\\n' >%s/python/covekernel/ticks.py",
-             place, getenv("COVE_KERNELS"), place, place);
-    assert_int_equal(system(command), 0);
-    assert_int_equal(setenv("TEST_KERNELS", place, 1), 0);
-    start_with_kernels(&h, "TEST_KERNELS");
-    ask_joinable(&h, "t", true);
+    begin_with_module(&h, "ticks",
+                      "import threading\\n"
+                      "threading.Thread(target=threading.Event().wait, daemon=True).start()\\n");
     ask_zygote(&h, "t", "python", "json,covekernel.ticks");
     answer_of(&h, &r);
     assert_int_equal(r.f.type, FRAME_J_ERROR);
@@ -571,9 +590,68 @@ TEST(a_module_that_starts_threads_is_named)
     assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot carry over");
     ask_zygote(&h, "t", "python", "json"); /* and one without it is there */
     expect(&h, FRAME_J_OK);
-    host_stop(&h);
-    snprintf(command, sizeof(command), "rm -rf %s", place);
-    assert_int_equal(system(command), 0);
+    end_with_module(&h);
+}
+
+/* Processes of the host with this word among their arguments. */
+static int processes_with(const char *word)
+{
+    struct dirent *e;
+    DIR *d = opendir("/proc");
+    int n = 0;
+
+    assert_non_null(d);
+    while ((e = readdir(d))) {
+        char name[64], text[512] = "";
+        snprintf(name, sizeof(name), "/proc/%.20s/cmdline", e->d_name);
+        int fd = open(name, O_RDONLY | O_CLOEXEC);
+        ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+        n += len > 0 && memmem(text, (size_t)len, word, strlen(word));
+        if (fd >= 0)
+            close(fd);
+    }
+    closedir(d);
+    return n;
+}
+
+static void wait_for_processes(const char *word, int n)
+{
+    for (int i = 0; i < 6000 && processes_with(word) != n; i++)
+        usleep(10000);
+    assert_int_equal(processes_with(word), n);
+}
+
+TEST(an_import_that_never_ends_is_ended_with_what_it_has_started)
+{
+    static const char *const rests[] = { "while True: pass", "import time; time.sleep(1e6)" };
+    struct rt_error e;
+    struct reply r;
+
+    for (size_t i = 0; i < ARRAY_LEN(rests); i++) {
+        struct host h;
+        char text[512];
+
+        snprintf(text, sizeof(text),
+                 "import signal, subprocess\\n"
+                 "subprocess.Popen([\"sleep\", \"1000.4711\"])\\n"
+                 "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\\n%s\\n",
+                 rests[i]);
+        begin_with_module(&h, "hangs", text);
+        ask_zygote(&h, "t", "python", "covekernel.hangs");
+        wait_for_processes("1000.4711", 1);
+        assert_int_equal(processes_with("covekernel.hangs"), 1);
+        ask_zygote(&h, "t", "", "");
+        receive(&h, &r); /* the answer to who asked for it */
+        assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
+        assert_int_equal(e.id, ERR_LOST);
+        expect(&h, FRAME_J_OK);
+        wait_for_processes("covekernel.hangs", 0);
+        wait_for_processes("1000.4711", 0);
+        ask_zygote(&h, "t", "python", "json"); /* and the template is well */
+        expect(&h, FRAME_J_OK);
+        end_with_module(&h);
+    }
 }
 
 int main(void)
@@ -593,6 +671,7 @@ int main(void)
         CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
         CASE(a_module_that_cannot_be_imported_is_named),
         CASE(a_module_that_starts_threads_is_named),
+        CASE(an_import_that_never_ends_is_ended_with_what_it_has_started),
     };
 
     if (geteuid() != 0) {

@@ -1,6 +1,6 @@
 #include "../engine/fake.h"
 
-#include "pool/pools.h"
+#include "pool/inside.h"
 
 #define MEMBERS 4
 
@@ -675,15 +675,16 @@ TEST(members_do_not_keep_back_the_news_that_the_jailer_is_lost)
 
 static const struct zygote_spec python = { "python", "json" };
 
-static void begin_zygote(struct scene *s)
+static void begin_zygote_with(struct scene *s, const struct pool_settings *set, uint64_t zygote_ns)
 {
-    static const struct pool_settings one = { .min = 1, .max = 1 };
     struct box_spec spec = plain_spec();
     struct jail_zygote m;
 
     spec.zygote = &python;
     begin(s);
-    put_pool(s, &spec, &one);
+    if (zygote_ns)
+        s->pools->zygote_ns = zygote_ns;
+    put_pool(s, &spec, set);
     take_template(s);
     jailer_takes(&s->k, FRAME_J_ZYGOTE);
     assert_int_equal(jail_zygote_decode(&got.f, &m, NULL), 0);
@@ -691,6 +692,13 @@ static void begin_zygote(struct scene *s)
     s->stream[1] = got.f.stream;
     asked_to_make(s, 0);
     assert_int_equal(info(s, "p").zygote, POOL_ZYGOTE_STARTING);
+}
+
+static void begin_zygote(struct scene *s)
+{
+    static const struct pool_settings one = { .min = 1, .max = 1 };
+
+    begin_zygote_with(s, &one, 0);
 }
 
 static void zygote_answers(struct scene *s, enum err_id id, const char *msg)
@@ -898,6 +906,30 @@ TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
     end(&s);
 }
 
+TEST(a_preload_that_does_not_finish_is_ended_and_named)
+{
+    static const struct pool_settings one = { .min = 1, .max = 1 };
+    struct scene s;
+    struct jail_zygote m;
+
+    begin_zygote_with(&s, &one, NS_PER_MS);
+    await(&s, FRAME_J_ZYGOTE);
+    assert_int_equal(jail_zygote_decode(&got.f, &m, NULL), 0);
+    assert_string_equal(m.language, ""); /* which ends it */
+    jailer_ok(&s.k);
+    struct pool_info i = info(&s, "p");
+    assert_int_equal(i.zygote, POOL_ZYGOTE_FAILED);
+    assert_non_null(strstr(i.zygote_why, "preload json did not finish within"));
+    zygote_answers(&s, ERR_LOST, "the zygote is not wanted any more");
+    made(&s, 0, ALL_OUTSIDE);
+    i = info(&s, "p");
+    assert_non_null(strstr(i.zygote_why, "preload json did not finish within"));
+    assert_int_equal(i.size, 1);
+    assert_int_equal(i.bare, 1);
+    silent(&s.k, s.k.jailer); /* it would not finish the next time either */
+    end(&s);
+}
+
 TEST(a_zygote_that_died_is_started_again)
 {
     struct scene s;
@@ -1064,6 +1096,7 @@ int main(void)
         RUN(what_is_no_end_of_an_interpreter_ends_the_member),
         RUN(members_that_were_ready_before_the_zygote_get_their_interpreter_later),
         RUN(a_preload_that_does_wrong_is_named_and_not_tried_again),
+        RUN(a_preload_that_does_not_finish_is_ended_and_named),
         RUN(a_zygote_that_died_is_started_again),
         RUN(a_zygote_is_renewed_after_so_many_members_and_serves_until_then),
     };
