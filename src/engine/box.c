@@ -489,7 +489,8 @@ int box_new(struct engine *e, const struct box_spec *spec, const struct box_ops 
 int box_prepare(struct engine *e, const struct box_spec *like, const struct box_ops *ops, void *arg, struct box **ret,
                 struct err *err)
 {
-    struct box_spec bare = { .profile = like->profile,
+    struct box_spec bare = { .level = like->level,
+                             .profile = like->profile,
                              .grants = like->grants,
                              .limits = like->limits,
                              .hostname = like->hostname,
@@ -505,8 +506,8 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
 
     if (!b->spare || !b->e || b->state >= BOX_READY)
         return err_set(err, ERR_LOST, "sandbox %s waits for nobody any more", b->id);
-    if (!engine_same_kind(&b->kind, &kind) || !engine_fit_limits(&b->told, &spec->limits) || spec->nmounts ||
-        (spec->id && !str_eq(spec->id, b->id)))
+    if (b->level != spec->level || !engine_same_kind(&b->kind, &kind) || !engine_fit_limits(&b->told, &spec->limits) ||
+        spec->nmounts || (spec->id && !str_eq(spec->id, b->id)))
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another", b->id);
     if (check_spec(b->e, spec, err) < 0 || claim_prepare(b, spec, err) < 0)
         return -1;

@@ -98,8 +98,8 @@ int box_prepare(struct engine *e, const struct box_spec *like, const struct box_
 /* It is the caller's from now on, with the rest of the spec (id: its own, or NULL), also when it is still being
  * prepared; on_ready of these ops follows, or on_failed. A failure changes nothing: it stays what it was. */
 int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *ops, void *arg, struct err *err);
-/* Whether one may be prepared for the other: the same walls, limits and host name, and no mounts. Limits that are kept
- * on this side (lifetime, idle time, output, time on the wall) come with the claim. */
+/* Whether one may be prepared for the other: the same level, walls, limits and host name, and no mounts. Limits that
+ * are kept on this side (lifetime, idle time, output, time on the wall) come with the claim. */
 bool box_like(const struct box_spec *a, const struct box_spec *b);
 bool box_same_kind(const struct box_spec *a, const struct box_spec *b); /* they share a zygote */
 /* Whether what was prepared for one can be claimed for the other: as above, but limits of memory, swap, processor and

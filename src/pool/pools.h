@@ -46,8 +46,7 @@ DEFINE_AUTO(pools, pools_free);
 void pools_engine(struct pools *p, struct engine *e);
 
 /* `like` and name are copied. A pool of that name keeps its counters; of another shape, or version, it gets a new
- * generation: its members are let go. Of `like` the level, the variables and what else comes with a claim do not count.
- */
+ * generation: its members are let go. Of `like` the variables and what else comes with a claim do not count. */
 int pools_put(struct pools *p, const char *name, const struct box_spec *like, const struct pool_settings *set,
               struct err *err);
 bool pools_remove(struct pools *p, const char *name);

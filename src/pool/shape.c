@@ -15,7 +15,9 @@ void shape_set(struct shape *s, const struct box_spec *like)
 {
     struct shape old = *s;
 
-    *s = (struct shape){ .spec = { .profile = like->profile, .grants = like->grants, .limits = like->limits } };
+    *s = (struct shape){
+        .spec = { .level = like->level, .profile = like->profile, .grants = like->grants, .limits = like->limits }
+    };
     memcpy(s->spec.deny, like->deny, sizeof(s->spec.deny));
     if (like->hostname)
         s->spec.hostname = s->hostname = str_dup(like->hostname);

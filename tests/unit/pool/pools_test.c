@@ -294,7 +294,7 @@ TEST(what_differs_for_the_jailer_is_not_served)
 {
     static const struct box_mount mount = { .kind = BOX_BIND_RO, .fd = 0, .dst = "/mnt/x" };
     static const struct zygote_spec zygote = { "python", "" };
-    struct box_spec specs[5];
+    struct box_spec specs[6];
     struct scene s;
 
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
@@ -305,11 +305,40 @@ TEST(what_differs_for_the_jailer_is_not_served)
     specs[2].nmounts = 1;
     specs[3].grants = GRANT_BIT(DEBUG);
     specs[4].zygote = &zygote;
+    specs[5].level = LEVEL_CUSTOM; /* with the same walls */
     begin_two(&s);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
         if (pools_take(s.pools, &specs[i], NULL))
             fail_msg("spec %zu was given a member of another shape", i);
     assert_int_equal(info(&s, "p").claims, 0);
+    end(&s);
+}
+
+TEST(a_member_is_of_the_level_that_its_pool_is_for)
+{
+    struct box_spec custom = plain_spec(), standard = plain_spec();
+    struct err err = { 0 };
+    struct scene s;
+
+    custom.level = LEVEL_CUSTOM;
+    begin(&s);
+    put_pool(&s, &custom, &two);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    made(&s, 0, ALL_OUTSIDE);
+    made(&s, 1, ALL_OUTSIDE);
+    assert_null(pools_take(s.pools, &standard, NULL));
+    standard.limits.v[LIMIT_PIDS]--; /* which a claim may set */
+    assert_null(pools_take(s.pools, &standard, NULL));
+    s.k.box = pools_take(s.pools, &custom, NULL);
+    assert_non_null(s.k.box);
+    assert_int_equal(box_claim(s.k.box, &standard, &fake_box_ops, &s.k, &err), -1);
+    assert_int_equal(err.id, ERR_BUG);
+    if (box_claim(s.k.box, &custom, &fake_box_ops, &s.k, &err) < 0)
+        fail_msg("%s", err.msg);
+    put_pool(&s, &standard, &two); /* another level is another shape */
+    assert_int_equal(info(&s, "p").generation, 2);
     end(&s);
 }
 
@@ -1072,6 +1101,7 @@ int main(void)
         RUN(no_execution_goes_to_one_whose_limits_are_still_being_set),
         RUN(one_that_is_still_being_made_can_be_taken),
         RUN(what_differs_for_the_jailer_is_not_served),
+        RUN(a_member_is_of_the_level_that_its_pool_is_for),
         RUN(what_the_host_keeps_itself_comes_with_the_claim),
         RUN(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent),
         RUN(a_claim_fails_when_its_limits_cannot_be_set),
