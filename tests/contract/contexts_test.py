@@ -268,6 +268,28 @@ def code_that_does_not_heed_an_interrupt_is_killed_and_that_is_told(s):
 
 
 @case
+def an_interrupt_inside_a_loop_of_c_is_told_as_what_it_came_to(s):
+    sb = s.create()
+    for code in ("import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "sum(range(10**12))", "n = 10**9; 7 ** n"):
+        cx = context(s, sb)
+        run(s, sb, cx, "x = 1")
+        a = s.call("POST", where(sb, cx, "execute"), {"code": f"print('on', flush=True)\n{code}", "background": True}).json
+        until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
+        told = s.call("POST", where(sb, cx, "interrupt"))
+        assert told.status == 200 and told.json["outcome"] in ("interrupted", "killed"), (code, told.body)
+        ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
+        until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
+        after, x = s.call("GET", where(sb, cx)).json, run(s, sb, cx, "x")
+        if told.json["outcome"] == "interrupted":
+            assert (ended["status"], ended["signal"], after["restarts"]) == ("interrupted", 2, 0), (code, ended, after)
+            assert x["results"][0]["data"]["text/plain"] == "1", x
+        else:
+            assert (ended["status"], ended["endedBy"], after["restarts"]) == ("killed", "killed", 1), (code, ended, after)
+            assert x["exception"]["name"] == "NameError", x
+    s.delete(sb)
+
+
+@case
 def a_clock_that_runs_out_interrupts(s):
     sb = s.create()
     cx = context(s, sb)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kernel import LINE_MAX, PYTHON, ROOT, Kernel, collect, equal, holds, main  # noqa: E402
+from kernel import Broken, LINE_MAX, PYTHON, ROOT, Kernel, collect, equal, holds, main  # noqa: E402
 
 kernels = {}
 
@@ -170,6 +170,27 @@ def test_interrupt_ends_loops_sleeps_and_awaits():
         done = python().interrupted("print('go')\n" + code)
         equal((done.status, done.error["name"]), ("interrupted", "KeyboardInterrupt"), code)
     equal(ok("'goes on'").value, "'goes on'")
+
+
+def test_interrupt_inside_a_loop_of_c_works_or_leaves_the_kernel_to_be_killed():
+    """Whether a loop looks for signals is its own affair. One that does not tells nothing until its host kills it."""
+    for code in ("import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "sum(range(10**12))", "n = 10**9; 7 ** n"):
+        with Kernel("python") as k:
+            k.run("x = 1")
+            id = k.begin("print('go')\n" + code)
+            k.wait_output("go")
+            k.interrupt()
+            try:
+                k.until(lambda e: e["event"] == "finished", 3)  # as long as the server waits
+            except Broken as silence:
+                holds("nothing within" in str(silence), silence)
+                equal([e["event"] for e in k.events], ["started"], code)
+                k.process.kill()
+                equal(k.process.wait(60), -9)
+                continue
+            done = k.end(id)
+            equal((done.status, done.error["name"], done.value), ("interrupted", "KeyboardInterrupt", None), code)
+            equal(k.run("x").value, "1")
 
 
 def test_interrupt_runs_finally_of_what_awaits():
