@@ -642,6 +642,45 @@ TEST(a_member_is_replaced_for_its_age)
     end(&s);
 }
 
+/* Makes what is asked for until there are so many. */
+static void fill(struct scene *s, uint32_t n)
+{
+    size_t next = 1;
+
+    while (info(s, "p").size < n) {
+        await(s, FRAME_J_CREATE);
+        s->stream[next] = got.f.stream;
+        made(s, next++, ALL_OUTSIDE);
+    }
+}
+
+TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
+{
+    static const struct pool_settings idle = {
+        .min = 1, .max = 2, .autoscale = true, .target_hit_permille = 990, .scale_down_ms = 600000, .ttl_ms = 1000
+    };
+    struct box_spec spec = plain_spec();
+    struct scene s;
+
+    begin(&s);
+    put_pool(&s, &spec, &idle);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    made(&s, 0, ALL_OUTSIDE);
+    for (int i = 0; i < 8; i++) /* it wants as many as it may have */
+        box_free(pools_take(s.pools, &spec, NULL));
+    uint64_t began = now_ms();
+    fill(&s, 2);
+    assert_int_equal(info(&s, "p").expired, 0);
+    while (info(&s, "p").expired == 0)
+        await(&s, FRAME_J_DESTROY);
+    assert_true(now_ms() - began >= 990);
+    assert_int_equal(info(&s, "p").expired, 1); /* the one that is left is of those that stay */
+    assert_int_equal(info(&s, "p").size, 1);
+    assert_int_equal(info(&s, "p").replaced, 0);
+    end(&s);
+}
+
 TEST(a_member_that_cannot_be_made_is_tried_again_later)
 {
     static const struct pool_settings one = { .min = 1, .max = 1 };
@@ -1018,6 +1057,36 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     end(&s);
 }
 
+TEST(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then)
+{
+    static const struct pool_settings brief = { .min = 1, .max = 1, .zygote_max_age_ms = 1000 };
+    struct scene s;
+    uint64_t began;
+
+    begin_zygote_with(&s, &brief, 0);
+    zygote_answers(&s, ERR_NONE, NULL);
+    began = now_ms();
+    made(&s, 0, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN);
+    joined(&s, 0);
+    while (now_ms() < began + 1010)
+        ev_turn(s.k.ev, 20);
+    silent(&s.k, s.k.jailer); /* nobody needs it */
+    assert_int_equal(found(&s), POOL_HIT);
+    await(&s, FRAME_J_ZYGOTE);
+    s.stream[1] = got.f.stream;
+    asked_to_make(&s, 2);
+    made(&s, 2, ALL_OUTSIDE);
+    jailer_takes(&s.k, FRAME_J_JOIN); /* the old one has it */
+    joined(&s, 2);
+    assert_int_equal(info(&s, "p").zygote, POOL_ZYGOTE_READY);
+    assert_int_equal(info(&s, "p").zygotes_renewed, 0);
+    zygote_answers(&s, ERR_NONE, NULL);
+    assert_int_equal(info(&s, "p").zygotes_renewed, 1);
+    assert_int_equal(info(&s, "p").zygote_members, 0);
+    end(&s);
+}
+
 static void asked_to_end_zygote(struct scene *s)
 {
     struct jail_zygote m;
@@ -1118,6 +1187,7 @@ int main(void)
         RUN(a_pool_that_is_put_with_another_version_has_a_new_generation),
         RUN(a_pool_that_is_removed_lets_its_members_go),
         RUN(a_member_is_replaced_for_its_age),
+        RUN(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time),
         RUN(a_member_that_cannot_be_made_is_tried_again_later),
         RUN(a_pool_that_cannot_be_is_refused),
         RUN(members_do_not_keep_back_the_news_that_the_jailer_is_lost),
@@ -1129,6 +1199,7 @@ int main(void)
         RUN(a_preload_that_does_not_finish_is_ended_and_named),
         RUN(a_zygote_that_died_is_started_again),
         RUN(a_zygote_is_renewed_after_so_many_members_and_serves_until_then),
+        RUN(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
