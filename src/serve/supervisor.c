@@ -76,6 +76,12 @@ static int become(const struct program *p)
                : 0;
 }
 
+static NORETURN void misplaced(const struct program *p)
+{
+    log_error("%s cannot be given its place: %s", p->name, strerror(errno));
+    _exit(125);
+}
+
 static NORETURN void run_program(const struct program *p, int pipe_end, pid_t parent)
 {
     int fds[16];
@@ -89,13 +95,16 @@ static NORETURN void run_program(const struct program *p, int pipe_end, pid_t pa
     if (pipe_end >= 0)
         fds[n++] = pipe_end;
     setpgid(0, 0); /* Ctrl-C is for the supervisor, which stops them in order */
-    if (place_fds(fds, n) < 0 || become(p) < 0) {
-        log_error("%s cannot be given its place: %s", p->name, strerror(errno));
-        _exit(125);
-    }
+    if (place_fds(fds, n) < 0)
+        misplaced(p);
+    int program = open(p->argv[0], O_PATH | O_CLOEXEC);
+    if (become(p) < 0)
+        misplaced(p);
     if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent)
         _exit(125);
     execv(p->argv[0], (char *const *)(uintptr_t)p->argv);
+    if (errno == EACCES && program >= 0) /* it lies where its user may not go, as in the home of root */
+        fexecve(program, (char *const *)(uintptr_t)p->argv, environ);
     log_error("%s cannot be executed: %s", p->argv[0], strerror(errno));
     _exit(126);
 }

@@ -71,6 +71,19 @@ class Server(Case):
 
 
 class Serve(Server):
+    def test_a_server_that_was_built_in_the_home_of_root_starts_and_runs_code(self):
+        closed, wrapper = os.path.join(self.dir, "closed"), os.path.join(self.dir, "wrapper")
+        os.mkdir(closed)
+        with open(wrapper, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs -o mode=700 closed \"$0\" && mkdir \"$0/build\" && "
+                    f"mount --bind {COVE.removesuffix('/src/main/cove')} \"$0/build\" && exec \"$0/build/src/main/cove\" \"$@\"' {closed} \"$@\"\n")
+        os.chmod(wrapper, 0o755)
+        self.launched = Launched(wrapper, self.dir)
+        self.server = self.launched.process
+        done = run("execute", "--json", "-c", "6 * 7", env={"COVE_URL": self.launched.url, "COVE_API_KEY": self.launched.key})
+        self.assertEqual(done.json["results"][0]["data"]["text/plain"], "42", done)
+        self.stop()
+
     def test_AU22_no_server_is_open_and_the_default_is_the_loopback_alone(self):
         settings = run("serve", "--print-config", "--json").json
         self.assertEqual(settings["listen"]["value"].split(":")[0], "127.0.0.1")
