@@ -27,6 +27,7 @@
 
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
+#define CALENDAR "server.calendar"  /* meta: see calendar_print() */
 #define PATIENCE_NS (10 * NS_PER_S) /* for the ends of all sandboxes */
 
 /* --- its parts --- */
@@ -203,11 +204,10 @@ static void on_done(const struct http_done *done, void *ctx)
               done->whole ? "" : ", cut off");
 }
 
-/* Ages are reckoned from the calendar at the start: one that is set ahead later must not make everything old at once.
- */
 static uint64_t before(const struct coved *d, enum setting s)
 {
-    uint64_t now = (d->began_real_ns + (ev_now(d->ev) - d->began_ns)) / NS_PER_MS, keep = conf_number(&d->conf, s);
+    uint64_t now = calendar_now(&d->calendar, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+    uint64_t keep = conf_number(&d->conf, s);
 
     return now > keep ? now - keep : 0;
 }
@@ -332,12 +332,70 @@ static void on_collected(void *arg, const struct err *err, const struct manager_
     }
 }
 
+static void on_calendar_kept(void *arg UNUSED, const struct err *err)
+{
+    if (err)
+        log_warn("how far the calendar was believed is not written down: %s", err->msg);
+}
+
+/* Whether what is old by the calendar may go. */
+static bool believe(struct coved *d)
+{
+    char text[CALENDAR_TEXT];
+    bool waited = d->calendar.waits;
+    bool holds = calendar_look(&d->calendar, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+
+    store_meta_put(d->store, CALENDAR, calendar_print(&d->calendar, text), on_calendar_kept, NULL);
+    if (waited && holds)
+        log_info("retention goes by the calendar again");
+    return holds;
+}
+
+struct asked {
+    struct coved *d;
+    bool done;
+    struct err err;
+};
+
+static void on_calendar(void *arg, const struct err *err, const char *value)
+{
+    struct asked *a = arg;
+
+    if (err)
+        a->err = *err;
+    else
+        calendar_begin(&a->d->calendar, value, ev_now(a->d->ev), clock_real_ns() / NS_PER_MS);
+    a->done = true;
+}
+
+static int open_calendar(struct coved *d, struct err *err)
+{
+    struct asked a = { .d = d };
+    const struct calendar *c = &d->calendar;
+
+    store_meta_get(d->store, CALENDAR, on_calendar, &a);
+    while (!a.done)
+        ev_turn(d->ev, -1);
+    if (a.err.id != ERR_NONE) {
+        *err = a.err;
+        return -1;
+    }
+    if (!believe(d))
+        log_warn("the calendar is %" PRIu64
+                 " days ahead of the last time that this server ran; if it is right, what is "
+                 "too old by it is removed after a day of running, or at once by 'cove gc'",
+                 (c->began_ms - c->seen_ms) / CALENDAR_DAY_MS);
+    return 0;
+}
+
 static void collect(void *arg)
 {
     struct coved *d = arg;
     struct store_retention keep;
 
     retention(d, &keep);
+    if (!believe(d)) /* bytes count whatever the day is */
+        keep = (struct store_retention){ .output_bytes_max = keep.output_bytes_max, .db_bytes_max = keep.db_bytes_max };
     manager_gc(d->manager, &keep, false, on_collected, d);
     ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_EVERY_NS, collect, d);
 }
@@ -444,8 +502,8 @@ static int serve(struct coved *d, struct err *err)
         watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_recorder(d, err) < 0 ||
         open_auth(d, err) < 0 || open_manager(d, err) < 0)
         return -1;
-    d->began_ns = ev_now(d->ev);
-    d->began_real_ns = clock_real_ns();
+    if (open_calendar(d, err) < 0)
+        return -1;
     open_executor(d);
     open_api(d);
     if (open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)

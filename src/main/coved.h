@@ -11,6 +11,7 @@
 #include "http/server.h"
 #include "sandbox/manager.h"
 #include "serve/place.h"
+#include "store/calendar.h"
 #include "store/store.h"
 #include "tls/server.h"
 
@@ -34,8 +35,8 @@ struct coved {
     int tls_source;         /* whoever reads its files for us; -1: nobody, we do */
     struct buf without_tls; /* the answer to those who speak without it */
     struct ev_timer gc;
-    uint64_t began_ns, began_real_ns; /* of the machine; of the calendar */
-    int ready_fd;                     /* of whoever started us; -1: nobody wants to know */
+    struct calendar calendar;
+    int ready_fd; /* of whoever started us; -1: nobody wants to know */
     uint64_t sockets;
     struct ev_timer patience;
     bool stopping, for_good;

@@ -19,7 +19,7 @@ class Upkeep(Case):
         self.addCleanup(self.stop)
 
     def start(self, *flags):
-        launched = Launched(COVE, self.dir, *flags)
+        launched = self.launched = Launched(COVE, self.dir, *flags)
         self.server = launched.process
         self.env = {"COVE_URL": launched.url, "COVE_API_KEY": launched.key or self.env["COVE_API_KEY"]}
 
@@ -144,6 +144,35 @@ class Upkeep(Case):
         self.assertEqual(kept(), [(True, True), (True, False), (True, False), (False, False)])
         output = os.path.join(self.place, "state", "output")
         self.assertEqual([any(n.startswith(execution) for n in os.listdir(output)) for _, execution in ids.values()], [True, False, False, False])
+
+    def test_RC06_a_calendar_that_leapt_while_the_server_was_away_is_told_and_gc_may_still_be_asked_for(self):
+        """The same to a server as one that believed the calendar long ago."""
+        self.start()
+        sandbox = self.there("sandbox", "create", "-q").out.strip()
+        self.there("sandbox", "rm", sandbox)
+        self.stop()
+        self.assertNotIn("calendar", self.launched.logged())
+        years = 1000 * 86400000
+
+        def seen():
+            db = sqlite3.connect(self.db)
+            value = db.execute("SELECT value FROM meta WHERE name = 'server.calendar'").fetchone()[0]
+            db.close()
+            return int(value.split()[0])
+
+        before = seen()
+        with sqlite3.connect(self.db) as db:
+            db.execute("UPDATE meta SET value = ? WHERE name = 'server.calendar'", (f"{before - years} 0",))
+            db.execute("UPDATE sandboxes SET ended_ms = ended_ms - ?", (years,))
+        db.close()
+        for _ in range(2):  # a restart makes it no truer
+            self.start()
+            self.assertIn("the calendar is 1000 days ahead", self.launched.logged())
+            self.assertEqual(self.there("sandbox", "info", "--json", sandbox).json["state"], "ended")
+            self.stop()
+            self.assertEqual(seen(), before - years)
+        self.start()
+        self.assertEqual(self.there("gc", "--json").json["sandboxes"], 1)
 
     def test_a_database_beyond_its_bytes_loses_the_oldest_rows(self):
         self.start()
