@@ -200,6 +200,24 @@ class Ctl(Served):
         self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
 
+    def test_output_of_an_ended_sandbox_is_followed_to_its_end(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
+        self.cove("exec", sandbox, "--", "sh", "-c", "seq 20000; echo last >&2")
+        running = self.cove("exec", "-b", sandbox, "--", "sh", "-c", "echo begun; sleep 600").out.strip()
+        follower = start("logs", "-f", sandbox, running, env=self.env)
+        self.assertEqual(follower.stdout.readline(), b"begun\n")
+        self.cove("sandbox", "rm", sandbox)
+        out, err = follower.communicate(timeout=60)  # one that is there when it ends
+        self.assertEqual((follower.returncode, out), (0, b""), err)
+        self.assertIn(b"killed", err)
+        late = self.cove("logs", "-f", sandbox)  # and one that comes later; without a word it is the newest
+        self.assertEqual(late.out, "begun\n")
+        self.assertIn("killed", late.err)
+        first = [e["id"] for e in self.cove("ps", "-a", "--json", sandbox).json["executions"] if e["id"] != running]
+        done = self.cove("logs", "-f", sandbox, *first)
+        self.assertEqual(done.out, "".join(f"{i}\n" for i in range(1, 20001)))
+        self.assertEqual(done.err, "last\n")
+
     def test_standard_input_is_streamed_both_ways(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         process = start("exec", "-i", sandbox, "--", "cat", env=self.env, stdin=subprocess.PIPE)
