@@ -6,7 +6,8 @@
 
 Prints TAP. The rules: every room is in the picture; an #include points along an arrow; the privileged and the static
 rooms use nothing but libc and the kernel's headers; every other library has one room that knows it; the privileged code
-stays small enough to read; no file hides a second module; ARCHITECTURE.md shows the same picture.
+stays small enough to read; no file hides a second module; ARCHITECTURE.md shows the same picture; every fuzz target is
+run and described.
 """
 import glob
 import os
@@ -125,6 +126,7 @@ def check(root, arrows_path):
         ("privileged code can be read in an afternoon", large,
          f"src/isolate + src/jailer: {privileged} of {PRIVILEGED_LINES_MAX} lines"),
         check_picture(root, arrows_path),
+        check_fuzz(root),
     ]
 
 
@@ -140,6 +142,23 @@ def check_picture(root, arrows_path):
     return (rule, [f"ARCHITECTURE.md does not show: {line}" for line in missing], "")
 
 
+def check_fuzz(root):
+    here = os.path.join(root, "tests", "fuzz")
+
+    def names(path, pattern):
+        if not os.path.exists(os.path.join(here, path)):
+            return set()
+        with open(os.path.join(here, path), encoding="utf-8") as f:
+            return set(re.findall(pattern, f.read(), re.M))
+
+    targets = {os.path.basename(p)[:-len("_fuzz.c")] for p in glob.glob(os.path.join(here, "*_fuzz.c"))}
+    built, told = names("meson.build", r"^  '(\w+)',$"), names("README.md", r"^\| `(\w+)` \|")
+    wrong = [f"tests/fuzz/{t}_fuzz.c is not in fuzz_targets of its meson.build" for t in sorted(targets - built)]
+    wrong += [f"tests/fuzz/{t}_fuzz.c has no row in the table of its README.md" for t in sorted(targets - told)]
+    wrong += [f"tests/fuzz/README.md: there is no target {t}" for t in sorted(told - targets)]
+    return ("every fuzz target is run and described", wrong, "")
+
+
 PLANTS = [
     # what is planted, where, and a word of the complaint it must cause
     ("a file in an unknown room", "src/attic/a.c", "int a;\n", "no room"),
@@ -153,6 +172,9 @@ PLANTS = [
     ("curl outside its room", "src/api/a.c", "#include <curl/curl.h>\n", "belongs in src/fetch"),
     ("a file too long", "src/http/a.c", "int a;\n" * 801, "second module"),
     ("too much privileged code", "src/isolate/{}.c", "int a;\n" * 700, "more than 6000"),
+    ("a fuzz target without a row", "tests/fuzz/a_fuzz.c", "int a;\n", "has no row"),
+    ("a fuzz target that is not built", "tests/fuzz/a_fuzz.c", "int a;\n", "is not in fuzz_targets"),
+    ("a row without its fuzz target", "tests/fuzz/README.md", "| `a` | b | c |\n", "there is no target a"),
     ("an arrow missing in ARCHITECTURE.md", "ARCHITECTURE.md", "nothing here\n", "does not show"),
 ]
 
