@@ -520,6 +520,66 @@ TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
     service_stop();
 }
 
+/* The next one sweeps while it is asked for sandboxes, some of which go again at once: every old one goes, and of the
+ * new ones those that were taken away and no other. */
+TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
+{
+    enum { OLD = 24, NEW = 48 };
+    struct host h;
+    static struct jail_create old[OLD], c[NEW];
+    static struct reply r[NEW], answer;
+    int made = 0, gone = 0;
+
+    service_start();
+    knock(&h);
+    for (int i = 0; i < OLD; i++) {
+        make_one(&h, &old[i], &answer);
+        drop_fds(&answer);
+    }
+    kill(service, SIGKILL);
+    assert_int_equal(waitpid(service, NULL, 0), service);
+    close(h.sock);
+    service_start();
+    knock(&h);
+    ask_template(&h, "t");
+    expect(&h, FRAME_J_OK);
+    uint32_t first = h.stream + 2;
+    for (int i = 0; i < NEW; i++) {
+        c[i] = a_request();
+        ask_create(&h, &c[i], NULL, 0);
+    }
+    uint32_t last = h.stream;
+    for (int i = 1; i < NEW; i += 2)
+        ask(&h, FRAME_J_DESTROY, c[i].id);
+    for (int answers = 0; answers < NEW + NEW / 2;) {
+        receive(&h, &answer);
+        answers += answer.f.type != FRAME_J_EVENT;
+        if (answer.f.type == FRAME_J_CREATED && (answer.f.stream - first) / 2 % 2 == 0) {
+            assert_true(answer.f.stream <= last);
+            r[(answer.f.stream - first) / 2] = answer;
+            made++;
+        } else {
+            drop_fds(&answer);
+        }
+    }
+    assert_int_equal(made, NEW / 2);
+    for (int i = 0; i < 3000 && gone < OLD; i++) {
+        gone = 0;
+        for (int k = 0; k < OLD; k++)
+            gone += leaves(old[k].id) == 0;
+        poll(NULL, 0, 20);
+    }
+    assert_int_equal(gone, OLD);
+    for (int i = 0; i < NEW; i += 2) {
+        assert_false(readable_within(r[i].fds[1], 0)); /* it lives */
+        assert_true(leaves(c[i].id) > 0);
+        assert_int_equal(leaves(c[i + 1].id), 0);
+        drop_fds(&r[i]);
+    }
+    close(h.sock);
+    service_stop();
+}
+
 TEST(a_second_jailer_at_the_same_door_is_refused)
 {
     struct host h;
@@ -583,6 +643,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sigterm_ends_the_kept_too_and_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_jailer_at_the_same_door_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection,
                                         set_up, tear_down),
