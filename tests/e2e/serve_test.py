@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -392,12 +393,43 @@ class Serve(Server):
         leaves = {name for top, names, _ in os.walk("/sys/fs/cgroup") if os.path.basename(top) == "cove" for name in names}
         self.assertEqual(leaves & set(made), set())
 
-    def test_a_killed_supervisor_takes_everything_along(self):
+    def inside(self, sandbox):
+        """The numbers of all processes in a sandbox, its runtime included: whatever they call themselves, their cgroup is its."""
+        found = set()
+        for top, _, files in os.walk("/sys/fs/cgroup"):
+            if sandbox in top and "cgroup.procs" in files:
+                try:
+                    with open(os.path.join(top, "cgroup.procs"), encoding="ascii") as f:
+                        found |= {int(pid) for pid in f.read().split()}
+                except OSError:
+                    pass  # it went in between
+        return found
+
+    def test_RC02_a_killed_supervisor_takes_everything_along_and_the_next_start_tells_it(self):
         sandbox = self.start_with_sandbox()  # making one changes the jailer's identity for a moment
-        self.assertEqual(self.execute(sandbox, "echo here"), "here\n")
+        base = f"/v1/sandboxes/{sandbox}/executions"
+        script = "(setsid sleep 600 </dev/null >/dev/null 2>&1 &) ; trap '' TERM HUP INT; echo up; while :; do sleep 600; done"
+        status, running = self.call("POST", base, {"command": ["sh", "-c", script], "background": True, "timeoutMs": 900000})
+        self.assertEqual(status, 202, running)
+        wait_for(lambda: len(self.inside(sandbox)) >= 4, 60)  # runtime, shell, its sleep, and the one that left it
+        watched = [os.pidfd_open(pid) for pid in self.inside(sandbox)]
         self.server.kill()
         self.server.wait()
         wait_for(lambda: processes(self.run_dir) == {}, 60)
+        for fd in watched:
+            self.assertTrue(select.select([fd], [], [], 60)[0], "a process of the sandbox lives on")
+            os.close(fd)
+        self.assertEqual(self.inside(sandbox), set())
+        key = self.key
+        self.url, self.key = self.start(), key
+        ended = wait_for(lambda: (lambda s: s if s["state"] == "ended" else None)(self.call("GET", f"/v1/sandboxes/{sandbox}")[1]))
+        self.assertEqual(ended["endedBy"], "lost", ended)
+        self.assertEqual(ended["reason"], {"code": "sandbox_lost", "message": "it ended while the server was away"})
+        lost = self.call("GET", f"{base}/{running['id']}")[1]
+        self.assertEqual((lost["state"], lost["endedBy"]), ("failed", "lost"), lost)
+        self.assertEqual(self.call("POST", base, {"code": "echo"})[0], 410)
+        wait_for(lambda: not [top for top, _, _ in os.walk("/sys/fs/cgroup") if sandbox in top], 60)
+        self.stop()
 
     def test_a_spawner_dies_with_a_jailer_that_cannot_tell_it(self):
         sandbox = self.start_with_sandbox()
