@@ -21,6 +21,7 @@
 
 #define ACCEPTS_PER_TURN 64
 #define SHORTAGE_MS 100
+#define CHANCE_MS 100 /* for a connection to show what it wants */
 #define BACKLOG 512
 
 union any_addr {
@@ -94,13 +95,23 @@ static void take(struct http_server *s, int fd, bool local, bool tls, const unio
     conn_phase(c, CONN_HEAD);
 }
 
+/* Cuts what is idle longest. One that has only just come, or has only just been answered, is left: its request may be
+ * under way, and where all others are busy with slow heads it is the first of the idle. The time until there is one to
+ * cut, or 0. */
+static uint64_t make_room(struct http_server *s)
+{
+    uint64_t now = ev_now(s->ev), due = s->idle_first ? s->idle_first->since + CHANCE_MS * NS_PER_MS : now;
+
+    if (s->idle_first && due <= now)
+        conn_cut(s->idle_first);
+    return due > now ? (due - now) / NS_PER_MS + 1 : 0;
+}
+
 static bool full(struct http_server *s)
 {
     if (s->stats.open < s->set.limits.conns_max)
         return false;
-    if (s->idle_first)
-        conn_cut(s->idle_first);
-    listen_pause(s, 0);
+    listen_pause(s, make_room(s));
     return true;
 }
 
@@ -115,8 +126,7 @@ static void on_accept(void *arg, uint32_t events UNUSED)
 
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                if (l->s->idle_first)
-                    conn_cut(l->s->idle_first);
+                (void)make_room(l->s);
                 listen_pause(l->s, SHORTAGE_MS);
             }
             return;
