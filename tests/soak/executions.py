@@ -32,7 +32,7 @@ WARM_UP = max(60, min(2000, RUNS // 5))
 WORKERS = 4
 POOL = 4
 PATIENCE = 300
-GROWTH_KIB = {"coved": 4096, "cove-zygote": 4096, "python3": 4096}  # what caches and allocators may still take; others 512
+GROWTH_KIB = {"coved": 4096, "zygote": 4096}  # what caches and allocators may still take; others 512
 GROWTH_OTHERS_KIB = 512
 
 
@@ -69,7 +69,7 @@ class Server:
         self.process = subprocess.Popen([COVE, "serve", "--state-dir", self.dir + "/state", "--listen", "127.0.0.1:0", *limits],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.port = self.key = None
-        self.used = set()  # ids of the sandboxes that answered
+        self.others = set(leaves())  # of cgroups: what was there before it
         while self.key is None:
             line = self.process.stdout.readline()
             if not line:
@@ -147,7 +147,6 @@ def many(server, first, count, failures, seen):
                     server.abandon(body)
                 else:
                     status, answer = server.ask(c, "POST", "/v1/execute", body)
-                    server.used.add((answer or {}).get("sandboxId"))
                     if not right(name, status, answer):
                         raise RuntimeError(f"{status} {json.dumps(answer)[:500]}")
                 with lock:
@@ -170,7 +169,7 @@ def many(server, first, count, failures, seen):
 
 
 def family(root):
-    """{pid: name} of a process and all below it"""
+    """{pid: name} of a process and all below it, and {pid: parent}"""
     parent, name = {}, {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -186,7 +185,7 @@ def family(root):
         for pid in [p for p, a in parent.items() if a == above and p not in found]:
             found[pid] = name[pid]
             todo.append(pid)
-    return found
+    return found, parent
 
 
 def weight(pid):
@@ -217,18 +216,38 @@ def mounts(pids):
     return total
 
 
-def cgroups(used):
-    """Of sandboxes that answered; others on the host may have theirs."""
-    found = {os.path.basename(place) for depth in ("", "*/", "*/*/", "*/*/*/") for place in glob.glob(f"/sys/fs/cgroup/{depth}cove/*")}
-    return len(found & used)
+def leaves():
+    """{sandbox: its directories in all hierarchies}, whoever made it"""
+    found = collections.defaultdict(list)
+    for depth in ("", "*/", "*/*/", "*/*/*/"):
+        for place in glob.glob(f"/sys/fs/cgroup/{depth}cove/*/"):
+            found[os.path.basename(place[:-1])].append(place)
+    return found
+
+
+def cgroups(server, pids):
+    """Of this server's sandboxes, also of those that nobody heard of. The tree is shared: one in which others' processes
+    live is theirs, and one without any that came after the server is taken for its own."""
+    own = 0
+    for name, places in leaves().items():
+        inside = set()
+        for place in places:
+            try:
+                with open(place + "cgroup.procs", encoding="ascii") as f:
+                    inside |= {int(line) for line in f}
+            except OSError:
+                pass
+        own += name not in server.others and (not inside or not inside.isdisjoint(pids))
+    return own
 
 
 def counted(server):
     """(counts that may not grow, {daemon: (KiB, descriptors)})"""
-    pids = family(server.process.pid)
+    pids, parent = family(server.process.pid)
     daemons = {}
     for pid, name in pids.items():
-        if name.startswith("cove"):
+        # The children of a sandbox's PID 1 are forks of the zygote, and keep its name.
+        if name.startswith("cove") or (name == "zygote" and pids.get(parent[pid]) != "runtime"):
             try:
                 kib, fds = weight(pid)
             except (OSError, StopIteration):
@@ -239,7 +258,7 @@ def counted(server):
     facts = {f"processes called {name}": names[name] for name in names}
     facts["namespaces"] = namespaces(pids)
     facts["most mounts in one of them"] = mounts(pids)
-    facts["cgroups of sandboxes that answered"] = cgroups(server.used)
+    facts["cgroups of sandboxes"] = cgroups(server, pids)
     facts["files of the state directory"] = sum(len(files) for place, _, files in os.walk(server.dir + "/state") if "audit" not in place)
     return facts, daemons
 
@@ -263,7 +282,7 @@ def at_rest(server, goal=None):
 def worse(before, after):
     """[(what, why)] of what grew. One more sandbox may wait: of the shape that was last asked for twice without a pool."""
     spare = max(0, min(1, after[0].get("processes called runtime", 0) - before[0].get("processes called runtime", 0)))
-    room = {"processes called runtime": spare, "processes called zygote": spare, "namespaces": 5 * spare}
+    room = {"processes called runtime": spare, "processes called zygote": spare, "namespaces": 5 * spare, "cgroups of sandboxes": spare}
     found = [(name, f"{before[0].get(name, 0)} before, {after[0][name]} after") for name in after[0]
              if after[0][name] > before[0].get(name, 0) + room.get(name, 0)]
     for name, (kib, fds) in after[1].items():
