@@ -458,6 +458,31 @@ class Ctl(Served):
         self.assertIn("not_found", self.cove("pool", "info", "ctl-pool", code=125).err)
         self.cove("sandbox", "rm", "-q", sandbox)
 
+    def test_a_context_is_interrupted_and_restarted_and_each_says_what_became_of_its_variables(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        context = self.cove("context", "create", "-q", sandbox).out.strip()
+        idle = self.cove("context", "interrupt", sandbox, context)
+        self.assertEqual((idle.out, "nothing ran in it" in idle.err), (context + "\n", True), idle)
+
+        def busy(code):
+            execution = self.cove("context", "exec", "--background", "-c", f"x = 1; print('on', flush=True)\n{code}", sandbox).out.strip()
+            wait_for(lambda: self.cove("logs", sandbox, execution).out == "on\n")
+        busy("while True: pass")
+        stopped = self.cove("context", "interrupt", sandbox)
+        self.assertIn("its variables are kept", stopped.err)
+        self.assertEqual(self.cove("context", "exec", "-c", "x", sandbox).out, "1\n")
+        busy("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass")
+        killed = self.cove("context", "interrupt", sandbox)
+        self.assertIn("had to be killed: its variables are gone", killed.err)
+        self.assertIn("NameError", self.cove("context", "exec", "-c", "x", sandbox, code=1).err)
+
+        self.cove("context", "exec", "-c", "x = 2", sandbox)
+        self.assertEqual(self.cove("context", "restart", sandbox).out, context + "\n")
+        self.assertIn("NameError", self.cove("context", "exec", "-c", "x", sandbox, code=1).err)
+        told = self.cove("context", "ls", "--json", sandbox).json["contexts"]
+        self.assertEqual([(c["id"], c["restarts"]) for c in told], [(context, 2)], told)
+        self.assertIn("has no context", self.cove("context", "restart", sandbox, "cx" + "a" * 20, code=125).err)
+
     def test_a_budget_is_changed_bound_by_bound(self):
         self.cove("tenant", "create", "-q", "thrift")
         self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)
