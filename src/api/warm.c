@@ -300,6 +300,7 @@ static const struct pool_figure {
 #define WIDE(member) offsetof(struct pool_info, member), true
 #define NARROW(member) offsetof(struct pool_info, member), false
     { "pool_size", "", "Members that are ready.", GAUGE, NARROW(size) },
+    { "pool_bare", "", "Of these, members without the interpreter that they should have.", GAUGE, NARROW(bare) },
     { "pool_starting", "", "Members that are being made.", GAUGE, NARROW(starting) },
     { "pool_target", "", "Members that the pool wants to have.", GAUGE, NARROW(target) },
     { "pool_min", "", "The least that it wants.", GAUGE, NARROW(settings.min) },
@@ -344,6 +345,17 @@ static void family(struct buf *out, const struct pool_figure *f)
                                   : "gauge");
 }
 
+/* One of its states has a 1. */
+static void zygote_metrics(struct buf *out, const struct pool_info *live, size_t n)
+{
+    buf_adds(out, "# HELP cove_pool_zygote What the process is up to that interpreters are forked from.\n"
+                  "# TYPE cove_pool_zygote gauge\n");
+    for (size_t i = 0; i < n; i++)
+        for (unsigned state = 0; pool_zygote_names[state]; state++)
+            buf_addf(out, "cove_pool_zygote{pool=\"%s\",state=\"%s\"} %d\n", live[i].name, pool_zygote_names[state],
+                     live[i].zygote == state);
+}
+
 void warm_metrics(const struct warm *w, struct buf *out)
 {
     struct pool_info *live = mem_new_array(struct pool_info, POOLS_MAX);
@@ -362,5 +374,7 @@ void warm_metrics(const struct warm *w, struct buf *out)
                 buf_addf(out, "%" PRIu64 "\n", v);
         }
     }
+    if (n > 0)
+        zygote_metrics(out, live, n);
     free(live);
 }

@@ -296,6 +296,31 @@ def what_pools_can_do_is_told(s):
     assert s.call("PUT", "/v1/pools/most", {"template": "one", "max": can["maxMembers"] + 1}).status == 400
 
 
+def figure(s, name):
+    text = s.call("GET", "/metrics").body.decode()
+    found = re.search(rf"^cove_{re.escape(name)} (\d+)$", text, re.M)
+    return int(found[1]) if found else 0
+
+
+@case
+def metrics_tell_what_zygotes_are_up_to_and_which_members_lack_their_interpreter(s):
+    def told(name):
+        states = {state: figure(s, f'pool_zygote{{pool="{name}",state="{state}"}}') for state in ("none", "starting", "ready", "failed")}
+        return figure(s, f'pool_bare{{pool="{name}"}}'), states
+    template(s, "told")
+    template(s, "lacks", runtime="python", preload=["no_such_module"])
+    for name, of in (("told", "told"), ("has", "python"), ("lacks", "lacks")):
+        put(s, name, template=of, min=1, max=1, autoscale={"enabled": False})
+    full(s, "told", 1)
+    full(s, "has", 1)
+    until(s, "lacks", lambda t: t.get("ready") == 1 and t["zygote"]["state"] == "failed")
+    assert told("told") == (0, {"none": 1, "starting": 0, "ready": 0, "failed": 0}), told("told")
+    assert told("has") == (0, {"none": 0, "starting": 0, "ready": 1, "failed": 0}), told("has")
+    assert told("lacks") == (1, {"none": 0, "starting": 0, "ready": 0, "failed": 1}), told("lacks")
+    for name in ("told", "has", "lacks"):
+        remove(s, name)
+
+
 @case
 def metrics_tell_of_every_pool(s):
     template(s, "told", resources={"pids": 40})
@@ -329,12 +354,6 @@ def metrics_tell_how_long_starts_took_by_runtime_and_by_where_they_came_from(s):
     s.delete(s.create({"template": "starts"}, runtime="sh"))
     assert count("true") == warm + 1
     remove(s, "starts")
-
-
-def figure(s, name):
-    text = s.call("GET", "/metrics").body.decode()
-    found = re.search(rf"^cove_{re.escape(name)} (\d+)$", text, re.M)
-    return int(found[1]) if found else 0
 
 
 @case
