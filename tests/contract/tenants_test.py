@@ -484,8 +484,5 @@ def AU11_who_tries_keys_locks_out_nobody_behind_the_same_address(s):
 
 
 if __name__ == "__main__":
-    if not PATHS:
-        print("1..0 # SKIP no YAML parser")
-        sys.exit(0)
     api_test.CASES[:] = CASES
     sys.exit(api_test.main())
