@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "doc/doc.h"
+#include "serve/alone.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -115,6 +116,8 @@ int coved_give_up(struct err *err)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0 ||
         prctl(PR_SET_DUMPABLE, LOOKED_INTO, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "give up privileges");
+    if (alone_enter(LOOKED_INTO, err) < 0)
+        return -1;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);

@@ -297,10 +297,38 @@ class Serve(Server):
         for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
             self.assertEqual(int(status[name][0], 16), 0, name)
         self.assertEqual(status["NoNewPrivs"], ["1"])
+        self.assertEqual(status["Seccomp"], ["2"])  # what tests/unit/serve/alone_test.c holds: it cannot fork or exec
         state = os.stat(os.path.join(self.place, "state"))
         self.assertEqual((state.st_uid, state.st_mode & 0o777), (uid, 0o700))
         self.assertEqual(os.stat(self.run_dir).st_uid, 0)
         self.assertEqual(os.stat(os.path.join(self.place, "state/cove.db")).st_mode & 0o777, 0o600)
+        self.stop()
+
+    def test_coved_has_threads_and_no_child_whatever_it_is_asked_for(self):
+        sandbox = self.start_with_sandbox()
+        coved = processes(self.run_dir)["coved"]
+        self.assertEqual(self.execute(sandbox, "echo hi"), "hi\n")
+        for method, path, body in (("POST", "/v1/execute", {"language": "python", "code": "print(1)"}), ("GET", "/v1/backup", None),
+                                   ("POST", "/v1/gc", None), ("GET", f"/v1/sandboxes/{sandbox}/files/tar?path=/workspace", None)):
+            connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
+            connection.request(method, path, json.dumps(body) if body else None,
+                               {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, len(answer.read()) > 0), (200, True), path)
+            connection.close()
+        threads = os.listdir(f"/proc/{coved}/task")
+        self.assertGreater(len(threads), 1)
+        for thread in threads:
+            with open(f"/proc/{coved}/task/{thread}/status", encoding="utf-8") as f:
+                self.assertIn("\nSeccomp:\t2\n", f.read())
+        parents = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+                    parents.append(int(f.read().rpartition(")")[2].split()[1]))
+            except OSError:
+                pass  # it went in between
+        self.assertNotIn(coved, parents)
         self.stop()
 
     def test_what_is_killed_is_started_again_and_clients_wait_meanwhile(self):
