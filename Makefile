@@ -63,6 +63,7 @@ soak: build
 	@COVE_SWAP_ROUNDS=$${COVE_SWAP_ROUNDS:-100000} COVE_RUNTIME=$(abspath $(BUILD))/src/main/cove-runtime $(BUILD)/tests/contract/contract-runtime-links
 	@COVE_TEST_ENTRIES=$${COVE_TEST_ENTRIES:-1000000} tests/contract/transfers_test.py $(BUILD)/tests/tools/api-testd $(BUILD)/src/main/cove-runtime
 	@COVE_TEST_CONNECTIONS=$${COVE_TEST_CONNECTIONS:-10000} tests/contract/http_test.py $(BUILD)/tests/tools/http-testd
+	@COVE=$(abspath $(BUILD))/src/main/cove COVE_TEST_SANDBOXES=$${COVE_TEST_SANDBOXES:-1000} tests/e2e/run.py RC07
 	@tests/crash/run.py --kills 200
 	@tests/storm/run.py --seconds $${STORM_SECONDS:-600}
 	@tests/storm/run.py --as-user --seconds $${STORM_SECONDS:-600}
