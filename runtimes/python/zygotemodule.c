@@ -8,6 +8,7 @@
 #include "policy/level.h"
 #include "zygote/member.h"
 #include "zygote/serve.h"
+#include "zygote/traces.h"
 
 #include <unistd.h>
 
@@ -70,6 +71,18 @@ static PyObject *usual(PyObject *self UNUSED, PyObject *none UNUSED)
     return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.len);
 }
 
+/* Interpreter, flag and script stay; what it was to load, and its environment, do not. */
+static PyObject *forget(PyObject *self UNUSED, PyObject *none UNUSED)
+{
+    struct err err;
+
+    if (traces_wipe(3, &err) < 0) {
+        PyErr_SetString(PyExc_OSError, err.msg);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 /* None: nobody yet. A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices.
  */
 static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
@@ -97,6 +110,7 @@ PyMODINIT_FUNC PyInit__covezygote(void)
         { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
         { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
         { "usual", usual, METH_NOARGS, "The environment of nearly every claim." },
+        { "forget", forget, METH_NOARGS, "Leaves nothing in /proc of what it was started with." },
         { "claim", claim, METH_NOARGS,
           "In a sandbox: waits until it has a user, and returns the environment; None: there is time until then." },
         { NULL, NULL, 0, NULL },

@@ -462,6 +462,10 @@ TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
     must_be(&m, "import subprocess as s; s.run(['/bin/sh', '-c', 'echo -n $HOME'], capture_output=True).stdout", "b''");
     must_be(&m, "import sys; [p for p in sys.path if 'workspace' in p]", "[]"); /* it has no home to look in */
     must_be(&m, "os.access('/proc/1/environ', os.R_OK)", "False");
+    must_be(&m, "open('/proc/self/cmdline').read().strip(chr(0)).split(chr(0))",
+            "['/usr/bin/python3', '-I', '/.cove/kernels/python/zygote']");
+    must_be(&m, "open('/proc/self/environ').read().strip(chr(0))", "''");
+    must_be(&m, "sys.argv, getattr(sys, 'orig_argv', [])[3:]", "([''], [])");
     drop_fds(&r);
     host_stop(&h);
 }
