@@ -3,6 +3,7 @@
  *
  *     bench-http rounds N WARMUP SEED                      the plan on standard input
  *     bench-http rate SECONDS CONNECTIONS PORT KEY METHOD PATH BODY WORD    as fast as they are answered
+ *     bench-http lives SECONDS CONNECTIONS PORT KEY SANDBOX EXECUTION WORD  the same of whole lives, as `life` below
  *     bench-http burst CONNECTIONS PORT KEY METHOD PATH BODY WORD           one question each, all at once
  *     bench-http put|get PORT KEY PATH MIBS                one file
  *     bench-http copy MIBS                                 the same bytes through a socket, and nothing else
@@ -289,6 +290,82 @@ static void rate(uint32_t seconds, uint32_t n, const struct question *q)
     print_times(samples, done);
 }
 
+/* --- many lives: each connection creates, executes and deletes, and begins again --- */
+
+struct life {
+    enum { CREATE, EXECUTE, DELETE } step; /* what is under way */
+    char path[128];
+    uint64_t began;
+};
+
+static struct life lives_of[CONNECTIONS_MAX];
+
+static void life_begin(const struct question *q, uint32_t i)
+{
+    lives_of[i] = (struct life){ .began = now_ns() };
+    web_ask(&webs[i], "POST", "/v1/sandboxes", q->body);
+}
+
+/* Takes one answer and asks on; true when the sandbox is gone. */
+static bool life_goes_on(const struct question *q, uint32_t i)
+{
+    const char *answer = web_answer(&webs[i]);
+    struct life *l = &lives_of[i];
+    char id[64];
+
+    if (webs[i].status != (l->step == CREATE ? 201 : 200) || (l->step == EXECUTE && !strstr(answer, q->word)) ||
+        (l->step == CREATE && sscanf(answer, "{\"id\":\"%63[a-z0-9]\"", id) != 1))
+        die("an answer that was not expected: %" PRIu32 " %s", webs[i].status, answer);
+    switch (l->step) {
+    case CREATE:
+        l->step = EXECUTE;
+        snprintf(l->path, sizeof(l->path), "/v1/sandboxes/%s/executions", id);
+        web_ask(&webs[i], "POST", l->path, q->path);
+        return false;
+    case EXECUTE:
+        l->step = DELETE;
+        *strrchr(l->path, '/') = '\0';
+        web_ask(&webs[i], "DELETE", l->path, "");
+        return false;
+    case DELETE:
+        break;
+    }
+    return true;
+}
+
+/* The question's body is that of a sandbox, its path that of an execution. */
+static void lives(uint32_t seconds, uint32_t n, const struct question *q)
+{
+    static struct pollfd polls[CONNECTIONS_MAX];
+    size_t done = 0;
+    uint32_t living = n;
+
+    open_many(q, n);
+    uint64_t began = now_ns(), end = began + seconds * NS_PER_S, now = began;
+    for (uint32_t i = 0; i < n; i++) {
+        polls[i] = (struct pollfd){ .fd = webs[i].fd, .events = POLLIN };
+        life_begin(q, i);
+    }
+    while (living > 0) {
+        if (poll(polls, n, PATIENCE_MS) <= 0)
+            die("no answer for %d s", PATIENCE_MS / 1000);
+        for (uint32_t i = 0; i < n; i++) {
+            if (!polls[i].revents || !life_goes_on(q, i))
+                continue;
+            now = now_ns();
+            samples[done++] = now - lives_of[i].began;
+            if (now < end && done + n < SAMPLES_MAX) {
+                life_begin(q, i);
+            } else {
+                polls[i].fd = -1;
+                living--;
+            }
+        }
+    }
+    printf("perSecond\t%.1f\n", (double)done * 1e9 / (double)(now - began));
+    print_times(samples, done);
+}
+
 /* Each connection asks once, all at the same time. */
 static void burst(uint32_t n, const struct question *q)
 {
@@ -420,6 +497,9 @@ int main(int argc, char **argv)
         rounds(number(argv[2], 1000000), number(argv[3], 1000000), number(argv[4], UINT32_MAX));
     else if (argc == 10 && strcmp(mode, "rate") == 0)
         rate(number(argv[2], 3600), number(argv[3], CONNECTIONS_MAX), question(argv + 4));
+    else if (argc == 9 && strcmp(mode, "lives") == 0)
+        lives(number(argv[2], 3600), number(argv[3], CONNECTIONS_MAX),
+              &(struct question){ number(argv[4], 65535), argv[5], "", argv[7], argv[6], argv[8] });
     else if (argc == 9 && strcmp(mode, "burst") == 0)
         burst(number(argv[2], CONNECTIONS_MAX), question(argv + 3));
     else if (argc == 6 && (strcmp(mode, "put") == 0 || strcmp(mode, "get") == 0))
@@ -427,7 +507,9 @@ int main(int argc, char **argv)
     else if (argc == 3 && strcmp(mode, "copy") == 0)
         printf("%" PRIu64 "\n", copy((uint64_t)number(argv[2], 65536) * MIB));
     else
-        die("usage: rounds N WARMUP SEED | rate SECONDS CONNECTIONS QUESTION | burst CONNECTIONS QUESTION | put|get "
+        die("usage: rounds N WARMUP SEED | rate SECONDS CONNECTIONS QUESTION | lives SECONDS CONNECTIONS PORT KEY "
+            "SANDBOX "
+            "EXECUTION WORD | burst CONNECTIONS QUESTION | put|get "
             "PORT KEY PATH MIBS | copy "
             "MIBS");
     return 0;
