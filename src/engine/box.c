@@ -504,7 +504,7 @@ int box_claim(struct box *b, const struct box_spec *spec, const struct box_ops *
 {
     struct kind kind = engine_kind(spec);
 
-    if (!b->spare || !b->e || b->state >= BOX_READY)
+    if (!b->spare || !b->e || b->state >= BOX_READY || b->resetting)
         return err_set(err, ERR_LOST, "sandbox %s waits for nobody any more", b->id);
     if (b->level != spec->level || !engine_same_kind(&b->kind, &kind) || !engine_fit_limits(&b->told, &spec->limits) ||
         spec->nmounts || (spec->id && !str_eq(spec->id, b->id)))

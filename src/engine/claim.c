@@ -364,7 +364,7 @@ void claim_go(struct box *b)
 }
 
 /* What most claims say of files, so that the runtime need not begin with it when somebody waits. */
-static void send_expected(struct box *b)
+void claim_expect(struct box *b)
 {
     struct rt_claim m = { 0 };
     struct box_spec usual = { .level = LEVEL_STANDARD };
@@ -398,7 +398,7 @@ static void on_hello(struct box *b, const struct frame *f)
         b->state = BOX_CLAIMING;
         if (b->spare) {
             if (m.features & RT_FEATURE_EXPECT)
-                send_expected(b);
+                claim_expect(b);
             b->rehearses = m.features & RT_FEATURE_REHEARSE;
             box_set_timer(b, CLOCKS_NEVER);
             if (b->ops && b->ops->on_ready)

@@ -105,6 +105,21 @@ bool box_same_kind(const struct box_spec *a, const struct box_spec *b); /* they 
 /* Whether what was prepared for one can be claimed for the other: as above, but limits of memory, swap, processor and
  * fewer processes are set when it is claimed. For one with a cgroup: box_can_freeze. */
 bool box_fits(const struct box_spec *made, const struct box_spec *want);
+/* The way back: it is nobody's again, its executions are told nothing more, and what ran and was left in it goes.
+ * on_ready of these ops says that it waits as one that was prepared, and was looked at; on_failed that it has ended.
+ * Only of one that box_can_reset: others fail. It can be claimed again at the same level. */
+void box_reset(struct box *b, const struct box_ops *ops, void *arg);
+bool box_can_reset(const struct box *b);
+struct box_found {
+    uint32_t processes, objects; /* by the word of its first process, which has ended them, and removed these */
+    uint64_t files;
+    uint32_t sockets;      /* these it could not, */
+    bool altered;          /* nor how it is scheduled and limited itself */
+    bool refused;          /* the filter refused something in it, or it is not known that it did not */
+    uint64_t pids, memory; /* as the kernel counts now; BOX_UNKNOWN */
+};
+const struct box_found *box_found(const struct box *b); /* by the last reset */
+bool box_refused(const struct box *b);                  /* the filter has, or nobody would know */
 /* Takes over a living sandbox by its id (a kept one, or after a restart). on_ready follows, or on_failed. */
 int box_adopt(struct engine *e, const char *id, const struct box_spec *spec, const struct box_ops *ops, void *arg,
               struct box **ret, struct err *err);

@@ -195,7 +195,10 @@ struct box {
     bool adopted;
     bool demanding; /* the runtime itself refuses a claim with a wall too few */
     bool claim_sent;
-    bool spare;         /* greeted, and claimed by nobody yet */
+    bool spare;     /* greeted, and claimed by nobody yet */
+    bool resetting; /* RESET is out: what comes of other streams is of no interest */
+    bool used;      /* it was reset: the rules of its first claim hold on */
+    struct box_found found;
     struct limits told; /* to the jailer */
 
     struct jail_created outside;
@@ -247,6 +250,7 @@ int claim_prepare(struct box *b, const struct box_spec *spec, struct err *err); 
 void claim_go(struct box *b); /* a spare has an owner and a claim: it goes the way of all others */
 void claim_frame(struct box *b, const struct frame *f);    /* a frame on stream 0 */
 void claim_greeting(struct box *b, const struct frame *f); /* the first frames of an adopted runtime */
+void claim_expect(struct box *b);                          /* EXPECT: while nobody waits */
 void claim_drop(struct box *b);                            /* whatever preparation is still held */
 
 /* box.c */

@@ -222,6 +222,8 @@ void stream_frame(struct box *b, const struct frame *f)
     struct stream **p = find(b, f->stream);
     struct stream *s = *p;
 
+    if (!s && b->resetting)
+        return; /* it was sent before the reset came */
     if (!s) {
         box_violate(b, "a %s frame on stream %u, which is not open", frame_name(f->type), f->stream);
         return;

@@ -79,7 +79,7 @@ int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
     auto_free void *strings = NULL;
     struct rt_claimed walls = { 0 };
 
-    if (rt->claimed)
+    if (rt->claimed || rt->resetting)
         return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
     if (rt_claim_decode(f, &claim, &strings, err) < 0 || env_check(claim.env, err) < 0 ||
         raise_walls(rt, &claim, &walls, err) < 0)
@@ -90,6 +90,15 @@ int claim_open(struct runtime *rt, const struct frame *f, struct err *err)
     rt->claimed = true;
     forget_expected(rt);
     return 0;
+}
+
+void claim_forget(struct runtime *rt)
+{
+    rt->claimed = false;
+    rt->env = NULL;
+    free(take_ptr(&rt->env_strings));
+    fd_close(&rt->ruleset);
+    rt->walls = (struct rt_claimed){ 0 };
 }
 
 /* What cannot be made ready is said by the claim, if it demands it. */

@@ -13,6 +13,7 @@
 #include "runtime/exec.h"
 #include "runtime/mark.h"
 #include "runtime/remove.h"
+#include "runtime/reset.h"
 #include "runtime/stats.h"
 #include "runtime/walls.h"
 #include "runtime/watch.h"
@@ -31,7 +32,7 @@ static const struct {
     { FRAME_WRITE, write_open },     { FRAME_LIST, list_open },       { FRAME_STAT, stat_open },
     { FRAME_MKDIR, mkdir_open },     { FRAME_MOVE, move_open },       { FRAME_REMOVE, remove_open },
     { FRAME_TAR_IN, tar_in_open },   { FRAME_TAR_OUT, tar_out_open }, { FRAME_MARK, mark_open },
-    { FRAME_CHANGES, changes_open }, { FRAME_WATCH, watch_open },
+    { FRAME_CHANGES, changes_open }, { FRAME_WATCH, watch_open },     { FRAME_RESET, reset_open },
 };
 
 static void say(struct runtime *rt, uint32_t stream, uint8_t type, const void *data, int len)
@@ -235,6 +236,7 @@ int runtime_serve(int control_fd)
     if (prepare(&rt, control_fd, &err) < 0)
         return 1;
     rt.measured = walls_measure();
+    reset_init(&rt);
     ev_run(rt.ev);
     return rt.status;
 }

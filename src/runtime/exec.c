@@ -506,6 +506,15 @@ uint32_t exec_count(const struct runtime *rt)
     return n;
 }
 
+uint32_t exec_alive(const struct runtime *rt)
+{
+    uint32_t n = 0;
+
+    for (const struct exec *x = rt->execs; x; x = x->next)
+        n += !x->reaped && !x->failed;
+    return n;
+}
+
 /* Reaping */
 
 static uint64_t microseconds(struct timeval t)

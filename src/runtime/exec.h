@@ -14,3 +14,4 @@ int exec_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
 /* SIGCHLD: reaps a bounded number of processes, whoever they are. True: there may be more. */
 bool exec_reap(struct runtime *rt);
 uint32_t exec_count(const struct runtime *rt);
+uint32_t exec_alive(const struct runtime *rt); /* main processes that were not reaped */

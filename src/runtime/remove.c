@@ -7,6 +7,8 @@
  * After coming up the directory is read from its start: what was there before is gone, so nothing is read twice for
  * long.
  *
+ * A directory that is only emptied is read again until a whole reading finds nothing.
+ *
  * Directories without permission are given it first; they are ours, and about to go. */
 #include "runtime/remove.h"
 
@@ -35,6 +37,8 @@ struct removal {
     struct level *levels; /* of the directories above `dir`, the tree's top first */
     size_t depth, cap;
     uint64_t removed;
+    bool stays;         /* the top is emptied, not removed */
+    uint64_t seen_gone; /* stays: of `removed`, those before this reading of it */
 };
 
 /* Of the directory itself: a link that has taken its place since leads to something that nobody asked us to touch. */
@@ -158,6 +162,13 @@ static int advance(struct removal *r)
     }
     if (r->depth > 0)
         return go_up(r) < 0 ? -1 : 1;
+    if (r->stays && r->removed == r->seen_gone)
+        return 0;
+    if (r->stays) {
+        r->seen_gone = r->removed;
+        rewinddir(r->dir);
+        return 1;
+    }
     int done = remove_name(r->parent, r->leaf, true);
     if (done < 0)
         return -1;
@@ -169,13 +180,20 @@ static int advance(struct removal *r)
     return 0;
 }
 
-static bool remove_step(struct stream *s)
+static int slice(struct removal *r)
 {
-    struct removal *r = s->obj;
     int more = 1;
 
     for (int i = 0; more > 0 && i < SLICE; i++)
         more = advance(r);
+    return more;
+}
+
+static bool remove_step(struct stream *s)
+{
+    struct removal *r = s->obj;
+    int more = slice(r);
+
     if (more < 0) {
         struct err err;
 
@@ -187,16 +205,42 @@ static bool remove_step(struct stream *s)
     return more > 0;
 }
 
-static void remove_release(struct stream *s)
+void removal_free(struct removal *r)
 {
-    struct removal *r = s->obj;
-
+    if (!r)
+        return;
     if (r->dir)
         closedir(r->dir);
     fd_close(&r->top);
     fd_close(&r->parent);
     free(r->levels);
     free(r);
+}
+
+static void remove_release(struct stream *s)
+{
+    removal_free(s->obj);
+}
+
+struct removal *removal_of_all_in(const char *dir)
+{
+    struct removal *r = mem_new(struct removal);
+
+    r->parent = -1;
+    r->stays = true;
+    r->top = openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (r->top >= 0 && enter(r, fcntl(r->top, F_DUPFD_CLOEXEC, 0)) == 0)
+        return r;
+    removal_free(r);
+    return NULL;
+}
+
+int removal_step(struct removal *r, uint64_t *removed)
+{
+    int more = slice(r);
+
+    *removed = r->removed;
+    return more;
 }
 
 static const struct stream_ops remove_ops = { .step = remove_step, .release = remove_release };

@@ -10,8 +10,21 @@
 #include "runtime/stream.h"
 #include "wire/chan.h"
 
+#include <sched.h>
+#include <sys/resource.h>
+
 struct exec;
 struct mark;
+
+#define RESET_PLACES 3u /* that can be written to */
+struct reset_base {     /* what RESET compares with: nobody else had lived in the sandbox */
+    bool known[RESET_PLACES];
+    mode_t mode[RESET_PLACES];
+    uint64_t blocks[RESET_PLACES], inodes[RESET_PLACES]; /* that are free */
+    int nice, policy;
+    cpu_set_t cpus;
+    struct rlimit rlimits[RLIM_NLIMITS];
+};
 
 struct runtime {
     struct ev *ev;
@@ -22,6 +35,8 @@ struct runtime {
 
     bool greeted;
     bool claimed;
+    bool resetting; /* RESET came, and has not ended well */
+    struct reset_base base;
     uint64_t epoch;
     uint32_t measured;       /* walls_measure() at the start */
     struct rt_claimed walls; /* as told with CLAIMED */

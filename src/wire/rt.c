@@ -108,6 +108,17 @@ static void rt_stats_walk(struct walk *w, struct rt_stats *m)
 }
 WALK_CODEC(rt_stats);
 
+static void rt_reset_walk(struct walk *w, struct rt_reset *m)
+{
+    walk_u32(w, &m->processes);
+    walk_u32(w, &m->objects);
+    walk_u64(w, &m->files);
+    walk_u32(w, &m->sockets);
+    walk_u8(w, &m->altered);
+    walk_check(w, m->altered <= 1, "altered");
+}
+WALK_CODEC(rt_reset);
+
 /* processes */
 
 static void rt_exec_walk(struct walk *w, struct rt_exec *m)

@@ -16,6 +16,9 @@
  * that HELLO was meant for the host before and is ignored. A resumed stream starts with no credit for the host to
  * send; a CREDIT for all that is free follows its repeated DATA.
  *
+ * Reset. After RESET nothing of the claim is left: the sandbox waits for another one, with the same file rules, since
+ * those of the first still hold PID 1. A reset that fails is followed by no claim.
+ *
  * CLOSE before the last word gives a request up: a program is killed with its tree, an unfinished file is removed.
  *
  * All decoders treat their input as hostile and fail on any byte too few or too many. Encoders write into a caller's
@@ -225,6 +228,14 @@ struct rt_stats {       /* payload of DONE for STATS */
     uint64_t tmp_bytes, tmp_bytes_max;
 };
 
+struct rt_reset {       /* payload of DONE for RESET: what was found, and is gone */
+    uint32_t processes; /* beside the main processes of executions and the interpreter that waited */
+    uint32_t objects;   /* System V memory and semaphores */
+    uint64_t files;     /* in /workspace, /tmp and /dev/shm */
+    uint32_t sockets;   /* TCP connections that outlive their processes; these stay */
+    uint8_t altered;    /* 1: how PID 1 is scheduled or limited was changed, and that stays */
+};
+
 /* Of a file of that size, last written then; never 0. It tells two files of one name apart, nothing more. */
 uint32_t rt_version(uint64_t size, uint64_t mtime_ns);
 uint32_t rt_window(uint8_t request); /* starting credit of a stream opened by this frame type */
@@ -258,6 +269,8 @@ int rt_done_encode(const struct rt_done *m, uint8_t *out, struct err *err);
 int rt_done_decode(const struct frame *f, struct rt_done *ret, struct err *err);
 int rt_stats_encode(const struct rt_stats *m, uint8_t *out, struct err *err);
 int rt_stats_decode(const struct frame *f, struct rt_stats *ret, struct err *err);
+int rt_reset_encode(const struct rt_reset *m, uint8_t *out, struct err *err);
+int rt_reset_decode(const struct frame *f, struct rt_reset *ret, struct err *err);
 /* Items inside DATA, or the whole payload of DONE for STAT and READ: appended to and taken from a cursor. An item that
  * does not fit sets p->bad and leaves p->len as it was, so the caller can send what is there and try again. Unpacking
  * writes straight to *ret, since items come by the thousand; its content means nothing when the answer is false. */

@@ -101,6 +101,7 @@ int main(int argc, char **argv)
     write_largest();
     write_bare(false, FRAME_CLOSE);
     write_bare(false, FRAME_STATS);
+    write_bare(false, FRAME_RESET);
     write_bare(true, FRAME_J_LIST);
     write_bare(true, FRAME_J_OK);
     return 0;

@@ -204,6 +204,7 @@ TEST(values_out_of_range_are_not_sent)
     REFUSED(rt_error, .id = ERR_NONE);
     REFUSED(rt_error, .id = ERR_COUNT);
     REFUSED(rt_done, .truncated = 2);
+    REFUSED(rt_reset, .altered = 2);
     REFUSED(rt_path, .mode = 010000);
     REFUSED(rt_claim, .id = "sb../../../../../../et");
     REFUSED(rt_claim, .id = "sbabcdefghijklmnopqrst", .rules = { { 6, "/" } }, .nrules = 1);
@@ -221,7 +222,7 @@ TEST(values_out_of_range_are_not_believed)
         { "rt_path", 34, 0x10 }, { "rt_claim", 4, 'x' }, { "rt_claim", 6, '/' },  { "rt_claim", 66, 65 },
         { "rt_claim", 70, 0 },   { "rt_claim", 70, 6 },  { "rt_entry", 0, 'x' },  { "rt_entry", 0, 0 },
         { "rt_entry", 2, 0x10 }, { "rt_entry", 25, 0 },  { "rt_change", 0, 'X' }, { "rt_change", 1, 'X' },
-        { "rt_error", 12, 0 },
+        { "rt_error", 12, 0 },   { "rt_reset", 20, 2 },
     };
     static uint8_t out[FRAME_PAYLOAD_MAX];
 
