@@ -1,5 +1,5 @@
-/* inside.h - what pools.c, upkeep.c, member.c, breeder.c and shape.c know of one another. Nothing outside this room
- * includes it. */
+/* inside.h - what pools.c, upkeep.c, member.c, used.c, breeder.c and shape.c know of one another. Nothing outside this
+ * room includes it. */
 #pragma once
 
 #include "pool/forecast.h"
@@ -61,6 +61,15 @@ struct box *member_give(struct member *m); /* it is the caller's; the member is 
 void member_drop(struct member *m);
 bool member_bare(const struct member *m); /* ready, and without what it should have */
 
+/* --- used.c: what was given back --- */
+
+struct used;
+bool used_add(struct pool *pool, struct box *box, const struct pool_loan *loan, const struct pool_return *r);
+struct box *used_give(struct pool *pool, const char *owner, enum level level, struct pool_loan *ret); /* NULL: none */
+uint32_t used_count(const struct pool *pool, bool waiting); /* those that wait, or all */
+uint64_t used_let_go(struct pool *pool, uint64_t now);      /* the old ones; when the next is due, or 0 */
+void used_empty(struct pool *pool);
+
 /* --- pools.c, upkeep.c --- */
 
 struct pool {
@@ -73,6 +82,7 @@ struct pool {
     struct breeder *breeder; /* NULL: it has none */
     struct member *first, *last;
     uint32_t ready, starting;
+    struct used *used; /* the newest is the first */
     struct forecast forecast;
     uint32_t target;
     uint64_t refill_ns;

@@ -30,6 +30,7 @@ void pool_empty(struct pool *pool)
 {
     while (pool->first)
         member_drop(pool->first);
+    used_empty(pool);
 }
 
 static void pool_init(struct pool *pool, struct pools *p)
@@ -104,9 +105,11 @@ static int check(const char *name, const struct box_spec *like, const struct poo
         return err_set(err, ERR_INVALID, "max: it has to be at least 1, and not less than min, %u", set->min);
     if (set->autoscale && (set->target_hit_permille < 1 || set->target_hit_permille > 999))
         return err_set(err, ERR_INVALID, "targetHitRate: more than 0 and less than 1");
-    if (set->recycle)
-        return err_set(err, ERR_NOT_SUPPORTED_YET,
-                       "recycle: a used sandbox is destroyed and never handed out again; a fresh one costs no more");
+    if (set->recycle && set->max <= set->min)
+        return err_set(
+            err, ERR_INVALID,
+            "max: a pool that recycles needs it to be more than min, %u: used sandboxes wait between the two",
+            set->min);
     if (like->nmounts)
         return err_set(err, ERR_INVALID, "a sandbox with mounts cannot be made before it is asked for");
     return limits_check(&like->limits, err);
@@ -164,6 +167,8 @@ int pools_put(struct pools *p, const char *name, const struct box_spec *like, co
     bool same = pool->generation && pool->set.version == set->version && box_like(&pool->shape.spec, like);
     pool->set = *set;
     pool->target = set->min;
+    if (!set->recycle)
+        used_empty(pool);
     if (same)
         keep_shape(pool, like);
     else
@@ -240,12 +245,22 @@ static struct member *best_of(const struct pool *pool)
     return best;
 }
 
-struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret)
+static struct box *give(struct member *m, struct pool_loan *ret)
+{
+    ret->generation = m->pool->generation;
+    ret->born_ns = m->began_ns;
+    if (m->pool->set.recycle)
+        memcpy(ret->pool, m->pool->name, sizeof(ret->pool));
+    return member_give(m);
+}
+
+struct box *pools_lend(struct pools *p, const struct box_spec *want, const char *owner, struct pool_loan *ret)
 {
     struct pool *pool = of_shape(p, want);
     struct member *m = NULL;
-    enum pool_found found = POOL_MISS;
+    struct box *used = NULL;
 
+    *ret = (struct pool_loan){ 0 };
     p->claims++;
     p->claims_until = ev_now(p->ev) + CLAIM_NS;
     p->calm_from = ev_now(p->ev) + CALM_NS;
@@ -254,16 +269,39 @@ struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_f
     if (pool) {
         forecast_arrival(&pool->forecast, ev_now(p->ev));
         pool->count.claims++;
-        m = best_of(pool);
+        if (*owner && box_like(&pool->shape.spec, want))
+            used = used_give(pool, owner, want->level, ret);
+        m = used ? NULL : best_of(pool);
         if (m && !box_like(&pool->shape.spec, want) && (m->state != MEMBER_READY || !box_can_freeze(m->box)))
             m = NULL; /* whether it has a cgroup is not known, or it has none: its limits stay as they are */
-        found = !m ? POOL_MISS : worth(m) == 4 ? POOL_HIT : POOL_PARTIAL;
-        *(found == POOL_MISS ? &pool->count.misses : found == POOL_HIT ? &pool->count.hits : &pool->count.cold) += 1;
+        ret->found = used || (m && worth(m) == 4) ? POOL_HIT : m ? POOL_PARTIAL : POOL_MISS;
+        pool->count.reused += used != NULL;
+        *(ret->found == POOL_HIT ? &pool->count.hits : m ? &pool->count.cold : &pool->count.misses) += 1;
     }
-    if (ret)
-        *ret = found;
     upkeep_soon(p);
-    return m ? member_give(m) : NULL;
+    return m ? give(m, ret) : used;
+}
+
+struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret)
+{
+    struct pool_loan loan;
+    struct box *box = pools_lend(p, want, "", &loan);
+
+    if (ret)
+        *ret = loan.found;
+    return box;
+}
+
+bool pools_takes_back(const struct pools *p, const struct pool_loan *loan)
+{
+    const struct pool *pool = loan->pool[0] ? find(p, loan->pool) : NULL;
+
+    return pool && p->engine && pool->set.recycle;
+}
+
+bool pools_give_back(struct pools *p, struct box *box, const struct pool_loan *loan, const struct pool_return *r)
+{
+    return pools_takes_back(p, loan) && used_add(find(p, loan->pool), box, loan, r);
 }
 
 void pools_expect(struct pools *p, int by)
@@ -310,6 +348,7 @@ static void tell(const struct pool *pool, struct pool_info *ret)
     ret->settings = pool->set;
     ret->size = pool->ready;
     ret->starting = pool->starting;
+    ret->used = used_count(pool, true);
     ret->target = pool->target;
     for (const struct member *m = pool->first; m; m = m->next)
         ret->bare += member_bare(m);

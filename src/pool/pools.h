@@ -2,7 +2,8 @@
  *
  * A pool holds members of one shape: boxes that were prepared and belong to nobody, each with a fork of the shape's
  * zygote in it where there is one. Taking one costs what a claim costs. What was taken comes back to nobody: whoever
- * took it owns it, and it is used once.
+ * took it owns it, and it is used once, unless its pool recycles: then it can be given back, is reset, looked at from
+ * outside, and waits for the same owner, who is the only one to get it again.
  *
  * Making a member never delays who asks for one: at most POOLS_UNDER_WAY are made at a time (more for a pool that lacks
  * many, when nobody has asked for a while), none in the turn of a claim, and while claims are under way only for a pool
@@ -16,6 +17,7 @@
 #include "base/err.h"
 #include "engine/engine.h"
 #include "ev/ev.h"
+#include "pool/recycle.h"
 
 #define POOLS_UNDER_WAY 2u
 #define POOLS_UNDER_WAY_CALM 8u
@@ -35,7 +37,7 @@ struct pool_settings {
     uint32_t target_hit_permille;
     uint64_t scale_down_ms;
     uint64_t zygote_max_age_ms, zygote_max_members; /* then the next one is started; 0: never */
-    bool recycle;                                   /* not supported: a used sandbox is destroyed */
+    bool recycle; /* what was used may come back, up to max together with what is ready and in the making */
 };
 
 struct pools *pools_new(struct ev *ev);
@@ -59,6 +61,26 @@ extern const char *const pool_found_names[];
  * without one, or still in the making; ret may be NULL. NULL: make one. Who asks twice in a row for a shape that no
  * pool has finds one ahead from then on. */
 struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret);
+
+/* The same for an owner who may give it back: he is given what he has used before, if that waits. */
+struct pool_loan {
+    char pool[POOL_NAME_MAX]; /* "": it cannot be given back */
+    uint64_t generation, born_ns;
+    uint32_t uses; /* before this one; more than 0: it is no fresh sandbox */
+    enum pool_found found;
+};
+struct box *pools_lend(struct pools *p, const struct box_spec *want, const char *owner, struct pool_loan *ret);
+/* Whether there is any sense in giving it back. */
+bool pools_takes_back(const struct pools *p, const struct pool_loan *loan);
+struct pool_return {
+    const char *owner;
+    const struct box_spec *as; /* what it was claimed for */
+    bool by_itself;            /* the program ended, and nobody ended it */
+    bool full;                 /* space ran out in it */
+    struct box_usage usage;
+};
+/* It is the pool's from now on; or, false, for the caller to destroy. Its executions are told nothing more. */
+bool pools_give_back(struct pools *p, struct box *box, const struct pool_loan *loan, const struct pool_return *r);
 /* So many more, or fewer, stand in line to take one: those who find one ready need no other to be made meanwhile. */
 void pools_expect(struct pools *p, int by);
 /* The one that was taken, or made instead, is ready after so long; 0: it will not be. Until then nothing is made that
@@ -78,6 +100,9 @@ struct pool_info {
     uint64_t cold;                   /* with one without its interpreter, or in the making: claims are all three */
     uint64_t expired, replaced;      /* let go unused: after ttl_ms or for a lower target; for their age */
     uint64_t failed, lost;           /* could not be made; died while they waited */
+    uint32_t used;                   /* recycled, and waiting for their owners */
+    uint64_t reused;                 /* of the hits, with a recycled one */
+    uint64_t recycle[RECYCLE_COUNT]; /* of those that were given back: what came of it */
     uint64_t claimed, claim_ns;      /* claims that were ready, and the sum of what that took */
     uint64_t refill_ns;              /* how long making one takes, on average */
     uint64_t arrivals_milli;         /* claims in a thousand seconds */

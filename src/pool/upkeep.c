@@ -275,6 +275,7 @@ static void look(void *arg)
     for (; pool; pool = pool->next) {
         next = earlier(next, retarget(pool, now));
         let_go(pool, now);
+        next = earlier(next, used_let_go(pool, now));
         upgrade(pool, now, &next);
         rehearse(pool, now, &next);
     }

@@ -710,7 +710,7 @@ TEST(a_pool_that_cannot_be_is_refused)
         { { .min = 3, .max = 2, .autoscale = true, .target_hit_permille = 900 }, ERR_INVALID },
         { { .min = 1, .max = 2, .autoscale = true, .target_hit_permille = 1000 }, ERR_INVALID },
         { { .min = POOL_SIZE_MAX + 1 }, ERR_INVALID },
-        { { .min = 1, .recycle = true }, ERR_NOT_SUPPORTED_YET },
+        { { .min = 1, .max = 1, .recycle = true }, ERR_INVALID },
     };
     struct scene s;
 
