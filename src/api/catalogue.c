@@ -170,7 +170,7 @@ static void json_pools(struct jsonw *w)
     jsonw_object(w);
     jsonw_ku64(w, "max", POOLS_MAX);
     jsonw_ku64(w, "maxMembers", POOL_SIZE_MAX);
-    jsonw_kbool(w, "recycle", false);
+    jsonw_kbool(w, "recycle", true);
     jsonw_end_object(w);
 }
 

@@ -181,7 +181,7 @@ static void on_event(void *arg, const char *type, const struct buf *json)
 static void put_rest(struct buf *out, const struct run_result *r)
 {
     buf_addf(out, ",\"cached\":%s,\"queuedMs\":%" PRIu64 ",\"pool\":\"%s\"}", r->cached ? "true" : "false",
-             (uint64_t)(r->queued_ns / NS_PER_MS), pool_found_names[r->found]);
+             (uint64_t)(r->queued_ns / NS_PER_MS), r->recycled ? "recycled" : pool_found_names[r->found]);
 }
 
 /* One that ran and was lost: what is known of it is the reason. */

@@ -68,6 +68,25 @@ static void json_zygote(struct jsonw *w, const struct pool_info *live)
     jsonw_end_object(w);
 }
 
+/* Only what has happened, of the many things that may. */
+static void json_recycled(struct jsonw *w, const struct pool_info *live)
+{
+    if (!live->settings.recycle)
+        return;
+    jsonw_key(w, "recycled");
+    jsonw_object(w);
+    jsonw_ku64(w, "ready", live->used);
+    jsonw_ku64(w, "claims", live->reused);
+    jsonw_ku64(w, "total", live->recycle[RECYCLE_YES]);
+    jsonw_key(w, "destroyed");
+    jsonw_object(w);
+    for (size_t i = RECYCLE_YES + 1; i < RECYCLE_COUNT; i++)
+        if (live->recycle[i])
+            jsonw_ku64(w, recycle_names[i], live->recycle[i]);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
 static void json_live(struct jsonw *w, const struct pool_info *live)
 {
     jsonw_ku64(w, "ready", live->size);
@@ -88,6 +107,7 @@ static void json_live(struct jsonw *w, const struct pool_info *live)
     jsonw_ku64(w, "replaced", live->replaced);
     jsonw_ku64(w, "failed", live->failed);
     jsonw_ku64(w, "lost", live->lost);
+    json_recycled(w, live);
     json_zygote(w, live);
 }
 
@@ -299,13 +319,15 @@ static int read_row(const json_t *body, struct store_pool *row, struct err *err)
         str_copy(row->template, sizeof(row->template), template);
     if (!api_slug_ok(row->template))
         return err_set(err, ERR_INVALID, "template: the name of the template that the pool is made of is needed");
-    if (row->recycle)
-        return err_set(err, ERR_NOT_SUPPORTED_YET,
-                       "recycle: a used sandbox is destroyed, and a fresh one takes its place in the pool");
     if (row->max < row->min && !max_said)
         row->max = row->min;
     if (row->max < row->min)
         return err_set(err, ERR_INVALID, "min: %" PRIu64 " is more than max, which is %" PRIu64, row->min, row->max);
+    if (row->recycle && row->max && row->max == row->min)
+        return err_set(err, ERR_INVALID,
+                       "max: a pool that recycles needs it to be more than min, which is %" PRIu64
+                       ": used sandboxes wait between the two",
+                       row->min);
     return 0;
 }
 

@@ -174,7 +174,8 @@ static void put(struct warm_pool *p, struct pools *pools, const struct spec *spe
                                  .target_hit_permille = (uint32_t)row->hit_permille,
                                  .scale_down_ms = row->scale_down_ms,
                                  .zygote_max_age_ms = row->zygote_max_age_ms,
-                                 .zygote_max_members = row->zygote_max_members };
+                                 .zygote_max_members = row->zygote_max_members,
+                                 .recycle = row->recycle };
     struct box_spec box;
 
     spec_box(spec, &box);
@@ -316,6 +317,8 @@ static const struct pool_figure {
     { "pool_removed_total", ",reason=\"expired\"", "Members that were let go unused.", COUNTER, WIDE(expired) },
     { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
     { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
+    { "pool_recycled", "", "Recycled members that wait for their tenants.", GAUGE, NARROW(used) },
+    { "pool_recycled_claims_total", "", "Claims that a recycled member served.", COUNTER, WIDE(reused) },
     { "pool_failures_total", "", "Members that could not be made.", COUNTER, WIDE(failed) },
     { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },
     { "pool_join_failures_total", "", "Interpreters that could not join.", COUNTER, WIDE(joins_failed) },
@@ -356,6 +359,17 @@ static void zygote_metrics(struct buf *out, const struct pool_info *live, size_t
                      live[i].zygote == state);
 }
 
+static void put_recycled(struct buf *out, const struct pool_info *live, size_t n)
+{
+    buf_adds(out, "# HELP cove_pool_recycle_total Sandboxes that were given back to a pool that recycles, by what came "
+                  "of it.\n# TYPE cove_pool_recycle_total counter\n");
+    for (size_t i = 0; i < n; i++)
+        for (size_t why = 0; why < RECYCLE_COUNT; why++)
+            if (why != RECYCLE_DISABLED) /* then it is not given back */
+                buf_addf(out, "cove_pool_recycle_total{pool=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", live[i].name,
+                         recycle_names[why], live[i].recycle[why]);
+}
+
 void warm_metrics(const struct warm *w, struct buf *out)
 {
     struct pool_info *live = mem_new_array(struct pool_info, POOLS_MAX);
@@ -374,7 +388,9 @@ void warm_metrics(const struct warm *w, struct buf *out)
                 buf_addf(out, "%" PRIu64 "\n", v);
         }
     }
-    if (n > 0)
+    if (n > 0) {
         zygote_metrics(out, live, n);
+        put_recycled(out, live, n);
+    }
     free(live);
 }

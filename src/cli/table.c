@@ -199,7 +199,7 @@ static const struct cli_verb verbs[] = {
       false, "cove-ctl", LIST("create", "ls", "revoke", "rotate") },
     { VERB_POOL, "pool", "keep sandboxes ready before they are asked for",
       LIST("pool ls [FLAGS]", "pool info NAME", "pool set [FLAGS] NAME", "pool rm NAME"),
-      LIST("A warm pool holds sandboxes of one template that are made already, with the interpreter in them where the template has one. A sandbox of that template then costs what handing it over costs; when the pool is empty it is made as always. Everybody finds them, and each is used once.",
+      LIST("A warm pool holds sandboxes of one template that are made already, with the interpreter in them where the template has one. A sandbox of that template then costs what handing it over costs; when the pool is empty it is made as always. Everybody finds them, and each is used once, unless the pool was told to --recycle.",
            "A pool holds as many as the claims of late ask for, from --min to --max: enough that --hit-rate of them find one. set makes a pool, or changes of one what is named; making one needs --template. set and rm need a key with the scope pools:write, or you to be the server's owner on the same machine."),
       EXAMPLES({ "cove pool set --template python-data --min 2 --max 20 data", "make one" },
                { "cove pool ls", "how they are doing" },

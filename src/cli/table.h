@@ -88,6 +88,8 @@ enum opt_id {
     OPT_SCALE_DOWN,
     OPT_AUTOSCALE,
     OPT_FIXED,
+    OPT_RECYCLE,
+    OPT_NO_RECYCLE,
     OPT_FILE,
     OPT_OUTPUT,
     OPT_CACHE,

@@ -74,6 +74,20 @@ static void say_zygote(const json_t *status)
             ctl_number(z, "joins"), ctl_number(z, "started"));
 }
 
+static void say_recycled(const json_t *status)
+{
+    const json_t *r = json_object_get(status, "recycled");
+    json_t *destroyed = json_object_get(r, "destroyed"), *n;
+    const char *why;
+
+    if (!r)
+        return;
+    ctl_say("recycled   %" PRIu64 " wait for their tenants; %" PRIu64 " came back, %" PRIu64 " claims got one",
+            ctl_number(r, "ready"), ctl_number(r, "total"), ctl_number(r, "claims"));
+    json_object_foreach(destroyed, why, n)
+        ctl_say("           %" JSON_INTEGER_FORMAT " destroyed: %s", json_integer_value(n), why);
+}
+
 static int show(struct ctl *c, const json_t *p)
 {
     const json_t *s = json_object_get(p, "status");
@@ -93,6 +107,7 @@ static int show(struct ctl *c, const json_t *p)
             ctl_number(s, "claims"), ctl_number(s, "hits"), share(s, a), ctl_number(s, "partial"),
             ctl_number(s, "misses"));
     ctl_say("times      a claim %s, making one %s", millis(s, "claimUs", a), millis(s, "refillUs", b));
+    say_recycled(s);
     say_zygote(s);
     return 0;
 }
@@ -178,9 +193,12 @@ static int read_changes(const struct ctl *c, json_t *body, struct err *err)
 {
     AUTO_JSON *scale = json_object();
     bool grows = args_find(&c->args, OPT_AUTOSCALE) != NULL, fixed = args_find(&c->args, OPT_FIXED) != NULL;
+    bool again = args_find(&c->args, OPT_RECYCLE) != NULL, never = args_find(&c->args, OPT_NO_RECYCLE) != NULL;
 
     if (grows && fixed)
         return err_set(err, ERR_USAGE, "--autoscale and --fixed do not go together");
+    if (again && never)
+        return err_set(err, ERR_USAGE, "--recycle and --no-recycle do not go together");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     if (set_count(c, OPT_MIN, body, "min", err) < 0 || set_count(c, OPT_MAX, body, "max", err) < 0 ||
         set_time(c, OPT_TTL, body, "ttlMs", err) < 0 || set_time(c, OPT_MAX_AGE, body, "maxAgeMs", err) < 0 ||
@@ -188,6 +206,8 @@ static int read_changes(const struct ctl *c, json_t *body, struct err *err)
         return -1;
     if (grows || fixed)
         json_object_set_new(scale, "enabled", json_boolean(grows));
+    if (again || never)
+        json_object_set_new(body, "recycle", json_boolean(again));
     if (json_object_size(scale))
         json_object_set(body, "autoscale", scale);
     if (!json_object_size(body))

@@ -75,6 +75,7 @@ struct run_result {
     const struct buf *body; /* id, sandboxId, status, ..., receipt; of a streamed one without what was handed on */
     bool cached;            /* the answer of an earlier run, with its id and its receipt */
     enum pool_found found;  /* HIT: its sandbox was ready before it was asked for */
+    bool recycled;          /* and is no fresh one: the same tenant had it before */
     uint64_t queued_ns;
 };
 

@@ -1,6 +1,6 @@
-/* Sandboxes that were used and have to go. Ending one costs as much of the processors as a run does, and nobody waits
- * for it: while others wait for their answers, those that ended by themselves stand in a line. So a burst is answered
- * first and cleared away behind.
+/* Sandboxes that were used and have to go, or go back to a pool that recycles. Ending one costs as much of the
+ * processors as a run does, and nobody waits for it: while others wait for their answers, those that ended by
+ * themselves stand in a line. So a burst is answered first and cleared away behind.
  *
  * 1. Nobody stands in the line for longer than HOLD_NS if there is anything else to do, and behind a burst they go a
  * few at a time, so that who comes next finds the jailer free. What all of them can hold of memory is therefore what
@@ -39,12 +39,32 @@ static void on_buried(void *arg, const struct err *err)
     buried(r);
 }
 
-static void bury(struct run *r)
+static void destroy(struct run *r)
 {
     if (r->guest.box && !box_lost(r->guest.box))
         box_destroy(r->guest.box, on_buried, r);
     else
         buried(r);
+}
+
+/* The pool that lent it was asked whether it wants it back. */
+static void on_given(void *arg)
+{
+    destroy(arg);
+}
+
+static bool by_itself(const struct run *r)
+{
+    return r->has_receipt && r->receipt.ended_by == ENDED_EXIT && !r->has_why && !r->stopped && !r->interrupted;
+}
+
+static void bury(struct run *r)
+{
+    bool full = r->has_receipt && !r->receipt.full_why && r->receipt.full;
+
+    if (!r->guest.box || box_lost(r->guest.box) || r->e->finished ||
+        !guest_give_back(&r->guest, &r->spec, by_itself(r), full, on_given))
+        destroy(r);
 }
 
 static void bury_alone(void *arg)

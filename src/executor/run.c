@@ -166,7 +166,8 @@ static void deliver(void *arg)
                     result ? &(struct run_result){ .id = r->id,
                                                    .body = &r->body,
                                                    .cached = r->cached,
-                                                   .found = r->guest.found,
+                                                   .found = r->guest.loan.found,
+                                                   .recycled = r->guest.loan.uses > 0,
                                                    .queued_ns = r->begun_ns ? r->begun_ns - r->asked_ns : 0 }
                            : NULL);
     if (r->keyed && !r->cached && answer_is_good(r))
@@ -368,7 +369,7 @@ static bool begin_again(struct run *r, const struct err *err)
     start_reset(r);
     r->has_why = false;
     r->state = RUN_MAKING;
-    r->e->stats.found[r->guest.found]--;
+    r->e->stats.found[r->guest.loan.found]--;
     r->e->stats.found[POOL_MISS]++;
     if (guest_again(&r->guest, &r->spec, &box_ops, r, &why) < 0)
         run_fail(r, &why);
@@ -419,7 +420,7 @@ static void on_turn(void *arg, const struct err *failed)
         run_fail(r, failed ? failed : &err);
         return;
     }
-    e->stats.found[r->guest.found]++;
+    e->stats.found[r->guest.loan.found]++;
     if (r->req.nfiles == 0 && box_takes_exec(r->guest.box)) { /* nobody waits for what cannot be otherwise */
         r->state = RUN_STAGING;
         start_stage(r);

@@ -362,9 +362,9 @@ static void on_failed(void *arg, const struct err *err)
         ev_timer_clear(r->e->set.ev, &r->clock);
         start_reset(r);
         r->alone = true;
-        r->e->stats.found[r->guest.found]--;
-        r->guest.found = r->guest.pooled ? POOL_PARTIAL : POOL_MISS;
-        r->e->stats.found[r->guest.found]++;
+        r->e->stats.found[r->guest.loan.found]--;
+        r->guest.loan.found = r->guest.pooled ? POOL_PARTIAL : POOL_MISS;
+        r->e->stats.found[r->guest.loan.found]++;
         start(r);
     } else {
         run_fail(r, err);

@@ -178,7 +178,8 @@ static int make_box(struct guest *g, const struct spec *spec, const struct box_o
 
     wanted(g, spec, &box);
     if (spec->nhide == 0) {
-        g->box = pools_take(g->m->pools, &box, &g->found);
+        g->box = pools_lend(g->m->pools, &box, g->share->name, &g->loan);
+        g->cpu_base_ns = g->loan.uses ? box_cpu_ns(g->box) : 0;
         g->claiming = true;
         g->claim_ns = ev_now(g->m->ev);
     }
@@ -201,7 +202,8 @@ int guest_again(struct guest *g, const struct spec *spec, const struct box_ops *
     guest_ready(g, spec, false);
     box_free(take_ptr(&g->box));
     g->pooled = false;
-    g->found = POOL_MISS;
+    g->loan = (struct pool_loan){ 0 };
+    g->cpu_base_ns = 0;
     if (!manager_ready(g->m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     wanted(g, spec, &box);
@@ -238,6 +240,8 @@ uint64_t guest_meter(struct guest *g)
 {
     uint64_t ns = g->box ? box_cpu_ns(g->box) : BOX_UNKNOWN;
 
+    if (ns != BOX_UNKNOWN && ns >= g->cpu_base_ns)
+        ns -= g->cpu_base_ns;
     if (ns != BOX_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
         budget_add_cpu(g->m, g->share->name, ns / NS_PER_US - g->cpu_us);
         g->cpu_us = ns / NS_PER_US;
@@ -274,7 +278,7 @@ void guest_refused(const struct guest *g, const struct receipt *r)
 /* The hours that it lived in; nearly always one. */
 static void count_life(struct guest *g, uint64_t ended_ms)
 {
-    uint64_t peak = g->box ? box_memory_peak(g->box) : BOX_UNKNOWN;
+    uint64_t peak = g->box ? box_memory_peak(g->box) : g->peak ? g->peak : BOX_UNKNOWN;
 
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
         struct store_usage *u = sum_of(g->m, g->share->name, g->created_by, from);
@@ -312,6 +316,33 @@ void guest_end(struct guest *g)
         g->next->at = g->at;
     g->at = NULL;
     plan(g->m);
+}
+
+static void on_numbers(void *arg, const struct box_usage *u, const struct err *err)
+{
+    struct guest *g = arg;
+
+    guest_meter(g);
+    if (!err) {
+        g->back.usage = *u;
+        g->peak = u->memory_peak;
+        if (pools_give_back(g->m->pools, g->box, &g->loan, &g->back))
+            g->box = NULL;
+    }
+    g->given(g->arg);
+}
+
+bool guest_give_back(struct guest *g, const struct spec *spec, bool by_itself, bool full, void (*done)(void *arg))
+{
+    struct box_spec *as = &g->as;
+
+    if (!g->box || !pools_takes_back(g->m->pools, &g->loan))
+        return false;
+    wanted(g, spec, as);
+    g->back = (struct pool_return){ .owner = g->share->name, .as = as, .by_itself = by_itself, .full = full };
+    g->given = done;
+    box_usage(g->box, on_numbers, g);
+    return true;
 }
 
 /* --- those of a tenant --- */

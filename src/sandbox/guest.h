@@ -6,6 +6,7 @@
  * usage of that second. */
 #pragma once
 
+#include "pool/pools.h"
 #include "sandbox/manager.h"
 
 struct guest {                /* embedded in its owner; zeroed is none. It must not move while it is there */
@@ -20,7 +21,12 @@ struct guest {                /* embedded in its owner; zeroed is none. It must 
     uint64_t created_ms, over_ms, cpu_us;
     struct box *box; /* the owner's; NULL while there is none */
     bool pooled;     /* it is of a pool, and there was: */
-    enum pool_found found;
+    struct pool_loan loan;
+    struct pool_return back; /* while it is given back: */
+    struct box_spec as;
+    void (*given)(void *arg);
+    uint64_t cpu_base_ns; /* of its box when it got it: of a recycled one, others' */
+    uint64_t peak;        /* of memory, of a box that was given back */
     bool claiming;
     uint64_t claim_ns;
     /* Its tenant may not go on: it is to be ended, and guest_end follows soon. Not called twice. */
@@ -54,6 +60,9 @@ void guest_ran(struct guest *g, const struct guest_use *use);
 void guest_refused(const struct guest *g, const struct receipt *r);
 /* It waits only for its end: what it held is given back, and its life is counted until now. */
 void guest_over(struct guest *g);
+/* Its box goes back to the pool that lent it, if that recycles; `done` follows, and g->box is NULL if it was taken.
+ * False: there is none to give it back to, and nothing follows. by_itself: the program ended, and nobody ended it. */
+bool guest_give_back(struct guest *g, const struct spec *spec, bool by_itself, bool full, void (*done)(void *arg));
 /* For the end, when the last guest is gone: what they used goes to the store now. */
 void manager_guests_finish(struct manager *m);
 /* Its sandbox is gone, or there never was one; what it held is given back. Of one that is over, nothing. */

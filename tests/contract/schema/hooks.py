@@ -195,7 +195,6 @@ def pool_body(case):
             case.body[name] = "pooled"
     if "template" in case.body:
         case.body.pop("runtime", None)  # they say the same
-    case.body.pop("recycle", None)  # true is refused, and says so
     theirs = "warmpools" in case.operation.path
     case.body.update({"minSize": 0, "maxSize": 1} if theirs else {"min": 0, "max": 1})
     if "name" in case.body and "pool" in (case.path_parameters or {}):

@@ -207,7 +207,7 @@ TEST(nobody_else_gets_it)
         assert_int_equal(loan.uses, 0);
         box_free(b);
     }
-    struct box *b = pools_take(s.pools, &spec);
+    struct box *b = pools_take(s.pools, &spec, NULL);
     assert_true(!b || !str_eq(box_id(b), id));
     box_free(b);
     assert_int_equal(info(&s).used, 1);
