@@ -42,7 +42,7 @@ from .executed import Executed, Omitted
 from .models import (ApiKey, ApiKeySecret, Capabilities, Cleaned, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, Happening, Inspection, Level, LimitRange, Listing, Policy, Ready, Reason,
                      Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, Written)
 from .options import RunOptions, StartOptions
-from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, ZygoteStatus
+from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
 from .team import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
                    QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
@@ -54,7 +54,7 @@ __all__ = [
     "Completions", "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "Downloaded", "Event", "EventGap", "EventStream", "Events", "Executed",
     "Execution", "ExecutionFailedError", "ExecutionInfo", "Exit", "FileEntry", "FileEvent", "FileUrl", "Files", "Happening", "Inspection", "Keys",
     "Level", "LimitRange", "Listing", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "Omitted", "Output", "Policy", "Pool", "PoolScaling",
-    "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "Raised", "Ready", "Reason", "Receipt", "Resized", "Resources", "Result", "Retry",
+    "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "Raised", "Ready", "Reason", "Receipt", "RecycledStatus", "Resized", "Resources", "Result", "Retry",
     "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "Shown",
     "StartOptions", "Started", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage",
     "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "Written", "ZygoteStatus", "errors",

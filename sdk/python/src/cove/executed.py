@@ -38,7 +38,7 @@ class Executed:
     dropped_bytes: int
     cached: bool
     pool: str
-    """hit: its sandbox had been made ahead"""
+    """hit: its sandbox had been made ahead; recycled: it had been, and was used by the same tenant and reset before; miss"""
     queued: float = seconds("queuedMs")
     """Seconds in the queue."""
     exit_code: Optional[int] = None

@@ -44,6 +44,19 @@ class ZygoteStatus:
 
 
 @dataclasses.dataclass(frozen=True)
+class RecycledStatus:
+    """What became of used sandboxes that were given back."""
+
+    ready: int
+    """They were reset and wait for their tenants."""
+    claims: int
+    """Hits that one of them served."""
+    total: int
+    destroyed: Mapping[str, int]
+    """Those that did not come back, by the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
 class PoolStatus:
     """What a pool holds now, and what became of claims since the server started. What is not kept has no numbers."""
 
@@ -74,6 +87,8 @@ class PoolStatus:
     replaced: int = 0
     failed: int = 0
     lost: int = 0
+    recycled: Optional[RecycledStatus] = None
+    """Only of a pool that recycles."""
     zygote: Optional[ZygoteStatus] = None
 
 
@@ -88,6 +103,7 @@ class Pool:
     autoscale: PoolScaling
     zygote: PoolZygote
     recycle: bool
+    """Used sandboxes come back after a reset, each for the tenant that had it."""
     builtin: bool
     """The server keeps it without being told."""
     status: PoolStatus

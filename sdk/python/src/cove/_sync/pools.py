@@ -12,8 +12,8 @@ from ._http import HTTP
 
 
 def settings(template: Optional[str], min: Optional[int], max: Optional[int], ttl: Optional[Duration], max_age: Optional[Duration],
-             autoscale: Optional[PoolScaling], zygote: Optional[PoolZygote]) -> Dict[str, Any]:
-    return without_none(template=template, min=min, max=max, ttlMs=None if ttl is None else milliseconds(ttl),
+             autoscale: Optional[PoolScaling], zygote: Optional[PoolZygote], recycle: Optional[bool]) -> Dict[str, Any]:
+    return without_none(template=template, min=min, max=max, recycle=recycle, ttlMs=None if ttl is None else milliseconds(ttl),
                         maxAgeMs=None if max_age is None else milliseconds(max_age),
                         autoscale=None if autoscale is None else encode(autoscale), zygote=None if zygote is None else encode(zygote))
 
@@ -25,7 +25,8 @@ class Pools:
         self._http = http
 
     def create(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
-                     max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None) -> Pool:
+                     max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None,
+                     recycle: Optional[bool] = None) -> Pool:
         """Makes one of a template. Answers before there are members in it.
 
         Args:
@@ -33,21 +34,23 @@ class Pools:
             max: members that it holds at most.
             ttl: seconds after which a member beyond `min` goes that nobody takes; 0 is never.
             max_age: seconds after which a member is replaced; 0 is never.
+            recycle: whether a sandbox that `client.execute` has used comes back after a reset, for the same tenant only.
         """
-        body = {"name": name, **settings(template, min, max, ttl, max_age, autoscale, zygote)}
+        body = {"name": name, **settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)}
         return self._http.get(Pool, Call("POST", path("v1", "pools"), json=body))
 
     def put(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
-                  max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None) -> Pool:
+                  max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None,
+                  recycle: Optional[bool] = None) -> Pool:
         """Makes one, or replaces all of its settings: what is None gets its default."""
-        body = settings(template, min, max, ttl, max_age, autoscale, zygote)
+        body = settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)
         return self._http.get(Pool, Call("PUT", path("v1", "pools", name), json=body))
 
     def update(self, name: str, *, template: Optional[str] = None, min: Optional[int] = None, max: Optional[int] = None,
                      ttl: Optional[Duration] = None, max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None,
-                     zygote: Optional[PoolZygote] = None) -> Pool:
+                     zygote: Optional[PoolZygote] = None, recycle: Optional[bool] = None) -> Pool:
         """Changes what is named and nothing else."""
-        body = settings(template, min, max, ttl, max_age, autoscale, zygote)
+        body = settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)
         return self._http.get(Pool, Call("PATCH", path("v1", "pools", name), json=body))
 
     def list(self) -> Sequence[Pool]:
