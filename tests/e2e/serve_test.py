@@ -1,4 +1,5 @@
 """`cove serve` as an operator meets it: it starts, says what is needed, mends what breaks, and leaves nothing behind."""
+import datetime
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import threading
 import time
@@ -494,6 +496,77 @@ class Serve(Server):
         wait_for(lambda: self.call("GET", f"/v1/sandboxes/{sandbox}")[1]["state"] == "ended", 60)
         status, made = wait_for(lambda: (lambda a: a if a[0] == 201 else None)(self.call("POST", "/v1/sandboxes", {"runtime": "sh"})), 60)
         self.assertEqual(self.execute(made["id"], "echo again"), "again\n")
+        self.stop()
+
+    def step_clock(self, seconds):
+        with open(self.step, "r+b") as f:
+            f.write(struct.pack("q", seconds))
+        self.stepped = seconds
+
+    def key_until(self, seconds):
+        """A key that expires so many seconds from now, by the calendar that the server has."""
+        at = datetime.datetime.fromtimestamp(time.time() + self.stepped + seconds, datetime.timezone.utc)
+        status, made = self.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": at.strftime("%Y-%m-%dT%H:%M:%S.000Z")})
+        self.assertEqual(status, 201, made)
+        return made["key"]
+
+    def status_with(self, key):
+        mine, self.key = self.key, key
+        try:
+            return self.call("GET", "/v1/whoami")[0]
+        finally:
+            self.key = mine
+
+    def test_RC06_a_calendar_that_jumps_ends_nothing_early_and_nothing_lives_for_ever(self):
+        """The calendar of the running server, forwards and backwards, and over a kill; what is measured in seconds does not follow it."""
+        shim = os.path.join(os.path.dirname(COVE), "../../tests/tools/libclockstep.so")
+        if not os.path.exists(shim):
+            self.skipTest("libclockstep.so is not built")
+        self.step, day = os.path.join(self.dir, "step"), 86400
+        with open(self.step, "wb") as f:
+            f.write(struct.pack("q", 0))
+        os.chmod(self.step, 0o644)
+        self.stepped = 0
+        self.url = self.start(env=dict(os.environ, LD_PRELOAD=os.path.abspath(shim), COVE_CLOCK_STEP=self.step))
+        self.key = self.launched.key
+        old, live = (self.call("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 3600000})[1]["id"] for _ in range(2))
+        self.assertEqual(self.call("DELETE", f"/v1/sandboxes/{old}")[0], 200)
+        base = f"/v1/sandboxes/{live}/executions"
+        running = self.call("POST", base, {"command": ["sleep", "600"], "background": True, "timeoutMs": 900000})[1]["id"]
+        hour = self.key_until(3600)
+        self.assertEqual(self.status_with(hour), 200)
+
+        def nothing_ended():
+            self.assertEqual(self.call("GET", f"/v1/sandboxes/{live}")[1]["state"], "running")
+            self.assertEqual(self.call("GET", f"{base}/{running}")[1]["state"], "running")
+            self.assertEqual(self.execute(live, "echo on"), "on\n")
+            done = self.call("POST", "/v1/gc")[1]  # what was remembered for minutes is not taken for a month old
+            if abs(self.stepped) > day:  # later, what was written down with a date of long ago is old
+                self.assertEqual((done["sandboxes"], done["executions"]), (0, 0), done)
+            self.assertEqual(self.call("GET", f"/v1/sandboxes/{old}")[1]["state"], "ended")
+
+        def seconds_are_seconds():
+            ended = self.call("POST", base, {"command": ["sleep", "600"], "timeoutMs": 300})[1]
+            self.assertEqual(ended["endedBy"], "wall", ended)
+            short = self.call("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 300})[1]["id"]
+            wait_for(lambda: self.call("GET", f"/v1/sandboxes/{short}")[1]["state"] == "ended")
+
+        wait_for(lambda: self.call("GET", f"{base}/{running}")[1]["state"] == "running")
+        for away in (40 * day, -40 * day):
+            self.step_clock(away)
+            nothing_ended()
+            seconds_are_seconds()
+            self.assertEqual(self.status_with(hour), 401 if away > 0 else 200)  # a moment of the calendar is one
+            brief = self.key_until(2)
+            wait_for(lambda: self.status_with(brief) == 401)
+        for away in (day, -day, 0):  # and the next coved comes to another calendar than the last one left
+            self.step_clock(away)
+            coved = processes(self.run_dir)["coved"]
+            os.kill(coved, signal.SIGKILL)
+            wait_for(lambda: processes(self.run_dir).get("coved", coved) != coved and self.call("GET", "/ready")[0] == 200)
+            nothing_ended()
+            seconds_are_seconds()
+        self.assertEqual(self.status_with(hour), 200)
         self.stop()
 
     def test_a_second_server_and_a_taken_port_are_clear_errors(self):
