@@ -49,8 +49,7 @@ struct files_ops {                                            /* what a job neve
 /* length 0 is to the end */
 int files_read(struct box *b, const char *path, uint64_t offset, uint64_t length, const struct files_ops *ops,
                void *arg, struct files_job **ret, struct err *err);
-/* BUSY when the file is not, or not any more, the one that files_stat told of: another of its name, or written since.
- */
+/* BUSY when the file is not the one that files_stat told of: another has its name, or it was written to since. */
 int files_read_seen(struct box *b, const char *path, const struct files_entry *seen, uint64_t offset, uint64_t length,
                     const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err);
 /* mode 0 is 0644; PARENTS, EXCL. Bytes follow with files_send and files_send_end; the file appears whole or not. */

@@ -223,6 +223,8 @@ uint64_t used_let_go(struct pool *pool, uint64_t now)
 
 void used_empty(struct pool *pool)
 {
-    while (pool->used)
-        box_free(detach(pool->used));
+    for (struct used *u = pool->used, *older; u; u = older) {
+        older = u->next;
+        box_free(detach(u));
+    }
 }

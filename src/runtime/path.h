@@ -27,8 +27,8 @@ int path_parent(const struct paths *p, const char *path, bool make, char leaf[PA
  * `one_mount`, no mount is crossed either. -1 with errno. */
 int path_beneath(int dirfd, const char *path, int flags, bool one_mount);
 
-/* The mode of a directory that was just made, whatever our umask is; a link that has taken its place is not followed. -1
- * with errno. */
+/* The mode of a directory that was just made, whatever our umask is; a link in its place is not followed. -1 with
+ * errno. */
 int path_set_mode(int dirfd, const char *name, mode_t mode);
 
 /* Sets the error that fits errno: "what path: reason". Returns -1. */

@@ -249,7 +249,7 @@ struct sb *sb_find(const struct manager *m, const char *owner, const char *id);
 struct sb *sb_new(struct manager *m, const char *id, const char *owner);
 void sb_rename(struct sb *sb, const char *id); /* nobody knows it by its name yet */
 void sb_free(struct sb *sb);
-void sb_pinned(struct sb *sb, uint64_t pins); /* counts it on these processors, and no longer on those before */
+void sb_pinned(struct sb *sb, uint64_t pins); /* once: counts it on these processors until it is freed */
 uint64_t now_ms(void);
 /* Since the machine was started. Sandboxes do not outlive that, so what is written down of a living one can be compared
  * after a restart of the server too, however the calendar was set meanwhile. */

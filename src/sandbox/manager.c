@@ -96,11 +96,9 @@ void sb_rename(struct sb *sb, const char *id)
 
 void sb_pinned(struct sb *sb, uint64_t pins)
 {
-    for (unsigned i = 0; i < 64; i++) {
-        sb->m->pinned[i] += pins >> i & 1;
-        sb->m->pinned[i] -= sb->pins >> i & 1;
-    }
     sb->pins = pins;
+    for (unsigned i = 0; i < 64; i++)
+        sb->m->pinned[i] += pins >> i & 1;
 }
 
 void sb_free(struct sb *sb)
@@ -109,7 +107,9 @@ void sb_free(struct sb *sb)
 
     unlist(sb);
     m->nsbs--;
-    sb_pinned(sb, 0);
+    for (unsigned i = 0; i < 64; i++)
+        if (sb->pins >> i & 1)
+            m->pinned[i]--;
     ev_timer_clear(m->ev, &sb->idle);
     ev_timer_clear(m->ev, &sb->retry);
     for (struct attend *a = sb->attends; a; a = a->next)
