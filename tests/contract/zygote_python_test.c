@@ -640,6 +640,37 @@ TEST(a_module_that_starts_threads_is_named)
     end_with_module(&h);
 }
 
+/* Functions of modules whose own hooks the zygote leaves out. */
+TEST(hooks_that_a_preload_registers_are_called_in_every_member)
+{
+    struct host h;
+    struct reply r[2];
+    static struct member m[2];
+    char id[2][ID_SIZE], first[256];
+
+    begin_with_module(&h, "draws",
+                      "import os, random, threading\\n"
+                      "rng = random.Random()\\n"
+                      "lock = threading.Condition()\\n"
+                      "os.register_at_fork(after_in_child=rng.seed)\\n"
+                      "os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, "
+                      "after_in_child=lock._at_fork_reinit)\\n");
+    ask_zygote(&h, "t", "python", "covekernel.draws");
+    expect(&h, FRAME_J_OK);
+    for (int i = 0; i < 2; i++) {
+        sandbox(&h, id[i], &r[i]);
+        claim(r[i].fds[0]);
+        adopt(&h, id[i], r[i].fds[0], "", &m[i]);
+        must_be(&m[i], "import covekernel.draws as d; d.lock.acquire(blocking=False)", "True");
+    }
+    str_copy(first, sizeof(first), value_of(&m[0], "d.rng.getrandbits(60)"));
+    if (str_eq(value_of(&m[1], "d.rng.getrandbits(60)"), first))
+        fail_msg("both drew %s", first);
+    for (int i = 0; i < 2; i++)
+        drop_fds(&r[i]);
+    end_with_module(&h);
+}
+
 /* Processes of the host with this word among their arguments. */
 static int processes_with(const char *word)
 {
@@ -710,6 +741,7 @@ int main(void)
         CASE(a_member_is_signalled_and_reaped_like_any_other_program),
         CASE(siblings_do_not_draw_the_same_numbers),
         CASE(one_that_rehearsed_is_as_one_that_did_not),
+        CASE(hooks_that_a_preload_registers_are_called_in_every_member),
         CASE(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it),
         CASE(siblings_see_nothing_of_each_other),
         CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
