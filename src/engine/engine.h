@@ -115,6 +115,7 @@ struct box_found {
     uint64_t files;
     uint32_t sockets;      /* these it could not, */
     bool altered;          /* nor how it is scheduled and limited itself */
+    bool limit;            /* memory, processes or room had run out in it */
     bool refused;          /* the filter refused something in it, or it is not known that it did not */
     uint64_t pids, memory; /* as the kernel counts now; BOX_UNKNOWN */
 };

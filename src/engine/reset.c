@@ -8,6 +8,12 @@
 
 #define RESET_NS (10 * NS_PER_S)
 
+static bool more_than_none(uint64_t n)
+{
+    return n != JAIL_UNKNOWN && n > 0;
+}
+
+/* Limits may also be met behind the last look at them, by what went on until it was killed. */
 static void on_counted(struct ask *ask, const struct answer *a, const struct err *err)
 {
     struct box *b = ask->owner;
@@ -16,6 +22,7 @@ static void on_counted(struct ask *ask, const struct answer *a, const struct err
 
     if (b->state != BOX_CLAIMING)
         return;
+    b->found.limit |= known && (more_than_none(st.oom_kills) || more_than_none(st.pids_refused));
     b->found.pids = known ? st.pids : BOX_UNKNOWN;
     b->found.memory = known ? st.memory : BOX_UNKNOWN;
     box_set_timer(b, CLOCKS_NEVER);
@@ -39,10 +46,11 @@ static void on_denials(struct ask *ask, const struct answer *a, const struct err
     count(b, b->denied_why == NULL);
 }
 
+/* That the monitor has said nothing is not enough: what was killed may have waited for its answer. */
 static void look_from_outside(struct box *b)
 {
-    if (engine_nothing_refused(b) || b->e->unwatched)
-        count(b, !b->e->unwatched);
+    if (b->e->unwatched)
+        count(b, false);
     else
         engine_ask_denials(b->e, b->id, on_denials, b);
 }
@@ -66,7 +74,8 @@ static bool on_frame(void *arg, const struct frame *f)
                                    .objects = found.objects,
                                    .files = found.files,
                                    .sockets = found.sockets,
-                                   .altered = found.altered };
+                                   .altered = found.altered,
+                                   .limit = found.full };
     b->resetting = false;
     claim_expect(b);
     look_from_outside(b);

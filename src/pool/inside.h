@@ -68,6 +68,7 @@ bool used_add(struct pool *pool, struct box *box, const struct pool_loan *loan, 
 struct box *used_give(struct pool *pool, const char *owner, enum level level, struct pool_loan *ret); /* NULL: none */
 uint32_t used_count(const struct pool *pool, bool waiting); /* those that wait, or all */
 uint64_t used_let_go(struct pool *pool, uint64_t now);      /* the old ones; when the next is due, or 0 */
+void used_forget(struct pool *pool, const char *owner);
 void used_empty(struct pool *pool);
 
 /* --- pools.c, upkeep.c --- */
@@ -77,6 +78,7 @@ struct pool {
     struct pools *pools;
     char name[POOL_NAME_MAX]; /* "": the automatic one */
     uint64_t generation;
+    uint64_t series; /* the same, but never again of another pool */
     struct pool_settings set;
     struct shape shape;
     struct breeder *breeder; /* NULL: it has none */
@@ -98,6 +100,7 @@ struct pools {
     bool asked_again;
     struct breeder *breeders;
     uint64_t zygote_ns; /* within which one has to be ready */
+    uint64_t series;
     uint32_t under_way;
     uint32_t expected;     /* claims to come: who makes them stands in line */
     uint32_t claims;       /* that are not ready yet, */

@@ -143,6 +143,7 @@ static void set_shape(struct pool *pool, const struct box_spec *like)
     if (pool->breeder)
         breeder_hope(pool->breeder);
     pool->generation++;
+    pool->series = ++pool->pools->series;
     pool->failing_ns = pool->not_before = 0;
 }
 
@@ -247,7 +248,7 @@ static struct member *best_of(const struct pool *pool)
 
 static struct box *give(struct member *m, struct pool_loan *ret)
 {
-    ret->generation = m->pool->generation;
+    ret->series = m->pool->series;
     ret->born_ns = m->began_ns;
     if (m->pool->set.recycle)
         memcpy(ret->pool, m->pool->name, sizeof(ret->pool));
@@ -302,6 +303,12 @@ bool pools_takes_back(const struct pools *p, const struct pool_loan *loan)
 bool pools_give_back(struct pools *p, struct box *box, const struct pool_loan *loan, const struct pool_return *r)
 {
     return pools_takes_back(p, loan) && used_add(find(p, loan->pool), box, loan, r);
+}
+
+void pools_forget_owner(struct pools *p, const char *owner)
+{
+    for (struct pool *pool = &p->ahead; pool; pool = pool->next)
+        used_forget(pool, owner);
 }
 
 void pools_expect(struct pools *p, int by)

@@ -65,7 +65,7 @@ struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_f
 /* The same for an owner who may give it back: he is given what he has used before, if that waits. */
 struct pool_loan {
     char pool[POOL_NAME_MAX]; /* "": it cannot be given back */
-    uint64_t generation, born_ns;
+    uint64_t series, born_ns;
     uint32_t uses; /* before this one; more than 0: it is no fresh sandbox */
     enum pool_found found;
 };
@@ -79,6 +79,8 @@ struct pool_return {
     bool full;                 /* space ran out in it */
     struct box_usage usage;
 };
+/* What this owner gave back goes. */
+void pools_forget_owner(struct pools *p, const char *owner);
 /* It is the pool's from now on; or, false, for the caller to destroy. Its executions are told nothing more. */
 bool pools_give_back(struct pools *p, struct box *box, const struct pool_loan *loan, const struct pool_return *r);
 /* So many more, or fewer, stand in line to take one: those who find one ready need no other to be made meanwhile. */

@@ -5,6 +5,7 @@
  * nobody else's ever: box_reset() asks the kernel's own counters too, when nothing but that process may be in there. */
 #include "pool/inside.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -90,12 +91,15 @@ static void on_reset(void *arg)
 
     f->reset = true;
     f->refused = found->refused;
+    f->at_limit |= found->limit;
     f->left = found->processes;
     f->sockets = found->sockets;
     f->altered = found->altered;
     f->pids = found->pids;
     f->memory = found->memory;
     enum recycle why = recycle_decide(f);
+    if (why == RECYCLE_REFUSED) /* its run was told as over, so no receipt will say it */
+        log_warn("sandbox %s of %s: a call was refused as its run ended", box_id(u->box), u->owner);
     if (why == RECYCLE_YES)
         bring_interpreter(u);
     else
@@ -128,7 +132,7 @@ static struct recycle_facts facts_of(const struct pool *pool, const struct box *
                                      const struct pool_return *r)
 {
     return (struct recycle_facts){
-        .pool = loan->generation == pool->generation && box_like(&pool->shape.spec, r->as),
+        .pool = loan->series == pool->series && box_like(&pool->shape.spec, r->as),
         .enabled = pool->set.recycle,
         .has = pool->ready + pool->starting + used_count(pool, false),
         .room = pool->set.max,
@@ -219,6 +223,15 @@ uint64_t used_let_go(struct pool *pool, uint64_t now)
         }
     }
     return next;
+}
+
+void used_forget(struct pool *pool, const char *owner)
+{
+    for (struct used *u = pool->used, *older; u; u = older) {
+        older = u->next;
+        if (str_eq(u->owner, owner))
+            drop(u);
+    }
 }
 
 void used_empty(struct pool *pool)

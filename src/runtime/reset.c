@@ -18,6 +18,7 @@
 #include "runtime/exec.h"
 #include "runtime/mark.h"
 #include "runtime/remove.h"
+#include "runtime/stats.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +30,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+
+#define REAPINGS 8 /* who still ends more than these hold is left over */
 
 static const char *const places[RESET_PLACES] = { "/workspace", "/tmp", "/dev/shm" };
 
@@ -66,8 +69,13 @@ void reset_init(struct runtime *rt)
 {
     struct reset_base *b = &rt->base;
 
-    for (size_t i = 0; i < RESET_PLACES; i++)
-        b->known[i] = look_at(places[i], &b->mode[i], &b->blocks[i], &b->inodes[i]);
+    for (size_t i = 0; i < RESET_PLACES; i++) {
+        struct stat st = { 0 };
+
+        b->known[i] = look_at(places[i], &b->mode[i], &b->blocks[i], &b->inodes[i]) && stat(places[i], &st) == 0;
+        b->times[i][0] = st.st_atim;
+        b->times[i][1] = st.st_mtim;
+    }
     look_at_self(b);
 }
 
@@ -84,7 +92,7 @@ static bool altered(const struct reset_base *was)
 
 static int end_all(struct runtime *rt, struct rt_reset *found, struct err *err)
 {
-    while (exec_reap(rt)) /* what had ended before is nobody's leftover */
+    for (int i = 0; i < REAPINGS && exec_reap(rt); i++) /* what had ended before is nobody's leftover */
         ;
     uint32_t ours = exec_alive(rt) + (rt->member[0] >= 0 ? 1 : 0), n = 0;
     kill(-1, SIGKILL);
@@ -175,7 +183,8 @@ static int restore(const struct reset_base *b, size_t i, struct err *err)
 
     for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1)
         fremovexattr(fd, names + at);
-    if (fd < 0 || fchmod(fd, b->mode[i]) < 0 || (n != 0 && flistxattr(fd, NULL, 0) > 0))
+    if (fd < 0 || fchmod(fd, b->mode[i]) < 0 || futimens(fd, b->times[i]) < 0 ||
+        (n != 0 && flistxattr(fd, NULL, 0) > 0))
         return path_fail(err, "restoring", places[i]);
     if (!look_at(places[i], &mode, &blocks, &inodes) || mode != b->mode[i] || blocks != b->blocks[i] ||
         inodes != b->inodes[i])
@@ -270,6 +279,7 @@ int reset_open(struct runtime *rt, struct stream *s, const struct frame *f, stru
         return err_set(err, ERR_DENIED, "only the first process of a sandbox can be reset");
     rt->resetting = true;
     rt->claimed = false;
+    found.full = stats_full() != 0;
     if (end_all(rt, &found, err) < 0)
         return -1;
     adopt_drop(rt);

@@ -20,6 +20,7 @@ struct mark;
 struct reset_base {     /* what RESET compares with: nobody else had lived in the sandbox */
     bool known[RESET_PLACES];
     mode_t mode[RESET_PLACES];
+    struct timespec times[RESET_PLACES][2];              /* last read and written */
     uint64_t blocks[RESET_PLACES], inodes[RESET_PLACES]; /* that are free */
     int nice, policy;
     cpu_set_t cpus;

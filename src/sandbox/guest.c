@@ -280,6 +280,9 @@ static void count_life(struct guest *g, uint64_t ended_ms)
 {
     uint64_t peak = g->box ? box_memory_peak(g->box) : g->peak ? g->peak : BOX_UNKNOWN;
 
+    if (g->loan.uses) /* it may be that of a run before */
+        peak = BOX_UNKNOWN;
+
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
         struct store_usage *u = sum_of(g->m, g->share->name, g->created_by, from);
 

@@ -78,6 +78,8 @@ static void end_all_of(struct manager *m, const struct share *s)
     free(all);
     err_set(&why, ERR_TENANT_SUSPENDED, "the tenant %s was suspended or removed", s->name);
     guests_stop(m, s->name, ENDED_KILLED, &why);
+    if (m->pools)
+        pools_forget_owner(m->pools, s->name);
 }
 
 void manager_tenant(struct manager *m, const struct store_tenant *row)

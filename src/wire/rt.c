@@ -116,6 +116,8 @@ static void rt_reset_walk(struct walk *w, struct rt_reset *m)
     walk_u32(w, &m->sockets);
     walk_u8(w, &m->altered);
     walk_check(w, m->altered <= 1, "altered");
+    walk_u8(w, &m->full);
+    walk_check(w, m->full <= 1, "full");
 }
 WALK_CODEC(rt_reset);
 

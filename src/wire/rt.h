@@ -234,6 +234,7 @@ struct rt_reset {       /* payload of DONE for RESET: what was found, and is gon
     uint64_t files;     /* in /workspace, /tmp and /dev/shm */
     uint32_t sockets;   /* TCP connections that outlive their processes; these stay */
     uint8_t altered;    /* 1: how PID 1 is scheduled or limited was changed, and that stays */
+    uint8_t full;       /* 1: a place had no room left */
 };
 
 /* Of a file of that size, last written then; never 0. It tells two files of one name apart, nothing more. */

@@ -17,6 +17,7 @@ for place in ("/workspace", "/tmp", "/dev/shm"):
     os.symlink("/etc/passwd", place + "/link")
     os.mkfifo(place + "/fifo")
 os.chmod("/tmp", 0o700)
+os.utime("/tmp", ns=(4_000_000_000_123_456_789, 1_234_567_890))
 with open("/tmp/gone", "w") as kept:
     kept.write("x" * 100000)
 keep = open("/tmp/gone")
@@ -34,12 +35,14 @@ LOOKS = """
 import ctypes, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
 other = socket.socket(socket.AF_UNIX)
-print([os.listdir(place) for place in ("/workspace", "/tmp", "/dev/shm")], oct(os.stat("/tmp").st_mode),
+tmp = os.stat("/tmp")
+print(0 < tmp.st_mtime - 1.6e9 < 2e9, 0 < tmp.st_atime - 1.6e9 < 2e9)
+print([os.listdir(place) for place in ("/workspace", "/tmp", "/dev/shm")], oct(tmp.st_mode),
       sorted(name for name in os.environ if name in ("LEFT", "GIVEN")), "left" in globals(),
       libc.shmget(0x1234, 0, 0), libc.semget(0x1234, 0, 0), other.connect_ex("\\0left") != 0,
       [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os.getpid())])
 """
-NOTHING = "[[], [], []] 0o41777 [] False -1 -1 True []\n"
+NOTHING = "True True\n[[], [], []] 0o41777 [] False -1 -1 True []\n"
 REFUSED = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
 DAEMON = """
 import os, time
@@ -72,6 +75,7 @@ DESTROYED = (  # what is run, and the reason
     ("refused_call", {"code": REFUSED}),
     ("limit", {"code": FORKS}),
     ("limit", {"command": ["sh", "-c", "head -c 1G /dev/zero > /dev/shm/full; true"]}),
+    ("limit", {"code": "import os; os.system('head -c 1G /dev/zero > /dev/shm/full 2>/dev/null')"}),
     ("stopped", {"code": "while True: pass", "timeoutMs": 1000}),
     ("stopped", {"code": "import os; os.kill(os.getpid(), 9)"}),
     ("sockets", {"code": CONNECTED}),

@@ -46,7 +46,7 @@ PLAIN(rt_number, .value = 0x01020304);
 PLAIN(rt_resume, .request = FRAME_EXEC, .out = 1, .in = UINT64_MAX);
 PLAIN(rt_error, .id = ERR_MISSING, .sys = -2, .msg = "no such file");
 PLAIN(rt_claimed, .walls = RT_WALL_SECCOMP | RT_WALL_NET, .landlock_abi = 6);
-PLAIN(rt_reset, .processes = 1, .objects = 2, .files = 3, .sockets = 4, .altered = 1);
+PLAIN(rt_reset, .processes = 1, .objects = 2, .files = 3, .sockets = 4, .altered = 1, .full = 1);
 PLAIN(rt_stats, .processes = 1, .executions = 2, .workspace_bytes = 3, .workspace_bytes_max = 4, .workspace_files = 5,
       .workspace_files_max = 6, .tmp_bytes = 7, .tmp_bytes_max = 8);
 PLAIN(rt_signal, .signo = 15, .scope = RT_SCOPE_TREE);

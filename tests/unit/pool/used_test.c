@@ -148,11 +148,28 @@ static void kernel_says(struct scene *s, const struct jail_stats *st)
     jailer_stats(&s->k, st);
 }
 
+static void monitor_says(struct scene *s, const struct jail_denied *m)
+{
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+
+    await(s, s->monitor, FRAME_J_DENIALS);
+    put(s->monitor, FRAME_J_DENIED, 0, got.f.stream, out, (size_t)jail_denied_encode(m, out, NULL));
+    turn(&s->k);
+}
+
+static void nothing_was_refused(struct scene *s)
+{
+    static const struct jail_denied none = { .watched = JAIL_WATCHED };
+
+    monitor_says(s, &none);
+}
+
 static void recycled(struct scene *s)
 {
     assert_true(give_back(s));
     reset_says(s, &nothing);
     assert_int_equal(info(s).used, 0); /* its word is not enough */
+    nothing_was_refused(s);
     kernel_says(s, &clean);
     assert_int_equal(info(s).used, 1);
     assert_int_equal(info(s).recycle[RECYCLE_YES], 1);
@@ -222,6 +239,8 @@ TEST(a_first_process_that_lies_is_found_out_by_the_kernels_count)
         enum recycle why;
     } truth[] = { { { .pids = 2, .memory = 600 * KIB }, RECYCLE_PROCESSES },
                   { { .pids = 1, .memory = RECYCLE_MEMORY_MAX + 1 }, RECYCLE_MEMORY },
+                  { { .pids = 1, .memory = 1, .oom_kills = 1 }, RECYCLE_LIMIT },
+                  { { .pids = 1, .memory = 1, .pids_refused = 1 }, RECYCLE_LIMIT },
                   { { .pids = JAIL_UNKNOWN, .memory = 1 }, RECYCLE_UNCOUNTED } };
 
     for (size_t i = 0; i < ARRAY_LEN(truth); i++) {
@@ -230,6 +249,7 @@ TEST(a_first_process_that_lies_is_found_out_by_the_kernels_count)
         begin(&s);
         assert_true(give_back(&s));
         reset_says(&s, &nothing);
+        nothing_was_refused(&s);
         kernel_says(&s, &truth[i].st);
         destroyed(&s, truth[i].why);
         end(&s);
@@ -243,7 +263,8 @@ TEST(what_the_reset_has_found_destroys_it)
         enum recycle why;
     } rows[] = { { { .processes = 1 }, RECYCLE_PROCESSES },
                  { { .sockets = 1 }, RECYCLE_SOCKETS },
-                 { { .altered = 1 }, RECYCLE_ALTERED } };
+                 { { .altered = 1 }, RECYCLE_ALTERED },
+                 { { .full = 1 }, RECYCLE_LIMIT } };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct scene s;
@@ -251,6 +272,7 @@ TEST(what_the_reset_has_found_destroys_it)
         begin(&s);
         assert_true(give_back(&s));
         reset_says(&s, &rows[i].found);
+        nothing_was_refused(&s);
         kernel_says(&s, &clean);
         destroyed(&s, rows[i].why);
         end(&s);
@@ -288,6 +310,7 @@ TEST(what_was_on_its_way_before_the_reset_is_passed_over)
     runtime_says(&s.k, FRAME_DATA, RT_STDOUT, stream + 2, "late", 4);
     uint8_t out[64];
     runtime_says(&s.k, FRAME_DONE, 0, stream, out, (size_t)rt_reset_encode(&nothing, out, NULL));
+    nothing_was_refused(&s);
     kernel_says(&s, &clean);
     assert_int_equal(info(&s).used, 1);
     runtime_says(&s.k, FRAME_DATA, RT_STDOUT, stream + 2, "later", 5); /* and behind it has no excuse */
@@ -325,15 +348,6 @@ TEST(what_speaks_against_it_beforehand_is_for_its_owner_to_destroy)
     end(&s);
 }
 
-static void monitor_says(struct scene *s, const struct jail_denied *m)
-{
-    static uint8_t out[FRAME_PAYLOAD_MAX];
-
-    await(s, s->monitor, FRAME_J_DENIALS);
-    put(s->monitor, FRAME_J_DENIED, 0, got.f.stream, out, (size_t)jail_denied_encode(m, out, NULL));
-    turn(&s->k);
-}
-
 TEST(a_call_that_is_refused_during_the_reset_counts_too)
 {
     static const struct jail_denied one = { .watched = JAIL_WATCHED, .each = { { .nr = 165, .count = 1 } }, .n = 1 };
@@ -350,7 +364,7 @@ TEST(a_call_that_is_refused_during_the_reset_counts_too)
 }
 
 /* News of another sandbox may lie in the socket, or the first of this one be on its way: no reason to give it up. */
-TEST(who_is_not_sure_what_was_refused_asks)
+TEST(what_was_refused_is_asked_even_where_nothing_was_heard_of_it)
 {
     static const struct jail_denied none = { .watched = JAIL_WATCHED }, never = { .watched = JAIL_UNWATCHED };
 
@@ -394,6 +408,35 @@ TEST(a_pool_that_does_not_recycle_takes_nothing_back)
     pools_remove(s.pools, "p");
     assert_false(pools_takes_back(s.pools, &s.loan));
     assert_false(give_back(&s));
+    end(&s);
+}
+
+/* As when its tenant is suspended. */
+TEST(what_its_owner_gave_back_can_be_forgotten)
+{
+    struct scene s;
+
+    begin(&s);
+    recycled(&s);
+    pools_forget_owner(s.pools, "bob");
+    assert_int_equal(info(&s).used, 1);
+    pools_forget_owner(s.pools, "ann");
+    assert_int_equal(info(&s).used, 0);
+    await(&s, s.k.jailer, FRAME_J_DESTROY);
+    end(&s);
+}
+
+/* Its generation begins anew, and what was lent by the one before is not of it. */
+TEST(a_pool_that_was_made_anew_takes_nothing_of_the_one_before)
+{
+    static const struct pool_settings on = { .version = 2, .min = 1, .max = 2, .recycle = true };
+    struct scene s;
+
+    begin(&s);
+    pools_remove(s.pools, "p");
+    put_pool(&s, &on);
+    assert_false(give_back(&s));
+    assert_int_equal(info(&s).recycle[RECYCLE_NO_POOL], 1);
     end(&s);
 }
 
@@ -453,9 +496,11 @@ int main(void)
         RUN(what_was_on_its_way_before_the_reset_is_passed_over),
         RUN(what_speaks_against_it_beforehand_is_for_its_owner_to_destroy),
         RUN(a_call_that_is_refused_during_the_reset_counts_too),
-        RUN(who_is_not_sure_what_was_refused_asks),
+        RUN(what_was_refused_is_asked_even_where_nothing_was_heard_of_it),
         RUN(where_nobody_watches_nothing_is_recycled),
         RUN(a_pool_that_does_not_recycle_takes_nothing_back),
+        RUN(what_its_owner_gave_back_can_be_forgotten),
+        RUN(a_pool_that_was_made_anew_takes_nothing_of_the_one_before),
         RUN(a_pool_that_changes_its_shape_lets_them_go),
         RUN(a_pool_that_is_told_to_stop_lets_them_go_at_once),
         RUN(they_wait_no_longer_than_any_other),
