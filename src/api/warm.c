@@ -317,7 +317,7 @@ static const struct pool_figure {
     { "pool_removed_total", ",reason=\"expired\"", "Members that were let go unused.", COUNTER, WIDE(expired) },
     { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
     { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
-    { "pool_recycled", "", "Recycled members that wait for their tenants.", GAUGE, NARROW(used) },
+    { "pool_recycled", "", "Recycled members that wait for those who had them.", GAUGE, NARROW(used) },
     { "pool_recycled_claims_total", "", "Claims that a recycled member served.", COUNTER, WIDE(reused) },
     { "pool_failures_total", "", "Members that could not be made.", COUNTER, WIDE(failed) },
     { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },

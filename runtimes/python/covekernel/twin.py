@@ -9,10 +9,12 @@ import importlib.util
 import os
 import sys
 import threading
+import time
 
 READY, FULL_WORD, REFUSED = b"j", b"p", b"n"  # the first word of a kernel that PID 1 did not start
 FULL = object()  # as a reason: no process more is allowed
 WHY_MAX = 160
+ENDING_S = 0.5  # for a thread that has ended for Python, and is on its way out
 AVOID = "NumPy has none with OPENBLAS_NUM_THREADS=1 in env"
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _module = None
@@ -20,14 +22,17 @@ _module = None
 
 def threads():
     """Why this process cannot be forked, or None. A fork has one thread, and the locks that others held stay locked."""
-    others = os.listdir("/proc/self/task")
-    if len(others) == 1:
-        return None
-    known = {t.native_id: t.name for t in threading.enumerate()}
+    end = time.monotonic() + ENDING_S
+    while True:
+        others = {int(tid) for tid in os.listdir("/proc/self/task")} - {os.getpid()}
+        if not others:
+            return None
+        known = {t.native_id: t.name for t in threading.enumerate()}
+        if others & known.keys() or time.monotonic() > end:
+            break
+        time.sleep(0.002)
     names, of_library = [], False
-    for tid in sorted(map(int, others)):
-        if tid == os.getpid():
-            continue
+    for tid in sorted(others):
         try:
             with open(f"/proc/self/task/{tid}/comm", encoding="utf-8", errors="replace") as f:
                 names.append(known.get(tid) or f.read().strip())

@@ -11,6 +11,7 @@ The first answer of a fresh process is what its caches are cold for, so the usua
 deep brackets is not searched for its depth, small events are put together by hand, and what is said before anybody
 needs it (`defer`) goes out with the next line.
 """
+import _signal
 import _socket
 import collections
 import json
@@ -135,6 +136,7 @@ class Channel:
         self.deferred = b""
         self.read_size = READ_FIRST
         self.socket = None  # the same, for what comes with descriptors
+        self.bell = None  # a pipe, once somebody waits for input
         if fd >= 0:
             self.open(fd)
 
@@ -221,10 +223,26 @@ class Channel:
         return None
 
     def wait(self):
-        """Blocks until a line may be there. An interrupt can raise here, and only here, without losing a byte."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        poll.poll()
+        """Blocks until a line may be there. An interrupt can raise here, and only here, without losing a byte. One that comes
+        when Python has looked for signals and the kernel does not wait yet would be heard with the next line only, so every
+        signal also rings a bell that is waited for."""
+        if self.bell is None:
+            self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = _signal.set_wakeup_fd(self.bell[1], warn_on_full_buffer=False)
+        try:
+            poll = select.poll()
+            poll.register(self.fd, select.POLLIN)
+            poll.register(self.bell[0], select.POLLIN)
+            poll.poll()
+        finally:
+            try:
+                _signal.set_wakeup_fd(before)
+            except (OSError, ValueError):  # of user code, which has closed it since
+                _signal.set_wakeup_fd(-1)
+        try:
+            os.read(self.bell[0], 4096)
+        except BlockingIOError:
+            pass
 
     def parse(self, line):
         """A request, or None after it was refused."""
