@@ -16,11 +16,10 @@ static PyObject *tie(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     struct err err;
 
-    if (zygote_tie(ZYGOTE_FD, &err) < 0) {
-        PyErr_SetString(PyExc_OSError, err.msg);
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    if (zygote_tie(ZYGOTE_FD, &err) == 0)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_OSError, err.msg);
+    return NULL;
 }
 
 static PyObject *ready(PyObject *self UNUSED, PyObject *none UNUSED)
@@ -76,11 +75,10 @@ static PyObject *forget(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     struct err err;
 
-    if (traces_wipe(3, &err) < 0) {
-        PyErr_SetString(PyExc_OSError, err.msg);
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    if (traces_wipe(3, &err) == 0)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_OSError, err.msg);
+    return NULL;
 }
 
 /* None: nobody yet. A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices.
