@@ -92,8 +92,10 @@ static int connection(struct runtime *rt, const struct frame *f, struct err *err
         say_claimed(rt);
         return 0;
     }
-    if (f->type == FRAME_EXPECT)
+    if (f->type == FRAME_EXPECT) {
+        reset_init(rt); /* while nobody waits, and only where somebody may come again */
         return claim_expect(rt, f, err);
+    }
     if (f->type == FRAME_MEMBER)
         return adopt_hold(rt, err);
     if (f->type == FRAME_REHEARSE) { /* what waited may have ended meanwhile */
@@ -236,7 +238,6 @@ int runtime_serve(int control_fd)
     if (prepare(&rt, control_fd, &err) < 0)
         return 1;
     rt.measured = walls_measure();
-    reset_init(&rt);
     ev_run(rt.ev);
     return rt.status;
 }

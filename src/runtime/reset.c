@@ -69,6 +69,9 @@ void reset_init(struct runtime *rt)
 {
     struct reset_base *b = &rt->base;
 
+    if (b->taken || rt->claimed)
+        return;
+    b->taken = true;
     for (size_t i = 0; i < RESET_PLACES; i++) {
         struct stat st = { 0 };
 
@@ -277,6 +280,8 @@ int reset_open(struct runtime *rt, struct stream *s, const struct frame *f, stru
         return err_set(err, ERR_PROTOCOL, "RESET has no payload");
     if (~rt->measured & (RT_WALL_PID_NS | RT_WALL_ROOT_RO)) /* it would end and remove what is not the sandbox's */
         return err_set(err, ERR_DENIED, "only the first process of a sandbox can be reset");
+    if (!rt->base.taken)
+        return err_set(err, ERR_DENIED, "nobody looked at this sandbox before it was claimed");
     rt->resetting = true;
     rt->claimed = false;
     found.full = stats_full() != 0;

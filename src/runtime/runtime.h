@@ -18,6 +18,7 @@ struct mark;
 
 #define RESET_PLACES 3u /* that can be written to */
 struct reset_base {     /* what RESET compares with: nobody else had lived in the sandbox */
+    bool taken;
     bool known[RESET_PLACES];
     mode_t mode[RESET_PLACES];
     struct timespec times[RESET_PLACES][2];              /* last read and written */
