@@ -16,8 +16,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PRIVILEGED = ("isolate", "jailer")
-PRIVILEGED_LINES_MAX = 6000
+PRIVILEGED = ("isolate", "jailer", "rootless", "systemd")
+PRIVILEGED_NAMES = " + ".join(f"src/{room}" for room in PRIVILEGED)
+PRIVILEGED_LINES_MAX = 8500
 FILE_LINES_WARN, FILE_LINES_MAX = 600, 800
 
 # Rooms that end up in a privileged or a static program: libc and kernel headers only.
@@ -118,13 +119,13 @@ def check(root, arrows_path):
                     includes.append(complaint)
     large = []
     if privileged > PRIVILEGED_LINES_MAX:
-        large.append(f"src/isolate + src/jailer: {privileged} lines, more than {PRIVILEGED_LINES_MAX}")
+        large.append(f"{PRIVILEGED_NAMES}: {privileged} lines, more than {PRIVILEGED_LINES_MAX}")
     return [
         ("every source lies in a room of the picture", rooms, ""),
         ("every #include follows an arrow", includes, ""),
         ("no file hides a second module", long, "; ".join(notes)),
         ("privileged code can be read in an afternoon", large,
-         f"src/isolate + src/jailer: {privileged} of {PRIVILEGED_LINES_MAX} lines"),
+         f"{PRIVILEGED_NAMES}: {privileged} of {PRIVILEGED_LINES_MAX} lines"),
         check_picture(root, arrows_path),
         check_fuzz(root),
     ]
@@ -171,7 +172,8 @@ PLANTS = [
     ("jansson in the jailer", "src/jailer/a.c", "#include <jansson.h>\n", "neither libc nor kernel"),
     ("curl outside its room", "src/api/a.c", "#include <curl/curl.h>\n", "belongs in src/fetch"),
     ("a file too long", "src/http/a.c", "int a;\n" * 801, "second module"),
-    ("too much privileged code", "src/isolate/{}.c", "int a;\n" * 700, "more than 6000"),
+    ("too much privileged code", "src/isolate/{}.c", "int a;\n" * 851, "more than 8500"),
+    ("privileged code outside isolate and jailer", "src/rootless/{}.c", "int a;\n" * 851, "more than 8500"),
     ("a fuzz target without a row", "tests/fuzz/a_fuzz.c", "int a;\n", "has no row"),
     ("a fuzz target that is not built", "tests/fuzz/a_fuzz.c", "int a;\n", "is not in fuzz_targets"),
     ("a row without its fuzz target", "tests/fuzz/README.md", "| `a` | b | c |\n", "there is no target a"),
