@@ -12,6 +12,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -31,13 +33,29 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
     return 0;
 }
 
+int sweep_check_parent(const char *name, struct err *err)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+    if (str_starts(name, SWEEP_PARENT) && !name[len] && len <= SWEEP_PARENT_MAX)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   SWEEP_PARENT_VARIABLE ": '%.40s' is not a cgroup parent; use \"" SWEEP_PARENT
+                                         "\" and then a-z, 0-9 and '-', %d characters in all at most",
+                   name, SWEEP_PARENT_MAX);
+}
+
+/* The locks of uids are always below SWEEP_PARENT: jailers with different parents share the uids of the host. */
 int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = mountinfo_read();
+    const char *parent = secure_getenv(SWEEP_PARENT_VARIABLE);
 
-    if (cgroup_find(forest, mountinfo, "cove", false, err) < 0)
+    if (parent && sweep_check_parent(parent, err) < 0)
         return -1;
-    int locks = cgroup_lock_file(forest);
+    if (cgroup_find(forest, mountinfo, SWEEP_PARENT, false, err) < 0)
+        return -1;
+    auto_fd int locks = cgroup_lock_file(forest);
     if (locks < 0) {
         if (errno == EROFS)
             err_set(
@@ -49,7 +67,12 @@ int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
         cgroup_forget(forest);
         return -1;
     }
-    return uids_open(uids, locks, err);
+    if (parent && !str_eq(parent, SWEEP_PARENT)) {
+        cgroup_forget(forest);
+        if (cgroup_find(forest, mountinfo, parent, false, err) < 0)
+            return -1;
+    }
+    return uids_open(uids, take_fd(&locks), err);
 }
 
 struct sweeping {

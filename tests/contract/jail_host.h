@@ -220,6 +220,14 @@ static inline void one_sandbox(struct host *h, char id[ID_SIZE], struct reply *r
     greet(r->fds[0]);
 }
 
+/* Name of the directory below each cgroup root that holds the leaves of this process's jailers. */
+static inline const char *cgroup_parent(void)
+{
+    const char *given = getenv("COVE_CGROUP_PARENT");
+
+    return given ? given : "cove";
+}
+
 static inline int leaves(const char *id)
 {
     DIR *d = opendir("/sys/fs/cgroup");
@@ -229,12 +237,12 @@ static inline int leaves(const char *id)
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
 
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cove/%s", e->d_name, id);
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/%s", e->d_name, cgroup_parent(), id);
         n += stat(path, &st) == 0;
     }
     if (d)
         closedir(d);
-    snprintf(path, sizeof(path), "/sys/fs/cgroup/cove/%s", id);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s", cgroup_parent(), id);
     struct stat st;
     return n + (stat(path, &st) == 0);
 }

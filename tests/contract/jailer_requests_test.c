@@ -248,10 +248,10 @@ static uint64_t leaf_number(const char *id, const char *v1_tree, const char *v1_
     char path[256];
     unsigned long long n = 0;
 
-    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cove/%s/%s", v1_tree, id, v1_file);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/%s/%s", v1_tree, cgroup_parent(), id, v1_file);
     FILE *f = fopen(path, "re");
     if (!f) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/cove/%s/%s", id, v2_file);
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/%s", cgroup_parent(), id, v2_file);
         f = fopen(path, "re");
     }
     assert_non_null(f);

@@ -2,6 +2,10 @@
  * a field, answer twice, or leave something behind. */
 #include "jail_host.h"
 
+#include "base/mem.h"
+#include "isolate/mountinfo.h"
+#include "jailer/sweep.h"
+
 #include <errno.h>
 #include <sys/mount.h>
 #include <sys/un.h>
@@ -99,6 +103,77 @@ TEST(a_jailer_with_another_state_directory_sees_the_living_too)
     memcpy(state_dir, first, sizeof(first));
     drop_fds(&r);
     host_stop(&h);
+}
+
+/* Sets the variable for the jailers that are started from now on; NULL removes it. */
+static void set_parent(const char *name)
+{
+    assert_int_equal(name ? setenv("COVE_CGROUP_PARENT", name, 1) : unsetenv("COVE_CGROUP_PARENT"), 0);
+}
+
+TEST(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host)
+{
+    auto_free char *before = getenv("COVE_CGROUP_PARENT") ? str_dup(getenv("COVE_CGROUP_PARENT")) : NULL;
+    auto_free char *mountinfo = mountinfo_read();
+    struct cgroup_forest forest;
+    struct uids uids = { .fd = -1 };
+    struct err err = { 0 };
+    struct host h, other;
+    struct reply r;
+    struct stat st;
+    char id[ID_SIZE], name[32];
+
+    snprintf(name, sizeof(name), "cove-test-%d", (int)getpid());
+    set_parent(name);
+    one_sandbox(&h, id, &r);
+    assert_true(leaves(id) > 0);
+    assert_int_equal(cgroup_find(&forest, mountinfo, name, false, &err), 0);
+    assert_int_equal(fstatat(forest.trees[0], id, &st, 0), 0);
+    cgroup_forget(&forest);
+
+    set_parent(before ? before : "cove");
+    assert_int_equal(leaves(id), 0);
+    assert_int_equal(sweep_open(&forest, &uids, &err), 0); /* with another parent, and the same locks */
+    assert_true(uids_in_use(&uids, st.st_gid));
+    uids_done(&uids);
+    cgroup_forget(&forest);
+    host_start(&other);
+    ask_template(&other, "t");
+    expect(&other, FRAME_J_OK);
+    host_stop(&other);
+
+    set_parent(name);
+    assert_true(leaves(id) > 0);
+    drop_fds(&r);
+    host_stop(&h);
+    assert_int_equal(leaves(id), 0);
+    assert_int_equal(cgroup_find(&forest, mountinfo, name, false, &err), 0);
+    for (size_t i = 0; i < forest.ntrees; i++) {
+        char link[32], path[256];
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", forest.trees[i]);
+        ssize_t n = readlink(link, path, sizeof(path) - 1);
+        assert_true(n > 0);
+        path[n] = '\0';
+        assert_int_equal(rmdir(path), 0);
+    }
+    cgroup_forget(&forest);
+    set_parent(before);
+}
+
+TEST(a_cgroup_parent_outside_the_rule_is_refused)
+{
+    auto_free char *before = getenv("COVE_CGROUP_PARENT") ? str_dup(getenv("COVE_CGROUP_PARENT")) : NULL;
+    struct host h;
+    int status;
+
+    set_parent("cove/../../user.slice");
+    host_start(&h);
+    ask_template(&h, "t");
+    expect_error(&h, ERR_INVALID);
+    close(h.sock);
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer);
+    set_parent(before);
 }
 
 TEST(fields_are_checked_again)
@@ -476,6 +551,8 @@ int main(void)
         RUN(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps),
         RUN(the_next_jailer_leaves_the_living_alone),
         RUN(a_jailer_with_another_state_directory_sees_the_living_too),
+        RUN(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host),
+        RUN(a_cgroup_parent_outside_the_rule_is_refused),
         RUN(fields_are_checked_again),
         RUN(mounts_are_checked_again),
         RUN(what_the_kernel_tells_is_never_lent_also_not_from_below),

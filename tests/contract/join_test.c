@@ -64,12 +64,12 @@ static void open_leaves(struct scene *s)
 
     c->into = -1;
     for (struct dirent *e; d && (e = readdir(d)) && c->nprocs < CGROUP_TREES;) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cove/%s/cgroup.procs", e->d_name, s->id);
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/%s/cgroup.procs", e->d_name, cgroup_parent(), s->id);
         if ((c->procs[c->nprocs] = open(path, O_WRONLY | O_CLOEXEC)) >= 0)
             c->nprocs++;
     }
     closedir(d);
-    snprintf(path, sizeof(path), "/sys/fs/cgroup/cove/%s/cgroup.procs", s->id);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/cgroup.procs", cgroup_parent(), s->id);
     if ((c->procs[c->nprocs] = open(path, O_WRONLY | O_CLOEXEC)) >= 0)
         c->nprocs++;
     assert_true(c->nprocs > 0);
