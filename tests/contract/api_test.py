@@ -26,7 +26,9 @@ import urllib.parse
 
 import yaml
 
-import ws_test
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from choice import Choice  # noqa: E402
+import ws_test  # noqa: E402
 
 TESTD, RUNTIME = sys.argv[1], sys.argv[2]
 CASES = []
@@ -2147,8 +2149,7 @@ def main():
     if os.geteuid() != 0:
         print("1..0 # SKIP the native driver is started by root")
         return 0
-    only = sys.argv[3:]
-    chosen = [f for f in CASES if not only or f.__name__ in only]
+    chosen = Choice(sys.argv[3:]).of(CASES, lambda function: function.__name__)
     print(f"1..{len(chosen)}")
     server, failed = Server(), 0
     for n, function in enumerate(chosen, 1):
