@@ -32,7 +32,10 @@ import urllib.parse
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import apart  # noqa: E402
 from server import Launched, processes, wait_for  # noqa: E402  (beside pypi.py)
+
+PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 PATIENCE = 120  # seconds for anything that the server promises to do; a loaded machine is slow, a broken one never ready
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # ValueError: an answer that ends in the middle of its JSON
@@ -615,8 +618,8 @@ def descriptors(pid):
 
 def leaves():
     found = set()
-    for pattern in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/", "/sys/fs/cgroup/*/*/cove/*/"):
-        found |= {os.path.basename(os.path.dirname(p)) for p in glob.glob(pattern)}
+    for above in ("", "*/", "*/*/"):
+        found |= {os.path.basename(os.path.dirname(p)) for p in glob.glob(f"/sys/fs/cgroup/{above}{PARENT}/*/")}
     return found
 
 
@@ -721,6 +724,7 @@ def main():
     options = options.parse_args()
     seed = random.randrange(1 << 30) if options.seed is None else options.seed
     print(f"# seed {seed}, {options.kills} kills; repeat with tests/crash/run.py --kills {options.kills} --seed {seed}", flush=True)
+    apart.everything()
     before = host()
     server, ledger, stop = Server(), Ledger(), threading.Event()
     results = []

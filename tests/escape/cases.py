@@ -504,7 +504,7 @@ def rs25(host):
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     time.sleep(0.7)
     try:
-        must(processes("RS25"), "the first sandbox is gone already")
+        must(processes(f"{INSIDE}/escape-probe\0RS25"), "the first sandbox is gone already")
         return "beside a hog: " + host.expect("RS25")
     finally:
         hog.communicate()

@@ -20,7 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 PROBE = os.path.abspath(os.environ.get("COVE_PROBE", os.path.join(ROOT, "build/tests/escape/escape-probe")))
-INSIDE = "/mnt/probe"
+INSIDE = f"/mnt/probe-{secrets.token_hex(4)}"  # of this run: its processes are told from a neighbour's by it
+PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")  # directory below each cgroup root that holds the sandboxes of this run
 MIB = 1 << 20
 SLOW = max(1, int(os.environ.get("COVE_SLOW_HOST", "1")))  # how many times longer things may take here
 
@@ -67,8 +68,9 @@ class Host:
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="cove-escape-", dir="/var/tmp")
         os.chmod(self.dir, 0o755)
-        self.secret = "planted" + secrets.token_hex(12)
         self.undo = []
+        own_state(self.undo)
+        self.secret = "planted" + secrets.token_hex(12)
         self.facts = {"secret": self.secret, "hostname": socket.gethostname()}
         self.plain_user = os.geteuid() != 0
         if self.plain_user:
@@ -278,10 +280,9 @@ def comm(pid):
 
 
 def cgroups():
-    """Every cgroup that belongs to a sandbox, in all hierarchies. On a host where others use cove at the same time (say so
-    with COVE_SHARED_HOST=1) those that hold a process may be theirs, and are left out."""
-    found = {d for pattern in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/", "/sys/fs/cgroup/*/*/cove/*/")
-             for d in glob.glob(pattern)}
+    """Every cgroup below our parent that belongs to a sandbox, in all hierarchies. On a host where others use cove with the
+    same parent at the same time (say so with COVE_SHARED_HOST=1) those that hold a process may be theirs, and are left out."""
+    found = {d for above in ("", "*/", "*/*/") for d in glob.glob(f"/sys/fs/cgroup/{above}{PARENT}/*/")}
     return {d for d in found if not populated(d)} if os.environ.get("COVE_SHARED_HOST") else found
 
 
@@ -299,8 +300,19 @@ def mounts():
         return {line.split(" ", 1)[0] for line in f if "cove" in line or not shared}
 
 
-def state_files(state="/run/cove"):
+def state_files():
+    state = os.environ.get("COVE_STATE_DIR", "/run/cove")
     return {os.path.join(d, name) for d, dirs, files in os.walk(state) for name in dirs + files}
+
+
+def own_state(undo):
+    """A state directory that no other suite on this host uses, so that every file in it is ours."""
+    if "COVE_STATE_DIR" in os.environ:
+        return
+    state = tempfile.mkdtemp(prefix="cove-state-", dir="/run" if os.geteuid() == 0 else "/var/tmp")
+    os.mkdir(os.path.join(state, "kept"), 0o700)  # made by the first run, and never removed
+    os.environ["COVE_STATE_DIR"] = state
+    undo.append(lambda: (os.environ.pop("COVE_STATE_DIR", None), shutil.rmtree(state, ignore_errors=True)))
 
 
 def until(condition, seconds):
@@ -331,7 +343,7 @@ class Traces:
             raise Escaped(f"left behind on the host: {left}")
 
 
-def nobody_left(word="escape-probe", seconds=2):
+def nobody_left(word=INSIDE, seconds=2):
     if not until(lambda: not processes(word), seconds):
         raise Escaped(f"processes of the sandbox still run: {[(p, comm(p)) for p in processes(word)][:5]}")
 

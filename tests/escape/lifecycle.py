@@ -149,8 +149,8 @@ def lc03(host):
                     raise Escaped(f"{call} number {n} failed with {error}, and cove did not say what failed: {words[-80:]!r}")
             if time.monotonic() > end:
                 raise Escaped(f"only came as far as {call}")
-    if not until(lambda: not h.processes("escape-probe"), 3):
-        raise Escaped(f"processes are left: {h.processes('escape-probe')[:5]}")
+    if not until(lambda: not h.processes(INSIDE), 3):
+        raise Escaped(f"processes are left: {h.processes(INSIDE)[:5]}")
     subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
     traces.must_be_gone(5)
     return (f"{refused} faults refused the start, with a code and a reason; after {sum(harmless.values())} others every wall was up "

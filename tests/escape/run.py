@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""run.py [CASE|FAMILY...] - attacks a real sandbox with every case of the catalogue, and prints TAP.
+"""run.py [--shard I/N] [CASE|FAMILY...] - attacks a real sandbox with every case of the catalogue, and prints TAP.
 
     tests/escape/run.py                    all
     tests/escape/run.py RS LC02            a part
+    tests/escape/run.py --shard 2/3        every third case, beginning with the second
     tests/escape/run.py --as-user          as a plain user: root lays down everything first; others are one already
     tests/escape/run.py --born             by processes that a zygote has born and that joined their sandbox
     tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, to show that it can tell
@@ -24,6 +25,10 @@ import host
 import lifecycle
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import apart  # noqa: E402
+from choice import Choice  # noqa: E402
+
 FAMILIES = {"NS": 24, "PR": 20, "SC": 38, "CP": 18, "FS": 28, "LK": 16, "NT": 17, "EG": 15, "RS": 26, "LC": 12, "BK": 9}
 CATALOGUE = [f"{family}{n:02}" for family, count in FAMILIES.items() for n in range(1, count + 1)]
 TABLE = ["TABLE-sweep", "TABLE-arguments"]
@@ -118,12 +123,8 @@ def check_papers(tap, outside, left_out):
              "BROKEN" if wrong or not ids else "HELD", f"{wrong}" if wrong else f"{len(ids)} cases, {len(names)} walls")
 
 
-def selected(case, words):
-    return not words or any(case == w or case.startswith(w) for w in words)
-
-
-def run_probed(tap, here, words, left_out):
-    wanted = [c for c in PROBED if selected(c, words) and c not in left_out]
+def run_probed(tap, here, choice, left_out):
+    wanted = choice.of([c for c in PROBED if c not in left_out])
     if not wanted:
         return
     kit = here.kit(fuzz_seconds=3)
@@ -140,11 +141,12 @@ def run_probed(tap, here, words, left_out):
     tap.line("the files planted on the host are as they were", "HELD" if same else "ESCAPED", "")
 
 
-def run_table(tap, here, words):
-    for profile in ("base", "python", "node", "shell"):
-        for case in TABLE:
-            if selected(case, words):
-                run_host_case(tap, f"{case} {profile}", lambda h, c=case, p=profile: cases.table(h, c, p), here)
+def others(outside, weak):
+    """[(name, function)] of the cases that each have a sandbox of their own"""
+    found = [(f"{case} {profile}", lambda tap, here, c=case, p=profile: run_host_case(tap, f"{c} {p}", lambda h: cases.table(h, c, p), here))
+             for profile in ("base", "python", "node", "shell") for case in TABLE]
+    found += [(case, lambda tap, here, c=case: run_host_case(tap, c, outside[c], here)) for case in CATALOGUE if case in outside]
+    return found + ([("bwrap", run_weak)] if weak else [])
 
 
 def run_host_case(tap, name, function, here):
@@ -180,6 +182,9 @@ def as_user(words):
     with tempfile.TemporaryDirectory(prefix="cove-user-", dir="/var/tmp") as here:
         os.chmod(here, 0o755)
         shutil.copytree(HERE, here + "/escape", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
+        os.mkdir(here + "/support")
+        for name in ("apart.py", "choice.py"):
+            shutil.copy(os.path.join(HERE, "../support", name), here + "/support")
         os.mkdir(here + "/bin")
         for name in ("cove", "cove-runtime", "cove-policy", "cove-probe"):
             shutil.copy(os.path.join(os.path.dirname(host.COVE), name), here + "/bin")
@@ -204,6 +209,7 @@ def main():
     if words[:1] == ["--born"]:
         return born(words[1:])
     second = "COVE_BORN" in os.environ
+    apart.mounts()
     if words[:1] == ["--as-user"]:
         words = words[1:]
         if os.geteuid() == 0:
@@ -214,18 +220,14 @@ def main():
         if words[:2] == ["--runner", "bwrap"]:
             run_weak(tap, here)
         else:
-            left_out, outside = omitted(), host_cases()
-            if not second:
+            choice, left_out, outside = Choice(words), omitted(), host_cases()
+            if choice.first and not second:
                 check_complete(tap, outside, left_out)
-            if os.path.exists(PAPERS) and not second:  # a plain user and a virtual machine have copies of the suite alone
+            if os.path.exists(PAPERS) and choice.first and not second:  # a plain user and a virtual machine have copies of the suite alone
                 check_papers(tap, outside, left_out)
-            run_probed(tap, here, words, left_out)
-            run_table(tap, here, words)
-            for case in CATALOGUE:
-                if case in outside and selected(case, words):
-                    run_host_case(tap, case, outside[case], here)
-            if not words and not second:
-                run_weak(tap, here)
+            run_probed(tap, here, choice, left_out)
+            for _, run in choice.of(others(outside, weak=choice.whole and not second), lambda one: one[0]):
+                run(tap, here)
     finally:
         here.close()
     print(f"1..{tap.number}")

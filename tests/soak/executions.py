@@ -26,6 +26,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import apart  # noqa: E402
+
+PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 RUNS = int(os.environ.get("SOAK_EXECUTIONS", "100000"))
 WARM_UP = max(60, min(2000, RUNS // 5))
@@ -190,8 +194,10 @@ def family(root):
 
 def weight(pid):
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as f:
-        pss = next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-    return pss, len(os.listdir(f"/proc/{pid}/fd"))
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in f if line.endswith("kB\n")}
+    # Its share of a program's text depends on how many others run that program, so it is not counted.
+    own = sizes["Pss_Anon"] + sizes["Pss_Shmem"] if "Pss_Anon" in sizes else sizes["Pss"]
+    return own, len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def namespaces(pids):
@@ -220,7 +226,7 @@ def leaves():
     """{sandbox: its directories in all hierarchies}, whoever made it"""
     found = collections.defaultdict(list)
     for depth in ("", "*/", "*/*/", "*/*/*/"):
-        for place in glob.glob(f"/sys/fs/cgroup/{depth}cove/*/"):
+        for place in glob.glob(f"/sys/fs/cgroup/{depth}{PARENT}/*/"):
             found[os.path.basename(place[:-1])].append(place)
     return found
 
@@ -250,7 +256,7 @@ def counted(server):
         if name.startswith("cove") or (name == "zygote" and pids.get(parent[pid]) != "runtime"):
             try:
                 kib, fds = weight(pid)
-            except (OSError, StopIteration):
+            except (OSError, KeyError):
                 continue
             had = daemons.get(name, (0, 0))
             daemons[name] = (max(had[0], kib), max(had[1], fds))
@@ -298,6 +304,7 @@ def main():
     if os.geteuid() != 0:
         print("1..0 # SKIP a server that makes sandboxes needs root")
         return 0
+    apart.everything()
     server, failures, seen = Server(), [], collections.Counter()
     try:
         for pool in server.call("GET", "/v1/pools")["pools"]:  # of the server itself: it would grow and shrink

@@ -10,18 +10,23 @@ which reports the jailer's memory.
 """
 import glob
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import apart  # noqa: E402
+
+PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 BENCH = os.path.join(ROOT, "build/tests/tools/engine-bench")
 RUNS = int(os.environ.get("SOAK_RUNS", "10000"))
 WORKERS = os.cpu_count() or 2
-STATE = "/run/cove"
 SHARED = bool(os.environ.get("COVE_SHARED_HOST"))  # others use cove here at the same time: counts of the host are not ours
 # Kernel objects that a forgotten sandbox would hold. The kernel frees them late and in batches, so some slack is right: half
 # of what a leak of one object a run would show.
@@ -61,13 +66,12 @@ def slabs():
 def count():
     facts = {
         "processes of cove": named("cove"),
-        "cgroups of cove": sum(len(glob.glob(p)) for p in ("/sys/fs/cgroup/cove/*/", "/sys/fs/cgroup/*/cove/*/",
-                                                           "/sys/fs/cgroup/*/*/cove/*/")),
+        "cgroups of cove": sum(len(glob.glob(f"/sys/fs/cgroup/{above}{PARENT}/*/")) for above in ("", "*/", "*/*/")),
         "mounts": sum(1 for _ in open("/proc/self/mountinfo", encoding="utf-8")),
         "network namespaces": links("net"),
         "mount namespaces": links("mnt"),
         "pid namespaces": links("pid"),
-        "files in " + STATE: sum(len(dirs) + len(files) for _, dirs, files in os.walk(STATE)),
+        "files of the state directory": sum(len(dirs) + len(files) for _, dirs, files in os.walk(os.environ["COVE_STATE_DIR"])),
     }
     return facts, slabs()
 
@@ -95,11 +99,24 @@ def many_runs(failures):
         thread.join()
 
 
-def settled(before):
-    """What is there after the runs, once the kernel had a moment to put things away."""
-    for _ in range(200 if SHARED else 50):
+def at_rest():
+    """What is there before the runs: the first count that stays the same for a second."""
+    last, same = count(), 0
+    for _ in range(100):
+        time.sleep(0.1)
+        now = count()
+        last, same = now, same + 1 if now[0] == last[0] else 0
+        if same == 10:
+            break
+    return last
+
+
+def settled(before, kernel_before):
+    """What is there after the runs, once the kernel had a moment to put things away. Its own objects are those of all
+    suites on this host: what others hold comes and goes, what leaked stays."""
+    for _ in range(300):
         after, kernel = count()
-        if all(after[k] <= before[k] for k in before):
+        if all(after[k] <= before[k] for k in before) and all(kernel[k] - n < SLAB_SLACK for k, n in kernel_before.items()):
             break
         time.sleep(0.1)
     return after, kernel
@@ -108,8 +125,10 @@ def settled(before):
 def weight(pid):
     """(private and shared memory in KiB as the kernel divides it, open descriptors) of a process"""
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as f:
-        pss = next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-    return pss, len(os.listdir(f"/proc/{pid}/fd"))
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in f if line.endswith("kB\n")}
+    # Its share of a program's text depends on how many others run that program, so it is not counted.
+    own = sizes["Pss_Anon"] + sizes["Pss_Shmem"] if "Pss_Anon" in sizes else sizes["Pss"]
+    return own, len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def helpers(parent):
@@ -129,7 +148,7 @@ def helpers(parent):
 
 def one_jailer():
     """[(name, good, why)]: RUNS sandboxes through one jailer, whose memory and descriptors must not grow with them."""
-    bench = subprocess.Popen([BENCH, "--step", "--", "true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    bench = subprocess.Popen([BENCH, "--state-dir", os.environ["COVE_STATE_DIR"], "--step", "--", "true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def live(times):
         for _ in range(times):
@@ -167,15 +186,25 @@ def one_jailer():
 
 
 def main():
+    apart.everything()
+    state = tempfile.mkdtemp(prefix="cove-soak-", dir="/run" if os.geteuid() == 0 else None)
+    os.environ["COVE_STATE_DIR"] = state
+    try:
+        return soak()
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+
+
+def soak():
     results = []
     subprocess.run([COVE, "run", "--quiet", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    before, kernel_before = settled({k: 0 for k in count()[0]})
+    before, kernel_before = at_rest()
     failures = []
     began = time.monotonic()
     many_runs(failures)
     seconds = time.monotonic() - began
     results.append((f"{RUNS} runs ended with status 0, {RUNS / seconds:.0f} a second", not failures, "; ".join(failures[:3])))
-    after, kernel_after = settled(before)
+    after, kernel_after = settled(before, kernel_before)
     print(f"# {'counted':<28} {'before':>10} {'after':>10}")
     for name in before:
         print(f"# {name:<28} {before[name]:>10} {after[name]:>10}")

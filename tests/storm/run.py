@@ -28,6 +28,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests/escape"))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import apart  # noqa: E402
 import host as escape  # noqa: E402  what the escape suite counts on a host is the same here
 
 BUILD = os.path.join(ROOT, "build")
@@ -78,7 +80,7 @@ def cgroup_settings():
     """Limits of the cgroups that are not ours. Those of neighbours come and go, so only the ones that stay are compared."""
     found = {}
     for folder, dirs, names in os.walk("/sys/fs/cgroup"):
-        dirs[:] = [d for d in dirs if d != "cove"]
+        dirs[:] = [d for d in dirs if not d.startswith("cove")]  # ours, and those of other suites
         for name in names:
             if re.search(r"(\.max|\.high|limit_in_bytes|cfs_quota_us|cpus|mems|freezer\.state|\.shares|\.weight)$", name):
                 path = os.path.join(folder, name)
@@ -99,10 +101,15 @@ def person(pid):
             [os.readlink(f"/proc/{pid}/ns/{n}") for n in names])
 
 
+def ipv6_routes():
+    """Without the two columns that count who uses a route."""
+    return sorted(line.split()[:6] + line.split()[8:] for line in slurp("/proc/net/ipv6_route").splitlines())
+
+
 def network():
     links = sorted(os.listdir("/sys/class/net"))
     return (links, [slurp(f"/sys/class/net/{n}/{f}") for n in links for f in ("flags", "mtu", "address")],
-            slurp("/proc/net/route"), sorted(slurp("/proc/net/ipv6_route").split(b"\n")) if SHARED is False else b"")
+            slurp("/proc/net/route"), ipv6_routes())
 
 
 def kernel_log():
@@ -250,7 +257,7 @@ def as_user(words):
     log = kernel_log()
     with tempfile.TemporaryDirectory(prefix="cove-user-", dir="/var/tmp") as here:
         os.chmod(here, 0o755)
-        for path in ("tests/storm/run.py", "tests/escape/host.py", "build/tests/storm/storm", "build/tests/storm/storm-host"):
+        for path in ("tests/storm/run.py", "tests/escape/host.py", "tests/support/apart.py", "build/tests/storm/storm", "build/tests/storm/storm-host"):
             os.makedirs(os.path.join(here, os.path.dirname(path)), exist_ok=True)
             shutil.copy(os.path.join(ROOT, path), os.path.join(here, path))
         os.mkdir(here + "/bin")
@@ -278,10 +285,13 @@ def main():
     parser.add_argument("--self-test", action="store_true")
     parser.add_argument("--as-user", action="store_true")
     args = parser.parse_args()
+    apart.mounts()
     if args.as_user and os.geteuid() == 0:
         return as_user([word for word in sys.argv[1:] if word != "--as-user"])
     if args.self_test:
         return self_test()
+    undo = []
+    escape.own_state(undo)
     first = one_run()
     if first.returncode == 125 and "no_namespaces" in first.stderr:
         print("1..0 # SKIP this host lets no plain user make user namespaces")
@@ -318,6 +328,8 @@ def main():
         tap.line(after.stdout == "alive\n", "the next sandbox starts as ever", [after.stderr[-300:]] if after.returncode else [])
     finally:
         canary.close()
+        for step in undo:
+            step()
     print(f"1..{tap.number}")
     return 1 if tap.failed else 0
 
