@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""api_test.py API_TESTD RUNTIME - the REST interface over real sandboxes, held against api/openapi.yaml; prints TAP.
+"""api_test.py API_TESTD RUNTIME [--shard I/N] [CASE...] - the REST interface over real sandboxes, held against api/openapi.yaml; prints TAP.
 
 Cases whose name begins with JSnn or FAnn are those of the attack catalogue. Needs root.
 """
@@ -145,7 +145,7 @@ def load_contract():
     """The paths of openapi.yaml: {(method, regex): operation}, and its schemas."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "../../api/openapi.yaml"), encoding="utf-8") as f:
-        doc = yaml.safe_load(f)
+        doc = yaml.load(f, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # five times as fast where it is there
     paths = {}
     for path, item in doc["paths"].items():
         pattern = re.compile("^" + re.sub(r"\{[^}]+\}", "[^/]+", path) + "$")
