@@ -104,10 +104,10 @@ class OnAServer(Terminals, Served):
 class OnAServerThatDies(Terminals, OwnServer):
     def type_until_seen(self, t, keys, answer):
         """What is typed while nobody has noticed yet that the connection is gone may be lost, but never comes twice."""
-        for _ in range(12):
+        for _ in range(120):
             t.write(keys)
             try:
-                return t.read(answer, timeout=10)
+                return t.read(answer, timeout=1)
             except AssertionError as e:
                 lost = e
         raise lost

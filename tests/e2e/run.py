@@ -98,7 +98,7 @@ def part(found, index, count):
         known = {}
     units = {}
     for test in found:
-        whole = getattr(test, "shares_server", False)
+        whole = getattr(test, "undivided", False)
         units.setdefault(test.id().rpartition(".")[0] if whole else test.id(), []).append(test)
     weight = {name: sum(known.get(title(t), USUAL) for t in tests) for name, tests in units.items()}
     load, chosen = [0.0] * count, set()

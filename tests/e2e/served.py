@@ -42,7 +42,7 @@ class OwnServer(Commands):
 
 
 class Served(Commands):
-    shares_server = True  # run.py does not divide such a class
+    undivided = True  # run.py keeps such a class in one part
 
     @classmethod
     def setUpClass(cls):
