@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""run.py [FILE...] - runs the examples of README.md and docs/*.md, and prints TAP.
+"""run.py [OPTION...] [FILE...] - runs the examples of README.md and docs/*.md, and prints TAP.
+
+    tests/docs/run.py docs/run.md               those of a page
+    tests/docs/run.py --only docs/run.md:232    exactly the block with this title in TAP; the blocks before it run too, unreported
+    tests/docs/run.py --shard 1/2               one of two parts, each of whole pages; parts may run at the same time
+    tests/docs/run.py --times FILE              writes the seconds of every page to FILE, as JSON
 
 A block is run when it is fenced as ```console. In it a line that begins with "$ " is a command (a line ending in a
 backslash, or following lines that begin with "> ", continue it), the lines after it are what it prints, with "..." for
@@ -11,18 +16,29 @@ right behind it is what it prints. Where that Python cannot be made, because PyP
 
 The blocks of one file share one scratch directory and run in order, as a reader would paste them. A block fenced as
 ```console no-run REASON is skipped, and the reason is reported.
+
+Pages show servers on fixed ports. A port that a page listens on is replaced by a free one in its commands and in what they print,
+and `cove run --keep` of a page has a state directory of its own, so that pages can run beside other pages and other servers. A
+server that a page leaves is ended with the page.
 """
+import argparse
 import functools
 import glob
+import json
 import os
+import random
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 MARK = "cove-docs-end-of-command"
+MARK_OF_PAGE = "DOCS_TEST_PAGE"  # a variable that processes of a page inherit
 
 
 def blocks(path):
@@ -120,38 +136,148 @@ def judge(shell_commands, outputs):
     return None
 
 
-def main():
-    papers = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs/*.md")))]
-    files = sys.argv[1:] or [p for p in papers if os.path.exists(p)]
+def free_port():
+    """One that is not among those that the kernel gives to clients and to servers without a choice."""
+    while True:
+        port = random.SystemRandom().randrange(10000, 30000)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def with_free_ports(found):
+    """The examples with other ports than the page has, where it listens on them."""
+    text = "\n".join(line for _, reason, lines, _ in found if reason is None for line in lines)
+    ports = {old: str(free_port()) for old in sorted(set(re.findall(r"--listen[ =]127\.0\.0\.1:(\d+)", text)) - {"0"})}
+    if not ports:
+        return found
+
+    def replaced(lines):
+        return lines and [re.sub(rf"\b(127\.0\.0\.1|localhost):({'|'.join(ports)})\b", lambda m: f"{m[1]}:{ports[m[2]]}", line) for line in lines]
+    return [(number, reason, replaced(lines), replaced(expected)) for number, reason, lines, expected in found]
+
+
+def marked(mark):
+    """The processes whose environment has the mark of a page."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if f"{MARK_OF_PAGE}={mark}".encode() in f.read().split(b"\0"):
+                    found.append(int(pid))
+        except OSError:
+            continue  # it ended in between
+    return found
+
+
+def end_rest(mark):
+    """Ends what a page left in the background; a server ends what it has started."""
+    began = time.monotonic()
+    while left := marked(mark):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGTERM if time.monotonic() < began + 30 else signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.1)
+
+
+class Tap:
+    def __init__(self, only):
+        self.only, self.number, self.failed = only, 0, 0
+
+    def say(self, title, wrong=None, skip=None):
+        if self.only and title not in self.only:
+            return
+        self.number += 1
+        self.failed += wrong is not None
+        print(f"{'ok' if wrong is None else 'not ok'} {self.number} - {title}{f' # SKIP {skip}' if skip else ''}")
+        for text in (wrong or "").splitlines():
+            print(f"# {text}")
+        sys.stdout.flush()
+
+
+def run_page(path, tap):
+    name = os.path.relpath(path, ROOT)
+    last = max((int(title.rpartition(":")[2]) for title in tap.only if title.startswith(name + ":")), default=None)
     env = dict(os.environ, PATH=os.path.dirname(COVE) + os.pathsep + os.environ["PATH"], COVE=COVE, LC_ALL="C.UTF-8")
-    number = failed = 0
-    for path in files:
-        name = os.path.relpath(path, ROOT)
-        with tempfile.TemporaryDirectory(prefix="cove-docs-") as directory, tempfile.TemporaryDirectory() as aside:
-            for line, reason, lines, expected in examples(path):
-                number += 1
-                if expected is None:
-                    shell_commands = commands(lines)
-                else:
-                    python, missing = python_with_package()
-                    reason = reason or missing
-                    program = os.path.join(aside, f"{line}.py")
-                    with open(program, "w", encoding="utf-8") as f:
-                        f.write("\n".join(lines) + "\n")
-                    shell_commands = [(f"{python} {program}", expected)]
-                if reason is not None or not shell_commands:
-                    print(f"ok {number} - {name}:{line} # SKIP {reason or 'holds no command'}")
-                    continue
-                try:
-                    wrong = judge(shell_commands, run_block(shell_commands, env, directory, os.path.join(aside, "state")))
-                except subprocess.TimeoutExpired:
-                    wrong = "did not end within 300 s"
-                print(f"{'not ok' if wrong else 'ok'} {number} - {name}:{line}")
-                for text in (wrong or "").splitlines():
-                    print(f"# {text}")
-                failed += bool(wrong)
-    print(f"1..{number}" if number else "1..0 # SKIP README.md and docs/ hold no example")
-    return 1 if failed else 0
+    with tempfile.TemporaryDirectory(prefix="cove-docs-") as directory, tempfile.TemporaryDirectory() as aside:
+        env.update({"COVE_STATE_DIR": os.path.join(aside, "kept"), MARK_OF_PAGE: directory})
+        for line, reason, lines, expected in with_free_ports(list(examples(path))):
+            if last is not None and line > last:
+                break
+            if expected is None:
+                shell_commands = commands(lines)
+            else:
+                python, missing = python_with_package()
+                reason = reason or missing
+                program = os.path.join(aside, f"{line}.py")
+                with open(program, "w", encoding="utf-8") as f:
+                    f.write("\n".join(lines) + "\n")
+                shell_commands = [(f"{python} {program}", expected)]
+            if reason is not None or not shell_commands:
+                tap.say(f"{name}:{line}", skip=reason or "holds no command")
+                continue
+            try:
+                wrong = judge(shell_commands, run_block(shell_commands, env, directory, os.path.join(aside, "state")))
+            except subprocess.TimeoutExpired:
+                wrong = "did not end within 300 s"
+            tap.say(f"{name}:{line}", wrong)
+        end_rest(directory)
+
+
+# Seconds of the pages that take long; each other one counts USUAL. Parts are balanced by these.
+SLOW = {"docs/python.md": 11.3, "docs/doctor.md": 5.5, "docs/events.md": 4.3, "docs/audit.md": 2.0, "docs/run.md": 1.0, "docs/server.md": 1.0, "README.md": 0.8}
+USUAL = 0.2
+
+
+def part(files, index, count):
+    """The pages of part `index` of `count`: the longest page goes to the part with the least to do."""
+    load, chosen = [0.0] * count, set()
+    names = {path: os.path.relpath(path, ROOT) for path in files}
+    for path in sorted(files, key=lambda p: (-SLOW.get(names[p], USUAL), names[p])):
+        least = load.index(min(load))
+        load[least] += SLOW.get(names[path], USUAL)
+        if least == index - 1:
+            chosen.add(path)
+    return [path for path in files if path in chosen]
+
+
+def shard(text):
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text}: is not I/N with 1 <= I <= N")
+    return int(index), int(count)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="run.py [--only PAGE:LINE]... [--shard I/N] [--times FILE] [FILE...]")
+    parser.add_argument("--only", action="append", default=[], metavar="PAGE:LINE")
+    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N")
+    parser.add_argument("--times", metavar="FILE")
+    parser.add_argument("files", nargs="*")
+    asked = parser.parse_args()
+    papers = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs/*.md")))]
+    files = [os.path.abspath(p) for p in asked.files] or [p for p in papers if os.path.exists(p)]
+    if asked.only:
+        files = [p for p in files if os.path.relpath(p, ROOT) in {title.rpartition(":")[0] for title in asked.only}]
+    tap, seconds = Tap(asked.only), {}
+    for path in part(files, *asked.shard):
+        began = time.monotonic()
+        run_page(path, tap)
+        seconds[os.path.relpath(path, ROOT)] = round(time.monotonic() - began, 1)
+    if asked.only and tap.number != len(set(asked.only)):
+        print(f"Bail out! {tap.number} of the blocks {', '.join(asked.only)} were found")
+        return 1
+    print(f"1..{tap.number}" if tap.number else "1..0 # SKIP README.md and docs/ hold no example")
+    if asked.times:
+        with open(asked.times, "w", encoding="utf-8") as f:
+            json.dump(seconds, f, indent=0)
+    return 1 if tap.failed else 0
 
 
 if __name__ == "__main__":

@@ -122,13 +122,15 @@ class Audit(Audited):
     def test_an_execution_is_recorded_by_hash_before_its_end_and_with_its_outcome(self):
         self.begin()
         sandbox = self.sandbox()
-        code = "sleep 2; echo done"
+        code = "until [ -e /workspace/go ]; do sleep 0.05; done; echo done"
         thread = threading.Thread(target=self.ask, args=("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": code, "stdin": "x"}))
         thread.start()
         begun = self.find(action="execution.create", outcome="accepted")[0]
         self.assertEqual(begun["details"]["codeSha256"], hashlib.sha256(code.encode()).hexdigest())
         self.assertEqual((begun["details"]["codeBytes"], begun["details"]["stdinBytes"]), (len(code), 1))
         self.assertEqual(begun["target"]["sandbox"], sandbox)
+        self.assertEqual([r for r in self.records() if r["action"] == "execution.create" and r["outcome"] != "accepted"], [])
+        self.assertEqual(self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/workspace/go", raw="")[0], 200)
         thread.join()
         done = self.find(action="execution.create", outcome="success")[0]
         self.assertEqual(done["requestId"], begun["requestId"])

@@ -138,7 +138,7 @@ class Clients(Served):
     def sees(self, *command, **env):
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh", "--lifetime", "1h").out.strip()
         url = f"{self.launched.url.replace('http', 'ws', 1)}/v1/sandboxes/{sandbox}/stream"
-        done = subprocess.run([*command, url, self.launched.key], env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        done = subprocess.run([*command, url, self.key], env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout), SEEN)

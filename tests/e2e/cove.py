@@ -63,6 +63,25 @@ def run(*args, stdin=b"", env=None, timeout=120, cwd=None):
     return Done(args, process.returncode, out, err)
 
 
+def descendants(pid):
+    """{name: [pid, ...]} of the processes below a process."""
+    below, names = {}, {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
+                head, _, rest = f.read().rpartition(")")
+        except OSError:
+            continue  # it ended in between
+        below.setdefault(int(rest.split()[1]), []).append(int(entry))
+        names[int(entry)] = head.partition("(")[2]
+    found, waiting = {}, [pid]
+    while waiting:
+        for child in below.get(waiting.pop(), []):
+            found.setdefault(names[child], []).append(child)
+            waiting.append(child)
+    return found
+
+
 class Case(unittest.TestCase):
     """A test with a scratch directory of its own: self.dir, and self.file(name, text) to put something into it."""
 

@@ -5,12 +5,12 @@ import termios
 
 from cli_terminal_test import Terminal
 from serve_test import processes
-from served import Served, wait_for
+from served import OwnServer, Served, wait_for
 
 WHOLE = termios.ICANON | termios.ECHO | termios.ISIG
 
 
-class OnAServer(Served):
+class Terminals:
     def on_terminal(self, *args, **options):
         before = dict(os.environ)
         os.environ.update(self.env)
@@ -28,6 +28,8 @@ class OnAServer(Served):
     def shell(self, sandbox, *args, **options):
         return self.on_terminal("exec", "-it", "-e", "PS1=% ", sandbox, *args, **options)
 
+
+class OnAServer(Terminals, Served):
     def test_a_shell_is_typed_to_and_its_status_is_ours(self):
         t = self.shell(self.sandbox(), "sh", "-i", rows=33, cols=111)
         t.read(b"% ")
@@ -66,27 +68,6 @@ class OnAServer(Served):
         self.assertEqual((one.wait(), two.wait()), (5, 5))
         self.assertIn(b"no terminal is open", self.on_terminal("attach", sandbox).read(None))
 
-    def type_until_seen(self, t, keys, answer):
-        """What is typed while nobody has noticed yet that the connection is gone may be lost, but never comes twice."""
-        for _ in range(12):
-            t.write(keys)
-            try:
-                return t.read(answer, timeout=10)
-            except AssertionError as e:
-                lost = e
-        raise lost
-
-    def test_a_server_that_dies_does_not_end_it(self):
-        t = self.shell(self.sandbox(), "sh", "-i")
-        t.read(b"% ")
-        t.write(b"echo be'fore'\r")
-        t.read(b"before")
-        os.kill(processes(os.path.join(self.dir, "place"))["coved"], signal.SIGKILL)
-        self.type_until_seen(t, b"echo af'ter'\r", b"after")
-        self.assertEqual(t.seen.count(b"\nbefore"), 1)
-        t.write(b"exit\r")
-        self.assertEqual(t.wait(60), 0)
-
     def test_the_terminal_is_restored_on_every_way_out(self):
         sandbox = self.sandbox()
         for name, sig in (("term", signal.SIGTERM), ("hup", signal.SIGHUP), ("abort", signal.SIGABRT), ("segv", signal.SIGSEGV)):
@@ -118,3 +99,26 @@ class OnAServer(Served):
         self.assertIn("needs a terminal", self.cove("attach", sandbox, code=2).err)
         execution = self.cove("exec", "-tb", sandbox, "--", "sh", "-c", "tty; sleep 100").out.strip()
         wait_for(lambda: "/dev/pts" in self.cove("logs", sandbox, execution).out)
+
+
+class OnAServerThatDies(Terminals, OwnServer):
+    def type_until_seen(self, t, keys, answer):
+        """What is typed while nobody has noticed yet that the connection is gone may be lost, but never comes twice."""
+        for _ in range(120):
+            t.write(keys)
+            try:
+                return t.read(answer, timeout=1)
+            except AssertionError as e:
+                lost = e
+        raise lost
+
+    def test_a_server_that_dies_does_not_end_it(self):
+        t = self.shell(self.sandbox(), "sh", "-i")
+        t.read(b"% ")
+        t.write(b"echo be'fore'\r")
+        t.read(b"before")
+        os.kill(processes(os.path.join(self.dir, "place"))["coved"], signal.SIGKILL)
+        self.type_until_seen(t, b"echo af'ter'\r", b"after")
+        self.assertEqual(t.seen.count(b"\nbefore"), 1)
+        t.write(b"exit\r")
+        self.assertEqual(t.wait(60), 0)

@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import time
-import urllib.request
 
 from cove import COVE, Case, run, start
-from served import Served, wait_for
+from served import OwnServer, Served, wait_for
 
 
 class Ctl(Served):
@@ -84,11 +83,11 @@ class Ctl(Served):
         self.assertTrue(first.out.endswith("\n[1]\n"), first.out)
 
     def test_a_share_is_printed_as_it_was_given(self):
-        self.cove("pool", "set", "--template", "bash", "--hit-rate", "0.95", "shares")
-        self.assertIn('"targetHitRate":0.95,', self.cove("pool", "info", "--json", "shares").out)
-        self.cove("pool", "rm", "shares")
-        self.cove("pool", "set", "--max", "3", "python")
-        self.assertIn("by default", self.cove("pool", "rm", "python").err)
+        self.operator("pool", "set", "--template", "bash", "--hit-rate", "0.95", "shares")
+        self.assertIn('"targetHitRate":0.95,', self.operator("pool", "info", "--json", "shares").out)
+        self.operator("pool", "rm", "shares")
+        self.operator("pool", "set", "--max", "3", "python")
+        self.assertIn("by default", self.operator("pool", "rm", "python").err)
 
     def test_a_sandbox_is_pinned_by_a_flag(self):
         pinned = self.cove("sandbox", "create", "-q", "--pin", "--runtime", "sh").out.strip()
@@ -298,10 +297,7 @@ class Ctl(Served):
 
     def test_what_others_wrote_steers_no_terminal(self):
         evil = "x\x1b]0;mine\x07\ncove: \x9b31m\u202ey"
-        request = urllib.request.Request(self.env["COVE_URL"] + "/v1/apikeys", json.dumps({"name": evil, "scopes": ["files"]}).encode(),
-                                         {"Authorization": "Bearer " + self.env["COVE_API_KEY"], "Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            made = json.load(answer)
+        made = self.ask("POST", "/v1/apikeys", 201, {"name": evil, "scopes": ["files"]}, key=self.key)
         for words in (("key", "rotate", made["id"]), ("key", "ls"), ("audit", "tail")):
             done = self.cove(*words)
             self.assertIn("x?]0;mine" if words[0] == "key" else "x\\u001B]0;mine", done.out + done.err)
@@ -325,29 +321,6 @@ class Ctl(Served):
         self.assertEqual((process.returncode, out), (125, b""), err)
         self.assertIn(b"sandbox_ended", err)
         self.assertIn("sandbox_ended", self.cove("watch", sandbox, code=125).err)
-
-    def test_events_are_listed_and_followed_across_a_restart_of_the_server(self):
-        sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
-        process = start("events", "-f", "--after", "0", "--json", env=self.env)
-        first = json.loads(process.stdout.readline())
-        self.assertEqual((first["kind"], first["sandboxId"]), ("sandbox_created", sandbox))
-        coved = wait_for(lambda: self.child("coved"))
-        os.kill(coved, signal.SIGKILL)
-        wait_for(lambda: self.child("coved") not in (None, coved))
-        wait_for(lambda: run("exec", sandbox, "--", "true", env=self.env).code == 0)  # refused while it looks around
-        self.cove("sandbox", "rm", sandbox)
-        told = [json.loads(process.stdout.readline()) for _ in range(3)]
-        self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-        lines = self.cove("events", sandbox[:12]).out.splitlines()
-        self.assertEqual([line.split()[1] for line in lines],
-                         ["sandbox_created", "execution_started", "execution_ended", "sandbox_ended"])
-        self.assertTrue(all(line.split()[2] == sandbox for line in lines))
-        only = self.cove("events", "--kind", "sandbox_ended", "--after", str(first["seq"]), "--json").out.splitlines()
-        self.assertEqual([json.loads(line)["seq"] for line in only], [told[-1]["seq"]])
-        self.assertIn("--after", self.cove("events", "--after", "x", code=2).err)
-        self.assertIn("kind", self.cove("events", "--kind", "NO", code=2).err)
 
     def test_usage_is_told_by_sandbox_and_hour_for_people_and_spreadsheets(self):
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
@@ -380,18 +353,6 @@ class Ctl(Served):
         for words in (("--sort", "name"), ("--interval", "1ms"), ("x",)):
             self.cove("top", *words, code=2)
 
-    def child(self, name):
-        """The pid of one of the server's processes."""
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-                    words = f.read().rsplit(")", 1)
-            except OSError:
-                continue
-            if words[0].endswith(f"({name}") and int(words[1].split()[1]) == self.server.pid:
-                return int(pid)
-        return None
-
     def test_a_key_does_what_it_may_and_no_more(self):
         key = self.cove("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
         self.assertIn("looker", self.cove("key", "ls").out)
@@ -404,20 +365,20 @@ class Ctl(Served):
         self.assertIn("unauthorized", wrong.err)
 
     def test_tenants_users_and_roles_are_managed_by_name(self):
-        self.assertIn("local", self.cove("tenant", "ls").out)
-        self.cove("tenant", "create", "-q", "--sandboxes", "2", "--cpus", "1.5", "--memory", "2G", "--executions", "9", "crew")
-        told = self.cove("tenant", "info", "--json", "crew").json
+        self.assertIn("local", self.operator("tenant", "ls").out)
+        self.operator("tenant", "create", "-q", "--sandboxes", "2", "--cpus", "1.5", "--memory", "2G", "--executions", "9", "crew")
+        told = self.operator("tenant", "info", "--json", "crew").json
         self.assertEqual(told["quota"], {"sandboxes": 2, "cpuMillis": 1500, "memoryBytes": 2 << 30, "executionsPerHour": 9})
-        self.assertEqual(self.cove("tenant", "set", "--json", "--memory", "none", "crew").json["quota"].get("memoryBytes"), None)
-        self.cove("role", "create", "-t", "crew", "--allow", "sandboxes:read", "--allow", "executions", "runner")
-        self.assertIn("executions:read", self.cove("role", "show", "-t", "crew", "runner").out)
-        self.assertIn("runner", self.cove("role", "ls", "-t", "crew").out)
-        self.cove("user", "add", "-q", "-t", "crew", "--role", "admin", "boss")
-        self.cove("user", "add", "-q", "-t", "crew", "--role", "runner", "ron")
-        boss = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-t", "crew", "-u", "boss", "k").out.strip())
-        hint = self.cove("user", "add", "-t", "crew", "--role", "viewer", "guest").err.split("'")[1].split()
-        self.assertEqual(self.cove(*hint[1:], "--json").json["tenant"], "crew")  # what it says to do works as it stands
-        ron = dict(self.env, COVE_API_KEY=self.cove("key", "create", "-q", "-u", "ron", "k").out.strip())
+        self.assertEqual(self.operator("tenant", "set", "--json", "--memory", "none", "crew").json["quota"].get("memoryBytes"), None)
+        self.operator("role", "create", "-t", "crew", "--allow", "sandboxes:read", "--allow", "executions", "runner")
+        self.assertIn("executions:read", self.operator("role", "show", "-t", "crew", "runner").out)
+        self.assertIn("runner", self.operator("role", "ls", "-t", "crew").out)
+        self.operator("user", "add", "-q", "-t", "crew", "--role", "admin", "boss")
+        self.operator("user", "add", "-q", "-t", "crew", "--role", "runner", "ron")
+        boss = dict(self.env, COVE_API_KEY=self.operator("key", "create", "-q", "-t", "crew", "-u", "boss", "k").out.strip())
+        hint = self.operator("user", "add", "-t", "crew", "--role", "viewer", "guest").err.split("'")[1].split()
+        self.assertEqual(self.operator(*hint[1:], "--json").json["tenant"], "crew")  # what it says to do works as it stands
+        ron = dict(self.env, COVE_API_KEY=self.operator("key", "create", "-q", "-u", "ron", "k").out.strip())
         self.assertIn("forbidden", run("sandbox", "create", env=ron).err)
         self.assertIn("ron", run("user", "ls", env=boss).out)
         self.assertEqual(run("user", "set", "--role", "developer", "ron", env=boss).code, 0)
@@ -429,33 +390,31 @@ class Ctl(Served):
         self.assertIn("unauthorized", run("sandbox", "ls", env=ron).err)
         machine = run("key", "create", "-q", "-u", "none", "--scope", "sandboxes:read", "ci", env=boss).out.strip()
         self.assertEqual(run("tenant", "info", env=dict(self.env, COVE_API_KEY=machine)).out.split()[0], "crew")
-        self.cove("tenant", "set", "-q", "--suspend", "crew")
+        self.operator("tenant", "set", "-q", "--suspend", "crew")
         self.assertIn("tenant_suspended", run("sandbox", "ls", env=boss).err)
-        self.cove("tenant", "set", "-q", "--resume", "crew")
+        self.operator("tenant", "set", "-q", "--resume", "crew")
         self.assertEqual(run("user", "info", "boss", env=boss).code, 0)
-        self.cove("tenant", "rm", "-q", "crew")
-        self.assertIn("removed", self.cove("tenant", "ls").out)
+        self.operator("tenant", "rm", "-q", "crew")
+        self.assertIn("removed", self.operator("tenant", "ls").out)
 
     def test_a_pool_is_made_watched_changed_and_removed(self):
-        ask = urllib.request.Request(self.env["COVE_URL"] + "/v1/templates/ctl-pooled", json.dumps({"runtime": "sh", "resources": {"pids": 61}}).encode(),
-                                     {"Authorization": "Bearer " + self.env["COVE_API_KEY"], "Content-Type": "application/json"}, method="PUT")
-        urllib.request.urlopen(ask).close()
-        self.assertIn("--template", self.cove("pool", "set", "--min", "1", "ctl-pool", code=125).err)
-        made = self.cove("pool", "set", "--json", "--template", "ctl-pooled", "--min", "1", "--max", "3", "--ttl", "90s", "--hit-rate", "0.9",
+        self.ask("PUT", "/v1/templates/ctl-pooled", 200, {"runtime": "sh", "resources": {"pids": 61}})
+        self.assertIn("--template", self.operator("pool", "set", "--min", "1", "ctl-pool", code=125).err)
+        made = self.operator("pool", "set", "--json", "--template", "ctl-pooled", "--min", "1", "--max", "3", "--ttl", "90s", "--hit-rate", "0.9",
                          "--scale-down", "2m", "ctl-pool").json
         self.assertEqual((made["min"], made["max"], made["ttlMs"]), (1, 3, 90000))
         self.assertEqual(made["autoscale"], {"enabled": True, "targetHitRate": 0.9, "scaleDownDelayMs": 120000})
-        wait_for(lambda: self.cove("pool", "info", "--json", "ctl-pool").json["status"].get("ready") == 1)
+        wait_for(lambda: self.operator("pool", "info", "--json", "ctl-pool").json["status"].get("ready") == 1)
         sandbox = self.cove("sandbox", "create", "-q", "--template", "ctl-pooled").out.strip()
-        self.assertIn("1: 1 found one ready (100.0 %)", self.cove("pool", "info", "ctl-pool").out)
-        row = next(line.split() for line in self.cove("pool", "ls").out.splitlines() if line.startswith("ctl-pool"))
+        self.assertIn("1: 1 found one ready (100.0 %)", self.operator("pool", "info", "ctl-pool").out)
+        row = next(line.split() for line in self.operator("pool", "ls").out.splitlines() if line.startswith("ctl-pool"))
         self.assertEqual((row[1], row[5], row[6], row[7]), ("ctl-pooled", "1", "3", "1"))
-        self.assertIn("none: always 1", self.cove("pool", "set", "--fixed", "ctl-pool").out)
+        self.assertIn("none: always 1", self.operator("pool", "set", "--fixed", "ctl-pool").out)
         for flags in (["--hit-rate", "2"], ["--min", "x"], ["--ttl", "soon"], ["--fixed", "--autoscale"], []):
-            self.assertEqual(self.cove("pool", "set", *flags, "ctl-pool", code=2).out, "")
-        self.assertIn("more than max", self.cove("pool", "set", "--min", "4", "--max", "3", "ctl-pool", code=2).err)
-        self.cove("pool", "rm", "-q", "ctl-pool")
-        self.assertIn("not_found", self.cove("pool", "info", "ctl-pool", code=125).err)
+            self.assertEqual(self.operator("pool", "set", *flags, "ctl-pool", code=2).out, "")
+        self.assertIn("more than max", self.operator("pool", "set", "--min", "4", "--max", "3", "ctl-pool", code=2).err)
+        self.operator("pool", "rm", "-q", "ctl-pool")
+        self.assertIn("not_found", self.operator("pool", "info", "ctl-pool", code=125).err)
         self.cove("sandbox", "rm", "-q", sandbox)
 
     def test_a_context_is_interrupted_and_restarted_and_each_says_what_became_of_its_variables(self):
@@ -484,27 +443,64 @@ class Ctl(Served):
         self.assertIn("has no context", self.cove("context", "restart", sandbox, "cx" + "a" * 20, code=125).err)
 
     def test_a_budget_is_changed_bound_by_bound(self):
-        self.cove("tenant", "create", "-q", "thrift")
-        self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)
-        self.cove("budget", "set", "-q", "--cpu", "10h", "--executions", "500", "thrift")
-        told = self.cove("budget", "set", "--json", "--per", "month", "--alive", "30d", "thrift").json
+        self.operator("tenant", "create", "-q", "thrift")
+        self.assertIn("thrift has no budget", self.operator("budget", "get", "thrift").err)
+        self.operator("budget", "set", "-q", "--cpu", "10h", "--executions", "500", "thrift")
+        told = self.operator("budget", "set", "--json", "--per", "month", "--alive", "30d", "thrift").json
         self.assertEqual((told["day"]["cpuSeconds"], told["day"]["executions"], told["month"]["sandboxSeconds"]),
                          (36000, 500, 30 * 86400))
-        self.cove("budget", "set", "-q", "--cpu", "none", "thrift")
-        shown = self.cove("budget", "get", "thrift").out
+        self.operator("budget", "set", "-q", "--cpu", "none", "thrift")
+        shown = self.operator("budget", "get", "thrift").out
         self.assertNotIn("processor", shown)
         self.assertRegex(shown, r"executions +day +(0|-) +500")
         self.assertRegex(shown, r"time alive +month .* 720.00h")
-        key = self.cove("key", "create", "-q", "-t", "thrift", "--scope", "usage", "k").out.strip()
+        key = self.operator("key", "create", "-q", "-t", "thrift", "--scope", "usage", "k").out.strip()
         theirs = dict(self.env, COVE_API_KEY=key)
         self.assertIn("executions", run("budget", "get", env=theirs).out)
         self.assertIn("forbidden", run("budget", "set", "--executions", "9", "thrift", env=theirs).err)
-        self.assertNotIn("month", self.cove("budget", "clear", "--per", "month", "thrift").out)
-        self.assertIn("500", self.cove("budget", "get", "thrift").out)
-        self.cove("budget", "clear", "-q", "thrift")
-        self.assertIn("thrift has no budget", self.cove("budget", "get", "thrift").err)
-        self.assertIn("not_found", run("budget", "get", "nobody", env=self.env).err)
-        self.cove("tenant", "rm", "-q", "thrift")
+        self.assertNotIn("month", self.operator("budget", "clear", "--per", "month", "thrift").out)
+        self.assertIn("500", self.operator("budget", "get", "thrift").out)
+        self.operator("budget", "clear", "-q", "thrift")
+        self.assertIn("thrift has no budget", self.operator("budget", "get", "thrift").err)
+        self.assertIn("not_found", self.operator("budget", "get", "nobody", code=125).err)
+        self.operator("tenant", "rm", "-q", "thrift")
+
+
+class Restarts(OwnServer):
+    def child(self, name):
+        """The pid of one of the server's processes."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                    words = f.read().rsplit(")", 1)
+            except OSError:
+                continue
+            if words[0].endswith(f"({name}") and int(words[1].split()[1]) == self.server.pid:
+                return int(pid)
+        return None
+
+    def test_events_are_listed_and_followed_across_a_restart_of_the_server(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
+        process = start("events", "-f", "--after", "0", "--json", env=self.env)
+        first = json.loads(process.stdout.readline())
+        self.assertEqual((first["kind"], first["sandboxId"]), ("sandbox_created", sandbox))
+        coved = wait_for(lambda: self.child("coved"))
+        os.kill(coved, signal.SIGKILL)
+        wait_for(lambda: self.child("coved") not in (None, coved))
+        wait_for(lambda: run("exec", sandbox, "--", "true", env=self.env).code == 0)  # refused while it looks around
+        self.cove("sandbox", "rm", sandbox)
+        told = [json.loads(process.stdout.readline()) for _ in range(3)]
+        self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+        lines = self.cove("events", sandbox[:12]).out.splitlines()
+        self.assertEqual([line.split()[1] for line in lines],
+                         ["sandbox_created", "execution_started", "execution_ended", "sandbox_ended"])
+        self.assertTrue(all(line.split()[2] == sandbox for line in lines))
+        only = self.cove("events", "--kind", "sandbox_ended", "--after", str(first["seq"]), "--json").out.splitlines()
+        self.assertEqual([json.loads(line)["seq"] for line in only], [told[-1]["seq"]])
+        self.assertIn("--after", self.cove("events", "--after", "x", code=2).err)
+        self.assertIn("kind", self.cove("events", "--kind", "NO", code=2).err)
 
 
 class Words(Case):

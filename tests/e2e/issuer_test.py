@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 from cove import ROOT, Case, Done, run, start
-from served import Served, wait_for
+from served import OwnServer, wait_for
 
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 import pypi  # noqa: E402
@@ -17,7 +17,9 @@ import pypi  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Issued(Served):
+class Issued(OwnServer):
+    """Each test has its own server: keys that were fetched and addresses that failed are remembered."""
+
     @classmethod
     def setUpClass(cls):
         try:

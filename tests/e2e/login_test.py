@@ -5,13 +5,13 @@ import stat
 import subprocess
 
 from cove import run
-from served import Served
+from served import SCOPES, Served
 
 
 class Login(Served):
     def setUp(self):
         super().setUp()
-        self.url, self.key = self.env["COVE_URL"], self.env["COVE_API_KEY"]
+        self.url = self.env["COVE_URL"]
         self.env = {"XDG_CONFIG_HOME": os.path.join(self.dir, "config"), "COVE_URL": "", "COVE_API_KEY": ""}
         self.kept = os.path.join(self.dir, "config/cove/login.json")
 
@@ -20,6 +20,8 @@ class Login(Served):
         self.assertNotIn(self.key, done.out + done.err)
         self.assertEqual(stat.S_IMODE(os.stat(self.kept).st_mode), 0o600)
         who = self.cove("whoami", "--json").json
+        self.assertEqual((who["kind"], who["tenant"], sorted(who["scopes"])), ("key", self.tenant, sorted(SCOPES)))
+        who = self.operator("whoami", "--json").json
         self.assertEqual((who["kind"], who["tenant"], who["scopes"]), ("key", "local", ["admin"]))
         self.assertIn(self.url, self.cove("whoami").out)
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
@@ -72,7 +74,7 @@ class Login(Served):
         got = subprocess.run(["curl", "-sS", f"{self.url}/v1/whoami?ticket={ticket}"], capture_output=True, text=True, timeout=60)
         self.assertEqual(json.loads(got.stdout)["kind"], "ticket")
         self.assertErrorCode(run("token", "revoke", env=self.env), 2, "--all")
-        self.cove("token", "revoke", "--all")
+        self.operator("token", "revoke", "--all")
         self.assertErrorCode(run("exec", sandbox, "--", "true", env=as_token), 125, "not valid")
         for wrong in (("create", "--ttl", "2d", sandbox), ("create", "--ttl", "1", sandbox), ("create", "--port", "0", sandbox),
                       ("url", sandbox), ("create",), ("nothing",)):

@@ -94,10 +94,10 @@ class Nginx(Tls):
         return int(head.split()[1]), rest
 
     def whole(self, s):
-        got = b""
+        got = bytearray()
         while piece := s.recv(1 << 16):
             got += piece
-        return got
+        return bytes(got)
 
     def until(self, s, word):
         got = b""

@@ -5,7 +5,7 @@ import os
 import urllib.error
 import urllib.request
 
-from served import Served, wait_for
+from served import OwnServer, wait_for
 
 LEAVES = """
 import ctypes, os
@@ -85,7 +85,9 @@ if len(os.sched_getaffinity(0)) > 1:
     DESTROYED += (("altered", {"code": "import os; os.sched_setaffinity(1, {min(os.sched_getaffinity(1))})"}),)
 
 
-class Recycling(Served):
+class Recycling(OwnServer):
+    """Claims and resets of a pool are counted from the start of its server."""
+
     def ask(self, method, path, body=None, key=None):
         head = {"Authorization": "Bearer " + (key or self.launched.key), "Content-Type": "application/json"}
         request = urllib.request.Request(self.launched.url + path, method=method, headers=head,

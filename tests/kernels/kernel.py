@@ -303,9 +303,15 @@ def holds(condition, what):
 
 
 def main(cases):
-    """Runs (title, function) pairs and prints TAP; words of the command line choose among them."""
+    """Runs (title, function) pairs and prints TAP; words of the command line choose among them, --only TITLE exactly one."""
     words = sys.argv[1:]
-    chosen = [c for c in cases if not words or any(w in c[0] for w in words)]
+    if words[:1] == ["--only"]:
+        chosen = [c for c in cases if c[0] in words[1:]]
+        if len(chosen) != 1 or len(words) != 2:
+            print(f"Bail out! {len(chosen)} tests have the title {' '.join(words[1:])!r}")
+            return 1
+    else:
+        chosen = [c for c in cases if not words or any(w in c[0] for w in words)]
     print(f"1..{len(chosen)}", flush=True)
     failed = 0
     for number, (title, function) in enumerate(chosen, 1):

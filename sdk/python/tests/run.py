@@ -1,30 +1,72 @@
 #!/usr/bin/env python3
-"""run.py [WORD...] - runs the tests of the package beside it and prints TAP; words choose tests by their names.
+"""run.py [OPTION...] [WORD...] - runs the tests of the package in this tree and prints TAP; words choose tests by their names.
 
     COVE=/usr/local/bin/cove python tests/run.py stream
+    COVE=/usr/local/bin/cove python tests/run.py --only 'run_test: input is given'    exactly the test with this title
+    COVE=/usr/local/bin/cove python tests/run.py --shard 1/3                          the first of three parts
 
+    --times FILE     writes the seconds of every test to FILE, as JSON
+    --called FILE    writes the operations that were called to FILE, as JSON
+
+All parts together run every test exactly once and may run at the same time: each has a server of its own.
 They need a `cove` that can serve, which means root, and the package installed (or PYTHONPATH=src).
 """
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
 import sys
+import time
 import unittest
-from typing import Any, Iterator, List, Set, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 
+# Seconds of the tests that take long; each other one counts USUAL. Parts are balanced by these.
+SLOW = {
+    "channel_test: input arrives once through cuts both ways": 1.1,
+    "channel_test: keystrokes arrive once through cuts": 1.9,
+    "channel_test: what nobody reads waits at the server": 3.3,
+    "client_test: a server that is not there is told soon": 1.4,
+    "client_test: not now is asked again when the server said": 1.1,
+    "contexts_test: code is interrupted and the state is kept": 1.1,
+    "run_test: a timeout kills and is told": 2.0,
+    "stream_test: a server that hangs is noticed and asked again": 2.2,
+    "stream_test: the server killed in the middle it goes on": 1.3,
+    "team_test: events go on through cuts and a killed server": 1.4,
+}
+USUAL = 0.2
+
+
+def title(test: unittest.TestCase) -> str:
+    name = test.id().split(".")[-1]
+    name = name[len("test_"):] if name.startswith("test_") else name
+    return f"{test.id().split('.')[0]}: {name.replace('_', ' ')}"
+
+
 class Tap(unittest.TestResult):
     number = 0
+    began = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: Dict[str, float] = {}
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        self.seconds[title(test)] = round(time.monotonic() - self.began, 2)
 
     def say(self, test: unittest.TestCase, state: str, directive: str = "", detail: str = "") -> None:
         self.number += 1
-        name = test.id().split(".")[-1]
-        name = name[len("test_"):] if name.startswith("test_") else name
-        print(f"{state} {self.number} - {test.id().split('.')[0]}: {name.replace('_', ' ')}{directive}")
+        print(f"{state} {self.number} - {title(test)}{directive}")
         for line in detail.splitlines():
             print(f"# {line}")
         sys.stdout.flush()
@@ -79,20 +121,63 @@ def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:
     return [f"{method} {path}" for method, path in operations(contract) if path not in NOT_FOR_PROGRAMS and not reached(method, path)]
 
 
+def contract(operations_called: Set[Tuple[str, str]]) -> List[str]:
+    """Titles of the check that the package reaches every operation of the contract; none where there is no contract."""
+    if not os.environ.get("COVE_OPENAPI"):
+        return []
+    missing = untouched(os.environ["COVE_OPENAPI"], operations_called)
+    return [f"contract: {operation} # SKIP the package has no call for it" for operation in missing] or ["contract: every operation is reached"]
+
+
+def part(found: List[unittest.TestCase], index: int, count: int) -> List[unittest.TestCase]:
+    """The tests of part `index` of `count`: the longest test goes to the part with the least to do."""
+    load, chosen = [0.0] * count, set()
+    for test in sorted(found, key=lambda t: (-SLOW.get(title(t), USUAL), t.id())):
+        least = load.index(min(load))
+        load[least] += SLOW.get(title(test), USUAL)
+        if least == index - 1:
+            chosen.add(test.id())
+    return [t for t in found if t.id() in chosen]
+
+
+def shard(text: str) -> Tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match.group(1)) <= int(match.group(2)):
+        raise argparse.ArgumentTypeError(f"{text}: is not I/N with 1 <= I <= N")
+    return int(match.group(1)), int(match.group(2))
+
+
 def main() -> int:
     import support
-    words = sys.argv[1:]
-    found = [c for c in cases(unittest.defaultTestLoader.discover(HERE, "*_test.py")) if not words or any(w in c.id() for w in words)]
+    parser = argparse.ArgumentParser(usage="run.py [--only TITLE]... [--shard I/N] [--times FILE] [--called FILE] [WORD...]")
+    parser.add_argument("--only", action="append", default=[], metavar="TITLE")
+    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N")
+    parser.add_argument("--times", metavar="FILE")
+    parser.add_argument("--called", metavar="FILE")
+    parser.add_argument("words", nargs="*")
+    asked = parser.parse_args()
+    every = list(cases(unittest.defaultTestLoader.discover(HERE, "*_test.py")))
+    titles = [title(c) for c in every]
+    wrong = [name for name in asked.only if titles.count(name) != 1] or sorted({name for name in titles if titles.count(name) > 1})
+    if wrong:
+        print(f"Bail out! {titles.count(wrong[0])} tests have the title {wrong[0]!r}")
+        return 1
+    found = [c for c in every if (not asked.only or title(c) in asked.only) and (not asked.words or any(w in c.id() for w in asked.words))]
+    found = part(found, *asked.shard)
     result = Tap()
     try:
         unittest.TestSuite(found).run(result)
     finally:
         support.stop_server()
-    if not words and os.environ.get("COVE_OPENAPI"):
-        for operation in untouched(os.environ["COVE_OPENAPI"], support.CALLED) or [""]:
+    if len(found) == len(every):
+        for line in contract(support.CALLED):
             result.number += 1
-            print(f"ok {result.number} - contract: " + (f"{operation} # SKIP the package has no call for it" if operation else "every operation is reached"))
+            print(f"ok {result.number} - {line}")
     print(f"1..{result.number}")
+    for name, value in ((asked.times, result.seconds), (asked.called, sorted(support.CALLED))):
+        if name:
+            with open(name, "w", encoding="utf-8") as f:
+                json.dump(value, f, indent=0)
     return 0 if result.wasSuccessful() else 1
 
 

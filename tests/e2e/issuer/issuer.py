@@ -83,7 +83,7 @@ def begin_device(here, form):
     code = secrets.token_urlsafe(16)
     state["codes"][code] = {"challenge": form["code_challenge"], "client": form["client_id"], "audience": form.get("audience"), "agreed": False, "asked": 0}
     page = "javascript:alert(1)" if state["device"] == "page" else here + "/enter"
-    return 200, {"device_code": code, "user_code": "ABCD-\x1b[31mEFGH", "verification_uri": page, "interval": 1, "expires_in": 3 if state["device"] == "expire" else 300}
+    return 200, {"device_code": code, "user_code": "ABCD-\x1b[31mEFGH", "verification_uri": page, "interval": 1, "expires_in": 2 if state["device"] == "expire" else 300}
 
 
 def give(here, client):
