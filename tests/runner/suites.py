@@ -43,11 +43,6 @@ def by_only(title):
     return ["--only", title], {}
 
 
-def by_method(title):
-    """A unittest method, printed as `file: words of its name`."""
-    return ([title.partition(": ")[2].replace(" ", "_")], {}) if ": " in title else None
-
-
 def by_case(title):
     """A case of the catalogue, printed as `RS01: why it held`."""
     found = re.match(r"[A-Z]{2}\d\d\b|TABLE-\w+", title)
@@ -57,11 +52,6 @@ def by_case(title):
 def by_wall(title):
     found = re.search(r"(?:without|the look at) ([a-z0-9-]+)", title)
     return ([found.group(1)], {}) if found else None
-
-
-def by_page(title):
-    found = re.match(r"(\S+\.md):\d+$", title)
-    return ([os.path.join(ROOT, found.group(1))], {}) if found else None
 
 
 def before_colon(title):
@@ -128,13 +118,15 @@ def meson_tests(suite, label, build, needs):
 
 def meson_test(suite, label, build, test, needs):
     env = {**test["env"], **(SANITIZERS if build == ASAN else {}), "COVE": COVE}
-    script = next((word for word in test["cmd"] if word.endswith(".py")), None)
-    select = (by_filter if "CMOCKA_MESSAGE_OUTPUT" in test["env"] else
-              by_title if script and test["name"] not in WITHOUT_WORDS else None)
+    script, name = next((word for word in test["cmd"] if word.endswith(".py")), None), re.sub(r"-\d+$", "", test["name"])
+    select = by_filter if "CMOCKA_MESSAGE_OUTPUT" in test["env"] else by_title if script and name not in WITHOUT_WORDS else None
     common = {"parse": parse_tap if test["protocol"] == "tap" else parse_exitcode, "label": f"{label} {test['name']}", "env": env,
               "timeout": max(test["timeout"], 60) * 2, "cwd": test["workdir"] or build, "needs": needs,
               "lane": SANDBOX if suite == "contract" else CPU, "select": select}
-    return shards(suite, f"{label} {test['name']}", test["cmd"], SHARDS.get(test["name"], 1) if script and shardable(script) else 1, common)
+    if "--shard" in test["cmd"]:  # Meson lists its shards
+        at = test["cmd"].index("--shard")
+        return [Task(suite, common["label"], test["cmd"], whole=test["cmd"][:at] + test["cmd"][at + 2:], **common)]
+    return shards(suite, common["label"], test["cmd"], SHARDS.get(name, 1) if script and shardable(script) else 1, common)
 
 
 def shards(suite, name, command, count, common):
@@ -181,11 +173,6 @@ def script(suite, name, path, words=(), env=None, needs=(GCC,), timeout=900, sel
     return shards(suite, name, [path, *words], SHARDS.get(name, 1) if shardable(path) else 1, common)
 
 
-def takes(path, option):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return option in f.read()
-
-
 def suite_self(wanted):
     """this runner itself: what a program does not report counts against it, and what fails twice fails"""
     return [Task("self", "self", work=selftest.results)]
@@ -200,23 +187,22 @@ def suite_layers(wanted):
 def suite_kernels(wanted):
     """the kernels of contexts, each over its socket and pipes, and their rich results"""
     return [Task("kernels", f"kernels/{os.path.basename(path)[:-len('_test.py')]}", [sys.executable, path], parse=parse_tap, timeout=1800,
-                 needs=[GCC], select=by_title) for path in sorted(glob.glob(os.path.join(ROOT, "tests/kernels/*_test.py")))]
+                 needs=[GCC], select=by_only) for path in sorted(glob.glob(os.path.join(ROOT, "tests/kernels/*_test.py")))]
 
 
 def suite_e2e(wanted):
     """the command line as a person meets it"""
-    path = "tests/e2e/run.py"
-    return script("e2e", "e2e", path, timeout=3600, select=by_only if takes(path, "--only") else by_method)
+    return script("e2e", "e2e", "tests/e2e/run.py", timeout=3600, select=by_only)
 
 
 def suite_sdk(wanted):
     """the Python package: types, wheel, and a real server through it"""
-    return script("sdk", "sdk", "tests/sdk/run.py", select=by_method)
+    return script("sdk", "sdk", "tests/sdk/run.py", select=by_only)
 
 
 def suite_docs(wanted):
     """every example of README.md and docs/, and every link in them"""
-    return script("docs", "docs", "tests/docs/run.py", select=by_page) + [
+    return script("docs", "docs", "tests/docs/run.py", select=by_only) + [
         Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap)]
 
 
@@ -238,9 +224,9 @@ def suite_rootless(wanted):
 
 def suite_mutation(wanted):
     """each wall left out in turn: something must notice"""
-    build = [sys.executable, "-c", "import sys; sys.path.insert(0, 'tests/mutation'); import run; run.build()"]
-    made = [Task("mutation", "build", build, needs=[GCC], quiet=True, nice=NICE)] if os.geteuid() == 0 else []
-    return made + script("mutation", "mutation", "tests/mutation/run.py", needs=[MUTATE, GCC], timeout=1200, select=by_wall,
+    path = "tests/mutation/run.py"
+    made = [Task("mutation", "build", [path, "--build"], needs=[GCC], quiet=True, nice=NICE)] if os.geteuid() == 0 else []
+    return made + script("mutation", "mutation", path, needs=[MUTATE, GCC], timeout=1200, select=by_wall,
                          key=before_colon)
 
 

@@ -65,7 +65,7 @@ def check(run, path, command, common):
     name = f"clang-tidy {path}"
     if stamp and os.path.exists(os.path.join(CACHE, stamp)):
         return [Result(name, "passed")]
-    done = run(["clang-tidy", "--quiet", "-p", DATABASE, path], timeout=300)
+    done = run(["clang-tidy", "--quiet", "-p", DATABASE, path], timeout=900)
     if done.code == 0:
         if stamp:
             os.makedirs(CACHE, exist_ok=True)
