@@ -118,6 +118,12 @@ def test_skip_in_the_second_run_does_not_count_as_passed(scene):
     equal((counted(schedule)[1], schedule.flaky), (1, []))
 
 
+def test_title_with_a_measured_number_is_recognized(scene):
+    outputs = [("1..2\nnot ok 1 - 300 runs, 17 a second\nok 2 - b\n", 1), ("1..2\nok 1 - 300 runs, 25 a second\nok 2 - b\n", 0)]
+    schedule = scene.run(Task("x", "p", work=lambda run: parse_tap(*outputs.pop(0), "p")))
+    equal((counted(schedule), [f.name for f in schedule.flaky]), ((2, 0, 0), ["p: 300 runs, 17 a second"]))
+
+
 def test_failed_task_is_repeated_when_nothing_else_runs(scene):
     active, most = [], []
 

@@ -1,5 +1,6 @@
 """task.py - one program run of a suite: a test program, a shard of a script, a build step, clang-tidy of a file."""
 import os
+import re
 import time
 
 from runner.tap import Result, parse_status
@@ -61,12 +62,12 @@ class Task:
             self.execute(processes, env)
             again = self.results
             now = {self.key(r.title): r for r in again if r.title is not None}
-            known = {k for k, r in known.items() if r.status == "passed"}
+            all_keys, known = set(known), {k for k, r in known.items() if r.status == "passed"}
             once = [r for r in again if r.status == "failed" and r.title is not None and self.key(r.title) in known]
             clean = all(r.status != "failed" or r in once for r in again)
             verdicts = []
             for r in first:
-                same = now.get(self.key(r.title)) if r.title is not None else None
+                same = now.get(self.key(r.title)) or renumbered(r.title, now, all_keys) if r.title is not None else None
                 passed = clean if r.title is None else same is not None and same.status == "passed"
                 verdicts.append((r, passed))
                 if not passed and (same is None or same.status != "failed") and clean:
@@ -98,3 +99,10 @@ class Task:
         if log:
             self.log += f"$ {' '.join(map(str, command))}\n{done.output}\n[{done.code}] {done.wall:.1f} s, {done.cpu:.1f} s of CPU time\n\n"
         return done
+
+
+def renumbered(title, now, before):
+    """The result of the test whose title holds a measured number, so that only the rest of it is the same in both runs."""
+    shape = re.sub(r"\d+", "0", title)
+    found = [r for key, r in now.items() if key not in before and re.sub(r"\d+", "0", r.title) == shape]
+    return found[0] if len(found) == 1 else None
