@@ -1,17 +1,10 @@
 /* store_host.h - a store in a directory of its own, and a way to make its calls one after the other. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "../unit/test.h"
 
 #include "store/rows.h"
 #include "store/tenants.h"
-
-#define TEST(name) static void name(void **state UNUSED)
 
 extern struct ev *loop;
 extern struct store *store;

@@ -1,0 +1,1 @@
+"""The parts of tests/check: tasks, their schedule, their results."""
