@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Awaitable, Callable, List
 import anyio
 
 import cove
-from cove import AsyncCove, AsyncSandbox, Exit, Output, Retry, WaitTimeoutError
+from cove import AsyncCove, AsyncSandbox, ExitEvent, OutputEvent, Retry, WaitTimeoutError
 
 from support import PATIENCE, Case, Proxy
 
@@ -42,13 +42,13 @@ class Async(Case):
                 seen, killed = b"", False
                 async with box.stream_command("echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3") as events:
                     async for event in events:
-                        if isinstance(event, Output):
+                        if isinstance(event, OutputEvent):
                             seen += event.data
                         if seen and not killed:
                             killed = True
                             await asyncio.to_thread(self.server.kill_coved)
                             await box.files.write("/workspace/go", "")
-                assert isinstance(event, Exit)
+                assert isinstance(event, ExitEvent)
                 self.assertEqual((seen, event.exit_code), (b"one\ntwo\n", 3))
 
         self.go(stream, 0, 900, 1200)

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from typing import Callable, List
 
-from cove import (AsyncCove, AsyncSandbox, AsyncSession, Channel, ChannelEvent, Cove, Exit, Output, Resized, Retry, Sandbox, Session, Started, Terminal,
+from cove import (AsyncCove, AsyncSandbox, AsyncSession, Channel, ChannelEvent, Cove, ExitEvent, OutputEvent, ResizeEvent, Retry, Sandbox, Session, StartedEvent, Terminal,
                   WaitTimeoutError)
 from cove.errors import (ConflictError, ConnectionLostError, CoveError, InvalidRequestError, NotFoundError, ProtocolError, SandboxEndedError,
                          ServerNotTrustedError, UnauthorizedError)
@@ -31,7 +31,7 @@ class OnAChannel(Case):
         """Reads until it has shown the text."""
         whole = ""
         for event in session:
-            whole += event.text if isinstance(event, Output) else ""
+            whole += event.text if isinstance(event, OutputEvent) else ""
             if text in whole:
                 return whole
         raise AssertionError(f"{text!r} is not in {whole!r}")
@@ -75,10 +75,10 @@ class Channels(OnAChannel):
         box = self.sandbox(runtime="sh")
         with box.channel() as channel, channel.start_code("echo out; exit 3") as session:
             events: List[ChannelEvent] = list(session)
-            self.assertIsInstance(events[0], Started)
-            self.assertEqual(b"".join(e.data for e in events if isinstance(e, Output)), b"out\n")
+            self.assertIsInstance(events[0], StartedEvent)
+            self.assertEqual(b"".join(e.data for e in events if isinstance(e, OutputEvent)), b"out\n")
             last = events[-1]
-            assert isinstance(last, Exit)
+            assert isinstance(last, ExitEvent)
             self.assertEqual((last.exit_code, last.execution.id), (3, session.id))
             self.assertIsNone(session.read())
             self.assertEqual(session.execution.wait().stdout, "out\n")
@@ -121,7 +121,7 @@ class Channels(OnAChannel):
             slow = channel.start_command("while [ ! -e go ]; do sleep 0.05; done; wc -c", stdin_open=True)
             join = self.behind(lambda: slow.write(b"x" * 1000000, close=True))
             self.assertEqual(channel.start_command("echo brisk").wait().stdout, "brisk\n")
-            self.assertIsInstance(slow.read(), Started)
+            self.assertIsInstance(slow.read(), StartedEvent)
             with self.assertRaises(WaitTimeoutError):
                 slow.read(timeout=0.2)
             box.files.write("/workspace/go", "")
@@ -334,7 +334,7 @@ class Terminals(OnAChannel):
                     self.assertEqual([seen.count(f"from {who} {n}\r\n") for who in ("one", "two") for n in range(3)], [1] * 6)
                 two.resize(50, 60)
                 event = one.read(timeout=PATIENCE)
-                self.assertEqual((event, one.rows, one.cols), (Resized(50, 60), 50, 60))
+                self.assertEqual((event, one.rows, one.cols), (ResizeEvent(50, 60), 50, 60))
                 one.write("\x04")
                 self.assertEqual((one.wait().exit_code, two.wait().exit_code), (0, 0))
 
@@ -391,10 +391,10 @@ class Terminals(OnAChannel):
         with box.terminals.create("head -c 300000 /dev/zero | tr '\\0' z; echo end; cat", output_bytes=65536) as terminal:
             self.shown(terminal, "end")
             with box.terminals.attach(terminal.id) as late:
-                first = next(event for event in late if isinstance(event, Output))
+                first = next(event for event in late if isinstance(event, OutputEvent))
                 self.assertGreater(first.offset, 0)
                 self.shown(late, "end")
-            event = next(event for event in terminal.execution.stream() if isinstance(event, Output))
+            event = next(event for event in terminal.execution.stream() if isinstance(event, OutputEvent))
             self.assertGreater(event.offset, 0)
 
 
@@ -441,7 +441,7 @@ class Awaited(Case):
                     async with await box.terminals.create("stty -echo; echo up; cat; exit 4") as terminal:
                         while b"up" not in seen:
                             event = await terminal.read()
-                            seen += event.data if isinstance(event, Output) else b""
+                            seen += event.data if isinstance(event, OutputEvent) else b""
                         await terminal.write("typed\n\x04")
                         result = await terminal.wait()
                         self.assertEqual((result.stdout.replace("\r", "").split(), result.exit_code), (["typed"], 4))

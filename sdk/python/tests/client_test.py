@@ -255,7 +255,7 @@ class Pauses(unittest.TestCase):
                 now += waits[-1]
         self.assertLessEqual(sum(waits), 10)
         self.assertTrue(all(w <= 4 for w in waits))
-        attempts.came_through()
+        attempts.record_success()
         self.assertLessEqual(attempts.pause(lost, now), 1)
 
     def test_every_code_has_its_class(self) -> None:

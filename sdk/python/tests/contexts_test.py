@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import List
 
-from cove import Asked, AsyncCove, AsyncSandbox, ContextInfo, ExecutionFailedError, Output, Raised, Sandbox, Shown
+from cove import InputRequestEvent, AsyncCove, AsyncSandbox, ContextInfo, ExecutionFailedError, OutputEvent, ExceptionEvent, Sandbox, DisplayEvent
 from cove.errors import ConflictError, ContextDeadError, ForkUnsupportedError, NotFoundError
 
 from support import Case, wait_for
@@ -62,9 +62,9 @@ class Contexts(Case):
                 told = [event for event in stream]
         text, kinds = "", []
         for event in told:
-            if isinstance(event, Output):
+            if isinstance(event, OutputEvent):
                 text += event.text
-            elif isinstance(event, (Shown, Raised)):
+            elif isinstance(event, (DisplayEvent, ExceptionEvent)):
                 kinds.append(event.type)
                 self.assertTrue(text.startswith("a\n" if event.type == "display" else "a\nb\n"), "output comes before what was said after it")
         self.assertEqual((text, kinds), ("a\nb\n", ["display", "exception"]))
@@ -77,9 +77,9 @@ class Contexts(Case):
             self.assertEqual(result.stdout, "".join(f"line {i}\n" for i in range(20)))
 
     def test_questions_are_answered(self) -> None:
-        asked: List[Asked] = []
+        asked: List[InputRequestEvent] = []
 
-        def answer(question: Asked) -> str:
+        def answer(question: InputRequestEvent) -> str:
             asked.append(question)
             return "Ada"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import List
 
-from cove import ExecutionFailedError, Output, Raised, Shown
+from cove import ExecutionFailedError, OutputEvent, ExceptionEvent, DisplayEvent
 from cove.errors import InvalidRequestError
 
 from support import Case
@@ -39,7 +39,7 @@ class Execute(Case):
     def test_what_it_does_is_heard_while_it_runs(self) -> None:
         heard: List[object] = []
         done = self.client.execute("print('out'); display(1); open('o', 'w').write('x'); 1 / 0", outputs=["o"], on_event=heard.append)
-        self.assertEqual([type(event) for event in heard], [Output, Shown, Raised])
+        self.assertEqual([type(event) for event in heard], [OutputEvent, DisplayEvent, ExceptionEvent])
         self.assertEqual((done.stdout, done.status, done.exit_code, done.files), ("out\n", "error", 1, {"o": b"x"}))
         self.assertEqual((str(done.exception), done.results[0].text), ("ZeroDivisionError: division by zero", "1"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 import os
 import signal
 
-from cove import Cove, Exit, Output, Retry, Sandbox, Started, Stream
+from cove import Cove, ExitEvent, OutputEvent, Retry, Sandbox, StartedEvent, Stream
 from cove.errors import ConnectionLostError, ProtocolError
-from cove.events import Lines, Progress
+from cove.events import LineSplitter, StreamProgress
 
 from support import Case, wait_for
 
@@ -18,14 +18,14 @@ class Streams(Case):
     def assertWhole(self, stream: Stream) -> None:
         """Every byte once, in order, and the end."""
         events = list(stream)
-        self.assertIsInstance(events[0], Started)
-        self.assertEqual(sum(isinstance(e, Started) for e in events), 1)
+        self.assertIsInstance(events[0], StartedEvent)
+        self.assertEqual(sum(isinstance(e, StartedEvent) for e in events), 1)
         for name, want in (("stdout", COUNTED), ("stderr", COUNTED[:-1].upper())):
-            pieces = [e for e in events if isinstance(e, Output) and e.type == name]
+            pieces = [e for e in events if isinstance(e, OutputEvent) and e.type == name]
             self.assertEqual(b"".join(p.data for p in pieces), want)
             self.assertEqual([p.offset for p in pieces], [sum(len(q.data) for q in pieces[:n]) for n in range(len(pieces))])
         last = events[-1]
-        assert isinstance(last, Exit)
+        assert isinstance(last, ExitEvent)
         self.assertEqual((last.exit_code, last.ended_by), (7, "exit"))
 
     def test_events_come_in_order_and_once(self) -> None:
@@ -40,7 +40,7 @@ class Streams(Case):
     def test_output_comes_while_it_runs(self) -> None:
         box = self.sandbox()
         with box.stream_command("echo first; while [ ! -e go ]; do sleep 0.05; done; echo second") as stream:
-            self.assertIsInstance(next(stream), Started)
+            self.assertIsInstance(next(stream), StartedEvent)
             event = next(stream)
             assert event.type == "stdout"
             self.assertEqual(event.text, "first\n")
@@ -79,7 +79,7 @@ class Streams(Case):
         seen = b""
         while seen != b"1\n2\n3\n":
             event = next(events)
-            seen += event.data if isinstance(event, Output) else b""
+            seen += event.data if isinstance(event, OutputEvent) else b""
         self.server.kill_coved()
         box.files.write("/workspace/go", "")
         rest = events.result()
@@ -112,19 +112,19 @@ class Progresses(Case):
         return f'{{"type":"output","stream":"{stream}","offset":{offset},"data":"{text}"}}'.encode()
 
     def test_what_comes_twice_is_cut_to_what_is_new(self) -> None:
-        progress = Progress("ex1")
-        self.assertEqual(progress.take(self.piece(0, "abc")), Output("stdout", b"abc", 0))
+        progress = StreamProgress("ex1")
+        self.assertEqual(progress.take(self.piece(0, "abc")), OutputEvent("stdout", b"abc", 0))
         self.assertIsNone(progress.take(self.piece(0, "abc")))
-        self.assertEqual(progress.take(self.piece(1, "bcde")), Output("stdout", b"de", 3))
-        self.assertEqual(progress.take(self.piece(0, "x", "stderr")), Output("stderr", b"x", 0))
+        self.assertEqual(progress.take(self.piece(1, "bcde")), OutputEvent("stdout", b"de", 3))
+        self.assertEqual(progress.take(self.piece(0, "x", "stderr")), OutputEvent("stderr", b"x", 0))
 
     def test_a_hole_is_an_error(self) -> None:
-        progress = Progress("ex1", stdout=5)
+        progress = StreamProgress("ex1", stdout=5)
         with self.assertRaises(ProtocolError):
             progress.take(self.piece(6, "x"))
 
     def test_nonsense_is_an_error_and_news_are_passed_over(self) -> None:
-        progress = Progress("ex1")
+        progress = StreamProgress("ex1")
         for line in (b"{", b"[]", b'{"type":"output"}', b'{"type":"output","stream":"stdout","offset":0,"base64":"?"}', b'{"type":"end"}',
                      b'{"type":"output","stream":"tty","offset":0,"data":""}'):
             with self.assertRaises(ProtocolError, msg=line):
@@ -135,7 +135,7 @@ class Progresses(Case):
     def test_lines_end_at_newlines_only_wherever_the_pieces_are_cut(self) -> None:
         text = 'a\u2028b\r\n\n{"c":"\u0085"}\nrest'.encode()
         for size in (1, 2, 3, 100):
-            lines = Lines()
+            lines = LineSplitter()
             found = [line for at in range(0, len(text), size) for line in lines.feed(text[at:at + size])]
             self.assertEqual(found, ["a\u2028b\r".encode(), '{"c":"\u0085"}'.encode()])
             self.assertEqual(lines.rest, b"rest")

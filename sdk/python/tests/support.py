@@ -14,9 +14,9 @@ import unittest
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, TypeVar
 
 import cove._async._http
-import cove._async._link
+import cove._async._websocket
 import cove._sync._http
-import cove._sync._link
+import cove._sync._websocket
 from cove import Cove, Retry, Sandbox
 
 COVE = os.environ.get("COVE", "cove")
@@ -187,8 +187,8 @@ def record_links(module: Any, name: str) -> None:
     cls.open = open_and_tell
 
 
-record_links(cove._sync._link, "Link")
-record_links(cove._async._link, "AsyncLink")
+record_links(cove._sync._websocket, "WebSocket")
+record_links(cove._async._websocket, "AsyncWebSocket")
 record(cove._sync._http, "HTTP")
 record(cove._async._http, "AsyncHTTP")
 

@@ -1,7 +1,7 @@
 """Terminals: typed to, resized, left alone and found again."""
 from __future__ import annotations
 
-from cove import Execution, Output
+from cove import Execution, OutputEvent
 
 from support import Case
 
@@ -12,7 +12,7 @@ class Terminals(Case):
         whole = ""
         with terminal.stream() as events:
             for event in events:
-                if isinstance(event, Output):
+                if isinstance(event, OutputEvent):
                     whole += event.text
                     if text in whole:
                         return whole

@@ -51,14 +51,14 @@ async def pieces(source: Any) -> AsyncIterator[bytes]:
         yield piece
 
 
-class Pipe:
+class ByteConnection:
     """A connection as bytes. What goes wrong is an OSError, and TimeoutError is one."""
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
 
     @classmethod
-    async def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> Pipe:
+    async def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> ByteConnection:
         with anyio.fail_after(timeout):
             if socket is not None:
                 return cls(await anyio.connect_unix(socket))
@@ -92,13 +92,13 @@ class Pipe:
         await anyio.aclose_forcefully(self._stream)
 
 
-class Turn:
+class ReaderTurn:
     """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
 
     def __init__(self) -> None:
         self.count = 0
         self._busy = False
-        self._bell: Optional[anyio.Event] = None
+        self._waiter: Optional[anyio.Event] = None
 
     def take(self) -> bool:
         free, self._busy = not self._busy, True
@@ -106,17 +106,17 @@ class Turn:
 
     def give(self) -> None:
         self._busy = False
-        self.ring()
+        self.notify()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.count += 1
-        if self._bell is not None:
-            self._bell.set()
-            self._bell = None
+        if self._waiter is not None:
+            self._waiter.set()
+            self._waiter = None
 
     async def wait(self, seen: int, timeout: Optional[float]) -> None:
         """Until something has happened since `seen` was the count."""
         if self.count == seen:
-            self._bell = self._bell or anyio.Event()
+            self._waiter = self._waiter or anyio.Event()
             with anyio.move_on_after(timeout):
-                await self._bell.wait()
+                await self._waiter.wait()

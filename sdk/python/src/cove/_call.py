@@ -88,7 +88,7 @@ class Attempts:
             return True
         return self.repeatable and (isinstance(error, ConnectionLostError) or error.status in (502, 503, 504) and not error.code)
 
-    def came_through(self, known: bool = True) -> None:
+    def record_success(self, known: bool = True) -> None:
         self.failures, self.began = 0, None
         self.window = self.retry.window if known else self.window
 

@@ -127,7 +127,7 @@ def directory_body(directory: str) -> Body:
 # --- an archive as a directory ---
 
 @dataclasses.dataclass(frozen=True)
-class Downloaded:
+class DownloadResult:
     """What a download left on this machine. `skipped` are (name, reason) of what was not taken."""
 
     path: str
@@ -136,11 +136,11 @@ class Downloaded:
     skipped: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
 
 
-class Refused(Exception):
+class MemberRefused(Exception):
     """This member is not taken; the text says why."""
 
 
-class Unpacking:
+class ArchiveExtractor:
     def __init__(self, top: str) -> None:
         self.top = top
         self.made = {""}  # directories that are known to be no links
@@ -155,7 +155,7 @@ class Unpacking:
             path = os.path.join(self.top, name)
             try:
                 if not stat.S_ISDIR(os.lstat(path).st_mode):
-                    raise Refused("something that is no directory stands in its way")
+                    raise MemberRefused("something that is no directory stands in its way")
             except FileNotFoundError:
                 os.mkdir(path)
             self.made.add(name)
@@ -166,7 +166,7 @@ class Unpacking:
         path = os.path.join(self.real(parts[:-1]), parts[-1])
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(path).st_mode):
-                raise Refused("a directory stands in its way")
+                raise MemberRefused("a directory stands in its way")
             os.unlink(path)
         return path
 
@@ -175,7 +175,7 @@ class Unpacking:
         if item.isdir():
             self.modes.append((self.real(parts), item.mode & 0o777))
         elif not parts:
-            raise Refused("it has no name")
+            raise MemberRefused("it has no name")
         elif item.issym():
             check_link(item.linkname, len(parts) - 1)
             os.symlink(item.linkname, self.place(parts))
@@ -188,15 +188,15 @@ class Unpacking:
                     out.write(piece)
             os.utime(out.name if isinstance(out.name, str) else os.path.join(self.top, *parts), (item.mtime, item.mtime))
         else:
-            raise Refused("it is neither a file, a directory nor a link")
+            raise MemberRefused("it is neither a file, a directory nor a link")
 
 
 def parts_of(name: str) -> List[str]:
     if name.startswith("/") or "\0" in name or (os.sep != "/" and (os.sep in name or ":" in name)):
-        raise Refused("its name leads out of the directory")
+        raise MemberRefused("its name leads out of the directory")
     parts = [p for p in name.split("/") if p not in ("", ".")]
     if ".." in parts:
-        raise Refused("its name leads out of the directory")
+        raise MemberRefused("its name leads out of the directory")
     return parts
 
 
@@ -208,12 +208,12 @@ def check_link(target: str, depth: int) -> None:
     while ups < len(parts) and parts[ups] == "..":
         ups += 1
     if not target or target.startswith("/") or ups > depth or ".." in parts[ups:]:
-        raise Refused(f"it is a link that points out of the directory: {target!r}")
+        raise MemberRefused(f"it is a link that points out of the directory: {target!r}")
 
 
-def unpack(file: IO[bytes], directory: str) -> Downloaded:
+def unpack(file: IO[bytes], directory: str) -> DownloadResult:
     os.makedirs(directory, exist_ok=True)
-    work = Unpacking(directory)
+    work = ArchiveExtractor(directory)
     files = size = 0
     skipped: List[Tuple[str, str]] = []
     try:
@@ -221,7 +221,7 @@ def unpack(file: IO[bytes], directory: str) -> Downloaded:
             for item in archive:
                 try:
                     work.member(archive, item)
-                except Refused as why:
+                except MemberRefused as why:
                     skipped.append((item.name, str(why)))
                     continue
                 files += not item.isdir()
@@ -230,12 +230,12 @@ def unpack(file: IO[bytes], directory: str) -> Downloaded:
         raise ProtocolError(f"the archive is malformed: {error}") from error
     for path, mode in reversed(work.modes):
         os.chmod(path, mode | 0o700)
-    return Downloaded(directory, files, size, skipped)
+    return DownloadResult(directory, files, size, skipped)
 
 
 # --- a download as a file ---
 
-class Landing:
+class AtomicFile:
     """A file that appears whole or not at all."""
 
     def __init__(self, path: str) -> None:
@@ -247,13 +247,13 @@ class Landing:
         self.size += len(piece)
         self.file.write(piece)
 
-    def keep(self) -> Downloaded:
+    def keep(self) -> DownloadResult:
         self.file.close()
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(self.file.name, 0o666 & ~mask)
         os.replace(self.file.name, self.path)
-        return Downloaded(self.path, 1, self.size)
+        return DownloadResult(self.path, 1, self.size)
 
     def discard(self) -> None:
         self.file.close()

@@ -50,10 +50,10 @@ def read_login(environ: Mapping[str, str]) -> Optional[Login]:
         about = os.fstat(fd)
         if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o077 or not stat.S_ISREG(about.st_mode)):
             raise ValueError(f"{path} holds a key and is not yours alone; make it so (chmod 600), or log in again")
-        return parsed(f.read(FILE_MAX), path)
+        return parse_login(f.read(FILE_MAX), path)
 
 
-def parsed(text: bytes, path: str) -> Login:
+def parse_login(text: bytes, path: str) -> Login:
     def of(name: str, kind: Any) -> Any:
         value = told.get(name)
         return value if isinstance(value, kind) else None

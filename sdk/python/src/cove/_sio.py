@@ -33,7 +33,7 @@ def pieces(source: Any) -> Iterator[bytes]:
     return iter(source)
 
 
-class Pipe:
+class ByteConnection:
     """A connection as bytes. What goes wrong is an OSError, and a timeout is one.
 
     One thread reads and others write. The lock is for TLS, whose two directions are one object; nobody waits for the other side
@@ -45,7 +45,7 @@ class Pipe:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> Pipe:
+    def open(cls, host: str, port: int, socket: Optional[str], context: Optional[ssl.SSLContext], timeout: float) -> ByteConnection:
         if socket is not None:
             sock = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
             sock.settimeout(timeout)
@@ -99,7 +99,7 @@ class Pipe:
         self._sock.close()
 
 
-class Turn:
+class ReaderTurn:
     """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Turn:
             self.count += 1
             self._changed.notify_all()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._changed:
             self.count += 1
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """What a stream tells, and how far it has come.
 
-A stream may break at any byte and be taken up again. `Progress` knows what arrived: pieces that come twice are cut to what
+A stream may break at any byte and be taken up again. `StreamProgress` knows what arrived: pieces that come twice are cut to what
 is new, and a piece that is missing is an error, never a hole.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ LINE_MAX = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Started:
+class StartedEvent:
     """The first of a stream. `execution` is what it was when the stream began."""
 
     execution: ExecutionInfo
@@ -26,7 +26,7 @@ class Started:
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class OutputEvent:
     """A piece of output, as it was written."""
 
     type: Literal["stdout", "stderr"]
@@ -41,7 +41,7 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class Exit:
+class ExitEvent:
     """The last of a stream: the execution has ended."""
 
     execution: ExecutionInfo
@@ -57,7 +57,7 @@ class Exit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resized:
+class ResizeEvent:
     """Somebody gave the terminal another size."""
 
     rows: int
@@ -66,7 +66,7 @@ class Resized:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class DisplayEvent:
     """Something that code in a context shows: what it displayed, or the value of its last expression (`result`)."""
 
     type: Literal["display", "result"]
@@ -104,7 +104,7 @@ class Shown:
 
 
 @dataclasses.dataclass(frozen=True)
-class Raised:
+class ExceptionEvent:
     """Code in a context raised this."""
 
     name: str
@@ -117,7 +117,7 @@ class Raised:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class InputRequestEvent:
     """Code in a context waits for a line; `execution.answer` gives one."""
 
     prompt: str
@@ -126,10 +126,10 @@ class Asked:
 
 
 BINARY = ("image/png", "image/jpeg", "application/pdf")
-TOLD: Dict[str, Any] = {"display": Shown, "result": Shown, "exception": Raised, "input": Asked}
+EVENT_CLASSES: Dict[str, Any] = {"display": DisplayEvent, "result": DisplayEvent, "exception": ExceptionEvent, "input": InputRequestEvent}
 
-Event = Union[Started, Output, Shown, Raised, Asked, Exit]
-ChannelEvent = Union[Started, Output, Resized, Shown, Raised, Asked, Exit]
+Event = Union[StartedEvent, OutputEvent, DisplayEvent, ExceptionEvent, InputRequestEvent, ExitEvent]
+ChannelEvent = Union[StartedEvent, OutputEvent, ResizeEvent, DisplayEvent, ExceptionEvent, InputRequestEvent, ExitEvent]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ class FileEvent:
     from_base64: Optional[str] = None
 
 
-class Lines:
+class LineSplitter:
     """Bytes in, whole lines out. Only a newline ends one: the text in them may hold every other separator."""
 
     def __init__(self) -> None:
@@ -166,21 +166,21 @@ def piece_of(event: Mapping[str, Any]) -> bytes:
     return str(event["data"]).encode("utf-8", "surrogatepass")
 
 
-class Gathered:
+class OutputCollector:
     """What the events of an execution tell together."""
 
     def __init__(self) -> None:
         self._out: List[bytes] = []
         self._err: List[bytes] = []
-        self.shown: List[Shown] = []
-        self.raised: Optional[Raised] = None
+        self.shown: List[DisplayEvent] = []
+        self.raised: Optional[ExceptionEvent] = None
 
     def take(self, event: object) -> None:
-        if isinstance(event, Output):
+        if isinstance(event, OutputEvent):
             (self._out if event.type == "stdout" else self._err).append(event.data)
-        elif isinstance(event, Shown):
+        elif isinstance(event, DisplayEvent):
             self.shown.append(event)
-        elif isinstance(event, Raised):
+        elif isinstance(event, ExceptionEvent):
             self.raised = event
 
     @property
@@ -192,7 +192,7 @@ class Gathered:
         return b"".join(self._err)
 
 
-class Progress:
+class StreamProgress:
     """How far the stream of one execution has come."""
 
     def __init__(self, execution_id: Optional[str] = None, stdout: int = 0, stderr: int = 0) -> None:
@@ -200,13 +200,13 @@ class Progress:
         self.offsets: Dict[str, int] = {"stdout": stdout, "stderr": stderr}
         self.begun = False
         self.ended = False
-        self.told = 0  # by an interpreter, beside its output
-        self.old = 0  # of this connection, how many of them are known
+        self.events_seen = 0  # kernel events received (display, result, exception, input)
+        self.events_to_skip = 0  # kernel events of this connection that were received before
         self.gaps = False  # a terminal lets go of its beginning: what is gone is no hole
 
     def reopened(self) -> None:
         """What an interpreter told comes again from the beginning; output comes from where it was."""
-        self.old = self.told
+        self.events_to_skip = self.events_seen
 
     def take(self, line: bytes) -> Optional[Event]:
         """What a line tells that is new, if anything."""
@@ -215,7 +215,7 @@ class Progress:
         try:
             if kind == "output":
                 return self.output(told)
-            if kind in TOLD:
+            if kind in EVENT_CLASSES:
                 return self.event(str(kind), told)
             if kind in ("started", "end"):
                 return self.turn(str(kind), decode(ExecutionInfo, told["execution"]))
@@ -224,11 +224,11 @@ class Progress:
         return None  # a heartbeat, or something that is younger than this package
 
     def event(self, kind: str, told: Mapping[str, Any]) -> Optional[Event]:
-        if self.old:
-            self.old -= 1
+        if self.events_to_skip:
+            self.events_to_skip -= 1
             return None
-        self.told += 1
-        found: Event = decode(TOLD[kind], told)
+        self.events_seen += 1
+        found: Event = decode(EVENT_CLASSES[kind], told)
         return found
 
     def turn(self, kind: str, execution: ExecutionInfo) -> Optional[Event]:
@@ -238,9 +238,9 @@ class Progress:
         self.gaps = self.gaps or execution.tty
         if kind == "end":
             self.ended = True
-            return Exit(execution)
+            return ExitEvent(execution)
         first, self.begun = not self.begun, True
-        return Started(execution) if first else None
+        return StartedEvent(execution) if first else None
 
     def output(self, told: Mapping[str, Any]) -> Optional[Event]:
         stream, offset, data = str(told["stream"]), int(told["offset"]), piece_of(told)
@@ -251,4 +251,4 @@ class Progress:
         if not data:
             return None
         self.offsets[stream] = known + len(data)
-        return Output("stdout" if stream == "stdout" else "stderr", data, known)
+        return OutputEvent("stdout" if stream == "stdout" else "stderr", data, known)

@@ -91,7 +91,7 @@ class Usage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Happening:
+class SandboxEvent:
     """Something that happened to a sandbox."""
 
     seq: int
@@ -103,7 +103,7 @@ class Happening:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServerEvent(Happening):
+class ServerEvent(SandboxEvent):
     """Something that happened to one of all sandboxes. Numbers only grow."""
 
     tenant: str = ""
@@ -271,14 +271,14 @@ class FileEntry:
         return self.kind == "directory"
 
 
-class Listing(List[FileEntry]):
+class FileList(List[FileEntry]):
     """The entries of a directory. `truncated`: there are more than were asked for."""
 
     truncated: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WriteResult:
     """What a write or an upload left in the sandbox."""
 
     path: str
@@ -334,7 +334,7 @@ class Policy:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cleaned:
+class GcReport:
     """What was removed, or would be."""
 
     dry_run: bool
@@ -460,7 +460,7 @@ class Capabilities:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ready:
+class Readiness:
     """Whether sandboxes can be created, and what is missing if not."""
 
     status: str

@@ -49,13 +49,13 @@ def run_body(options: StartOptions) -> Dict[str, Any]:
     return body
 
 
-def to_its_end(options: RunOptions) -> RunOptions:
+def wait_for_end(options: RunOptions) -> RunOptions:
     """The options of a call that waits for the end, and could not write meanwhile."""
     if "stdin_open" in options:
         raise TypeError("stdin_open goes with stream_* and start_*: nobody could write while this call waits")
     return options
 
 
-def words_of(command: Union[str, Sequence[str]]) -> List[str]:
+def argv_of(command: Union[str, Sequence[str]]) -> List[str]:
     """A text is for a shell, words are for the program as they are."""
     return ["sh", "-c", command] if isinstance(command, str) else list(command)

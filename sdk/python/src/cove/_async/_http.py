@@ -14,14 +14,14 @@ from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
 from ..errors import ConnectionLostError, NotFoundError
-from ..events import Lines
+from ..events import LineSplitter
 
 T = TypeVar("T")
 CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
 log = logging.getLogger("cove")
 
 
-async def leave(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
+async def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
     """The end of a block whose thing goes with it, also in a task that was cancelled. What went wrong in the block, `error`, is more
     interesting than what goes wrong here."""
     with _aio.shielded():
@@ -137,7 +137,7 @@ class AsyncLineStream:
         self._http = http
         self._response: Optional[httpx.Response] = None
         self._chunks: Optional[_aio.ByteStream] = None
-        self._cut = Lines()
+        self._cut = LineSplitter()
         self._waiting: List[bytes] = []
 
     @property
@@ -152,7 +152,7 @@ class AsyncLineStream:
     async def open(self, call: Call) -> None:
         self._response = await self._http.open(call)
         self._chunks = self._http.chunks(self._response)
-        self._cut = Lines()
+        self._cut = LineSplitter()
 
     async def next(self) -> bytes:
         assert self._chunks is not None

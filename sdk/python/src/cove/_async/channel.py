@@ -20,11 +20,11 @@ from .._call import HEARTBEAT, Call, event_error, path
 from .._error import CoveError, WaitTimeoutError
 from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
-from ..events import Progress
+from ..events import StreamProgress
 from ..models import SandboxStatus
-from ..options import StartOptions, run_body, words_of
+from ..options import StartOptions, run_body, argv_of
 from ._http import AsyncHTTP
-from ._link import AsyncLink, Request
+from ._websocket import AsyncWebSocket, Request
 from .contexts import AsyncContext
 from .session import AsyncSession
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 AHEAD = 4 << 20
 """Bytes of output that wait for their reader; then the execution is left alone until they are read."""
-HOW_IT_ENDED = ("execution_timeout", "execution_failed")
+END_CODES = ("execution_timeout", "execution_failed")
 """Not about anything that was asked; the exit tells it too."""
 
 
@@ -63,11 +63,11 @@ class AsyncChannel:
         self._call = Call("GET", path("v1", "sandboxes", sandbox_id, "stream"),
                           {"statusIntervalMs": None if status_interval is None else milliseconds(status_interval)})
         self._attempts = http.attempts()
-        self._turn = _aio.Turn()
+        self._turn = _aio.ReaderTurn()
         self._gate = _aio.Lock()
-        self._link: Optional[AsyncLink] = None
+        self._socket: Optional[AsyncWebSocket] = None
         self._sessions: Dict[str, AsyncSession] = {}
-        self._names: Dict[str, AsyncSession] = {}  # on the link that there is
+        self._names: Dict[str, AsyncSession] = {}  # on the socket that there is
         self._serial = 0
         self._refusal: Optional[CoveError] = None
         self._failure: Optional[CoveError] = None
@@ -77,7 +77,7 @@ class AsyncChannel:
         return f"<{type(self).__name__} of {self.sandbox_id}>"
 
     async def __aenter__(self) -> AsyncChannel:
-        await self._until(lambda: self._link is not None)
+        await self._until(lambda: self._socket is not None)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -86,13 +86,13 @@ class AsyncChannel:
     async def aclose(self) -> None:
         """Leaves it. The executions go on."""
         self._closed = True
-        link = self._link
-        if link is not None:
-            await link.cut()
+        socket = self._socket
+        if socket is not None:
+            await socket.cut()
         if self._turn.take():  # otherwise whoever reads does it
-            await self._drop(link)
+            await self._drop(socket)
             self._turn.give()
-        self._turn.ring()
+        self._turn.notify()
 
     # --- executions ---
 
@@ -102,7 +102,7 @@ class AsyncChannel:
 
     async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncSession:
         """Starts a program."""
-        return await self._start({"command": words_of(command)}, options)
+        return await self._start({"command": argv_of(command)}, options)
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                              **options: Unpack[StartOptions]) -> AsyncSession:
@@ -113,16 +113,16 @@ class AsyncChannel:
                                output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
         """Puts code into the queue of a context; what it writes, shows, raises and asks comes over this channel."""
         body = without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes)
-        progress = Progress(execution_id(self.sandbox_id, idempotency_key))
+        progress = StreamProgress(execution_id(self.sandbox_id, idempotency_key))
         return await self._begin(AsyncSession(self, progress, {"contextId": context if isinstance(context, str) else context.id, "code": code, **body}, None))
 
     async def follow(self, execution: str, *, stdout_offset: int = 0, stderr_offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncSession:
         """An execution that there is, from the given bytes on, or from so many before the end of what it has written."""
-        progress = Progress(execution, stdout_offset, stderr_offset)
+        progress = StreamProgress(execution, stdout_offset, stderr_offset)
         return await self._begin(AsyncSession(self, progress, None, tail_bytes))
 
     async def _start(self, what: Mapping[str, Any], options: StartOptions) -> AsyncSession:
-        progress = Progress(execution_id(self.sandbox_id, options.get("idempotency_key")))
+        progress = StreamProgress(execution_id(self.sandbox_id, options.get("idempotency_key")))
         return await self._begin(AsyncSession(self, progress, {**what, **run_body(options)}, None))
 
     async def _begin(self, session: AsyncSession) -> AsyncSession:
@@ -134,10 +134,10 @@ class AsyncChannel:
         try:
             while True:
                 await self._attach(session)
-                await self._until(lambda: session._begun or session._refusal is not None)
+                await self._until(lambda: session._started or session._refusal is not None)
                 if session._refusal is None:
                     return session
-                error, session._refusal, session._on = session._refusal, None, None
+                error, session._refusal, session._attached_socket = session._refusal, None, None
                 await self._http.again(attempts, error, "execute")
         except BaseException:
             self._forget(session)
@@ -148,18 +148,18 @@ class AsyncChannel:
         self._names.pop(session._name, None)
 
     async def _attach(self, session: AsyncSession) -> None:
-        """Asks for a session on the link there is, once; without one, whoever connects does it."""
+        """Asks for a session on the socket there is, once; without one, whoever connects does it."""
         async with self._gate:
-            link = self._link
-            if link is None or session._on is link:
+            socket = self._socket
+            if socket is None or session._attached_socket is socket:
                 return
             self._names.pop(session._name, None)
             self._serial += 1
-            session._on, session._attached, session._parked = link, False, False
-            session._name = session.id if session._launch is not None and not session._begun else f"r{self._serial}"
+            session._attached_socket, session._attached, session._parked = socket, False, False
+            session._name = session.id if session._launch is not None and not session._started else f"r{self._serial}"
             self._names[session._name] = session
             with contextlib.suppress(ConnectionLostError):  # whoever reads will see it too
-                await link.post(session._hello(), Request(session))
+                await socket.post(session._attach_message(), Request(session))
 
     # --- reading ---
 
@@ -188,20 +188,20 @@ class AsyncChannel:
 
     async def _step(self, patience: float) -> None:
         """Connects, or lets in what comes."""
-        link = self._link
+        socket = self._socket
         try:
-            if link is None:
+            if socket is None:
                 await self._connect()
                 return
-            messages = await link.receive(patience)
+            messages = await socket.receive(patience)
             try:
                 for message in messages:
-                    await self._take(link, message)
-            except BaseException:  # the rest of them comes again on another link
-                await self._drop(link)
+                    await self._take(socket, message)
+            except BaseException:  # the rest of them comes again on another socket
+                await self._drop(socket)
                 raise
         except CoveError as error:
-            await self._drop(link)
+            await self._drop(socket)
             try:
                 if isinstance(error, UnauthorizedError) and self._refusal is not None:
                     raise self._refusal  # it was said in more words before the farewell
@@ -212,39 +212,39 @@ class AsyncChannel:
 
     async def _connect(self) -> None:
         query = "&".join(f"{name}={value}" for name, value in self._call.params().items())
-        link = await AsyncLink.open(self._http.settings, self._call.path + (f"?{query}" if query else ""))
+        socket = await AsyncWebSocket.open(self._http.settings, self._call.path + (f"?{query}" if query else ""))
         self._http.known = True
         self._names.clear()
         self._refusal = None
-        self._link = link
+        self._socket = socket
         try:
             for session in [*self._sessions.values()]:
                 if not session._parked:
                     await self._attach(session)
         except BaseException:
-            await self._drop(link)
+            await self._drop(socket)
             raise
 
-    async def _drop(self, link: Optional[AsyncLink]) -> None:
-        if link is not None:
-            self._link = None
-            await link.aclose()
+    async def _drop(self, socket: Optional[AsyncWebSocket]) -> None:
+        if socket is not None:
+            self._socket = None
+            await socket.aclose()
 
     async def _drop_if_closed(self) -> None:
         if self._closed:
-            await self._drop(self._link)
+            await self._drop(self._socket)
 
-    async def _take(self, link: AsyncLink, told: Dict[str, Any]) -> None:
+    async def _take(self, socket: AsyncWebSocket, told: Dict[str, Any]) -> None:
         kind = told.get("type")
         session = self._names.get(str(told.get("executionId")))
         if kind == "status_update":
             self.status = decode(SandboxStatus, {**told, **(told.get("resources") or {})})
             return
-        self._attempts.came_through()
+        self._attempts.record_success()
         if kind == "pong":
-            link.answered(told.get("pingTimestamp"))
+            socket.acknowledge(told.get("pingTimestamp"))
         elif kind == "error":
-            self._take_error(link, session, told)
+            self._take_error(socket, session, told)
         elif session is not None:
             try:
                 session._take(str(kind), told)
@@ -255,39 +255,39 @@ class AsyncChannel:
             elif session._waiting_bytes > AHEAD and not session._writing and not session._parked:
                 await self._park(session)
 
-    def _take_error(self, link: AsyncLink, session: Optional[AsyncSession], told: Mapping[str, Any]) -> None:
+    def _take_error(self, socket: AsyncWebSocket, session: Optional[AsyncSession], told: Mapping[str, Any]) -> None:
         error = event_error(told)
         passing = isinstance(error, (ServiceUnavailableError, RateLimitedError))
         if passing:
             error.retry_after = error.retry_after or 0.0
         if not told.get("executionId"):  # a message that could not even be read, or the reason of a farewell
             self._refusal = error
-            session = link.requests[0].about if link.requests else None
+            session = socket.requests[0].about if socket.requests else None
         if session is None:
             return
-        if not session._attached and session._begun and passing:
+        if not session._attached and session._started and passing:
             raise error  # the server has just started: all sessions are asked for again
         if not session._attached:
             session._refusal = error
-            if session._begun:
+            if session._started:
                 session._progress.ended = True
                 self._forget(session)
-        elif link.requests and link.requests[0].about is session and told.get("code") not in HOW_IT_ENDED:
-            link.requests[0].error = error
+        elif socket.requests and socket.requests[0].about is session and told.get("code") not in END_CODES:
+            socket.requests[0].error = error
 
     async def _park(self, session: AsyncSession) -> None:
         """Nobody reads it: the server keeps what it writes, until somebody does."""
         session._parked, session._attached = True, False
         name = session._name
         self._names.pop(name, None)
-        if self._link is not None:
+        if self._socket is not None:
             with contextlib.suppress(ConnectionLostError):
-                await self._link.post({"type": "detach", "executionId": name})
+                await self._socket.post({"type": "detach", "executionId": name})
 
     async def _unpark(self, session: AsyncSession) -> None:
-        session._parked, session._on = False, None
+        session._parked, session._attached_socket = False, None
         await self._attach(session)
 
 
 def terminal_of(command: Union[str, Sequence[str], None], rows: int, cols: int) -> Dict[str, Any]:
-    return {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
+    return {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}

@@ -7,15 +7,15 @@ from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Un
 from .._call import NDJSON, Call, path
 from .._json import Duration, decode, encode
 from .._settings import Retry, resolve
-from .._local import Downloaded, LocalPath
+from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
-from ..executed import Content, Executed, Heard, Listening, execute_body
-from ..models import Capabilities, Cleaned, Policy, Ready, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
-from ..team import LoginInfo, Tenant
+from ..execute_result import Content, ExecuteResult, ExecuteEvent, ExecuteStreamParser, execute_body
+from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..tenants import LoginInfo, Tenant
 from ._http import AsyncHTTP, AsyncLineStream
 from .pools import AsyncPools
-from .records import AsyncAudit, AsyncEvents, AsyncUsages, landed
-from .team import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
+from .records import AsyncAudit, AsyncEvents, AsyncUsages, save_to_file
+from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 
 EXECUTE_PATIENCE = 3600.0
@@ -70,7 +70,7 @@ class AsyncCove:
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
                       policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
-                      on_event: Optional[Callable[[Heard], object]] = None) -> Executed:
+                      on_event: Optional[Callable[[ExecuteEvent], object]] = None) -> ExecuteResult:
         """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
 
         Args:
@@ -78,7 +78,7 @@ class AsyncCove:
             outputs: paths or patterns of files that the answer brings.
             template: "python-data" has NumPy, pandas and matplotlib loaded already.
             cache: it is pure, so the answer of an earlier run of the very same may be given.
-            on_event: called with `Output`, `Shown` and `Raised` as they come; what it raises ends the program. Then it always
+            on_event: called with `OutputEvent`, `DisplayEvent` and `ExceptionEvent` as they come; what it raises ends the program. Then it always
                 runs, and `cache` means nothing.
 
         It is not repeated when the connection breaks: nobody could tell whether it has run.
@@ -87,10 +87,10 @@ class AsyncCove:
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
         if on_event is not None:
             return await self._listen(body, on_event)
-        return await self._http.get(Executed, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+        return await self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
 
-    async def _listen(self, body: Mapping[str, Any], on_event: Callable[[Heard], object]) -> Executed:
-        lines, heard = AsyncLineStream(self._http), Listening()
+    async def _listen(self, body: Mapping[str, Any], on_event: Callable[[ExecuteEvent], object]) -> ExecuteResult:
+        lines, heard = AsyncLineStream(self._http), ExecuteStreamParser()
         try:
             await lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))
             while heard.answer is None:
@@ -125,9 +125,9 @@ class AsyncCove:
         """Of the server."""
         return str((await self._http.json(Call("GET", "/health")))["version"])
 
-    async def ready(self) -> Ready:
+    async def ready(self) -> Readiness:
         """Whether sandboxes can be created, and what is missing if not."""
-        return await self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+        return await self._http.get(Readiness, Call("GET", "/ready", also_ok=(503,)))
 
     async def whoami(self) -> Whoami:
         """Who this client is to the server, and what it may do."""
@@ -153,13 +153,13 @@ class AsyncCove:
         """Counters in the text format of Prometheus."""
         return (await self._http.send(Call("GET", "/metrics"))).text
 
-    async def gc(self, *, dry_run: bool = False) -> Cleaned:
+    async def gc(self, *, dry_run: bool = False) -> GcReport:
         """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
-        return await self._http.get(Cleaned, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+        return await self._http.get(GcReport, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
 
-    async def backup(self, local: LocalPath) -> Downloaded:
+    async def backup(self, local: LocalPath) -> DownloadResult:
         """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
-        return await landed(self._http, Call("GET", path("v1", "backup")), local)
+        return await save_to_file(self._http, Call("GET", path("v1", "backup")), local)
 
 
 class AsyncTemplates:

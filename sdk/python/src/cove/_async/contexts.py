@@ -6,13 +6,13 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from .._call import NDJSON, Call, path
 from .._json import Duration, decode, milliseconds, without_none
-from ..events import Asked, Progress
+from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
-from ._http import AsyncHTTP, leave
+from ._http import AsyncHTTP, delete_on_exit
 from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
 
 
-def nobody(question: Asked) -> Optional[str]:
+def no_answer(question: InputRequestEvent) -> Optional[str]:
     """Who answers where nobody was named: code that asks finds the end of its input, and does not wait for ever."""
     return None
 
@@ -70,12 +70,12 @@ class AsyncContext:
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        await leave(self.delete, error)
+        await delete_on_exit(self.delete, error)
 
     def _path(self, *more: str) -> str:
         return path("v1", "sandboxes", self.info.sandbox_id, "contexts", self.id, *more)
 
-    async def _told(self, call: Call) -> ContextInfo:
+    async def _request_info(self, call: Call) -> ContextInfo:
         self.info = await self._http.get(ContextInfo, call)
         return self.info
 
@@ -90,12 +90,12 @@ class AsyncContext:
             answer: is called when the code asks for a line with `input()`, and returns it; without it the code finds the end of its input.
         """
         async with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
-            return await stream.result(answer or nobody)
+            return await stream.result(answer or no_answer)
 
     def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                idempotency_key: Optional[str] = None) -> AsyncStream:
         """Runs code; its events come as they happen: output, what it shows, what it raised, questions. It starts with the first of them."""
-        return AsyncStream(self._http, self.info.sandbox_id, Progress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
+        return AsyncStream(self._http, self.info.sandbox_id, StreamProgress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
 
     async def start(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                     idempotency_key: Optional[str] = None) -> AsyncExecution:
@@ -123,15 +123,15 @@ class AsyncContext:
 
     async def refresh(self) -> ContextInfo:
         """Asks the server how it is. One that is dead tells why."""
-        return await self._told(Call("GET", self._path()))
+        return await self._request_info(Call("GET", self._path()))
 
     async def interrupt(self) -> ContextInfo:
         """Stops what runs in it, as Ctrl-C would. `outcome` says whether the state is kept, or it had to be killed."""
-        return await self._told(Call("POST", self._path("interrupt")))
+        return await self._request_info(Call("POST", self._path("interrupt")))
 
     async def restart(self) -> ContextInfo:
         """Begins anew with a fresh interpreter. What runs or waits in it is given up."""
-        return await self._told(Call("POST", self._path("restart"), repeatable=False))
+        return await self._request_info(Call("POST", self._path("restart"), repeatable=False))
 
     async def fork(self, *, idempotency_key: Optional[str] = None) -> AsyncContext:
         """Another context with the live state of this one: variables, modules, open files. From then on each goes its own way.
@@ -143,4 +143,4 @@ class AsyncContext:
 
     async def delete(self) -> ContextInfo:
         """Ends it, with its state."""
-        return await self._told(Call("DELETE", self._path()))
+        return await self._request_info(Call("DELETE", self._path()))

@@ -9,7 +9,7 @@ from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError
-from ..events import Asked, Event, Exit, Gathered, Output, Progress, Raised, Shown
+from ..events import InputRequestEvent, Event, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ExceptionEvent, DisplayEvent
 from ..models import ExecutionInfo, Reason, Receipt
 from ._http import AsyncHTTP, AsyncLineStream
 
@@ -17,7 +17,7 @@ STDIN_PATIENCE = 3600.0
 """A program may take its time before it reads."""
 
 
-Answer = Callable[[Asked], Optional[str]]
+Answer = Callable[[InputRequestEvent], Optional[str]]
 
 
 class AsyncExecution:
@@ -47,7 +47,7 @@ class AsyncExecution:
 
     def stream(self, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AsyncStream:
         """Its events from the given bytes on; it goes on until the execution has ended."""
-        return AsyncStream(self._http, self.sandbox_id, Progress(self.id, stdout_offset, stderr_offset), None)
+        return AsyncStream(self._http, self.sandbox_id, StreamProgress(self.id, stdout_offset, stderr_offset), None)
 
     async def wait(self, timeout: Optional[Duration] = None) -> AsyncResult:
         """Waits for its end. After `timeout` seconds WaitTimeoutError is raised, and the execution goes on."""
@@ -72,7 +72,7 @@ class AsyncExecution:
             raise ValueError(f"stream is stdout or stderr, not {stream!r}")
         async with self.stream(**{f"{stream}_offset": offset}) as events:
             async for event in events:
-                if isinstance(event, Output) and event.type == stream:
+                if isinstance(event, OutputEvent) and event.type == stream:
                     yield event.data
 
     async def write_stdin(self, data: Union[str, bytes], *, close: bool = False) -> None:
@@ -118,8 +118,8 @@ class AsyncExecution:
 
 
 class AsyncStream:
-    """The events of one execution: `Started`, `Output` as it is written, and at last `Exit`. One in a context brings also
-    what it shows (`Shown`), what it raised (`Raised`) and that it waits for a line (`Asked`), behind the output before them.
+    """The events of one execution: `StartedEvent`, `OutputEvent` as it is written, and at last `ExitEvent`. One in a context brings also
+    what it shows (`DisplayEvent`), what it raised (`ExceptionEvent`) and that it waits for a line (`InputRequestEvent`), behind the output before them.
 
     A connection that breaks is made again, and the stream goes on behind the last byte that came; nothing is lost and
     nothing comes twice. Leaving it early ends nothing but the stream: the execution goes on.
@@ -129,7 +129,7 @@ class AsyncStream:
                 print(event.text, end="")
     """
 
-    def __init__(self, http: AsyncHTTP, sandbox_id: str, progress: Progress, first: Optional[Call]) -> None:
+    def __init__(self, http: AsyncHTTP, sandbox_id: str, progress: StreamProgress, first: Optional[Call]) -> None:
         self._http = http
         self._sandbox_id = sandbox_id
         self._progress = progress
@@ -173,10 +173,10 @@ class AsyncStream:
                     self._check_deadline()
                 await self._http.again(self._attempts, error, "stream")
                 continue
-            self._attempts.came_through()
+            self._attempts.record_success()
             self._check_deadline()
             if event is not None:
-                if isinstance(event, Exit):
+                if isinstance(event, ExitEvent):
                     await self._lines.finish()
                 return event
             await self._shorten()
@@ -192,12 +192,12 @@ class AsyncStream:
 
         `answer` is called with each question of code in a context, and returns the line, or None for the end of its input.
         """
-        told = Gathered()
+        told = OutputCollector()
         async for event in self:
             told.take(event)
-            if isinstance(event, Asked) and answer is not None:
+            if isinstance(event, InputRequestEvent) and answer is not None:
                 await self._answer(answer(event))
-            elif isinstance(event, Exit):
+            elif isinstance(event, ExitEvent):
                 return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
         raise ProtocolError("the stream has been read to its end, or was closed, before")
 
@@ -248,8 +248,8 @@ class AsyncResult:
         exception: of one in a context, what it raised.
     """
 
-    def __init__(self, execution: AsyncExecution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[Shown] = (),
-                 exception: Optional[Raised] = None) -> None:
+    def __init__(self, execution: AsyncExecution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[DisplayEvent] = (),
+                 exception: Optional[ExceptionEvent] = None) -> None:
         self.results = list(results)
         self.exception = exception
         self.execution = execution

@@ -9,10 +9,10 @@ from .. import _aio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
 from .._json import Duration, decode, loads_object, milliseconds, without_none
-from .._local import Content, Downloaded, Landing, LocalPath, directory_body, file_body, unpack
+from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, FileUrl, Listing, Written
+from ..models import FileEntry, FileUrl, FileList, WriteResult
 from ._http import AsyncHTTP, AsyncLineStream
 
 
@@ -70,7 +70,7 @@ class AsyncFiles:
                 try:
                     async for chunk in chunks:
                         offset += len(chunk)
-                        attempts.came_through()
+                        attempts.record_success()
                         yield chunk
                 finally:
                     await chunks.aclose()
@@ -79,7 +79,7 @@ class AsyncFiles:
                 await self._http.again(attempts, error, f"GET {path}")
 
     async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
-                    exclusive: bool = False) -> Written:
+                    exclusive: bool = False) -> WriteResult:
         """Writes a file: a text, bytes, an open file, or pieces of bytes. It appears whole or not at all.
 
         Args:
@@ -89,20 +89,20 @@ class AsyncFiles:
         """
         return await self._put(path, _aio.body_of(content), parents, mode, exclusive)
 
-    async def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> Written:
+    async def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
         query = {"path": path, "parents": parents or None, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
-        return await self._http.get(Written, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
+        return await self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
-    async def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> Written:
+    async def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> WriteResult:
         """A file of this machine, streamed. Its permission bits come along unless `mode` is given."""
         name = os.fspath(local)
         body = await _aio.blocking(file_body, name)
         return await self._put(path, body, parents, (os.stat(name).st_mode & 0o777) if mode is None else mode, False)
 
-    async def download(self, path: str, local: LocalPath) -> Downloaded:
+    async def download(self, path: str, local: LocalPath) -> DownloadResult:
         """A file of the sandbox, streamed into one of this machine. It appears whole or not at all."""
-        landing = await _aio.blocking(Landing, os.fspath(local))
+        landing = await _aio.blocking(AtomicFile, os.fspath(local))
         try:
             async for piece in self.stream(path):
                 await _aio.blocking(landing.write, piece)
@@ -112,14 +112,14 @@ class AsyncFiles:
 
     # --- whole directories ---
 
-    async def upload_directory(self, local: LocalPath, path: str) -> Written:
+    async def upload_directory(self, local: LocalPath, path: str) -> WriteResult:
         """Everything in a directory of this machine, into one of the sandbox that is there or is made."""
         body = await _aio.blocking(directory_body, os.fspath(local))
         await self.mkdir(path, parents=True)
         call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
-        return await self._http.get(Written, call)
+        return await self._http.get(WriteResult, call)
 
-    async def download_directory(self, path: str, local: LocalPath) -> Downloaded:
+    async def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
         """Everything in a directory of the sandbox, into one of this machine that is there or is made.
 
         What comes out of a sandbox is not trusted: nothing is written outside of the directory, links that point out of
@@ -158,10 +158,10 @@ class AsyncFiles:
         body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return await self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
-    async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
+    async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> FileList:
         """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""
         told = await self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
-        found = Listing(decode(FileEntry, entry) for entry in told["entries"])
+        found = FileList(decode(FileEntry, entry) for entry in told["entries"])
         found.truncated = bool(told["truncated"])
         return found
 
@@ -205,11 +205,11 @@ class AsyncWatch:
         self._call = call
         self._attempts = http.attempts()
         self._lines = AsyncLineStream(http)
-        self._begun = False
+        self._started = False
         self._closed = False
 
     async def __aenter__(self) -> AsyncWatch:
-        if not self._begun:
+        if not self._started:
             await self._next()
         return self
 
@@ -242,13 +242,13 @@ class AsyncWatch:
                 await self._lines.drop()
                 await self._http.again(self._attempts, error, "watch")
                 continue
-            self._attempts.came_through()
+            self._attempts.record_success()
             return await self._take(told)
 
     async def _take(self, told: Dict[str, Any]) -> Optional[FileEvent]:
         kind = told.get("type")
         if kind == "watching":
-            again, self._begun = self._begun, True
+            again, self._started = self._started, True
             return FileEvent("overflow") if again else None
         if kind == "end":
             await self.aclose()

@@ -9,10 +9,10 @@ from .. import _aio
 from .._call import NDJSON, SILENCE, Call, event_error, path
 from .._error import CoveError
 from .._json import decode, loads_object, time_text
-from .._local import Downloaded, Landing, LocalPath
+from .._local import DownloadResult, AtomicFile, LocalPath
 from ..errors import ProtocolError, ServiceUnavailableError
 from ..models import EventGap, ServerEvent
-from ..team import AuditKey, AuditRecord, LiveUsage, UsageReport
+from ..tenants import AuditKey, AuditRecord, LiveUsage, UsageReport
 from ._http import AsyncHTTP, AsyncLineStream
 
 Moment = Union[str, datetime.date, datetime.datetime]
@@ -25,9 +25,9 @@ def moment_text(value: Optional[Moment]) -> Optional[str]:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-async def landed(http: AsyncHTTP, call: Call, local: LocalPath) -> Downloaded:
+async def save_to_file(http: AsyncHTTP, call: Call, local: LocalPath) -> DownloadResult:
     """The body of an answer as a file of this machine, which appears whole or not at all."""
-    landing = await _aio.blocking(Landing, os.fspath(local))
+    landing = await _aio.blocking(AtomicFile, os.fspath(local))
     try:
         chunks = http.chunks(await http.open(call))
         try:
@@ -76,13 +76,13 @@ class AsyncEventStream:
         self._sandbox, self._kinds = sandbox, kinds
         self._attempts = http.attempts()
         self._lines = AsyncLineStream(http)
-        self._begun = False
+        self._started = False
         self._closed = False
         self.after = after
         """The number of the last event that came."""
 
     async def __aenter__(self) -> AsyncEventStream:
-        while not self._begun:
+        while not self._started:
             await self._next()
         return self
 
@@ -116,14 +116,14 @@ class AsyncEventStream:
                 await self._lines.drop()
                 await self._http.again(self._attempts, error, "events")
                 continue
-            self._attempts.came_through()
+            self._attempts.record_success()
             return event
 
     def _take(self, told: Dict[str, Any]) -> Union[None, ServerEvent, EventGap]:
         kind = told.get("type")
         try:
             if kind == "ready":
-                self._begun, self.after = True, int(told["after"])
+                self._started, self.after = True, int(told["after"])
             elif kind == "gap":
                 return EventGap(int(told["next"]))
             elif kind == "event":
@@ -179,10 +179,10 @@ class AsyncAudit:
             yield decode(AuditRecord, item)
 
     async def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,
-                     until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> Downloaded:
+                     until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> DownloadResult:
         """All of it as lines of JSON in a file of this machine, as `cove audit verify` reads it."""
         query = {**audit_query(action, since, until, tenant), "format": "jsonl"}
-        return await landed(self._http, Call("GET", path("v1", "audit"), query), local)
+        return await save_to_file(self._http, Call("GET", path("v1", "audit"), query), local)
 
     async def key(self) -> AuditKey:
         """The public key of the log, and its newest record."""

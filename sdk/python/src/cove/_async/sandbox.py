@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequenc
 from .. import _aio
 from .._call import NDJSON, Call, path
 from .._json import Duration, encode, milliseconds, without_none
-from ..events import Progress
-from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
-from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
-from ._http import leave
+from ..events import StreamProgress
+from ..models import ExecutionInfo, SandboxEvent, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
+from ..options import RunOptions, StartOptions, run_body, wait_for_end, argv_of
+from ._http import delete_on_exit
 from .channel import AsyncChannel
 from .client import AsyncCove
 from .contexts import AsyncContexts
@@ -126,7 +126,7 @@ class AsyncSandbox:
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         with _aio.shielded():
             try:
-                await leave(self.delete, error)
+                await delete_on_exit(self.delete, error)
             finally:
                 await self.aclose()
 
@@ -140,29 +140,29 @@ class AsyncSandbox:
 
     # --- its life ---
 
-    async def _told(self, call: Call) -> SandboxInfo:
+    async def _request_info(self, call: Call) -> SandboxInfo:
         self.info = await self._http.get(SandboxInfo, call)
         return self.info
 
     async def refresh(self) -> SandboxInfo:
         """Asks the server how it is. One that has ended tells why."""
-        return await self._told(Call("GET", self._path()))
+        return await self._request_info(Call("GET", self._path()))
 
     async def delete(self) -> SandboxInfo:
         """Ends it, with every process and file in it. One that has ended is told as it is."""
-        return await self._told(Call("DELETE", self._path()))
+        return await self._request_info(Call("DELETE", self._path()))
 
     async def pause(self) -> SandboxInfo:
         """Freezes every process. The lifetime runs on, the other clocks stand still."""
-        return await self._told(Call("POST", self._path("pause")))
+        return await self._request_info(Call("POST", self._path("pause")))
 
     async def resume(self) -> SandboxInfo:
         """Lets a paused one go on."""
-        return await self._told(Call("POST", self._path("resume")))
+        return await self._request_info(Call("POST", self._path("resume")))
 
     async def extend(self, lifetime: Duration) -> SandboxInfo:
         """It ends so many seconds from now, instead of when it would have."""
-        return await self._told(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+        return await self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
 
     async def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:
@@ -175,9 +175,9 @@ class AsyncSandbox:
         """What it uses now, as the kernel counts."""
         return await self._http.get(Usage, Call("GET", self._path("usage")))
 
-    async def events(self) -> AsyncIterator[Happening]:
+    async def events(self) -> AsyncIterator[SandboxEvent]:
         """What happened to it, the oldest first."""
-        async for event in self._http.pages(Happening, "events", Call("GET", self._path("events"))):
+        async for event in self._http.pages(SandboxEvent, "events", Call("GET", self._path("events"))):
             yield event
 
     # --- programs in it ---
@@ -188,21 +188,21 @@ class AsyncSandbox:
         Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
         `result.success`, or call `result.check()`.
         """
-        async with self.stream_code(code, **to_its_end(options)) as stream:
+        async with self.stream_code(code, **wait_for_end(options)) as stream:
             return await stream.result()
 
     async def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncResult:
         """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
-        async with self.stream_command(command, **to_its_end(options)) as stream:
+        async with self.stream_command(command, **wait_for_end(options)) as stream:
             return await stream.result()
 
     def stream_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncStream:
         """Runs code; its events come as they happen. It starts with the first of them."""
-        return AsyncStream(self._http, self.id, Progress(), self._launch({"code": code}, options))
+        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"code": code}, options))
 
     def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncStream:
         """Runs a program; its events come as they happen. It starts with the first of them."""
-        return AsyncStream(self._http, self.id, Progress(), self._launch({"command": words_of(command)}, options))
+        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command)}, options))
 
     async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncExecution:
         """Starts code and returns at once."""
@@ -210,7 +210,7 @@ class AsyncSandbox:
 
     async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncExecution:
         """Starts a program and returns at once."""
-        return await self._start({"command": words_of(command)}, options)
+        return await self._start({"command": argv_of(command)}, options)
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                              **options: Unpack[StartOptions]) -> AsyncExecution:
@@ -219,7 +219,7 @@ class AsyncSandbox:
         It goes on when nobody follows it, for as long as the sandbox lives unless `timeout` says otherwise. `stream()` shows
         it from any byte on, `write_stdin` types, `resize` and `signal` do what a window and a keyboard would.
         """
-        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
+        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}
         started = await self._start(what, options)
         return AsyncExecution(self._http, self.id, started.id, tty=True)
 

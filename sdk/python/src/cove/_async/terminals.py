@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .._call import Call, path
-from ..events import Progress
+from ..events import StreamProgress
 from ..models import ExecutionInfo
 from ..options import StartOptions, run_body
 from ._http import AsyncHTTP
@@ -34,11 +34,11 @@ class AsyncTerminals:
                      **options: Unpack[StartOptions]) -> AsyncTerminal:
         """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
         id = execution_id(self._sandbox_id, options.get("idempotency_key"))
-        return await self._seated(Progress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
+        return await self._attach_terminal(StreamProgress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
 
     async def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncTerminal:
         """One that there is, from a byte on, or from so many before the end of what it has shown."""
-        return await self._seated(Progress(id, offset), None, tail_bytes)
+        return await self._attach_terminal(StreamProgress(id, offset), None, tail_bytes)
 
     async def list(self) -> AsyncIterator[ExecutionInfo]:
         """Those that are running, the newest first."""
@@ -47,7 +47,7 @@ class AsyncTerminals:
             if info.tty:
                 yield info
 
-    async def _seated(self, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> AsyncTerminal:
+    async def _attach_terminal(self, progress: StreamProgress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> AsyncTerminal:
         channel = AsyncChannel(self._http, self._sandbox_id)
         terminal = AsyncTerminal(channel, progress, launch, tail_bytes)
         try:

@@ -15,14 +15,14 @@ from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
 from ..errors import ConnectionLostError, NotFoundError
-from ..events import Lines
+from ..events import LineSplitter
 
 T = TypeVar("T")
 CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
 log = logging.getLogger("cove")
 
 
-def leave(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
+def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
     """The end of a block whose thing goes with it, also in a task that was cancelled. What went wrong in the block, `error`, is more
     interesting than what goes wrong here."""
     with _sio.shielded():
@@ -138,7 +138,7 @@ class LineStream:
         self._http = http
         self._response: Optional[httpx.Response] = None
         self._chunks: Optional[_sio.ByteStream] = None
-        self._cut = Lines()
+        self._cut = LineSplitter()
         self._waiting: List[bytes] = []
 
     @property
@@ -153,7 +153,7 @@ class LineStream:
     def open(self, call: Call) -> None:
         self._response = self._http.open(call)
         self._chunks = self._http.chunks(self._response)
-        self._cut = Lines()
+        self._cut = LineSplitter()
 
     def next(self) -> bytes:
         assert self._chunks is not None

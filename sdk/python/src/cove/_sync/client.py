@@ -8,15 +8,15 @@ from typing import Any, Iterator, Callable, Mapping, Optional, Sequence, Union
 from .._call import NDJSON, Call, path
 from .._json import Duration, decode, encode
 from .._settings import Retry, resolve
-from .._local import Downloaded, LocalPath
+from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
-from ..executed import Content, Executed, Heard, Listening, execute_body
-from ..models import Capabilities, Cleaned, Policy, Ready, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
-from ..team import LoginInfo, Tenant
+from ..execute_result import Content, ExecuteResult, ExecuteEvent, ExecuteStreamParser, execute_body
+from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..tenants import LoginInfo, Tenant
 from ._http import HTTP, LineStream
 from .pools import Pools
-from .records import Audit, Events, Usages, landed
-from .team import Keys, Roles, Tenants, Users
+from .records import Audit, Events, Usages, save_to_file
+from .tenants import Keys, Roles, Tenants, Users
 
 
 EXECUTE_PATIENCE = 3600.0
@@ -71,7 +71,7 @@ class Cove:
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
                       policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
-                      on_event: Optional[Callable[[Heard], object]] = None) -> Executed:
+                      on_event: Optional[Callable[[ExecuteEvent], object]] = None) -> ExecuteResult:
         """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
 
         Args:
@@ -79,7 +79,7 @@ class Cove:
             outputs: paths or patterns of files that the answer brings.
             template: "python-data" has NumPy, pandas and matplotlib loaded already.
             cache: it is pure, so the answer of an earlier run of the very same may be given.
-            on_event: called with `Output`, `Shown` and `Raised` as they come; what it raises ends the program. Then it always
+            on_event: called with `OutputEvent`, `DisplayEvent` and `ExceptionEvent` as they come; what it raises ends the program. Then it always
                 runs, and `cache` means nothing.
 
         It is not repeated when the connection breaks: nobody could tell whether it has run.
@@ -88,10 +88,10 @@ class Cove:
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
         if on_event is not None:
             return self._listen(body, on_event)
-        return self._http.get(Executed, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+        return self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
 
-    def _listen(self, body: Mapping[str, Any], on_event: Callable[[Heard], object]) -> Executed:
-        lines, heard = LineStream(self._http), Listening()
+    def _listen(self, body: Mapping[str, Any], on_event: Callable[[ExecuteEvent], object]) -> ExecuteResult:
+        lines, heard = LineStream(self._http), ExecuteStreamParser()
         try:
             lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))
             while heard.answer is None:
@@ -126,9 +126,9 @@ class Cove:
         """Of the server."""
         return str((self._http.json(Call("GET", "/health")))["version"])
 
-    def ready(self) -> Ready:
+    def ready(self) -> Readiness:
         """Whether sandboxes can be created, and what is missing if not."""
-        return self._http.get(Ready, Call("GET", "/ready", also_ok=(503,)))
+        return self._http.get(Readiness, Call("GET", "/ready", also_ok=(503,)))
 
     def whoami(self) -> Whoami:
         """Who this client is to the server, and what it may do."""
@@ -154,13 +154,13 @@ class Cove:
         """Counters in the text format of Prometheus."""
         return (self._http.send(Call("GET", "/metrics"))).text
 
-    def gc(self, *, dry_run: bool = False) -> Cleaned:
+    def gc(self, *, dry_run: bool = False) -> GcReport:
         """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
-        return self._http.get(Cleaned, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+        return self._http.get(GcReport, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
 
-    def backup(self, local: LocalPath) -> Downloaded:
+    def backup(self, local: LocalPath) -> DownloadResult:
         """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
-        return landed(self._http, Call("GET", path("v1", "backup")), local)
+        return save_to_file(self._http, Call("GET", path("v1", "backup")), local)
 
 
 class Templates:

@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from .._call import NDJSON, Call, path
 from .._json import Duration, decode, milliseconds, without_none
-from ..events import Asked, Progress
+from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
-from ._http import HTTP, leave
+from ._http import HTTP, delete_on_exit
 from .execution import Answer, Execution, Result, Stream
 
 
-def nobody(question: Asked) -> Optional[str]:
+def no_answer(question: InputRequestEvent) -> Optional[str]:
     """Who answers where nobody was named: code that asks finds the end of its input, and does not wait for ever."""
     return None
 
@@ -71,12 +71,12 @@ class Context:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        leave(self.delete, error)
+        delete_on_exit(self.delete, error)
 
     def _path(self, *more: str) -> str:
         return path("v1", "sandboxes", self.info.sandbox_id, "contexts", self.id, *more)
 
-    def _told(self, call: Call) -> ContextInfo:
+    def _request_info(self, call: Call) -> ContextInfo:
         self.info = self._http.get(ContextInfo, call)
         return self.info
 
@@ -91,12 +91,12 @@ class Context:
             answer: is called when the code asks for a line with `input()`, and returns it; without it the code finds the end of its input.
         """
         with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
-            return stream.result(answer or nobody)
+            return stream.result(answer or no_answer)
 
     def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                idempotency_key: Optional[str] = None) -> Stream:
         """Runs code; its events come as they happen: output, what it shows, what it raised, questions. It starts with the first of them."""
-        return Stream(self._http, self.info.sandbox_id, Progress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
+        return Stream(self._http, self.info.sandbox_id, StreamProgress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
 
     def start(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                     idempotency_key: Optional[str] = None) -> Execution:
@@ -124,15 +124,15 @@ class Context:
 
     def refresh(self) -> ContextInfo:
         """Asks the server how it is. One that is dead tells why."""
-        return self._told(Call("GET", self._path()))
+        return self._request_info(Call("GET", self._path()))
 
     def interrupt(self) -> ContextInfo:
         """Stops what runs in it, as Ctrl-C would. `outcome` says whether the state is kept, or it had to be killed."""
-        return self._told(Call("POST", self._path("interrupt")))
+        return self._request_info(Call("POST", self._path("interrupt")))
 
     def restart(self) -> ContextInfo:
         """Begins anew with a fresh interpreter. What runs or waits in it is given up."""
-        return self._told(Call("POST", self._path("restart"), repeatable=False))
+        return self._request_info(Call("POST", self._path("restart"), repeatable=False))
 
     def fork(self, *, idempotency_key: Optional[str] = None) -> Context:
         """Another context with the live state of this one: variables, modules, open files. From then on each goes its own way.
@@ -144,4 +144,4 @@ class Context:
 
     def delete(self) -> ContextInfo:
         """Ends it, with its state."""
-        return self._told(Call("DELETE", self._path()))
+        return self._request_info(Call("DELETE", self._path()))

@@ -10,10 +10,10 @@ from .. import _sio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
 from .._json import Duration, decode, loads_object, milliseconds, without_none
-from .._local import Content, Downloaded, Landing, LocalPath, directory_body, file_body, unpack
+from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, FileUrl, Listing, Written
+from ..models import FileEntry, FileUrl, FileList, WriteResult
 from ._http import HTTP, LineStream
 
 
@@ -71,7 +71,7 @@ class Files:
                 try:
                     for chunk in chunks:
                         offset += len(chunk)
-                        attempts.came_through()
+                        attempts.record_success()
                         yield chunk
                 finally:
                     chunks.close()
@@ -80,7 +80,7 @@ class Files:
                 self._http.again(attempts, error, f"GET {path}")
 
     def write(self, path: str, content: Union[Content, Iterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
-                    exclusive: bool = False) -> Written:
+                    exclusive: bool = False) -> WriteResult:
         """Writes a file: a text, bytes, an open file, or pieces of bytes. It appears whole or not at all.
 
         Args:
@@ -90,20 +90,20 @@ class Files:
         """
         return self._put(path, _sio.body_of(content), parents, mode, exclusive)
 
-    def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> Written:
+    def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
         query = {"path": path, "parents": parents or None, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
-        return self._http.get(Written, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
+        return self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
-    def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> Written:
+    def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> WriteResult:
         """A file of this machine, streamed. Its permission bits come along unless `mode` is given."""
         name = os.fspath(local)
         body = _sio.blocking(file_body, name)
         return self._put(path, body, parents, (os.stat(name).st_mode & 0o777) if mode is None else mode, False)
 
-    def download(self, path: str, local: LocalPath) -> Downloaded:
+    def download(self, path: str, local: LocalPath) -> DownloadResult:
         """A file of the sandbox, streamed into one of this machine. It appears whole or not at all."""
-        landing = _sio.blocking(Landing, os.fspath(local))
+        landing = _sio.blocking(AtomicFile, os.fspath(local))
         try:
             for piece in self.stream(path):
                 _sio.blocking(landing.write, piece)
@@ -113,14 +113,14 @@ class Files:
 
     # --- whole directories ---
 
-    def upload_directory(self, local: LocalPath, path: str) -> Written:
+    def upload_directory(self, local: LocalPath, path: str) -> WriteResult:
         """Everything in a directory of this machine, into one of the sandbox that is there or is made."""
         body = _sio.blocking(directory_body, os.fspath(local))
         self.mkdir(path, parents=True)
         call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
-        return self._http.get(Written, call)
+        return self._http.get(WriteResult, call)
 
-    def download_directory(self, path: str, local: LocalPath) -> Downloaded:
+    def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
         """Everything in a directory of the sandbox, into one of this machine that is there or is made.
 
         What comes out of a sandbox is not trusted: nothing is written outside of the directory, links that point out of
@@ -159,10 +159,10 @@ class Files:
         body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
-    def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> Listing:
+    def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> FileList:
         """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""
         told = self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
-        found = Listing(decode(FileEntry, entry) for entry in told["entries"])
+        found = FileList(decode(FileEntry, entry) for entry in told["entries"])
         found.truncated = bool(told["truncated"])
         return found
 
@@ -206,11 +206,11 @@ class Watch:
         self._call = call
         self._attempts = http.attempts()
         self._lines = LineStream(http)
-        self._begun = False
+        self._started = False
         self._closed = False
 
     def __enter__(self) -> Watch:
-        if not self._begun:
+        if not self._started:
             self._next()
         return self
 
@@ -243,13 +243,13 @@ class Watch:
                 self._lines.drop()
                 self._http.again(self._attempts, error, "watch")
                 continue
-            self._attempts.came_through()
+            self._attempts.record_success()
             return self._take(told)
 
     def _take(self, told: Dict[str, Any]) -> Optional[FileEvent]:
         kind = told.get("type")
         if kind == "watching":
-            again, self._begun = self._begun, True
+            again, self._started = self._started, True
             return FileEvent("overflow") if again else None
         if kind == "end":
             self.close()

@@ -10,10 +10,10 @@ from .. import _sio
 from .._call import NDJSON, SILENCE, Call, event_error, path
 from .._error import CoveError
 from .._json import decode, loads_object, time_text
-from .._local import Downloaded, Landing, LocalPath
+from .._local import DownloadResult, AtomicFile, LocalPath
 from ..errors import ProtocolError, ServiceUnavailableError
 from ..models import EventGap, ServerEvent
-from ..team import AuditKey, AuditRecord, LiveUsage, UsageReport
+from ..tenants import AuditKey, AuditRecord, LiveUsage, UsageReport
 from ._http import HTTP, LineStream
 
 Moment = Union[str, datetime.date, datetime.datetime]
@@ -26,9 +26,9 @@ def moment_text(value: Optional[Moment]) -> Optional[str]:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def landed(http: HTTP, call: Call, local: LocalPath) -> Downloaded:
+def save_to_file(http: HTTP, call: Call, local: LocalPath) -> DownloadResult:
     """The body of an answer as a file of this machine, which appears whole or not at all."""
-    landing = _sio.blocking(Landing, os.fspath(local))
+    landing = _sio.blocking(AtomicFile, os.fspath(local))
     try:
         chunks = http.chunks(http.open(call))
         try:
@@ -77,13 +77,13 @@ class EventStream:
         self._sandbox, self._kinds = sandbox, kinds
         self._attempts = http.attempts()
         self._lines = LineStream(http)
-        self._begun = False
+        self._started = False
         self._closed = False
         self.after = after
         """The number of the last event that came."""
 
     def __enter__(self) -> EventStream:
-        while not self._begun:
+        while not self._started:
             self._next()
         return self
 
@@ -117,14 +117,14 @@ class EventStream:
                 self._lines.drop()
                 self._http.again(self._attempts, error, "events")
                 continue
-            self._attempts.came_through()
+            self._attempts.record_success()
             return event
 
     def _take(self, told: Dict[str, Any]) -> Union[None, ServerEvent, EventGap]:
         kind = told.get("type")
         try:
             if kind == "ready":
-                self._begun, self.after = True, int(told["after"])
+                self._started, self.after = True, int(told["after"])
             elif kind == "gap":
                 return EventGap(int(told["next"]))
             elif kind == "event":
@@ -180,10 +180,10 @@ class Audit:
             yield decode(AuditRecord, item)
 
     def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,
-                     until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> Downloaded:
+                     until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> DownloadResult:
         """All of it as lines of JSON in a file of this machine, as `cove audit verify` reads it."""
         query = {**audit_query(action, since, until, tenant), "format": "jsonl"}
-        return landed(self._http, Call("GET", path("v1", "audit"), query), local)
+        return save_to_file(self._http, Call("GET", path("v1", "audit"), query), local)
 
     def key(self) -> AuditKey:
         """The public key of the log, and its newest record."""

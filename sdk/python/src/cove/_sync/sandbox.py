@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Un
 from .. import _sio
 from .._call import NDJSON, Call, path
 from .._json import Duration, encode, milliseconds, without_none
-from ..events import Progress
-from ..models import ExecutionInfo, Happening, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
-from ..options import RunOptions, StartOptions, run_body, to_its_end, words_of
-from ._http import leave
+from ..events import StreamProgress
+from ..models import ExecutionInfo, SandboxEvent, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
+from ..options import RunOptions, StartOptions, run_body, wait_for_end, argv_of
+from ._http import delete_on_exit
 from .channel import Channel
 from .client import Cove
 from .contexts import Contexts
@@ -127,7 +127,7 @@ class Sandbox:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         with _sio.shielded():
             try:
-                leave(self.delete, error)
+                delete_on_exit(self.delete, error)
             finally:
                 self.close()
 
@@ -141,29 +141,29 @@ class Sandbox:
 
     # --- its life ---
 
-    def _told(self, call: Call) -> SandboxInfo:
+    def _request_info(self, call: Call) -> SandboxInfo:
         self.info = self._http.get(SandboxInfo, call)
         return self.info
 
     def refresh(self) -> SandboxInfo:
         """Asks the server how it is. One that has ended tells why."""
-        return self._told(Call("GET", self._path()))
+        return self._request_info(Call("GET", self._path()))
 
     def delete(self) -> SandboxInfo:
         """Ends it, with every process and file in it. One that has ended is told as it is."""
-        return self._told(Call("DELETE", self._path()))
+        return self._request_info(Call("DELETE", self._path()))
 
     def pause(self) -> SandboxInfo:
         """Freezes every process. The lifetime runs on, the other clocks stand still."""
-        return self._told(Call("POST", self._path("pause")))
+        return self._request_info(Call("POST", self._path("pause")))
 
     def resume(self) -> SandboxInfo:
         """Lets a paused one go on."""
-        return self._told(Call("POST", self._path("resume")))
+        return self._request_info(Call("POST", self._path("resume")))
 
     def extend(self, lifetime: Duration) -> SandboxInfo:
         """It ends so many seconds from now, instead of when it would have."""
-        return self._told(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+        return self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
 
     def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:
@@ -176,9 +176,9 @@ class Sandbox:
         """What it uses now, as the kernel counts."""
         return self._http.get(Usage, Call("GET", self._path("usage")))
 
-    def events(self) -> Iterator[Happening]:
+    def events(self) -> Iterator[SandboxEvent]:
         """What happened to it, the oldest first."""
-        for event in self._http.pages(Happening, "events", Call("GET", self._path("events"))):
+        for event in self._http.pages(SandboxEvent, "events", Call("GET", self._path("events"))):
             yield event
 
     # --- programs in it ---
@@ -189,21 +189,21 @@ class Sandbox:
         Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
         `result.success`, or call `result.check()`.
         """
-        with self.stream_code(code, **to_its_end(options)) as stream:
+        with self.stream_code(code, **wait_for_end(options)) as stream:
             return stream.result()
 
     def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> Result:
         """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
-        with self.stream_command(command, **to_its_end(options)) as stream:
+        with self.stream_command(command, **wait_for_end(options)) as stream:
             return stream.result()
 
     def stream_code(self, code: str, **options: Unpack[StartOptions]) -> Stream:
         """Runs code; its events come as they happen. It starts with the first of them."""
-        return Stream(self._http, self.id, Progress(), self._launch({"code": code}, options))
+        return Stream(self._http, self.id, StreamProgress(), self._launch({"code": code}, options))
 
     def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> Stream:
         """Runs a program; its events come as they happen. It starts with the first of them."""
-        return Stream(self._http, self.id, Progress(), self._launch({"command": words_of(command)}, options))
+        return Stream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command)}, options))
 
     def start_code(self, code: str, **options: Unpack[StartOptions]) -> Execution:
         """Starts code and returns at once."""
@@ -211,7 +211,7 @@ class Sandbox:
 
     def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> Execution:
         """Starts a program and returns at once."""
-        return self._start({"command": words_of(command)}, options)
+        return self._start({"command": argv_of(command)}, options)
 
     def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                              **options: Unpack[StartOptions]) -> Execution:
@@ -220,7 +220,7 @@ class Sandbox:
         It goes on when nobody follows it, for as long as the sandbox lives unless `timeout` says otherwise. `stream()` shows
         it from any byte on, `write_stdin` types, `resize` and `signal` do what a window and a keyboard would.
         """
-        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": words_of(command)})}
+        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}
         started = self._start(what, options)
         return Execution(self._http, self.id, started.id, tty=True)
 

@@ -16,9 +16,9 @@ from .. import _sio
 from .._error import CoveError
 from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
-from ..events import TOLD, Asked, ChannelEvent, Exit, Gathered, Output, Progress, Resized, Started
+from ..events import EVENT_CLASSES, InputRequestEvent, ChannelEvent, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ResizeEvent, StartedEvent
 from ..models import ExecutionInfo
-from ._link import Link, Request
+from ._websocket import WebSocket, Request
 from .execution import Answer, Execution, Result, Stream
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class Session:
     """One execution on a channel: its events, its input, its end.
 
     A connection that breaks is made again by itself; nothing is lost and nothing comes twice. Events are those of a stream (in a
-    context also what it shows, raises and asks), and of a terminal `Resized` besides. Leaving it early ends nothing but the session: the execution goes on.
+    context also what it shows, raises and asks), and of a terminal `ResizeEvent` besides. Leaving it early ends nothing but the session: the execution goes on.
     """
 
-    def __init__(self, channel: Channel, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> None:
+    def __init__(self, channel: Channel, progress: StreamProgress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> None:
         assert progress.execution_id is not None
         self._channel = channel
         self._progress = progress
@@ -47,20 +47,20 @@ class Session:
         """Of a terminal."""
         self.cols: Optional[int] = None
         self._name = ""
-        self._on: Optional[Link] = None  # where it was asked for
+        self._attached_socket: Optional[WebSocket] = None  # where it was asked for
         self._attached = False  # and the server has agreed
         self._parked = False
-        self._begun = False
+        self._started = False
         self._refusal: Optional[CoveError] = None
         self._events: Deque[ChannelEvent] = collections.deque()
-        self._told_to = 0  # bytes of what code in a context showed and asked, as the server counts
-        self._came = self._read = 0  # bytes of output; each has one writer, whatever threads there are
-        self._rest: Optional[Stream] = None
+        self._events_offset = 0  # bytes of what code in a context showed and asked, as the server counts
+        self._received_bytes = self._consumed_bytes = 0  # bytes of output; each has one writer, whatever threads there are
+        self._tail_stream: Optional[Stream] = None
         self._closed = False
-        self._pen = _sio.Lock()
+        self._write_lock = _sio.Lock()
         self._writing = False
-        self._typed = 0 if launch is not None else None  # bytes of input that are ours, or were there before
-        self._taken = 0  # bytes of input that the sandbox has
+        self._input_end = 0 if launch is not None else None  # bytes of input that are ours, or were there before
+        self._input_taken = 0  # bytes of input that the sandbox has
         self._acks = 0
         self._shared = False  # others type there too
 
@@ -87,58 +87,58 @@ class Session:
 
     @property
     def _waiting_bytes(self) -> int:
-        return self._came - self._read
+        return self._received_bytes - self._consumed_bytes
 
-    def _hello(self) -> Dict[str, Any]:
-        if self._launch is not None and not self._begun:
+    def _attach_message(self) -> Dict[str, Any]:
+        if self._launch is not None and not self._started:
             return {"type": "execute", "executionId": self.id, **self._launch}
         told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "name": self._name}
-        if self._tail is not None and not self._begun:
+        if self._tail is not None and not self._started:
             return {**told, "tailBytes": self._tail}
-        if self._told_to:
-            told["eventsOffset"] = self._told_to
+        if self._events_offset:
+            told["eventsOffset"] = self._events_offset
         return {**told, "stdoutOffset": self._progress.offsets["stdout"], "stderrOffset": self._progress.offsets["stderr"]}
 
     def _take(self, kind: str, told: Dict[str, Any]) -> None:
         event: Optional[ChannelEvent] = None
         if kind == "output":
             event = self._progress.output({**told, "data": told.get("content")} if "content" in told else told)
-            self._came += len(event.data) if isinstance(event, Output) else 0
+            self._received_bytes += len(event.data) if isinstance(event, OutputEvent) else 0
         elif kind == "event":
-            self._told_to = int(told["eventsOffset"])
+            self._events_offset = int(told["eventsOffset"])
             shown = told["event"]
-            event = self._progress.event(shown["type"], shown) if shown["type"] in TOLD else None
+            event = self._progress.event(shown["type"], shown) if shown["type"] in EVENT_CLASSES else None
         elif kind == "execution_start":
             event = self._take_start(told)
         elif kind == "execution_complete":
             event = self._progress.turn("end", decode(ExecutionInfo, told["execution"]))
         elif kind == "stdin_ack":
-            self._taken = int(told["stdinBytes"])
+            self._input_taken = int(told["stdinBytes"])
             self._acks += 1
         elif kind == "resized":
             self.rows, self.cols = int(told["rows"]), int(told["cols"])
-            event = Resized(self.rows, self.cols)
+            event = ResizeEvent(self.rows, self.cols)
         if event is not None:
             self._events.append(event)
 
-    def _take_start(self, told: Mapping[str, Any]) -> Optional[Started]:
+    def _take_start(self, told: Mapping[str, Any]) -> Optional[StartedEvent]:
         event = self._progress.turn("started", decode(ExecutionInfo, told["execution"]))
-        first, self._begun, self._attached = not self._begun, True, True
+        first, self._started, self._attached = not self._started, True, True
         if first and self._tail is not None:
             self._progress.offsets.update(stdout=int(told["stdoutOffset"]), stderr=int(told["stderrOffset"]))
         if "stdinBytes" in told:
             count = int(told["stdinBytes"])
-            self._shared = self._shared or self._progress.gaps and not first and not self._writing and count != self._taken
-            self._taken = count
-        if self._typed is None:
-            self._typed = self._taken
+            self._shared = self._shared or self._progress.gaps and not first and not self._writing and count != self._input_taken
+            self._input_taken = count
+        if self._input_end is None:
+            self._input_end = self._input_taken
         size = told.get("rows"), told.get("cols")
         changed = None not in size and not first and size != (self.rows, self.cols)
         if None not in size:
             self.rows, self.cols = size
         if changed and self.rows is not None and self.cols is not None:
-            self._events.append(Resized(self.rows, self.cols))
-        return event if isinstance(event, Started) else None
+            self._events.append(ResizeEvent(self.rows, self.cols))
+        return event if isinstance(event, StartedEvent) else None
 
     def __iter__(self) -> Session:
         return self
@@ -160,25 +160,25 @@ class Session:
                 return None
             if self._events:
                 event = self._events.popleft()
-                self._read += len(event.data) if isinstance(event, Output) else 0
+                self._consumed_bytes += len(event.data) if isinstance(event, OutputEvent) else 0
                 return event
             if self._progress.ended:
-                if self._rest is None and self._refusal is not None:
+                if self._tail_stream is None and self._refusal is not None:
                     raise self._refusal
                 return None
-            if self._rest is not None:
-                self._rest.deadline = deadline
-                return self._rest.__next__()
+            if self._tail_stream is not None:
+                self._tail_stream.deadline = deadline
+                return self._tail_stream.__next__()
             if self._parked:
                 self._channel._unpark(self)
             try:
                 self._channel._until(lambda: bool(self._events) or self._progress.ended or self._closed, deadline)
             except SandboxEndedError:
-                if not self._begun:
+                if not self._started:
                     raise
                 # The server closes the channel of such a sandbox; what was written there is still to be had.
-                self._rest = self.execution.stream()
-                self._rest._progress = self._progress
+                self._tail_stream = self.execution.stream()
+                self._tail_stream._progress = self._progress
 
     def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None) -> Result:
         """Reads it to its end. Only what comes from here on is in the result's output.
@@ -188,14 +188,14 @@ class Session:
         a question waits for somebody else.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        told = Gathered()
+        told = OutputCollector()
         while True:
             event = self._next(deadline)
             told.take(event)
-            if isinstance(event, Asked) and answer is not None:
+            if isinstance(event, InputRequestEvent) and answer is not None:
                 with contextlib.suppress(ConflictError):  # it was interrupted meanwhile, or somebody else was quicker
                     self.answer(answer(event))
-            elif isinstance(event, Exit):
+            elif isinstance(event, ExitEvent):
                 return Result(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
             elif event is None:
                 raise ProtocolError("the session has been read to its end, or was closed, before")
@@ -204,33 +204,33 @@ class Session:
         """Leaves it. The execution goes on."""
         self._closed = True
         self._channel._forget(self)
-        if self._attached and self._on is not None and self._on is self._channel._link and not self._progress.ended:
+        if self._attached and self._attached_socket is not None and self._attached_socket is self._channel._socket and not self._progress.ended:
             with contextlib.suppress(CoveError):
-                self._on.post({"type": "detach", "executionId": self._name})
-        if self._rest is not None:
-            self._rest.close()
-        self._channel._turn.ring()
+                self._attached_socket.post({"type": "detach", "executionId": self._name})
+        if self._tail_stream is not None:
+            self._tail_stream.close()
+        self._channel._turn.notify()
 
     # --- what is asked ---
 
     def _is_ready(self) -> bool:
-        return self._attached and self._on is self._channel._link or self._parked or self._progress.ended
+        return self._attached and self._attached_socket is self._channel._socket or self._parked or self._progress.ended
 
     def _ask(self, what: Mapping[str, Any], *, repeatable: bool) -> bool:
         """True when the server has carried it out, or there is nothing left to do it to. False: it is not attached here."""
         channel = self._channel
         while True:
             channel._until(self._is_ready)
-            link, request = self._on, Request(self)
+            socket, request = self._attached_socket, Request(self)
             if self._refusal is not None:
                 raise self._refusal
             if self._parked:
                 return False
-            if self._progress.ended or link is None:
+            if self._progress.ended or socket is None:
                 return True
             with contextlib.suppress(ConnectionLostError):
-                link.post({**what, "executionId": self._name}, request)
-            channel._until(lambda: request.done or request.error is not None or channel._link is not link or self._progress.ended)
+                socket.post({**what, "executionId": self._name}, request)
+            channel._until(lambda: request.done or request.error is not None or channel._socket is not socket or self._progress.ended)
             if request.error is not None and not self._progress.ended:
                 raise request.error
             if request.done or self._progress.ended:
@@ -250,12 +250,12 @@ class Session:
             self.execution.signal(signal)
 
     def cancel(self) -> None:
-        """Kills it and everything it started. Its `Exit` comes as the last event."""
+        """Kills it and everything it started. Its `ExitEvent` comes as the last event."""
         if not self._ask({"type": "cancel"}, repeatable=True):
             self.execution.cancel()
 
     def answer(self, text: Optional[str]) -> None:
-        """The line that code in a context asks for (`Asked`); None is the end of its input. ConflictError when it asks for none."""
+        """The line that code in a context asks for (`InputRequestEvent`); None is the end of its input. ConflictError when it asks for none."""
         line: Dict[str, Any] = {"eof": True} if text is None else {"text": text}
         if not self._ask({"type": "input", **line}, repeatable=False):
             self.execution.answer(text)
@@ -271,13 +271,13 @@ class Session:
         others type there too.
         """
         sent = data.encode() if isinstance(data, str) else data
-        with self._pen:
+        with self._write_lock:
             self._writing = True
             try:
                 if self._progress.gaps:
-                    self._type(sent, close)
+                    self._write_terminal(sent, close)
                 else:
-                    self._pour(sent, close)
+                    self._write_pipe(sent, close)
             finally:
                 self._writing = False
 
@@ -285,38 +285,38 @@ class Session:
         """Says that nothing follows."""
         self.write(b"", close=True)
 
-    def _writable(self) -> Optional[Link]:
-        """The link to write to; None: the session is parked, and has none."""
+    def _writable(self) -> Optional[WebSocket]:
+        """The socket to write to; None: the session is parked, and has none."""
         self._channel._until(self._is_ready)
         if self._progress.ended:
             raise ConflictError(f"execution {self.id} has ended")
-        return None if self._parked else self._on
+        return None if self._parked else self._attached_socket
 
-    def _put(self, link: Link, data: bytes, offset: Optional[int], close: bool) -> Request:
+    def _put(self, socket: WebSocket, data: bytes, offset: Optional[int], close: bool) -> Request:
         request = Request(self)
         message: Dict[str, Any] = {"type": "stdin", "executionId": self._name, "base64": base64.b64encode(data).decode()}
         if offset is not None:
             message["offset"] = offset
         with contextlib.suppress(ConnectionLostError):
-            link.post({**message, "close": True} if close else message, request)
+            socket.post({**message, "close": True} if close else message, request)
         return request
 
-    def _pour(self, data: bytes, close: bool) -> None:
+    def _write_pipe(self, data: bytes, close: bool) -> None:
         """To a pipe, by offset: after a break it goes on behind what has arrived."""
-        base = self._typed or 0
+        base = self._input_end or 0
         end, again, attempts = base + len(data), False, self._channel._http.attempts()
         while True:
             self._channel._until(self._is_ready)
             if again and self._progress.ended:
                 return  # perhaps because all had arrived before the break; its exit tells
-            link = self._writable()
-            if link is None:
-                at = max(self._taken, base)
+            socket = self._writable()
+            if socket is None:
+                at = max(self._input_taken, base)
                 self._channel._http.send(self.execution._stdin_call(data[at - base:], at, close))
-                self._taken = end
+                self._input_taken = end
                 break
             try:
-                if self._pour_on(link, data, base, close, again):
+                if self._write_pipe_pieces(socket, data, base, close, again):
                     break
             except ConflictError as error:
                 if not again:
@@ -324,61 +324,61 @@ class Session:
                 error.retry_after = 0.2  # a server that has not seen the break takes us for a second writer
                 self._channel._http.again(attempts, error, "stdin")
             again = True
-        self._typed = end
+        self._input_end = end
 
-    def _pour_on(self, link: Link, data: bytes, base: int, close: bool, again: bool) -> bool:
-        at, end, last = max(self._taken, base), base + len(data), False
+    def _write_pipe_pieces(self, socket: WebSocket, data: bytes, base: int, close: bool, again: bool) -> bool:
+        at, end, last = max(self._input_taken, base), base + len(data), False
         requests: List[Request] = []
         while True:
-            while not last and at - self._taken < WINDOW and (at < end or close):
+            while not last and at - self._input_taken < WINDOW and (at < end or close):
                 piece = data[at - base:at - base + PIECE]
                 last = at + len(piece) >= end
-                requests.append(self._put(link, piece, at, close and last))
+                requests.append(self._put(socket, piece, at, close and last))
                 at += len(piece)
-            known = self._taken
-            self._channel._until(lambda: self._channel._link is not link or self._progress.ended or self._taken != known
-                                       or all(r.done for r in requests) and self._taken >= end or any(r.error for r in requests))
+            known = self._input_taken
+            self._channel._until(lambda: self._channel._socket is not socket or self._progress.ended or self._input_taken != known
+                                       or all(r.done for r in requests) and self._input_taken >= end or any(r.error for r in requests))
             error = next((r.error for r in requests if r.error), None)
-            if again and self._taken >= end and isinstance(error, ConflictError):
+            if again and self._input_taken >= end and isinstance(error, ConflictError):
                 return True  # the farewell had arrived before the break
             if error is not None and not self._progress.ended:
                 raise error
-            if self._taken >= end and (not close or last and all(r.done for r in requests)):
+            if self._input_taken >= end and (not close or last and all(r.done for r in requests)):
                 return True
-            if self._channel._link is not link:
+            if self._channel._socket is not socket:
                 return False
             if again and self._progress.ended:
                 return True
             if self._progress.ended:
                 raise ConflictError(f"execution {self.id} ended before it had read all of this")
 
-    def _type(self, data: bytes, close: bool) -> None:
+    def _write_terminal(self, data: bytes, close: bool) -> None:
         """To a terminal, piece by piece, each acknowledged before the next."""
         pieces = [data[at:at + PIECE] for at in range(0, len(data), PIECE)] or [b""]
         for number, piece in enumerate(pieces):
-            self._type_piece(piece, close and number == len(pieces) - 1)
+            self._write_terminal_piece(piece, close and number == len(pieces) - 1)
 
-    def _type_piece(self, piece: bytes, close: bool) -> None:
+    def _write_terminal_piece(self, piece: bytes, close: bool) -> None:
         while True:
-            link = self._writable()
-            before, acks = self._taken, self._acks
-            if link is None:
+            socket = self._writable()
+            before, acks = self._input_taken, self._acks
+            if socket is None:
                 self._channel._http.send(self.execution._stdin_call(piece, None, close))
                 return
-            request = self._put(link, piece, None, close)
-            self._channel._until(lambda: self._channel._link is not link or self._progress.ended or request.error is not None
+            request = self._put(socket, piece, None, close)
+            self._channel._until(lambda: self._channel._socket is not socket or self._progress.ended or request.error is not None
                                        or (self._acks > acks if piece else request.done))
             if request.error is not None and not self._progress.ended:
                 raise request.error
             if self._acks > acks or not piece and request.done:
-                self._shared = self._shared or self._taken != before + len(piece)
+                self._shared = self._shared or self._input_taken != before + len(piece)
                 return
-            if self._progress.ended and self._channel._link is link:
+            if self._progress.ended and self._channel._socket is socket:
                 raise ConflictError(f"execution {self.id} ended before it had read all of this")
             self._channel._until(self._is_ready)
-            if self._progress.ended or self._taken == before + len(piece) and not self._shared:
+            if self._progress.ended or self._input_taken == before + len(piece) and not self._shared:
                 return
-            if self._taken != before:
+            if self._input_taken != before:
                 self._shared = True
                 raise ConnectionLostError("the connection broke while this was typed, and it cannot be told how much of it arrived",
                                           fix="Look at the terminal, and type again what is missing.")

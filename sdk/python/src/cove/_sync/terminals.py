@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 from .._call import Call, path
-from ..events import Progress
+from ..events import StreamProgress
 from ..models import ExecutionInfo
 from ..options import StartOptions, run_body
 from ._http import HTTP
@@ -35,11 +35,11 @@ class Terminals:
                      **options: Unpack[StartOptions]) -> Terminal:
         """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
         id = execution_id(self._sandbox_id, options.get("idempotency_key"))
-        return self._seated(Progress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
+        return self._attach_terminal(StreamProgress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
 
     def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> Terminal:
         """One that there is, from a byte on, or from so many before the end of what it has shown."""
-        return self._seated(Progress(id, offset), None, tail_bytes)
+        return self._attach_terminal(StreamProgress(id, offset), None, tail_bytes)
 
     def list(self) -> Iterator[ExecutionInfo]:
         """Those that are running, the newest first."""
@@ -48,7 +48,7 @@ class Terminals:
             if info.tty:
                 yield info
 
-    def _seated(self, progress: Progress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> Terminal:
+    def _attach_terminal(self, progress: StreamProgress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> Terminal:
         channel = Channel(self._http, self._sandbox_id)
         terminal = Terminal(channel, progress, launch, tail_bytes)
         try:

@@ -34,7 +34,7 @@ MESSAGE_MAX = 32 << 20
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """Something that was asked on a link. A ping follows it, so that what is wrong with it is told before the pong."""
+    """Something that was asked on a socket. A ping follows it, so that what is wrong with it is told before the pong."""
 
     about: Any
     token: int = 0
@@ -42,37 +42,37 @@ class Request:
     error: Optional[CoveError] = None
 
 
-class AsyncLink:
-    def __init__(self, pipe: _aio.Pipe, protocol: ClientProtocol, settings: Settings) -> None:
+class AsyncWebSocket:
+    def __init__(self, pipe: _aio.ByteConnection, protocol: ClientProtocol, settings: Settings) -> None:
         self._pipe, self._protocol, self._settings = pipe, protocol, settings
         self._lock = _aio.Lock()
-        self._early: List[Frame] = []  # came with the answer to the handshake
+        self._early_frames: List[Frame] = []  # came with the answer to the handshake
         self._parts: List[bytes] = []
         self._end: Optional[CoveError] = None
-        self._heard = self._pinged = time.monotonic()
+        self._received_at = self._pinged_at = time.monotonic()
         self._serial = 0
         self.requests: Deque[Request] = collections.deque()
 
     @classmethod
-    async def open(cls, settings: Settings, target: str) -> AsyncLink:
+    async def open(cls, settings: Settings, target: str) -> AsyncWebSocket:
         """Connects; a refusal is raised as that of any other request."""
         try:
             uri = parse_uri("ws" + settings.url[len("http"):] + target)
         except InvalidURI as error:
             raise ProtocolError(str(error)) from error
-        pipe = await connected(settings)
-        link = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
+        pipe = await open_connection(settings)
+        socket = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
         try:
-            await link._shake()
+            await socket._handshake()
         except BaseException:
             await pipe.aclose()
             raise
-        return link
+        return socket
 
     def lost(self, why: object) -> ConnectionLostError:
         return ConnectionLostError(f"{self._settings.where}: {why}")
 
-    async def _shake(self) -> None:
+    async def _handshake(self) -> None:
         request = self._protocol.connect()
         for name, value in self._settings.headers().items():
             request.headers[name] = value
@@ -88,7 +88,7 @@ class AsyncLink:
             raise answer_error(answer.status_code, httpx.Headers([*answer.headers.raw_items()]), bytes(answer.body or b""))
         if self._protocol.handshake_exc is not None or not isinstance(answer, Response):
             raise self.lost(self._protocol.handshake_exc or "the connection ended in the handshake")
-        self._early = [*events[1:]]
+        self._early_frames = [*events[1:]]
 
     # --- in ---
 
@@ -96,17 +96,17 @@ class AsyncLink:
         """Messages that have come; none if none comes for so many seconds. An end is raised, and so is too long a silence."""
         if self._end is not None:
             raise self._end
-        frames, self._early = self._early, []
+        frames, self._early_frames = self._early_frames, []
         if not frames:
             data = await self._data(max(min(patience, HEARTBEAT), 0.0))
             if data is None:
-                await self._mind_silence()
+                await self._check_silence()
                 return []
             try:
                 frames = [event for event in await self._feed(data) if isinstance(event, Frame)]
             except CoveError:
                 raise
-            except BaseException:  # these bytes are gone, and with them the link
+            except BaseException:  # these bytes are gone, and with them the socket
                 await self._pipe.cut()
                 raise
             if not data and not frames:
@@ -119,15 +119,15 @@ class AsyncLink:
         except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
             raise self.lost(error) from error
         if data is not None:
-            self._heard = time.monotonic()
+            self._received_at = time.monotonic()
         return data
 
-    async def _mind_silence(self) -> None:
+    async def _check_silence(self) -> None:
         now = time.monotonic()
-        if now - self._heard > SILENCE:
+        if now - self._received_at > SILENCE:
             raise self.lost("it was silent for too long")
-        if now - max(self._heard, self._pinged) >= HEARTBEAT:
-            self._pinged = now
+        if now - max(self._received_at, self._pinged_at) >= HEARTBEAT:
+            self._pinged_at = now
             async with self._lock:
                 self._protocol.send_ping(b"")
                 await self._flush()
@@ -181,7 +181,7 @@ class AsyncLink:
                 raise self.lost(error) from error
             await self._flush()
 
-    def answered(self, token: Any) -> None:
+    def acknowledge(self, token: Any) -> None:
         """A pong: what was asked before it has been carried out, or an error was told."""
         while self.requests:
             request = self.requests.popleft()
@@ -214,11 +214,11 @@ class AsyncLink:
         await self._pipe.aclose()
 
 
-async def connected(settings: Settings) -> _aio.Pipe:
+async def open_connection(settings: Settings) -> _aio.ByteConnection:
     parts = urlsplit(settings.url)
     secure = parts.scheme == "https"
     try:
-        return await _aio.Pipe.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
+        return await _aio.ByteConnection.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
                                     settings.trust() if secure else None, min(settings.timeout, 10.0))
     except ssl.SSLCertVerificationError as error:
         raise ServerNotTrustedError(f"{settings.where}: {error}") from error

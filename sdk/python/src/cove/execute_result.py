@@ -8,16 +8,16 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 from ._error import ExecutionFailedError
 from ._json import Duration, decode, encode, loads_object, milliseconds, raw, seconds, without_none
 from .errors import ProtocolError
-from .events import TOLD, Output, Progress, Raised, Shown
+from .events import EVENT_CLASSES, OutputEvent, StreamProgress, ExceptionEvent, DisplayEvent
 from .models import Reason, Resources
 
 Content = Union[str, bytes]
-Heard = Union[Output, Shown, Raised]
-CLOCKS = {"wall": "it ran longer than its timeout", "cpu": "it used more processor time than it may", "lifetime": "it ran longer than its sandbox may live"}
+ExecuteEvent = Union[OutputEvent, DisplayEvent, ExceptionEvent]
+TIMEOUT_REASONS = {"wall": "it ran longer than its timeout", "cpu": "it used more processor time than it may", "lifetime": "it ran longer than its sandbox may live"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Omitted:
+class OmittedFile:
     """A file that was asked for and did not come."""
 
     path: str
@@ -25,7 +25,7 @@ class Omitted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Executed:
+class ExecuteResult:
     """What came out of one program in a sandbox that is gone."""
 
     id: str
@@ -45,11 +45,11 @@ class Executed:
     signal: Optional[int] = None
     stdout: str = ""
     stderr: str = ""
-    results: List[Shown] = dataclasses.field(default_factory=list)
+    results: List[DisplayEvent] = dataclasses.field(default_factory=list)
     """Of code: what it displayed, and the value of its last expression."""
-    exception: Optional[Raised] = None
+    exception: Optional[ExceptionEvent] = None
     error: Optional[Reason] = None
-    omitted: List[Omitted] = dataclasses.field(default_factory=list)
+    omitted: List[OmittedFile] = dataclasses.field(default_factory=list)
     receipt: Dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     raw: Mapping[str, Any] = raw()
 
@@ -71,13 +71,13 @@ class Executed:
         """Why it is no success, in a line."""
         if self.error:
             return self.error.message
-        if self.ended_by in CLOCKS:
-            return CLOCKS[self.ended_by]
+        if self.ended_by in TIMEOUT_REASONS:
+            return TIMEOUT_REASONS[self.ended_by]
         if self.exception:
             return str(self.exception)
         return f"it ended with status {self.exit_code}" if self.ended_by == "exit" else f"it was ended by: {self.ended_by}"
 
-    def check(self) -> Executed:
+    def check(self) -> ExecuteResult:
         """Itself if all went well; otherwise ExecutionFailedError."""
         if self.success:
             return self
@@ -86,17 +86,17 @@ class Executed:
         raise error
 
 
-class Listening:
+class ExecuteStreamParser:
     """The lines of an answer that comes as it happens, and the answer as it would have come at once."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self.progress = StreamProgress()
         self.written: Dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self.results: List[Any] = []
         self.exception: Any = None
-        self.answer: Optional[Executed] = None
+        self.answer: Optional[ExecuteResult] = None
 
-    def take(self, line: bytes) -> Optional[Heard]:
+    def take(self, line: bytes) -> Optional[ExecuteEvent]:
         told = loads_object(line)
         kind = str(told.get("type"))
         try:
@@ -107,14 +107,14 @@ class Listening:
             elif kind == "exception":
                 self.exception = told
             elif kind == "end":
-                self.answer = decode(Executed, self.whole(told["execution"]))
+                self.answer = decode(ExecuteResult, self.whole(told["execution"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
-        return decode(TOLD[kind], told) if kind in ("display", "result", "exception") else None
+        return decode(EVENT_CLASSES[kind], told) if kind in ("display", "result", "exception") else None
 
-    def output(self, told: Mapping[str, Any]) -> Optional[Heard]:
+    def output(self, told: Mapping[str, Any]) -> Optional[ExecuteEvent]:
         event = self.progress.output(told)
-        if not isinstance(event, Output):
+        if not isinstance(event, OutputEvent):
             return None
         self.written[event.type] += event.data
         return event

@@ -1,4 +1,4 @@
-# Written by tools/unasync.py from _async/_link.py: change that.
+# Written by tools/unasync.py from _async/_websocket.py: change that.
 """One WebSocket of a sandbox, for as long as it lasts: messages in, messages out, and the close code as an error.
 
 The protocol is that of the `websockets` library without its own input and output, over a connection that waits or is awaited
@@ -35,7 +35,7 @@ MESSAGE_MAX = 32 << 20
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """Something that was asked on a link. A ping follows it, so that what is wrong with it is told before the pong."""
+    """Something that was asked on a socket. A ping follows it, so that what is wrong with it is told before the pong."""
 
     about: Any
     token: int = 0
@@ -43,37 +43,37 @@ class Request:
     error: Optional[CoveError] = None
 
 
-class Link:
-    def __init__(self, pipe: _sio.Pipe, protocol: ClientProtocol, settings: Settings) -> None:
+class WebSocket:
+    def __init__(self, pipe: _sio.ByteConnection, protocol: ClientProtocol, settings: Settings) -> None:
         self._pipe, self._protocol, self._settings = pipe, protocol, settings
         self._lock = _sio.Lock()
-        self._early: List[Frame] = []  # came with the answer to the handshake
+        self._early_frames: List[Frame] = []  # came with the answer to the handshake
         self._parts: List[bytes] = []
         self._end: Optional[CoveError] = None
-        self._heard = self._pinged = time.monotonic()
+        self._received_at = self._pinged_at = time.monotonic()
         self._serial = 0
         self.requests: Deque[Request] = collections.deque()
 
     @classmethod
-    def open(cls, settings: Settings, target: str) -> Link:
+    def open(cls, settings: Settings, target: str) -> WebSocket:
         """Connects; a refusal is raised as that of any other request."""
         try:
             uri = parse_uri("ws" + settings.url[len("http"):] + target)
         except InvalidURI as error:
             raise ProtocolError(str(error)) from error
-        pipe = connected(settings)
-        link = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
+        pipe = open_connection(settings)
+        socket = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
         try:
-            link._shake()
+            socket._handshake()
         except BaseException:
             pipe.close()
             raise
-        return link
+        return socket
 
     def lost(self, why: object) -> ConnectionLostError:
         return ConnectionLostError(f"{self._settings.where}: {why}")
 
-    def _shake(self) -> None:
+    def _handshake(self) -> None:
         request = self._protocol.connect()
         for name, value in self._settings.headers().items():
             request.headers[name] = value
@@ -89,7 +89,7 @@ class Link:
             raise answer_error(answer.status_code, httpx.Headers([*answer.headers.raw_items()]), bytes(answer.body or b""))
         if self._protocol.handshake_exc is not None or not isinstance(answer, Response):
             raise self.lost(self._protocol.handshake_exc or "the connection ended in the handshake")
-        self._early = [*events[1:]]
+        self._early_frames = [*events[1:]]
 
     # --- in ---
 
@@ -97,17 +97,17 @@ class Link:
         """Messages that have come; none if none comes for so many seconds. An end is raised, and so is too long a silence."""
         if self._end is not None:
             raise self._end
-        frames, self._early = self._early, []
+        frames, self._early_frames = self._early_frames, []
         if not frames:
             data = self._data(max(min(patience, HEARTBEAT), 0.0))
             if data is None:
-                self._mind_silence()
+                self._check_silence()
                 return []
             try:
                 frames = [event for event in self._feed(data) if isinstance(event, Frame)]
             except CoveError:
                 raise
-            except BaseException:  # these bytes are gone, and with them the link
+            except BaseException:  # these bytes are gone, and with them the socket
                 self._pipe.cut()
                 raise
             if not data and not frames:
@@ -120,15 +120,15 @@ class Link:
         except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
             raise self.lost(error) from error
         if data is not None:
-            self._heard = time.monotonic()
+            self._received_at = time.monotonic()
         return data
 
-    def _mind_silence(self) -> None:
+    def _check_silence(self) -> None:
         now = time.monotonic()
-        if now - self._heard > SILENCE:
+        if now - self._received_at > SILENCE:
             raise self.lost("it was silent for too long")
-        if now - max(self._heard, self._pinged) >= HEARTBEAT:
-            self._pinged = now
+        if now - max(self._received_at, self._pinged_at) >= HEARTBEAT:
+            self._pinged_at = now
             with self._lock:
                 self._protocol.send_ping(b"")
                 self._flush()
@@ -182,7 +182,7 @@ class Link:
                 raise self.lost(error) from error
             self._flush()
 
-    def answered(self, token: Any) -> None:
+    def acknowledge(self, token: Any) -> None:
         """A pong: what was asked before it has been carried out, or an error was told."""
         while self.requests:
             request = self.requests.popleft()
@@ -215,11 +215,11 @@ class Link:
         self._pipe.close()
 
 
-def connected(settings: Settings) -> _sio.Pipe:
+def open_connection(settings: Settings) -> _sio.ByteConnection:
     parts = urlsplit(settings.url)
     secure = parts.scheme == "https"
     try:
-        return _sio.Pipe.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
+        return _sio.ByteConnection.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
                                     settings.trust() if secure else None, min(settings.timeout, 10.0))
     except ssl.SSLCertVerificationError as error:
         raise ServerNotTrustedError(f"{settings.where}: {error}") from error

@@ -8,7 +8,7 @@ from .._call import Call, path
 from .._json import camel, encode, time_text, without_none
 from ..errors import NotFoundError
 from ..models import ApiKey, ApiKeySecret
-from ..team import Budget, BudgetBounds, Quota, Role, Tenant, User
+from ..tenants import Budget, BudgetBounds, Quota, Role, Tenant, User
 from ._http import AsyncHTTP
 
 

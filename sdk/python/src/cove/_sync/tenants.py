@@ -1,4 +1,4 @@
-# Written by tools/unasync.py from _async/team.py: change that.
+# Written by tools/unasync.py from _async/tenants.py: change that.
 """Those who share a server: tenants, their users and roles, and the keys."""
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .._call import Call, path
 from .._json import camel, encode, time_text, without_none
 from ..errors import NotFoundError
 from ..models import ApiKey, ApiKeySecret
-from ..team import Budget, BudgetBounds, Quota, Role, Tenant, User
+from ..tenants import Budget, BudgetBounds, Quota, Role, Tenant, User
 from ._http import HTTP
 
 
