@@ -221,7 +221,7 @@ static void print_needed(void)
     unsigned n = 0;
 
     for (size_t i = 0; i < syscall_row_count; i++)
-        if (syscall_needed(syscall_rows[i].nr))
+        if (syscall_is_needed(syscall_rows[i].nr))
             printf("%s`%s`", n++ ? ", " : "", syscall_rows[i].name);
     printf(".\n\n");
 }

@@ -17,27 +17,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STACK (64 * 1024) /* handlers of libraries run on it */
+#define CLONE_STACK_BYTES (64 * 1024) /* handlers of libraries run on it */
 
 static struct {
     jmp_buf home;
     int sys;
-    unsigned char stack[STACK] __attribute__((aligned(16)));
-} shared;
+    unsigned char stack[CLONE_STACK_BYTES] __attribute__((aligned(16)));
+} fork_shared;
 
-static int first(void *unused)
+static int fork_first_process(void *unused)
 {
     (void)unused;
     pid_t pid = fork();
 
     if (pid == 0)
-        longjmp(shared.home, 1);
-    shared.sys = pid < 0 ? errno : 0;
+        longjmp(fork_shared.home, 1);
+    fork_shared.sys = pid < 0 ? errno : 0;
     _exit(0);
 }
 
 /* Waits for the other end to be closed, which is when `first` and the original are both past it. */
-static void wait_for_end(int fd)
+static void fork_wait_for_end(int fd)
 {
     char c;
 
@@ -47,28 +47,28 @@ static void wait_for_end(int fd)
 }
 
 /* 1 in the copy, 0 in the original, -1 when there is no copy. */
-static int fork_beside(const int gate[2])
+static int fork_as_sibling(const int gate[2])
 {
     int status = 0;
 
-    if (setjmp(shared.home)) { /* a whole copy of us, so this frame is still there */
+    if (setjmp(fork_shared.home)) { /* a whole copy of us, so this frame is still there */
         close(gate[1]);
-        wait_for_end(gate[0]);
+        fork_wait_for_end(gate[0]);
         return 1;
     }
-    pid_t pid = clone(first, shared.stack + STACK, CLONE_VM | CLONE_VFORK, NULL);
+    pid_t pid = clone(fork_first_process, fork_shared.stack + CLONE_STACK_BYTES, CLONE_VM | CLONE_VFORK, NULL);
     if (pid < 0) {
-        shared.sys = errno;
+        fork_shared.sys = errno;
         return -1;
     }
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
-    if (shared.sys == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        shared.sys = ECHILD; /* it was ended on the way */
-    return shared.sys ? -1 : 0;
+    if (fork_shared.sys == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        fork_shared.sys = ECHILD; /* it was ended on the way */
+    return fork_shared.sys ? -1 : 0;
 }
 
-static PyObject *kernel_fork(PyObject *self, PyObject *none)
+static PyObject *fork_module_fork(PyObject *self, PyObject *none)
 {
     sigset_t all, before;
     int gate[2];
@@ -80,9 +80,9 @@ static PyObject *kernel_fork(PyObject *self, PyObject *none)
     PyOS_BeforeFork();
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    shared.sys = 0;
-    int rc = fork_beside(gate);
-    int sys = shared.sys;
+    fork_shared.sys = 0;
+    int rc = fork_as_sibling(gate);
+    int sys = fork_shared.sys;
     if (rc == 1) {
         PyOS_AfterFork_Child();
         sigprocmask(SIG_SETMASK, &before, NULL);
@@ -102,7 +102,8 @@ PyMODINIT_FUNC PyInit__covefork(void);
 PyMODINIT_FUNC PyInit__covefork(void)
 {
     static PyMethodDef methods[] = {
-        { "fork", kernel_fork, METH_NOARGS, "Returns in this process and in its copy, which is a child of PID 1." },
+        { "fork", fork_module_fork, METH_NOARGS,
+          "Returns in this process and in its copy, which is a child of PID 1." },
         { NULL, NULL, 0, NULL },
     };
     static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covefork", .m_size = -1,

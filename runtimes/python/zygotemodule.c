@@ -6,29 +6,29 @@
 
 #include "base/buf.h"
 #include "policy/level.h"
-#include "zygote/member.h"
+#include "zygote/interpreter.h"
 #include "zygote/serve.h"
-#include "zygote/traces.h"
+#include "zygote/cmdline_wipe.h"
 
 #include <unistd.h>
 
-static PyObject *tie(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_tie(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     struct err err;
 
-    if (zygote_tie(ZYGOTE_FD, &err) == 0)
+    if (zygote_die_with_socket(ZYGOTE_FD, &err) == 0)
         Py_RETURN_NONE;
     PyErr_SetString(PyExc_OSError, err.msg);
     return NULL;
 }
 
-static PyObject *ready(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_ready(PyObject *self UNUSED, PyObject *none UNUSED)
 {
-    zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
+    zygote_send_event(ZYGOTE_FD, ZYGOTE_READY, NULL);
     Py_RETURN_NONE;
 }
 
-static PyObject *failed(PyObject *self UNUSED, PyObject *args)
+static PyObject *zygote_module_failed(PyObject *self UNUSED, PyObject *args)
 {
     const char *why;
     struct err err;
@@ -36,16 +36,16 @@ static PyObject *failed(PyObject *self UNUSED, PyObject *args)
     if (!PyArg_ParseTuple(args, "s", &why))
         return NULL;
     err_set(&err, ERR_INVALID, "%.200s", why);
-    zygote_say(ZYGOTE_FD, ZYGOTE_FAILED, &err);
+    zygote_send_event(ZYGOTE_FD, ZYGOTE_FAILED, &err);
     Py_RETURN_NONE;
 }
 
 /* The interpreter's own preparations stand around the fork, as in os.fork(). */
-static PyObject *serve(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_serve(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     static struct zygote_task task;
 
-    while (zygote_receive(ZYGOTE_FD, &task)) {
+    while (zygote_receive_order(ZYGOTE_FD, &task)) {
         struct err err = { 0 };
 
         PyOS_BeforeFork();
@@ -55,13 +55,13 @@ static PyObject *serve(PyObject *self UNUSED, PyObject *none UNUSED)
             Py_RETURN_TRUE;
         }
         PyOS_AfterFork_Parent();
-        zygote_answer(ZYGOTE_FD, &task, rc, &err);
+        zygote_answer_order(ZYGOTE_FD, &task, rc, &err);
     }
     Py_RETURN_FALSE;
 }
 
 /* As a claim has it whose sandbox was asked for without a word about its environment. */
-static PyObject *usual(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_usual_environment(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     auto_buf text = { 0 };
 
@@ -71,11 +71,11 @@ static PyObject *usual(PyObject *self UNUSED, PyObject *none UNUSED)
 }
 
 /* Interpreter, flag and script stay; what it was to load, and its environment, do not. */
-static PyObject *forget(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_wipe_cmdline(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     struct err err;
 
-    if (traces_wipe(3, &err) == 0)
+    if (cmdline_wipe(3, &err) == 0)
         Py_RETURN_NONE;
     PyErr_SetString(PyExc_OSError, err.msg);
     return NULL;
@@ -83,13 +83,13 @@ static PyObject *forget(PyObject *self UNUSED, PyObject *none UNUSED)
 
 /* None: nobody yet. A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices.
  */
-static PyObject *claim(PyObject *self UNUSED, PyObject *none UNUSED)
+static PyObject *zygote_module_wait_for_claim(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     char *env;
     size_t len;
     struct err err;
 
-    int rc = member_claim(ZYGOTE_FD, &env, &len, &err);
+    int rc = interpreter_wait_for_claim(ZYGOTE_FD, &env, &len, &err);
     if (rc == 2)
         Py_RETURN_NONE;
     if (rc != 0)
@@ -103,13 +103,14 @@ PyMODINIT_FUNC PyInit__covezygote(void);
 PyMODINIT_FUNC PyInit__covezygote(void)
 {
     static PyMethodDef methods[] = {
-        { "tie", tie, METH_NOARGS, "Until ready(), the end of the jailer's socket ends this process." },
-        { "ready", ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
-        { "failed", failed, METH_VARARGS, "failed(why): tells it that it cannot." },
-        { "serve", serve, METH_NOARGS, "True in a sandbox, in a new process; False when the jailer is gone." },
-        { "usual", usual, METH_NOARGS, "The environment of nearly every claim." },
-        { "forget", forget, METH_NOARGS, "Leaves nothing in /proc of what it was started with." },
-        { "claim", claim, METH_NOARGS,
+        { "tie", zygote_module_tie, METH_NOARGS, "Until ready(), the end of the jailer's socket ends this process." },
+        { "ready", zygote_module_ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
+        { "failed", zygote_module_failed, METH_VARARGS, "failed(why): tells it that it cannot." },
+        { "serve", zygote_module_serve, METH_NOARGS,
+          "True in a sandbox, in a new process; False when the jailer is gone." },
+        { "usual", zygote_module_usual_environment, METH_NOARGS, "The environment of nearly every claim." },
+        { "forget", zygote_module_wipe_cmdline, METH_NOARGS, "Leaves nothing in /proc of what it was started with." },
+        { "claim", zygote_module_wait_for_claim, METH_NOARGS,
           "In a sandbox: waits until it has a user, and returns the environment; None: there is time until then." },
         { NULL, NULL, 0, NULL },
     };

@@ -1,64 +1,67 @@
 /* What every resource needs: who asks, what a page is, how a row becomes JSON. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
-#include "api/warm.h"
+#include "api/pool_registry.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "sandbox/shelf.h"
+#include "sandbox/template_cache.h"
 
 #include <stdio.h>
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = {
-    sandbox_routes, execution_routes, file_routes,  catalogue_routes, template_routes, key_routes,     service_routes,
-    upkeep_routes,  event_routes,     token_routes, audit_routes,     socket_routes,   usage_routes,   tenant_routes,
-    member_routes,  budget_routes,    top_routes,   context_routes,   pool_routes,     execute_routes, NULL
-};
+const struct http_route *const api_tables[] = { sandbox_routes,        execution_routes,   file_routes,
+                                                capability_routes,     template_routes,    key_routes,
+                                                health_metrics_routes, maintenance_routes, event_routes,
+                                                token_routes,          audit_routes,       sandbox_socket_routes,
+                                                usage_routes,          tenant_routes,      user_routes,
+                                                budget_routes,         live_usage_routes,  context_routes,
+                                                pool_routes,           execute_routes,     NULL };
 
-const struct api_right api_open = { .open = true };
-const struct api_right api_any = { 0 };
-const struct api_right api_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
-const struct api_right api_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
-const struct api_right api_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE), .class = AUTH_CLASS_CREATE };
-const struct api_right api_run = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
-const struct api_right api_runs = { .scopes = SCOPE_BIT(EXECUTIONS) };
-const struct api_right api_runs_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
-const struct api_right api_files = { .scopes = SCOPE_BIT(FILES) };
-const struct api_right api_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
-const struct api_right api_file_get = { .scopes = SCOPE_BIT(FILES_READ), .by_url = true };
-const struct api_right api_file_put = { .scopes = SCOPE_BIT(FILES), .by_url = true };
-const struct api_right api_self = { .anywhere = true };
-const struct api_right api_keys = { .scopes = SCOPE_BIT(KEYS) };
-const struct api_right api_admin = { .scopes = SCOPE_BIT(ADMIN) };
-const struct api_right api_usage = { .scopes = SCOPE_BIT(USAGE) };
-const struct api_right api_tenant = { .scopes = SCOPE_BIT(TENANT) };
-const struct api_right api_metrics = { .scopes = SCOPE_BIT(METRICS) };
-const struct api_right api_audit = { .scopes = SCOPE_BIT(AUDIT) };
+const struct api_permission permission_public = { .is_public = true };
+const struct api_permission permission_authenticated = { 0 };
+const struct api_permission permission_sandboxes_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
+const struct api_permission permission_sandboxes_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
+const struct api_permission permission_sandbox_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE),
+                                                          .class = AUTH_CLASS_CREATE };
+const struct api_permission permission_execute = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
+const struct api_permission permission_executions = { .scopes = SCOPE_BIT(EXECUTIONS) };
+const struct api_permission permission_executions_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
+const struct api_permission permission_files = { .scopes = SCOPE_BIT(FILES) };
+const struct api_permission permission_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
+const struct api_permission permission_file_download = { .scopes = SCOPE_BIT(FILES_READ), .allows_signed_url = true };
+const struct api_permission permission_file_upload = { .scopes = SCOPE_BIT(FILES), .allows_signed_url = true };
+const struct api_permission permission_self = { .allows_sandbox_credential = true };
+const struct api_permission permission_keys = { .scopes = SCOPE_BIT(KEYS) };
+const struct api_permission permission_admin = { .scopes = SCOPE_BIT(ADMIN) };
+const struct api_permission permission_usage = { .scopes = SCOPE_BIT(USAGE) };
+const struct api_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT) };
+const struct api_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
+const struct api_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
 struct api *api_new(const struct api_settings *set)
 {
     struct api *api = mem_new(struct api);
 
-    api->set = *set;
+    api->settings = *set;
     api->started_ns = ev_now(set->ev);
     api->started_ms = clock_real_ns() / NS_PER_MS;
-    events_init(api);
-    api_record_init(api);
-    api->warm = warm_new(api);
-    api->shelf = shelf_new(set->store);
+    event_streams_init(api);
+    audit_trail_init(api);
+    api->pool_registry = pool_registry_new(api);
+    api->template_cache = template_cache_new(set->store);
     return api;
 }
 
 void api_free(struct api *api)
 {
     if (api) {
-        attach_done(api);
-        events_done(api);
-        warm_free(api->warm);
-        shelf_free(api->shelf);
-        api_record_done(api);
+        socket_executions_free_orphans(api);
+        event_streams_done(api);
+        pool_registry_free(api->pool_registry);
+        template_cache_free(api->template_cache);
+        audit_trail_done(api);
     }
     free(api);
 }
@@ -70,42 +73,42 @@ void api_set_server(struct api *api, const struct http_server *server)
 
 /* --- who --- */
 
-const struct principal *api_who(const struct http_req *req)
+const struct principal *request_principal(const struct http_req *req)
 {
-    const struct api_request *r = http_user(req);
+    const struct api_request *r = http_user_data(req);
 
-    return r ? &r->who : NULL;
+    return r ? &r->principal : NULL;
 }
 
-const char *api_owner(const struct http_req *req)
+const char *request_tenant(const struct http_req *req)
 {
-    return api_who(req)->owner;
+    return request_principal(req)->owner;
 }
 
-const char *api_by(const struct http_req *req)
+const char *request_actor_id(const struct http_req *req)
 {
-    return principal_id(api_who(req));
+    return principal_id(request_principal(req));
 }
 
-const char *api_sees(const struct http_req *req)
+const char *request_visible_owner(const struct http_req *req)
 {
-    return principal_may(api_who(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : api_owner(req);
+    return principal_has_scopes(request_principal(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : request_tenant(req);
 }
 
 /* --- requests --- */
 
-int api_body(const struct http_req *req, json_t **ret, struct err *err)
+int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
 {
     size_t len;
     const char *text = http_body(req, &len);
 
-    return body_parse(text, len, ret, err);
+    return json_input_parse(text, len, ret, err);
 }
 
 const char *const api_sandbox_states[] = { "creating", "running", "paused", "ended", NULL };
 const char *const api_execution_states[] = { "starting", "running", "ended", "failed", NULL };
 
-int api_query_state(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
+int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
 {
     const char *state = http_query(req, "state");
 
@@ -141,16 +144,17 @@ void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
     http_answer_json(req, 200, w->out);
 }
 
-int api_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err)
+int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err)
 {
     const char *known[11] = { "limit", "cursor" };
     uint64_t limit;
 
     for (size_t i = 0; names && names[i]; i++)
         known[i + 2] = names[i];
-    if (http_query_only(req, known, err) < 0 || http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, err) < 0)
+    if (http_query_require_known(req, known, err) < 0 ||
+        http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, err) < 0)
         return -1;
-    q->owner = api_sees(req);
+    q->owner = request_visible_owner(req);
     q->limit = (uint32_t)limit;
     q->cursor = http_query(req, "cursor");
     if (q->cursor && strlen(q->cursor) > CURSOR_MAX)
@@ -158,20 +162,20 @@ int api_page(const struct http_req *req, const char *const *names, struct store_
     return 0;
 }
 
-int api_no_query(const struct http_req *req, struct err *err)
+int api_require_no_query(const struct http_req *req, struct err *err)
 {
     static const char *const none[] = { NULL };
 
-    return http_query_only(req, none, err);
+    return http_query_require_known(req, none, err);
 }
 
-int api_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
+int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
 {
     *ret = http_param(req, "sandboxId");
     return id_valid(*ret, "sb") ? 0 : err_set(err, ERR_MISSING, "there is no such sandbox");
 }
 
-int api_execution_id(const struct http_req *req, const char **ret, struct err *err)
+int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err)
 {
     *ret = http_param(req, "executionId");
     return id_valid(*ret, "ex") ? 0 : err_set(err, ERR_MISSING, "there is no such execution");
@@ -179,9 +183,9 @@ int api_execution_id(const struct http_req *req, const char **ret, struct err *e
 
 /* --- answers --- */
 
-void api_refuse(struct http_req *req, struct api *api, const struct err *err)
+void api_answer_err(struct http_req *req, struct api *api, const struct err *err)
 {
-    const struct share_refusal *r = manager_refusal(api->set.manager);
+    const struct quota_refusal *r = manager_quota_refusal(api->settings.manager);
     char details[200], seconds[24];
 
     if (err->id != ERR_QUOTA) {
@@ -190,14 +194,14 @@ void api_refuse(struct http_req *req, struct api *api, const struct err *err)
     }
     snprintf(details, sizeof(details),
              "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}",
-             share_quota_names[r->quota], r->used, r->asked, r->limit);
+             quota_names[r->quota], r->used, r->requested, r->limit);
     snprintf(seconds, sizeof(seconds), "%" PRIu64, (r->retry_ms + 999) / 1000);
     if (r->retry_ms)
         http_set_header(req, "Retry-After", seconds);
     http_answer_err_with(req, err, details);
 }
 
-void api_time(struct jsonw *w, const char *key, uint64_t ms)
+void api_write_time(struct jsonw *w, const char *key, uint64_t ms)
 {
     char text[32];
 
@@ -206,7 +210,7 @@ void api_time(struct jsonw *w, const char *key, uint64_t ms)
 }
 
 /* It was written by us and came back from the store. */
-void api_raw(struct jsonw *w, const char *key, const char *json)
+void api_write_raw_json(struct jsonw *w, const char *key, const char *json)
 {
     if (!json)
         return;
@@ -214,7 +218,7 @@ void api_raw(struct jsonw *w, const char *key, const char *json)
     jsonw_raw(w, json);
 }
 
-void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w)
+void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
 {
     struct spec spec;
 
@@ -223,24 +227,24 @@ void api_sandbox_json(const struct store_sandbox *row, struct jsonw *w)
     jsonw_kstr(w, "state", api_sandbox_states[row->state]);
     if (row->template)
         jsonw_kstr(w, "template", row->template);
-    if (manager_spec(row, &spec, NULL) == 0) {
+    if (manager_read_stored_spec(row, &spec, NULL) == 0) {
         spec_json(&spec, w);
         spec_done(&spec);
     }
     if (row->created_by)
         jsonw_kstr(w, "createdBy", row->created_by);
-    api_raw(w, "metadata", row->metadata_json ? row->metadata_json : "{}");
-    api_time(w, "createdAt", row->created_ms);
-    if (row->state != STORE_SB_ENDED)
-        api_time(w, "expiresAt", row->expires_ms);
-    api_time(w, "endedAt", row->ended_ms);
+    api_write_raw_json(w, "metadata", row->metadata_json ? row->metadata_json : "{}");
+    api_write_time(w, "createdAt", row->created_ms);
+    if (row->state != STORE_SANDBOX_ENDED)
+        api_write_time(w, "expiresAt", row->expires_ms);
+    api_write_time(w, "endedAt", row->ended_ms);
     if (row->ended_by)
         jsonw_kstr(w, "endedBy", row->ended_by);
-    api_raw(w, "reason", row->why_json);
+    api_write_raw_json(w, "reason", row->why_json);
     jsonw_end_object(w);
 }
 
-static void json_end(const struct store_execution *row, struct jsonw *w)
+static void api_write_execution_end(const struct store_execution *row, struct jsonw *w)
 {
     jsonw_key(w, "exitCode");
     if (row->has_exit_code)
@@ -263,7 +267,7 @@ bool api_is_terminal(const struct store_execution *row)
     return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;
 }
 
-bool api_is_of_context(const struct store_execution *row, char ret_id[ID_SIZE])
+bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE])
 {
     static const char key[] = "\"context\":\"";
     const char *at = row->request_json ? strstr(row->request_json, key) : NULL;
@@ -275,16 +279,16 @@ bool api_is_of_context(const struct store_execution *row, char ret_id[ID_SIZE])
     return id_valid(ret_id, "cx");
 }
 
-static const char *context_status(const struct store_execution *row)
+static const char *api_context_execution_status(const struct store_execution *row)
 {
-    if (row->state == STORE_EX_FAILED)
+    if (row->state == STORE_EXECUTION_FAILED)
         return "died";
     if (row->has_exit_code)
         return row->exit_code == 0 ? "ok" : "error";
     return row->signal ? "interrupted" : "killed";
 }
 
-void api_execution_json(const struct store_execution *row, struct jsonw *w)
+void api_write_execution(const struct store_execution *row, struct jsonw *w)
 {
     char context[ID_SIZE];
 
@@ -297,18 +301,18 @@ void api_execution_json(const struct store_execution *row, struct jsonw *w)
         jsonw_kbool(w, "tty", true);
     if (row->created_by)
         jsonw_kstr(w, "createdBy", row->created_by);
-    api_time(w, "createdAt", row->created_ms);
-    api_time(w, "startedAt", row->started_ms);
-    api_time(w, "endedAt", row->ended_ms);
+    api_write_time(w, "createdAt", row->created_ms);
+    api_write_time(w, "startedAt", row->started_ms);
+    api_write_time(w, "endedAt", row->ended_ms);
     if (row->ended_ms)
-        json_end(row, w);
-    if (api_is_of_context(row, context)) {
+        api_write_execution_end(row, w);
+    if (api_is_context_execution(row, context)) {
         jsonw_kstr(w, "contextId", context);
         if (row->ended_ms)
-            jsonw_kstr(w, "status", context_status(row));
+            jsonw_kstr(w, "status", api_context_execution_status(row));
     }
     jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
     jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
     jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1] + row->dropped[2]);
-    api_raw(w, "error", row->error_json);
+    api_write_raw_json(w, "error", row->error_json);
 }

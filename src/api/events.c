@@ -9,7 +9,7 @@
  *    client needs to go on without a gap and without one twice, also on a server that was restarted.
  * 2. Everything behind tail.base up to tail.last is in the tail.
  * 3. A position moves past events of others too: only then is "nothing new" known without asking the store. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -24,43 +24,43 @@
 #define KINDS_MAX 16u
 #define KIND_MAX 64u
 
-struct tail_event {
+struct event_tail_entry {
     struct store_event row; /* its texts are ours */
     size_t bytes;
 };
 
-struct api_tail {
+struct event_tail {
     bool known;
-    uint64_t base, last;
-    struct tail_event ring[TAIL_MAX];
+    uint64_t before_first_seq, last_seq;
+    struct event_tail_entry ring[TAIL_MAX];
     size_t first, n, bytes;
 };
 
-struct stream {
+struct event_stream {
     struct http_req *req;
     struct api *api;
-    struct api_live live;
-    struct stream *next, **at_list;
+    struct open_stream open_stream;
+    struct event_stream *next, **list_link;
     char owner[STORE_OWNER_MAX + 1]; /* or STORE_ANY_OWNER */
     char sandbox[ID_SIZE];           /* "" for all */
     char kinds[KINDS_MAX][KIND_MAX + 1];
     size_t nkinds;
-    bool sse, told_after, begun;
-    uint64_t at;    /* everything up to here was told or is of no interest */
-    uint64_t id;    /* of the last that was told */
-    uint64_t asked; /* tail.last when the page was asked for */
-    struct store_call *call;
-    struct ev_timer heartbeat;
-    struct ev_defer pump;
+    bool is_sse, has_start, answer_begun;
+    uint64_t position;          /* everything up to here was told or is of no interest */
+    uint64_t last_sent_seq;     /* of the last that was told */
+    uint64_t tail_seq_at_query; /* tail.last when the page was asked for */
+    struct store_request *store_call;
+    struct ev_timer heartbeat_timer;
+    struct ev_defer pump_defer;
 };
 
 /* --- the tail --- */
 
-static void tail_drop(struct api_tail *t)
+static void event_tail_drop_first(struct event_tail *t)
 {
-    struct tail_event *e = &t->ring[t->first];
+    struct event_tail_entry *e = &t->ring[t->first];
 
-    t->base = e->row.seq;
+    t->before_first_seq = e->row.seq;
     t->bytes -= e->bytes;
     free(e->row.kind);
     free(e->row.body_json);
@@ -68,59 +68,59 @@ static void tail_drop(struct api_tail *t)
     t->n--;
 }
 
-static void tail_add(struct api_tail *t, const struct store_event *row)
+static void event_tail_add(struct event_tail *t, const struct store_event *row)
 {
     size_t bytes = sizeof(*row) + (row->kind ? strlen(row->kind) : 0) + (row->body_json ? strlen(row->body_json) : 0);
 
     if (!t->known)
-        t->base = row->seq - 1;
+        t->before_first_seq = row->seq - 1;
     t->known = true;
     while (t->n == TAIL_MAX || (t->n > 0 && t->bytes + bytes > TAIL_BYTES))
-        tail_drop(t);
-    struct tail_event *e = &t->ring[(t->first + t->n++) % TAIL_MAX];
+        event_tail_drop_first(t);
+    struct event_tail_entry *e = &t->ring[(t->first + t->n++) % TAIL_MAX];
     e->row = *row;
     e->row.kind = row->kind ? str_dup(row->kind) : NULL;
     e->row.body_json = row->body_json ? str_dup(row->body_json) : NULL;
     e->bytes = bytes;
     t->bytes += bytes;
-    t->last = row->seq;
+    t->last_seq = row->seq;
 }
 
-static void pump(void *arg);
+static void event_stream_pump(void *arg);
 
-static void on_event(void *arg, const struct store_event *row)
+static void event_tail_on_event(void *arg, const struct store_event *row)
 {
     struct api *api = arg;
 
-    tail_add(api->tail, row);
-    for (struct stream *s = api->streams; s; s = s->next)
-        ev_defer(api->set.ev, &s->pump, pump, s);
+    event_tail_add(api->event_tail, row);
+    for (struct event_stream *s = api->event_streams; s; s = s->next)
+        ev_defer(api->settings.ev, &s->pump_defer, event_stream_pump, s);
 }
 
-void events_init(struct api *api)
+void event_streams_init(struct api *api)
 {
-    api->tail = mem_new(struct api_tail);
-    store_on_event(api->set.store, on_event, api);
+    api->event_tail = mem_new(struct event_tail);
+    store_on_event(api->settings.store, event_tail_on_event, api);
 }
 
-void events_done(struct api *api)
+void event_streams_done(struct api *api)
 {
-    store_on_event(api->set.store, NULL, NULL);
-    while (api->tail->n > 0)
-        tail_drop(api->tail);
-    free(api->tail);
+    store_on_event(api->settings.store, NULL, NULL);
+    while (api->event_tail->n > 0)
+        event_tail_drop_first(api->event_tail);
+    free(api->event_tail);
 }
 
 /* --- one event --- */
 
-void api_event_json(struct jsonw *w, const struct store_event *e)
+void api_write_event(struct jsonw *w, const struct store_event *e)
 {
     auto_json *body = NULL;
 
     jsonw_ku64(w, "seq", e->seq);
-    api_time(w, "at", e->at_ms);
+    api_write_time(w, "at", e->at_ms);
     jsonw_kstr(w, "kind", e->kind ? e->kind : "");
-    if (e->body_json && body_parse(e->body_json, strlen(e->body_json), &body, NULL) == 0) {
+    if (e->body_json && json_input_parse(e->body_json, strlen(e->body_json), &body, NULL) == 0) {
         const char *execution = json_string_value(json_object_get(body, "executionId"));
 
         if (execution)
@@ -128,20 +128,20 @@ void api_event_json(struct jsonw *w, const struct store_event *e)
         json_object_del(body, "executionId");
         char *rest = json_dumps(body, JSON_COMPACT);
         if (rest && json_object_size(body) > 0)
-            api_raw(w, "body", rest);
+            api_write_raw_json(w, "body", rest);
         free(rest);
     }
 }
 
-static void whole_event(struct jsonw *w, const struct store_event *e)
+static void event_write_with_tenant(struct jsonw *w, const struct store_event *e)
 {
     jsonw_kstr(w, "tenant", e->owner);
     if (e->sandbox[0])
         jsonw_kstr(w, "sandboxId", e->sandbox);
-    api_event_json(w, e);
+    api_write_event(w, e);
 }
 
-static bool wants(const struct stream *s, const struct store_event *e)
+static bool event_stream_matches(const struct event_stream *s, const struct store_event *e)
 {
     bool kind = s->nkinds == 0;
 
@@ -156,34 +156,34 @@ static bool wants(const struct stream *s, const struct store_event *e)
 
 /* --- the stream --- */
 
-static void stream_free(struct stream *s)
+static void event_stream_free(struct event_stream *s)
 {
-    struct ev *ev = s->api->set.ev;
+    struct ev *ev = s->api->settings.ev;
 
-    live_done(&s->live);
-    if (s->call)
-        store_forget(s->call);
-    if (s->at_list) {
-        *s->at_list = s->next;
+    open_stream_unregister(&s->open_stream);
+    if (s->store_call)
+        store_request_detach(s->store_call);
+    if (s->list_link) {
+        *s->list_link = s->next;
         if (s->next)
-            s->next->at_list = s->at_list;
+            s->next->list_link = s->list_link;
     }
-    ev_timer_clear(ev, &s->heartbeat);
-    ev_defer_clear(ev, &s->pump);
+    ev_timer_clear(ev, &s->heartbeat_timer);
+    ev_defer_clear(ev, &s->pump_defer);
     free(s);
 }
 
-static bool say(struct stream *s, const char *event, const struct buf *json)
+static bool event_stream_send(struct event_stream *s, const char *event, const struct buf *json)
 {
     char id[24];
 
-    if (!s->sse)
-        return http_ndjson(s->req, json);
-    snprintf(id, sizeof(id), "%" PRIu64, s->id);
-    return http_event(s->req, id, event, json->data);
+    if (!s->is_sse)
+        return http_stream_ndjson(s->req, json);
+    snprintf(id, sizeof(id), "%" PRIu64, s->last_sent_seq);
+    return http_stream_event(s->req, id, event, json->data);
 }
 
-static bool say_event(struct stream *s, const struct store_event *e)
+static bool event_stream_send_event(struct event_stream *s, const struct store_event *e)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -191,13 +191,13 @@ static bool say_event(struct stream *s, const struct store_event *e)
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "type", "event");
-    whole_event(&w, e);
+    event_write_with_tenant(&w, e);
     jsonw_end_object(&w);
-    s->id = e->seq;
-    return say(s, e->kind, &out);
+    s->last_sent_seq = e->seq;
+    return event_stream_send(s, e->kind, &out);
 }
 
-static void say_number(struct stream *s, const char *type, const char *name, uint64_t n)
+static void event_stream_send_number(struct event_stream *s, const char *type, const char *name, uint64_t n)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -207,177 +207,180 @@ static void say_number(struct stream *s, const char *type, const char *name, uin
     jsonw_kstr(&w, "type", type);
     jsonw_ku64(&w, name, n);
     jsonw_end_object(&w);
-    say(s, type, &out);
+    event_stream_send(s, type, &out);
 }
 
-static void finish(void *arg, const struct err *why)
+static void event_stream_end(void *arg, const struct err *why)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
     auto_buf out = { 0 }, error = { 0 };
 
     http_error_json(why, http_id(s->req), NULL, NULL, &error);
     buf_addf(&out, "{\"type\":\"end\",%s", error.data + 1); /* {"error":{...}} becomes a member */
-    say(s, "end", &out);
-    http_on_gone(s->req, NULL, NULL);
+    event_stream_send(s, "end", &out);
+    http_on_client_gone(s->req, NULL, NULL);
     http_on_room(s->req, NULL, NULL);
     http_stream_end(s->req);
-    stream_free(s);
+    event_stream_free(s);
 }
 
-static void on_heartbeat(void *arg)
+static void event_stream_on_heartbeat(void *arg)
 {
     static const char text[] = "{\"type\":\"heartbeat\"}";
-    struct stream *s = arg;
+    struct event_stream *s = arg;
     struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
 
-    ev_timer_set(s->api->set.ev, &s->heartbeat, ev_now(s->api->set.ev) + HEARTBEAT_NS, on_heartbeat, s);
+    ev_timer_set(s->api->settings.ev, &s->heartbeat_timer, ev_now(s->api->settings.ev) + HEARTBEAT_NS,
+                 event_stream_on_heartbeat, s);
     if (http_stream_room(s->req) > 0)
-        http_ndjson(s->req, &json);
+        http_stream_ndjson(s->req, &json);
 }
 
-static void on_page(void *arg, const struct err *err, const struct store_event *rows, size_t n)
+static void event_stream_on_page(void *arg, const struct err *err, const struct store_event *rows, size_t n)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
 
-    s->call = NULL;
+    s->store_call = NULL;
     if (err) {
-        finish(s, err);
+        event_stream_end(s, err);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        s->at = rows[i].seq;
-        if (wants(s, &rows[i]))
-            say_event(s, &rows[i]);
+        s->position = rows[i].seq;
+        if (event_stream_matches(s, &rows[i]))
+            event_stream_send_event(s, &rows[i]);
     }
     if (n < PAGE)
-        s->at = max_u64(s->at, s->asked);
-    ev_defer(s->api->set.ev, &s->pump, pump, s);
+        s->position = max_u64(s->position, s->tail_seq_at_query);
+    ev_defer(s->api->settings.ev, &s->pump_defer, event_stream_pump, s);
 }
 
-static void pump_tail(struct stream *s)
+static void event_stream_pump_tail(struct event_stream *s)
 {
-    struct api_tail *t = s->api->tail;
+    struct event_tail *t = s->api->event_tail;
 
     for (size_t i = 0; i < t->n; i++) {
         const struct store_event *e = &t->ring[(t->first + i) % TAIL_MAX].row;
 
-        if (e->seq <= s->at)
+        if (e->seq <= s->position)
             continue;
         if (http_stream_room(s->req) == 0)
             return;
-        s->at = e->seq;
-        if (wants(s, e))
-            say_event(s, e);
+        s->position = e->seq;
+        if (event_stream_matches(s, e))
+            event_stream_send_event(s, e);
     }
-    s->at = t->last;
+    s->position = t->last_seq;
 }
 
-static void pump(void *arg)
+static void event_stream_pump(void *arg)
 {
-    struct stream *s = arg;
-    struct api_tail *t = s->api->tail;
+    struct event_stream *s = arg;
+    struct event_tail *t = s->api->event_tail;
 
-    if (s->call || http_stream_room(s->req) == 0 || s->at >= t->last)
+    if (s->store_call || http_stream_room(s->req) == 0 || s->position >= t->last_seq)
         return;
-    if (s->at >= t->base) {
-        pump_tail(s);
+    if (s->position >= t->before_first_seq) {
+        event_stream_pump_tail(s);
         return;
     }
-    s->asked = t->last;
-    s->call = store_event_list(s->api->set.store, s->owner, s->sandbox[0] ? s->sandbox : NULL, s->at, PAGE, on_page, s);
+    s->tail_seq_at_query = t->last_seq;
+    s->store_call = store_event_list(s->api->settings.store, s->owner, s->sandbox[0] ? s->sandbox : NULL, s->position,
+                                     PAGE, event_stream_on_page, s);
 }
 
-static void begin(struct stream *s, uint64_t first, uint64_t last)
+static void event_stream_begin(struct event_stream *s, uint64_t first, uint64_t last)
 {
     struct api *api = s->api;
-    struct api_tail *t = api->tail;
-    bool gap = s->told_after && s->at > 0 && (s->at > last || s->at + 1 < first);
+    struct event_tail *t = api->event_tail;
+    bool gap = s->has_start && s->position > 0 && (s->position > last || s->position + 1 < first);
 
     if (!t->known) {
         t->known = true;
-        t->base = t->last = last;
+        t->before_first_seq = t->last_seq = last;
     }
-    if (!s->told_after || s->at > last)
-        s->at = last;
-    s->id = s->at;
-    s->begun = true;
-    s->next = api->streams;
-    s->at_list = &api->streams;
+    if (!s->has_start || s->position > last)
+        s->position = last;
+    s->last_sent_seq = s->position;
+    s->answer_begun = true;
+    s->next = api->event_streams;
+    s->list_link = &api->event_streams;
     if (s->next)
-        s->next->at_list = &s->next;
-    api->streams = s;
-    live_begin(&s->live, api, api_who(s->req), finish, s);
-    s->live.endless = true;
-    http_on_room(s->req, pump, s);
-    if (s->sse) {
+        s->next->list_link = &s->next;
+    api->event_streams = s;
+    open_stream_register(&s->open_stream, api, request_principal(s->req), event_stream_end, s);
+    s->open_stream.is_endless = true;
+    http_on_room(s->req, event_stream_pump, s);
+    if (s->is_sse) {
         http_answer_events(s->req);
     } else {
         http_answer_ndjson(s->req, 200);
-        ev_timer_set(api->set.ev, &s->heartbeat, ev_now(api->set.ev) + HEARTBEAT_NS, on_heartbeat, s);
+        ev_timer_set(api->settings.ev, &s->heartbeat_timer, ev_now(api->settings.ev) + HEARTBEAT_NS,
+                     event_stream_on_heartbeat, s);
     }
-    say_number(s, "ready", "after", s->at);
+    event_stream_send_number(s, "ready", "after", s->position);
     if (gap)
-        say_number(s, "gap", "next", min_u64(first, last + 1));
-    pump(s);
+        event_stream_send_number(s, "gap", "next", min_u64(first, last + 1));
+    event_stream_pump(s);
 }
 
-static void on_range(void *arg, const struct err *err, uint64_t first, uint64_t last)
+static void event_stream_on_range(void *arg, const struct err *err, uint64_t first, uint64_t last)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
 
-    s->call = NULL;
+    s->store_call = NULL;
     if (err) {
-        http_on_gone(s->req, NULL, NULL);
+        http_on_client_gone(s->req, NULL, NULL);
         http_answer_err(s->req, err);
-        stream_free(s);
+        event_stream_free(s);
         return;
     }
-    begin(s, first, last);
+    event_stream_begin(s, first, last);
 }
 
-static void on_gone(void *arg)
+static void event_stream_on_client_gone(void *arg)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
     struct err err;
 
     err_set(&err, ERR_CLIENT_GONE, "the client went away");
-    if (s->begun)
+    if (s->answer_begun)
         http_stream_end(s->req);
     else
         http_answer_err(s->req, &err);
-    stream_free(s);
+    event_stream_free(s);
 }
 
 /* --- a page --- */
 
-static void on_rows(void *arg, const struct err *err, const struct store_event *rows, size_t n)
+static void event_page_on_rows(void *arg, const struct err *err, const struct store_event *rows, size_t n)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
     struct buf out = { 0 };
     struct jsonw w;
     char cursor[24];
 
-    s->call = NULL;
+    s->store_call = NULL;
     if (!api_list_begin(s->req, err, &w, &out, "events")) {
-        stream_free(s);
+        event_stream_free(s);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        if (!wants(s, &rows[i]))
+        if (!event_stream_matches(s, &rows[i]))
             continue;
         jsonw_object(&w);
-        whole_event(&w, &rows[i]);
+        event_write_with_tenant(&w, &rows[i]);
         jsonw_end_object(&w);
     }
-    if (n == s->asked)
+    if (n == s->tail_seq_at_query)
         snprintf(cursor, sizeof(cursor), "%" PRIu64, rows[n - 1].seq);
-    api_list_end(s->req, &w, n == s->asked ? cursor : NULL);
-    stream_free(s);
+    api_list_end(s->req, &w, n == s->tail_seq_at_query ? cursor : NULL);
+    event_stream_free(s);
 }
 
 /* --- what was asked --- */
 
-static int read_kinds(const char *text, char kinds[][KIND_MAX + 1], size_t *ret_n, struct err *err)
+static int event_stream_read_kinds(const char *text, char kinds[][KIND_MAX + 1], size_t *ret_n, struct err *err)
 {
     size_t n = 0;
 
@@ -396,91 +399,91 @@ static int read_kinds(const char *text, char kinds[][KIND_MAX + 1], size_t *ret_
     return 0;
 }
 
-static int read_after(struct stream *s, struct err *err)
+static int event_stream_read_after(struct event_stream *s, struct err *err)
 {
-    const char *header = s->sse ? http_header(s->req, "Last-Event-ID") : NULL, *query = http_query(s->req, "after");
+    const char *header = s->is_sse ? http_header(s->req, "Last-Event-ID") : NULL, *query = http_query(s->req, "after");
     const char *text = header && *header ? header : query; /* a browser that comes back sends both, and the old query */
 
     if (!text)
         return 0;
-    s->told_after = true;
-    if (str_to_u64(text, INT64_MAX, &s->at))
+    s->has_start = true;
+    if (str_to_u64(text, INT64_MAX, &s->position))
         return 0;
     return err_set(err, ERR_INVALID, "%s: the number of an event, as an event told it",
                    text == query ? "after" : "Last-Event-ID");
 }
 
-static int read_request(struct stream *s, bool page, struct err *err)
+static int event_stream_read_request(struct event_stream *s, bool page, struct err *err)
 {
     static const char *const names[] = { "after", "sandbox", "kind", NULL };
     struct store_list q = { 0 };
     const char *sandbox = http_query(s->req, "sandbox");
 
-    if (api_page(s->req, names, &q, err) < 0)
+    if (api_read_page(s->req, names, &q, err) < 0)
         return -1;
-    s->asked = q.limit;
+    s->tail_seq_at_query = q.limit;
     if (!page && (q.cursor || http_query(s->req, "limit")))
         return err_set(err, ERR_INVALID, "limit and cursor are for pages; a stream begins with after");
-    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &s->at))
+    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &s->position))
         return err_set(err, ERR_INVALID, "cursor: it is not one of this list");
     if (sandbox && (!id_valid(sandbox, "sb") || !str_copy(s->sandbox, sizeof(s->sandbox), sandbox)))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     str_copy(s->owner, sizeof(s->owner), q.owner);
-    if (read_kinds(http_query(s->req, "kind"), s->kinds, &s->nkinds, err) < 0)
+    if (event_stream_read_kinds(http_query(s->req, "kind"), s->kinds, &s->nkinds, err) < 0)
         return -1;
-    return q.cursor ? 0 : read_after(s, err);
+    return q.cursor ? 0 : event_stream_read_after(s, err);
 }
 
-static void start(struct stream *s)
+static void event_stream_start(struct event_stream *s)
 {
-    struct store *st = s->api->set.store;
+    struct store *st = s->api->settings.store;
 
-    if (follow_mode(s->req) == FOLLOW_ANSWER) {
-        s->call = store_event_list(st, s->owner, s->sandbox[0] ? s->sandbox : NULL, s->at, (uint32_t)s->asked, on_rows,
-                                   s);
+    if (follow_mode_of_request(s->req) == FOLLOW_ANSWER) {
+        s->store_call = store_event_list(st, s->owner, s->sandbox[0] ? s->sandbox : NULL, s->position,
+                                         (uint32_t)s->tail_seq_at_query, event_page_on_rows, s);
         return;
     }
-    if (http_is_gone(s->req)) {
-        on_gone(s);
+    if (http_client_is_gone(s->req)) {
+        event_stream_on_client_gone(s);
         return;
     }
-    http_on_gone(s->req, on_gone, s);
-    s->call = store_event_range(st, on_range, s);
+    http_on_client_gone(s->req, event_stream_on_client_gone, s);
+    s->store_call = store_event_range(st, event_stream_on_range, s);
 }
 
 /* A stranger's is not there. */
-static void on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+static void event_stream_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
 {
-    struct stream *s = arg;
+    struct event_stream *s = arg;
 
-    s->call = NULL;
+    s->store_call = NULL;
     if (!err) {
-        start(s);
+        event_stream_start(s);
         return;
     }
     http_answer_err(s->req, err);
-    stream_free(s);
+    event_stream_free(s);
 }
 
-static void events(struct http_req *req, void *ctx)
+static void api_events(struct http_req *req, void *ctx)
 {
-    struct stream *s = mem_new(struct stream);
+    struct event_stream *s = mem_new(struct event_stream);
     struct err err = { 0 };
 
     s->req = req;
     s->api = ctx;
-    s->sse = follow_mode(req) == FOLLOW_EVENTS;
-    if (read_request(s, follow_mode(req) == FOLLOW_ANSWER, &err) < 0) {
+    s->is_sse = follow_mode_of_request(req) == FOLLOW_EVENTS;
+    if (event_stream_read_request(s, follow_mode_of_request(req) == FOLLOW_ANSWER, &err) < 0) {
         http_answer_err(req, &err);
-        stream_free(s);
+        event_stream_free(s);
     } else if (s->sandbox[0]) {
-        s->call = store_sandbox_get(s->api->set.store, s->owner, s->sandbox, on_sandbox, s);
+        s->store_call = store_sandbox_get(s->api->settings.store, s->owner, s->sandbox, event_stream_on_sandbox, s);
     } else {
-        start(s);
+        event_stream_start(s);
     }
 }
 
 const struct http_route event_routes[] = {
-    { "GET", "/v1/events", events, HTTP_BODY_NONE, .data = &api_read },
+    { "GET", "/v1/events", api_events, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { 0 },
 };

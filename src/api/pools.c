@@ -4,9 +4,9 @@
  * Pools are the server's and not a tenant's: everybody who sees templates sees them, and whoever holds pools:write
  * changes them. A change is checked against the template, then written, then kept (warm.c); the answer does not wait
  * until there are members. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
-#include "api/warm.h"
+#include "api/pool_registry.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -18,20 +18,20 @@
 #define TIME_MAX (365 * DAY_MS)
 #define MEMBERS_MAX 1000000000ull
 
-static const struct api_right api_pools = { .scopes = SCOPE_BIT(POOLS_WRITE) };
+static const struct api_permission permission_pools_write = { .scopes = SCOPE_BIT(POOLS_WRITE) };
 
-const struct store_pool pool_presets = { .max = 8,
-                                         .ttl_ms = 3600 * 1000,
-                                         .max_age_ms = DAY_MS,
-                                         .autoscale = true,
-                                         .hit_permille = 950,
-                                         .scale_down_ms = 300 * 1000,
-                                         .zygote_max_age_ms = 3600 * 1000,
-                                         .zygote_max_members = 10000 };
+const struct store_pool pool_defaults = { .max = 8,
+                                          .ttl_ms = 3600 * 1000,
+                                          .max_age_ms = DAY_MS,
+                                          .autoscale = true,
+                                          .hit_permille = 950,
+                                          .scale_down_ms = 300 * 1000,
+                                          .zygote_max_age_ms = 3600 * 1000,
+                                          .zygote_max_members = 10000 };
 
 /* --- answers --- */
 
-static void json_permille(struct jsonw *w, const char *key, uint64_t permille)
+static void api_pool_write_permille(struct jsonw *w, const char *key, uint64_t permille)
 {
     char text[32];
 
@@ -41,53 +41,53 @@ static void json_permille(struct jsonw *w, const char *key, uint64_t permille)
 }
 
 /* What a pool is up to, in one word. */
-static const char *phase_of(const struct warm_pool *p, const struct pool_info *live)
+static const char *api_pool_phase(const struct registered_pool *p, const struct pool_info *live)
 {
-    return p->why.id == ERR_MISSING                                               ? "templateMissing"
-           : p->why.id != ERR_NONE                                                ? "refused"
+    return p->problem.id == ERR_MISSING                                           ? "templateMissing"
+           : p->problem.id != ERR_NONE                                            ? "refused"
            : p->row.max == 0                                                      ? "off"
            : !live                                                                ? "waiting"
            : live->zygote == POOL_ZYGOTE_FAILED                                   ? "degraded"
            : live->size + live->starting == 0 && live->target > 0 && live->failed ? "degraded"
-           : live->size - live->bare < live->target                               ? "filling"
+           : live->size - live->without_interpreter < live->target                ? "filling"
                                                                                   : "ready";
 }
 
-static void json_zygote(struct jsonw *w, const struct pool_info *live)
+static void api_pool_write_zygote(struct jsonw *w, const struct pool_info *live)
 {
     jsonw_key(w, "zygote");
     jsonw_object(w);
     jsonw_kstr(w, "state", pool_zygote_names[live->zygote]);
     if (live->zygote == POOL_ZYGOTE_FAILED)
-        jsonw_kstr(w, "message", live->zygote_why);
+        jsonw_kstr(w, "message", live->zygote_error);
     jsonw_ku64(w, "started", live->zygotes_started);
     jsonw_ku64(w, "renewed", live->zygotes_renewed);
-    jsonw_ku64(w, "members", live->zygote_members);
+    jsonw_ku64(w, "members", live->zygote_forks);
     jsonw_ku64(w, "joins", live->joins);
     jsonw_ku64(w, "joinsFailed", live->joins_failed);
     jsonw_end_object(w);
 }
 
 /* Only what has happened, of the many things that may. */
-static void json_recycled(struct jsonw *w, const struct pool_info *live)
+static void api_pool_write_recycled(struct jsonw *w, const struct pool_info *live)
 {
     if (!live->settings.recycle)
         return;
     jsonw_key(w, "recycled");
     jsonw_object(w);
-    jsonw_ku64(w, "ready", live->used);
-    jsonw_ku64(w, "claims", live->reused);
-    jsonw_ku64(w, "total", live->recycle[RECYCLE_YES]);
+    jsonw_ku64(w, "ready", live->recycled);
+    jsonw_ku64(w, "claims", live->recycled_hits);
+    jsonw_ku64(w, "total", live->recycle_verdicts[RECYCLE_YES]);
     jsonw_key(w, "destroyed");
     jsonw_object(w);
     for (size_t i = RECYCLE_YES + 1; i < RECYCLE_COUNT; i++)
-        if (live->recycle[i])
-            jsonw_ku64(w, recycle_names[i], live->recycle[i]);
+        if (live->recycle_verdicts[i])
+            jsonw_ku64(w, recycle_verdict_names[i], live->recycle_verdicts[i]);
     jsonw_end_object(w);
     jsonw_end_object(w);
 }
 
-static void json_live(struct jsonw *w, const struct pool_info *live)
+static void api_pool_write_live(struct jsonw *w, const struct pool_info *live)
 {
     jsonw_ku64(w, "ready", live->size);
     jsonw_ku64(w, "starting", live->starting);
@@ -97,41 +97,41 @@ static void json_live(struct jsonw *w, const struct pool_info *live)
     jsonw_ku64(w, "misses", live->misses);
     jsonw_ku64(w, "partial", live->cold);
     if (live->claims > 0)
-        json_permille(w, "hitRate", live->hits * 1000 / live->claims);
-    json_permille(w, "claimsPerSecond", live->arrivals_milli);
-    if (live->claimed > 0)
-        jsonw_ku64(w, "claimUs", live->claim_ns / live->claimed / NS_PER_US);
+        api_pool_write_permille(w, "hitRate", live->hits * 1000 / live->claims);
+    api_pool_write_permille(w, "claimsPerSecond", live->arrivals_milli);
+    if (live->claims_ready > 0)
+        jsonw_ku64(w, "claimUs", live->claim_ns / live->claims_ready / NS_PER_US);
     if (live->refill_ns > 0)
         jsonw_ku64(w, "refillUs", live->refill_ns / NS_PER_US);
     jsonw_ku64(w, "expired", live->expired);
     jsonw_ku64(w, "replaced", live->replaced);
     jsonw_ku64(w, "failed", live->failed);
     jsonw_ku64(w, "lost", live->lost);
-    json_recycled(w, live);
-    json_zygote(w, live);
+    api_pool_write_recycled(w, live);
+    api_pool_write_zygote(w, live);
 }
 
-static void json_status(struct jsonw *w, struct api *api, const struct warm_pool *p, bool theirs)
+static void api_pool_write_status(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
 {
-    struct pool_info info, *live = warm_live(api->warm, p->row.name, &info) ? &info : NULL;
+    struct pool_info info, *live = pool_registry_live_info(api->pool_registry, p->row.name, &info) ? &info : NULL;
 
     jsonw_object(w);
-    jsonw_kstr(w, "phase", phase_of(p, live));
-    if (p->why.id != ERR_NONE)
-        jsonw_kstr(w, "message", p->why.msg);
+    jsonw_kstr(w, "phase", api_pool_phase(p, live));
+    if (p->problem.id != ERR_NONE)
+        jsonw_kstr(w, "message", p->problem.msg);
     if (live)
         jsonw_ku64(w, "generation", live->generation);
     if (p->template_generation)
         jsonw_ku64(w, "templateGeneration", p->template_generation);
     if (live)
-        json_live(w, live);
+        api_pool_write_live(w, live);
     if (theirs)
-        warmnames_status(w, live);
+        warmpools_compat_write_status(w, live);
     jsonw_end_object(w);
 }
 
 /* theirs: with the names of /v1/warmpools too. */
-static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *p, bool theirs)
+static void api_pool_write_json(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
 {
     const struct store_pool *row = &p->row;
 
@@ -145,7 +145,7 @@ static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *
     jsonw_key(w, "autoscale");
     jsonw_object(w);
     jsonw_kbool(w, "enabled", row->autoscale);
-    json_permille(w, "targetHitRate", row->hit_permille);
+    api_pool_write_permille(w, "targetHitRate", row->hit_permille);
     jsonw_ku64(w, "scaleDownDelayMs", row->scale_down_ms);
     jsonw_end_object(w);
     jsonw_key(w, "zygote");
@@ -154,37 +154,37 @@ static void json_pool(struct jsonw *w, struct api *api, const struct warm_pool *
     jsonw_ku64(w, "maxMembers", row->zygote_max_members);
     jsonw_end_object(w);
     jsonw_kbool(w, "recycle", row->recycle);
-    jsonw_kbool(w, "builtin", p->own);
-    if (!p->own)
+    jsonw_kbool(w, "builtin", p->is_builtin);
+    if (!p->is_builtin)
         jsonw_ku64(w, "generation", row->generation);
-    api_time(w, "createdAt", row->created_ms);
-    api_time(w, "updatedAt", row->updated_ms);
+    api_write_time(w, "createdAt", row->created_ms);
+    api_write_time(w, "updatedAt", row->updated_ms);
     if (theirs)
-        warmnames_pool(w, row);
+        warmpools_compat_write_pool(w, row);
     jsonw_key(w, "status");
-    json_status(w, api, p, theirs);
+    api_pool_write_status(w, api, p, theirs);
     jsonw_end_object(w);
 }
 
-static void answer_pool(struct http_req *req, struct api *api, int status, const char *name)
+static void api_pool_answer(struct http_req *req, struct api *api, int status, const char *name)
 {
     struct buf out = { 0 };
     struct jsonw w;
 
     jsonw_init(&w, &out, 0);
-    json_pool(&w, api, warm_find(api->warm, name), warmnames_wanted(req));
+    api_pool_write_json(&w, api, pool_registry_find(api->pool_registry, name), warmpools_compat_is_requested(req));
     http_answer_json(req, status, &out);
 }
 
 /* --- reading --- */
 
 /* The pool of the path. NULL: refused. */
-static const struct warm_pool *pool_of(struct http_req *req, struct api *api)
+static const struct registered_pool *api_pool_find_or_refuse(struct http_req *req, struct api *api)
 {
     struct err err = { 0 };
 
-    if (api_no_query(req, &err) == 0 && warm_known(api->warm, &err) == 0) {
-        const struct warm_pool *p = warm_find(api->warm, http_param(req, "pool"));
+    if (api_require_no_query(req, &err) == 0 && pool_registry_check_loaded(api->pool_registry, &err) == 0) {
+        const struct registered_pool *p = pool_registry_find(api->pool_registry, http_param(req, "pool"));
 
         if (p)
             return p;
@@ -194,14 +194,14 @@ static const struct warm_pool *pool_of(struct http_req *req, struct api *api)
     return NULL;
 }
 
-static void list(struct http_req *req, void *ctx)
+static void api_pool_list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
     struct buf out = { 0 };
     struct err err = { 0 };
     struct jsonw w;
 
-    if (api_no_query(req, &err) < 0 || warm_known(api->warm, &err) < 0) {
+    if (api_require_no_query(req, &err) < 0 || pool_registry_check_loaded(api->pool_registry, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -209,51 +209,51 @@ static void list(struct http_req *req, void *ctx)
     jsonw_object(&w);
     jsonw_key(&w, "pools");
     jsonw_array(&w);
-    for (const struct warm_pool *p = warm_first(api->warm); p; p = p->next)
-        json_pool(&w, api, p, warmnames_wanted(req));
+    for (const struct registered_pool *p = pool_registry_first(api->pool_registry); p; p = p->next)
+        api_pool_write_json(&w, api, p, warmpools_compat_is_requested(req));
     jsonw_end_array(&w);
     jsonw_end_object(&w);
     http_answer_json(req, 200, &out);
 }
 
-static void get(struct http_req *req, void *ctx)
+static void api_pool_get(struct http_req *req, void *ctx)
 {
-    const struct warm_pool *p = pool_of(req, ctx);
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
 
     if (p)
-        answer_pool(req, ctx, 200, p->row.name);
+        api_pool_answer(req, ctx, 200, p->row.name);
 }
 
-static void status(struct http_req *req, void *ctx)
+static void api_pool_status(struct http_req *req, void *ctx)
 {
-    const struct warm_pool *p = pool_of(req, ctx);
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
     struct buf out = { 0 };
     struct jsonw w;
 
     if (!p)
         return;
     jsonw_init(&w, &out, 0);
-    json_status(&w, ctx, p, warmnames_wanted(req));
+    api_pool_write_status(&w, ctx, p, warmpools_compat_is_requested(req));
     http_answer_json(req, 200, &out);
 }
 
 /* --- changing --- */
 
-struct change {
+struct pool_change {
     struct http_req *req;
     struct api *api;
     struct store_pool row;
-    struct store_when when;
-    bool fresh; /* it must not be there */
+    struct store_condition precondition;
+    bool must_be_new; /* it must not be there */
 };
 
-static void refuse(struct change *c, const struct err *err)
+static void pool_change_refuse(struct pool_change *c, const struct err *err)
 {
     http_answer_err(c->req, err);
     free(c);
 }
 
-static int read_rate(const json_t *object, uint64_t *permille, struct err *err)
+static int pool_change_read_hit_rate(const json_t *object, uint64_t *permille, struct err *err)
 {
     const json_t *v = json_object_get(object, "targetHitRate");
     double rate = json_number_value(v);
@@ -266,58 +266,59 @@ static int read_rate(const json_t *object, uint64_t *permille, struct err *err)
     return 0;
 }
 
-static int read_autoscale(const json_t *body, struct store_pool *row, struct err *err)
+static int pool_change_read_autoscale(const json_t *body, struct store_pool *row, struct err *err)
 {
     static const char *const names[] = { "enabled", "targetHitRate", "scaleDownDelayMs", NULL };
     json_t *o = NULL;
 
-    if (body_object(body, "", "autoscale", &o, err) < 0)
+    if (json_input_object(body, "", "autoscale", &o, err) < 0)
         return -1;
     if (!o)
         return 0;
-    return body_only(o, "autoscale.", names, err) < 0 ||
-                   body_bool(o, "autoscale.", "enabled", &row->autoscale, err) < 0 ||
-                   read_rate(o, &row->hit_permille, err) < 0 ||
-                   body_u64(o, "autoscale.", "scaleDownDelayMs", 1000, TIME_MAX, &row->scale_down_ms, NULL, err) < 0
+    return json_input_require_known_fields(o, "autoscale.", names, err) < 0 ||
+                   json_input_bool(o, "autoscale.", "enabled", &row->autoscale, err) < 0 ||
+                   pool_change_read_hit_rate(o, &row->hit_permille, err) < 0 ||
+                   json_input_u64(o, "autoscale.", "scaleDownDelayMs", 1000, TIME_MAX, &row->scale_down_ms, NULL, err) <
+                       0
                ? -1
                : 0;
 }
 
-static int read_zygote(const json_t *body, struct store_pool *row, struct err *err)
+static int pool_change_read_zygote(const json_t *body, struct store_pool *row, struct err *err)
 {
     static const char *const names[] = { "maxAgeMs", "maxMembers", NULL };
     json_t *o = NULL;
 
-    if (body_object(body, "", "zygote", &o, err) < 0)
+    if (json_input_object(body, "", "zygote", &o, err) < 0)
         return -1;
     if (!o)
         return 0;
-    return body_only(o, "zygote.", names, err) < 0 ||
-                   body_u64(o, "zygote.", "maxAgeMs", 0, TIME_MAX, &row->zygote_max_age_ms, NULL, err) < 0 ||
-                   body_u64(o, "zygote.", "maxMembers", 0, MEMBERS_MAX, &row->zygote_max_members, NULL, err) < 0
+    return json_input_require_known_fields(o, "zygote.", names, err) < 0 ||
+                   json_input_u64(o, "zygote.", "maxAgeMs", 0, TIME_MAX, &row->zygote_max_age_ms, NULL, err) < 0 ||
+                   json_input_u64(o, "zygote.", "maxMembers", 0, MEMBERS_MAX, &row->zygote_max_members, NULL, err) < 0
                ? -1
                : 0;
 }
 
-static int read_row(const json_t *body, struct store_pool *row, struct err *err)
+static int pool_change_read_row(const json_t *body, struct store_pool *row, struct err *err)
 {
     static const char *const names[] = { "name",     "template",  "min",    "max",     "ttlMs",
                                          "maxAgeMs", "autoscale", "zygote", "recycle", NULL };
     const char *template = row->template;
     bool max_said = false;
 
-    if (body_only(body, "", names, err) < 0 ||
-        body_text(body, "", "template", 1, STORE_NAME_MAX - 1, &template, err) < 0 ||
-        body_u64(body, "", "min", 0, POOL_SIZE_MAX, &row->min, NULL, err) < 0 ||
-        body_u64(body, "", "max", 0, POOL_SIZE_MAX, &row->max, &max_said, err) < 0 ||
-        body_u64(body, "", "ttlMs", 0, TIME_MAX, &row->ttl_ms, NULL, err) < 0 ||
-        body_u64(body, "", "maxAgeMs", 0, TIME_MAX, &row->max_age_ms, NULL, err) < 0 ||
-        read_autoscale(body, row, err) < 0 || read_zygote(body, row, err) < 0 ||
-        body_bool(body, "", "recycle", &row->recycle, err) < 0)
+    if (json_input_require_known_fields(body, "", names, err) < 0 ||
+        json_input_text(body, "", "template", 1, STORE_NAME_MAX - 1, &template, err) < 0 ||
+        json_input_u64(body, "", "min", 0, POOL_SIZE_MAX, &row->min, NULL, err) < 0 ||
+        json_input_u64(body, "", "max", 0, POOL_SIZE_MAX, &row->max, &max_said, err) < 0 ||
+        json_input_u64(body, "", "ttlMs", 0, TIME_MAX, &row->ttl_ms, NULL, err) < 0 ||
+        json_input_u64(body, "", "maxAgeMs", 0, TIME_MAX, &row->max_age_ms, NULL, err) < 0 ||
+        pool_change_read_autoscale(body, row, err) < 0 || pool_change_read_zygote(body, row, err) < 0 ||
+        json_input_bool(body, "", "recycle", &row->recycle, err) < 0)
         return -1;
     if (template != row->template)
         str_copy(row->template, sizeof(row->template), template);
-    if (!api_slug_ok(row->template))
+    if (!api_is_valid_slug(row->template))
         return err_set(err, ERR_INVALID, "template: the name of the template that the pool is made of is needed");
     if (row->max < row->min && !max_said)
         row->max = row->min;
@@ -331,21 +332,21 @@ static int read_row(const json_t *body, struct store_pool *row, struct err *err)
     return 0;
 }
 
-static void on_written(void *arg, const struct err *err, const struct store_pool *row)
+static void pool_change_on_written(void *arg, const struct err *err, const struct store_pool *row)
 {
-    auto_free struct change *c = arg;
+    auto_free struct pool_change *c = arg;
 
     if (err) {
         http_answer_err(c->req, err);
         return;
     }
-    warm_set(c->api->warm, row);
-    answer_pool(c->req, c->api, 200, row->name);
+    pool_registry_set(c->api->pool_registry, row);
+    api_pool_answer(c->req, c->api, 200, row->name);
 }
 
-static void on_inserted(void *arg, const struct err *err)
+static void pool_change_on_inserted(void *arg, const struct err *err)
 {
-    auto_free struct change *c = arg;
+    auto_free struct pool_change *c = arg;
     auto_free char *path = str_printf("/v1/pools/%s", c->row.name);
     struct err why = { 0 };
 
@@ -356,49 +357,49 @@ static void on_inserted(void *arg, const struct err *err)
         return;
     }
     c->row.generation = 1;
-    warm_set(c->api->warm, &c->row);
+    pool_registry_set(c->api->pool_registry, &c->row);
     http_set_header(c->req, "Location", path);
-    answer_pool(c->req, c->api, 201, c->row.name);
+    api_pool_answer(c->req, c->api, 201, c->row.name);
 }
 
-static void on_checked(void *arg, const struct err *err)
+static void pool_change_on_checked(void *arg, const struct err *err)
 {
-    struct change *c = arg;
+    struct pool_change *c = arg;
     struct err why = { 0 };
 
-    if (!err && warm_room(c->api->warm, c->row.name, &why) < 0)
+    if (!err && pool_registry_check_capacity(c->api->pool_registry, c->row.name, &why) < 0)
         err = &why;
     if (err)
-        refuse(c, err);
-    else if (c->fresh)
-        store_pool_insert(c->api->set.store, &c->row, on_inserted, c);
+        pool_change_refuse(c, err);
+    else if (c->must_be_new)
+        store_pool_insert(c->api->settings.store, &c->row, pool_change_on_inserted, c);
     else
-        store_pool_put(c->api->set.store, &c->row, &c->when, on_written, c);
+        store_pool_put(c->api->settings.store, &c->row, &c->precondition, pool_change_on_written, c);
 }
 
-static void record_and_check(struct change *c)
+static void pool_change_record_and_check(struct pool_change *c)
 {
-    if (c->fresh)
-        api_audit_target(c->req, "pool", c->row.name); /* otherwise the path names it */
-    api_audit_target(c->req, "template", c->row.template);
-    api_audit_number(c->req, "min", c->row.min);
-    api_audit_number(c->req, "max", c->row.max);
+    if (c->must_be_new)
+        audit_trail_add_target(c->req, "pool", c->row.name); /* otherwise the path names it */
+    audit_trail_add_target(c->req, "template", c->row.template);
+    audit_trail_add_number(c->req, "min", c->row.min);
+    audit_trail_add_number(c->req, "max", c->row.max);
     c->row.updated_ms = clock_real_ns() / NS_PER_MS;
     if (!c->row.created_ms)
         c->row.created_ms = c->row.updated_ms;
-    warm_check(c->api->warm, c->row.template, on_checked, c);
+    pool_registry_check_template(c->api->pool_registry, c->row.template, pool_change_on_checked, c);
 }
 
-static int read_body(const struct http_req *req, json_t **ret, struct err *err)
+static int pool_change_read_body(const struct http_req *req, json_t **ret, struct err *err)
 {
-    if (api_body(req, ret, err) < 0)
+    if (api_read_body(req, ret, err) < 0)
         return -1;
-    return warmnames_wanted(req) ? warmnames_read(*ret, err) : 0;
+    return warmpools_compat_is_requested(req) ? warmpools_compat_read(*ret, err) : 0;
 }
 
-static struct change *change_new(struct http_req *req, struct api *api, const struct store_pool *from)
+static struct pool_change *pool_change_new(struct http_req *req, struct api *api, const struct store_pool *from)
 {
-    struct change *c = mem_new(struct change);
+    struct pool_change *c = mem_new(struct pool_change);
 
     c->req = req;
     c->api = api;
@@ -406,38 +407,39 @@ static struct change *change_new(struct http_req *req, struct api *api, const st
     return c;
 }
 
-static int name_ok(const char *name, struct err *err)
+static int pool_change_check_name(const char *name, struct err *err)
 {
-    if (name && api_slug_ok(name))
+    if (name && api_is_valid_slug(name))
         return 0;
     return err_set(err, ERR_INVALID, "name: a pool's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
 }
 
-static void create(struct http_req *req, void *ctx)
+static void api_pool_create(struct http_req *req, void *ctx)
 {
-    struct change *c = change_new(req, ctx, &pool_presets);
+    struct pool_change *c = pool_change_new(req, ctx, &pool_defaults);
     auto_json *body = NULL;
     const char *name = NULL;
     struct err err = { 0 };
 
-    c->fresh = true;
-    if (api_no_query(req, &err) < 0 || read_body(req, &body, &err) < 0 ||
-        body_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 || read_row(body, &c->row, &err) < 0 ||
-        name_ok(name, &err) < 0 || warm_known(c->api->warm, &err) < 0) {
-        refuse(c, &err);
+    c->must_be_new = true;
+    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+        json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
+        pool_change_read_row(body, &c->row, &err) < 0 || pool_change_check_name(name, &err) < 0 ||
+        pool_registry_check_loaded(c->api->pool_registry, &err) < 0) {
+        pool_change_refuse(c, &err);
         return;
     }
     str_copy(c->row.name, sizeof(c->row.name), name);
-    record_and_check(c);
+    pool_change_record_and_check(c);
 }
 
 /* A body may repeat the name of the path, as the answers have it, and no other. */
-static int read_named(const json_t *body, const char *name, struct store_pool *row, struct err *err)
+static int pool_change_read_named(const json_t *body, const char *name, struct store_pool *row, struct err *err)
 {
     const char *said = name;
 
-    if (body_text(body, "", "name", 1, STORE_NAME_MAX, &said, err) < 0 || read_row(body, row, err) < 0 ||
-        name_ok(name, err) < 0)
+    if (json_input_text(body, "", "name", 1, STORE_NAME_MAX, &said, err) < 0 ||
+        pool_change_read_row(body, row, err) < 0 || pool_change_check_name(name, err) < 0)
         return -1;
     if (!str_eq(said, name))
         return err_set(err, ERR_INVALID, "name: a pool keeps its name, which the path says");
@@ -445,85 +447,87 @@ static int read_named(const json_t *body, const char *name, struct store_pool *r
     return 0;
 }
 
-static void put(struct http_req *req, void *ctx)
+static void api_pool_put(struct http_req *req, void *ctx)
 {
-    struct change *c = change_new(req, ctx, &pool_presets);
+    struct pool_change *c = pool_change_new(req, ctx, &pool_defaults);
     auto_json *body = NULL;
     struct err err = { 0 };
 
-    if (api_no_query(req, &err) < 0 || read_body(req, &body, &err) < 0 ||
-        read_named(body, http_param(req, "pool"), &c->row, &err) < 0 || warm_known(c->api->warm, &err) < 0)
-        refuse(c, &err);
+    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+        pool_change_read_named(body, http_param(req, "pool"), &c->row, &err) < 0 ||
+        pool_registry_check_loaded(c->api->pool_registry, &err) < 0)
+        pool_change_refuse(c, &err);
     else
-        record_and_check(c);
+        pool_change_record_and_check(c);
 }
 
-static void patch(struct http_req *req, void *ctx)
+static void api_pool_patch(struct http_req *req, void *ctx)
 {
-    const struct warm_pool *p = pool_of(req, ctx);
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
     auto_json *body = NULL;
     struct err err = { 0 };
 
     if (!p)
         return;
-    struct change *c = change_new(req, ctx, &p->row);
-    c->when.generation = p->own ? 0 : p->row.generation;
-    if (read_body(req, &body, &err) < 0 || read_named(body, p->row.name, &c->row, &err) < 0) {
-        refuse(c, &err);
+    struct pool_change *c = pool_change_new(req, ctx, &p->row);
+    c->precondition.generation = p->is_builtin ? 0 : p->row.generation;
+    if (pool_change_read_body(req, &body, &err) < 0 || pool_change_read_named(body, p->row.name, &c->row, &err) < 0) {
+        pool_change_refuse(c, &err);
     } else if (json_object_size(body) == 0) {
         err_set(&err, ERR_INVALID, "say what to change: template, min, max, ttlMs, maxAgeMs, autoscale or zygote");
-        refuse(c, &err);
+        pool_change_refuse(c, &err);
     } else {
-        record_and_check(c);
+        pool_change_record_and_check(c);
     }
 }
 
-static void on_deleted(void *arg, const struct err *err)
+static void pool_change_on_deleted(void *arg, const struct err *err)
 {
-    auto_free struct change *c = arg;
+    auto_free struct pool_change *c = arg;
 
     if (err) {
         http_answer_err(c->req, err);
         return;
     }
-    warm_remove(c->api->warm, c->row.name);
+    pool_registry_remove(c->api->pool_registry, c->row.name);
     http_answer_empty(c->req, 204);
 }
 
-static void delete_(struct http_req *req, void *ctx)
+static void api_pool_delete(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const struct warm_pool *p = pool_of(req, ctx);
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
     struct err err;
 
     if (!p)
         return;
-    if (p->own) {
+    if (p->is_builtin) {
         err_set(&err, ERR_EXISTS,
                 "the pool %s is the server's own: set its min and max to 0, or the setting pools.default to off",
                 p->row.name);
         http_answer_err(req, &err);
         return;
     }
-    store_pool_delete(api->set.store, p->row.name, on_deleted, change_new(req, ctx, &p->row));
+    store_pool_delete(api->settings.store, p->row.name, pool_change_on_deleted, pool_change_new(req, ctx, &p->row));
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
 
 const struct http_route pool_routes[] = {
-    { "GET", "/v1/pools", list, HTTP_BODY_NONE, .data = &api_read },
-    { "POST", "/v1/pools", create, JSON_BODY, &api_pools },
-    { "GET", "/v1/pools/{pool}", get, HTTP_BODY_NONE, .data = &api_read },
-    { "PUT", "/v1/pools/{pool}", put, JSON_BODY, &api_pools },
-    { "PATCH", "/v1/pools/{pool}", patch, JSON_BODY, &api_pools },
-    { "DELETE", "/v1/pools/{pool}", delete_, HTTP_BODY_NONE, .data = &api_pools },
-    { "GET", "/v1/pools/{pool}/status", status, HTTP_BODY_NONE, .data = &api_read },
-    { "GET", "/v1/warmpools", list, HTTP_BODY_NONE, .data = &api_read }, /* the same under another name */
-    { "POST", "/v1/warmpools", create, JSON_BODY, &api_pools },
-    { "GET", "/v1/warmpools/{pool}", get, HTTP_BODY_NONE, .data = &api_read },
-    { "PUT", "/v1/warmpools/{pool}", put, JSON_BODY, &api_pools },
-    { "PATCH", "/v1/warmpools/{pool}", patch, JSON_BODY, &api_pools },
-    { "DELETE", "/v1/warmpools/{pool}", delete_, HTTP_BODY_NONE, .data = &api_pools },
-    { "GET", "/v1/warmpools/{pool}/status", status, HTTP_BODY_NONE, .data = &api_read },
+    { "GET", "/v1/pools", api_pool_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "POST", "/v1/pools", api_pool_create, JSON_BODY, &permission_pools_write },
+    { "GET", "/v1/pools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/pools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
+    { "PATCH", "/v1/pools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
+    { "DELETE", "/v1/pools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
+    { "GET", "/v1/pools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/warmpools", api_pool_list, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read }, /* the same under another name */
+    { "POST", "/v1/warmpools", api_pool_create, JSON_BODY, &permission_pools_write },
+    { "GET", "/v1/warmpools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/warmpools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
+    { "PATCH", "/v1/warmpools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
+    { "DELETE", "/v1/warmpools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
+    { "GET", "/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { 0 },
 };

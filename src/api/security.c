@@ -2,9 +2,9 @@
  *
  * Events are records of the audit log like any other, with actions of their own. Whoever attacks decides how often, so
  * they go through the same sieve as refusals: the first few of a kind are told one by one. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
-#include "audit/flood.h"
+#include "audit/refusal_aggregator.h"
 #include "audit/security.h"
 #include "audit/webhook.h"
 #include "base/clock.h"
@@ -18,13 +18,13 @@
 
 /* --- telling --- */
 
-static void send_event(struct api *api, uint64_t seq, const struct audit_record *r)
+static void api_security_send_event(struct api *api, uint64_t seq, const struct audit_record *r)
 {
     auto_buf out = { 0 };
     struct jsonw w;
     char at[32];
 
-    if (!api->set.webhook)
+    if (!api->settings.webhook)
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -47,35 +47,36 @@ static void send_event(struct api *api, uint64_t seq, const struct audit_record 
         jsonw_raw(&w, r->details);
     }
     jsonw_end_object(&w);
-    webhook_send(api->set.webhook, out.data, out.len);
+    webhook_send(api->settings.webhook, out.data, out.len);
 }
 
-static void raise_(struct api *api, enum security_kind kind, struct audit_record *r, const struct flood_kind *who)
+static void api_security_raise(struct api *api, enum security_kind kind, struct audit_record *r,
+                               const struct refusal_key *who)
 {
-    struct flood_kind k = *who;
+    struct refusal_key k = *who;
 
-    api->alarms[kind]++;
+    api->security_event_counts[kind]++;
     r->action = security_name(kind);
     r->outcome = "refused";
     snprintf(k.action, sizeof(k.action), "%s", r->action);
     k.error[0] = '\0';
     k.status = 0;
-    if (!api->set.audit || !api_record_single(api, &k))
+    if (!api->settings.audit || !audit_trail_should_record(api, &k))
         return;
-    uint64_t seq = audit_append(api->set.audit, r, true);
-    send_event(api, seq, r);
+    uint64_t seq = audit_append(api->settings.audit, r, true);
+    api_security_send_event(api, seq, r);
 }
 
 /* --- refusals --- */
 
-void api_security_refusal(struct api *api, const struct flood_kind *k)
+void api_security_refusal(struct api *api, const struct refusal_key *k)
 {
     const char *subject = *k->actor ? k->actor : *k->user ? k->user : k->address;
     enum security_kind kind;
     unsigned count;
 
     if (str_eq(subject, "local") ||
-        !security_refusal(api->security, subject, k->status, ev_now(api->set.ev), &kind, &count))
+        !security_count_refusal(api->security, subject, k->status, ev_now(api->settings.ev), &kind, &count))
         return;
     auto_free char *details = str_printf("{\"count\":%u,\"seconds\":%llu,\"lastAction\":\"%s\"}", count,
                                          SECURITY_WINDOW_NS / NS_PER_S, k->action);
@@ -85,22 +86,22 @@ void api_security_refusal(struct api *api, const struct flood_kind *k)
                               .user = k->user,
                               .address = k->address,
                               .details = details };
-    raise_(api, kind, &r, k);
+    api_security_raise(api, kind, &r, k);
 }
 
 /* --- what programs tried --- */
 
-static bool is_attack(const char *name)
+static bool api_security_is_attack_syscall(const char *name)
 {
     int nr = syscall_number(name);
 
-    return nr >= 0 && syscall_attack((unsigned)nr);
+    return nr >= 0 && syscall_is_attack((unsigned)nr);
 }
 
-void api_on_refused(struct api *api, const char *owner, const struct receipt *receipt)
+void api_on_denials(struct api *api, const char *owner, const struct receipt *receipt)
 {
     struct audit_pair target[] = { { "sandbox", receipt->sandbox }, { "execution", receipt->execution } };
-    struct flood_kind k = { .kind = "server" };
+    struct refusal_key k = { .kind = "server" };
     auto_buf details = { 0 };
     struct jsonw w;
     uint64_t total = 0;
@@ -111,11 +112,11 @@ void api_on_refused(struct api *api, const char *owner, const struct receipt *re
     jsonw_key(&w, "calls");
     jsonw_object(&w);
     for (size_t i = 0; i < receipt->ndenials; i++) {
-        if (!is_attack(receipt->denials[i].what.name))
+        if (!api_security_is_attack_syscall(receipt->denials[i].denial.name))
             continue;
         total += receipt->denials[i].count;
         if (told++ < CALLS_MAX)
-            jsonw_ku64(&w, receipt->denials[i].what.call, receipt->denials[i].count);
+            jsonw_ku64(&w, receipt->denials[i].denial.call, receipt->denials[i].count);
     }
     jsonw_end_object(&w);
     jsonw_ku64(&w, "count", total);
@@ -128,15 +129,15 @@ void api_on_refused(struct api *api, const char *owner, const struct receipt *re
                               .ntarget = *receipt->execution ? 2 : 1,
                               .details = details.data };
     snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
-    raise_(api, SECURITY_ESCAPE, &r, &k);
+    api_security_raise(api, SECURITY_ESCAPE, &r, &k);
 }
 
-void api_on_damage(struct api *api)
+void api_on_audit_damage(struct api *api)
 {
     struct audit_record r = { .tenant = "", .action = security_name(SECURITY_DAMAGE) };
 
-    api->alarms[SECURITY_DAMAGE]++; /* it has a record already */
-    send_event(api, 0, &r);
+    api->security_event_counts[SECURITY_DAMAGE]++; /* it has a record already */
+    api_security_send_event(api, 0, &r);
 }
 
 void api_security_metrics(const struct api *api, struct buf *out)
@@ -147,10 +148,10 @@ void api_security_metrics(const struct api *api, struct buf *out)
                   "# TYPE cove_security_events_total counter\n");
     for (unsigned i = 0; i < SECURITY_KINDS; i++)
         buf_addf(out, "cove_security_events_total{kind=\"%s\"} %" PRIu64 "\n", security_name(i) + strlen("security."),
-                 api->alarms[i]);
-    if (!api->set.webhook)
+                 api->security_event_counts[i]);
+    if (!api->settings.webhook)
         return;
-    webhook_stats(api->set.webhook, &s);
+    webhook_stats(api->settings.webhook, &s);
     buf_addf(out,
              "# HELP cove_webhook_events_total Security events for the webhook, by what became of them.\n"
              "# TYPE cove_webhook_events_total counter\n"

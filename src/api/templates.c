@@ -1,14 +1,14 @@
 /* /v1/templates: named beginnings of sandboxes, kept as they were written. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
-#include "api/warm.h"
+#include "api/pool_registry.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "sandbox/custom.h"
-#include "sandbox/shelf.h"
+#include "sandbox/custom_policy.h"
+#include "sandbox/template_cache.h"
 
-static void forget_values(json_t *env)
+static void api_template_blank_values(json_t *env)
 {
     const char *name;
     json_t *value;
@@ -18,35 +18,35 @@ static void forget_values(json_t *env)
 }
 
 /* Variables may be secrets: of those only the names are told. */
-static char *shown_spec(const char *spec_json)
+static char *api_template_redacted_spec(const char *spec_json)
 {
     auto_json *spec = NULL;
 
-    if (body_parse(spec_json, strlen(spec_json), &spec, NULL) < 0)
+    if (json_input_parse(spec_json, strlen(spec_json), &spec, NULL) < 0)
         return str_dup("{}");
-    forget_values(json_object_get(spec, "env"));
-    forget_values(json_object_get(json_object_get(json_object_get(spec, "policy"), "environment"), "set"));
+    api_template_blank_values(json_object_get(spec, "env"));
+    api_template_blank_values(json_object_get(json_object_get(json_object_get(spec, "policy"), "environment"), "set"));
     char *text = json_dumps(spec, JSON_COMPACT);
     return text ? text : str_dup("{}");
 }
 
-static void json_template(const struct store_template *row, struct jsonw *w)
+static void api_template_write_json(const struct store_template *row, struct jsonw *w)
 {
-    auto_free char *spec = shown_spec(row->spec_json);
+    auto_free char *spec = api_template_redacted_spec(row->spec_json);
 
     jsonw_object(w);
     jsonw_kstr(w, "name", row->name);
     jsonw_ku64(w, "generation", row->generation);
     jsonw_kbool(w, "builtin", template_is_builtin(row));
     if (!template_is_builtin(row)) {
-        api_time(w, "createdAt", row->created_ms);
-        api_time(w, "updatedAt", row->updated_ms);
+        api_write_time(w, "createdAt", row->created_ms);
+        api_write_time(w, "updatedAt", row->updated_ms);
     }
-    api_raw(w, "spec", spec);
+    api_write_raw_json(w, "spec", spec);
     jsonw_end_object(w);
 }
 
-static void on_row(void *arg, const struct err *err, const struct store_template *row)
+static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
 {
     struct http_req *req = arg;
     struct buf out = { 0 };
@@ -57,70 +57,71 @@ static void on_row(void *arg, const struct err *err, const struct store_template
         return;
     }
     jsonw_init(&w, &out, 0);
-    json_template(row, &w);
+    api_template_write_json(row, &w);
     http_answer_json(req, 200, &out);
 }
 
 /* The last page ends with what is built in and not replaced by one of the store, which is asked for each. */
-struct listing {
+struct template_list_query {
     struct http_req *req;
     struct api *api;
     struct jsonw w;
     struct buf out;
-    size_t asked;
+    size_t nbuiltin_queried;
 };
 
-static void on_rest(void *arg, const struct err *err, const struct store_template *row)
+static void api_template_on_builtin(void *arg, const struct err *err, const struct store_template *row)
 {
-    struct listing *l = arg;
+    struct template_list_query *l = arg;
     size_t n;
-    const struct template_builtin *all = templates_builtin(&n);
+    const struct template_builtin *all = template_builtin_list(&n);
 
     if (!err && row && template_is_builtin(row))
-        json_template(row, &l->w);
-    if (l->asked < n) {
-        template_get(l->api->set.store, all[l->asked++].name, on_rest, l);
+        api_template_write_json(row, &l->w);
+    if (l->nbuiltin_queried < n) {
+        template_get(l->api->settings.store, all[l->nbuiltin_queried++].name, api_template_on_builtin, l);
         return;
     }
     api_list_end(l->req, &l->w, NULL);
     free(l);
 }
 
-static void on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n, const char *next)
+static void api_template_on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n,
+                                 const char *next)
 {
-    struct listing *l = arg;
+    struct template_list_query *l = arg;
 
     if (!api_list_begin(l->req, err, &l->w, &l->out, "templates")) {
         free(l);
         return;
     }
     for (size_t i = 0; i < n; i++)
-        json_template(&rows[i], &l->w);
+        api_template_write_json(&rows[i], &l->w);
     if (!next) {
-        on_rest(l, NULL, NULL);
+        api_template_on_builtin(l, NULL, NULL);
         return;
     }
     api_list_end(l->req, &l->w, next);
     free(l);
 }
 
-static void list(struct http_req *req, void *ctx)
+static void api_template_list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
     struct store_list q = { 0 };
     struct err err = { 0 };
 
-    if (api_page(req, NULL, &q, &err) < 0) {
+    if (api_read_page(req, NULL, &q, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
-    struct listing *l = mem_new(struct listing);
+    struct template_list_query *l = mem_new(struct template_list_query);
     l->req = req;
     l->api = api;
-    store_template_list(api->set.store, &q, on_rows, l);
+    store_template_list(api->settings.store, &q, api_template_on_rows, l);
 }
 
-static bool name_ok(const char *name)
+static bool api_template_name_is_valid(const char *name)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     size_t n = strlen(name);
@@ -129,13 +130,13 @@ static bool name_ok(const char *name)
 }
 
 /* NULL: refused. */
-static const char *name_of(struct http_req *req, enum err_id id)
+static const char *api_template_name_or_refuse(struct http_req *req, enum err_id id)
 {
     const char *name = http_param(req, "template");
     struct err err = { 0 };
 
-    if (api_no_query(req, &err) == 0) {
-        if (name_ok(name))
+    if (api_require_no_query(req, &err) == 0) {
+        if (api_template_name_is_valid(name))
             return name;
         err_set(&err, id,
                 id == ERR_MISSING ? "there is no such template"
@@ -145,23 +146,23 @@ static const char *name_of(struct http_req *req, enum err_id id)
     return NULL;
 }
 
-static void get(struct http_req *req, void *ctx)
+static void api_template_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *name = name_of(req, ERR_MISSING);
+    const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        template_get(api->set.store, name, on_row, req);
+        template_get(api->settings.store, name, api_template_on_row, req);
 }
 
-static int check(const struct api *api, const json_t *body, char **ret_details, struct err *err)
+static int api_template_check_spec(const struct api *api, const json_t *body, char **ret_details, struct err *err)
 {
     struct spec spec;
 
     spec_init(&spec);
     int rc = spec_read(&spec, body, SPEC_OF_TEMPLATE, ret_details, err);
     if (rc == 0)
-        rc = custom_floor(&spec, api->set.floor, err);
+        rc = custom_policy_apply_operator_limits(&spec, api->settings.operator_limits, err);
     if (rc == 0 && !spec.runtime[0])
         str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* the request may say which; the rest has to fit */
     if (rc == 0)
@@ -170,15 +171,15 @@ static int check(const struct api *api, const json_t *body, char **ret_details, 
     return rc;
 }
 
-struct change {
+struct template_change {
     struct http_req *req;
     struct api *api;
     char name[STORE_NAME_MAX + 1];
 };
 
-static struct change *change_new(struct http_req *req, struct api *api, const char *name)
+static struct template_change *template_change_new(struct http_req *req, struct api *api, const char *name)
 {
-    struct change *c = mem_new(struct change);
+    struct template_change *c = mem_new(struct template_change);
 
     c->req = req;
     c->api = api;
@@ -186,20 +187,20 @@ static struct change *change_new(struct http_req *req, struct api *api, const ch
     return c;
 }
 
-static void on_put(void *arg, const struct err *err, const struct store_template *row)
+static void template_change_on_put(void *arg, const struct err *err, const struct store_template *row)
 {
-    auto_free struct change *c = arg;
+    auto_free struct template_change *c = arg;
 
-    shelf_drop(c->api->shelf, c->name);
+    template_cache_invalidate(c->api->template_cache, c->name);
     if (!err)
-        warm_template(c->api->warm, row->name);
-    on_row(c->req, err, row);
+        pool_registry_template_changed(c->api->pool_registry, row->name);
+    api_template_on_row(c->req, err, row);
 }
 
-static void put(struct http_req *req, void *ctx)
+static void api_template_put(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *name = name_of(req, ERR_INVALID);
+    const char *name = api_template_name_or_refuse(req, ERR_INVALID);
     auto_json *body = NULL;
     auto_free char *details = NULL;
     struct store_template row = { 0 };
@@ -207,7 +208,7 @@ static void put(struct http_req *req, void *ctx)
 
     if (!name)
         return;
-    if (api_body(req, &body, &err) < 0 || check(api, body, &details, &err) < 0) {
+    if (api_read_body(req, &body, &err) < 0 || api_template_check_spec(api, body, &details, &err) < 0) {
         http_answer_err_with(req, &err, details);
         return;
     }
@@ -215,15 +216,15 @@ static void put(struct http_req *req, void *ctx)
     str_copy(row.name, sizeof(row.name), name);
     row.spec_json = text;
     row.created_ms = row.updated_ms = clock_real_ns() / NS_PER_MS;
-    store_template_put(api->set.store, &row, NULL, on_put, change_new(req, api, name));
+    store_template_put(api->settings.store, &row, NULL, template_change_on_put, template_change_new(req, api, name));
 }
 
-static void on_deleted(void *arg, const struct err *err)
+static void template_change_on_deleted(void *arg, const struct err *err)
 {
-    auto_free struct change *c = arg;
+    auto_free struct template_change *c = arg;
 
-    shelf_drop(c->api->shelf, c->name);
-    if (err && err->id == ERR_MISSING && template_builtin(c->name)) {
+    template_cache_invalidate(c->api->template_cache, c->name);
+    if (err && err->id == ERR_MISSING && template_builtin_find(c->name)) {
         struct err why = { 0 };
 
         err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; PUT puts yours in its place",
@@ -235,25 +236,28 @@ static void on_deleted(void *arg, const struct err *err)
         http_answer_err(c->req, err);
         return;
     }
-    warm_template(c->api->warm, c->name); /* it may have stood for one that is built in */
+    pool_registry_template_changed(c->api->pool_registry, c->name); /* it may have stood for one that is built in */
     http_answer_empty(c->req, 204);
 }
 
-static void delete_(struct http_req *req, void *ctx)
+static void api_template_delete(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *name = name_of(req, ERR_MISSING);
+    const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        store_template_delete(api->set.store, name, NULL, on_deleted, change_new(req, api, name));
+        store_template_delete(api->settings.store, name, NULL, template_change_on_deleted,
+                              template_change_new(req, api, name));
 }
 
 const struct http_route template_routes[] = {
-    { "GET", "/v1/templates", list, HTTP_BODY_NONE, .data = &api_read },
-    { "GET", "/v1/templates/{template}", get, HTTP_BODY_NONE, .data = &api_read },
-    { "GET", "/v1/profiles", list, HTTP_BODY_NONE, .data = &api_read }, /* the same under another name */
-    { "GET", "/v1/profiles/{template}", get, HTTP_BODY_NONE, .data = &api_read },
-    { "PUT", "/v1/templates/{template}", put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json", &api_admin },
-    { "DELETE", "/v1/templates/{template}", delete_, HTTP_BODY_NONE, .data = &api_admin },
+    { "GET", "/v1/templates", api_template_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/templates/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/profiles", api_template_list, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read }, /* the same under another name */
+    { "GET", "/v1/profiles/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/templates/{template}", api_template_put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json",
+      &permission_admin },
+    { "DELETE", "/v1/templates/{template}", api_template_delete, HTTP_BODY_NONE, .data = &permission_admin },
     { 0 },
 };

@@ -11,7 +11,7 @@
 static const struct {
     const char *net;
     unsigned bits;
-} closed[] = {
+} address_closed_nets[] = {
     /* IPv4, RFC 6890 and what followed it */
     { "::ffff:0.0.0.0", 96 + 8 },
     { "::ffff:10.0.0.0", 96 + 8 },
@@ -37,9 +37,9 @@ static const struct {
 static const struct {
     const char *net;
     unsigned bits;
-} open_[] = { { "::ffff:0.0.0.0", 96 }, { "2000::", 3 } };
+} address_public_nets[] = { { "::ffff:0.0.0.0", 96 }, { "2000::", 3 } };
 
-static bool in_net(const struct in6_addr *a, const struct in6_addr *net, unsigned bits)
+static bool address_in_net(const struct in6_addr *a, const struct in6_addr *net, unsigned bits)
 {
     unsigned whole = bits / 8, rest = bits % 8;
 
@@ -48,16 +48,16 @@ static bool in_net(const struct in6_addr *a, const struct in6_addr *net, unsigne
     return rest == 0 || ((a->s6_addr[whole] ^ net->s6_addr[whole]) & (0xff00u >> rest & 0xff)) == 0;
 }
 
-static void map(struct in_addr v4, struct in6_addr *ret)
+static void address_map_v4(struct in_addr v4, struct in6_addr *ret)
 {
     *ret = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
     memcpy(ret->s6_addr + 12, &v4, 4);
 }
 
-static bool as_v6(const struct sockaddr *addr, struct in6_addr *ret)
+static bool address_as_v6(const struct sockaddr *addr, struct in6_addr *ret)
 {
     if (addr->sa_family == AF_INET)
-        map(((const struct sockaddr_in *)(const void *)addr)->sin_addr, ret);
+        address_map_v4(((const struct sockaddr_in *)(const void *)addr)->sin_addr, ret);
     else if (addr->sa_family == AF_INET6)
         *ret = ((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
     else
@@ -65,37 +65,37 @@ static bool as_v6(const struct sockaddr *addr, struct in6_addr *ret)
     return true;
 }
 
-static bool listed(const struct in6_addr *a, const char *net, unsigned bits)
+static bool address_in_net_text(const struct in6_addr *a, const char *net, unsigned bits)
 {
     struct in6_addr n;
 
-    return inet_pton(AF_INET6, net, &n) == 1 && in_net(a, &n, bits);
+    return inet_pton(AF_INET6, net, &n) == 1 && address_in_net(a, &n, bits);
 }
 
-bool address_public(const struct sockaddr *addr)
+bool address_is_public(const struct sockaddr *addr)
 {
     struct in6_addr a;
     bool inside = false;
 
-    if (!as_v6(addr, &a))
+    if (!address_as_v6(addr, &a))
         return false;
-    for (size_t i = 0; i < ARRAY_LEN(open_); i++)
-        inside |= listed(&a, open_[i].net, open_[i].bits);
-    for (size_t i = 0; i < ARRAY_LEN(closed) && inside; i++)
-        inside = !listed(&a, closed[i].net, closed[i].bits);
+    for (size_t i = 0; i < ARRAY_LEN(address_public_nets); i++)
+        inside |= address_in_net_text(&a, address_public_nets[i].net, address_public_nets[i].bits);
+    for (size_t i = 0; i < ARRAY_LEN(address_closed_nets) && inside; i++)
+        inside = !address_in_net_text(&a, address_closed_nets[i].net, address_closed_nets[i].bits);
     return inside;
 }
 
-bool address_allowed(const struct sockaddr *addr, const struct address_net *nets, size_t nnets)
+bool address_is_allowed(const struct sockaddr *addr, const struct address_net *nets, size_t nnets)
 {
     struct in6_addr a;
 
-    if (!as_v6(addr, &a))
+    if (!address_as_v6(addr, &a))
         return false;
     for (size_t i = 0; i < nnets; i++)
-        if (in_net(&a, &nets[i].addr, nets[i].bits))
+        if (address_in_net(&a, &nets[i].addr, nets[i].bits))
             return true;
-    return address_public(addr);
+    return address_is_public(addr);
 }
 
 int address_net_parse(const char *text, struct address_net *ret, struct err *err)
@@ -112,7 +112,7 @@ int address_net_parse(const char *text, struct address_net *ret, struct err *err
     addr[n] = '\0';
     bool is_v4 = inet_pton(AF_INET, addr, &v4) == 1;
     if (is_v4)
-        map(v4, &ret->addr);
+        address_map_v4(v4, &ret->addr);
     else if (inet_pton(AF_INET6, addr, &ret->addr) != 1)
         return err_set(err, ERR_INVALID, "'%.60s' is no address and no network such as 10.0.0.0/8", text);
     if (slash && !str_to_u64(slash + 1, is_v4 ? 32 : 128, &bits))

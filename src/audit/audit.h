@@ -7,7 +7,7 @@
  *
  * A log that cannot be written closes the server to changes. While AUDIT_OPEN, anything goes. When the disk has no room
  * for more than what is set aside for it, AUDIT_FULL: what ends or removes things is still recorded there, nothing else
- * may begin. AUDIT_SHUT: nothing that would need a record may be done. It opens again by itself. */
+ * may begin. AUDIT_CLOSED: nothing that would need a record may be done. It opens again by itself. */
 #pragma once
 
 #include "audit/chain.h"
@@ -16,27 +16,27 @@
 struct audit;
 
 struct audit_settings {
-    const char *dir;         /* made when it is not there, 0700 */
-    bool sync_full;          /* a record that was written survives the loss of power */
-    uint64_t segment_max;    /* bytes after which another file is begun; 0 is 16 MiB */
-    uint64_t keep_max;       /* bytes of all files; the oldest go first; 0 is no bound */
-    unsigned sign_records;   /* a checkpoint after so many; 0 is 1000 */
-    uint64_t sign_ns;        /* and after so long at the latest, sooner when it is quiet; 0 is 60 s */
-    struct chain_link known; /* the last checkpoint that somebody else remembers; zero: none */
+    const char *dir;                    /* made when it is not there, 0700 */
+    bool sync_full;                     /* a record that was written survives the loss of power */
+    uint64_t segment_max;               /* bytes after which another file is begun; 0 is 16 MiB */
+    uint64_t keep_max;                  /* bytes of all files; the oldest go first; 0 is no bound */
+    unsigned sign_records;              /* a checkpoint after so many; 0 is 1000 */
+    uint64_t sign_ns;                   /* and after so long at the latest, sooner when it is quiet; 0 is 60 s */
+    struct chain_link known_checkpoint; /* the last checkpoint that somebody else remembers; zero: none */
     /* A checkpoint was written: for somebody else to remember. May be NULL. */
-    void (*on_signed)(void *arg, const struct chain_link *at);
+    void (*on_checkpoint)(void *arg, const struct chain_link *at);
     void *arg;
 };
 
 /* What audit_open found; each has a record of its own by then. */
-struct audit_found {
-    bool fresh, new_key; /* there was no log; no key */
-    uint64_t torn;       /* bytes of a record that a kill cut off; they were removed */
-    bool shortened;      /* the log ends before `known`: somebody took records away */
-    bool replaced;       /* it has another record where `known` was */
+struct audit_open_report {
+    bool is_new, new_key; /* there was no log; no key */
+    uint64_t torn_bytes;  /* bytes of a record that a kill cut off; they were removed */
+    bool shortened;       /* the log ends before `known`: somebody took records away */
+    bool replaced;        /* it has another record where `known` was */
 };
 
-int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **ret, struct audit_found *found,
+int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **ret, struct audit_open_report *found,
                struct err *err);
 /* Signs and writes what is left, as far as the disk lets it; calls every wait that is left. */
 void audit_close(struct audit *a);
@@ -50,13 +50,13 @@ struct audit_wait { /* kept by the caller, zeroed at first */
     uint64_t seq;
     void (*fn)(void *arg);
     void *arg;
-    bool on;
+    bool is_waiting;
 };
 /* True: it is written already. Otherwise fn comes later, from the loop. */
 bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(void *arg), void *arg);
 void audit_wait_clear(struct audit *a, struct audit_wait *w);
 
-enum audit_state { AUDIT_OPEN, AUDIT_FULL, AUDIT_SHUT };
+enum audit_state { AUDIT_OPEN, AUDIT_FULL, AUDIT_CLOSED };
 enum audit_state audit_state(const struct audit *a, const char **ret_why); /* why: for people; may be NULL */
 
 struct audit_stats {

@@ -34,7 +34,7 @@ void chain_hex(const uint8_t *data, size_t len, char *ret)
     ret[2 * len] = '\0';
 }
 
-static int digit(char c)
+static int chain_hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -42,7 +42,7 @@ static int digit(char c)
 bool chain_unhex(const char *text, size_t len, uint8_t *ret)
 {
     for (size_t i = 0; i < len; i++) {
-        int high = digit(text[2 * i]), low = high < 0 ? -1 : digit(text[2 * i + 1]);
+        int high = chain_hex_digit(text[2 * i]), low = high < 0 ? -1 : chain_hex_digit(text[2 * i + 1]);
 
         if (low < 0)
             return false;
@@ -52,7 +52,7 @@ bool chain_unhex(const char *text, size_t len, uint8_t *ret)
 }
 
 /* Asked for once: finding the algorithm costs many times what hashing a line does. */
-static const EVP_MD *sha256(void)
+static const EVP_MD *chain_sha256_md(void)
 {
     static _Atomic(EVP_MD *) found;
     EVP_MD *md = atomic_load(&found), *none = NULL;
@@ -70,16 +70,16 @@ static const EVP_MD *sha256(void)
 
 void chain_sha256(const void *data, size_t len, uint8_t ret[CHAIN_HASH])
 {
-    if (EVP_Digest(data, len, ret, NULL, sha256(), NULL) != 1)
+    if (EVP_Digest(data, len, ret, NULL, chain_sha256_md(), NULL) != 1)
         abort(); /* a SHA-256 that fails is a machine that cannot be trusted */
 }
 
 /* Of prev, the body of the line and the brace that closes it. */
-static void hash_line(const uint8_t prev[CHAIN_HASH], const char *body, size_t len, uint8_t ret[CHAIN_HASH])
+static void chain_hash_line(const uint8_t prev[CHAIN_HASH], const char *body, size_t len, uint8_t ret[CHAIN_HASH])
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
-    if (!ctx || EVP_DigestInit_ex(ctx, sha256(), NULL) != 1 || EVP_DigestUpdate(ctx, prev, CHAIN_HASH) != 1 ||
+    if (!ctx || EVP_DigestInit_ex(ctx, chain_sha256_md(), NULL) != 1 || EVP_DigestUpdate(ctx, prev, CHAIN_HASH) != 1 ||
         EVP_DigestUpdate(ctx, body, len) != 1 || EVP_DigestUpdate(ctx, "}", 1) != 1 ||
         EVP_DigestFinal_ex(ctx, ret, NULL) != 1)
         abort();
@@ -88,14 +88,14 @@ static void hash_line(const uint8_t prev[CHAIN_HASH], const char *body, size_t l
 
 /* --- writing --- */
 
-static void put(struct jsonw *w, const char *name, const char *value)
+static void chain_put_member(struct jsonw *w, const char *name, const char *value)
 {
     if (value && *value)
         jsonw_kstr(w, name, value);
 }
 
-static void begin(struct jsonw *w, struct buf *out, uint64_t seq, uint64_t now_ms, const char *tenant,
-                  const char *action, const char *outcome)
+static void chain_begin_line(struct jsonw *w, struct buf *out, uint64_t seq, uint64_t now_ms, const char *tenant,
+                             const char *action, const char *outcome)
 {
     char at[32];
 
@@ -109,7 +109,7 @@ static void begin(struct jsonw *w, struct buf *out, uint64_t seq, uint64_t now_m
 }
 
 /* `from` is where the line begins in `out`; its object is still open. */
-static void finish(struct chain_link *at, struct buf *out, size_t from)
+static void chain_finish_line(struct chain_link *at, struct buf *out, size_t from)
 {
     char hex[HEX + 1];
     uint8_t hash[CHAIN_HASH];
@@ -118,7 +118,7 @@ static void finish(struct chain_link *at, struct buf *out, size_t from)
     buf_adds(out, PREV_MEMBER);
     buf_add(out, hex, HEX);
     buf_adds(out, "\"");
-    hash_line(at->hash, out->data + from, out->len - from, hash);
+    chain_hash_line(at->hash, out->data + from, out->len - from, hash);
     chain_hex(hash, CHAIN_HASH, hex);
     buf_adds(out, HASH_MEMBER);
     buf_add(out, hex, HEX);
@@ -127,41 +127,41 @@ static void finish(struct chain_link *at, struct buf *out, size_t from)
     memcpy(at->hash, hash, CHAIN_HASH);
 }
 
-static void put_actor(struct jsonw *w, const struct audit_record *r)
+static void chain_put_actor(struct jsonw *w, const struct audit_record *r)
 {
     jsonw_key(w, "actor");
     jsonw_object(w);
     jsonw_kstr(w, "kind", r->kind ? r->kind : "server");
-    put(w, "key", r->key);
-    put(w, "user", r->user);
-    put(w, "address", r->address);
+    chain_put_member(w, "key", r->key);
+    chain_put_member(w, "user", r->user);
+    chain_put_member(w, "address", r->address);
     jsonw_end_object(w);
 }
 
-void chain_add(struct chain_link *at, const struct audit_record *r, uint64_t now_ms, struct buf *out)
+void chain_append(struct chain_link *at, const struct audit_record *r, uint64_t now_ms, struct buf *out)
 {
     size_t from = out->len;
     struct jsonw w;
 
-    begin(&w, out, at->seq + 1, now_ms, r->tenant, r->action, r->outcome);
+    chain_begin_line(&w, out, at->seq + 1, now_ms, r->tenant, r->action, r->outcome);
     if (r->status)
         jsonw_ki64(&w, "status", r->status);
-    put(&w, "error", r->error);
-    put_actor(&w, r);
+    chain_put_member(&w, "error", r->error);
+    chain_put_actor(&w, r);
     if (r->ntarget > 0) {
         jsonw_key(&w, "target");
         jsonw_object(&w);
         for (size_t i = 0; i < r->ntarget; i++)
-            put(&w, r->target[i].name, r->target[i].value);
+            chain_put_member(&w, r->target[i].name, r->target[i].value);
         jsonw_end_object(&w);
     }
-    put(&w, "requestId", r->request);
-    put(&w, "clientRequestId", r->client_request);
+    chain_put_member(&w, "requestId", r->request);
+    chain_put_member(&w, "clientRequestId", r->client_request);
     if (r->details) {
         jsonw_key(&w, "details");
         jsonw_raw(&w, r->details);
     }
-    finish(at, out, from);
+    chain_finish_line(at, out, from);
 }
 
 #define SIGNED_KEY ",\"actor\":{\"kind\":\"server\"},\"details\":{\"key\":\""
@@ -176,7 +176,7 @@ void chain_sign(struct chain_link *at, const struct sign_key *key, bool last, ui
     uint8_t signature[CHAIN_SIGNATURE];
     struct jsonw w;
 
-    begin(&w, out, at->seq + 1, now_ms, "", CHAIN_CHECKPOINT, "success");
+    chain_begin_line(&w, out, at->seq + 1, now_ms, "", CHAIN_CHECKPOINT, "success");
     sign_checkpoint(key, at->seq + 1, at->hash, signature);
     chain_hex(signature, CHAIN_SIGNATURE, hex);
     buf_adds(out, SIGNED_KEY);
@@ -184,12 +184,12 @@ void chain_sign(struct chain_link *at, const struct sign_key *key, bool last, ui
     buf_adds(out, SIGNED_SIGNATURE);
     buf_adds(out, hex);
     buf_adds(out, last ? SIGNED_LAST : SIGNED_END);
-    finish(at, out, from);
+    chain_finish_line(at, out, from);
 }
 
 /* --- reading --- */
 
-static bool eat(struct chain_text *t, const char *literal)
+static bool chain_eat_literal(struct chain_text *t, const char *literal)
 {
     size_t n = strlen(literal);
 
@@ -200,7 +200,7 @@ static bool eat(struct chain_text *t, const char *literal)
     return true;
 }
 
-static bool eat_bytes(struct chain_text *t, size_t n, const char **ret)
+static bool chain_eat_bytes(struct chain_text *t, size_t n, const char **ret)
 {
     if (t->n < n)
         return false;
@@ -211,7 +211,7 @@ static bool eat_bytes(struct chain_text *t, size_t n, const char **ret)
 }
 
 /* Up to the next quote; names of tenants and actions have nothing to escape. */
-static bool eat_word(struct chain_text *t, size_t max, struct chain_text *ret)
+static bool chain_eat_word(struct chain_text *t, size_t max, struct chain_text *ret)
 {
     size_t n = 0;
 
@@ -225,7 +225,7 @@ static bool eat_word(struct chain_text *t, size_t max, struct chain_text *ret)
     return true;
 }
 
-static bool eat_seq(struct chain_text *t, uint64_t *ret)
+static bool chain_eat_seq(struct chain_text *t, uint64_t *ret)
 {
     uint64_t v = 0;
     size_t n = 0;
@@ -240,23 +240,24 @@ static bool eat_seq(struct chain_text *t, uint64_t *ret)
     return true;
 }
 
-static bool eat_time(struct chain_text *t, uint64_t *ret)
+static bool chain_eat_time(struct chain_text *t, uint64_t *ret)
 {
     struct chain_text word;
     char text[32];
 
-    if (!eat_word(t, sizeof(text) - 1, &word))
+    if (!chain_eat_word(t, sizeof(text) - 1, &word))
         return false;
     memcpy(text, word.p, word.n);
     text[word.n] = '\0';
     return clock_from_rfc3339(text, ret);
 }
 
-static bool eat_front(struct chain_text *t, struct chain_line *l)
+static bool chain_eat_front(struct chain_text *t, struct chain_line *l)
 {
-    return eat(t, "{\"seq\":") && eat_seq(t, &l->seq) && eat(t, ",\"at\":\"") && eat_time(t, &l->at_ms) &&
-           eat(t, "\",\"tenant\":\"") && eat_word(t, 64, &l->tenant) && eat(t, "\",\"action\":\"") &&
-           eat_word(t, 64, &l->action) && eat(t, "\"");
+    return chain_eat_literal(t, "{\"seq\":") && chain_eat_seq(t, &l->seq) && chain_eat_literal(t, ",\"at\":\"") &&
+           chain_eat_time(t, &l->at_ms) && chain_eat_literal(t, "\",\"tenant\":\"") &&
+           chain_eat_word(t, 64, &l->tenant) && chain_eat_literal(t, "\",\"action\":\"") &&
+           chain_eat_word(t, 64, &l->action) && chain_eat_literal(t, "\"");
 }
 
 bool chain_peek(const char *line, size_t len, struct chain_line *ret)
@@ -264,54 +265,54 @@ bool chain_peek(const char *line, size_t len, struct chain_line *ret)
     struct chain_text t = { line, len };
 
     *ret = (struct chain_line){ 0 };
-    return eat_front(&t, ret);
+    return chain_eat_front(&t, ret);
 }
 
-static bool read_tail(const char *line, size_t len, struct chain_line *l)
+static bool chain_read_tail(const char *line, size_t len, struct chain_line *l)
 {
     struct chain_text t = { line + len - HASH_TAIL - PREV_TAIL, HASH_TAIL + PREV_TAIL };
     const char *prev, *hash;
 
-    return eat(&t, PREV_MEMBER) && eat_bytes(&t, HEX, &prev) && eat(&t, "\"" HASH_MEMBER) &&
-           eat_bytes(&t, HEX, &hash) && eat(&t, "\"}") && t.n == 0 && chain_unhex(prev, CHAIN_HASH, l->prev) &&
-           chain_unhex(hash, CHAIN_HASH, l->hash);
+    return chain_eat_literal(&t, PREV_MEMBER) && chain_eat_bytes(&t, HEX, &prev) &&
+           chain_eat_literal(&t, "\"" HASH_MEMBER) && chain_eat_bytes(&t, HEX, &hash) && chain_eat_literal(&t, "\"}") &&
+           t.n == 0 && chain_unhex(prev, CHAIN_HASH, l->prev) && chain_unhex(hash, CHAIN_HASH, l->hash);
 }
 
 /* `t` is what follows the action of a checkpoint, up to `prev`. */
-static bool read_signature(struct chain_text *t, struct chain_line *l)
+static bool chain_read_signature(struct chain_text *t, struct chain_line *l)
 {
     const char *id, *hex;
 
-    if (!eat(t, ",\"outcome\":\"success\"" SIGNED_KEY) || !eat_bytes(t, CHAIN_KEY_ID, &id) ||
-        !eat(t, SIGNED_SIGNATURE) || !eat_bytes(t, (size_t)2 * CHAIN_SIGNATURE, &hex) ||
+    if (!chain_eat_literal(t, ",\"outcome\":\"success\"" SIGNED_KEY) || !chain_eat_bytes(t, CHAIN_KEY_ID, &id) ||
+        !chain_eat_literal(t, SIGNED_SIGNATURE) || !chain_eat_bytes(t, (size_t)2 * CHAIN_SIGNATURE, &hex) ||
         !chain_unhex(hex, CHAIN_SIGNATURE, l->signature))
         return false;
     memcpy(l->key, id, CHAIN_KEY_ID);
     l->key[CHAIN_KEY_ID] = '\0';
-    l->last = eat(t, SIGNED_LAST);
-    return (l->last || eat(t, SIGNED_END)) && t->n == 0;
+    l->last = chain_eat_literal(t, SIGNED_LAST);
+    return (l->last || chain_eat_literal(t, SIGNED_END)) && t->n == 0;
 }
 
-int chain_read(const char *line, size_t len, struct chain_line *ret, struct err *err)
+int chain_parse_line(const char *line, size_t len, struct chain_line *ret, struct err *err)
 {
     struct chain_text t = { line, len };
 
     *ret = (struct chain_line){ 0 };
-    if (len > CHAIN_LINE_MAX || memchr(line, '\0', len) || memchr(line, '\n', len) || !eat_front(&t, ret) ||
-        t.n < HASH_TAIL + PREV_TAIL || !read_tail(line, len, ret))
+    if (len > CHAIN_LINE_MAX || memchr(line, '\0', len) || memchr(line, '\n', len) || !chain_eat_front(&t, ret) ||
+        t.n < HASH_TAIL + PREV_TAIL || !chain_read_tail(line, len, ret))
         return err_set(err, ERR_INVALID, "it is no record of an audit log");
     t.n -= HASH_TAIL + PREV_TAIL;
     ret->checkpoint = ret->action.n == strlen(CHAIN_CHECKPOINT) &&
                       memcmp(ret->action.p, CHAIN_CHECKPOINT, ret->action.n) == 0;
-    if (ret->checkpoint && !read_signature(&t, ret))
+    if (ret->checkpoint && !chain_read_signature(&t, ret))
         return err_set(err, ERR_INVALID, "it is a checkpoint without a signature");
     return 0;
 }
 
-bool chain_holds(const char *line, size_t len, const struct chain_line *l)
+bool chain_hash_matches(const char *line, size_t len, const struct chain_line *l)
 {
     uint8_t hash[CHAIN_HASH];
 
-    hash_line(l->prev, line, len - HASH_TAIL, hash);
+    chain_hash_line(l->prev, line, len - HASH_TAIL, hash);
     return memcmp(hash, l->hash, CHAIN_HASH) == 0;
 }

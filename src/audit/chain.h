@@ -42,7 +42,7 @@ struct audit_record {       /* texts are escaped, so they may be anybody's; NULL
 };
 
 /* Adds the line of the next record to `out` and moves the link on to it. */
-void chain_add(struct chain_link *at, const struct audit_record *r, uint64_t now_ms, struct buf *out);
+void chain_append(struct chain_link *at, const struct audit_record *r, uint64_t now_ms, struct buf *out);
 
 struct sign_key;
 /* The same for a checkpoint; last: no record follows in this file. */
@@ -63,11 +63,11 @@ struct chain_line { /* texts point into the line */
 };
 
 /* Reads a line, without its end, that may come from anybody. What is not of the form above is ERR_INVALID. */
-int chain_read(const char *line, size_t len, struct chain_line *ret, struct err *err);
+int chain_parse_line(const char *line, size_t len, struct chain_line *ret, struct err *err);
 /* Only its number, time, tenant and action: for who looks for something in a log that is its own. */
 bool chain_peek(const char *line, size_t len, struct chain_line *ret);
 /* Whether the hash in the line is that of the line. */
-bool chain_holds(const char *line, size_t len, const struct chain_line *l);
+bool chain_hash_matches(const char *line, size_t len, const struct chain_line *l);
 
 void chain_hex(const uint8_t *data, size_t len, char *ret);   /* 2 * len digits and a NUL */
 bool chain_unhex(const char *text, size_t len, uint8_t *ret); /* exactly len bytes from 2 * len digits */

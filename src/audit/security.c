@@ -7,24 +7,25 @@
 
 #define COUNTED 3u /* kinds that are counted */
 
-static const char *const names[SECURITY_KINDS] = { "security.repeated_failures", "security.probing", "security.flood",
-                                                   "security.escape_attempt", "security.audit_damaged" };
-static const unsigned thresholds[COUNTED] = { 10, 30, 50 };
+static const char *const security_names[SECURITY_KINDS] = { "security.repeated_failures", "security.probing",
+                                                            "security.flood", "security.escape_attempt",
+                                                            "security.audit_damaged" };
+static const unsigned security_thresholds[COUNTED] = { 10, 30, 50 };
 
-struct subject {
+struct security_subject {
     char name[64];
     uint64_t since_ns, seen_ns;
     unsigned counts[COUNTED];
-    bool told[COUNTED];
+    bool alarm_raised[COUNTED];
 };
 
 struct security {
-    struct subject subjects[SECURITY_SUBJECTS];
+    struct security_subject subjects[SECURITY_SUBJECTS];
 };
 
 const char *security_name(enum security_kind k)
 {
-    return names[k];
+    return security_names[k];
 }
 
 struct security *security_new(void)
@@ -37,7 +38,7 @@ void security_free(struct security *s)
     free(s);
 }
 
-static bool kind_of(int status, enum security_kind *ret)
+static bool security_kind_of_status(int status, enum security_kind *ret)
 {
     switch (status) {
     case 401:
@@ -56,40 +57,40 @@ static bool kind_of(int status, enum security_kind *ret)
     }
 }
 
-static struct subject *find(struct security *s, const char *name, uint64_t now_ns)
+static struct security_subject *security_find_subject(struct security *s, const char *name, uint64_t now_ns)
 {
-    struct subject *oldest = &s->subjects[0];
+    struct security_subject *oldest = &s->subjects[0];
 
     for (size_t i = 0; i < SECURITY_SUBJECTS; i++) {
-        struct subject *one = &s->subjects[i];
+        struct security_subject *one = &s->subjects[i];
 
         if (str_eq(one->name, name))
             return one;
         if (one->seen_ns < oldest->seen_ns)
             oldest = one;
     }
-    *oldest = (struct subject){ .since_ns = now_ns };
+    *oldest = (struct security_subject){ .since_ns = now_ns };
     snprintf(oldest->name, sizeof(oldest->name), "%s", name);
     return oldest;
 }
 
-bool security_refusal(struct security *s, const char *subject, int status, uint64_t now_ns, enum security_kind *ret,
-                      unsigned *ret_count)
+bool security_count_refusal(struct security *s, const char *subject, int status, uint64_t now_ns,
+                            enum security_kind *ret, unsigned *ret_count)
 {
     enum security_kind kind;
 
-    if (!*subject || !kind_of(status, &kind))
+    if (!*subject || !security_kind_of_status(status, &kind))
         return false;
-    struct subject *one = find(s, subject, now_ns);
+    struct security_subject *one = security_find_subject(s, subject, now_ns);
     if (now_ns >= one->since_ns + SECURITY_WINDOW_NS) {
         memset(one->counts, 0, sizeof(one->counts));
-        memset(one->told, 0, sizeof(one->told));
+        memset(one->alarm_raised, 0, sizeof(one->alarm_raised));
         one->since_ns = now_ns;
     }
     one->seen_ns = now_ns;
-    if (++one->counts[kind] < thresholds[kind] || one->told[kind])
+    if (++one->counts[kind] < security_thresholds[kind] || one->alarm_raised[kind])
         return false;
-    one->told[kind] = true;
+    one->alarm_raised[kind] = true;
     *ret = kind;
     *ret_count = one->counts[kind];
     return true;

@@ -27,5 +27,5 @@ void security_free(struct security *s);
 DEFINE_AUTO(security, security_free);
 
 /* A refusal with this status of this subject. True: an alarm, of *ret_count refusals within the window so far. */
-bool security_refusal(struct security *s, const char *subject, int status, uint64_t now_ns, enum security_kind *ret,
-                      unsigned *ret_count);
+bool security_count_refusal(struct security *s, const char *subject, int status, uint64_t now_ns,
+                            enum security_kind *ret, unsigned *ret_count);

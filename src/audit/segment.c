@@ -21,7 +21,7 @@ char *segment_name(uint32_t no, char buf[SEGMENT_NAME_SIZE])
     return buf;
 }
 
-static bool read_name(const char *name, uint32_t *ret)
+static bool segment_read_name(const char *name, uint32_t *ret)
 {
     char same[SEGMENT_NAME_SIZE];
     const char *p = name;
@@ -30,7 +30,7 @@ static bool read_name(const char *name, uint32_t *ret)
            str_eq(segment_name(*ret, same), name);
 }
 
-static int by_number(const void *a, const void *b)
+static int segment_by_number(const void *a, const void *b)
 {
     const struct segment *x = a, *y = b;
 
@@ -52,7 +52,7 @@ int segment_list(int dir, struct segment **ret, size_t *ret_n, struct err *err)
         struct segment s = { 0 };
         struct stat st;
 
-        if (!read_name(e->d_name, &s.no) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        if (!segment_read_name(e->d_name, &s.no) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISREG(st.st_mode))
             continue;
         s.size = (uint64_t)st.st_size;
@@ -61,7 +61,7 @@ int segment_list(int dir, struct segment **ret, size_t *ret_n, struct err *err)
     }
     closedir(d);
     if (n > 0)
-        qsort(list, n, sizeof(*list), by_number);
+        qsort(list, n, sizeof(*list), segment_by_number);
     *ret = list;
     *ret_n = n;
     return 0;
@@ -69,9 +69,9 @@ int segment_list(int dir, struct segment **ret, size_t *ret_n, struct err *err)
 
 /* --- the end of a log --- */
 
-static bool true_line(const char *line, size_t len, struct chain_line *ret)
+static bool segment_line_is_valid(const char *line, size_t len, struct chain_line *ret)
 {
-    return chain_read(line, len, ret, NULL) == 0 && chain_holds(line, len, ret);
+    return chain_parse_line(line, len, ret, NULL) == 0 && chain_hash_matches(line, len, ret);
 }
 
 int segment_end(int fd, struct segment_end *ret, struct err *err)
@@ -96,7 +96,7 @@ int segment_end(int fd, struct segment_end *ret, struct err *err)
         }
         const char *before = stop > text ? memrchr(text, '\n', (size_t)(stop - text)) : NULL;
         const char *line = before ? before + 1 : text;
-        ret->any = true_line(line, (size_t)(stop - line), &ret->line);
+        ret->any = segment_line_is_valid(line, (size_t)(stop - line), &ret->line);
         end = ret->any ? (size_t)(stop + 1 - text) : (size_t)(line - text);
     }
     if (!ret->any && from > 0)
@@ -149,16 +149,16 @@ int segment_each(int fd, uint64_t from, uint64_t to, bool (*fn)(void *arg, const
     return 0;
 }
 
-struct search {
+struct segment_search {
     uint64_t seq;         /* looked for: the first behind it */
     bool only_first, any; /* the first record, whatever it is */
     struct chain_line line;
     uint64_t begin, end;
 };
 
-static bool look(void *arg, const char *line, size_t len, uint64_t next)
+static bool segment_search_line(void *arg, const char *line, size_t len, uint64_t next)
 {
-    struct search *s = arg;
+    struct segment_search *s = arg;
 
     if (!chain_peek(line, len, &s->line) || (!s->only_first && s->line.seq <= s->seq))
         return true;
@@ -172,56 +172,56 @@ static bool look(void *arg, const char *line, size_t len, uint64_t next)
 uint64_t segment_find(int fd, uint64_t size, uint64_t seq)
 {
     uint64_t low = 0, high = size;
-    struct search s;
+    struct segment_search s;
 
     while (high > low && high - low > PIECE) {
         uint64_t middle = low + (high - low) / 2; /* within a line: what is left of that is no record */
 
-        s = (struct search){ .only_first = true };
-        if (segment_each(fd, middle, high, look, &s) < 0)
+        s = (struct segment_search){ .only_first = true };
+        if (segment_each(fd, middle, high, segment_search_line, &s) < 0)
             return size;
         if (s.any && s.line.seq <= seq)
             low = s.end;
         else
             high = middle;
     }
-    s = (struct search){ .seq = seq };
-    if (segment_each(fd, low, size, look, &s) < 0 || !s.any)
+    s = (struct segment_search){ .seq = seq };
+    if (segment_each(fd, low, size, segment_search_line, &s) < 0 || !s.any)
         return size;
     return s.begin;
 }
 
 bool segment_first(int fd, uint64_t size, uint64_t *ret_seq, uint64_t *ret_ms)
 {
-    struct search s = { .only_first = true };
+    struct segment_search s = { .only_first = true };
 
-    if (segment_each(fd, 0, size, look, &s) < 0 || !s.any)
+    if (segment_each(fd, 0, size, segment_search_line, &s) < 0 || !s.any)
         return false;
     *ret_seq = s.line.seq;
     *ret_ms = s.line.at_ms;
     return true;
 }
 
-struct lookup {
+struct segment_lookup {
     const struct chain_link *at;
     bool found;
 };
 
-static bool compare(void *arg, const char *line, size_t len, uint64_t next UNUSED)
+static bool segment_compare_record(void *arg, const char *line, size_t len, uint64_t next UNUSED)
 {
-    struct lookup *k = arg;
+    struct segment_lookup *k = arg;
     struct chain_line l;
 
-    k->found = chain_read(line, len, &l, NULL) == 0 && l.seq == k->at->seq &&
+    k->found = chain_parse_line(line, len, &l, NULL) == 0 && l.seq == k->at->seq &&
                memcmp(l.hash, k->at->hash, CHAIN_HASH) == 0;
     return false;
 }
 
-int segment_lacks(int fd, uint64_t size, const struct chain_link *at, bool *ret, struct err *err)
+int segment_lacks_record(int fd, uint64_t size, const struct chain_link *at, bool *ret, struct err *err)
 {
-    struct lookup k = { .at = at };
+    struct segment_lookup k = { .at = at };
 
-    if (segment_each(fd, segment_find(fd, size, at->seq - 1), size, compare, &k) < 0)
+    if (segment_each(fd, segment_find(fd, size, at->seq - 1), size, segment_compare_record, &k) < 0)
         return err_sys(err, ERR_SYS, "the audit log");
     *ret = !k.found;
     return 0;

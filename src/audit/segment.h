@@ -33,4 +33,4 @@ uint64_t segment_find(int fd, uint64_t size, uint64_t seq);
 /* Number and time of its first record; false: it has none. */
 bool segment_first(int fd, uint64_t size, uint64_t *ret_seq, uint64_t *ret_ms);
 /* Whether this very record is not in it. */
-int segment_lacks(int fd, uint64_t size, const struct chain_link *at, bool *ret, struct err *err);
+int segment_lacks_record(int fd, uint64_t size, const struct chain_link *at, bool *ret, struct err *err);

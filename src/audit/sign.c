@@ -44,7 +44,7 @@ const char *sign_pem(const struct sign_key *k)
     return k->pem;
 }
 
-static char *bio_text(BIO *bio)
+static char *sign_bio_text(BIO *bio)
 {
     char *data;
     long n = BIO_get_mem_data(bio, &data);
@@ -53,7 +53,7 @@ static char *bio_text(BIO *bio)
 }
 
 /* Takes the key. */
-static int fill(EVP_PKEY *pkey, struct sign_key **ret, struct err *err)
+static int sign_key_from_pkey(EVP_PKEY *pkey, struct sign_key **ret, struct err *err)
 {
     struct sign_key *k = mem_new(struct sign_key);
     BIO *bio = BIO_new(BIO_s_mem());
@@ -63,7 +63,7 @@ static int fill(EVP_PKEY *pkey, struct sign_key **ret, struct err *err)
     k->pkey = pkey;
     if (EVP_PKEY_get_id(pkey) == EVP_PKEY_ED25519 && EVP_PKEY_get_raw_public_key(pkey, raw, &n) == 1 && bio &&
         PEM_write_bio_PUBKEY(bio, pkey) == 1)
-        k->pem = bio_text(bio);
+        k->pem = sign_bio_text(bio);
     BIO_free(bio);
     if (!k->pem) {
         sign_free(k);
@@ -76,7 +76,7 @@ static int fill(EVP_PKEY *pkey, struct sign_key **ret, struct err *err)
 }
 
 /* A key that is locked with a password is nobody's here: without this, the library would ask at the terminal. */
-static int no_password(char *buf UNUSED, int size UNUSED, int writing UNUSED, void *arg UNUSED)
+static int sign_no_password(char *buf UNUSED, int size UNUSED, int writing UNUSED, void *arg UNUSED)
 {
     return -1;
 }
@@ -84,15 +84,15 @@ static int no_password(char *buf UNUSED, int size UNUSED, int writing UNUSED, vo
 int sign_read(const char *pem, size_t len, struct sign_key **ret, struct err *err)
 {
     BIO *bio = len <= PEM_MAX ? BIO_new_mem_buf(pem, (int)len) : NULL;
-    EVP_PKEY *pkey = bio ? PEM_read_bio_PUBKEY(bio, NULL, no_password, NULL) : NULL;
+    EVP_PKEY *pkey = bio ? PEM_read_bio_PUBKEY(bio, NULL, sign_no_password, NULL) : NULL;
 
     BIO_free(bio);
     if (!pkey)
         return err_set(err, ERR_INVALID, "it is no public key in PEM form");
-    return fill(pkey, ret, err);
+    return sign_key_from_pkey(pkey, ret, err);
 }
 
-static int read_private(int dir, struct sign_key **ret, struct err *err)
+static int sign_read_private(int dir, struct sign_key **ret, struct err *err)
 {
     char text[PEM_MAX + 1];
     struct stat st;
@@ -104,16 +104,16 @@ static int read_private(int dir, struct sign_key **ret, struct err *err)
     if (st.st_mode & 077)
         return err_set(err, ERR_STATE_DIR, "the key of the audit log can be read by others");
     BIO *bio = BIO_new_mem_buf(text, (int)n);
-    EVP_PKEY *pkey = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
+    EVP_PKEY *pkey = bio ? PEM_read_bio_PrivateKey(bio, NULL, sign_no_password, NULL) : NULL;
     BIO_free(bio);
     explicit_bzero(text, sizeof(text));
     if (!pkey)
         return err_set(err, ERR_STATE_DIR, "the key of the audit log is damaged");
-    return fill(pkey, ret, err);
+    return sign_key_from_pkey(pkey, ret, err);
 }
 
 /* Whole under its name, or not there. */
-static int put_file(int dir, const char *name, mode_t mode, const char *text, size_t len, struct err *err)
+static int sign_put_file(int dir, const char *name, mode_t mode, const char *text, size_t len, struct err *err)
 {
     auto_free char *part = str_printf("%s.new", name);
     auto_fd int fd = -1;
@@ -125,7 +125,7 @@ static int put_file(int dir, const char *name, mode_t mode, const char *text, si
     return 0;
 }
 
-static int make_private(int dir, struct err *err)
+static int sign_make_private(int dir, struct err *err)
 {
     EVP_PKEY *pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     BIO *bio = BIO_new(BIO_s_secmem());
@@ -135,7 +135,7 @@ static int make_private(int dir, struct err *err)
     if (pkey && bio && PEM_write_bio_PrivateKey(bio, pkey, NULL, NULL, 0, NULL, NULL) == 1) {
         long n = BIO_get_mem_data(bio, &data);
 
-        rc = put_file(dir, KEY_FILE, 0600, data, (size_t)n, err);
+        rc = sign_put_file(dir, KEY_FILE, 0600, data, (size_t)n, err);
         OPENSSL_cleanse(data, (size_t)n);
     } else {
         err_set(err, ERR_SYS, "no key can be made here");
@@ -150,19 +150,19 @@ int sign_open(int dir, struct sign_key **ret, bool *ret_new, struct err *err)
     struct err missing = { 0 };
 
     *ret_new = false;
-    if (read_private(dir, ret, &missing) < 0) {
+    if (sign_read_private(dir, ret, &missing) < 0) {
         if (missing.id != ERR_MISSING) {
             *err = missing;
             return -1;
         }
-        if (make_private(dir, err) < 0 || read_private(dir, ret, err) < 0)
+        if (sign_make_private(dir, err) < 0 || sign_read_private(dir, ret, err) < 0)
             return -1;
         *ret_new = true;
     }
-    return put_file(dir, PUBLIC_FILE, 0600, (*ret)->pem, strlen((*ret)->pem), err);
+    return sign_put_file(dir, PUBLIC_FILE, 0600, (*ret)->pem, strlen((*ret)->pem), err);
 }
 
-static size_t message(uint64_t seq, const uint8_t prev[CHAIN_HASH], char ret[128])
+static size_t sign_message(uint64_t seq, const uint8_t prev[CHAIN_HASH], char ret[128])
 {
     char hex[2 * CHAIN_HASH + 1];
 
@@ -174,7 +174,7 @@ void sign_checkpoint(const struct sign_key *k, uint64_t seq, const uint8_t prev[
                      uint8_t ret[CHAIN_SIGNATURE])
 {
     char text[128];
-    size_t len = message(seq, prev, text), n = CHAIN_SIGNATURE;
+    size_t len = sign_message(seq, prev, text), n = CHAIN_SIGNATURE;
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
     if (!ctx || EVP_DigestSignInit(ctx, NULL, NULL, NULL, k->pkey) != 1 ||
@@ -187,7 +187,7 @@ bool sign_check(const struct sign_key *k, uint64_t seq, const uint8_t prev[CHAIN
                 const uint8_t signature[CHAIN_SIGNATURE])
 {
     char text[128];
-    size_t len = message(seq, prev, text);
+    size_t len = sign_message(seq, prev, text);
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     bool good = ctx && EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, k->pkey) == 1 &&
                 EVP_DigestVerify(ctx, signature, CHAIN_SIGNATURE, (const uint8_t *)text, len) == 1;

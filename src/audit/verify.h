@@ -39,5 +39,5 @@ DEFINE_AUTO(verify, verify_free);
 
 /* One more file, read to its end. -1: it cannot be read; a log that is broken is in the report. */
 int verify_file(struct verify *v, const char *name, int fd, struct err *err);
-void verify_end(struct verify *v); /* all files were given */
+void verify_finish(struct verify *v); /* all files were given */
 const struct verify_report *verify_report(const struct verify *v);

@@ -20,8 +20,8 @@
 #define ANSWER_MAX (64 * KIB)
 #define BACKOFF_MAX_NS (60 * NS_PER_S)
 
-struct delivery {
-    struct delivery *next;
+struct webhook_delivery {
+    struct webhook_delivery *next;
     char id[ID_SIZE];
     char *body;
     size_t len;
@@ -36,14 +36,14 @@ struct webhook {
     uint64_t retry_ns, deadline_ns;
     unsigned tries;
 
-    struct delivery *first, **last;
+    struct webhook_delivery *first, **last;
     struct fetch_call *call;
     struct ev_defer next;
     struct ev_timer timer; /* the deadline of a try, or the wait before the next */
-    unsigned tried;
+    unsigned tries_made;
     int status;
-    size_t answered;
-    bool refused; /* the address was */
+    size_t answer_bytes;
+    bool address_refused; /* the address was */
     struct webhook_stats stats;
 };
 
@@ -63,7 +63,7 @@ void webhook_signature(const char *secret, uint64_t timestamp, const char *body,
 
 /* --- settings --- */
 
-static int check_url(struct webhook *w, struct err *err)
+static int webhook_check_url(struct webhook *w, struct err *err)
 {
     const char *p = w->url;
     struct sockaddr_storage addr;
@@ -84,7 +84,7 @@ static int check_url(struct webhook *w, struct err *err)
     int literal = address_literal(host, &addr, err);
     if (literal < 0)
         return err_wrap(err, "the webhook");
-    if (literal && !address_allowed((struct sockaddr *)&addr, w->nets, w->nnets))
+    if (literal && !address_is_allowed((struct sockaddr *)&addr, w->nets, w->nnets))
         return err_set(err, ERR_DENIED,
                        "the webhook goes to %.60s, which is no public address; allow it by name if you mean it", host);
     return 0;
@@ -107,15 +107,15 @@ int webhook_new(struct ev *ev, const struct webhook_settings *set, struct webhoo
         if (address_net_parse(*a, &w->nets[w->nnets++], err) < 0)
             return -1;
     }
-    if (check_url(w, err) < 0 || fetch_new(ev, &w->fetch, err) < 0)
+    if (webhook_check_url(w, err) < 0 || fetch_new(ev, &w->fetch, err) < 0)
         return -1;
     *ret = take_ptr(&w);
     return 0;
 }
 
-static void drop_first(struct webhook *w)
+static void webhook_drop_first(struct webhook *w)
 {
-    struct delivery *d = w->first;
+    struct webhook_delivery *d = w->first;
 
     w->first = d->next;
     if (!w->first)
@@ -123,7 +123,7 @@ static void drop_first(struct webhook *w)
     free(d->body);
     free(d);
     w->stats.waiting--;
-    w->tried = 0;
+    w->tries_made = 0;
 }
 
 void webhook_free(struct webhook *w)
@@ -134,7 +134,7 @@ void webhook_free(struct webhook *w)
     ev_defer_clear(w->ev, &w->next);
     ev_timer_clear(w->ev, &w->timer);
     while (w->first)
-        drop_first(w);
+        webhook_drop_first(w);
     if (w->secret)
         explicit_bzero(w->secret, strlen(w->secret));
     free(w->secret);
@@ -149,102 +149,104 @@ void webhook_stats(const struct webhook *w, struct webhook_stats *ret)
 
 /* --- one try --- */
 
-static void try_first(void *arg);
+static void webhook_try_first(void *arg);
 
-static uint64_t backoff(const struct webhook *w)
+static uint64_t webhook_backoff_ns(const struct webhook *w)
 {
     uint64_t ns = w->retry_ns;
 
-    for (unsigned i = 1; i < w->tried && ns < BACKOFF_MAX_NS; i++)
+    for (unsigned i = 1; i < w->tries_made && ns < BACKOFF_MAX_NS; i++)
         ns *= 2;
     return min_u64(ns, BACKOFF_MAX_NS);
 }
 
 /* An answer that will be the same next time: the receiver does not want it. */
-static bool is_final(int status)
+static bool webhook_status_is_final(int status)
 {
     return status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
 }
 
-static void over(struct webhook *w, const char *why)
+static void webhook_try_finished(struct webhook *w, const char *why)
 {
     bool good = w->status >= 200 && w->status < 300;
 
     w->call = NULL;
     ev_timer_clear(w->ev, &w->timer);
-    w->tried++;
+    w->tries_made++;
     if (good) {
         w->stats.delivered++;
-        drop_first(w);
+        webhook_drop_first(w);
     } else {
         w->stats.failed++;
-        if (w->tried >= w->tries || is_final(w->status) || w->refused) {
+        if (w->tries_made >= w->tries || webhook_status_is_final(w->status) || w->address_refused) {
             log_warn("the webhook did not take an event: %s%.0d", why, w->status);
             w->stats.dropped++;
-            drop_first(w);
+            webhook_drop_first(w);
         }
     }
-    if (w->first && w->tried == 0)
-        ev_defer(w->ev, &w->next, try_first, w);
+    if (w->first && w->tries_made == 0)
+        ev_defer(w->ev, &w->next, webhook_try_first, w);
     else if (w->first)
-        ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + backoff(w), try_first, w);
+        ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + webhook_backoff_ns(w), webhook_try_first, w);
 }
 
-static void on_head(void *arg, int status)
+static void webhook_on_head(void *arg, int status)
 {
     struct webhook *w = arg;
 
     w->status = status;
 }
 
-static void give_up(struct webhook *w, const char *why)
+static void webhook_abort_try(struct webhook *w, const char *why)
 {
     struct fetch_call *c = take_ptr(&w->call);
 
     fetch_cancel(c);
-    over(w, why);
+    webhook_try_finished(w, why);
 }
 
-static void on_data(void *arg, const void *data UNUSED, size_t len)
+static void webhook_on_data(void *arg, const void *data UNUSED, size_t len)
 {
     struct webhook *w = arg;
 
-    w->answered += len;
-    if (w->answered > ANSWER_MAX && w->call)
-        give_up(w, "its answer does not end, status ");
+    w->answer_bytes += len;
+    if (w->answer_bytes > ANSWER_MAX && w->call)
+        webhook_abort_try(w, "its answer does not end, status ");
 }
 
-static void on_done(void *arg, const struct err *err)
+static void webhook_on_fetch_done(void *arg, const struct err *err)
 {
     struct webhook *w = arg;
 
     if (err)
         w->status = 0;
-    over(w, w->refused ? "its address is not a public one" : err ? err->msg : "it answered ");
+    webhook_try_finished(w, w->address_refused ? "its address is not a public one" : err ? err->msg : "it answered ");
 }
 
-static void on_deadline(void *arg)
+static void webhook_on_deadline(void *arg)
 {
     struct webhook *w = arg;
 
     w->status = 0;
-    give_up(w, "it did not answer in time");
+    webhook_abort_try(w, "it did not answer in time");
 }
 
-static bool may_connect(void *arg, const struct sockaddr *addr)
+static bool webhook_may_connect(void *arg, const struct sockaddr *addr)
 {
     struct webhook *w = arg;
-    bool yes = address_allowed(addr, w->nets, w->nnets);
+    bool yes = address_is_allowed(addr, w->nets, w->nnets);
 
-    w->refused |= !yes;
+    w->address_refused |= !yes;
     return yes;
 }
 
-static void try_first(void *arg)
+static void webhook_try_first(void *arg)
 {
-    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
+    static const struct fetch_ops ops = { .on_head = webhook_on_head,
+                                          .on_data = webhook_on_data,
+                                          .on_done = webhook_on_fetch_done };
     struct webhook *w = arg;
-    struct delivery *d = w->first;
+    struct webhook_delivery *d = w->first;
     uint64_t now = clock_real_ns() / NS_PER_S;
     char hex[65], id[64], stamp[64], signature[96];
     struct err err = { 0 };
@@ -261,22 +263,22 @@ static void try_first(void *arg)
                                .body_len = d->len,
                                .connect_ms = 5000,
                                .silence_ms = 10000,
-                               .may_connect = may_connect };
+                               .may_connect = webhook_may_connect };
     w->status = 0;
-    w->answered = 0;
-    w->refused = false;
-    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + w->deadline_ns, on_deadline, w);
+    w->answer_bytes = 0;
+    w->address_refused = false;
+    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + w->deadline_ns, webhook_on_deadline, w);
     if (fetch_start(w->fetch, &spec, &ops, w, &w->call, &err) < 0)
-        over(w, err.msg);
+        webhook_try_finished(w, err.msg);
 }
 
 void webhook_send(struct webhook *w, const char *json, size_t len)
 {
-    struct delivery *d = mem_new(struct delivery);
+    struct webhook_delivery *d = mem_new(struct webhook_delivery);
 
     if (w->stats.waiting >= WEBHOOK_QUEUE_MAX) {
         /* The one under way is left to it; the next oldest goes. */
-        struct delivery *old = w->first->next;
+        struct webhook_delivery *old = w->first->next;
 
         w->first->next = old->next;
         if (!old->next)
@@ -293,5 +295,5 @@ void webhook_send(struct webhook *w, const char *json, size_t len)
     w->last = &d->next;
     w->stats.waiting++;
     if (w->first == d)
-        ev_defer(w->ev, &w->next, try_first, w);
+        ev_defer(w->ev, &w->next, webhook_try_first, w);
 }

@@ -18,7 +18,7 @@
 #define PREFIX_DIGITS 8
 
 /* Asked for once: finding the algorithm costs many times what hashing a key does, and every request has one. */
-static const EVP_MD *sha256(void)
+static const EVP_MD *apikey_sha256(void)
 {
     static _Atomic(EVP_MD *) found;
     EVP_MD *md = atomic_load(&found), *none = NULL;
@@ -34,11 +34,11 @@ static const EVP_MD *sha256(void)
     return none;
 }
 
-static void hash_digits(const char *digits, uint8_t ret[STORE_HASH_LEN])
+static void apikey_hash_digits(const char *digits, uint8_t ret[STORE_HASH_LEN])
 {
     unsigned n = 0;
 
-    if (EVP_Digest(digits, DIGITS, ret, &n, sha256(), NULL) != 1 || n != STORE_HASH_LEN)
+    if (EVP_Digest(digits, DIGITS, ret, &n, apikey_sha256(), NULL) != 1 || n != STORE_HASH_LEN)
         abort(); /* a SHA-256 that fails is a machine that cannot be trusted with keys */
 }
 
@@ -56,7 +56,7 @@ void apikey_new(struct apikey *ret)
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(ret->text + 5 + 2 * i, 3, "%02x", random[i]);
     snprintf(ret->prefix, sizeof(ret->prefix), "%.*s", 5 + PREFIX_DIGITS, ret->text);
-    hash_digits(ret->text + 5, ret->hash);
+    apikey_hash_digits(ret->text + 5, ret->hash);
     OPENSSL_cleanse(random, sizeof(random));
 }
 
@@ -71,11 +71,11 @@ bool apikey_hash(const char *text, uint8_t ret[STORE_HASH_LEN])
         return false;
     if (strnlen(text, DIGITS + 1) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)
         return false;
-    hash_digits(text, ret);
+    apikey_hash_digits(text, ret);
     return true;
 }
 
-bool apikey_same(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN])
+bool apikey_hash_equal(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN])
 {
     return CRYPTO_memcmp(a, b, STORE_HASH_LEN) == 0;
 }
@@ -90,24 +90,25 @@ const char *apikey_bearer(const char *header)
     return header;
 }
 
-static bool read_bearer(const char *header, uint8_t ret[STORE_HASH_LEN])
+static bool apikey_read_bearer(const char *header, uint8_t ret[STORE_HASH_LEN])
 {
     const char *text = apikey_bearer(header);
 
     return text && apikey_hash(text, ret);
 }
 
-enum apikey_found apikey_from_headers(const char *authorization, const char *x_api_key, uint8_t ret[STORE_HASH_LEN])
+enum apikey_header_result apikey_from_headers(const char *authorization, const char *x_api_key,
+                                              uint8_t ret[STORE_HASH_LEN])
 {
     uint8_t first[STORE_HASH_LEN], second[STORE_HASH_LEN];
 
     if (!authorization && !x_api_key)
         return APIKEY_NONE;
-    if (authorization && !read_bearer(authorization, first))
+    if (authorization && !apikey_read_bearer(authorization, first))
         return APIKEY_BAD;
     if (x_api_key && !apikey_hash(x_api_key, second))
         return APIKEY_BAD;
-    if (authorization && x_api_key && !apikey_same(first, second))
+    if (authorization && x_api_key && !apikey_hash_equal(first, second))
         return APIKEY_BAD;
     memcpy(ret, authorization ? first : second, STORE_HASH_LEN);
     return APIKEY_OK;

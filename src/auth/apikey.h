@@ -21,15 +21,16 @@ void apikey_wipe(struct apikey *key);
 
 /* The hash of a key of either form. False: it is none; nothing about it depends on which keys exist. */
 bool apikey_hash(const char *text, uint8_t ret[STORE_HASH_LEN]);
-bool apikey_same(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN]); /* in constant time */
+bool apikey_hash_equal(const uint8_t a[STORE_HASH_LEN], const uint8_t b[STORE_HASH_LEN]); /* in constant time */
 
 /* What stands behind the scheme in `Authorization: Bearer TEXT`; NULL: it is another scheme. */
 const char *apikey_bearer(const char *header);
 
 /* The key that a request carries in its headers `Authorization: Bearer KEY` or `X-API-Key: KEY` (NULL: not sent). */
-enum apikey_found {
+enum apikey_header_result {
     APIKEY_NONE, /* no credential at all */
     APIKEY_BAD,  /* one that is no key, or two that differ */
     APIKEY_OK,
 };
-enum apikey_found apikey_from_headers(const char *authorization, const char *x_api_key, uint8_t ret[STORE_HASH_LEN]);
+enum apikey_header_result apikey_from_headers(const char *authorization, const char *x_api_key,
+                                              uint8_t ret[STORE_HASH_LEN]);

@@ -12,69 +12,69 @@
  * the key is not known, so a flood from an address never shuts out a known key that comes from there too. One that is
  * not known yet is looked up all the same, a few in a second: whoever is right is in, and only who is wrong waits.
  *
- * Last uses are gathered and written when none came for USES_QUIET, or for USES_EVERY without such a rest: so a server
- * that is left alone is done at once, and wakes up for nobody later. */
-#include "auth/inside.h"
+ * Last uses are gathered and written when none came for KEY_USES_QUIET_NS, or for KEY_USES_MAX_WAIT_NS without such a
+ * rest: so a server that is left alone is done at once, and wakes up for nobody later. */
+#include "auth/auth_internal.h"
 
 #include "auth/apikey.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-#define USES_EVERY (30 * NS_PER_S)
-#define USES_QUIET (1 * NS_PER_S)
-#define USES_AT_ONCE 256u
+#define KEY_USES_MAX_WAIT_NS (30 * NS_PER_S)
+#define KEY_USES_QUIET_NS (1 * NS_PER_S)
+#define KEY_USES_BATCH 256u
 
 /* things under way */
 
 void auth_op_begin(struct auth *a, struct auth_op *op, void (*free)(struct auth_op *))
 {
-    *op = (struct auth_op){ .next = a->ops, .at = &a->ops, .auth = a, .free = free };
+    *op = (struct auth_op){ .next = a->ops, .prev_next = &a->ops, .auth = a, .free = free };
     if (a->ops)
-        a->ops->at = &op->next;
+        a->ops->prev_next = &op->next;
     a->ops = op;
 }
 
 void auth_op_end(struct auth_op *op)
 {
-    *op->at = op->next;
+    *op->prev_next = op->next;
     if (op->next)
-        op->next->at = op->at;
+        op->next->prev_next = op->prev_next;
     op->free(op);
 }
 
 /* last uses */
 
-static void flush_uses(void *arg)
+static void auth_flush_key_uses(void *arg)
 {
     struct auth *a = arg;
-    struct store_key_use uses[USES_AT_ONCE];
+    struct store_key_use uses[KEY_USES_BATCH];
     size_t n;
 
-    while ((n = keycache_take_uses(a->cache, uses, USES_AT_ONCE)) > 0)
+    while ((n = keycache_take_uses(a->cache, uses, KEY_USES_BATCH)) > 0)
         store_key_touch(a->store, uses, n, NULL, NULL); /* a use that is not noted harms nobody */
 }
 
-static void on_uses(void *arg)
+static void auth_on_uses_timer(void *arg)
 {
     struct auth *a = arg;
-    uint64_t due = min_u64(a->used_ns + USES_QUIET, a->first_use_ns + USES_EVERY);
+    uint64_t due = min_u64(a->last_use_ns + KEY_USES_QUIET_NS, a->first_use_ns + KEY_USES_MAX_WAIT_NS);
 
     if (ev_now(a->ev) < due)
-        ev_timer_set(a->ev, &a->uses, due, on_uses, a);
+        ev_timer_set(a->ev, &a->uses_timer, due, auth_on_uses_timer, a);
     else
-        flush_uses(a);
+        auth_flush_key_uses(a);
 }
 
-static void note_use(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms)
+static void auth_record_key_use(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms)
 {
     e->touched_ns = now_ns;
     if (!id_valid(e->id, "ky"))
         return; /* somebody without a key */
     e->last_used_ms = max_u64(e->last_used_ms, now_ms);
-    a->used_ns = ev_now(a->ev);
-    if (!a->uses.slot) {
-        a->first_use_ns = a->used_ns;
-        ev_timer_set(a->ev, &a->uses, a->used_ns + USES_QUIET, on_uses, a);
+    a->last_use_ns = ev_now(a->ev);
+    if (!a->uses_timer.slot) {
+        a->first_use_ns = a->last_use_ns;
+        ev_timer_set(a->ev, &a->uses_timer, a->last_use_ns + KEY_USES_QUIET_NS, auth_on_uses_timer, a);
     }
 }
 
@@ -99,16 +99,16 @@ int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, s
     a->throttle = throttle_new();
     a->tickets = tickets_new();
     if (set->pepper)
-        memcpy(a->pepper, set->pepper, SEAL_LEN);
+        memcpy(a->pepper, set->pepper, MAC_LEN);
     else
-        seal_random(a->pepper);
+        mac_random_bytes(a->pepper);
     if (set->jwt && issuer_new(ev, set->jwt, &a->issuer, err) < 0) {
         auth_free(a);
         return -1;
     }
     str_copy(a->jwt_tenant, sizeof(a->jwt_tenant), set->jwt_tenant ? set->jwt_tenant : AUTH_LOCAL_OWNER);
     str_copy(a->jwt_role, sizeof(a->jwt_role), set->jwt_role ? set->jwt_role : "");
-    auth_seal_load(a);
+    delegation_load_salt(a);
     *ret = a;
     return 0;
 }
@@ -117,18 +117,18 @@ void auth_free(struct auth *a)
 {
     if (!a)
         return;
-    flush_uses(a);
-    ev_timer_clear(a->ev, &a->uses);
+    auth_flush_key_uses(a);
+    ev_timer_clear(a->ev, &a->uses_timer);
     issuer_free(a->issuer);
     while (a->ops) {
         if (a->ops->call)
-            store_forget(a->ops->call);
+            store_request_detach(a->ops->call);
         auth_op_end(a->ops);
     }
     keycache_free(a->cache);
     throttle_free(a->throttle);
     tickets_free(a->tickets);
-    seal_wipe(&a->seal);
+    mac_key_wipe(&a->mac_key);
     free(a);
 }
 
@@ -144,13 +144,13 @@ int principal_require(const struct principal *p, uint32_t scopes, struct err *er
     return 0;
 }
 
-static struct principal local_principal(void)
+static struct principal principal_make_local(void)
 {
     return (struct principal){ .kind = PRINCIPAL_LOCAL, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
 }
 
-static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint64_t now_ns, uint64_t now_ms,
-                                 struct principal *ret, struct err *err)
+static enum auth_verdict auth_principal_from_entry(struct auth *a, struct keycache_entry *e, uint64_t now_ns,
+                                                   uint64_t now_ms, struct principal *ret, struct err *err)
 {
     if (e->expires_ms && now_ms >= e->expires_ms) {
         err_set(err, ERR_UNAUTHORIZED, "the key has expired");
@@ -169,17 +169,17 @@ static enum auth_verdict believe(struct auth *a, struct keycache_entry *e, uint6
     str_copy(ret->key_id, sizeof(ret->key_id), e->id);
     str_copy(ret->owner, sizeof(ret->owner), e->owner);
     memcpy(ret->hash, e->hash, STORE_HASH_LEN);
-    note_use(a, e, now_ns, now_ms);
+    auth_record_key_use(a, e, now_ns, now_ms);
     return AUTH_YES;
 }
 
-static enum auth_verdict refuse_late(struct err *err)
+static enum auth_verdict auth_refuse_throttled(struct err *err)
 {
     err_set(err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
     return AUTH_NO;
 }
 
-enum auth_verdict auth_refuse(struct err *err)
+enum auth_verdict auth_refuse_credential(struct err *err)
 {
     err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* the same for every reason */
     return AUTH_NO;
@@ -187,7 +187,7 @@ enum auth_verdict auth_refuse(struct err *err)
 
 /* looking up */
 
-static void check_free(struct auth_op *op)
+static void auth_check_free(struct auth_op *op)
 {
     struct auth_check *c = container_of(op, struct auth_check, op);
 
@@ -198,15 +198,16 @@ static void check_free(struct auth_op *op)
     free(c);
 }
 
-struct auth_check *auth_check_begin(const struct auth_ask *q, enum principal_kind kind, const struct pass *p)
+struct auth_check *auth_check_begin(const struct auth_check_args *q, enum principal_kind kind,
+                                    const struct delegated_token *p)
 {
     struct auth_check *c = mem_new(struct auth_check);
 
-    auth_op_begin(q->a, &c->op, check_free);
+    auth_op_begin(q->a, &c->op, auth_check_free);
     c->kind = kind;
-    c->passed = p != NULL;
+    c->is_delegated = p != NULL;
     if (p)
-        c->pass = *p;
+        c->token_claims = *p;
     c->now_ns = q->req->now_ns;
     c->now_ms = q->req->now_ms;
     c->peer = q->req->peer ? str_dup(q->req->peer) : NULL;
@@ -215,7 +216,7 @@ struct auth_check *auth_check_begin(const struct auth_ask *q, enum principal_kin
     return c;
 }
 
-void auth_check_forget(struct auth_check *c)
+void auth_check_cancel(struct auth_check *c)
 {
     c->done = NULL;
 }
@@ -227,17 +228,17 @@ void auth_check_end(struct auth_check *c, const struct err *err, const struct pr
     auth_op_end(&c->op);
 }
 
-enum auth_verdict auth_believe(const struct auth_check *c, struct keycache_entry *e, struct principal *ret,
-                               struct err *err)
+enum auth_verdict auth_accept_entry(const struct auth_check *c, struct keycache_entry *e, struct principal *ret,
+                                    struct err *err)
 {
-    enum auth_verdict verdict = believe(c->op.auth, e, c->now_ns, c->now_ms, ret, err);
+    enum auth_verdict verdict = auth_principal_from_entry(c->op.auth, e, c->now_ns, c->now_ms, ret, err);
 
-    if (verdict == AUTH_YES && c->passed && auth_narrow(&c->pass, c->kind, ret, err) < 0)
+    if (verdict == AUTH_YES && c->is_delegated && auth_restrict_to_token(&c->token_claims, c->kind, ret, err) < 0)
         return AUTH_NO;
     return verdict;
 }
 
-static void on_looked_up(void *arg, const struct err *failed, const struct store_login *row)
+static void auth_on_key_row(void *arg, const struct err *failed, const struct store_login *row)
 {
     struct auth_check *c = arg;
     struct auth *a = c->op.auth;
@@ -249,158 +250,159 @@ static void on_looked_up(void *arg, const struct err *failed, const struct store
         err = *failed;
     } else if (failed || row->key.revoked_ms || !row->member) {
         keycache_put_wrong(a->cache, c->hash, c->now_ns);
-        if (!c->passed && !c->late)
-            throttle_failed(a->throttle, c->peer, c->now_ns);
+        if (!c->is_delegated && !c->is_throttled)
+            throttle_record_failure(a->throttle, c->peer, c->now_ns);
         if (!failed)
             keycache_drop_id(a->cache, row->key.id);
-        (void)(c->late ? refuse_late(&err) : auth_refuse(&err));
+        (void)(c->is_throttled ? auth_refuse_throttled(&err) : auth_refuse_credential(&err));
     } else {
         struct store_key_use lost;
         struct keycache_entry *e = keycache_put(a->cache, row, c->now_ns, &lost);
 
         if (lost.at_ms)
             store_key_touch(a->store, &lost, 1, NULL, NULL);
-        verdict = auth_believe(c, e, &p, &err);
+        verdict = auth_accept_entry(c, e, &p, &err);
     }
     auth_check_end(c, verdict == AUTH_YES ? NULL : &err, &p);
 }
 
 /* By the hash of a key: its own, or that of the one who made a pass. */
-static enum auth_verdict look_up(const struct auth_ask *q, const uint8_t hash[STORE_HASH_LEN], enum principal_kind kind,
-                                 const struct pass *p)
+static enum auth_verdict auth_look_up_key(const struct auth_check_args *q, const uint8_t hash[STORE_HASH_LEN],
+                                          enum principal_kind kind, const struct delegated_token *p)
 {
     struct auth_check *c = auth_check_begin(q, kind, p);
     struct keycache_entry *e = keycache_find(q->a->cache, hash);
 
     memcpy(c->hash, hash, STORE_HASH_LEN);
     if (e && !e->stale && c->now_ns - e->checked_ns < KEYCACHE_FRESH_NS) {
-        enum auth_verdict verdict = auth_believe(c, e, q->ret, q->err);
+        enum auth_verdict verdict = auth_accept_entry(c, e, q->ret, q->err);
 
         auth_op_end(&c->op);
         return verdict;
     }
-    c->op.call = store_login_by_hash(q->a->store, hash, on_looked_up, c);
+    c->op.call = store_login_by_hash(q->a->store, hash, auth_on_key_row, c);
     *q->ret_later = c;
     return AUTH_LATER;
 }
 
 /* what a request shows */
 
-bool auth_count_wrong(const struct auth_ask *q)
+bool auth_count_failed_attempt(const struct auth_check_args *q)
 {
     if (!throttle_may_try(q->a->throttle, q->req->peer, q->req->now_ns, q->retry_ns)) {
-        (void)refuse_late(q->err);
+        (void)auth_refuse_throttled(q->err);
         return false;
     }
-    throttle_failed(q->a->throttle, q->req->peer, q->req->now_ns);
+    throttle_record_failure(q->a->throttle, q->req->peer, q->req->now_ns);
     return true;
 }
 
-static enum auth_verdict check_key(const struct auth_ask *q, const uint8_t hash[STORE_HASH_LEN])
+static enum auth_verdict auth_check_key(const struct auth_check_args *q, const uint8_t hash[STORE_HASH_LEN])
 {
     struct auth *a = q->a;
 
     if (keycache_find(a->cache, hash))
-        return look_up(q, hash, PRINCIPAL_KEY, NULL);
+        return auth_look_up_key(q, hash, PRINCIPAL_KEY, NULL);
     if (keycache_is_wrong(a->cache, hash, q->req->now_ns))
-        return auth_count_wrong(q) ? auth_refuse(q->err) : AUTH_NO;
+        return auth_count_failed_attempt(q) ? auth_refuse_credential(q->err) : AUTH_NO;
     bool late = !throttle_may_try(a->throttle, q->req->peer, q->req->now_ns, q->retry_ns);
-    if (late && !throttle_may_look(a->throttle, q->req->now_ns))
-        return refuse_late(q->err);
-    enum auth_verdict verdict = look_up(q, hash, PRINCIPAL_KEY, NULL);
+    if (late && !throttle_may_look_up(a->throttle, q->req->now_ns))
+        return auth_refuse_throttled(q->err);
+    enum auth_verdict verdict = auth_look_up_key(q, hash, PRINCIPAL_KEY, NULL);
     if (verdict == AUTH_LATER)
-        (*q->ret_later)->late = late;
+        (*q->ret_later)->is_throttled = late;
     return verdict;
 }
 
 /* what was handed on: its maker is asked for, as if they had come themselves */
 
 /* Somebody made it up, or changed it. */
-static enum auth_verdict forged(const struct auth_ask *q)
+static enum auth_verdict auth_refuse_forged(const struct auth_check_args *q)
 {
-    return auth_count_wrong(q) ? auth_refuse(q->err) : AUTH_NO;
+    return auth_count_failed_attempt(q) ? auth_refuse_credential(q->err) : AUTH_NO;
 }
 
-static enum auth_verdict check_pass(const struct auth_ask *q, enum principal_kind kind, const struct pass *p)
+static enum auth_verdict auth_check_delegated_token(const struct auth_check_args *q, enum principal_kind kind,
+                                                    const struct delegated_token *p)
 {
     if (p->expires_ms && q->req->now_ms >= p->expires_ms) {
         err_set(q->err, ERR_UNAUTHORIZED, "the token or signature has expired");
         return AUTH_NO;
     }
-    switch (p->by) {
-    case PASS_BY_LOCAL:
-        *q->ret = local_principal();
-        return auth_narrow(p, kind, q->ret, q->err) < 0 ? AUTH_NO : AUTH_YES;
-    case PASS_BY_USER:
-        return auth_check_user_pass(q, kind, p);
+    switch (p->delegator) {
+    case DELEGATOR_LOCAL:
+        *q->ret = principal_make_local();
+        return auth_restrict_to_token(p, kind, q->ret, q->err) < 0 ? AUTH_NO : AUTH_YES;
+    case DELEGATOR_USER:
+        return auth_check_delegated_user(q, kind, p);
     default:
-        if (keycache_is_wrong(q->a->cache, p->key, q->req->now_ns))
-            return auth_refuse(q->err); /* its maker is gone: the store was asked a moment ago */
-        return look_up(q, p->key, kind, p);
+        if (keycache_is_wrong(q->a->cache, p->key_hash, q->req->now_ns))
+            return auth_refuse_credential(q->err); /* its maker is gone: the store was asked a moment ago */
+        return auth_look_up_key(q, p->key_hash, kind, p);
     }
 }
 
-static enum auth_verdict check_ticket(const struct auth_ask *q)
+static enum auth_verdict auth_check_ticket(const struct auth_check_args *q)
 {
     const struct auth_request *r = q->req;
-    struct pass g;
+    struct delegated_token g;
 
     if (!tickets_take(q->a->tickets, r->ticket, r->method, r->path, r->now_ns, &g))
-        return forged(q);
-    return check_pass(q, PRINCIPAL_TICKET, &g);
+        return auth_refuse_forged(q);
+    return auth_check_delegated_token(q, PRINCIPAL_TICKET, &g);
 }
 
-static enum auth_verdict check_sealed(const struct auth_ask *q, enum pass_kind kind, const char *bound,
-                                      const char *text)
+static enum auth_verdict auth_check_signed_text(const struct auth_check_args *q, enum delegated_token_kind kind,
+                                                const char *bound, const char *text)
 {
-    struct pass g;
+    struct delegated_token g;
 
-    if (!q->a->sealed) {
+    if (!q->a->mac_key_ready) {
         err_set(q->err, ERR_BUSY, "the server is starting");
         return AUTH_NO;
     }
-    if (!pass_read(&q->a->seal, kind, bound, text, &g))
-        return forged(q);
-    return check_pass(q, kind == PASS_FILE_URL ? PRINCIPAL_SIGNED : PRINCIPAL_SANDBOX_TOKEN, &g);
+    if (!delegated_token_read(&q->a->mac_key, kind, bound, text, &g))
+        return auth_refuse_forged(q);
+    return auth_check_delegated_token(q, kind == DELEGATED_FILE_URL ? PRINCIPAL_SIGNED : PRINCIPAL_SANDBOX_TOKEN, &g);
 }
 
-static enum auth_verdict check_signature(const struct auth_ask *q)
+static enum auth_verdict auth_check_url_signature(const struct auth_check_args *q)
 {
-    auto_free char *bound = pass_bound(q->req->method, q->req->file ? q->req->file : "");
+    auto_free char *bound = delegated_token_url_binding(q->req->method, q->req->file ? q->req->file : "");
 
-    return check_sealed(q, PASS_FILE_URL, bound, q->req->signature);
+    return auth_check_signed_text(q, DELEGATED_FILE_URL, bound, q->req->signature);
 }
 
-static enum auth_verdict check_headers(const struct auth_ask *q)
+static enum auth_verdict auth_check_headers(const struct auth_check_args *q)
 {
     const struct auth_request *r = q->req;
     const char *bearer = r->authorization ? apikey_bearer(r->authorization) : NULL;
     uint8_t hash[STORE_HASH_LEN];
 
-    if (bearer && !r->x_api_key && str_starts(bearer, PASS_TOKEN_PREFIX))
-        return check_sealed(q, PASS_SANDBOX_TOKEN, NULL, bearer);
+    if (bearer && !r->x_api_key && str_starts(bearer, DELEGATED_TOKEN_PREFIX))
+        return auth_check_signed_text(q, DELEGATED_SANDBOX_TOKEN, NULL, bearer);
     if (bearer && !r->x_api_key && q->a->issuer && strchr(bearer, '.'))
-        return auth_check_token(q, bearer);
+        return auth_check_jwt(q, bearer);
     switch (apikey_from_headers(r->authorization, r->x_api_key, hash)) {
     case APIKEY_NONE:
         if (r->over_socket && (r->peer_uid == 0 || r->peer_uid == q->a->owner_uid)) {
-            *q->ret = local_principal();
+            *q->ret = principal_make_local();
             return AUTH_YES;
         }
         err_set(q->err, ERR_UNAUTHORIZED, "no key was sent");
         return AUTH_NO;
     case APIKEY_BAD:
-        return auth_refuse(q->err);
+        return auth_refuse_credential(q->err);
     case APIKEY_OK:
         break;
     }
-    return check_key(q, hash);
+    return auth_check_key(q, hash);
 }
 
 enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
                              struct err *err, auth_done_fn *done, void *arg, struct auth_check **ret_later)
 {
-    struct auth_ask q = { a, req, ret, retry_ns, err, done, arg, ret_later };
+    struct auth_check_args q = { a, req, ret, retry_ns, err, done, arg, ret_later };
     int shown = (req->authorization || req->x_api_key) + (req->ticket != NULL) + (req->signature != NULL);
 
     *retry_ns = 0;
@@ -409,20 +411,20 @@ enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, str
         return AUTH_NO;
     }
     if (req->ticket)
-        return check_ticket(&q);
+        return auth_check_ticket(&q);
     if (req->signature)
-        return check_signature(&q);
-    return check_headers(&q);
+        return auth_check_url_signature(&q);
+    return auth_check_headers(&q);
 }
 
-bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
-               struct ratelimit_answer *ret)
+bool auth_rate_take(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
+                    struct ratelimit_answer *ret)
 {
-    struct keycache_entry *e = principal_local(p) ? NULL : keycache_find(a->cache, p->hash);
+    struct keycache_entry *e = principal_is_local(p) ? NULL : keycache_find(a->cache, p->hash);
 
-    if (principal_local(p)) {
+    if (principal_is_local(p)) {
         *ret = (struct ratelimit_answer){ 0 };
         return true;
     }
-    return ratelimit_take(&a->rules[class], e ? &e->buckets[class] : &a->others[class], now_ns, ret);
+    return ratelimit_take(&a->rules[class], e ? &e->buckets[class] : &a->local_delegated_buckets[class], now_ns, ret);
 }

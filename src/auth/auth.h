@@ -1,8 +1,8 @@
 /* auth.h - who makes a request, what they may do, and how often.
  *
  * A request is checked in two steps: auth_check finds the principal behind its key (from memory, or with one look into
- * the store), auth_rate counts it. Rights are bits of the principal (scope.h); the owner in it is what every call of
- * store.h is made with, so nothing in a request's path or body can reach another owner's rows.
+ * the store), auth_rate_take counts it. Rights are bits of the principal (scope.h); the owner in it is what every call
+ * of store.h is made with, so nothing in a request's path or body can reach another owner's rows.
  *
  * Over the Unix socket, a peer that is root or the server's own user and shows no key is "local": all rights, its own
  * owner, no rate limit. That is how the first key is rotated when it was lost, and how the command line logs itself
@@ -33,7 +33,7 @@ struct auth_settings {
      * jwt_tenant; its user must be there, unless jwt_role says which role a user who is new gets. */
     const struct issuer_settings *jwt;
     const char *jwt_tenant, *jwt_role; /* NULL: users are not made */
-    const uint8_t *pepper; /* SEAL_LEN bytes; NULL: random, so that nothing that is handed out outlives the process */
+    const uint8_t *pepper; /* MAC_LEN bytes; NULL: random, so that nothing that is handed out outlives the process */
 };
 #define AUTH_RATE_DEFAULT "100/s burst 500"
 #define AUTH_RATE_CREATE "20/s burst 100"
@@ -65,14 +65,14 @@ struct principal {
     uint16_t port;                   /* of that sandbox, and nothing but it; 0: all of it */
     uint32_t scopes;
     uint64_t expires_ms;          /* 0: never */
-    uint8_t hash[STORE_HASH_LEN]; /* of its key, by which auth_rate finds its buckets */
+    uint8_t hash[STORE_HASH_LEN]; /* of its key, by which auth_rate_take finds its buckets */
 };
 
-static inline bool principal_local(const struct principal *p)
+static inline bool principal_is_local(const struct principal *p)
 {
     return p->kind == PRINCIPAL_LOCAL;
 }
-static inline bool principal_may(const struct principal *p, uint32_t scopes)
+static inline bool principal_has_scopes(const struct principal *p, uint32_t scopes)
 {
     return (p->scopes & scopes) == scopes;
 }
@@ -110,11 +110,11 @@ typedef void auth_done_fn(void *arg, const struct err *err, const struct princip
 
 enum auth_verdict auth_check(struct auth *a, const struct auth_request *req, struct principal *ret, uint64_t *retry_ns,
                              struct err *err, auth_done_fn *done, void *arg, struct auth_check **ret_later);
-void auth_check_forget(struct auth_check *c); /* done will not be called */
+void auth_check_cancel(struct auth_check *c); /* done will not be called */
 
 /* Counts a request of this class. False: ERR_RATE_LIMITED, and ret tells when to come back. */
-bool auth_rate(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
-               struct ratelimit_answer *ret);
+bool auth_rate_take(struct auth *a, const struct principal *p, enum auth_class class, uint64_t now_ns,
+                    struct ratelimit_answer *ret);
 
 /* --- keys --- */
 
@@ -139,11 +139,11 @@ void auth_key_rotate(struct auth *a, const struct principal *by, const char *id,
 void auth_key_revoke(struct auth *a, const struct principal *by, const char *id, uint64_t now_ms, store_key_fn *done,
                      void *arg);
 /* Which tenant's keys `by` sees: its own, or all of them with `admin`. For store_key_list and store_key_get. */
-const char *auth_key_owner(const struct principal *by);
+const char *auth_key_visible_owner(const struct principal *by);
 /* Of these, whose: a user without `tenant` sees only their own. NULL: everybody's. For store_key_list. */
-const char *auth_key_user(const struct principal *by);
-bool auth_key_seen(const struct principal *by, const struct store_key *row);
+const char *auth_key_visible_user(const struct principal *by);
+bool auth_key_is_visible(const struct principal *by, const struct store_key *row);
 
 /* The first key of a server: made when there is none, with all rights, owned by AUTH_LOCAL_OWNER. ERR_EXISTS: there is
  * one, so this door is shut for good. */
-void auth_first_key(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg);
+void auth_key_create_first(struct auth *a, uint64_t now_ms, auth_key_fn *done, void *arg);

@@ -20,50 +20,50 @@
 #define WAITS_MAX 512u
 
 struct issuer_wait {
-    struct issuer_wait *next, **at;
+    struct issuer_wait *next, **prev_next;
     struct issuer *issuer;
-    void (*again)(void *arg);
+    void (*on_keys)(void *arg);
     void *arg;
 };
 
 struct issuer {
     struct ev *ev;
-    struct issuer_settings set;
+    struct issuer_settings settings;
     struct jwt_rules rules;
     struct jwks *keys; /* NULL: none yet */
-    bool tried;
-    uint64_t tried_ns, fetched_ns;
+    bool fetch_attempted;
+    uint64_t attempted_ns, fetched_ns;
     struct fetch *fetch;
     struct fetch_call *call; /* under way */
     int status;
     struct buf body;
-    struct ev_timer patience, refresh;
-    struct issuer_wait *waits;
-    unsigned nwaits;
+    struct ev_timer fetch_timeout, refresh_timer;
+    struct issuer_wait *waiters;
+    unsigned nwaiters;
 };
 
 /* --- keys --- */
 
-static void wake(struct issuer *i)
+static void issuer_wake_waiters(struct issuer *i)
 {
-    struct issuer_wait *list = i->waits;
+    struct issuer_wait *list = i->waiters;
 
-    i->waits = NULL; /* whoever waits anew waits for the next fetch */
+    i->waiters = NULL; /* whoever waits anew waits for the next fetch */
     if (list)
-        list->at = &list;
+        list->prev_next = &list;
     while (list) {
         struct issuer_wait *w = list;
 
         list = w->next;
         if (list)
-            list->at = &list;
-        i->nwaits--;
-        w->again(w->arg);
+            list->prev_next = &list;
+        i->nwaiters--;
+        w->on_keys(w->arg);
         free(w);
     }
 }
 
-static int take_keys(struct issuer *i, const char *text, size_t len, struct err *err)
+static int issuer_set_keys(struct issuer *i, const char *text, size_t len, struct err *err)
 {
     struct jwks *fresh = NULL;
 
@@ -75,71 +75,71 @@ static int take_keys(struct issuer *i, const char *text, size_t len, struct err 
     return 0;
 }
 
-static int read_file(struct issuer *i, struct err *err)
+static int issuer_read_key_file(struct issuer *i, struct err *err)
 {
-    auto_fd int fd = open(i->set.jwks_file, O_RDONLY | O_CLOEXEC);
+    auto_fd int fd = open(i->settings.jwks_file, O_RDONLY | O_CLOEXEC);
     auto_free char *text = mem_alloc(JWKS_BYTES_MAX + 2);
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, JWKS_BYTES_MAX + 1);
 
-    i->tried = true;
-    i->tried_ns = ev_now(i->ev);
+    i->fetch_attempted = true;
+    i->attempted_ns = ev_now(i->ev);
     if (n < 0)
-        return err_sys(err, ERR_CONF_VALUE, "auth.jwt.jwksFile: %.120s", i->set.jwks_file);
-    if (take_keys(i, text, (size_t)n, err) == 0)
+        return err_sys(err, ERR_CONF_VALUE, "auth.jwt.jwksFile: %.120s", i->settings.jwks_file);
+    if (issuer_set_keys(i, text, (size_t)n, err) == 0)
         return 0;
     err->id = ERR_CONF_VALUE;
     return err_wrap(err, "auth.jwt.jwksFile");
 }
 
-static void refresh(void *arg);
+static void issuer_on_refresh_timer(void *arg);
 
-static void fetch_over(struct issuer *i, const struct err *failed)
+static void issuer_fetch_finished(struct issuer *i, const struct err *failed)
 {
     struct err err = { 0 };
 
     i->call = NULL;
-    i->tried_ns = ev_now(i->ev);
-    ev_timer_clear(i->ev, &i->patience);
+    i->attempted_ns = ev_now(i->ev);
+    ev_timer_clear(i->ev, &i->fetch_timeout);
     if (failed)
         err = *failed;
     else if (i->status != 200)
         err_set(&err, ERR_PROTOCOL, "it answered with status %d", i->status);
     else
-        (void)take_keys(i, i->body.data ? i->body.data : "", i->body.len, &err);
+        (void)issuer_set_keys(i, i->body.data ? i->body.data : "", i->body.len, &err);
     if (err.id != ERR_NONE)
         log_warn("the keys of the issuer of tokens: %s%s", err.msg, i->keys ? "; its last keys stay in use" : "");
     buf_done(&i->body);
-    uint64_t wait = err.id == ERR_NONE ? i->set.age_ms : max_u64(i->set.floor_ms, 1000);
-    ev_timer_set(i->ev, &i->refresh, ev_now(i->ev) + wait * NS_PER_MS, refresh, i);
-    wake(i);
+    uint64_t wait = err.id == ERR_NONE ? i->settings.keys_max_age_ms : max_u64(i->settings.refetch_min_ms, 1000);
+    ev_timer_set(i->ev, &i->refresh_timer, ev_now(i->ev) + wait * NS_PER_MS, issuer_on_refresh_timer, i);
+    issuer_wake_waiters(i);
 }
 
-static void give_up(struct issuer *i, enum err_id id, const char *why)
+static void issuer_fetch_abort(struct issuer *i, enum err_id id, const char *why)
 {
     struct err err;
 
     fetch_cancel(i->call);
     err_set(&err, id, "%s", why);
-    fetch_over(i, &err);
+    issuer_fetch_finished(i, &err);
 }
 
 /* libcurl is not to be entered from inside itself, and who waits may start the next fetch. */
-static void on_too_large(void *arg)
+static void issuer_on_body_too_large(void *arg)
 {
-    give_up(arg, ERR_PROTOCOL, "the answer is too large for a key set");
+    issuer_fetch_abort(arg, ERR_PROTOCOL, "the answer is too large for a key set");
 }
 
-static void on_late(void *arg)
+static void issuer_on_fetch_timeout(void *arg)
 {
-    give_up(arg, ERR_TIMEOUT, "the answer did not come to its end in time");
+    issuer_fetch_abort(arg, ERR_TIMEOUT, "the answer did not come to its end in time");
 }
 
-static void on_head(void *arg, int status)
+static void issuer_on_head(void *arg, int status)
 {
     ((struct issuer *)arg)->status = status;
 }
 
-static void on_data(void *arg, const void *data, size_t len)
+static void issuer_on_data(void *arg, const void *data, size_t len)
 {
     struct issuer *i = arg;
 
@@ -148,51 +148,53 @@ static void on_data(void *arg, const void *data, size_t len)
         return;
     }
     fetch_hold(i->call, true);
-    ev_timer_set(i->ev, &i->patience, ev_now(i->ev), on_too_large, i);
+    ev_timer_set(i->ev, &i->fetch_timeout, ev_now(i->ev), issuer_on_body_too_large, i);
 }
 
-static void on_done(void *arg, const struct err *err)
+static void issuer_on_fetch_done(void *arg, const struct err *err)
 {
-    fetch_over(arg, err);
+    issuer_fetch_finished(arg, err);
 }
 
-static void begin_fetch(struct issuer *i)
+static void issuer_start_fetch(struct issuer *i)
 {
-    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
+    static const struct fetch_ops ops = { .on_head = issuer_on_head,
+                                          .on_data = issuer_on_data,
+                                          .on_done = issuer_on_fetch_done };
     static const char *const headers[] = { "Accept: application/jwk-set+json, application/json", NULL };
-    struct fetch_spec spec = { .url = i->set.jwks_url, .headers = headers, .connect_ms = CONNECT_MS };
+    struct fetch_spec spec = { .url = i->settings.jwks_url, .headers = headers, .connect_ms = CONNECT_MS };
     struct err err = { 0 };
 
-    i->tried = true;
-    i->tried_ns = ev_now(i->ev);
+    i->fetch_attempted = true;
+    i->attempted_ns = ev_now(i->ev);
     i->status = 0;
     if (fetch_start(i->fetch, &spec, &ops, i, &i->call, &err) < 0) {
-        fetch_over(i, &err);
+        issuer_fetch_finished(i, &err);
         return;
     }
-    ev_timer_set(i->ev, &i->patience, ev_now(i->ev) + FETCH_NS, on_late, i);
+    ev_timer_set(i->ev, &i->fetch_timeout, ev_now(i->ev) + FETCH_NS, issuer_on_fetch_timeout, i);
 }
 
-static void refresh(void *arg)
+static void issuer_on_refresh_timer(void *arg)
 {
     struct issuer *i = arg;
 
     if (!i->call)
-        begin_fetch(i);
+        issuer_start_fetch(i);
 }
 
 /* True: the keys may be other ones now, or will be. */
-static bool look_again(struct issuer *i)
+static bool issuer_reload_keys(struct issuer *i)
 {
     struct err err = { 0 };
 
-    if (i->tried && ev_now(i->ev) - i->tried_ns < i->set.floor_ms * NS_PER_MS)
+    if (i->fetch_attempted && ev_now(i->ev) - i->attempted_ns < i->settings.refetch_min_ms * NS_PER_MS)
         return false;
-    if (i->set.jwks_url) {
-        begin_fetch(i);
+    if (i->settings.jwks_url) {
+        issuer_start_fetch(i);
         return true;
     }
-    if (read_file(i, &err) == 0)
+    if (issuer_read_key_file(i, &err) == 0)
         return true;
     log_warn("%s; the last keys stay in use", err.msg);
     return false;
@@ -200,7 +202,7 @@ static bool look_again(struct issuer *i)
 
 /* --- life --- */
 
-static int check_settings(const struct issuer_settings *s, struct err *err)
+static int issuer_check_settings(const struct issuer_settings *s, struct err *err)
 {
     if (!*s->issuer || !*s->audience)
         return err_set(err, ERR_CONF_VALUE, "auth.jwt: issuer and audience are both needed to accept tokens");
@@ -214,16 +216,16 @@ static int check_settings(const struct issuer_settings *s, struct err *err)
 
 int issuer_new(struct ev *ev, const struct issuer_settings *set, struct issuer **ret, struct err *err)
 {
-    if (check_settings(set, err) < 0)
+    if (issuer_check_settings(set, err) < 0)
         return -1;
     auto_(issuer) i = mem_new(struct issuer);
     i->ev = ev;
-    i->set = *set;
+    i->settings = *set;
     i->rules = (struct jwt_rules){ set->issuer, set->audience, set->skew_ms, set->lifetime_max_ms };
-    if (set->jwks_file ? read_file(i, err) < 0 : fetch_new(ev, &i->fetch, err) < 0)
+    if (set->jwks_file ? issuer_read_key_file(i, err) < 0 : fetch_new(ev, &i->fetch, err) < 0)
         return -1;
     if (set->jwks_url)
-        begin_fetch(i);
+        issuer_start_fetch(i);
     *ret = take_ptr(&i);
     return 0;
 }
@@ -232,14 +234,14 @@ void issuer_free(struct issuer *i)
 {
     if (!i)
         return;
-    while (i->waits) {
-        struct issuer_wait *w = i->waits;
+    while (i->waiters) {
+        struct issuer_wait *w = i->waiters;
 
-        i->waits = w->next;
+        i->waiters = w->next;
         free(w);
     }
-    ev_timer_clear(i->ev, &i->patience);
-    ev_timer_clear(i->ev, &i->refresh);
+    ev_timer_clear(i->ev, &i->fetch_timeout);
+    ev_timer_clear(i->ev, &i->refresh_timer);
     fetch_free(i->fetch);
     jwks_free(i->keys);
     buf_done(&i->body);
@@ -248,9 +250,9 @@ void issuer_free(struct issuer *i)
 
 /* --- tokens --- */
 
-static void read_roles(const struct issuer *i, const struct jwt *t, struct issuer_claims *ret)
+static void issuer_read_roles(const struct issuer *i, const struct jwt *t, struct issuer_claims *ret)
 {
-    const json_t *v = json_object_get(t->claims, i->set.role_claim), *one;
+    const json_t *v = json_object_get(t->claims, i->settings.role_claim), *one;
     const char *role = json_string_value(v);
     size_t k;
 
@@ -264,50 +266,53 @@ static void read_roles(const struct issuer *i, const struct jwt *t, struct issue
     }
 }
 
-static int read_claims(const struct issuer *i, const struct jwt *t, struct issuer_claims *ret, struct err *err)
+static int issuer_read_claims(const struct issuer *i, const struct jwt *t, struct issuer_claims *ret, struct err *err)
 {
-    const char *user = jwt_text(t, i->set.user_claim);
-    const char *tenant = *i->set.tenant_claim ? jwt_text(t, i->set.tenant_claim) : "";
+    const char *user = jwt_claim_text(t, i->settings.user_claim);
+    const char *tenant = *i->settings.tenant_claim ? jwt_claim_text(t, i->settings.tenant_claim) : "";
 
     if (!user || !str_copy(ret->user, sizeof(ret->user), user))
-        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s names nobody", i->set.user_claim);
+        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s names nobody",
+                       i->settings.user_claim);
     if (!tenant || !str_copy(ret->tenant, sizeof(ret->tenant), tenant))
         return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s names no tenant",
-                       i->set.tenant_claim);
-    if (*i->set.role_claim)
-        read_roles(i, t, ret);
+                       i->settings.tenant_claim);
+    if (*i->settings.role_claim)
+        issuer_read_roles(i, t, ret);
     return 0;
 }
 
-static enum issuer_verdict wait_for_keys(struct issuer *i, void (*again)(void *arg), void *arg,
-                                         struct issuer_wait **ret_wait, struct err *err)
+static enum issuer_verdict issuer_wait_for_keys(struct issuer *i, void (*again)(void *arg), void *arg,
+                                                struct issuer_wait **ret_wait, struct err *err)
 {
-    if (i->nwaits == WAITS_MAX) {
+    if (i->nwaiters == WAITS_MAX) {
         err_set(err, ERR_ISSUER_DOWN, "too many requests wait for the issuer's keys");
         return ISSUER_NO;
     }
     struct issuer_wait *w = mem_new(struct issuer_wait);
-    *w = (struct issuer_wait){ .next = i->waits, .at = &i->waits, .issuer = i, .again = again, .arg = arg };
-    if (i->waits)
-        i->waits->at = &w->next;
-    i->waits = w;
-    i->nwaits++;
+    *w = (struct issuer_wait){
+        .next = i->waiters, .prev_next = &i->waiters, .issuer = i, .on_keys = again, .arg = arg
+    };
+    if (i->waiters)
+        i->waiters->prev_next = &w->next;
+    i->waiters = w;
+    i->nwaiters++;
     *ret_wait = w;
     return ISSUER_LATER;
 }
 
-void issuer_forget(struct issuer_wait *w)
+void issuer_wait_cancel(struct issuer_wait *w)
 {
-    *w->at = w->next;
+    *w->prev_next = w->next;
     if (w->next)
-        w->next->at = w->at;
-    w->issuer->nwaits--;
+        w->next->prev_next = w->prev_next;
+    w->issuer->nwaiters--;
     free(w);
 }
 
-static bool keys_hold(const struct issuer *i)
+static bool issuer_keys_are_usable(const struct issuer *i)
 {
-    return i->keys && (i->set.jwks_file || ev_now(i->ev) - i->fetched_ns < ISSUER_KEEP_NS);
+    return i->keys && (i->settings.jwks_file || ev_now(i->ev) - i->fetched_ns < ISSUER_KEEP_NS);
 }
 
 enum issuer_verdict issuer_check(struct issuer *i, const char *token, uint64_t now_ms, struct issuer_claims *ret,
@@ -319,16 +324,17 @@ enum issuer_verdict issuer_check(struct issuer *i, const char *token, uint64_t n
     *ret = (struct issuer_claims){ 0 };
     if (jwt_parse(token, &t, err) < 0)
         return ISSUER_FORGED;
-    if (jwt_check(&t, &i->rules, now_ms, &ret->expires_ms, err) < 0 || read_claims(i, &t, ret, err) < 0)
+    if (jwt_check_claims(&t, &i->rules, now_ms, &ret->expires_ms, err) < 0 || issuer_read_claims(i, &t, ret, err) < 0)
         return ISSUER_NO;
-    if (keys_hold(i))
+    if (issuer_keys_are_usable(i))
         key = jwks_find(i->keys, t.kid, t.alg);
-    if (!key && again && (i->call || look_again(i))) {
+    if (!key && again && (i->call || issuer_reload_keys(i))) {
         if (i->call)
-            return wait_for_keys(i, again, arg, ret_wait, err);
-        key = keys_hold(i) ? jwks_find(i->keys, t.kid, t.alg) : NULL; /* a fetch may fail before it begins */
+            return issuer_wait_for_keys(i, again, arg, ret_wait, err);
+        key = issuer_keys_are_usable(i) ? jwks_find(i->keys, t.kid, t.alg)
+                                        : NULL; /* a fetch may fail before it begins */
     }
-    if (!key && !keys_hold(i)) {
+    if (!key && !issuer_keys_are_usable(i)) {
         err_set(err, ERR_ISSUER_DOWN, "the keys of the issuer cannot be had at the moment");
         return ISSUER_NO;
     }

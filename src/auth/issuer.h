@@ -20,7 +20,7 @@ struct issuer_settings { /* texts are borrowed for the issuer's life */
     const char *jwks_url, *jwks_file;                   /* one of them */
     const char *user_claim, *tenant_claim, *role_claim; /* "" for the last two: not looked at */
     uint64_t skew_ms, lifetime_max_ms;
-    uint64_t floor_ms, age_ms; /* between two fetches, at least and at most */
+    uint64_t refetch_min_ms, keys_max_age_ms; /* between two fetches, at least and at most */
 };
 
 struct issuer;
@@ -47,4 +47,4 @@ struct issuer_wait;
 /* again NULL: it is judged by the keys there are, which is how to ask when they have been fetched. */
 enum issuer_verdict issuer_check(struct issuer *i, const char *token, uint64_t now_ms, struct issuer_claims *ret,
                                  struct err *err, void (*again)(void *arg), void *arg, struct issuer_wait **ret_wait);
-void issuer_forget(struct issuer_wait *w); /* `again` will not be called */
+void issuer_wait_cancel(struct issuer_wait *w); /* `again` will not be called */

@@ -42,12 +42,12 @@ const char *jwt_alg_name(enum jwt_alg a)
 
 /* --- keys --- */
 
-struct number {
+struct jwk_number {
     uint8_t bytes[NUMBER_MAX + 4];
     size_t len;
 };
 
-static bool read_number(const json_t *key, const char *name, struct number *ret)
+static bool jwk_read_number(const json_t *key, const char *name, struct jwk_number *ret)
 {
     const json_t *v = json_object_get(key, name);
     const char *text = json_string_value(v);
@@ -57,7 +57,7 @@ static bool read_number(const json_t *key, const char *name, struct number *ret)
            ret->len <= NUMBER_MAX;
 }
 
-static EVP_PKEY *make_key(const char *type, OSSL_PARAM_BLD *bld)
+static EVP_PKEY *jwk_make_pkey(const char *type, OSSL_PARAM_BLD *bld)
 {
     OSSL_PARAM *params = OSSL_PARAM_BLD_to_param(bld);
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
@@ -71,11 +71,11 @@ static EVP_PKEY *make_key(const char *type, OSSL_PARAM_BLD *bld)
     return pkey;
 }
 
-static EVP_PKEY *read_rsa(const json_t *key)
+static EVP_PKEY *jwk_read_rsa(const json_t *key)
 {
-    struct number n, e;
+    struct jwk_number n, e;
 
-    if (!read_number(key, "n", &n) || !read_number(key, "e", &e) || e.len > 8)
+    if (!jwk_read_number(key, "n", &n) || !jwk_read_number(key, "e", &e) || e.len > 8)
         return NULL;
     OSSL_PARAM_BLD *bld = OSSL_PARAM_BLD_new();
     BIGNUM *bn = BN_bin2bn(n.bytes, (int)n.len, NULL), *be = BN_bin2bn(e.bytes, (int)e.len, NULL);
@@ -84,7 +84,7 @@ static EVP_PKEY *read_rsa(const json_t *key)
     if (bld && bn && be && BN_num_bits(bn) >= RSA_BITS_MIN && BN_num_bits(bn) <= RSA_BITS_MAX && BN_is_odd(bn) &&
         BN_is_odd(be) && !BN_is_one(be) && OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_N, bn) == 1 &&
         OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_E, be) == 1)
-        pkey = make_key("RSA", bld);
+        pkey = jwk_make_pkey("RSA", bld);
     OSSL_PARAM_BLD_free(bld);
     BN_free(bn);
     BN_free(be);
@@ -92,7 +92,7 @@ static EVP_PKEY *read_rsa(const json_t *key)
 }
 
 /* A point that is not on the curve would make every later answer meaningless. */
-static bool on_curve(EVP_PKEY *pkey)
+static bool jwk_is_on_curve(EVP_PKEY *pkey)
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
     bool ok = ctx && EVP_PKEY_public_check(ctx) == 1;
@@ -101,13 +101,13 @@ static bool on_curve(EVP_PKEY *pkey)
     return ok;
 }
 
-static EVP_PKEY *read_ec(const json_t *key)
+static EVP_PKEY *jwk_read_ec(const json_t *key)
 {
     const char *curve = json_string_value(json_object_get(key, "crv"));
     uint8_t point[1 + 2 * P256_BYTES] = { POINT_CONVERSION_UNCOMPRESSED };
-    struct number x, y;
+    struct jwk_number x, y;
 
-    if (!curve || !str_eq(curve, "P-256") || !read_number(key, "x", &x) || !read_number(key, "y", &y) ||
+    if (!curve || !str_eq(curve, "P-256") || !jwk_read_number(key, "x", &x) || !jwk_read_number(key, "y", &y) ||
         x.len != P256_BYTES || y.len != P256_BYTES)
         return NULL;
     memcpy(point + 1, x.bytes, P256_BYTES);
@@ -116,27 +116,27 @@ static EVP_PKEY *read_ec(const json_t *key)
     EVP_PKEY *pkey = NULL;
     if (bld && OSSL_PARAM_BLD_push_utf8_string(bld, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
         OSSL_PARAM_BLD_push_octet_string(bld, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) == 1)
-        pkey = make_key("EC", bld);
+        pkey = jwk_make_pkey("EC", bld);
     OSSL_PARAM_BLD_free(bld);
-    if (pkey && !on_curve(pkey)) {
+    if (pkey && !jwk_is_on_curve(pkey)) {
         EVP_PKEY_free(pkey);
         pkey = NULL;
     }
     return pkey;
 }
 
-static EVP_PKEY *read_okp(const json_t *key)
+static EVP_PKEY *jwk_read_okp(const json_t *key)
 {
     const char *curve = json_string_value(json_object_get(key, "crv"));
-    struct number x;
+    struct jwk_number x;
 
-    if (!curve || !str_eq(curve, "Ed25519") || !read_number(key, "x", &x) || x.len != ED25519_BYTES)
+    if (!curve || !str_eq(curve, "Ed25519") || !jwk_read_number(key, "x", &x) || x.len != ED25519_BYTES)
         return NULL;
     return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, x.bytes, x.len);
 }
 
 /* What the set says about a key's use may leave it out, never widen it. */
-static bool is_for_signatures(const json_t *key, enum jwt_alg alg)
+static bool jwk_is_for_signatures(const json_t *key, enum jwt_alg alg)
 {
     const json_t *use = json_object_get(key, "use"), *ops = json_object_get(key, "key_ops"),
                  *said = json_object_get(key, "alg");
@@ -153,13 +153,15 @@ static bool is_for_signatures(const json_t *key, enum jwt_alg alg)
     return false;
 }
 
-static bool read_key(const json_t *key, struct jwk *ret)
+static bool jwk_read(const json_t *key, struct jwk *ret)
 {
     static const struct {
         const char *kty;
         enum jwt_alg alg;
         EVP_PKEY *(*read)(const json_t *key);
-    } kinds[] = { { "RSA", JWT_RS256, read_rsa }, { "EC", JWT_ES256, read_ec }, { "OKP", JWT_EDDSA, read_okp } };
+    } kinds[] = { { "RSA", JWT_RS256, jwk_read_rsa },
+                  { "EC", JWT_ES256, jwk_read_ec },
+                  { "OKP", JWT_EDDSA, jwk_read_okp } };
     const char *kty = json_string_value(json_object_get(key, "kty"));
     const json_t *kid = json_object_get(key, "kid");
 
@@ -167,7 +169,7 @@ static bool read_key(const json_t *key, struct jwk *ret)
                          !str_copy(ret->kid, sizeof(ret->kid), json_string_value(kid)))))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-        if (str_eq(kinds[i].kty, kty) && is_for_signatures(key, kinds[i].alg)) {
+        if (str_eq(kinds[i].kty, kty) && jwk_is_for_signatures(key, kinds[i].alg)) {
             ret->alg = kinds[i].alg;
             ret->pkey = kinds[i].read(key);
             ERR_clear_error();
@@ -198,7 +200,7 @@ int jwks_parse(const char *text, size_t len, struct jwks **ret, struct err *err)
         if (s->n == JWKS_KEYS_MAX)
             break;
         s->keys[s->n] = (struct jwk){ 0 };
-        s->n += read_key(key, &s->keys[s->n]);
+        s->n += jwk_read(key, &s->keys[s->n]);
     }
     json_decref(doc);
     if (s->n == 0) {
@@ -243,8 +245,8 @@ const struct jwk *jwks_find(const struct jwks *s, const char *kid, enum jwt_alg 
 
 /* --- signatures --- */
 
-static bool verify(const struct jwk *k, const EVP_MD *md, const void *data, size_t len, const uint8_t *sig,
-                   size_t sig_len)
+static bool jwk_verify_digest(const struct jwk *k, const EVP_MD *md, const void *data, size_t len, const uint8_t *sig,
+                              size_t sig_len)
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     bool ok = ctx && EVP_DigestVerifyInit(ctx, NULL, md, NULL, k->pkey) == 1 &&
@@ -256,7 +258,7 @@ static bool verify(const struct jwk *k, const EVP_MD *md, const void *data, size
 }
 
 /* Tokens carry the two numbers side by side, OpenSSL wants them in DER. */
-static bool verify_ec(const struct jwk *k, const void *data, size_t len, const uint8_t *sig, size_t sig_len)
+static bool jwk_verify_ecdsa(const struct jwk *k, const void *data, size_t len, const uint8_t *sig, size_t sig_len)
 {
     if (sig_len != 2 * P256_BYTES)
         return false;
@@ -267,7 +269,7 @@ static bool verify_ec(const struct jwk *k, const void *data, size_t len, const u
     if (!pair || !r || !s || ECDSA_SIG_set0(pair, r, s) != 1)
         abort(); /* no memory */
     int n = i2d_ECDSA_SIG(pair, &der);
-    bool ok = n > 0 && verify(k, EVP_sha256(), data, len, der, (size_t)n);
+    bool ok = n > 0 && jwk_verify_digest(k, EVP_sha256(), data, len, der, (size_t)n);
     OPENSSL_free(der);
     ECDSA_SIG_free(pair);
     return ok;
@@ -277,11 +279,12 @@ bool jwk_verify(const struct jwk *k, const void *data, size_t len, const uint8_t
 {
     switch (k->alg) {
     case JWT_RS256:
-        return sig_len == (size_t)EVP_PKEY_get_size(k->pkey) && verify(k, EVP_sha256(), data, len, sig, sig_len);
+        return sig_len == (size_t)EVP_PKEY_get_size(k->pkey) &&
+               jwk_verify_digest(k, EVP_sha256(), data, len, sig, sig_len);
     case JWT_ES256:
-        return verify_ec(k, data, len, sig, sig_len);
+        return jwk_verify_ecdsa(k, data, len, sig, sig_len);
     case JWT_EDDSA:
-        return sig_len == ED25519_SIG && verify(k, NULL, data, len, sig, sig_len);
+        return sig_len == ED25519_SIG && jwk_verify_digest(k, NULL, data, len, sig, sig_len);
     default:
         return false;
     }

@@ -17,14 +17,14 @@
 
 #define TIME_MAX_S 253402300799.0 /* the end of the year 9999 */
 
-static int bad(struct err *err, const char *why)
+static int jwt_invalid(struct err *err, const char *why)
 {
     return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: %s", why);
 }
 
 /* --- taking apart --- */
 
-static json_t *read_part(const char *text, size_t len)
+static json_t *jwt_read_part(const char *text, size_t len)
 {
     auto_free uint8_t *bytes = mem_alloc(len + 1);
     json_t *doc = NULL;
@@ -38,7 +38,7 @@ static json_t *read_part(const char *text, size_t len)
     return NULL;
 }
 
-static int read_header(const json_t *head, struct jwt *ret, struct err *err)
+static int jwt_read_header(const json_t *head, struct jwt *ret, struct err *err)
 {
     static const char *const refused[] = { "jku", "jwk", "x5u", "x5c", "crit", "b64", "zip" };
     const char *alg = json_string_value(json_object_get(head, "alg"));
@@ -47,40 +47,40 @@ static int read_header(const json_t *head, struct jwt *ret, struct err *err)
 
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (json_object_get(head, refused[i]))
-            return bad(err, "its header has what no token may bring along");
+            return jwt_invalid(err, "its header has what no token may bring along");
     while (alg && a < JWT_ALG_COUNT && !str_eq(alg, jwt_alg_name(a)))
         a++;
     if (!alg || a == JWT_ALG_COUNT)
-        return bad(err, "its algorithm is none of RS256, ES256 and EdDSA");
+        return jwt_invalid(err, "its algorithm is none of RS256, ES256 and EdDSA");
     ret->alg = a;
     const char *type = json_string_value(typ);
     if (typ && (!type || (strcasecmp(type, "JWT") != 0 && strcasecmp(type, "at+jwt") != 0 &&
                           strcasecmp(type, "application/at+jwt") != 0)))
-        return bad(err, "it is of a type that is no token for requests");
+        return jwt_invalid(err, "it is of a type that is no token for requests");
     if (kid && (!json_is_string(kid) || json_string_length(kid) == 0 || json_string_length(kid) > JWKS_KID_MAX))
-        return bad(err, "its kid is no name of a key");
+        return jwt_invalid(err, "its kid is no name of a key");
     ret->kid = kid ? str_dup(json_string_value(kid)) : NULL;
     return 0;
 }
 
-static int read_parts(const char *text, struct jwt *ret, struct err *err)
+static int jwt_read_parts(const char *text, struct jwt *ret, struct err *err)
 {
     const char *first = strchr(text, '.'), *second = first ? strchr(first + 1, '.') : NULL;
 
     if (!second || strchr(second + 1, '.'))
-        return bad(err, "it has not three parts");
-    json_t *head = read_part(text, (size_t)(first - text));
-    int rc = head ? read_header(head, ret, err) : bad(err, "its header is no JSON object in base64url");
+        return jwt_invalid(err, "it has not three parts");
+    json_t *head = jwt_read_part(text, (size_t)(first - text));
+    int rc = head ? jwt_read_header(head, ret, err) : jwt_invalid(err, "its header is no JSON object in base64url");
     json_decref(head);
     if (rc < 0)
         return -1;
-    ret->claims = read_part(first + 1, (size_t)(second - first - 1));
+    ret->claims = jwt_read_part(first + 1, (size_t)(second - first - 1));
     if (!ret->claims)
-        return bad(err, "its claims are no JSON object in base64url, or name something twice");
+        return jwt_invalid(err, "its claims are no JSON object in base64url, or name something twice");
     size_t sig_len = strlen(second + 1);
     ret->sig = mem_alloc(sig_len + 1);
     if (sig_len == 0 || !text_from_base64url(second + 1, sig_len, ret->sig, &ret->sig_len))
-        return bad(err, "its signature is not base64url");
+        return jwt_invalid(err, "its signature is not base64url");
     ret->signed_len = (size_t)(second - text);
     return 0;
 }
@@ -89,8 +89,8 @@ int jwt_parse(const char *text, struct jwt *ret, struct err *err)
 {
     *ret = (struct jwt){ .text = text };
     if (strnlen(text, JWT_BYTES_MAX + 1) > JWT_BYTES_MAX)
-        return bad(err, "it is too long");
-    if (read_parts(text, ret, err) == 0)
+        return jwt_invalid(err, "it is too long");
+    if (jwt_read_parts(text, ret, err) == 0)
         return 0;
     jwt_done(ret);
     return -1;
@@ -106,7 +106,7 @@ void jwt_done(struct jwt *t)
 
 /* --- the rules --- */
 
-const char *jwt_text(const struct jwt *t, const char *name)
+const char *jwt_claim_text(const struct jwt *t, const char *name)
 {
     const json_t *v = json_object_get(t->claims, name);
     const char *text = json_string_value(v);
@@ -119,22 +119,22 @@ const char *jwt_text(const struct jwt *t, const char *name)
     return text;
 }
 
-enum found { FOUND_NOT, FOUND_BAD, FOUND_TIME };
+enum jwt_time_result { JWT_TIME_ABSENT, JWT_TIME_INVALID, JWT_TIME_VALID };
 
-static enum found read_time(const struct jwt *t, const char *name, uint64_t *ret_ms)
+static enum jwt_time_result jwt_read_time(const struct jwt *t, const char *name, uint64_t *ret_ms)
 {
     const json_t *v = json_object_get(t->claims, name);
     double s = json_number_value(v);
 
     if (!v)
-        return FOUND_NOT;
+        return JWT_TIME_ABSENT;
     if (!json_is_number(v) || !isfinite(s) || s < 0 || s > TIME_MAX_S)
-        return FOUND_BAD;
+        return JWT_TIME_INVALID;
     *ret_ms = (uint64_t)(s * 1000.0);
-    return FOUND_TIME;
+    return JWT_TIME_VALID;
 }
 
-static bool is_for(const struct jwt *t, const char *audience)
+static bool jwt_has_audience(const struct jwt *t, const char *audience)
 {
     const json_t *aud = json_object_get(t->claims, "aud"), *one;
     size_t i;
@@ -145,44 +145,45 @@ static bool is_for(const struct jwt *t, const char *audience)
     return false;
 }
 
-static int check_times(const struct jwt *t, const struct jwt_rules *r, uint64_t now_ms, uint64_t *ret, struct err *err)
+static int jwt_check_times(const struct jwt *t, const struct jwt_rules *r, uint64_t now_ms, uint64_t *ret,
+                           struct err *err)
 {
     uint64_t exp = 0, nbf = 0, iat = 0;
-    enum found has_nbf = read_time(t, "nbf", &nbf), has_iat = read_time(t, "iat", &iat);
+    enum jwt_time_result has_nbf = jwt_read_time(t, "nbf", &nbf), has_iat = jwt_read_time(t, "iat", &iat);
 
-    if (read_time(t, "exp", &exp) != FOUND_TIME)
-        return bad(err, "it says not when it expires");
-    if (has_nbf == FOUND_BAD || has_iat == FOUND_BAD)
-        return bad(err, "one of its times is no time");
+    if (jwt_read_time(t, "exp", &exp) != JWT_TIME_VALID)
+        return jwt_invalid(err, "it says not when it expires");
+    if (has_nbf == JWT_TIME_INVALID || has_iat == JWT_TIME_INVALID)
+        return jwt_invalid(err, "one of its times is no time");
     if (now_ms >= exp + r->skew_ms)
         return err_set(err, ERR_UNAUTHORIZED, "the token has expired");
     if (exp > now_ms + r->lifetime_max_ms + r->skew_ms)
-        return bad(err, "it expires later than this server accepts");
-    if (has_nbf == FOUND_TIME && nbf > now_ms + r->skew_ms)
-        return bad(err, "it is not valid yet");
-    if (has_iat == FOUND_TIME && iat > now_ms + r->skew_ms)
-        return bad(err, "it was made in the future");
+        return jwt_invalid(err, "it expires later than this server accepts");
+    if (has_nbf == JWT_TIME_VALID && nbf > now_ms + r->skew_ms)
+        return jwt_invalid(err, "it is not valid yet");
+    if (has_iat == JWT_TIME_VALID && iat > now_ms + r->skew_ms)
+        return jwt_invalid(err, "it was made in the future");
     *ret = exp + r->skew_ms;
     return 0;
 }
 
-int jwt_check(const struct jwt *t, const struct jwt_rules *rules, uint64_t now_ms, uint64_t *ret_expires_ms,
-              struct err *err)
+int jwt_check_claims(const struct jwt *t, const struct jwt_rules *rules, uint64_t now_ms, uint64_t *ret_expires_ms,
+                     struct err *err)
 {
-    const char *iss = jwt_text(t, "iss"), *sub = jwt_text(t, "sub");
+    const char *iss = jwt_claim_text(t, "iss"), *sub = jwt_claim_text(t, "sub");
 
     if (!iss || !str_eq(iss, rules->issuer))
-        return bad(err, "it is of another issuer");
-    if (!is_for(t, rules->audience))
-        return bad(err, "it is meant for somebody else");
+        return jwt_invalid(err, "it is of another issuer");
+    if (!jwt_has_audience(t, rules->audience))
+        return jwt_invalid(err, "it is meant for somebody else");
     if (!sub || strlen(sub) > JWT_SUBJECT_MAX)
-        return bad(err, "it says not whose it is");
-    return check_times(t, rules, now_ms, ret_expires_ms, err);
+        return jwt_invalid(err, "it says not whose it is");
+    return jwt_check_times(t, rules, now_ms, ret_expires_ms, err);
 }
 
 int jwt_verify(const struct jwt *t, const struct jwk *key, struct err *err)
 {
     if (!jwk_verify(key, t->text, t->signed_len, t->sig, t->sig_len))
-        return bad(err, "its signature is wrong");
+        return jwt_invalid(err, "its signature is wrong");
     return 0;
 }

@@ -1,8 +1,8 @@
 /* jwt.h - a token that an issuer signed (JSON Web Token in its compact form): taken apart, verified, held to the rules.
  *
- * In three steps, so that a stranger's token costs little: jwt_parse reads it, jwt_check holds its claims against what
- * we expect, jwt_verify asks the key. Nothing of it may be believed before all three have passed. Pure: no clock, no
- * network, and no header of the token ever says where a key could be found. */
+ * In three steps, so that a stranger's token costs little: jwt_parse reads it, jwt_check_claims holds its claims
+ * against what we expect, jwt_verify asks the key. Nothing of it may be believed before all three have passed. Pure: no
+ * clock, no network, and no header of the token ever says where a key could be found. */
 #pragma once
 
 #include "auth/jwks.h"
@@ -32,9 +32,9 @@ struct jwt_rules {
     uint64_t lifetime_max_ms;      /* a token that is good for longer is refused */
 };
 /* ret_expires_ms: when it ends by our clock, the skew included. */
-int jwt_check(const struct jwt *t, const struct jwt_rules *rules, uint64_t now_ms, uint64_t *ret_expires_ms,
-              struct err *err);
+int jwt_check_claims(const struct jwt *t, const struct jwt_rules *rules, uint64_t now_ms, uint64_t *ret_expires_ms,
+                     struct err *err);
 int jwt_verify(const struct jwt *t, const struct jwk *key, struct err *err);
 
 /* A claim that is a text without control characters, borrowed; NULL: there is none, or it is something else. */
-const char *jwt_text(const struct jwt *t, const char *name);
+const char *jwt_claim_text(const struct jwt *t, const char *name);

@@ -5,30 +5,30 @@
 
 #include "auth/apikey.h"
 #include "auth/role.h"
-#include "auth/ways.h"
+#include "auth/bounded_table.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define GOOD_ROWS 128u
 #define WRONG_ROWS 128u
 
-struct wrong {
+struct keycache_wrong_key {
     uint8_t hash[STORE_HASH_LEN];
     uint64_t checked_ns; /* 0: free */
 };
 
 struct keycache {
-    struct ways good_ways, wrong_ways;
-    struct keycache_entry good[GOOD_ROWS * WAYS];
-    struct wrong wrong[WRONG_ROWS * WAYS];
+    struct bounded_table good_table, wrong_table;
+    struct keycache_entry good[GOOD_ROWS * BOUNDED_TABLE_WAYS];
+    struct keycache_wrong_key wrong[WRONG_ROWS * BOUNDED_TABLE_WAYS];
 };
 
 struct keycache *keycache_new(void)
 {
     struct keycache *c = mem_new(struct keycache);
 
-    ways_init(&c->good_ways, GOOD_ROWS);
-    ways_init(&c->wrong_ways, WRONG_ROWS);
+    bounded_table_init(&c->good_table, GOOD_ROWS);
+    bounded_table_init(&c->wrong_table, WRONG_ROWS);
     return c;
 }
 
@@ -37,45 +37,45 @@ void keycache_free(struct keycache *c)
     free(c);
 }
 
-static struct keycache_entry *row_of(struct keycache *c, const uint8_t hash[STORE_HASH_LEN])
+static struct keycache_entry *keycache_row(struct keycache *c, const uint8_t hash[STORE_HASH_LEN])
 {
-    return &c->good[ways_first(&c->good_ways, hash, STORE_HASH_LEN)];
+    return &c->good[bounded_table_row(&c->good_table, hash, STORE_HASH_LEN)];
 }
 
 struct keycache_entry *keycache_find(struct keycache *c, const uint8_t hash[STORE_HASH_LEN])
 {
-    struct keycache_entry *row = row_of(c, hash), *found = NULL;
+    struct keycache_entry *row = keycache_row(c, hash), *found = NULL;
 
-    for (size_t i = 0; i < WAYS; i++)
-        if (row[i].used && apikey_same(row[i].hash, hash))
+    for (size_t i = 0; i < BOUNDED_TABLE_WAYS; i++)
+        if (row[i].occupied && apikey_hash_equal(row[i].hash, hash))
             found = &row[i];
     return found;
 }
 
-static struct keycache_entry *place_for(struct keycache *c, const uint8_t hash[STORE_HASH_LEN],
-                                        struct store_key_use *ret_lost)
+static struct keycache_entry *keycache_replace_entry(struct keycache *c, const uint8_t hash[STORE_HASH_LEN],
+                                                     struct store_key_use *ret_lost)
 {
-    struct keycache_entry *row = row_of(c, hash), *least = row;
+    struct keycache_entry *row = keycache_row(c, hash), *least = row;
 
-    for (size_t i = 0; i < WAYS; i++) {
-        if (!row[i].used) {
+    for (size_t i = 0; i < BOUNDED_TABLE_WAYS; i++) {
+        if (!row[i].occupied) {
             least = &row[i];
             break;
         }
         if (row[i].touched_ns < least->touched_ns)
             least = &row[i];
     }
-    if (least->used && least->last_used_ms) {
+    if (least->occupied && least->last_used_ms) {
         str_copy(ret_lost->id, sizeof(ret_lost->id), least->id);
         ret_lost->at_ms = least->last_used_ms;
     }
-    *least = (struct keycache_entry){ .used = true };
+    *least = (struct keycache_entry){ .occupied = true };
     memcpy(least->hash, hash, STORE_HASH_LEN);
     return least;
 }
 
 /* A right that this version does not know is no right. */
-static uint32_t rights_of(const struct store_login *row)
+static uint32_t keycache_login_scopes(const struct store_login *row)
 {
     struct err err = { 0 };
     uint32_t scopes = 0;
@@ -93,7 +93,7 @@ struct keycache_entry *keycache_put(struct keycache *c, const struct store_login
 
     *ret_lost = (struct store_key_use){ 0 };
     if (!e)
-        e = place_for(c, key->hash, ret_lost);
+        e = keycache_replace_entry(c, key->hash, ret_lost);
     e->checked_ns = now_ns;
     e->stale = false;
     str_copy(e->id, sizeof(e->id), key->id);
@@ -102,50 +102,50 @@ struct keycache_entry *keycache_put(struct keycache *c, const struct store_login
     e->expires_ms = key->expires_ms;
     e->disabled = row->disabled;
     e->suspended = row->suspended_ms != 0;
-    e->scopes = rights_of(row);
+    e->scopes = keycache_login_scopes(row);
     return e;
 }
 
 void keycache_drop_id(struct keycache *c, const char *id)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
-        if (c->good[i].used && str_eq(c->good[i].id, id))
+        if (c->good[i].occupied && str_eq(c->good[i].id, id))
             c->good[i] = (struct keycache_entry){ 0 };
 }
 
 /* Their buckets stay, or a change were a way around the rates. */
 
-void keycache_drop_user(struct keycache *c, const char *user)
+void keycache_mark_user_stale(struct keycache *c, const char *user)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
-        if (c->good[i].used && str_eq(c->good[i].user, user))
+        if (c->good[i].occupied && str_eq(c->good[i].user, user))
             c->good[i].stale = true;
 }
 
-void keycache_drop_owner(struct keycache *c, const char *owner)
+void keycache_mark_owner_stale(struct keycache *c, const char *owner)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->good); i++)
-        if (c->good[i].used && str_eq(c->good[i].owner, owner))
+        if (c->good[i].occupied && str_eq(c->good[i].owner, owner))
             c->good[i].stale = true;
 }
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)
 {
-    const struct wrong *row = &c->wrong[ways_first(&c->wrong_ways, hash, STORE_HASH_LEN)];
+    const struct keycache_wrong_key *row = &c->wrong[bounded_table_row(&c->wrong_table, hash, STORE_HASH_LEN)];
     bool found = false;
 
-    for (size_t i = 0; i < WAYS; i++)
-        if (row[i].checked_ns && now_ns - row[i].checked_ns < KEYCACHE_FRESH_NS && apikey_same(row[i].hash, hash))
+    for (size_t i = 0; i < BOUNDED_TABLE_WAYS; i++)
+        if (row[i].checked_ns && now_ns - row[i].checked_ns < KEYCACHE_FRESH_NS && apikey_hash_equal(row[i].hash, hash))
             found = true;
     return found;
 }
 
 void keycache_put_wrong(struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns)
 {
-    struct wrong *row = &c->wrong[ways_first(&c->wrong_ways, hash, STORE_HASH_LEN)], *least = row;
+    struct keycache_wrong_key *row = &c->wrong[bounded_table_row(&c->wrong_table, hash, STORE_HASH_LEN)], *least = row;
 
-    for (size_t i = 0; i < WAYS; i++) {
-        if (apikey_same(row[i].hash, hash)) {
+    for (size_t i = 0; i < BOUNDED_TABLE_WAYS; i++) {
+        if (apikey_hash_equal(row[i].hash, hash)) {
             least = &row[i];
             break;
         }
@@ -163,7 +163,7 @@ size_t keycache_take_uses(struct keycache *c, struct store_key_use *uses, size_t
     for (size_t i = 0; i < ARRAY_LEN(c->good) && n < cap; i++) {
         struct keycache_entry *e = &c->good[i];
 
-        if (!e->used || !e->last_used_ms)
+        if (!e->occupied || !e->last_used_ms)
             continue;
         str_copy(uses[n].id, sizeof(uses[n].id), e->id);
         uses[n++].at_ms = e->last_used_ms;

@@ -15,7 +15,7 @@ enum auth_class { AUTH_CLASS_DEFAULT, AUTH_CLASS_CREATE, AUTH_CLASS_EXECUTE, AUT
 
 struct keycache_entry {
     uint8_t hash[STORE_HASH_LEN];
-    bool used;           /* this place is taken */
+    bool occupied;       /* this place is taken */
     bool stale;          /* something about it changed: the store is to be asked again */
     uint64_t checked_ns; /* when the store said so */
     char id[ID_SIZE];
@@ -43,8 +43,8 @@ struct keycache_entry *keycache_put(struct keycache *c, const struct store_login
                                     struct store_key_use *ret_lost);
 void keycache_drop_id(struct keycache *c, const char *id); /* revoked, rotated */
 /* Something about all keys of a user or a tenant changed: they are asked for again. */
-void keycache_drop_user(struct keycache *c, const char *user);
-void keycache_drop_owner(struct keycache *c, const char *owner);
+void keycache_mark_user_stale(struct keycache *c, const char *user);
+void keycache_mark_owner_stale(struct keycache *c, const char *owner);
 
 bool keycache_is_wrong(const struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);
 void keycache_put_wrong(struct keycache *c, const uint8_t hash[STORE_HASH_LEN], uint64_t now_ns);

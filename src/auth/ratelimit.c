@@ -39,27 +39,27 @@ int ratelimit_parse(const char *text, struct ratelimit_rule *ret, struct err *er
 }
 
 /* Where the bucket stands: a full one counts from now. */
-static uint64_t level(const struct ratelimit *rl, uint64_t now_ns)
+static uint64_t ratelimit_level_ns(const struct ratelimit *rl, uint64_t now_ns)
 {
     return rl->full_at > now_ns ? rl->full_at : now_ns;
 }
 
-bool ratelimit_has(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns)
+bool ratelimit_has_token(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns)
 {
-    return rule->interval_ns == 0 || level(rl, now_ns) + rule->interval_ns <= now_ns + rule->window_ns;
+    return rule->interval_ns == 0 || ratelimit_level_ns(rl, now_ns) + rule->interval_ns <= now_ns + rule->window_ns;
 }
 
 bool ratelimit_take(const struct ratelimit_rule *rule, struct ratelimit *rl, uint64_t now_ns,
                     struct ratelimit_answer *ret)
 {
-    bool taken = ratelimit_has(rule, rl, now_ns);
+    bool taken = ratelimit_has_token(rule, rl, now_ns);
 
     *ret = (struct ratelimit_answer){ .limit = rule->burst };
     if (rule->interval_ns == 0)
         return true;
     if (taken)
-        rl->full_at = level(rl, now_ns) + rule->interval_ns;
-    ret->reset_ns = level(rl, now_ns) - now_ns;
+        rl->full_at = ratelimit_level_ns(rl, now_ns) + rule->interval_ns;
+    ret->reset_ns = ratelimit_level_ns(rl, now_ns) - now_ns;
     ret->remaining = (uint32_t)((rule->window_ns - min_u64(ret->reset_ns, rule->window_ns)) / rule->interval_ns);
     if (!taken)
         ret->retry_ns = ret->reset_ns + rule->interval_ns - rule->window_ns;

@@ -32,4 +32,4 @@ int ratelimit_parse(const char *text, struct ratelimit_rule *ret, struct err *er
 bool ratelimit_take(const struct ratelimit_rule *rule, struct ratelimit *rl, uint64_t now_ns,
                     struct ratelimit_answer *ret);
 /* Whether there is one, without taking it. */
-bool ratelimit_has(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns);
+bool ratelimit_has_token(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns);

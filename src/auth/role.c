@@ -7,7 +7,7 @@
 #define READING (SCOPE_BIT(SANDBOXES_READ) | SCOPE_BIT(EXECUTIONS_READ) | SCOPE_BIT(FILES_READ) | SCOPE_BIT(USAGE))
 
 const struct role_info role_builtin[] = {
-    { "admin", "Everything in the tenant.", SCOPE_ALL & ~ROLE_NEVER },
+    { "admin", "Everything in the tenant.", SCOPE_ALL & ~ROLE_OPERATOR_SCOPES },
     { "developer", "Everything but users, roles and the keys of others.",
       READING | SCOPE_BIT(SANDBOXES_WRITE) | SCOPE_BIT(EXECUTIONS) | SCOPE_BIT(FILES) | SCOPE_BIT(KEYS) |
           SCOPE_BIT(AUDIT) },
@@ -30,5 +30,5 @@ uint32_t role_permissions(const char *name, const char *own)
 
     if (r)
         return r->permissions;
-    return own && scope_parse_list(own, &set, NULL) == 0 ? set & ~ROLE_NEVER : 0;
+    return own && scope_parse_list(own, &set, NULL) == 0 ? set & ~ROLE_OPERATOR_SCOPES : 0;
 }

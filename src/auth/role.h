@@ -6,7 +6,7 @@
 #include "auth/scope.h"
 
 /* Rights over the whole server, which no role gives. */
-#define ROLE_NEVER (SCOPE_BIT(ADMIN) | SCOPE_BIT(METRICS) | SCOPE_BIT(POOLS_WRITE))
+#define ROLE_OPERATOR_SCOPES (SCOPE_BIT(ADMIN) | SCOPE_BIT(METRICS) | SCOPE_BIT(POOLS_WRITE))
 
 struct role_info {
     const char *name, *help;

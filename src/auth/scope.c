@@ -16,25 +16,25 @@ static const struct {
 static const struct {
     enum scope of;
     uint32_t held;
-} holds[] = {
+} scope_implications[] = {
     { SCOPE_ADMIN, SCOPE_ALL & ~SCOPE_BIT(ADMIN) },
     { SCOPE_EXECUTIONS, SCOPE_BIT(EXECUTIONS_READ) },
     { SCOPE_FILES, SCOPE_BIT(FILES_READ) },
 };
 
-static uint32_t held_by(uint32_t set)
+static uint32_t scope_implied_by(uint32_t set)
 {
     uint32_t held = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(holds); i++)
-        if (set & (1u << (unsigned)holds[i].of))
-            held |= holds[i].held;
+    for (size_t i = 0; i < ARRAY_LEN(scope_implications); i++)
+        if (set & (1u << (unsigned)scope_implications[i].of))
+            held |= scope_implications[i].held;
     return held;
 }
 
-uint32_t scope_whole(uint32_t set)
+uint32_t scope_expand(uint32_t set)
 {
-    return set | held_by(set);
+    return set | scope_implied_by(set);
 }
 
 const char *scope_name(enum scope s)
@@ -55,14 +55,14 @@ int scope_parse(const char *name, uint32_t *ret_bits, struct err *err)
     suggest_init(&near, name);
     for (unsigned i = 0; i < SCOPE_COUNT; i++) {
         if (str_eq(scopes[i].name, name)) {
-            *ret_bits = scope_whole(1u << i);
+            *ret_bits = scope_expand(1u << i);
             return 0;
         }
         suggest_offer(&near, scopes[i].name);
     }
     if (!str_copy(shown, sizeof(shown), name))
         return err_set(err, ERR_INVALID, "no scope has a name that long");
-    str_tame(shown);
+    str_strip_control_chars(shown);
     if (near.best)
         return err_set(err, ERR_INVALID, "there is no scope '%s'; did you mean '%s'?", shown, near.best);
     return err_set(err, ERR_INVALID, "there is no scope '%s'", shown);
@@ -91,7 +91,7 @@ void scope_write_list(uint32_t set, struct buf *out)
 {
     const char *space = "";
 
-    set &= ~held_by(set);
+    set &= ~scope_implied_by(set);
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (set & (1u << i)) {
             buf_addf(out, "%s%s", space, scopes[i].name);

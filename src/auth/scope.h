@@ -16,7 +16,7 @@ enum scope {
 #define SCOPE_ALL ((1u << (unsigned)SCOPE_COUNT) - 1u)
 
 /* The set with all that its members hold: `admin` is everything, `executions` and `files` hold their :read. */
-uint32_t scope_whole(uint32_t set);
+uint32_t scope_expand(uint32_t set);
 
 const char *scope_name(enum scope s);
 const char *scope_help(enum scope s);

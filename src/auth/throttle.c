@@ -4,7 +4,7 @@
 #include "auth/throttle.h"
 
 #include "auth/ratelimit.h"
-#include "auth/ways.h"
+#include "auth/bounded_table.h"
 #include "base/mem.h"
 
 #include <arpa/inet.h>
@@ -12,29 +12,30 @@
 #define ROWS 128u
 #define ATTEMPTS 10u
 #define ATTEMPT_EVERY (6 * NS_PER_S)
-#define EVERYBODY 500u /* at once, and then as many in a second */
-#define LOOKS 100u     /* the same, from addresses that have to wait */
+#define THROTTLE_ALL_PER_S 500u /* at once, and then as many in a second */
+#define LOOKS 100u              /* the same, from addresses that have to wait */
 
-struct place {
+struct throttle_slot {
     uint8_t name[16];
     struct ratelimit failures;
 };
 
 struct throttle {
-    struct ways ways;
-    struct ratelimit_rule rule, rule_all, rule_looks;
-    struct ratelimit all, looks;
-    struct place places[ROWS * WAYS];
+    struct bounded_table table;
+    struct ratelimit_rule rule, rule_all, rule_lookups;
+    struct ratelimit all, lookups;
+    struct throttle_slot slots[ROWS * BOUNDED_TABLE_WAYS];
 };
 
 struct throttle *throttle_new(void)
 {
     struct throttle *t = mem_new(struct throttle);
 
-    ways_init(&t->ways, ROWS);
+    bounded_table_init(&t->table, ROWS);
     t->rule = (struct ratelimit_rule){ ATTEMPT_EVERY, ATTEMPTS * ATTEMPT_EVERY, ATTEMPTS };
-    t->rule_all = (struct ratelimit_rule){ NS_PER_S / EVERYBODY, NS_PER_S / EVERYBODY * EVERYBODY, EVERYBODY };
-    t->rule_looks = (struct ratelimit_rule){ NS_PER_S / LOOKS, NS_PER_S, LOOKS };
+    t->rule_all = (struct ratelimit_rule){ NS_PER_S / THROTTLE_ALL_PER_S,
+                                           NS_PER_S / THROTTLE_ALL_PER_S * THROTTLE_ALL_PER_S, THROTTLE_ALL_PER_S };
+    t->rule_lookups = (struct ratelimit_rule){ NS_PER_S / LOOKS, NS_PER_S, LOOKS };
     return t;
 }
 
@@ -44,7 +45,7 @@ void throttle_free(struct throttle *t)
 }
 
 /* What of an address is counted together. What is no address, as of a local peer, is all one. */
-static void name_of(const char *peer, uint8_t name[16])
+static void throttle_address_key(const char *peer, uint8_t name[16])
 {
     uint8_t v6[16], v4[4];
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -62,14 +63,14 @@ static void name_of(const char *peer, uint8_t name[16])
 }
 
 /* Its place, or the one to give up for it. */
-static struct place *place_of(struct throttle *t, const char *peer, bool make)
+static struct throttle_slot *throttle_find_slot(struct throttle *t, const char *peer, bool make)
 {
     uint8_t name[16];
-    struct place *row, *least;
+    struct throttle_slot *row, *least;
 
-    name_of(peer, name);
-    row = least = &t->places[ways_first(&t->ways, name, sizeof(name))];
-    for (size_t i = 0; i < WAYS; i++) {
+    throttle_address_key(peer, name);
+    row = least = &t->slots[bounded_table_row(&t->table, name, sizeof(name))];
+    for (size_t i = 0; i < BOUNDED_TABLE_WAYS; i++) {
         if (memcmp(row[i].name, name, sizeof(name)) == 0)
             return &row[i];
         if (row[i].failures.full_at < least->failures.full_at)
@@ -82,7 +83,7 @@ static struct place *place_of(struct throttle *t, const char *peer, bool make)
     return least;
 }
 
-static uint64_t wait_of(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns)
+static uint64_t throttle_wait_ns(const struct ratelimit_rule *rule, const struct ratelimit *rl, uint64_t now_ns)
 {
     struct ratelimit copy = *rl;
     struct ratelimit_answer answer;
@@ -93,24 +94,24 @@ static uint64_t wait_of(const struct ratelimit_rule *rule, const struct ratelimi
 
 bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uint64_t *retry_ns)
 {
-    const struct place *place = place_of(t, peer, false);
-    uint64_t own = place ? wait_of(&t->rule, &place->failures, now_ns) : 0;
+    const struct throttle_slot *place = throttle_find_slot(t, peer, false);
+    uint64_t own = place ? throttle_wait_ns(&t->rule, &place->failures, now_ns) : 0;
 
-    *retry_ns = max_u64(own, wait_of(&t->rule_all, &t->all, now_ns));
+    *retry_ns = max_u64(own, throttle_wait_ns(&t->rule_all, &t->all, now_ns));
     return *retry_ns == 0;
 }
 
-bool throttle_may_look(struct throttle *t, uint64_t now_ns)
+bool throttle_may_look_up(struct throttle *t, uint64_t now_ns)
 {
     struct ratelimit_answer answer;
 
-    return ratelimit_take(&t->rule_looks, &t->looks, now_ns, &answer);
+    return ratelimit_take(&t->rule_lookups, &t->lookups, now_ns, &answer);
 }
 
-void throttle_failed(struct throttle *t, const char *peer, uint64_t now_ns)
+void throttle_record_failure(struct throttle *t, const char *peer, uint64_t now_ns)
 {
     struct ratelimit_answer answer;
 
-    ratelimit_take(&t->rule, &place_of(t, peer, true)->failures, now_ns, &answer);
+    ratelimit_take(&t->rule, &throttle_find_slot(t, peer, true)->failures, now_ns, &answer);
     ratelimit_take(&t->rule_all, &t->all, now_ns, &answer);
 }

@@ -17,6 +17,6 @@ DEFINE_AUTO(throttle, throttle_free);
 bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uint64_t *retry_ns);
 /* May somebody try all the same whose address has to wait? A few of all that come may: or a neighbour behind the same
  * address, by being wrong once in a while, shut out every key that nobody has seen yet. */
-bool throttle_may_look(struct throttle *t, uint64_t now_ns);
+bool throttle_may_look_up(struct throttle *t, uint64_t now_ns);
 /* It tried, and was wrong. */
-void throttle_failed(struct throttle *t, const char *peer, uint64_t now_ns);
+void throttle_record_failure(struct throttle *t, const char *peer, uint64_t now_ns);

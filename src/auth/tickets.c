@@ -20,7 +20,7 @@ struct ticket {
     struct ticket *next;
     uint8_t hash[STORE_HASH_LEN];
     uint64_t until_ns;
-    struct pass pass;
+    struct delegated_token token;
     char method[8];
     char *path;
 };
@@ -38,7 +38,7 @@ struct tickets *tickets_new(void)
     return t;
 }
 
-static void drop(struct tickets *t, struct ticket **at)
+static void ticket_drop(struct tickets *t, struct ticket **at)
 {
     struct ticket *one = *at;
 
@@ -53,7 +53,7 @@ static void drop(struct tickets *t, struct ticket **at)
 void tickets_drop_all(struct tickets *t)
 {
     while (t->first)
-        drop(t, &t->first);
+        ticket_drop(t, &t->first);
 }
 
 void tickets_free(struct tickets *t)
@@ -64,7 +64,7 @@ void tickets_free(struct tickets *t)
     free(t);
 }
 
-static void hash_text(const char *text, uint8_t ret[STORE_HASH_LEN])
+static void ticket_hash_text(const char *text, uint8_t ret[STORE_HASH_LEN])
 {
     unsigned n = 0;
 
@@ -72,7 +72,7 @@ static void hash_text(const char *text, uint8_t ret[STORE_HASH_LEN])
         abort();
 }
 
-static void random_text(char ret[TICKET_SIZE])
+static void ticket_random_text(char ret[TICKET_SIZE])
 {
     uint8_t random[RANDOM_BYTES];
     ssize_t n;
@@ -88,27 +88,27 @@ static void random_text(char ret[TICKET_SIZE])
     OPENSSL_cleanse(random, sizeof(random));
 }
 
-static void drop_old(struct tickets *t, uint64_t now_ns)
+static void tickets_drop_expired(struct tickets *t, uint64_t now_ns)
 {
     while (t->first && t->first->until_ns <= now_ns)
-        drop(t, &t->first);
+        ticket_drop(t, &t->first);
 }
 
-int tickets_make(struct tickets *t, const struct pass *g, const char *method, const char *path, uint64_t now_ns,
-                 char ret[TICKET_SIZE], struct err *err)
+int tickets_make(struct tickets *t, const struct delegated_token *g, const char *method, const char *path,
+                 uint64_t now_ns, char ret[TICKET_SIZE], struct err *err)
 {
     unsigned own = 0;
 
-    drop_old(t, now_ns);
+    tickets_drop_expired(t, now_ns);
     for (const struct ticket *o = t->first; o; o = o->next)
-        own += str_eq(o->pass.owner, g->owner);
+        own += str_eq(o->token.owner, g->owner);
     if (t->n >= TICKETS_MAX || own >= TICKETS_MAX_OWNER)
         return err_set(err, ERR_LIMIT, "too many tickets wait to be used; they go within a minute");
     struct ticket *one = mem_new(struct ticket);
-    random_text(ret);
-    hash_text(ret, one->hash);
+    ticket_random_text(ret);
+    ticket_hash_text(ret, one->hash);
     one->until_ns = now_ns + TICKET_NS;
-    one->pass = *g;
+    one->token = *g;
     str_copy(one->method, sizeof(one->method), method);
     one->path = str_dup(path);
     *t->last = one;
@@ -118,7 +118,7 @@ int tickets_make(struct tickets *t, const struct pass *g, const char *method, co
 }
 
 /* The path itself or something below it. */
-static bool covers(const char *prefix, const char *path)
+static bool ticket_path_covers(const char *prefix, const char *path)
 {
     size_t n = strlen(prefix);
 
@@ -126,20 +126,20 @@ static bool covers(const char *prefix, const char *path)
 }
 
 bool tickets_take(struct tickets *t, const char *text, const char *method, const char *path, uint64_t now_ns,
-                  struct pass *ret)
+                  struct delegated_token *ret)
 {
     uint8_t hash[STORE_HASH_LEN];
     bool fits = false;
 
-    drop_old(t, now_ns);
+    tickets_drop_expired(t, now_ns);
     if (!str_starts(text, PREFIX) || strnlen(text, TICKET_SIZE) != strlen(PREFIX) + DIGITS)
         return false;
-    hash_text(text, hash);
+    ticket_hash_text(text, hash);
     for (struct ticket **at = &t->first; *at; at = &(*at)->next)
-        if (apikey_same((*at)->hash, hash)) {
-            fits = str_eq((*at)->method, method) && covers((*at)->path, path);
-            *ret = (*at)->pass;
-            drop(t, at);
+        if (apikey_hash_equal((*at)->hash, hash)) {
+            fits = str_eq((*at)->method, method) && ticket_path_covers((*at)->path, path);
+            *ret = (*at)->token;
+            ticket_drop(t, at);
             break;
         }
     return fits;

@@ -5,7 +5,7 @@
  * from how long a comparison took. */
 #pragma once
 
-#include "auth/pass.h"
+#include "auth/delegated_token.h"
 
 #define TICKET_NS (60 * NS_PER_S)
 #define TICKET_SIZE 45 /* with the NUL */
@@ -19,9 +19,9 @@ void tickets_free(struct tickets *t);
 DEFINE_AUTO(tickets, tickets_free);
 
 /* ERR_LIMIT: too many are waiting to be used. The method and the path are copied. */
-int tickets_make(struct tickets *t, const struct pass *g, const char *method, const char *path, uint64_t now_ns,
-                 char ret[TICKET_SIZE], struct err *err);
+int tickets_make(struct tickets *t, const struct delegated_token *g, const char *method, const char *path,
+                 uint64_t now_ns, char ret[TICKET_SIZE], struct err *err);
 void tickets_drop_all(struct tickets *t);
 /* False: there is no such ticket (any more), or it was made for something else. */
 bool tickets_take(struct tickets *t, const char *text, const char *method, const char *path, uint64_t now_ns,
-                  struct pass *ret);
+                  struct delegated_token *ret);

@@ -19,9 +19,9 @@ void buf_clear(struct buf *b)
 }
 
 /* Room for n more bytes and the NUL. */
-#define SHORT 32u
+#define BUF_SHORT_TEXT 32u
 
-static void reserve(struct buf *b, size_t n)
+static void buf_reserve(struct buf *b, size_t n)
 {
     size_t need = b->len + n + 1;
 
@@ -38,13 +38,13 @@ static void reserve(struct buf *b, size_t n)
 
 char *buf_room(struct buf *b, size_t n)
 {
-    reserve(b, n);
+    buf_reserve(b, n);
     return b->data + b->len;
 }
 
 void buf_add(struct buf *b, const void *data, size_t len)
 {
-    reserve(b, len);
+    buf_reserve(b, len);
     if (len)
         memcpy(b->data + b->len, data, len);
     b->len += len;
@@ -62,14 +62,14 @@ void buf_addf(struct buf *b, const char *fmt, ...)
 
     va_start(ap, fmt);
     va_copy(again, ap);
-    reserve(b, SHORT); /* formatted twice only when it is longer */
+    buf_reserve(b, BUF_SHORT_TEXT); /* formatted twice only when it is longer */
     size_t room = b->cap - b->len;
     int n = vsnprintf(b->data + b->len, room, fmt, ap);
     va_end(ap);
     if (n < 0)
         abort();
     if ((size_t)n >= room) {
-        reserve(b, (size_t)n);
+        buf_reserve(b, (size_t)n);
         vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     }
     va_end(again);

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 
 /* A process group costs a tenth of a session. */
-static void settle_in(const char *name, bool session)
+static void child_set_up(const char *name, bool session)
 {
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t none;
@@ -35,7 +35,7 @@ int child_fork(const char *name, bool session, int *ret_sock, pid_t *ret_pid, st
     if (pid < 0)
         return err_sys(err, ERR_LIMIT, "start %s", name);
     if (pid == 0)
-        settle_in(name, session);
+        child_set_up(name, session);
     *ret_sock = take_fd(pid ? &near : &far);
     *ret_pid = pid;
     return 0;

@@ -10,7 +10,7 @@
 #undef err_sys
 #undef err_wrap
 
-static const struct err_info infos[ERR_COUNT] = {
+static const struct err_info err_infos[ERR_COUNT] = {
     [ERR_NONE] = { "ok", ERR_KIND_NONE, 200, 0, "", "" },
 #define ERR(id, code, kind, http, exit, cause, fix) [ERR_##id] = { code, ERR_KIND_##kind, http, exit, cause, fix },
 #include "base/errors.def"
@@ -20,14 +20,14 @@ static const struct err_info infos[ERR_COUNT] = {
 const struct err_info *err_info(enum err_id id)
 {
     if ((unsigned)id >= ERR_COUNT)
-        return &infos[ERR_BUG];
-    return &infos[id];
+        return &err_infos[ERR_BUG];
+    return &err_infos[id];
 }
 
 enum err_id err_by_code(const char *code)
 {
     for (int id = ERR_NONE + 1; id < ERR_COUNT; id++)
-        if (strcmp(infos[id].code, code) == 0)
+        if (strcmp(err_infos[id].code, code) == 0)
             return (enum err_id)id;
     return ERR_NONE;
 }

@@ -127,12 +127,12 @@ int fd_keep_only(int *fds, size_t n)
     return (int)syscall(SYS_close_range, (unsigned)first + (unsigned)n, ~0u, 0u);
 }
 
-union control {
+union fd_send_control {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(FD_PASS_MAX * sizeof(int))];
 };
 
-void fd_widen(int sock, int bytes)
+void fd_set_send_buffer(int sock, int bytes)
 {
     if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
         (void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
@@ -147,7 +147,7 @@ ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t n
 
 ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags)
 {
-    union control ctl = { 0 };
+    union fd_send_control ctl = { 0 };
     struct msghdr msg = { .msg_iov = iov, .msg_iovlen = niov };
 
     if (nfds > FD_PASS_MAX) {
@@ -170,14 +170,14 @@ ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_
     return n;
 }
 
-union incoming { /* room for all that one message can bring: what does not fit, the kernel closes as it came */
+union fd_recv_control { /* room for all that one message can bring: what does not fit, the kernel closes as it came */
     struct cmsghdr align;
     char bytes[CMSG_SPACE(253 * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
 /* A socket can be told to hold up whoever closes it last until its peer has read everything, for as long as its sender
  * likes. What others sent us must be closed at once. */
-static int defused(int fd)
+static int fd_clear_linger(int fd)
 {
     static const struct linger off;
 
@@ -186,7 +186,7 @@ static int defused(int fd)
 }
 
 /* Collects the descriptors of one message; those beyond `room` are closed. Returns how many came in all. */
-static size_t collect(struct msghdr *msg, int *fds, size_t room)
+static size_t fd_collect_passed(struct msghdr *msg, int *fds, size_t room)
 {
     size_t seen = 0;
 
@@ -199,9 +199,9 @@ static size_t collect(struct msghdr *msg, int *fds, size_t room)
 
             memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
             if (seen < room)
-                fds[seen] = defused(fd);
+                fds[seen] = fd_clear_linger(fd);
             else
-                close(defused(fd));
+                close(fd_clear_linger(fd));
             seen++;
         }
     }
@@ -210,7 +210,7 @@ static size_t collect(struct msghdr *msg, int *fds, size_t room)
 
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds, int flags)
 {
-    union incoming ctl;
+    union fd_recv_control ctl;
     struct iovec iov = { .iov_base = buf, .iov_len = cap };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.bytes, .msg_controllen = sizeof(ctl) };
     size_t room = nfds ? *nfds : 0;
@@ -223,7 +223,7 @@ ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds, int fla
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -1;
-    size_t seen = collect(&msg, fds, room);
+    size_t seen = fd_collect_passed(&msg, fds, room);
     if (seen > room || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         for (size_t i = 0; i < (seen < room ? seen : room); i++)
             close(fds[i]);
@@ -245,7 +245,7 @@ bool fd_is_socket(int fd)
 /* An empty packet and the end look alike; but who sent it is told of a packet only. */
 void fd_drain(int sock)
 {
-    union incoming ctl;
+    union fd_recv_control ctl;
     int on = 1;
 
     (void)setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
@@ -256,7 +256,7 @@ void fd_drain(int sock)
         if ((n < 0 && errno != EINTR) || (n == 0 && msg.msg_controllen == 0))
             return;
         if (n >= 0)
-            (void)collect(&msg, NULL, 0);
+            (void)fd_collect_passed(&msg, NULL, 0);
     }
 }
 

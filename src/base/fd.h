@@ -49,7 +49,7 @@ int fd_keep_only(int *fds, size_t n);
  * hostile peer cannot leave descriptors behind; and none that it sends holds us up when it is closed. */
 #define FD_PASS_MAX 32
 /* Asks for room for so many bytes that were sent and not yet received. A kernel that grants less costs speed only. */
-void fd_widen(int sock, int bytes);
+void fd_set_send_buffer(int sock, int bytes);
 ssize_t fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, int flags);
 ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_t nfds, int flags); /* gathered */
 ssize_t fd_recv(int sock, void *buf, size_t cap, int *fds, size_t *nfds /* in: room, out: received */, int flags);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+static const char id_alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
 
 void id_new(const char kind[2], char ret[ID_SIZE])
 {
@@ -20,7 +20,7 @@ void id_new(const char kind[2], char ret[ID_SIZE])
     ret[0] = kind[0];
     ret[1] = kind[1];
     for (size_t i = 0; i < sizeof(random); i++)
-        ret[i + 2] = alphabet[random[i] & 31];
+        ret[i + 2] = id_alphabet[random[i] & 31];
     ret[ID_LEN] = '\0';
 }
 
@@ -29,7 +29,7 @@ bool id_valid(const char *id, const char kind[2])
     if (strnlen(id, ID_SIZE) != ID_LEN || id[0] != kind[0] || id[1] != kind[1])
         return false;
     for (size_t i = 2; i < ID_LEN; i++)
-        if (!strchr(alphabet, id[i]))
+        if (!strchr(id_alphabet, id[i]))
             return false;
     return true;
 }

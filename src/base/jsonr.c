@@ -5,30 +5,30 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-struct reader {
+struct json_reader {
     char *start, *p, *end; /* *end is NUL */
     struct json *nodes;
     size_t n;
     int depth;
-    const char *wrong;
+    const char *problem;
 };
 
-static bool refuse(struct reader *r, const char *what)
+static bool json_refuse(struct json_reader *r, const char *what)
 {
-    if (!r->wrong)
-        r->wrong = what;
+    if (!r->problem)
+        r->problem = what;
     return false;
 }
 
-static void skip_space(struct reader *r)
+static void json_skip_space(struct json_reader *r)
 {
     while (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r')
         r->p++;
 }
 
-static bool eat_char(struct reader *r, char c)
+static bool json_eat_char(struct json_reader *r, char c)
 {
-    skip_space(r);
+    json_skip_space(r);
     if (*r->p != c)
         return false;
     r->p++;
@@ -37,7 +37,7 @@ static bool eat_char(struct reader *r, char c)
 
 /* --- strings --- */
 
-static bool read_hex4(struct reader *r, uint32_t *ret)
+static bool json_read_hex4(struct json_reader *r, uint32_t *ret)
 {
     *ret = 0;
     for (int i = 0; i < 4; i++, r->p++) {
@@ -48,13 +48,13 @@ static bool read_hex4(struct reader *r, uint32_t *ret)
                                             : 16;
 
         if (v > 15)
-            return refuse(r, "a bad \\u escape");
+            return json_refuse(r, "a bad \\u escape");
         *ret = *ret << 4 | v;
     }
     return true;
 }
 
-static char *put_utf8(char *out, uint32_t c)
+static char *json_put_utf8(char *out, uint32_t c)
 {
     if (c < 0x80) {
         *out++ = (char)c;
@@ -74,47 +74,47 @@ static char *put_utf8(char *out, uint32_t c)
     return out;
 }
 
-static bool read_unicode(struct reader *r, char **out)
+static bool json_read_unicode(struct json_reader *r, char **out)
 {
     uint32_t c, low;
 
-    if (!read_hex4(r, &c))
+    if (!json_read_hex4(r, &c))
         return false;
     if (c >= 0xd800 && c < 0xdc00) {
         if (r->p[0] != '\\' || r->p[1] != 'u')
-            return refuse(r, "half a surrogate pair");
+            return json_refuse(r, "half a surrogate pair");
         r->p += 2;
-        if (!read_hex4(r, &low))
+        if (!json_read_hex4(r, &low))
             return false;
         if (low < 0xdc00 || low > 0xdfff)
-            return refuse(r, "half a surrogate pair");
+            return json_refuse(r, "half a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     } else if (c >= 0xdc00 && c < 0xe000) {
-        return refuse(r, "half a surrogate pair");
+        return json_refuse(r, "half a surrogate pair");
     }
     if (c == 0)
-        return refuse(r, "a NUL in a string");
-    *out = put_utf8(*out, c);
+        return json_refuse(r, "a NUL in a string");
+    *out = json_put_utf8(*out, c);
     return true;
 }
 
-static bool read_escape(struct reader *r, char **out)
+static bool json_read_escape(struct json_reader *r, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char c = *r->p;
     const char *at = c ? strchr(from, c) : NULL;
 
     if (c != 'u' && !at) /* the end is one of these, and is not stepped over */
-        return refuse(r, "an escape that JSON does not have");
+        return json_refuse(r, "an escape that JSON does not have");
     r->p++;
     if (!at)
-        return read_unicode(r, out);
+        return json_read_unicode(r, out);
     *(*out)++ = to[at - from];
     return true;
 }
 
 /* Behind the opening quote. The result lies where the source was. */
-static bool read_string(struct reader *r, const char **ret)
+static bool json_read_string(struct json_reader *r, const char **ret)
 {
     char *out = r->p;
     uint32_t c;
@@ -122,16 +122,16 @@ static bool read_string(struct reader *r, const char **ret)
     *ret = out;
     while (*r->p != '"') {
         if ((unsigned char)*r->p < 0x20)
-            return refuse(r, r->p == r->end ? "the end inside a string" : "a control character in a string");
+            return json_refuse(r, r->p == r->end ? "the end inside a string" : "a control character in a string");
         if (*r->p == '\\') {
             r->p++;
-            if (!read_escape(r, &out))
+            if (!json_read_escape(r, &out))
                 return false;
             continue;
         }
         size_t n = str_utf8(r->p, (size_t)(r->end - r->p), &c);
         if (n == 0)
-            return refuse(r, "bytes that are not UTF-8");
+            return json_refuse(r, "bytes that are not UTF-8");
         memmove(out, r->p, n);
         out += n;
         r->p += n;
@@ -143,64 +143,65 @@ static bool read_string(struct reader *r, const char **ret)
 
 /* --- values --- */
 
-static size_t digits(const char *p)
+static size_t json_count_digits(const char *p)
 {
     return strspn(p, "0123456789");
 }
 
 /* The length of the number at p, or 0. */
-static size_t number_length(const char *p)
+static size_t json_number_length(const char *p)
 {
     const char *q = p + (*p == '-');
-    size_t n = digits(q);
+    size_t n = json_count_digits(q);
 
     if (n == 0 || (n > 1 && *q == '0'))
         return 0;
     q += n;
     if (*q == '.') {
-        if (digits(q + 1) == 0)
+        if (json_count_digits(q + 1) == 0)
             return 0;
-        q += 1 + digits(q + 1);
+        q += 1 + json_count_digits(q + 1);
     }
     if (*q == 'e' || *q == 'E') {
         q++;
         q += *q == '+' || *q == '-';
-        if (digits(q) == 0)
+        if (json_count_digits(q) == 0)
             return 0;
-        q += digits(q);
+        q += json_count_digits(q);
     }
     return (size_t)(q - p);
 }
 
-static bool read_value(struct reader *r, struct json *j);
+static bool json_read_value(struct json_reader *r, struct json *j);
 
 /* Members of an object when keyed, else elements of an array; behind the opening bracket. */
-static bool read_list(struct reader *r, struct json *parent, bool keyed)
+static bool json_read_list(struct json_reader *r, struct json *parent, bool keyed)
 {
     char close = keyed ? '}' : ']';
     struct json **link = &parent->child;
 
     if (++r->depth > JSON_DEPTH_MAX)
-        return refuse(r, "too many brackets inside each other");
-    if (eat_char(r, close)) {
+        return json_refuse(r, "too many brackets inside each other");
+    if (json_eat_char(r, close)) {
         r->depth--;
         return true;
     }
     do {
         struct json *j = &r->nodes[r->n++];
 
-        if (keyed && !(eat_char(r, '"') && read_string(r, &j->key) && eat_char(r, ':')))
-            return refuse(r, "no \"name\": where one must stand");
-        if (!read_value(r, j))
+        if (keyed && !(json_eat_char(r, '"') && json_read_string(r, &j->key) && json_eat_char(r, ':')))
+            return json_refuse(r, "no \"name\": where one must stand");
+        if (!json_read_value(r, j))
             return false;
         *link = j;
         link = &j->next;
-    } while (eat_char(r, ','));
+    } while (json_eat_char(r, ','));
     r->depth--;
-    return eat_char(r, close) || refuse(r, keyed ? "no , or } where one must stand" : "no , or ] where one must stand");
+    return json_eat_char(r, close) ||
+           json_refuse(r, keyed ? "no , or } where one must stand" : "no , or ] where one must stand");
 }
 
-static bool read_word(struct reader *r, struct json *j)
+static bool json_read_literal(struct json_reader *r, struct json *j)
 {
     static const struct {
         const char *word;
@@ -213,37 +214,37 @@ static bool read_word(struct reader *r, struct json *j)
             j->kind = words[i].kind;
             return true;
         }
-    return refuse(r, r->p == r->end ? "the end too early" : "something that is no value");
+    return json_refuse(r, r->p == r->end ? "the end too early" : "something that is no value");
 }
 
 /* The text of a number cannot be ended in place: the next character is still to be read. It ends at the first that
  * numbers do not have, and json_u64 looks no further. */
-static bool read_value(struct reader *r, struct json *j)
+static bool json_read_value(struct json_reader *r, struct json *j)
 {
-    skip_space(r);
-    size_t n = number_length(r->p);
+    json_skip_space(r);
+    size_t n = json_number_length(r->p);
     if (n) {
         j->kind = JSON_NUMBER;
         j->text = r->p;
         r->p += n;
         return true;
     }
-    if (eat_char(r, '"')) {
+    if (json_eat_char(r, '"')) {
         j->kind = JSON_STRING;
-        return read_string(r, &j->text);
+        return json_read_string(r, &j->text);
     }
-    if (eat_char(r, '{')) {
+    if (json_eat_char(r, '{')) {
         j->kind = JSON_OBJECT;
-        return read_list(r, j, true);
+        return json_read_list(r, j, true);
     }
-    if (eat_char(r, '[')) {
+    if (json_eat_char(r, '[')) {
         j->kind = JSON_ARRAY;
-        return read_list(r, j, false);
+        return json_read_list(r, j, false);
     }
-    return read_word(r, j);
+    return json_read_literal(r, j);
 }
 
-static unsigned line_of(const struct reader *r)
+static unsigned json_line_of(const struct json_reader *r)
 {
     unsigned line = 1;
 
@@ -254,7 +255,7 @@ static unsigned line_of(const struct reader *r)
 
 int json_read(const char *text, size_t len, struct json_doc *ret, struct err *err)
 {
-    struct reader r = { 0 };
+    struct json_reader r = { 0 };
     size_t most = 1;
 
     if (len > JSON_SIZE_MAX)
@@ -266,13 +267,13 @@ int json_read(const char *text, size_t len, struct json_doc *ret, struct err *er
     r.end = r.start + len;
     r.nodes = mem_alloc(most * sizeof(struct json)); /* what is not used is never touched */
     struct json_doc doc = { .root = &r.nodes[r.n++], .nodes = r.nodes, .text = r.start };
-    bool ok = read_value(&r, doc.root);
+    bool ok = json_read_value(&r, doc.root);
     if (ok) {
-        skip_space(&r);
-        ok = r.p == r.end || refuse(&r, "more behind the end of the document");
+        json_skip_space(&r);
+        ok = r.p == r.end || json_refuse(&r, "more behind the end of the document");
     }
     if (!ok) {
-        err_set(err, ERR_INVALID, "line %u is not JSON: %s", line_of(&r), r.wrong);
+        err_set(err, ERR_INVALID, "line %u is not JSON: %s", json_line_of(&r), r.problem);
         json_doc_done(&doc);
         return -1;
     }

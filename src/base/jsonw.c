@@ -4,7 +4,7 @@
 
 #define PIECE 1024u
 
-static void put(struct buf *out, char c)
+static void jsonw_put_char(struct buf *out, char c)
 {
     char *to = buf_room(out, 1);
 
@@ -18,69 +18,69 @@ void jsonw_init(struct jsonw *w, struct buf *out, int indent)
     *w = (struct jsonw){ .out = out, .indent = indent, .first = true };
 }
 
-static void newline(struct jsonw *w)
+static void jsonw_put_newline(struct jsonw *w)
 {
     if (!w->indent)
         return;
-    put(w->out, '\n');
+    jsonw_put_char(w->out, '\n');
     for (int i = 0; i < w->depth * w->indent; i++)
-        put(w->out, ' ');
+        jsonw_put_char(w->out, ' ');
 }
 
 /* What stands before a value or key: nothing after a key, a comma unless it is the first of its container. */
-static void before(struct jsonw *w)
+static void jsonw_put_separator(struct jsonw *w)
 {
     if (w->keyed) {
         w->keyed = false;
         return;
     }
     if (!w->first)
-        put(w->out, ',');
+        jsonw_put_char(w->out, ',');
     if (w->depth)
-        newline(w);
+        jsonw_put_newline(w);
     w->first = false;
 }
 
-static void open_(struct jsonw *w, char c)
+static void jsonw_open(struct jsonw *w, char c)
 {
-    before(w);
-    put(w->out, c);
+    jsonw_put_separator(w);
+    jsonw_put_char(w->out, c);
     w->depth++;
     w->first = true;
 }
 
-static void close_(struct jsonw *w, char c)
+static void jsonw_close(struct jsonw *w, char c)
 {
     bool empty = w->first;
 
     w->depth--;
     if (!empty)
-        newline(w);
-    put(w->out, c);
+        jsonw_put_newline(w);
+    jsonw_put_char(w->out, c);
     w->first = false;
 }
 
 void jsonw_object(struct jsonw *w)
 {
-    open_(w, '{');
+    jsonw_open(w, '{');
 }
 
 void jsonw_array(struct jsonw *w)
 {
-    open_(w, '[');
+    jsonw_open(w, '[');
 }
 
 void jsonw_end_object(struct jsonw *w)
 {
-    close_(w, '}');
+    jsonw_close(w, '}');
 }
 
 void jsonw_end_array(struct jsonw *w)
 {
-    close_(w, ']');
+    jsonw_close(w, ']');
 }
 
-static void escaped(struct buf *out, uint32_t c)
+static void jsonw_put_unicode_escape(struct buf *out, uint32_t c)
 {
     static const char hex[] = "0123456789abcdef";
     const char text[] = { '\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
@@ -89,7 +89,7 @@ static void escaped(struct buf *out, uint32_t c)
 }
 
 /* What is not plain ASCII and has no short form. The bytes of `s` that it stands for. */
-static size_t other(struct buf *out, const char *s, size_t n)
+static size_t jsonw_put_non_ascii(struct buf *out, const char *s, size_t n)
 {
     uint32_t c;
     size_t run = str_utf8(s, n, &c);
@@ -103,27 +103,34 @@ static size_t other(struct buf *out, const char *s, size_t n)
     if (c >= 0xa0 && c != 0x2028 && c != 0x2029)
         buf_add(out, s, run);
     else
-        escaped(out, c);
+        jsonw_put_unicode_escape(out, c);
     return run;
 }
 
-/* What a byte becomes: 0 itself, OTHER what other() says, and else a backslash and this letter. */
-#define OTHER 1
-static const char forms[256] = {
-    [0 ... 7] = OTHER, ['\b'] = 'b',        ['\t'] = 't', ['\n'] = 'n',  [11] = OTHER,         ['\f'] = 'f',
-    ['\r'] = 'r',      [14 ... 31] = OTHER, ['"'] = '"',  ['\\'] = '\\', [127 ... 255] = OTHER
-};
+/* What a byte becomes: 0 itself, JSONW_OTHER what other() says, and else a backslash and this letter. */
+#define JSONW_OTHER 1
+static const char jsonw_escapes[256] = { [0 ... 7] = JSONW_OTHER,
+                                         ['\b'] = 'b',
+                                         ['\t'] = 't',
+                                         ['\n'] = 'n',
+                                         [11] = JSONW_OTHER,
+                                         ['\f'] = 'f',
+                                         ['\r'] = 'r',
+                                         [14 ... 31] = JSONW_OTHER,
+                                         ['"'] = '"',
+                                         ['\\'] = '\\',
+                                         [127 ... 255] = JSONW_OTHER };
 
 /* Written where it is to stand, and a piece at a time: an answer has hundreds of names, and its text can be long. */
-static void quoted(struct buf *out, const char *s, size_t n)
+static void jsonw_put_quoted(struct buf *out, const char *s, size_t n)
 {
-    put(out, '"');
+    jsonw_put_char(out, '"');
     for (size_t i = 0; i < n;) {
         size_t end = i + min_u64(n - i, PIECE);
         char *to = buf_room(out, 2 * (end - i)), *const began = to;
         char form = 0;
 
-        for (; i < end && (form = forms[(unsigned char)s[i]]) != OTHER; i++) {
+        for (; i < end && (form = jsonw_escapes[(unsigned char)s[i]]) != JSONW_OTHER; i++) {
             if (form)
                 *to++ = '\\';
             *to++ = form ? form : s[i];
@@ -131,25 +138,25 @@ static void quoted(struct buf *out, const char *s, size_t n)
         *to = '\0';
         out->len += (size_t)(to - began);
         if (i < end)
-            i += other(out, s + i, n - i);
+            i += jsonw_put_non_ascii(out, s + i, n - i);
     }
-    put(out, '"');
+    jsonw_put_char(out, '"');
 }
 
 void jsonw_key(struct jsonw *w, const char *key)
 {
-    before(w);
-    quoted(w->out, key, strlen(key));
-    put(w->out, ':');
+    jsonw_put_separator(w);
+    jsonw_put_quoted(w->out, key, strlen(key));
+    jsonw_put_char(w->out, ':');
     if (w->indent)
-        put(w->out, ' ');
+        jsonw_put_char(w->out, ' ');
     w->keyed = true;
 }
 
 void jsonw_strn(struct jsonw *w, const char *s, size_t n)
 {
-    before(w);
-    quoted(w->out, s, n);
+    jsonw_put_separator(w);
+    jsonw_put_quoted(w->out, s, n);
 }
 
 void jsonw_str(struct jsonw *w, const char *s)
@@ -161,7 +168,7 @@ void jsonw_u64(struct jsonw *w, uint64_t v)
 {
     char text[24], *p = text + sizeof(text);
 
-    before(w);
+    jsonw_put_separator(w);
     do
         *--p = (char)('0' + v % 10); /* not formatted: a receipt has dozens of numbers */
     while (v /= 10);
@@ -170,25 +177,25 @@ void jsonw_u64(struct jsonw *w, uint64_t v)
 
 void jsonw_i64(struct jsonw *w, int64_t v)
 {
-    before(w);
+    jsonw_put_separator(w);
     buf_addf(w->out, "%" PRId64, v);
 }
 
 void jsonw_bool(struct jsonw *w, bool v)
 {
-    before(w);
+    jsonw_put_separator(w);
     buf_adds(w->out, v ? "true" : "false");
 }
 
 void jsonw_null(struct jsonw *w)
 {
-    before(w);
+    jsonw_put_separator(w);
     buf_adds(w->out, "null");
 }
 
 void jsonw_raw(struct jsonw *w, const char *json)
 {
-    before(w);
+    jsonw_put_separator(w);
     buf_adds(w->out, json);
 }
 

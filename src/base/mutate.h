@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 #ifdef COVE_WITH_MUTATIONS
-static inline bool mutated(const char *wall)
+static inline bool wall_is_mutated(const char *wall)
 {
     const char *off = getenv("COVE_MUTATE");
 
@@ -27,7 +27,7 @@ static inline char *const *mutated_environment(void)
     return env;
 }
 #else
-static inline bool mutated(const char *wall UNUSED)
+static inline bool wall_is_mutated(const char *wall UNUSED)
 {
     return false;
 }

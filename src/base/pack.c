@@ -66,7 +66,7 @@ void unpack_init(struct unpack *u, const void *data, size_t len)
 }
 
 /* The next n bytes, or NULL. */
-static const uint8_t *take(struct unpack *u, size_t n)
+static const uint8_t *unpack_take(struct unpack *u, size_t n)
 {
     if (u->bad || n > u->len - u->pos) {
         u->bad = true;
@@ -79,7 +79,7 @@ static const uint8_t *take(struct unpack *u, size_t n)
 
 static uint64_t unpack_le(struct unpack *u, size_t n)
 {
-    const uint8_t *p = take(u, n);
+    const uint8_t *p = unpack_take(u, n);
     uint64_t v = 0;
 
     if (!p)
@@ -118,7 +118,7 @@ const uint8_t *unpack_bytes(struct unpack *u, size_t max, size_t *len)
         u->bad = true;
         return NULL;
     }
-    const uint8_t *p = take(u, n);
+    const uint8_t *p = unpack_take(u, n);
     if (p)
         *len = n;
     return p;
@@ -142,7 +142,7 @@ void unpack_str(struct unpack *u, char *dst, size_t cap)
 
 void unpack_raw(struct unpack *u, void *dst, size_t len)
 {
-    const uint8_t *p = take(u, len);
+    const uint8_t *p = unpack_take(u, len);
 
     if (p)
         memcpy(dst, p, len);

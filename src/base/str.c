@@ -106,7 +106,7 @@ bool str_to_u64(const char *s, uint64_t max, uint64_t *ret)
 }
 
 /* A number with up to three decimals, in thousandths. */
-static bool eat_thousandths(const char **p, uint64_t *ret)
+static bool str_eat_thousandths(const char **p, uint64_t *ret)
 {
     const char *s = *p;
     uint64_t whole, part = 0;
@@ -134,7 +134,7 @@ bool str_to_millis(const char *s, uint64_t *ret)
 {
     uint64_t v;
 
-    if (!eat_thousandths(&s, &v) || *s)
+    if (!str_eat_thousandths(&s, &v) || *s)
         return false;
     *ret = v;
     return true;
@@ -145,7 +145,7 @@ bool str_to_bytes(const char *s, uint64_t *ret)
     static const char units[] = "KMGT";
     uint64_t v, factor = 1;
 
-    if (!eat_thousandths(&s, &v))
+    if (!str_eat_thousandths(&s, &v))
         return false;
     const char *u = *s ? strchr(units, *s == 'k' ? 'K' : *s) : NULL;
     if (u) {
@@ -171,7 +171,7 @@ bool str_to_ms(const char *s, uint64_t *ret)
     } units[] = { { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 } };
     uint64_t v;
 
-    if (!eat_thousandths(&s, &v))
+    if (!str_eat_thousandths(&s, &v))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
         if (!str_eq(s, units[i].unit))
@@ -252,19 +252,19 @@ size_t str_utf8(const char *text, size_t n, uint32_t *ret)
 }
 
 /* Control characters of both halves, line and paragraph separators, and what turns the direction of writing. */
-static bool steers(uint32_t c)
+static bool str_is_control_char(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-void str_tame(char *s)
+void str_strip_control_chars(char *s)
 {
     for (size_t n = strlen(s), len; n > 0; s += len, n -= len) {
         uint32_t c;
 
         len = str_utf8(s, n, &c);
-        if (len > 0 && !steers(c))
+        if (len > 0 && !str_is_control_char(c))
             continue;
         len = len ? len : 1;
         memset(s, '?', len);

@@ -41,4 +41,4 @@ char *str_ms(uint64_t ms, char buf[32]);
 size_t str_utf8(const char *s, size_t n, uint32_t *ret);
 /* Makes text of a stranger fit for a terminal, in place: what is no character, or would move a cursor, end a line or
  * turn the direction of writing, becomes question marks. */
-void str_tame(char *s);
+void str_strip_control_chars(char *s);

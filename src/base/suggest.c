@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 
-static unsigned min3(unsigned a, unsigned b, unsigned c)
+static unsigned suggest_min3(unsigned a, unsigned b, unsigned c)
 {
     unsigned m = a < b ? a : b;
 
@@ -25,7 +25,7 @@ unsigned suggest_distance(const char *a, const char *b)
     for (size_t i = 1; i <= la; i++) {
         d[2][0] = (unsigned)i;
         for (size_t j = 1; j <= lb; j++) {
-            d[2][j] = min3(d[1][j] + 1, d[2][j - 1] + 1, d[1][j - 1] + (a[i - 1] != b[j - 1]));
+            d[2][j] = suggest_min3(d[1][j] + 1, d[2][j - 1] + 1, d[1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[0][j - 2] + 1 < d[2][j])
                 d[2][j] = d[0][j - 2] + 1;
         }

@@ -4,7 +4,7 @@
 
 #include <ctype.h>
 
-bool text_utf8(const char *data, size_t len)
+bool text_is_utf8(const char *data, size_t len)
 {
     uint32_t c;
 
@@ -18,7 +18,7 @@ bool text_utf8(const char *data, size_t len)
     return true;
 }
 
-static int digit64(char c)
+static int text_base64_digit(char c)
 {
     return c >= 'A' && c <= 'Z'   ? c - 'A'
            : c >= 'a' && c <= 'z' ? c - 'a' + 26
@@ -28,7 +28,7 @@ static int digit64(char c)
                                   : -1;
 }
 
-bool text_unbase64(struct buf *out, const char *text, size_t len)
+bool text_from_base64(struct buf *out, const char *text, size_t len)
 {
     size_t before = out->len, pad = len >= 2 && text[len - 1] == '=' ? (text[len - 2] == '=' ? 2 : 1) : 0;
     unsigned v = 0;
@@ -37,7 +37,7 @@ bool text_unbase64(struct buf *out, const char *text, size_t len)
         return false;
     for (size_t i = 0; i < len; i++) {
         bool padding = i >= len - pad;
-        int d = padding ? 0 : digit64(text[i]);
+        int d = padding ? 0 : text_base64_digit(text[i]);
 
         if (d < 0) {
             out->len = before;
@@ -58,10 +58,10 @@ bool text_unbase64(struct buf *out, const char *text, size_t len)
     return true;
 }
 
-static const char plain_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-static const char url_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+static const char text_base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char text_base64url_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static void base64(struct buf *out, const unsigned char *s, size_t len, const char *digits, bool padded)
+static void text_encode_base64(struct buf *out, const unsigned char *s, size_t len, const char *digits, bool padded)
 {
     for (size_t i = 0; i < len; i += 3) {
         size_t n = min_size(len - i, 3);
@@ -76,12 +76,12 @@ static void base64(struct buf *out, const unsigned char *s, size_t len, const ch
 
 void text_base64(struct buf *out, const char *data, size_t len)
 {
-    base64(out, (const unsigned char *)data, len, plain_digits, true);
+    text_encode_base64(out, (const unsigned char *)data, len, text_base64_digits, true);
 }
 
 void text_base64url(struct buf *out, const void *data, size_t len)
 {
-    base64(out, data, len, url_digits, false);
+    text_encode_base64(out, data, len, text_base64url_digits, false);
 }
 
 bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret_len)
@@ -93,11 +93,11 @@ bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret
     if (len % 4 == 1)
         return false;
     for (size_t i = 0; i < len; i++) {
-        const char *at = text[i] ? strchr(url_digits, text[i]) : NULL;
+        const char *at = text[i] ? strchr(text_base64url_digits, text[i]) : NULL;
 
         if (!at)
             return false;
-        bits = bits << 6 | (uint32_t)(at - url_digits);
+        bits = bits << 6 | (uint32_t)(at - text_base64url_digits);
         have += 6;
         if (have >= 8) {
             have -= 8;
@@ -109,7 +109,7 @@ bool text_from_base64url(const char *text, size_t len, uint8_t *out, size_t *ret
     return bits == 0;
 }
 
-void text_query(struct buf *out, const char *text)
+void text_percent_encode(struct buf *out, const char *text)
 {
     for (const char *p = text; *p; p++)
         if (isalnum((unsigned char)*p) || strchr("-._~/", *p))
@@ -119,7 +119,7 @@ void text_query(struct buf *out, const char *text)
     buf_adds(out, "");
 }
 
-static void pad(struct buf *out, size_t n)
+static void text_put_blanks(struct buf *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         buf_add(out, " ", 1);
@@ -135,7 +135,7 @@ void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size
 
         if (!fresh && col + 1 + len > width) {
             buf_adds(out, "\n");
-            pad(out, indent);
+            text_put_blanks(out, indent);
             col = indent;
             fresh = true;
         }
@@ -152,7 +152,7 @@ void text_wrap(struct buf *out, const char *text, size_t at, size_t indent, size
     buf_adds(out, "\n");
 }
 
-char *text_spell(const char *prefix, const char *name, char between, bool capitals)
+char *text_respell_name(const char *prefix, const char *name, char between, bool capitals)
 {
     struct buf out = { 0 };
 

@@ -12,27 +12,27 @@
 #define GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 #define KEY_LEN 24
 
-static uint32_t rotl(uint32_t x, unsigned n)
+static uint32_t wskey_rotl(uint32_t x, unsigned n)
 {
     return (x << n) | (x >> (32 - n));
 }
 
-static void sha1_block(uint32_t h[5], const uint8_t *p)
+static void wskey_sha1_block(uint32_t h[5], const uint8_t *p)
 {
     uint32_t w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
 
     for (unsigned i = 0; i < 16; i++)
         w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (unsigned i = 16; i < 80; i++)
-        w[i] = rotl(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+        w[i] = wskey_rotl(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
     for (unsigned i = 0; i < 80; i++) {
         uint32_t f = i < 20 ? (b & c) | (~b & d) : i < 40 || i >= 60 ? b ^ c ^ d : (b & c) | (b & d) | (c & d);
         uint32_t k = i < 20 ? 0x5a827999u : i < 40 ? 0x6ed9eba1u : i < 60 ? 0x8f1bbcdcu : 0xca62c1d6u;
-        uint32_t t = rotl(a, 5) + f + e + k + w[i];
+        uint32_t t = wskey_rotl(a, 5) + f + e + k + w[i];
 
         e = d;
         d = c;
-        c = rotl(b, 30);
+        c = wskey_rotl(b, 30);
         b = a;
         a = t;
     }
@@ -63,8 +63,8 @@ void wskey_accept(const char *key, char ret[WSKEY_ACCEPT])
     text[n] = 0x80;
     text[126] = (uint8_t)(n * 8 >> 8);
     text[127] = (uint8_t)(n * 8);
-    sha1_block(h, text);
-    sha1_block(h, text + 64);
+    wskey_sha1_block(h, text);
+    wskey_sha1_block(h, text + 64);
     for (unsigned i = 0; i < 20; i++)
         sum[i] = (char)(uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
     text_base64(&coded, sum, sizeof(sum));

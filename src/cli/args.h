@@ -15,7 +15,7 @@ struct args {
     size_t n;
     char **rest; /* the words that are no flags, NULL-terminated; they point into argv */
     int nrest;
-    bool dashes; /* the rest was opened with "--" */
+    bool after_dashes; /* the rest was opened with "--" */
 };
 
 /* argv[0] is the verb. Where a program follows, the first word of it ends the flags: what stands behind belongs to the
@@ -27,4 +27,4 @@ void args_done(struct args *a);
 const struct arg *args_find(const struct args *a, int id); /* the last one given, or NULL */
 /* Whether a flag without argument stands among the words before "--", also in a line that does not parse: an error has
  * to be printed in the form that was asked for. */
-bool args_mentions(int argc, char **argv, const char *flag);
+bool args_has_flag(int argc, char **argv, const char *flag);

@@ -18,7 +18,7 @@
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be written to as if it were
  * standard output. */
-static void fill_standard_fds(void)
+static void cli_fill_standard_fds(void)
 {
     struct pollfd p[3] = { { .fd = 0 }, { .fd = 1 }, { .fd = 2 } };
 
@@ -29,7 +29,7 @@ static void fill_standard_fds(void)
             _exit(125);
 }
 
-static void try_external(const char *libexec, const char *program, char **argv)
+static void cli_exec_external(const char *libexec, const char *program, char **argv)
 {
     char path[PATH_MAX];
 
@@ -40,7 +40,7 @@ static void try_external(const char *libexec, const char *program, char **argv)
         execv(path, argv);
 }
 
-static int unknown_verb(const char *word, bool json)
+static int cli_unknown_verb(const char *word, bool json)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -58,7 +58,7 @@ static int unknown_verb(const char *word, bool json)
     return report_error(&err, json);
 }
 
-static int dispatch(const struct cli_verb *v, const struct args *a, const struct cli_settings *settings)
+static int cli_dispatch(const struct cli_verb *v, const struct args *a, const struct cli_settings *settings)
 {
     switch (v->id) {
     case VERB_RUN:
@@ -88,7 +88,7 @@ static int dispatch(const struct cli_verb *v, const struct args *a, const struct
     }
 }
 
-static int overview(const struct cli_settings *settings, bool asked)
+static int cli_print_overview(const struct cli_settings *settings, bool asked)
 {
     auto_buf out = { 0 };
 
@@ -99,7 +99,7 @@ static int overview(const struct cli_settings *settings, bool asked)
     return err_info(ERR_USAGE)->exit;
 }
 
-static int tell_about(const struct cli_verb *v)
+static int cli_print_verb_help(const struct cli_verb *v)
 {
     auto_buf out = { 0 };
 
@@ -109,7 +109,7 @@ static int tell_about(const struct cli_verb *v)
 
 /* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
 /* Behind the sandbox of `exec` begins a program, which may have a --help of its own. */
-static bool asks_help(const struct cli_verb *v, int argc, char **argv)
+static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
 {
     for (int i = 2; i < argc && (i < 4 || v->id != VERB_EXEC) && !str_eq(argv[i], "--"); i++)
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
@@ -120,17 +120,17 @@ static bool asks_help(const struct cli_verb *v, int argc, char **argv)
 int cli_main(int argc, char **argv, const struct cli_settings *settings)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
-    bool json = args_mentions(argc, argv, "--json");
+    bool json = args_has_flag(argc, argv, "--json");
     struct args a = { 0 };
     struct err err = { 0 };
 
-    fill_standard_fds();
+    cli_fill_standard_fds();
     if (!word || str_eq(word, "--help") || str_eq(word, "-h"))
-        return overview(settings, word != NULL);
+        return cli_print_overview(settings, word != NULL);
     if (str_eq(word, "--version") || str_eq(word, "-V"))
         return verb_version(settings->version);
     if (str_eq(word, "__man") || str_eq(word, "__docs"))
-        return verb_papers(argc - 1, argv + 1);
+        return verb_gendocs(argc - 1, argv + 1);
     if (word[0] == '-') {
         err_set(&err, ERR_USAGE, "the verb comes first: cove VERB [FLAGS], for example 'cove run %.60s ...'", word);
         return report_error(&err, json);
@@ -140,21 +140,21 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
         char program[64];
 
         if ((size_t)snprintf(program, sizeof(program), "cove-%s", word) < sizeof(program))
-            try_external(settings->find_libexec(), program, argv + 1);
-        return unknown_verb(word, json);
+            cli_exec_external(settings->find_libexec(), program, argv + 1);
+        return cli_unknown_verb(word, json);
     }
     /* The server knows its settings, and prints them for --help itself. */
-    if (v->program && v->id != VERB_SERVE && asks_help(v, argc, argv))
-        return tell_about(v);
+    if (v->program && v->id != VERB_SERVE && cli_asks_help(v, argc, argv))
+        return cli_print_verb_help(v);
     if (v->program) {
-        try_external(settings->find_libexec(), v->program, argv + 1);
+        cli_exec_external(settings->find_libexec(), v->program, argv + 1);
         err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "there is no %s beside cove-runtime",
                 v->program);
         return report_error(&err, json);
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
         return report_error(&err, json);
-    int rc = args_find(&a, OPT_HELP) ? tell_about(v) : dispatch(v, &a, settings);
+    int rc = args_find(&a, OPT_HELP) ? cli_print_verb_help(v) : cli_dispatch(v, &a, settings);
     args_done(&a);
     return rc;
 }

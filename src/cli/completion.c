@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "base/text.h"
 
-static void quoted(struct buf *out, const char *s, const char *escape)
+static void completion_add_quoted(struct buf *out, const char *s, const char *escape)
 {
     for (; *s; s++) {
         if (*s == '\'')
@@ -19,7 +19,7 @@ static void quoted(struct buf *out, const char *s, const char *escape)
     }
 }
 
-static void words(struct buf *out, const char *const *list)
+static void completion_add_words(struct buf *out, const char *const *list)
 {
     for (size_t i = 0; list[i]; i++)
         buf_addf(out, "%s%s", i ? " " : "", list[i]);
@@ -27,7 +27,7 @@ static void words(struct buf *out, const char *const *list)
 
 /* --- bash --- */
 
-static void bash_values(struct buf *out, const struct cli_verb *v, const struct cli_setting *server)
+static void completion_bash_values(struct buf *out, const struct cli_verb *v, const struct cli_setting *server)
 {
     buf_addf(out, "    %s)\n        case \"$prev\" in\n", v->name);
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));) {
@@ -46,7 +46,7 @@ static void bash_values(struct buf *out, const struct cli_verb *v, const struct 
             break;
         case COMPLETE_POLICY: /* a name or a file */
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -f -W '");
-            words(out, cli_choices(o->complete));
+            completion_add_words(out, cli_completion_values(o->complete));
             buf_adds(out, "' -- \"$cur\")");
             break;
         case COMPLETE_ENV:
@@ -54,7 +54,7 @@ static void bash_values(struct buf *out, const struct cli_verb *v, const struct 
             break;
         default:
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -W '");
-            words(out, cli_choices(o->complete));
+            completion_add_words(out, cli_completion_values(o->complete));
             buf_adds(out, "' -- \"$cur\")");
         }
         buf_adds(out, "; return ;;\n");
@@ -63,14 +63,14 @@ static void bash_values(struct buf *out, const struct cli_verb *v, const struct 
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
         buf_addf(out, "--%s ", o->name);
     for (; v->id == VERB_SERVE && server->name; server++) {
-        auto_free char *flag = text_spell("--", server->name, '-', false);
+        auto_free char *flag = text_respell_name("--", server->name, '-', false);
 
         buf_addf(out, "%s ", flag);
     }
     buf_adds(out, "' ;;\n");
 }
 
-static void bash(struct buf *out, const struct cli_setting *server)
+static void completion_bash(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -87,13 +87,13 @@ static void bash(struct buf *out, const struct cli_setting *server)
                   "return; fi\n"
                   "    done\n    case \"$verb\" in\n");
     for (size_t i = 0; i < n; i++)
-        bash_values(out, &v[i], server);
+        completion_bash_values(out, &v[i], server);
     buf_adds(out, "    esac\n    case \"$verb:$COMP_CWORD\" in\n");
     for (size_t i = 0; i < n; i++) {
         if (!v[i].words)
             continue;
         buf_addf(out, "    %s:2) mapfile -t COMPREPLY < <(compgen -W '", v[i].name);
-        words(out, v[i].words);
+        completion_add_words(out, v[i].words);
         buf_adds(out, "' -- \"$cur\"); return ;;\n");
     }
     buf_adds(out, "    esac\n    case \"$verb:$cur\" in\n    *:-*) mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- "
@@ -111,7 +111,7 @@ static void bash(struct buf *out, const struct cli_setting *server)
 
 /* --- zsh --- */
 
-static void zsh_option(struct buf *out, const struct cli_option *o)
+static void completion_zsh_option(struct buf *out, const struct cli_option *o)
 {
     bool many = o->id == OPT_ENV || o->id == OPT_BIND_RO;
 
@@ -125,11 +125,11 @@ static void zsh_option(struct buf *out, const struct cli_option *o)
     else if (o->arg && !o->letter)
         buf_adds(out, "=");
     buf_adds(out, "[");
-    quoted(out, o->help, "[]:");
+    completion_add_quoted(out, o->help, "[]:");
     buf_adds(out, "]");
     if (o->arg) {
         buf_adds(out, cli_arg_optional(o) ? "::" : ":");
-        quoted(out, o->arg, "[]:");
+        completion_add_quoted(out, o->arg, "[]:");
         buf_adds(out, ":");
         if (o->complete == COMPLETE_FILE)
             buf_adds(out, "_files");
@@ -137,25 +137,25 @@ static void zsh_option(struct buf *out, const struct cli_option *o)
             buf_adds(out, "_files -/");
         else if (o->complete == COMPLETE_ENV)
             buf_adds(out, "_parameters");
-        else if (cli_choices(o->complete)[0]) {
+        else if (cli_completion_values(o->complete)[0]) {
             buf_adds(out, "(");
-            words(out, cli_choices(o->complete));
+            completion_add_words(out, cli_completion_values(o->complete));
             buf_adds(out, ")");
         }
     }
     buf_adds(out, "' \\\n");
 }
 
-static void zsh_setting(struct buf *out, const struct cli_setting *s)
+static void completion_zsh_setting(struct buf *out, const struct cli_setting *s)
 {
-    auto_free char *flag = text_spell("--", s->name, '-', false);
+    auto_free char *flag = text_respell_name("--", s->name, '-', false);
 
     buf_addf(out, "            '%s=[", flag);
-    quoted(out, s->help, "[]:");
+    completion_add_quoted(out, s->help, "[]:");
     buf_adds(out, "]:value:_files' \\\n");
 }
 
-static void zsh(struct buf *out, const struct cli_setting *server)
+static void completion_zsh(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -164,7 +164,7 @@ static void zsh(struct buf *out, const struct cli_setting *server)
              "#compdef cove\n_cove() {\n    local -a verbs\n    local curcontext=$curcontext state\n    verbs=(\n");
     for (size_t i = 0; i < n; i++) {
         buf_addf(out, "        '%s:", v[i].name);
-        quoted(out, v[i].brief, ":");
+        completion_add_quoted(out, v[i].brief, ":");
         buf_adds(out, "'\n");
     }
     buf_adds(out, "    )\n    _arguments -C '1:verb:->verb' '*::argument:->rest'\n    case $state in\n"
@@ -172,9 +172,9 @@ static void zsh(struct buf *out, const struct cli_setting *server)
     for (size_t i = 0; i < n; i++) {
         buf_addf(out, "        %s)\n            _arguments -S \\\n", v[i].name);
         for (const struct cli_option *o = NULL; (o = cli_option_next(&v[i], o));)
-            zsh_option(out, o);
+            completion_zsh_option(out, o);
         for (const struct cli_setting *s = server; v[i].id == VERB_SERVE && s->name; s++)
-            zsh_setting(out, s);
+            completion_zsh_setting(out, s);
         if (v[i].id == VERB_RUN)
             buf_adds(out, "            '1:program or script:{_files; _command_names -e}' '*:argument:_files' ;;\n");
         else if (v[i].id == VERB_ENTER || v[i].id == VERB_RM)
@@ -183,7 +183,7 @@ static void zsh(struct buf *out, const struct cli_setting *server)
             buf_adds(out, "            '1:shell:(bash zsh fish)' ;;\n");
         else if (v[i].words) {
             buf_adds(out, "            '1:what to do:(");
-            words(out, v[i].words);
+            completion_add_words(out, v[i].words);
             buf_adds(out, ")' '*:argument:_files' ;;\n");
         } else if (v[i].id == VERB_CP || v[i].id == VERB_EXPLAIN)
             buf_adds(out, "            '*:file:_files' ;;\n");
@@ -195,7 +195,7 @@ static void zsh(struct buf *out, const struct cli_setting *server)
 
 /* --- fish --- */
 
-static void fish(struct buf *out, const struct cli_setting *server)
+static void completion_fish(struct buf *out, const struct cli_setting *server)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
@@ -203,14 +203,14 @@ static void fish(struct buf *out, const struct cli_setting *server)
     buf_adds(out, "# fish completion of cove\ncomplete -c cove -f\n");
     for (size_t i = 0; i < n; i++) {
         buf_addf(out, "complete -c cove -n __fish_use_subcommand -a %s -d '", v[i].name);
-        quoted(out, v[i].brief, "");
+        completion_add_quoted(out, v[i].brief, "");
         buf_adds(out, "'\n");
     }
     for (size_t i = 0; i < n; i++) {
         if (!v[i].words)
             continue;
         buf_addf(out, "complete -c cove -n '__fish_seen_subcommand_from %s' -a '", v[i].name);
-        words(out, v[i].words);
+        completion_add_words(out, v[i].words);
         buf_adds(out, "'\n");
     }
     for (size_t i = 0; i < n; i++)
@@ -224,20 +224,20 @@ static void fish(struct buf *out, const struct cli_setting *server)
                 buf_adds(out, " -F");
             else if (o->complete == COMPLETE_DIR)
                 buf_adds(out, " -a '(__fish_complete_directories)'");
-            else if (cli_choices(o->complete)[0]) {
+            else if (cli_completion_values(o->complete)[0]) {
                 buf_adds(out, " -a '");
-                words(out, cli_choices(o->complete));
+                completion_add_words(out, cli_completion_values(o->complete));
                 buf_adds(out, "'");
             }
             buf_adds(out, " -d '");
-            quoted(out, o->help, "");
+            completion_add_quoted(out, o->help, "");
             buf_adds(out, "'\n");
         }
     for (; server->name; server++) {
-        auto_free char *flag = text_spell("", server->name, '-', false);
+        auto_free char *flag = text_respell_name("", server->name, '-', false);
 
         buf_addf(out, "complete -c cove -n '__fish_seen_subcommand_from serve' -l %s -r -F -d '", flag);
-        quoted(out, server->help, "");
+        completion_add_quoted(out, server->help, "");
         buf_adds(out, "'\n");
     }
     buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run cp policy explain' -F\n"
@@ -249,11 +249,11 @@ static void fish(struct buf *out, const struct cli_setting *server)
 bool completion_script(const char *shell, const struct cli_setting *server, struct buf *out)
 {
     if (str_eq(shell, "bash"))
-        bash(out, server);
+        completion_bash(out, server);
     else if (str_eq(shell, "zsh"))
-        zsh(out, server);
+        completion_zsh(out, server);
     else if (str_eq(shell, "fish"))
-        fish(out, server);
+        completion_fish(out, server);
     else
         return false;
     return true;

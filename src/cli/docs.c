@@ -5,30 +5,30 @@
 #include "base/str.h"
 #include "base/text.h"
 
-static void cell(struct buf *out, const char *s)
+static void docs_add_cell(struct buf *out, const char *s)
 {
     for (; *s; s++)
         buf_addf(out, *s == '|' ? "\\%c" : "%c", *s);
 }
 
-static void flag_row(struct buf *out, const struct cli_option *o)
+static void docs_flag_row(struct buf *out, const struct cli_option *o)
 {
     char num[LIMIT_TEXT];
-    const char *dflt = cli_default(o, num);
+    const char *dflt = cli_option_default(o, num);
 
     buf_adds(out, "| `");
     if (o->letter)
         buf_addf(out, "-%c`, `", o->letter);
     help_flag(out, o);
     buf_adds(out, "` | ");
-    cell(out, o->help);
+    docs_add_cell(out, o->help);
     if (dflt)
         buf_addf(out, " | %s |\n", dflt);
     else
         buf_adds(out, " | |\n");
 }
 
-static void verb_section(struct buf *out, const struct cli_verb *v)
+static void docs_verb_section(struct buf *out, const struct cli_verb *v)
 {
     buf_addf(out, "\n## cove %s\n\n%c%s.\n\n```\n", v->name, v->brief[0] - ('a' - 'A'), v->brief + 1);
     for (size_t i = 0; v->synopsis[i]; i++)
@@ -41,11 +41,11 @@ static void verb_section(struct buf *out, const struct cli_verb *v)
     for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
         if (!prev || prev->group != o->group)
             buf_addf(out, "\n| %s | | default |\n|---|---|---|\n", cli_group_title(o->group));
-        flag_row(out, o);
+        docs_flag_row(out, o);
     }
     buf_adds(out, "\n```sh\n");
     for (const struct cli_example *e = v->examples; e->command; e++)
-        buf_addf(out, "%s   # %s\n", e->command, e->says);
+        buf_addf(out, "%s   # %s\n", e->command, e->description);
     buf_adds(out, "```\n");
 }
 
@@ -64,7 +64,7 @@ void help_markdown(struct buf *out)
     for (size_t i = 0; i < n; i++)
         buf_addf(out, "| [`%s`](#cove-%s) | %s |\n", v[i].name, v[i].name, v[i].brief);
     for (size_t i = 0; i < n; i++)
-        verb_section(out, &v[i]);
+        docs_verb_section(out, &v[i]);
     buf_adds(out, "\n## Exit status of run and enter\n\n| status | meaning |\n|---|---|\n");
     for (const struct cli_exit *e = cli_exits(); e->code; e++)
         buf_addf(out, "| %s | %s |\n", e->code, e->means);

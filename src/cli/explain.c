@@ -18,7 +18,7 @@
 #include <signal.h>
 #include <string.h>
 
-static int read_input(const char *path, struct buf *out, struct err *err)
+static int explain_read_input(const char *path, struct buf *out, struct err *err)
 {
     bool standard = str_eq(path, "-");
     auto_fd int own = standard ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -42,20 +42,20 @@ static int read_input(const char *path, struct buf *out, struct err *err)
 
 /* --- words --- */
 
-static void add_tame(struct buf *out, const char *text)
+static void explain_add_clean_text(struct buf *out, const char *text)
 {
     auto_free char *copy = str_dup(text ? text : "?");
 
-    str_tame(copy);
+    str_strip_control_chars(copy);
     buf_adds(out, copy);
 }
 
-static bool number(const struct json *receipt, const char *key, uint64_t *ret)
+static bool explain_number(const struct json *receipt, const char *key, uint64_t *ret)
 {
     return json_u64(json_get(receipt, key), ret);
 }
 
-static void add_time(struct buf *out, uint64_t us)
+static void explain_add_time(struct buf *out, uint64_t us)
 {
     char text[32];
 
@@ -65,13 +65,13 @@ static void add_time(struct buf *out, uint64_t us)
         buf_adds(out, str_ms(us / 1000, text));
 }
 
-static const char *plural(uint64_t n)
+static const char *explain_plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
 }
 
 /* "(30s)" of the limit that ended it. */
-static void add_limit(const struct json *receipt, enum limit l, struct buf *out)
+static void explain_add_limit(const struct json *receipt, enum limit l, struct buf *out)
 {
     const struct limit_info *info = limit_info(l);
     char text[LIMIT_TEXT];
@@ -101,44 +101,45 @@ static void explain_end(const struct json *r, struct buf *out)
     const char *by = json_text(json_get(r, "endedBy"));
     uint64_t n = 0;
 
-    if (by && str_eq(by, "exit") && number(r, "exitCode", &n))
+    if (by && str_eq(by, "exit") && explain_number(r, "exitCode", &n))
         buf_addf(out, "The program ended by itself, with exit code %" PRIu64 "%s.\n", n,
                  n ? "" : ", which means success");
-    else if (by && str_eq(by, "signal") && number(r, "signal", &n) && n < 65)
+    else if (by && str_eq(by, "signal") && explain_number(r, "signal", &n) && n < 65)
         buf_addf(out, "A signal ended the program: %" PRIu64 " (%s).\n", n, strsignal((int)n));
     for (size_t i = 0; by && i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by)) {
             buf_adds(out, ends[i].says);
             if (ends[i].limit)
-                add_limit(r, (enum limit)(ends[i].limit - 1), out);
+                explain_add_limit(r, (enum limit)(ends[i].limit - 1), out);
             buf_adds(out, ".\n");
         }
 }
 
-static void explain_used(const struct json *r, struct buf *out)
+static void explain_usage(const struct json *r, struct buf *out)
 {
     uint64_t wall, cpu, memory, tasks;
     char text[32];
-    bool have_wall = number(r, "wallUs", &wall), have_cpu = number(r, "cpuUs", &cpu);
+    bool have_wall = explain_number(r, "wallUs", &wall), have_cpu = explain_number(r, "cpuUs", &cpu);
 
     if (have_wall) {
         buf_adds(out, "It ran for ");
-        add_time(out, wall);
+        explain_add_time(out, wall);
         if (have_cpu) {
             buf_adds(out, " and used ");
-            add_time(out, cpu);
+            explain_add_time(out, cpu);
             buf_adds(out, " of processor time");
         }
         buf_adds(out, ".\n");
     }
-    if (number(r, "memoryPeakBytes", &memory))
+    if (explain_number(r, "memoryPeakBytes", &memory))
         buf_addf(out, "It needed up to %s of memory.\n", str_size(memory, text));
-    if (number(r, "tasksStarted", &tasks))
-        buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es", plural(tasks));
+    if (explain_number(r, "tasksStarted", &tasks))
+        buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es",
+                 explain_plural(tasks));
 }
 
 /* "The limit pids refused a process or thread 3 times (256); --pids sets it." */
-static void explain_met_limits(const struct json *r, struct buf *out)
+static void explain_limit_hits(const struct json *r, struct buf *out)
 {
     const struct json *list = json_get(r, "limitsMet");
 
@@ -148,35 +149,35 @@ static void explain_met_limits(const struct json *r, struct buf *out)
         uint64_t n, v;
 
         buf_adds(out, "The limit ");
-        add_tame(out, name);
+        explain_add_clean_text(out, name);
         buf_adds(out, ": ");
-        add_tame(out, json_text(json_get(m, "how")));
-        if (number(m, "count", &n))
-            buf_addf(out, " %" PRIu64 " time%s", n, plural(n));
+        explain_add_clean_text(out, json_text(json_get(m, "how")));
+        if (explain_number(m, "count", &n))
+            buf_addf(out, " %" PRIu64 " time%s", n, explain_plural(n));
         for (int i = 0; name && i < LIMIT_COUNT; i++)
             if (str_eq(name, limit_info((enum limit)i)->name) &&
                 json_u64(json_get(json_get(json_get(r, "limits"), name), "value"), &v))
                 buf_addf(out, " (%s)", limit_print((enum limit)i, v, text));
         buf_adds(out, "; ");
-        add_tame(out, json_text(json_get(m, "fix")));
+        explain_add_clean_text(out, json_text(json_get(m, "fix")));
         buf_adds(out, ".\n");
     }
 }
 
-static void explain_met(const struct json *r, struct buf *out)
+static void explain_limit_effects(const struct json *r, struct buf *out)
 {
     uint64_t n;
     char text[32];
 
-    explain_met_limits(r, out);
-    if (number(r, "oomKills", &n) && n)
+    explain_limit_hits(r, out);
+    if (explain_number(r, "oomKills", &n) && n)
         buf_addf(out, "The kernel ended %" PRIu64 " of its processes for want of memory.\n", n);
-    if (number(r, "throttledUs", &n) && n) {
+    if (explain_number(r, "throttledUs", &n) && n) {
         buf_adds(out, "The processor limit made it wait for ");
-        add_time(out, n);
+        explain_add_time(out, n);
         buf_adds(out, ".\n");
     }
-    if (number(r, "droppedBytes", &n) && n)
+    if (explain_number(r, "droppedBytes", &n) && n)
         buf_addf(out, "%s of its output were dropped.\n", str_size(n, text));
 }
 
@@ -187,11 +188,11 @@ static void explain_denial(const struct json *d, struct buf *out)
 
     (void)json_u64(json_get(d, "count"), &n);
     buf_adds(out, "  ");
-    add_tame(out, json_text(json_get(d, "call")));
-    buf_addf(out, ", %" PRIu64 " time%s\n    why: ", n, plural(n));
-    add_tame(out, why ? why + 2 : rule);
+    explain_add_clean_text(out, json_text(json_get(d, "call")));
+    buf_addf(out, ", %" PRIu64 " time%s\n    why: ", n, explain_plural(n));
+    explain_add_clean_text(out, why ? why + 2 : rule);
     buf_adds(out, "\n    fix: ");
-    add_tame(out, json_text(json_get(d, "fix")));
+    explain_add_clean_text(out, json_text(json_get(d, "fix")));
     buf_adds(out, "\n");
 }
 
@@ -209,7 +210,7 @@ static void explain_denials(const struct json *r, struct buf *out)
     buf_adds(out, "System calls were refused:\n");
     for (const struct json *d = list->child; d; d = d->next)
         explain_denial(d, out);
-    if (number(r, "denialsMore", &more) && more)
+    if (explain_number(r, "denialsMore", &more) && more)
         buf_addf(out, "  and %" PRIu64 " more, of further kinds\n", more);
 }
 
@@ -222,9 +223,9 @@ static void explain_changes(const struct json *r, struct buf *out)
 
     if (!c)
         return;
-    (void)number(c, "added", &added);
-    (void)number(c, "modified", &modified);
-    (void)number(c, "deleted", &deleted);
+    (void)explain_number(c, "added", &added);
+    (void)explain_number(c, "modified", &modified);
+    (void)explain_number(c, "deleted", &deleted);
     if (added + modified + deleted == 0) {
         buf_adds(out, "It changed nothing under /workspace.\n");
         return;
@@ -233,9 +234,9 @@ static void explain_changes(const struct json *r, struct buf *out)
              deleted);
     for (const struct json *f = files ? files->child : NULL; f && shown < SHOWN_FILES; f = f->next, shown++) {
         buf_adds(out, "  ");
-        add_tame(out, json_text(json_get(f, "change")));
+        explain_add_clean_text(out, json_text(json_get(f, "change")));
         buf_adds(out, " ");
-        add_tame(out, json_text(json_get(f, "path")));
+        explain_add_clean_text(out, json_text(json_get(f, "path")));
         buf_adds(out, "\n");
     }
     if (added + modified + deleted > shown)
@@ -253,11 +254,11 @@ static void explain_limits(const struct json *r, struct buf *out)
         if (!state || str_eq(state, "enforced"))
             continue;
         buf_adds(out, comma);
-        add_tame(out, l->key);
+        explain_add_clean_text(out, l->key);
         buf_adds(out, str_eq(state, "partial") ? " (in part" : " (not at all");
         if (json_text(json_get(l, "why"))) {
             buf_adds(out, ": ");
-            add_tame(out, json_text(json_get(l, "why")));
+            explain_add_clean_text(out, json_text(json_get(l, "why")));
         }
         buf_adds(out, ")");
         comma = ", ";
@@ -265,18 +266,18 @@ static void explain_limits(const struct json *r, struct buf *out)
     buf_adds(out, comma[0] == ',' ? ".\n" : "");
 }
 
-static void add_unknown(struct buf *out, bool *begun, const char *before, const char *what, const char *why)
+static void explain_add_unknown(struct buf *out, bool *begun, const char *before, const char *what, const char *why)
 {
     buf_adds(out, *begun ? "  " : "Not known:\n  ");
     *begun = true;
     buf_adds(out, before);
-    add_tame(out, what);
+    explain_add_clean_text(out, what);
     buf_adds(out, ": ");
-    add_tame(out, why);
+    explain_add_clean_text(out, why);
     buf_adds(out, "\n");
 }
 
-static const char *unseen(const struct json *limit)
+static const char *explain_unobservable_reason(const struct json *limit)
 {
     const char *why = json_text(json_get(limit, "unseen"));
 
@@ -284,15 +285,15 @@ static const char *unseen(const struct json *limit)
 }
 
 /* Of all the limits in a row that have one reason; returns the last of them. */
-static const struct json *add_unseen(struct buf *out, bool *begun, const struct json *l)
+static const struct json *explain_add_unobservable(struct buf *out, bool *begun, const struct json *l)
 {
-    const char *why = unseen(l);
+    const char *why = explain_unobservable_reason(l);
     auto_buf names = { 0 };
 
     buf_adds(&names, l->key);
-    for (; l->next && str_eq(unseen(l->next), why); l = l->next)
+    for (; l->next && str_eq(explain_unobservable_reason(l->next), why); l = l->next)
         buf_addf(&names, ", %s", l->next->key);
-    add_unknown(out, begun, "refusals by ", names.data, why);
+    explain_add_unknown(out, begun, "refusals by ", names.data, why);
     return l;
 }
 
@@ -302,10 +303,10 @@ static void explain_absent(const struct json *r, struct buf *out)
     bool begun = false;
 
     for (const struct json *a = absent && absent->kind == JSON_OBJECT ? absent->child : NULL; a; a = a->next)
-        add_unknown(out, &begun, "", a->key, json_text(a));
+        explain_add_unknown(out, &begun, "", a->key, json_text(a));
     for (const struct json *l = limits && limits->kind == JSON_OBJECT ? limits->child : NULL; l; l = l->next)
-        if (unseen(l)[0])
-            l = add_unseen(out, &begun, l);
+        if (explain_unobservable_reason(l)[0])
+            l = explain_add_unobservable(out, &begun, l);
 }
 
 int explain_receipt(const struct buf *in, struct buf *out, struct err *err)
@@ -321,11 +322,11 @@ int explain_receipt(const struct buf *in, struct buf *out, struct err *err)
     if (!json_text(json_get(r, "endedBy"))) {
         rc = err_set(err, ERR_INVALID, "this is JSON, but no receipt%s%.160s", failed ? "; the run failed: " : "",
                      failed ? failed : "");
-        str_tame(err->msg);
+        str_strip_control_chars(err->msg);
     } else {
         explain_end(r, out);
-        explain_used(r, out);
-        explain_met(r, out);
+        explain_usage(r, out);
+        explain_limit_effects(r, out);
         explain_denials(r, out);
         explain_changes(r, out);
         explain_limits(r, out);
@@ -344,7 +345,7 @@ int verb_explain(const struct args *a)
         err_set(&err, ERR_USAGE, "which receipt? write 'cove explain FILE', or 'cove explain -' for standard input");
         return report_error(&err, false);
     }
-    if (read_input(a->rest[0], &in, &err) < 0)
+    if (explain_read_input(a->rest[0], &in, &err) < 0)
         return report_error(&err, false);
     if (explain_receipt(&in, &out, &err) < 0) {
         err_wrap(&err, "%.80s", a->rest[0]);

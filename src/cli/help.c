@@ -8,7 +8,7 @@
 #define WIDTH 80
 #define FLAG_COLUMN 26
 
-static void pad(struct buf *out, size_t n)
+static void help_pad(struct buf *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         buf_add(out, " ", 1);
@@ -23,11 +23,11 @@ void help_flag(struct buf *out, const struct cli_option *o)
         buf_addf(out, " %s", o->arg);
 }
 
-static void one_flag(struct buf *out, const struct cli_option *o)
+static void help_flag_row(struct buf *out, const struct cli_option *o)
 {
     auto_buf text = { 0 };
     char num[LIMIT_TEXT];
-    const char *dflt = cli_default(o, num);
+    const char *dflt = cli_option_default(o, num);
     size_t start = out->len;
 
     if (o->letter)
@@ -39,19 +39,19 @@ static void one_flag(struct buf *out, const struct cli_option *o)
         buf_adds(out, "\n");
         start = out->len;
     }
-    pad(out, FLAG_COLUMN - (out->len - start));
+    help_pad(out, FLAG_COLUMN - (out->len - start));
     buf_adds(&text, o->help);
     if (dflt)
         buf_addf(&text, " [%s]", dflt);
     text_wrap(out, text.data, FLAG_COLUMN, FLAG_COLUMN, WIDTH);
 }
 
-static void flags(struct buf *out, const struct cli_verb *v)
+static void help_flags(struct buf *out, const struct cli_verb *v)
 {
     for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
         if (!prev || prev->group != o->group)
             buf_addf(out, "\n%s:\n", cli_group_title(o->group));
-        one_flag(out, o);
+        help_flag_row(out, o);
     }
 }
 
@@ -64,12 +64,12 @@ void help_verb(struct buf *out, const struct cli_verb *v)
         buf_adds(out, "\n");
         text_wrap(out, v->text[i], 0, 0, WIDTH);
     }
-    flags(out, v);
+    help_flags(out, v);
     if (v->id == VERB_RUN || v->id == VERB_SANDBOX || v->id == VERB_EXECUTE)
         buf_adds(out, "\nSizes are written 512K, 256M, 2G; times 500ms, 30s, 5m, 1h; processors 0.5, 2.\n");
     buf_adds(out, "\nExamples:\n");
     for (const struct cli_example *e = v->examples; e->command; e++)
-        buf_addf(out, "  # %s\n  %s\n", e->says, e->command);
+        buf_addf(out, "  # %s\n  %s\n", e->description, e->command);
     if (!v->exit_codes)
         return;
     buf_adds(out, "\nExit status:\n");

@@ -4,7 +4,7 @@
 #include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/report.h"
-#include "engine/runtimes.h"
+#include "engine/languages.h"
 #include "base/suggest.h"
 
 #include "base/jsonw.h"
@@ -12,7 +12,7 @@
 
 #include <limits.h>
 
-static int refuse_words(const struct args *a, int max, const char *verb)
+static int info_refuse_extra_args(const struct args *a, int max, const char *verb)
 {
     struct err err = { 0 };
 
@@ -22,10 +22,10 @@ static int refuse_words(const struct args *a, int max, const char *verb)
     return report_error(&err, args_find(a, OPT_JSON) != NULL);
 }
 
-static void runtimes_json(struct buf *out)
+static void info_runtimes_json(struct buf *out)
 {
     size_t n;
-    const struct runtime *rt = runtimes_all(&n);
+    const struct language *rt = languages_all(&n);
     struct jsonw w;
 
     jsonw_init(&w, out, 0);
@@ -35,7 +35,7 @@ static void runtimes_json(struct buf *out)
     for (size_t i = 0; i < n; i++) {
         char path[PATH_MAX];
         struct err err = { 0 };
-        bool found = runtime_find(&rt[i], runtime_dirs, path, sizeof(path), &err) == 0;
+        bool found = language_find_program(&rt[i], language_dirs, path, sizeof(path), &err) == 0;
 
         jsonw_object(&w);
         jsonw_kstr(&w, "name", rt[i].name);
@@ -43,8 +43,8 @@ static void runtimes_json(struct buf *out)
         jsonw_kstr(&w, found ? "path" : "reason", found ? path : err.msg);
         jsonw_key(&w, "endings");
         jsonw_array(&w);
-        for (size_t k = 0; rt[i].endings[k]; k++)
-            jsonw_str(&w, rt[i].endings[k]);
+        for (size_t k = 0; rt[i].extensions[k]; k++)
+            jsonw_str(&w, rt[i].extensions[k]);
         jsonw_end_array(&w);
         jsonw_kstr(&w, "profile", profile_name(rt[i].profile));
         jsonw_end_object(&w);
@@ -58,23 +58,23 @@ int verb_runtimes(const struct args *a)
 {
     auto_buf out = { 0 };
     size_t n;
-    const struct runtime *rt = runtimes_all(&n);
-    int rc = refuse_words(a, 0, "runtimes");
+    const struct language *rt = languages_all(&n);
+    int rc = info_refuse_extra_args(a, 0, "runtimes");
 
     if (rc)
         return rc;
     if (args_find(a, OPT_JSON)) {
-        runtimes_json(&out);
+        info_runtimes_json(&out);
         return report_text(&out);
     }
     for (size_t i = 0; i < n; i++) {
         char path[PATH_MAX];
         struct err err = { 0 };
 
-        if (runtime_find(&rt[i], runtime_dirs, path, sizeof(path), &err) == 0) {
+        if (language_find_program(&rt[i], language_dirs, path, sizeof(path), &err) == 0) {
             buf_addf(&out, "%-8s %-22s", rt[i].name, path);
-            for (size_t k = 0; rt[i].endings[k]; k++)
-                buf_addf(&out, " %s", rt[i].endings[k]);
+            for (size_t k = 0; rt[i].extensions[k]; k++)
+                buf_addf(&out, " %s", rt[i].extensions[k]);
             buf_adds(&out, "\n");
         } else {
             buf_addf(&out, "%-8s not usable: %s\n", rt[i].name, err.msg);
@@ -83,7 +83,7 @@ int verb_runtimes(const struct args *a)
     return report_text(&out);
 }
 
-static void error_json(struct jsonw *w, const struct err_info *e)
+static void info_error_json(struct jsonw *w, const struct err_info *e)
 {
     jsonw_object(w);
     jsonw_kstr(w, "code", e->code);
@@ -94,7 +94,7 @@ static void error_json(struct jsonw *w, const struct err_info *e)
     jsonw_end_object(w);
 }
 
-static int unknown_code(const char *code, bool json)
+static int info_unknown_error_code(const char *code, bool json)
 {
     struct suggest s;
     struct err err = { 0 };
@@ -115,7 +115,7 @@ int verb_errors(const struct args *a)
     bool json = args_find(a, OPT_JSON) != NULL, found = false;
     auto_buf out = { 0 };
     struct jsonw w;
-    int rc = refuse_words(a, 1, "errors");
+    int rc = info_refuse_extra_args(a, 1, "errors");
 
     if (rc)
         return rc;
@@ -131,14 +131,14 @@ int verb_errors(const struct args *a)
         if (code && !str_eq(code, e->code))
             continue;
         if (json)
-            error_json(&w, e);
+            info_error_json(&w, e);
         else
             buf_addf(&out, "%s%s\n  cause: %s\n  fix:   %s\n  exit status %d\n", found ? "\n" : "", e->code, e->cause,
                      e->fix, e->exit);
         found = true;
     }
     if (!found)
-        return unknown_code(code, json);
+        return info_unknown_error_code(code, json);
     if (json) {
         jsonw_end_array(&w);
         jsonw_end_object(&w);
@@ -151,7 +151,7 @@ int verb_completion(const struct args *a, const struct cli_setting *server)
 {
     auto_buf out = { 0 };
     struct err err = { 0 };
-    int rc = refuse_words(a, 1, "completion");
+    int rc = info_refuse_extra_args(a, 1, "completion");
 
     if (rc)
         return rc;
@@ -166,7 +166,7 @@ int verb_help(const struct args *a, const char *version)
     const struct cli_verb *v = a->nrest > 0 ? cli_verb_find(a->rest[0]) : NULL;
     auto_buf out = { 0 };
     struct err err = { 0 };
-    int rc = refuse_words(a, 1, "help");
+    int rc = info_refuse_extra_args(a, 1, "help");
 
     if (rc)
         return rc;
@@ -189,7 +189,7 @@ int verb_version(const char *version)
     return report_text(&out);
 }
 
-int verb_papers(int argc, char **argv)
+int verb_gendocs(int argc, char **argv)
 {
     const struct cli_verb *v = argc > 1 ? cli_verb_find(argv[1]) : NULL;
     auto_buf out = { 0 };

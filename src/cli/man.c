@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "base/text.h"
 
-static void roff(struct buf *out, const char *s, bool literal)
+static void man_add_roff(struct buf *out, const char *s, bool literal)
 {
     bool flag = true; /* a hyphen here begins a flag */
 
@@ -28,7 +28,7 @@ static void roff(struct buf *out, const char *s, bool literal)
 }
 
 /* Every sentence begins a line, as mdoc wants it, and no line is long. */
-static void prose(struct buf *out, const char *s)
+static void man_add_prose(struct buf *out, const char *s)
 {
     while (*s) {
         const char *end = strstr(s, ". ");
@@ -39,7 +39,7 @@ static void prose(struct buf *out, const char *s)
 
         text_wrap(&lines, sentence, 0, 0, 76);
         for (char *line = strtok_r(lines.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-            roff(out, line, false);
+            man_add_roff(out, line, false);
             buf_adds(out, "\n");
         }
         s += len;
@@ -47,15 +47,15 @@ static void prose(struct buf *out, const char *s)
     }
 }
 
-static void head(struct buf *out, const char *name, const char *upper, const char *brief)
+static void man_head(struct buf *out, const char *name, const char *upper, const char *brief)
 {
     buf_addf(out, ".Dd $Mdocdate$\n.Dt %s 1\n.Os\n.Sh NAME\n.Nm %s\n.Nd %s\n", upper, name, brief);
 }
 
-static void option(struct buf *out, const struct cli_option *o)
+static void man_option(struct buf *out, const struct cli_option *o)
 {
     char num[LIMIT_TEXT];
-    const char *dflt = cli_default(o, num);
+    const char *dflt = cli_option_default(o, num);
 
     buf_adds(out, ".It ");
     if (o->letter)
@@ -67,19 +67,19 @@ static void option(struct buf *out, const struct cli_option *o)
         buf_addf(out, " Ar %s", o->arg);
     buf_adds(out, "\n");
     auto_free char *sentence = str_printf("%s.", o->help);
-    prose(out, sentence);
+    man_add_prose(out, sentence);
     if (dflt)
         buf_addf(out, "The default is\n.Ql %s .\n", dflt);
 }
 
-static void options(struct buf *out, const struct cli_verb *v)
+static void man_options(struct buf *out, const struct cli_verb *v)
 {
     buf_adds(out, ".Sh OPTIONS\n");
     const struct cli_option *prev = NULL;
     for (const struct cli_option *o; (o = cli_option_shown(v, prev)); prev = o) {
         if (!prev || prev->group != o->group)
             buf_addf(out, "%s.Ss %s\n.Bl -tag -width Ds\n", prev ? ".El\n" : "", cli_group_title(o->group));
-        option(out, o);
+        man_option(out, o);
     }
     if (prev)
         buf_adds(out, ".El\n");
@@ -87,19 +87,20 @@ static void options(struct buf *out, const struct cli_verb *v)
         buf_adds(out, ".Pp\nSizes are written 512K, 256M, 2G; times 500ms, 30s, 5m, 1h; processors 0.5, 2.\n");
 }
 
-static void examples(struct buf *out, const struct cli_verb *v)
+static void man_examples(struct buf *out, const struct cli_verb *v)
 {
     buf_adds(out, ".Sh EXAMPLES\n");
     for (const struct cli_example *e = v->examples; e->command; e++) {
         buf_adds(out, e == v->examples ? "" : ".Pp\n");
-        buf_addf(out, "%c%s:\n.Dl ", e->says[0] - ('a' <= e->says[0] && e->says[0] <= 'z' ? 'a' - 'A' : 0),
-                 e->says + 1);
-        roff(out, e->command, true);
+        buf_addf(out, "%c%s:\n.Dl ",
+                 e->description[0] - ('a' <= e->description[0] && e->description[0] <= 'z' ? 'a' - 'A' : 0),
+                 e->description + 1);
+        man_add_roff(out, e->command, true);
         buf_adds(out, "\n");
     }
 }
 
-static void exit_status(struct buf *out, const struct cli_verb *v)
+static void man_exit_status(struct buf *out, const struct cli_verb *v)
 {
     buf_adds(out, ".Sh EXIT STATUS\n");
     if (!v->exit_codes) {
@@ -120,25 +121,25 @@ static void man_verb(struct buf *out, const struct cli_verb *v)
     for (char *p = upper; *p; p++)
         if (*p >= 'a' && *p <= 'z')
             *p = (char)(*p - 'a' + 'A');
-    head(out, name, upper, v->brief);
+    man_head(out, name, upper, v->brief);
     buf_adds(out, ".Sh SYNOPSIS\n");
     for (size_t i = 0; v->synopsis[i]; i++) {
         buf_addf(out, "%s.Ic cove ", i ? ".Pp\n" : "");
-        roff(out, v->synopsis[i], true);
+        man_add_roff(out, v->synopsis[i], true);
         buf_adds(out, "\n");
     }
     buf_adds(out, ".Sh DESCRIPTION\n");
     for (size_t i = 0; v->text[i]; i++) {
         buf_adds(out, i ? ".Pp\n" : "");
-        prose(out, v->text[i]);
+        man_add_prose(out, v->text[i]);
     }
-    options(out, v);
-    exit_status(out, v);
-    examples(out, v);
+    man_options(out, v);
+    man_exit_status(out, v);
+    man_examples(out, v);
     buf_adds(out, ".Sh SEE ALSO\n.Xr cove 1\n");
 }
 
-static int by_name(const void *a, const void *b)
+static int man_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -148,7 +149,7 @@ static void man_cove(struct buf *out)
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
 
-    head(out, "cove", "COVE", "run code that nobody trusts, behind real walls");
+    man_head(out, "cove", "COVE", "run code that nobody trusts, behind real walls");
     buf_adds(out, ".Sh SYNOPSIS\n.Nm\n.Ar verb\n.Op Ar flags\n.Op Ar arguments\n.Sh DESCRIPTION\n"
                   "A sandbox is made for each run and gone afterwards.\n"
                   "Each verb has a manual page of its own.\n.Bl -tag -width completion\n");
@@ -163,7 +164,7 @@ static void man_cove(struct buf *out)
     auto_free const char **names = mem_new_array(const char *, n);
     for (size_t i = 0; i < n; i++)
         names[i] = v[i].name;
-    qsort(names, n, sizeof(names[0]), by_name);
+    qsort(names, n, sizeof(names[0]), man_by_name);
     for (size_t i = 0; i < n; i++)
         buf_addf(out, ".Xr cove-%s 1%s\n", names[i], i + 1 < n ? " ," : "");
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cli/program.h"
-#include "cli/request.h"
+#include "cli/run_options.h"
 
 #include "base/buf.h"
 
-void plan_print(const struct request *r, const struct program *p, struct buf *out);
-void plan_json(const struct request *r, const struct program *p, struct buf *out);
+void plan_print(const struct run_options *r, const struct program *p, struct buf *out);
+void plan_json(const struct run_options *r, const struct program *p, struct buf *out);

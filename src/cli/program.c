@@ -5,7 +5,7 @@
  * through it: what was looked at is what gets bound, whatever happens to the path in between. */
 #include "cli/program.h"
 
-#include "engine/runtimes.h"
+#include "engine/languages.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -21,17 +21,17 @@
 #define WORDS_MAX (56 * KIB)
 #define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
 
-static void push(struct program *p, const char *word)
+static void program_push_word(struct program *p, const char *word)
 {
     p->argv = mem_resize(p->argv, p->argc + 2, sizeof(char *));
     p->argv[p->argc++] = str_dup(word);
     p->argv[p->argc] = NULL;
 }
 
-static void push_rest(struct program *p, const struct request *r, int from)
+static void program_push_rest(struct program *p, const struct run_options *r, int from)
 {
     for (int i = from; i < r->nwords; i++)
-        push(p, r->words[i]);
+        program_push_word(p, r->words[i]);
 }
 
 bool program_shebang(char *line, const char **ret_program, const char **ret_arg)
@@ -60,7 +60,8 @@ bool program_shebang(char *line, const char **ret_program, const char **ret_arg)
 }
 
 /* The place of the script inside the sandbox: in the workspace if it is part of it, else bound for itself. */
-static int place_script(const struct request *r, const char *path, int fd, struct program *p, struct err *err)
+static int program_place_script(const struct run_options *r, const char *path, int fd, struct program *p,
+                                struct err *err)
 {
     char real[PATH_MAX], root[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -86,19 +87,20 @@ static int place_script(const struct request *r, const char *path, int fd, struc
     return 0;
 }
 
-static int push_runtime(const struct runtime *rt, const struct program_place *place, struct program *p, struct err *err)
+static int program_push_language(const struct language *rt, const struct program_search *place, struct program *p,
+                                 struct err *err)
 {
     char path[PATH_MAX];
 
-    if (runtime_find(rt, place->dirs, path, sizeof(path), err) < 0)
+    if (language_find_program(rt, place->dirs, path, sizeof(path), err) < 0)
         return -1;
-    push(p, path);
+    program_push_word(p, path);
     p->profile = rt->profile;
     return 0;
 }
 
 /* An opened regular file; *ret_head gets its first bytes. */
-static int open_script(const char *path, int *ret_fd, char *head, size_t cap, struct err *err)
+static int program_open_script(const char *path, int *ret_fd, char *head, size_t cap, struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
@@ -119,51 +121,52 @@ static int open_script(const char *path, int *ret_fd, char *head, size_t cap, st
 }
 
 /* Puts in front of the script what runs it. */
-static int push_interpreter(const char *path, const struct runtime *rt, char *head, const struct program_place *place,
-                            struct program *p, struct err *err)
+static int program_push_interpreter(const char *path, const struct language *rt, char *head,
+                                    const struct program_search *place, struct program *p, struct err *err)
 {
     const char *program, *arg;
 
     if (!rt)
-        rt = runtime_by_ending(path);
+        rt = language_by_extension(path);
     if (!rt && head[0] == '#' && program_shebang(head, &program, &arg)) {
-        p->profile = runtime_profile(program);
-        push(p, program);
+        p->profile = language_profile(program);
+        program_push_word(p, program);
         if (arg)
-            push(p, arg);
+            program_push_word(p, arg);
         return 0;
     }
     if (rt)
-        return push_runtime(rt, place, p, err);
+        return program_push_language(rt, place, p, err);
     if (memcmp(head, "\177ELF", 4) == 0) /* a program: it runs itself */
         return 0;
     return err_set(err, ERR_INVALID,
                    "script %.120s: neither its ending nor a #! line says what runs it; use --runtime NAME", path);
 }
 
-static int use_script(const struct request *r, const struct runtime *rt, const struct program_place *place,
-                      struct program *p, struct err *err)
+static int program_use_script(const struct run_options *r, const struct language *rt,
+                              const struct program_search *place, struct program *p, struct err *err)
 {
     const char *path = r->words[0];
     char head[256] = "";
     auto_fd int fd = -1;
 
-    if (open_script(path, &fd, head, sizeof(head), err) < 0)
+    if (program_open_script(path, &fd, head, sizeof(head), err) < 0)
         return -1;
-    if (push_interpreter(path, rt, head, place, p, err) < 0)
+    if (program_push_interpreter(path, rt, head, place, p, err) < 0)
         return -1;
-    if (place_script(r, path, fd, p, err) < 0)
+    if (program_place_script(r, path, fd, p, err) < 0)
         return -1;
     if (p->script_fd >= 0)
         take_fd(&fd);
-    push(p, p->script_dst);
-    push_rest(p, r, 1);
+    program_push_word(p, p->script_dst);
+    program_push_rest(p, r, 1);
     return 0;
 }
 
-static int use_runtime(const struct request *r, const struct program_place *place, struct program *p, struct err *err)
+static int program_use_language(const struct run_options *r, const struct program_search *place, struct program *p,
+                                struct err *err)
 {
-    const struct runtime *rt = runtime_by_name(r->runtime);
+    const struct language *rt = language_by_name(r->runtime);
     bool from_stdin = r->nwords == 0 ? place->stdin_open && !r->tty : str_eq(r->words[0], "-");
 
     if (!rt)
@@ -173,33 +176,33 @@ static int use_runtime(const struct request *r, const struct program_place *plac
         return err_set(err, ERR_USAGE,
                        "nothing to run: give a script, -c CODE, or - to read it from standard input; -t "
                        "starts a session");
-    if (!r->code && !from_stdin && r->nwords > 0 && !(r->dashes && r->words[0][0] == '-'))
-        return use_script(r, rt, place, p, err);
-    if (push_runtime(rt, place, p, err) < 0)
+    if (!r->code && !from_stdin && r->nwords > 0 && !(r->after_dashes && r->words[0][0] == '-'))
+        return program_use_script(r, rt, place, p, err);
+    if (program_push_language(rt, place, p, err) < 0)
         return -1;
     if (r->code) {
         bool long_ = strlen(r->code) > CODE_ARG_MAX;
 
         p->code = long_ ? r->code : NULL;
-        push(p, rt->code_flag);
-        push(p, long_ ? rt->code_loader : r->code);
-        if (rt->code_zero)
-            push(p, rt->name);
-        push_rest(p, r, 0);
+        program_push_word(p, rt->code_flag);
+        program_push_word(p, long_ ? rt->code_loader : r->code);
+        if (rt->code_needs_argv0)
+            program_push_word(p, rt->name);
+        program_push_rest(p, r, 0);
         return 0;
     }
     if (from_stdin) {
-        for (size_t i = 0; rt->stdin_words[i]; i++)
-            push(p, rt->stdin_words[i]);
+        for (size_t i = 0; rt->stdin_args[i]; i++)
+            program_push_word(p, rt->stdin_args[i]);
         p->reads_stdin = true;
-        push_rest(p, r, 1);
+        program_push_rest(p, r, 1);
         return 0;
     }
-    push_rest(p, r, 0); /* words for the runtime itself, or none: a session */
+    program_push_rest(p, r, 0); /* words for the runtime itself, or none: a session */
     return 0;
 }
 
-static bool in_dirs(const char *name, const char *const *dirs)
+static bool program_is_in_dirs(const char *name, const char *const *dirs)
 {
     char path[PATH_MAX];
 
@@ -212,20 +215,21 @@ static bool in_dirs(const char *name, const char *const *dirs)
     return false;
 }
 
-static bool is_script(const char *word, const char *const *dirs)
+static bool program_is_script(const char *word, const char *const *dirs)
 {
     struct stat st;
     bool found = stat(word, &st) == 0 && S_ISREG(st.st_mode);
 
     if (strchr(word, '/'))
-        return (found && !runtime_path_shared(word)) || (!found && word[0] != '/' && runtime_by_ending(word));
-    if (runtime_by_ending(word))
-        return found || !in_dirs(word, dirs); /* a missing script is reported as such, not as a missing program */
-    return found && !in_dirs(word, dirs);
+        return (found && !language_path_is_shared(word)) || (!found && word[0] != '/' && language_by_extension(word));
+    if (language_by_extension(word))
+        return found ||
+               !program_is_in_dirs(word, dirs); /* a missing script is reported as such, not as a missing program */
+    return found && !program_is_in_dirs(word, dirs);
 }
 
 /* Arguments and variables travel in one frame each, of 64 KiB. */
-static int check_size(const struct request *r, const struct program *p, struct err *err)
+static int program_check_size(const struct run_options *r, const struct program *p, struct err *err)
 {
     size_t args = strlen(r->cwd), env = 0;
 
@@ -245,26 +249,27 @@ static int check_size(const struct request *r, const struct program *p, struct e
     return 0;
 }
 
-int program_resolve(const struct request *r, const struct program_place *place, struct program *ret, struct err *err)
+int program_resolve(const struct run_options *r, const struct program_search *place, struct program *ret,
+                    struct err *err)
 {
     struct program p = { .script_fd = -1, .profile = PROFILE_BASE };
     int rc;
 
     if (r->runtime) {
-        rc = use_runtime(r, place, &p, err);
+        rc = program_use_language(r, place, &p, err);
     } else if (r->nwords == 0 || !r->words[0][0]) {
         rc = err_set(err, ERR_USAGE, "nothing to run: write 'cove run -- PROGRAM' or 'cove run SCRIPT'");
-    } else if (!r->dashes && str_eq(r->words[0], "-")) {
+    } else if (!r->after_dashes && str_eq(r->words[0], "-")) {
         rc = err_set(err, ERR_USAGE, "standard input needs a language: cove run --runtime python -");
-    } else if (!r->dashes && is_script(r->words[0], place->dirs)) {
-        rc = use_script(r, NULL, place, &p, err);
+    } else if (!r->after_dashes && program_is_script(r->words[0], place->dirs)) {
+        rc = program_use_script(r, NULL, place, &p, err);
     } else {
-        push_rest(&p, r, 0);
-        p.profile = runtime_profile(r->words[0]);
+        program_push_rest(&p, r, 0);
+        p.profile = language_profile(r->words[0]);
         rc = 0;
     }
     if (rc == 0)
-        rc = check_size(r, &p, err);
+        rc = program_check_size(r, &p, err);
     if (rc < 0) {
         program_done(&p);
         return -1;

@@ -2,7 +2,7 @@
  * runtime, a text, or standard input. */
 #pragma once
 
-#include "cli/request.h"
+#include "cli/run_options.h"
 
 #include "policy/syscalls.h"
 
@@ -12,16 +12,17 @@ struct program {
     enum profile profile;
     int script_fd; /* a file of the host to show read-only at script_dst, or -1 */
     char script_dst[256];
-    const char *code; /* a text to put into RUNTIME_CODE_FILE before the start, or NULL; belongs to the request */
+    const char *code; /* a text to put into LANGUAGE_CODE_FILE before the start, or NULL; belongs to the request */
     bool reads_stdin; /* its program comes through standard input */
 };
 
-struct program_place {
+struct program_search {
     const char *const *dirs; /* where runtimes are looked for */
     bool stdin_open;         /* something can be read from standard input */
 };
 
-int program_resolve(const struct request *r, const struct program_place *place, struct program *ret, struct err *err);
+int program_resolve(const struct run_options *r, const struct program_search *place, struct program *ret,
+                    struct err *err);
 void program_done(struct program *p);
 
 /* What the first line of a script says: the words after "#!", at most two, and the program behind "env". False when it

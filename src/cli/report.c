@@ -38,7 +38,7 @@ int report_error(const struct err *err, bool json)
         char msg[sizeof(err->msg)];
 
         memcpy(msg, err->msg, sizeof(msg));
-        str_tame(msg); /* it may quote a word that somebody else wrote */
+        str_strip_control_chars(msg); /* it may quote a word that somebody else wrote */
         buf_addf(&out, "cove: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", msg, info->code, info->cause, info->fix);
         fd_write_all(STDERR_FILENO, out.data, out.len);
     }
@@ -54,7 +54,7 @@ void report_note(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    str_tame(line); /* as above */
+    str_strip_control_chars(line); /* as above */
     buf_addf(&out, "cove: %s\n", line);
     fd_write_all(STDERR_FILENO, out.data, out.len);
 }

@@ -1,6 +1,7 @@
 /* `cove run`: from a request to an exit status.
  *
- *   request_build -> program_resolve -> open mounts -> start the jailer -> engine -> box -> session -> destroy or keep
+ *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine -> box -> session -> destroy or
+ * keep
  *
  * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
  * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
@@ -11,16 +12,16 @@
  * sandbox holds a directory of the caller, which nothing may touch after we returned. */
 #include "cli/verbs.h"
 
-#include "cli/choose.h"
-#include "cli/host.h"
+#include "cli/policy_select.h"
+#include "cli/host_facts.h"
 #include "cli/plan.h"
 #include "cli/program.h"
-#include "cli/refused.h"
+#include "cli/denial_notes.h"
 #include "cli/report.h"
-#include "cli/request.h"
-#include "engine/runtimes.h"
+#include "cli/run_options.h"
+#include "engine/languages.h"
 #include "cli/session.h"
-#include "cli/state.h"
+#include "cli/state_dir.h"
 #include "cli/term.h"
 
 #include "base/fd.h"
@@ -40,16 +41,16 @@
 
 #define STATUS_PIPE (128 + SIGPIPE)
 
-struct run {
+struct cli_run {
     const struct cli_settings *settings;
     struct policy policy;
-    struct floor floor;
-    struct request req;
-    struct program prog;
+    struct operator_limits operator_limits;
+    struct run_options options;
+    struct program program;
     bool input;    /* pass on standard input */
     bool terminal; /* standard input is one */
-    struct box_mount mounts[REQUEST_BINDS_MAX + 3];
-    char hidden[REQUEST_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* where those of the mounts go that hide something */
+    struct sandbox_mount mounts[RUN_OPTIONS_BINDS_MAX + 3];
+    char hidden[RUN_OPTIONS_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* where those of the mounts go that hide something */
     size_t nmounts;
     uid_t owner_uid;
     gid_t owner_gid;
@@ -57,12 +58,12 @@ struct run {
 
     struct ev *ev;
     struct engine *engine;
-    struct box *box;
+    struct sandbox_handle *sandbox;
     struct files_job *code_job; /* a long text on its way into the sandbox */
     size_t code_sent;
     struct session session;
-    bool begun; /* the session was started */
-    bool kept;
+    bool session_started; /* the session was started */
+    bool is_kept;
     bool failed;
     struct err why;
     int signaled; /* a signal ended us before the program was started */
@@ -71,16 +72,17 @@ struct run {
 /* --- before anything is started --- */
 
 /* Standard input is passed on unless it is a terminal nobody asked for, or nothing at all. */
-static void look_at_stdin(struct run *r)
+static void cli_run_inspect_stdin(struct cli_run *r)
 {
     struct stat st;
     bool null = fstat(STDIN_FILENO, &st) < 0 || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
 
     r->terminal = !null && S_ISCHR(st.st_mode) && isatty(STDIN_FILENO);
-    r->input = !null && (!r->terminal || r->req.interactive || r->req.tty);
+    r->input = !null && (!r->terminal || r->options.interactive || r->options.tty);
 }
 
-static int open_source(const char *path, const char *what, bool directory, struct stat *st, int *ret, struct err *err)
+static int cli_run_open_source(const char *path, const char *what, bool directory, struct stat *st, int *ret,
+                               struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     enum err_id id = directory ? ERR_WORKSPACE_REFUSED : ERR_BIND_SOURCE;
@@ -97,103 +99,107 @@ static int open_source(const char *path, const char *what, bool directory, struc
     return 0;
 }
 
-static int open_hidden(struct run *r, size_t i, struct err *err)
+static int cli_run_open_hidden(struct cli_run *r, size_t i, struct err *err)
 {
     char buf[STATE_DIR_MAX];
-    const char *state = state_dir(r->req.state_dir, buf);
+    const char *state = state_dir(r->options.state_dir, buf);
     int fd = -1;
 
     (void)mkdir(state, 0700);
     auto_fd int dir = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return err_sys(err, ERR_SYS, "%.100s", state);
-    if (hide_open(dir, r->req.workspace, r->req.binds[i].dst, r->hidden[i], &fd, err) < 0)
+    if (hide_open(dir, r->options.workspace, r->options.binds[i].dst, r->hidden[i], &fd, err) < 0)
         return -1;
     if (fd >= 0)
-        r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, r->hidden[i] };
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, r->hidden[i] };
     return 0;
 }
 
-static int open_mounts(struct run *r, struct err *err)
+static int cli_run_open_mounts(struct cli_run *r, struct err *err)
 {
-    const struct request *q = &r->req;
+    const struct run_options *q = &r->options;
     struct stat st = { 0 };
     int fd = -1;
 
     r->owner_uid = getuid();
     r->owner_gid = getgid();
     if (q->workspace) {
-        if (open_source(q->workspace, "--workspace", true, &st, &fd, err) < 0)
+        if (cli_run_open_source(q->workspace, "--workspace", true, &st, &fd, err) < 0)
             return -1;
         r->owner_uid = st.st_uid;
         r->owner_gid = st.st_gid;
-        r->mounts[r->nmounts++] = (struct box_mount){ q->cow ? BOX_WORKSPACE_COW : BOX_WORKSPACE, fd, "/workspace" };
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ q->cow ? SANDBOX_MOUNT_WORKSPACE_COW
+                                                                 : SANDBOX_MOUNT_WORKSPACE,
+                                                          fd, "/workspace" };
     }
     for (size_t i = 0; i < q->nbinds; i++) {
         bool skills = str_eq(q->binds[i].dst, "/skills");
 
         if (!q->binds[i].src) {
-            if (open_hidden(r, i, err) < 0)
+            if (cli_run_open_hidden(r, i, err) < 0)
                 return -1;
             continue;
         }
-        if (open_source(q->binds[i].src, skills ? "--skills" : "--bind-ro", skills, &st, &fd, err) < 0)
+        if (cli_run_open_source(q->binds[i].src, skills ? "--skills" : "--bind-ro", skills, &st, &fd, err) < 0)
             return -1;
-        r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, fd, q->binds[i].dst };
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, q->binds[i].dst };
     }
-    if (r->prog.script_fd >= 0 && !q->workspace && fstat(r->prog.script_fd, &st) == 0) {
+    if (r->program.script_fd >= 0 && !q->workspace && fstat(r->program.script_fd, &st) == 0) {
         r->owner_uid = st.st_uid; /* so that a script which only its owner may read can be read inside */
         r->owner_gid = st.st_gid;
     }
-    if (r->prog.script_fd >= 0)
-        r->mounts[r->nmounts++] = (struct box_mount){ BOX_BIND_RO, take_fd(&r->prog.script_fd), r->prog.script_dst };
+    if (r->program.script_fd >= 0)
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, take_fd(&r->program.script_fd),
+                                                          r->program.script_dst };
     return 0;
 }
 
 /* Opened before the run, so that a place that cannot be written is known before anything happens; emptied only when
  * there is something to put into it. */
-static int open_receipt(struct run *r, struct err *err)
+static int cli_run_open_receipt(struct cli_run *r, struct err *err)
 {
-    if (!r->req.receipt_file)
+    if (!r->options.receipt_file)
         return 0;
-    r->receipt_fd = open(r->req.receipt_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    r->receipt_fd = open(r->options.receipt_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (r->receipt_fd < 0)
-        return err_sys(err, ERR_INVALID, "--receipt=%.120s", r->req.receipt_file);
+        return err_sys(err, ERR_INVALID, "--receipt=%.120s", r->options.receipt_file);
     return 0;
 }
 
 /* 0; -1 with err; or the exit status of one who has told the user already. */
-static int prepare(struct run *r, const struct args *a, const struct cli_settings *settings, struct err *err)
+static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct cli_settings *settings,
+                           struct err *err)
 {
-    int rc = choose_policy(a, settings, &r->policy, &r->floor, err);
+    int rc = policy_select(a, settings, &r->policy, &r->operator_limits, err);
 
     if (rc != 0)
         return rc;
-    if (request_build(a, &r->policy, &r->floor, &r->req, err) < 0)
+    if (run_options_build(a, &r->policy, &r->operator_limits, &r->options, err) < 0)
         return -1;
-    look_at_stdin(r);
-    struct program_place place = { runtime_dirs, r->input };
-    if (program_resolve(&r->req, &place, &r->prog, err) < 0)
+    cli_run_inspect_stdin(r);
+    struct program_search place = { language_dirs, r->input };
+    if (program_resolve(&r->options, &place, &r->program, err) < 0)
         return -1;
     if (r->policy.has_profile)
-        r->prog.profile = r->policy.profile;
+        r->program.profile = r->policy.profile;
     return 0;
 }
 
-static int dry_run(const struct run *r)
+static int cli_run_print_plan(const struct cli_run *r)
 {
     auto_buf out = { 0 };
 
-    if (r->req.json)
-        plan_json(&r->req, &r->prog, &out);
+    if (r->options.json)
+        plan_json(&r->options, &r->program, &out);
     else
-        plan_print(&r->req, &r->prog, &out);
+        plan_print(&r->options, &r->program, &out);
     return report_text(&out);
 }
 
 /* --- while it runs --- */
 
-static void fail(struct run *r, const struct err *why)
+static void cli_run_fail(struct cli_run *r, const struct err *why)
 {
     if (!r->failed)
         r->why = *why;
@@ -201,143 +207,143 @@ static void fail(struct run *r, const struct err *why)
     ev_stop(r->ev);
 }
 
-static void on_destroyed(void *arg, const struct err *err)
+static void cli_run_on_destroyed(void *arg, const struct err *err)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
     if (err)
-        fail(r, err);
+        cli_run_fail(r, err);
     ev_stop(r->ev);
 }
 
-static void on_kept(void *arg, const struct err *err)
+static void cli_run_on_kept(void *arg, const struct err *err)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
-    r->kept = !err;
-    on_destroyed(r, err);
+    r->is_kept = !err;
+    cli_run_on_destroyed(r, err);
 }
 
-static void on_frozen(void *arg, const struct err *err)
+static void cli_run_on_frozen(void *arg, const struct err *err)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
     if (err)
-        fail(r, err);
+        cli_run_fail(r, err);
     else
-        box_keep(r->box, on_kept, r);
+        sandbox_handle_keep(r->sandbox, cli_run_on_kept, r);
 }
 
-static void on_end(void *arg)
+static void cli_run_on_session_end(void *arg)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
     if (r->session.failed)
-        fail(r, &r->session.why);
-    if (r->req.keep && !r->session.failed)
-        box_freeze(r->box, on_frozen, r);
-    else if (r->req.json || r->req.receipt || r->req.workspace)
-        box_destroy(r->box, on_destroyed, r);
+        cli_run_fail(r, &r->session.failure);
+    if (r->options.keep && !r->session.failed)
+        sandbox_handle_freeze(r->sandbox, cli_run_on_frozen, r);
+    else if (r->options.json || r->options.receipt || r->options.workspace)
+        sandbox_handle_destroy(r->sandbox, cli_run_on_destroyed, r);
     else
         ev_stop(r->ev); /* our exit lets go of the sandbox, and its jailer destroys it */
 }
 
-static void start_program(struct run *r)
+static void cli_run_start_program(struct cli_run *r)
 {
-    const uint64_t *limits = r->req.limits.v;
+    const uint64_t *limits = r->options.limits.v;
     struct exec_spec exec = {
-        .argv = (const char *const *)r->prog.argv,
-        .cwd = r->req.cwd,
-        .tty = r->req.tty,
+        .argv = (const char *const *)r->program.argv,
+        .cwd = r->options.cwd,
+        .tty = r->options.tty,
         .rows = 24,
         .cols = 80,
         .stdin_open = r->input,
         .wall_ms = limits[LIMIT_WALL],
         .cpu_ms = limits[LIMIT_CPU_TIME],
-        .output_max = r->req.output_capped ? limits[LIMIT_OUTPUT] : 0,
-        .changes = r->req.json || r->req.receipt,
-        .unmetered = !r->req.json && !r->req.receipt,
+        .output_max = r->options.output_capped ? limits[LIMIT_OUTPUT] : 0,
+        .changes = r->options.json || r->options.receipt,
+        .unmetered = !r->options.json && !r->options.receipt,
     };
-    struct session_spec spec = { &exec, r->input, r->req.tty && r->terminal, r->req.json, r->req.quiet };
+    struct session_spec spec = { &exec, r->input, r->options.tty && r->terminal, r->options.json, r->options.quiet };
     struct err err = { 0 };
 
     if (spec.raw)
         term_size(STDIN_FILENO, &exec.rows, &exec.cols);
-    r->begun = true;
-    if (session_start(&r->session, r->ev, r->box, &spec, on_end, r, &err) < 0)
-        fail(r, &err);
+    r->session_started = true;
+    if (session_start(&r->session, r->ev, r->sandbox, &spec, cli_run_on_session_end, r, &err) < 0)
+        cli_run_fail(r, &err);
 }
 
-static void send_code(void *arg)
+static void cli_run_send_code(void *arg)
 {
-    struct run *r = arg;
-    size_t len = strlen(r->prog.code);
+    struct cli_run *r = arg;
+    size_t len = strlen(r->program.code);
 
-    r->code_sent += files_send(r->code_job, r->prog.code + r->code_sent, len - r->code_sent);
+    r->code_sent += files_send(r->code_job, r->program.code + r->code_sent, len - r->code_sent);
     if (r->code_sent == len)
         files_send_end(r->code_job);
 }
 
-static void on_code_there(void *arg, const struct files_done *d UNUSED, const struct err *err)
+static void cli_run_on_code_written(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
     if (err)
-        fail(r, err);
+        cli_run_fail(r, err);
     else
-        start_program(r);
+        cli_run_start_program(r);
 }
 
-static void on_ready(void *arg)
+static void cli_run_on_ready(void *arg)
 {
-    static const struct files_ops ops = { .on_writable = send_code, .on_done = on_code_there };
-    struct run *r = arg;
+    static const struct files_ops ops = { .on_writable = cli_run_send_code, .on_done = cli_run_on_code_written };
+    struct cli_run *r = arg;
     struct err err = { 0 };
 
-    if (r->req.keep && !box_can_freeze(r->box)) { /* found out now, while no work can be lost */
+    if (r->options.keep && !sandbox_handle_can_freeze(r->sandbox)) { /* found out now, while no work can be lost */
         err_set(&err, ERR_NO_CGROUP,
                 "--keep freezes the sandbox, and this user has no cgroup to freeze it in: log in through systemd on a "
                 "host with cgroup v2 (or loginctl enable-linger), or run as root");
-        fail(r, &err);
-    } else if (!r->prog.code)
-        start_program(r);
-    else if (files_write(r->box, RUNTIME_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
-        fail(r, &err);
+        cli_run_fail(r, &err);
+    } else if (!r->program.code)
+        cli_run_start_program(r);
+    else if (files_write(r->sandbox, LANGUAGE_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
+        cli_run_fail(r, &err);
     else
-        send_code(r);
+        cli_run_send_code(r);
 }
 
-static void on_failed(void *arg, const struct err *err)
+static void cli_run_on_failed(void *arg, const struct err *err)
 {
-    fail(arg, err);
+    cli_run_fail(arg, err);
 }
 
-static void on_ended(void *arg, const struct err *why)
+static void cli_run_on_sandbox_ended(void *arg, const struct err *why)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
     if (!r->session.ended)
-        fail(r, why);
+        cli_run_fail(r, why);
     /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
 }
 
 /* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor is free. */
-static void on_made(void *arg)
+static void cli_run_on_sandbox_created(void *arg)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
     struct err err = { 0 };
     int monitor;
 
-    if (r->settings->start_monitor(&monitor, &err) < 0 || engine_watch(r->engine, monitor, &err) < 0)
-        fail(r, &err);
+    if (r->settings->start_monitor(&monitor, &err) < 0 || engine_set_monitor(r->engine, monitor, &err) < 0)
+        cli_run_fail(r, &err);
 }
 
-static void on_signal(void *arg, int signo)
+static void cli_run_on_signal(void *arg, int signo)
 {
-    struct run *r = arg;
+    struct cli_run *r = arg;
 
-    if (r->begun) {
-        session_signal(&r->session, signo);
+    if (r->session_started) {
+        session_on_signal(&r->session, signo);
         return;
     }
     if (signo == SIGWINCH || signo == SIGTSTP)
@@ -346,44 +352,45 @@ static void on_signal(void *arg, int signo)
     ev_stop(r->ev);
 }
 
-static int start(struct run *r, const struct cli_settings *settings, struct err *err)
+static int cli_run_start(struct cli_run *r, const struct cli_settings *settings, struct err *err)
 {
-    static const struct engine_ops engine_ops = { on_failed };
-    static const struct box_ops box_ops = { on_ready, on_failed, on_ended, on_made };
+    static const struct engine_ops engine_ops = { cli_run_on_failed };
+    static const struct sandbox_handle_ops box_ops = { cli_run_on_ready, cli_run_on_failed, cli_run_on_sandbox_ended,
+                                                       cli_run_on_sandbox_created };
     char dir[STATE_DIR_MAX];
     int jailer;
-    struct box_spec spec = {
-        .level = r->req.level,
+    struct sandbox_spec spec = {
+        .level = r->options.level,
         .policy = r->policy.name,
-        .profile = r->prog.profile,
-        .grants = r->req.grants,
-        .every_wall = r->floor.every_wall,
-        .enforce = r->floor.enforce,
-        .limits = r->req.limits,
-        .env = (const char *const *)r->req.env,
+        .profile = r->program.profile,
+        .grants = r->options.grants,
+        .require_all_walls = r->operator_limits.requires_every_wall,
+        .require_enforced = r->operator_limits.must_enforce,
+        .limits = r->options.limits,
+        .env = (const char *const *)r->options.env,
         .mounts = r->mounts,
         .nmounts = r->nmounts,
         .owner_uid = r->owner_uid,
         .owner_gid = r->owner_gid,
     };
 
-    memcpy(spec.deny, r->req.deny, sizeof(spec.deny));
+    memcpy(spec.deny, r->options.deny, sizeof(spec.deny));
     r->settings = settings;
-    if (settings->start_jailer(state_dir(r->req.state_dir, dir), r->req.keep, &jailer, err) < 0)
+    if (settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, &jailer, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0)
         return -1; /* the descriptors go with the process */
-    if (session_signals(r->ev, on_signal, r, err) < 0)
+    if (session_catch_signals(r->ev, cli_run_on_signal, r, err) < 0)
         return -1;
-    return box_new(r->engine, &spec, &box_ops, r, &r->box, err);
+    return sandbox_handle_new(r->engine, &spec, &box_ops, r, &r->sandbox, err);
 }
 
 /* --- what is said at the end --- */
 
-static void explain_end(const struct run *r, const struct receipt *rc)
+static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
 {
     char text[LIMIT_TEXT];
-    const uint64_t *v = r->req.limits.v;
+    const uint64_t *v = r->options.limits.v;
 
     switch (rc->ended_by) {
     case ENDED_WALL:
@@ -412,14 +419,14 @@ static void explain_end(const struct run *r, const struct receipt *rc)
 }
 
 /* Walls refuse, limits report: what this host cannot enforce is said once, in one line. */
-static void explain_limits(const struct run *r, const struct receipt *rc)
+static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf names = { 0 };
 
     for (int i = 0; i < LIMIT_COUNT; i++) {
-        bool asked = r->req.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
+        bool asked = r->options.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
 
-        if (asked && rc->enforced[i] < 2 && !limit_unlimited((enum limit)i, r->req.limits.v[i])) {
+        if (asked && rc->enforced[i] < 2 && !limit_is_unlimited((enum limit)i, r->options.limits.v[i])) {
             const struct limit_info *info = limit_info((enum limit)i);
 
             buf_addf(&names, "%s%s%s (%s)", names.len ? ", " : "", info->flag ? "--" : "",
@@ -431,10 +438,10 @@ static void explain_limits(const struct run *r, const struct receipt *rc)
     /* The one cause that its reader can often do something about. */
     bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
     report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
-                homeless ? host_cgroup_cure_here() : "");
+                homeless ? host_facts_cgroup_advice_here() : "");
 }
 
-static void print_json(const struct run *r, const struct receipt *rc)
+static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -442,8 +449,8 @@ static void print_json(const struct run *r, const struct receipt *rc)
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     session_json(&r->session, &w);
-    jsonw_kstr(&w, "sandbox", box_id(r->box));
-    jsonw_kbool(&w, "kept", r->kept);
+    jsonw_kstr(&w, "sandbox", sandbox_handle_id(r->sandbox));
+    jsonw_kbool(&w, "kept", r->is_kept);
     if (r->failed)
         report_error_json(&w, &r->why);
     jsonw_key(&w, "receipt");
@@ -453,7 +460,7 @@ static void print_json(const struct run *r, const struct receipt *rc)
     fd_write_all(STDOUT_FILENO, out.data, out.len);
 }
 
-static int write_receipt(const struct run *r, const struct receipt *rc, struct err *err)
+static int cli_run_write_receipt(const struct cli_run *r, const struct receipt *rc, struct err *err)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -467,15 +474,15 @@ static int write_receipt(const struct run *r, const struct receipt *rc, struct e
     receipt_json(rc, &w);
     buf_adds(&out, "\n");
     if (ftruncate(r->receipt_fd, 0) < 0 && errno != EINVAL) /* EINVAL: a pipe or a device has no length */
-        return err_sys(err, ERR_SYS, "--receipt=%.120s", r->req.receipt_file);
+        return err_sys(err, ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
     if (fd_write_all(r->receipt_fd, out.data, out.len) < 0)
-        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "--receipt=%.120s", r->req.receipt_file);
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
     return 0;
 }
 
-static void say_kept(const struct run *r)
+static void cli_run_note_kept(const struct cli_run *r)
 {
-    const char *id = box_id(r->box);
+    const char *id = sandbox_handle_id(r->sandbox);
     auto_buf more = { 0 };
 
     report_note("sandbox %s is kept, frozen", id);
@@ -483,74 +490,77 @@ static void say_kept(const struct run *r)
     fd_write_all(STDERR_FILENO, more.data, more.len);
 }
 
-static int conclude(struct run *r)
+static int cli_run_conclude(struct cli_run *r)
 {
-    const struct receipt *rc = r->begun && r->session.exec && r->session.receipt ? exec_receipt(r->session.exec) : NULL;
+    const struct receipt *rc = r->session_started && r->session.exec && r->session.receipt
+                                   ? exec_handle_receipt(r->session.exec)
+                                   : NULL;
     struct err err = { 0 };
 
     if (r->signaled)
         return 128 + r->signaled;
     if (!rc)
-        return report_error(&r->why, r->req.json);
-    if (r->session.broken && r->session.broken != EPIPE) {
-        errno = r->session.broken;
+        return report_error(&r->why, r->options.json);
+    if (r->session.output_errno && r->session.output_errno != EPIPE) {
+        errno = r->session.output_errno;
         err_sys(&err, errno == ENOSPC || errno == EDQUOT ? ERR_DISK_FULL : ERR_SYS, "writing to standard output");
         return report_error(&err, false);
     }
-    if (r->req.json)
-        print_json(r, rc);
-    else if (!r->req.quiet && !r->session.broken)
-        explain_end(r, rc);
-    if (!r->req.json && !r->req.quiet)
-        explain_limits(r, rc);
-    if (!r->req.json && !r->req.quiet && !r->req.receipt && receipt_exit_code(rc) != 0) {
-        refused_limits(rc);
-        refused_calls(rc, false);
+    if (r->options.json)
+        cli_run_print_json(r, rc);
+    else if (!r->options.quiet && !r->session.output_errno)
+        cli_run_note_end(r, rc);
+    if (!r->options.json && !r->options.quiet)
+        cli_run_note_limits(r, rc);
+    if (!r->options.json && !r->options.quiet && !r->options.receipt && receipt_exit_code(rc) != 0) {
+        denial_notes_limits(rc);
+        denial_notes_calls(rc, false);
     }
-    if (r->req.receipt && write_receipt(r, rc, &err) < 0)
+    if (r->options.receipt && cli_run_write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);
-    if (r->kept && !r->req.json && !r->req.quiet)
-        say_kept(r);
+    if (r->is_kept && !r->options.json && !r->options.quiet)
+        cli_run_note_kept(r);
     if (r->failed)
-        return r->req.json ? err_info(r->why.id)->exit : report_error(&r->why, false);
-    return r->session.broken ? STATUS_PIPE : receipt_exit_code(rc);
+        return r->options.json ? err_info(r->why.id)->exit : report_error(&r->why, false);
+    return r->session.output_errno ? STATUS_PIPE : receipt_exit_code(rc);
 }
 
 /* Of one that did not begin. */
-static void run_done(struct run *r)
+static void cli_run_done(struct cli_run *r)
 {
     engine_free(r->engine);
     ev_free(r->ev);
     for (size_t i = 0; i < r->nmounts; i++)
         fd_close(&r->mounts[i].fd);
     fd_close(&r->receipt_fd);
-    program_done(&r->prog);
-    request_done(&r->req);
+    program_done(&r->program);
+    run_options_done(&r->options);
     policy_done(&r->policy);
-    floor_done(&r->floor);
+    operator_limits_done(&r->operator_limits);
 }
 
 /* A run that began is not taken apart: the caller waits for our exit, which does the same at once. The jailer sees the
  * end of its socket and the monitor that of its own. */
 int verb_run(const struct args *a, const struct cli_settings *settings)
 {
-    static struct run r = { .receipt_fd = -1, .prog.script_fd = -1 };
+    static struct cli_run r = { .receipt_fd = -1, .program.script_fd = -1 };
     bool json = args_find(a, OPT_JSON) != NULL;
     int status;
 
-    status = prepare(&r, a, settings, &r.why);
+    status = cli_run_prepare(&r, a, settings, &r.why);
     if (status < 0) {
         status = report_error(&r.why, json);
     } else if (status > 0) {
         /* said by who found it */
-    } else if (r.req.dry_run) {
-        status = dry_run(&r);
-    } else if (open_mounts(&r, &r.why) < 0 || open_receipt(&r, &r.why) < 0 || start(&r, settings, &r.why) < 0) {
+    } else if (r.options.dry_run) {
+        status = cli_run_print_plan(&r);
+    } else if (cli_run_open_mounts(&r, &r.why) < 0 || cli_run_open_receipt(&r, &r.why) < 0 ||
+               cli_run_start(&r, settings, &r.why) < 0) {
         status = report_error(&r.why, json);
     } else {
         ev_run(r.ev);
-        return conclude(&r);
+        return cli_run_conclude(&r);
     }
-    run_done(&r);
+    cli_run_done(&r);
     return status;
 }

@@ -25,15 +25,15 @@ void sink_done(struct sink *s)
     ev_io_del(s->ev, &s->io);
     if (s->mode == SINK_OWN)
         close(s->fd);
-    buf_done(&s->waiting);
+    buf_done(&s->pending);
 }
 
-bool sink_waiting(const struct sink *s)
+bool sink_has_pending(const struct sink *s)
 {
-    return s->waiting.len > 0;
+    return s->pending.len > 0;
 }
 
-static void look(struct sink *s)
+static void sink_detect_mode(struct sink *s)
 {
     char path[40];
     struct stat st;
@@ -56,7 +56,7 @@ static void look(struct sink *s)
     s->mode = SINK_OWN;
 }
 
-static ssize_t write_some(struct sink *s, const char *data, size_t len)
+static ssize_t sink_write_some(struct sink *s, const char *data, size_t len)
 {
     struct pollfd p = { .fd = s->fd, .events = POLLOUT };
 
@@ -75,12 +75,12 @@ static ssize_t write_some(struct sink *s, const char *data, size_t len)
 }
 
 /* Bytes written before the descriptor would have blocked or broke. */
-static size_t write_most(struct sink *s, const char *data, size_t len)
+static size_t sink_write_most(struct sink *s, const char *data, size_t len)
 {
     size_t done = 0;
 
     while (done < len && !s->broken) {
-        ssize_t n = write_some(s, data + done, len - done);
+        ssize_t n = sink_write_some(s, data + done, len - done);
 
         if (n >= 0)
             done += (size_t)n;
@@ -94,14 +94,14 @@ static size_t write_most(struct sink *s, const char *data, size_t len)
     return done;
 }
 
-static void on_writable(void *arg, uint32_t events UNUSED)
+static void sink_on_writable(void *arg, uint32_t events UNUSED)
 {
     struct sink *s = arg;
 
-    buf_drop(&s->waiting, write_most(s, s->waiting.data, s->waiting.len));
+    buf_drop(&s->pending, sink_write_most(s, s->pending.data, s->pending.len));
     if (s->broken)
-        buf_clear(&s->waiting);
-    if (s->waiting.len > 0)
+        buf_clear(&s->pending);
+    if (s->pending.len > 0)
         return;
     ev_io_del(s->ev, &s->io);
     s->on_change(s->arg);
@@ -114,19 +114,19 @@ void sink_write(struct sink *s, const void *data, size_t len)
     if (s->broken || len == 0)
         return;
     if (s->mode == SINK_NEW)
-        look(s);
-    if (!sink_waiting(s))
-        done = write_most(s, data, len);
+        sink_detect_mode(s);
+    if (!sink_has_pending(s))
+        done = sink_write_most(s, data, len);
     if (s->broken || done == len)
         return;
-    buf_add(&s->waiting, (const char *)data + done, len - done);
+    buf_add(&s->pending, (const char *)data + done, len - done);
     if (s->io.on)
         return;
-    if (ev_io_add(s->ev, &s->io, s->fd, EPOLLOUT, on_writable, s, NULL) < 0) {
+    if (ev_io_add(s->ev, &s->io, s->fd, EPOLLOUT, sink_on_writable, s, NULL) < 0) {
         /* A file that blocks and cannot be waited for does not exist; if it does, it is written the slow way. */
         s->mode = SINK_PLAIN;
         fd_nonblock(s->fd, false);
-        write_most(s, s->waiting.data, s->waiting.len);
-        buf_clear(&s->waiting);
+        sink_write_most(s, s->pending.data, s->pending.len);
+        buf_clear(&s->pending);
     }
 }

@@ -21,7 +21,7 @@ struct sink {
     int fd;
     enum sink_mode mode;
     struct ev_io io;
-    struct buf waiting;
+    struct buf pending;
     bool broken; /* the reader is gone, or the disk is full: everything further is dropped */
     int error;   /* errno of the write that broke it */
     void (*on_change)(void *arg);
@@ -30,6 +30,6 @@ struct sink {
 
 void sink_init(struct sink *s, struct ev *ev, int fd, void (*on_change)(void *arg), void *arg);
 void sink_done(struct sink *s);
-/* Takes all of it. Afterwards sink_waiting() or s->broken may have become true. */
+/* Takes all of it. Afterwards sink_has_pending() or s->broken may have become true. */
 void sink_write(struct sink *s, const void *data, size_t len);
-bool sink_waiting(const struct sink *s);
+bool sink_has_pending(const struct sink *s);

@@ -5,19 +5,19 @@
 #include <errno.h>
 #include <unistd.h>
 
-static void pump(struct source *s);
+static void source_pump(struct source *s);
 
-static void on_again(void *arg)
+static void source_on_again(void *arg)
 {
-    pump(arg);
+    source_pump(arg);
 }
 
-static void on_readable(void *arg, uint32_t events UNUSED)
+static void source_on_readable(void *arg, uint32_t events UNUSED)
 {
-    pump(arg);
+    source_pump(arg);
 }
 
-static void finish(struct source *s)
+static void source_finish(struct source *s)
 {
     s->ended = true;
     if (!s->file)
@@ -25,26 +25,26 @@ static void finish(struct source *s)
     s->end(s->arg);
 }
 
-static void pump(struct source *s)
+static void source_pump(struct source *s)
 {
     if (s->ended || s->full)
         return;
-    if (s->sent == s->held) {
+    if (s->sent == s->filled) {
         ssize_t n = read(s->fd, s->buf, sizeof(s->buf));
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) { /* an error of the terminal (it hung up) ends the input just as well */
-            finish(s);
+            source_finish(s);
             return;
         }
-        s->held = (size_t)n;
+        s->filled = (size_t)n;
         s->sent = 0;
     }
-    s->sent += s->take(s->arg, s->buf + s->sent, s->held - s->sent);
-    s->full = s->sent < s->held;
+    s->sent += s->take(s->arg, s->buf + s->sent, s->filled - s->sent);
+    s->full = s->sent < s->filled;
     if (s->file && !s->full)
-        ev_defer(s->ev, &s->again, on_again, s);
+        ev_defer(s->ev, &s->again, source_on_again, s);
     else if (s->full) /* not only muted: a pipe whose writer is gone would wake the loop for nothing, for ever */
         ev_io_del(s->ev, &s->io);
 }
@@ -58,21 +58,21 @@ void source_start(struct source *s, struct ev *ev, int fd, size_t (*take)(void *
     s->end = end;
     s->arg = arg;
     s->ended = s->full = s->file = false;
-    s->held = s->sent = 0;
-    if (ev_io_add(ev, &s->io, fd, EPOLLIN, on_readable, s, NULL) < 0) {
+    s->filled = s->sent = 0;
+    if (ev_io_add(ev, &s->io, fd, EPOLLIN, source_on_readable, s, NULL) < 0) {
         s->file = true;
-        ev_defer(ev, &s->again, on_again, s);
+        ev_defer(ev, &s->again, source_on_again, s);
     }
 }
 
-void source_more(struct source *s)
+void source_resume(struct source *s)
 {
     if (!s->full || s->ended)
         return;
     s->full = false;
     if (!s->file)
-        ev_io_add(s->ev, &s->io, s->fd, EPOLLIN, on_readable, s, NULL);
-    pump(s);
+        ev_io_add(s->ev, &s->io, s->fd, EPOLLIN, source_on_readable, s, NULL);
+    source_pump(s);
 }
 
 void source_stop(struct source *s)

@@ -13,7 +13,7 @@ struct source {
     bool file;
     bool ended;
     bool full;                                               /* the program takes no more for now */
-    size_t held, sent;                                       /* of buf: read, and passed on */
+    size_t filled, sent;                                     /* of buf: read, and passed on */
     size_t (*take)(void *arg, const void *data, size_t len); /* returns how much it took */
     void (*end)(void *arg);
     void *arg;
@@ -22,5 +22,5 @@ struct source {
 
 void source_start(struct source *s, struct ev *ev, int fd, size_t (*take)(void *, const void *, size_t),
                   void (*end)(void *), void *arg);
-void source_more(struct source *s); /* the program takes more now */
+void source_resume(struct source *s); /* the program takes more now */
 void source_stop(struct source *s);

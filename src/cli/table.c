@@ -13,7 +13,7 @@
 #define ARG_MILLICPU "CPUS"
 #define ARG_CPUSET "LIST"
 
-static const struct cli_option options[] = {
+static const struct cli_option cli_option_table[] = {
 #define OPT(verb, id, name, letter, arg, dflt, group, complete, help) \
     { VERB_##verb, OPT_##id, name, letter, arg, dflt, GROUP_##group, COMPLETE_##complete, help },
 #define LIMIT_OPT(verb, id, name, arg, help) \
@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 #define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
 #define EXAMPLES(...) ((const struct cli_example[]){ __VA_ARGS__, { NULL, NULL } })
 
-static const struct cli_verb verbs[] = {
+static const struct cli_verb cli_verb_table[] = {
     { VERB_RUN, "run", "run a program in a fresh sandbox that is gone afterwards",
       LIST("run [FLAGS] [--] PROGRAM [ARGUMENT...]",
            "run [FLAGS] SCRIPT [ARGUMENT...]",
@@ -319,7 +319,7 @@ static const struct cli_verb verbs[] = {
       EXAMPLES({ "cove version", "which cove is this" }), false },
 };
 
-static const struct cli_exit exits[] = {
+static const struct cli_exit cli_exit_table[] = {
     { "0-122", "the program's own status; the ranges below have a meaning of their own" },
     { "123", "the memory limit ended the program" },
     { "124", "a clock ended the program: --timeout, --cpu-time or --lifetime" },
@@ -331,7 +331,7 @@ static const struct cli_exit exits[] = {
     { NULL, NULL },
 };
 
-static const char *const group_titles[GROUP_COUNT] = {
+static const char *const cli_group_titles[GROUP_COUNT] = {
     [GROUP_PROGRAM] = "What to run",      [GROUP_FILES] = "Files",
     [GROUP_WALLS] = "Walls",              [GROUP_LIMITS] = "Limits",
     [GROUP_STREAMS] = "Terminal and input", [GROUP_RESULT] = "Result",
@@ -341,21 +341,22 @@ static const char *const group_titles[GROUP_COUNT] = {
 
 const struct cli_verb *cli_verbs(size_t *count)
 {
-    *count = ARRAY_LEN(verbs);
-    return verbs;
+    *count = ARRAY_LEN(cli_verb_table);
+    return cli_verb_table;
 }
 
 const struct cli_verb *cli_verb_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (str_eq(verbs[i].name, name))
-            return &verbs[i];
+    for (size_t i = 0; i < ARRAY_LEN(cli_verb_table); i++)
+        if (str_eq(cli_verb_table[i].name, name))
+            return &cli_verb_table[i];
     return NULL;
 }
 
 const struct cli_option *cli_option_next(const struct cli_verb *v, const struct cli_option *prev)
 {
-    for (const struct cli_option *o = prev ? prev + 1 : options; o < options + ARRAY_LEN(options); o++)
+    for (const struct cli_option *o = prev ? prev + 1 : cli_option_table;
+         o < cli_option_table + ARRAY_LEN(cli_option_table); o++)
         if (o->verb == v->id && o->name)
             return o;
     return NULL;
@@ -390,7 +391,7 @@ const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter
 
 const char *cli_group_title(enum opt_group g)
 {
-    return group_titles[g];
+    return cli_group_titles[g];
 }
 
 bool cli_arg_optional(const struct cli_option *o)
@@ -398,7 +399,7 @@ bool cli_arg_optional(const struct cli_option *o)
     return o->arg && o->arg[0] == '[';
 }
 
-const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT])
+const char *cli_option_default(const struct cli_option *o, char buf[LIMIT_TEXT])
 {
     if (o->id < OPT_LIMIT)
         return o->dflt;
@@ -415,10 +416,10 @@ const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT])
 
 const struct cli_exit *cli_exits(void)
 {
-    return exits;
+    return cli_exit_table;
 }
 
-const char *const *cli_choices(enum opt_complete c)
+const char *const *cli_completion_values(enum opt_complete c)
 {
     static const char *const runtimes[] = { "python", "node", "bash", "sh", NULL };
     static const char *const levels[] = { "standard", "high", NULL };

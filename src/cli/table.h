@@ -175,7 +175,7 @@ struct cli_option {
 
 struct cli_example {
     const char *command;
-    const char *says;
+    const char *description;
 };
 
 struct cli_verb {
@@ -203,7 +203,7 @@ const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter
 const char *cli_group_title(enum opt_group g);
 bool cli_arg_optional(const struct cli_option *o);
 /* The default as a person reads it, or NULL. */
-const char *cli_default(const struct cli_option *o, char buf[LIMIT_TEXT]);
+const char *cli_option_default(const struct cli_option *o, char buf[LIMIT_TEXT]);
 
 /* Exit codes of run and enter, in the order in which they are explained; ends with a NULL meaning. */
 struct cli_exit {
@@ -213,4 +213,4 @@ struct cli_exit {
 const struct cli_exit *cli_exits(void);
 
 /* The values that --level, --net and --runtime may have, for completion; NULL-terminated. */
-const char *const *cli_choices(enum opt_complete c);
+const char *const *cli_completion_values(enum opt_complete c);

@@ -9,26 +9,26 @@
 #include <termios.h>
 #include <unistd.h>
 
-static struct termios saved;
-static volatile sig_atomic_t raw_fd = -1;
+static struct termios term_saved;
+static volatile sig_atomic_t term_raw_fd = -1;
 
 void term_restore(void)
 {
-    int fd = raw_fd;
+    int fd = term_raw_fd;
 
     if (fd < 0)
         return;
-    raw_fd = -1;
-    tcsetattr(fd, TCSANOW, &saved); /* not DRAIN: a terminal that nobody reads would hold us for ever */
+    term_raw_fd = -1;
+    tcsetattr(fd, TCSANOW, &term_saved); /* not DRAIN: a terminal that nobody reads would hold us for ever */
 }
 
-static void on_crash(int signo)
+static void term_on_crash(int signo)
 {
-    int fd = raw_fd;
+    int fd = term_raw_fd;
 
-    raw_fd = -1;
+    term_raw_fd = -1;
     if (fd >= 0)
-        tcsetattr(fd, TCSANOW, &saved);
+        tcsetattr(fd, TCSANOW, &term_saved);
     signal(signo, SIG_DFL);
     raise(signo);
 }
@@ -36,19 +36,19 @@ static void on_crash(int signo)
 int term_raw(int fd, struct err *err)
 {
     static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS };
-    struct sigaction sa = { .sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND };
+    struct sigaction sa = { .sa_handler = term_on_crash, .sa_flags = (int)SA_RESETHAND };
     struct termios t;
 
-    if (tcgetattr(fd, &saved) < 0)
+    if (tcgetattr(fd, &term_saved) < 0)
         return err_sys(err, ERR_SYS, "reading the terminal's settings");
-    t = saved;
+    t = term_saved;
     cfmakeraw(&t);
     for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
         sigaction(crashes[i], &sa, NULL);
     atexit(term_restore);
-    raw_fd = fd;
+    term_raw_fd = fd;
     if (tcsetattr(fd, TCSADRAIN, &t) < 0) {
-        raw_fd = -1;
+        term_raw_fd = -1;
         return err_sys(err, ERR_SYS, "putting the terminal into raw mode");
     }
     return 0;

@@ -20,4 +20,4 @@ int verb_help(const struct args *a, const char *version);
 int verb_version(const char *version);
 
 /* Sources of the manual pages and of docs/, for the build: `cove __man [VERB]`, `cove __docs cli|errors`. */
-int verb_papers(int argc, char **argv);
+int verb_gendocs(int argc, char **argv);

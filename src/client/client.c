@@ -27,17 +27,17 @@ struct client {
     struct fetch *fetch;
     char *url;
     char *socket;
-    char *cacert;         /* NULL: those of this machine */
-    struct exchange *now; /* that a function waits for */
-    char *auth;           /* "Authorization: Bearer ..." or NULL */
+    char *cacert;                    /* NULL: those of this machine */
+    struct client_exchange *current; /* that a function waits for */
+    char *auth_header;               /* "Authorization: Bearer ..." or NULL */
 };
 
-struct exchange {
+struct client_exchange {
     struct client *c;
     struct fetch_call *call;
     struct buf text; /* a JSON answer, an error, or the line that is not complete yet */
     int status;
-    bool done, left;
+    bool done, abandoned;
     struct err err;
     bool (*on_line)(void *arg, const json_t *line);
     bool (*on_data)(void *arg, const void *data, size_t len);
@@ -47,7 +47,7 @@ struct exchange {
 
 /* --- where and as whom --- */
 
-static int check(const char *url, const char *key, struct err *err)
+static int client_check_url_and_key(const char *url, const char *key, struct err *err)
 {
     if (!str_starts(url, "http://") && !str_starts(url, "https://"))
         return err_set(err, ERR_INVALID, "'%.120s' is no URL of a server: it begins with neither http:// nor https://",
@@ -63,7 +63,7 @@ static int check(const char *url, const char *key, struct err *err)
 
 /* As `cove serve` chooses it: root's own place, and for others theirs before root's. The caller frees it; NULL: none.
  */
-static char *find_socket(void)
+static char *client_find_socket(void)
 {
     const char *run = getenv("XDG_RUNTIME_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char *places[] = { NULL, NULL, NULL, str_dup(CLIENT_SOCKET_DEFAULT) };
@@ -83,8 +83,8 @@ static char *find_socket(void)
 }
 
 /* What `cove login` kept fills in what nobody said: the server, and if it is that one the key and the authority. */
-static int ask_login(struct ev *ev, const char **url, const char **key, const char **cacert, struct login *l,
-                     struct err *err)
+static int client_apply_login(struct ev *ev, const char **url, const char **key, const char **cacert, struct login *l,
+                              struct err *err)
 {
     if (*url && *key)
         return 0;
@@ -101,7 +101,7 @@ static int ask_login(struct ev *ev, const char **url, const char **key, const ch
     return 0;
 }
 
-static const char *said(const char *given, const char *variable)
+static const char *client_setting(const char *given, const char *variable)
 {
     const char *text = given ? given : getenv(variable);
 
@@ -111,21 +111,22 @@ static const char *said(const char *given, const char *variable)
 int client_new(struct ev *ev, const struct client_settings *set, struct client **ret, struct err *err)
 {
     bool nobody = set->key && !*set->key;
-    const char *key = nobody ? NULL : said(set->key, "COVE_API_KEY"), *url = said(set->url, "COVE_URL");
-    const char *cacert = said(set->cacert, "COVE_CACERT");
+    const char *key = nobody ? NULL : client_setting(set->key, "COVE_API_KEY"),
+               *url = client_setting(set->url, "COVE_URL");
+    const char *cacert = client_setting(set->cacert, "COVE_CACERT");
     auto_free char *socket = set->socket ? str_dup(set->socket) : NULL;
     __attribute__((cleanup(login_done))) struct login kept = { 0 };
     struct err none = { 0 };
 
-    if (!socket && !nobody && ask_login(ev, &url, &key, &cacert, &kept, &none) < 0) {
+    if (!socket && !nobody && client_apply_login(ev, &url, &key, &cacert, &kept, &none) < 0) {
         *err = none;
         return -1;
     }
     if (!socket && !url)
-        socket = find_socket();
+        socket = client_find_socket();
     if (!url)
         url = CLIENT_URL_DEFAULT;
-    if (check(url, key, err) < 0)
+    if (client_check_url_and_key(url, key, err) < 0)
         return -1;
     if (cacert && access(cacert, R_OK) < 0)
         return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", cacert);
@@ -134,7 +135,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
     c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
     c->socket = take_ptr(&socket);
     c->cacert = cacert ? str_dup(cacert) : NULL;
-    c->auth = key ? str_printf("Authorization: Bearer %s", key) : NULL;
+    c->auth_header = key ? str_printf("Authorization: Bearer %s", key) : NULL;
     if (fetch_new(ev, &c->fetch, err) < 0) {
         client_free(c);
         return -1;
@@ -151,13 +152,13 @@ void client_free(struct client *c)
     free(c->url);
     free(c->socket);
     free(c->cacert);
-    if (c->auth)
-        explicit_bzero(c->auth, strlen(c->auth));
-    free(c->auth);
+    if (c->auth_header)
+        explicit_bzero(c->auth_header, strlen(c->auth_header));
+    free(c->auth_header);
     free(c);
 }
 
-const char *client_where(const struct client *c)
+const char *client_endpoint(const struct client *c)
 {
     return c->socket ? c->socket : c->url;
 }
@@ -166,29 +167,29 @@ const char *client_where(const struct client *c)
 
 void client_interrupt(struct client *c)
 {
-    if (c->now)
-        c->now->left = c->now->done = true;
+    if (c->current)
+        c->current->abandoned = c->current->done = true;
 }
 
-static void leave(struct exchange *x)
+static void client_exchange_abandon(struct client_exchange *x)
 {
-    x->left = x->done = true;
+    x->abandoned = x->done = true;
 }
 
-static void fail(struct exchange *x, enum err_id id, const char *what)
+static void client_exchange_fail(struct client_exchange *x, enum err_id id, const char *what)
 {
     err_set(&x->err, id, "%s", what);
     x->done = true;
 }
 
-static void on_head(void *arg, int status)
+static void client_on_head(void *arg, int status)
 {
-    struct exchange *x = arg;
+    struct client_exchange *x = arg;
 
     x->status = status;
 }
 
-static void take_lines(struct exchange *x)
+static void client_read_lines(struct client_exchange *x)
 {
     char *end;
 
@@ -197,61 +198,63 @@ static void take_lines(struct exchange *x)
         json_t *line = len ? json_loadb(x->text.data, len, JSON_FLAGS, NULL) : NULL;
 
         if (len && !line) {
-            fail(x, ERR_PROTOCOL, "the server sent a line that is no JSON");
+            client_exchange_fail(x, ERR_PROTOCOL, "the server sent a line that is no JSON");
             return;
         }
         bool more = !line || x->on_line(x->arg, line);
         json_decref(line);
         buf_drop(&x->text, len + 1);
         if (!more)
-            leave(x);
+            client_exchange_abandon(x);
     }
 }
 
-static void on_data(void *arg, const void *data, size_t len)
+static void client_on_data(void *arg, const void *data, size_t len)
 {
-    struct exchange *x = arg;
+    struct client_exchange *x = arg;
     bool plain = x->status < 400;
 
     if (x->done)
         return;
     if (plain && x->on_data) {
         if (!x->on_data(x->arg, data, len))
-            leave(x);
+            client_exchange_abandon(x);
         return;
     }
     if (x->text.len + len > (plain && x->on_line ? LINE_MAX_BYTES : ANSWER_MAX)) {
-        fail(x, ERR_PROTOCOL, "the server's answer is larger than any that it should give");
+        client_exchange_fail(x, ERR_PROTOCOL, "the server's answer is larger than any that it should give");
         return;
     }
     buf_add(&x->text, data, len);
     if (plain && x->on_line)
-        take_lines(x);
+        client_read_lines(x);
 }
 
-static ssize_t on_read(void *arg, void *to, size_t room)
+static ssize_t client_on_read(void *arg, void *to, size_t room)
 {
-    struct exchange *x = arg;
+    struct client_exchange *x = arg;
 
     return x->on_read(x->arg, to, room);
 }
 
-static void on_done(void *arg, const struct err *err)
+static void client_on_fetch_done(void *arg, const struct err *err)
 {
-    struct exchange *x = arg;
+    struct client_exchange *x = arg;
 
     x->done = true;
     x->call = NULL;
-    if (err && x->err.id == ERR_NONE && !x->left) /* how a connection ends that was left is nobody's business */
+    if (err && x->err.id == ERR_NONE && !x->abandoned) /* how a connection ends that was left is nobody's business */
         x->err = *err;
 }
 
-static const struct fetch_ops reading = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
-static const struct fetch_ops sending = {
-    .on_head = on_head, .on_data = on_data, .on_done = on_done, .on_read = on_read
+static const struct fetch_ops client_read_ops = { .on_head = client_on_head,
+                                                  .on_data = client_on_data,
+                                                  .on_done = client_on_fetch_done };
+static const struct fetch_ops client_send_ops = {
+    .on_head = client_on_head, .on_data = client_on_data, .on_done = client_on_fetch_done, .on_read = client_on_read
 };
 
-static int refused(const struct exchange *x, struct err *err)
+static int client_error_from_answer(const struct client_exchange *x, struct err *err)
 {
     json_error_t ignored;
     json_t *body = json_loadb(x->text.data ? x->text.data : "", x->text.len, 0, &ignored);
@@ -262,7 +265,7 @@ static int refused(const struct exchange *x, struct err *err)
 
     if (!code || !message)
         err_set(err, ERR_PROTOCOL, "status %d without a word of cove: is %.120s its server?", x->status,
-                client_where(x->c));
+                client_endpoint(x->c));
     else if (err_by_code(code) == ERR_NONE)
         err_set(err, ERR_VERSION, "the server says %.60s: %.150s", code, message);
     else if (err_info(err_by_code(code))->http >= 500 && request)
@@ -273,15 +276,16 @@ static int refused(const struct exchange *x, struct err *err)
     return -1;
 }
 
-static int start(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
-                 const struct fetch_ops *ops, struct exchange *x, struct err *err)
+static int client_exchange_start(struct client *c, struct fetch_spec *spec, const char *path, const char *type,
+                                 const char *accept, const struct fetch_ops *ops, struct client_exchange *x,
+                                 struct err *err)
 {
     auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
     const char *headers[4] = { 0 };
     size_t n = 0;
 
-    if (c->auth)
-        headers[n++] = c->auth;
+    if (c->auth_header)
+        headers[n++] = c->auth_header;
     if (type)
         headers[n++] = type;
     if (accept)
@@ -296,33 +300,34 @@ static int start(struct client *c, struct fetch_spec *spec, const char *path, co
 }
 
 /* The error of an exchange that is over, or 0. */
-static int result(struct exchange *x, struct err *err)
+static int client_exchange_result(struct client_exchange *x, struct err *err)
 {
     if (x->err.id == ERR_UNREACHABLE)
-        err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(x->c));
+        err_set(&x->err, ERR_UNREACHABLE, "no server answers at %.150s", client_endpoint(x->c));
     if (x->err.id != ERR_NONE) {
         *err = x->err;
         return -1;
     }
-    return !x->left && x->status >= 400 ? refused(x, err) : 0;
+    return !x->abandoned && x->status >= 400 ? client_error_from_answer(x, err) : 0;
 }
 
-static int exchange(struct client *c, struct fetch_spec *spec, const char *path, const char *type, const char *accept,
-                    struct exchange *x, struct err *err)
+static int client_exchange_run(struct client *c, struct fetch_spec *spec, const char *path, const char *type,
+                               const char *accept, struct client_exchange *x, struct err *err)
 {
-    if (start(c, spec, path, type, accept, x->on_read ? &sending : &reading, x, err) < 0)
+    if (client_exchange_start(c, spec, path, type, accept, x->on_read ? &client_send_ops : &client_read_ops, x, err) <
+        0)
         return -1;
-    c->now = x;
+    c->current = x;
     while (!x->done)
         ev_turn(c->ev, -1);
-    c->now = NULL;
+    c->current = NULL;
     if (x->call)
         fetch_cancel(x->call);
     ev_turn(c->ev, 0); /* what was put off while it ended */
-    return result(x, err);
+    return client_exchange_result(x, err);
 }
 
-static int take_json(struct exchange *x, json_t **ret, struct err *err)
+static int client_parse_json(struct client_exchange *x, json_t **ret, struct err *err)
 {
     json_error_t where;
 
@@ -335,14 +340,14 @@ static int take_json(struct exchange *x, json_t **ret, struct err *err)
 
 int client_json(struct client *c, const char *method, const char *path, const char *body, json_t **ret, struct err *err)
 {
-    struct exchange x = { 0 };
+    struct client_exchange x = { 0 };
     struct fetch_spec spec = { .method = method, .body = body, .body_len = body ? strlen(body) : 0 };
     json_t *answer = NULL;
 
-    int bad = exchange(c, &spec, path, body ? "Content-Type: application/json" : NULL, "Accept: application/json", &x,
-                       err);
+    int bad = client_exchange_run(c, &spec, path, body ? "Content-Type: application/json" : NULL,
+                                  "Accept: application/json", &x, err);
     if (!bad)
-        bad = take_json(&x, &answer, err);
+        bad = client_parse_json(&x, &answer, err);
     buf_done(&x.text);
     if (bad)
         return -1;
@@ -353,14 +358,14 @@ int client_json(struct client *c, const char *method, const char *path, const ch
     return 0;
 }
 
-int client_lines(struct client *c, const char *method, const char *path, const char *body,
-                 bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err)
+int client_json_lines(struct client *c, const char *method, const char *path, const char *body,
+                      bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err)
 {
-    struct exchange x = { .on_line = on_line, .arg = arg };
+    struct client_exchange x = { .on_line = on_line, .arg = arg };
     struct fetch_spec spec = { .method = method, .body = body, .body_len = body ? strlen(body) : 0 };
 
-    int bad = exchange(c, &spec, path, body ? "Content-Type: application/json" : NULL, "Accept: application/x-ndjson",
-                       &x, err);
+    int bad = client_exchange_run(c, &spec, path, body ? "Content-Type: application/json" : NULL,
+                                  "Accept: application/x-ndjson", &x, err);
     buf_done(&x.text);
     return bad;
 }
@@ -368,26 +373,26 @@ int client_lines(struct client *c, const char *method, const char *path, const c
 int client_download(struct client *c, const char *path, bool (*on_bytes)(void *arg, const void *data, size_t len),
                     void *arg, struct err *err)
 {
-    struct exchange x = { .on_data = on_bytes, .arg = arg };
+    struct client_exchange x = { .on_data = on_bytes, .arg = arg };
     struct fetch_spec spec = { 0 };
 
     err->id = ERR_NONE;
-    int bad = exchange(c, &spec, path, NULL, NULL, &x, err);
+    int bad = client_exchange_run(c, &spec, path, NULL, NULL, &x, err);
     buf_done(&x.text);
-    return bad || (x.left && err->id != ERR_NONE) ? -1 : 0;
+    return bad || (x.abandoned && err->id != ERR_NONE) ? -1 : 0;
 }
 
 int client_upload(struct client *c, const char *path, const char *type, uint64_t size,
                   ssize_t (*on_bytes)(void *arg, void *to, size_t room), void *arg, json_t **ret, struct err *err)
 {
-    struct exchange x = { .on_read = on_bytes, .arg = arg };
+    struct client_exchange x = { .on_read = on_bytes, .arg = arg };
     struct fetch_spec spec = { .method = "PUT", .upload = size };
     auto_free char *header = str_printf("Content-Type: %s", type);
     json_t *answer = NULL;
 
-    int bad = exchange(c, &spec, path, header, "Accept: application/json", &x, err);
+    int bad = client_exchange_run(c, &spec, path, header, "Accept: application/json", &x, err);
     if (!bad)
-        bad = take_json(&x, &answer, err);
+        bad = client_parse_json(&x, &answer, err);
     buf_done(&x.text);
     if (bad)
         return -1;
@@ -400,37 +405,39 @@ int client_upload(struct client *c, const char *path, const char *type, uint64_t
 
 /* --- beside it --- */
 
-struct client_side {
-    struct exchange x;
-    client_side_fn *fn;
+struct client_async_request {
+    struct client_exchange exchange;
+    client_async_fn *fn;
     void *arg;
 };
 
-static void on_side_done(void *arg, const struct err *err)
+static void client_on_async_done(void *arg, const struct err *err)
 {
-    struct client_side *s = container_of((struct exchange *)arg, struct client_side, x);
+    struct client_async_request *s = container_of((struct client_exchange *)arg, struct client_async_request, exchange);
     struct err why = { 0 };
     json_t *answer = NULL;
 
-    on_done(&s->x, err);
-    int bad = result(&s->x, &why);
+    client_on_fetch_done(&s->exchange, err);
+    int bad = client_exchange_result(&s->exchange, &why);
     if (!bad)
-        bad = take_json(&s->x, &answer, &why);
+        bad = client_parse_json(&s->exchange, &answer, &why);
     s->fn(s->arg, bad ? &why : NULL, answer); /* it may free the object */
     json_decref(answer);
 }
 
-int client_post(struct client *c, const char *path, const void *data, size_t len, client_side_fn *fn, void *arg,
-                struct client_side **ret, struct err *err)
+int client_post(struct client *c, const char *path, const void *data, size_t len, client_async_fn *fn, void *arg,
+                struct client_async_request **ret, struct err *err)
 {
-    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_side_done };
+    static const struct fetch_ops ops = { .on_head = client_on_head,
+                                          .on_data = client_on_data,
+                                          .on_done = client_on_async_done };
     struct fetch_spec spec = { .method = "POST", .body = data, .body_len = len };
-    struct client_side *s = mem_new(struct client_side);
+    struct client_async_request *s = mem_new(struct client_async_request);
 
     s->fn = fn;
     s->arg = arg;
-    if (start(c, &spec, path, "Content-Type: application/octet-stream", "Accept: application/json", &ops, &s->x, err) <
-        0) {
+    if (client_exchange_start(c, &spec, path, "Content-Type: application/octet-stream", "Accept: application/json",
+                              &ops, &s->exchange, err) < 0) {
         free(s);
         return -1;
     }
@@ -438,31 +445,31 @@ int client_post(struct client *c, const char *path, const void *data, size_t len
     return 0;
 }
 
-void client_side_free(struct client_side *s)
+void client_async_request_free(struct client_async_request *s)
 {
     if (!s)
         return;
-    if (s->x.call)
-        fetch_cancel(s->x.call);
-    buf_done(&s->x.text);
+    if (s->exchange.call)
+        fetch_cancel(s->exchange.call);
+    buf_done(&s->exchange.text);
     free(s);
 }
 
-int client_socket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
-                  struct err *err)
+int client_websocket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
+                     struct err *err)
 {
     auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
-    const char *headers[] = { c->auth, NULL };
+    const char *headers[] = { c->auth_header, NULL };
     struct wsock_spec spec = {
         .url = url, .unix_socket = c->socket, .cacert = c->cacert, .headers = headers, .protocol = "cove.v1"
     };
-    struct exchange x = { .c = c };
+    struct client_exchange x = { .c = c };
 
     int rc = wsock_open(c->ev, &spec, ops, arg, ret, &x.status, &x.text, err);
     if (rc < 0 && x.status)
-        (void)refused(&x, err);
+        (void)client_error_from_answer(&x, err);
     else if (rc < 0 && err->id == ERR_UNREACHABLE)
-        err_set(err, ERR_UNREACHABLE, "no server answers at %.150s", client_where(c));
+        err_set(err, ERR_UNREACHABLE, "no server answers at %.150s", client_endpoint(c));
     buf_done(&x.text);
     return rc;
 }

@@ -29,7 +29,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
 void client_free(struct client *c);
 DEFINE_AUTO(client, client_free);
 /* Where it goes: the URL, or the path of the socket. For messages. */
-const char *client_where(const struct client *c);
+const char *client_endpoint(const struct client *c);
 
 /* For a callback of the loop: the function that waits returns as if the caller had left the answer. */
 void client_interrupt(struct client *c);
@@ -41,22 +41,23 @@ int client_json(struct client *c, const char *method, const char *path, const ch
 
 /* An answer in lines of JSON, each handed over as it comes (borrowed). When on_line returns false the answer is left,
  * and that is no error. */
-int client_lines(struct client *c, const char *method, const char *path, const char *body,
-                 bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err);
+int client_json_lines(struct client *c, const char *method, const char *path, const char *body,
+                      bool (*on_line)(void *arg, const json_t *line), void *arg, struct err *err);
 
 /* A request beside the one that a function waits for: it goes on while the loop turns. on_done once, with the answer
- * (borrowed, may be NULL) or an error; never after client_side_free, which gives the request up. The data is copied. */
-struct client_side;
-typedef void client_side_fn(void *arg, const struct err *err, const json_t *answer);
-int client_post(struct client *c, const char *path, const void *data, size_t len, client_side_fn *on_done, void *arg,
-                struct client_side **ret, struct err *err);
-void client_side_free(struct client_side *s);
+ * (borrowed, may be NULL) or an error; never after client_async_request_free, which gives the request up. The data is
+ * copied. */
+struct client_async_request;
+typedef void client_async_fn(void *arg, const struct err *err, const json_t *answer);
+int client_post(struct client *c, const char *path, const void *data, size_t len, client_async_fn *on_done, void *arg,
+                struct client_async_request **ret, struct err *err);
+void client_async_request_free(struct client_async_request *s);
 
 /* A WebSocket at this path (fetch/wsock.h), open when this returns. A refusal becomes an err like any other. */
 struct wsock;
 struct wsock_ops;
-int client_socket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
-                  struct err *err);
+int client_websocket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,
+                     struct err *err);
 
 /* Bytes. on_data returns false when it could not put them anywhere and *err is set. */
 int client_download(struct client *c, const char *path, bool (*on_data)(void *arg, const void *data, size_t len),

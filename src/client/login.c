@@ -24,7 +24,7 @@ char *login_path(void)
     return home && *home == '/' ? str_printf("%s/.config/cove/login.json", home) : NULL;
 }
 
-static void wipe(char **text)
+static void login_wipe_text(char **text)
 {
     if (*text)
         explicit_bzero(*text, strlen(*text));
@@ -34,25 +34,25 @@ static void wipe(char **text)
 
 void login_done(struct login *l)
 {
-    wipe(&l->url);
-    wipe(&l->key);
-    wipe(&l->cacert);
-    wipe(&l->issuer);
-    wipe(&l->client_id);
-    wipe(&l->token_url);
-    wipe(&l->refresh);
+    login_wipe_text(&l->url);
+    login_wipe_text(&l->key);
+    login_wipe_text(&l->cacert);
+    login_wipe_text(&l->issuer);
+    login_wipe_text(&l->client_id);
+    login_wipe_text(&l->token_url);
+    login_wipe_text(&l->refresh);
 }
 
 /* --- reading --- */
 
-static char *text_of(const json_t *doc, const char *name)
+static char *login_text(const json_t *doc, const char *name)
 {
     const char *text = json_string_value(json_object_get(doc, name));
 
     return text ? str_dup(text) : NULL;
 }
 
-static int read_open(int fd, const char *path, struct login *ret, struct err *err)
+static int login_read_fd(int fd, const char *path, struct login *ret, struct err *err)
 {
     auto_free char *text = mem_alloc(FILE_MAX + 1);
     struct stat st;
@@ -65,13 +65,13 @@ static int read_open(int fd, const char *path, struct login *ret, struct err *er
     ssize_t n = fd_read_full(fd, text, FILE_MAX);
     json_t *doc = n > 0 ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, NULL) : NULL;
     explicit_bzero(text, FILE_MAX);
-    *ret = (struct login){ .url = text_of(doc, "url"),
-                           .key = text_of(doc, "key"),
-                           .cacert = text_of(doc, "cacert"),
-                           .issuer = text_of(doc, "issuer"),
-                           .client_id = text_of(doc, "clientId"),
-                           .token_url = text_of(doc, "tokenUrl"),
-                           .refresh = text_of(doc, "refresh"),
+    *ret = (struct login){ .url = login_text(doc, "url"),
+                           .key = login_text(doc, "key"),
+                           .cacert = login_text(doc, "cacert"),
+                           .issuer = login_text(doc, "issuer"),
+                           .client_id = login_text(doc, "clientId"),
+                           .token_url = login_text(doc, "tokenUrl"),
+                           .refresh = login_text(doc, "refresh"),
                            .expires_ms = (uint64_t)json_integer_value(json_object_get(doc, "expiresMs")) };
     json_decref(doc);
     if (ret->url && ret->key)
@@ -90,28 +90,28 @@ int login_read(struct login *ret, struct err *err)
         return err_set(err, ERR_MISSING, "nobody is logged in");
     if (fd < 0)
         return err_sys(err, ERR_DENIED, "%.160s", path);
-    return read_open(fd, path, ret, err);
+    return login_read_fd(fd, path, ret, err);
 }
 
 /* --- writing --- */
 
-static void put(json_t *doc, const char *name, const char *text)
+static void login_put_text(json_t *doc, const char *name, const char *text)
 {
     if (text)
         json_object_set_new(doc, name, json_string(text));
 }
 
-static char *document(const struct login *l)
+static char *login_json_text(const struct login *l)
 {
     json_t *doc = json_object();
 
-    put(doc, "url", l->url);
-    put(doc, "key", l->key);
-    put(doc, "cacert", l->cacert);
-    put(doc, "issuer", l->issuer);
-    put(doc, "clientId", l->client_id);
-    put(doc, "tokenUrl", l->token_url);
-    put(doc, "refresh", l->refresh);
+    login_put_text(doc, "url", l->url);
+    login_put_text(doc, "key", l->key);
+    login_put_text(doc, "cacert", l->cacert);
+    login_put_text(doc, "issuer", l->issuer);
+    login_put_text(doc, "clientId", l->client_id);
+    login_put_text(doc, "tokenUrl", l->token_url);
+    login_put_text(doc, "refresh", l->refresh);
     if (l->expires_ms)
         json_object_set_new(doc, "expiresMs", json_integer((json_int_t)l->expires_ms));
     char *text = json_dumps(doc, JSON_INDENT(2));
@@ -120,7 +120,7 @@ static char *document(const struct login *l)
 }
 
 /* The directory, and the one above it, which a fresh user may not have. */
-static void make_parents(const char *path)
+static void login_make_parents(const char *path)
 {
     for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
         auto_free char *dir = str_dup_n(path, (size_t)(p - path));
@@ -136,12 +136,12 @@ int login_write(const struct login *l, struct err *err)
     if (!path)
         return err_set(err, ERR_DENIED, "there is no place to remember it: neither XDG_CONFIG_HOME nor HOME is set");
     auto_free char *fresh = str_printf("%s.%d", path, (int)getpid());
-    make_parents(path);
+    login_make_parents(path);
     (void)unlink(fresh);
     auto_fd int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return err_sys(err, ERR_DENIED, "%.160s", path);
-    auto_free char *text = document(l);
+    auto_free char *text = login_json_text(l);
     bool ok = fd_write_all(fd, text, strlen(text)) == 0 && rename(fresh, path) == 0;
     explicit_bzero(text, strlen(text));
     if (ok)

@@ -22,7 +22,7 @@
 
 /* --- one exchange --- */
 
-struct exchange {
+struct oauth_exchange {
     struct fetch_call *call;
     struct buf body;
     int status;
@@ -30,14 +30,14 @@ struct exchange {
     struct err err;
 };
 
-static void on_head(void *arg, int status)
+static void oauth_on_head(void *arg, int status)
 {
-    ((struct exchange *)arg)->status = status;
+    ((struct oauth_exchange *)arg)->status = status;
 }
 
-static void on_data(void *arg, const void *data, size_t len)
+static void oauth_on_data(void *arg, const void *data, size_t len)
 {
-    struct exchange *x = arg;
+    struct oauth_exchange *x = arg;
 
     if (x->body.len + len <= ANSWER_MAX)
         buf_add(&x->body, data, len);
@@ -45,9 +45,9 @@ static void on_data(void *arg, const void *data, size_t len)
         x->too_large = true;
 }
 
-static void on_done(void *arg, const struct err *err)
+static void oauth_on_fetch_done(void *arg, const struct err *err)
 {
-    struct exchange *x = arg;
+    struct oauth_exchange *x = arg;
 
     x->done = true;
     x->call = NULL;
@@ -55,7 +55,7 @@ static void on_done(void *arg, const struct err *err)
         x->err = *err;
 }
 
-static int wait_for(struct ev *ev, struct exchange *x, const char *url, struct err *err)
+static int oauth_exchange_wait(struct ev *ev, struct oauth_exchange *x, const char *url, struct err *err)
 {
     uint64_t end = clock_mono_ns() + PATIENCE_NS;
 
@@ -75,9 +75,12 @@ static int wait_for(struct ev *ev, struct exchange *x, const char *url, struct e
 }
 
 /* form NULL: GET. *ret is the JSON object of the answer, whatever its status. */
-static int exchange(struct ev *ev, const char *url, const char *form, int *ret_status, json_t **ret, struct err *err)
+static int oauth_exchange_run(struct ev *ev, const char *url, const char *form, int *ret_status, json_t **ret,
+                              struct err *err)
 {
-    static const struct fetch_ops ops = { .on_head = on_head, .on_data = on_data, .on_done = on_done };
+    static const struct fetch_ops ops = { .on_head = oauth_on_head,
+                                          .on_data = oauth_on_data,
+                                          .on_done = oauth_on_fetch_done };
     static const char *const headers[] = { "Accept: application/json", NULL };
     struct fetch_spec spec = { .url = url,
                                .headers = headers,
@@ -85,13 +88,13 @@ static int exchange(struct ev *ev, const char *url, const char *form, int *ret_s
                                .body_len = form ? strlen(form) : 0,
                                .method = form ? "POST" : NULL };
     auto_(fetch) f = NULL;
-    struct exchange x = { 0 };
+    struct oauth_exchange x = { 0 };
 
     if (!fetch_is_safe(url))
         return err_set(err, ERR_PROTOCOL, "%.140s is no safe place to log in: it must begin with https://", url);
     if (fetch_new(ev, &f, err) < 0 || fetch_start(f, &spec, &ops, &x, &x.call, err) < 0)
         return -1;
-    int rc = wait_for(ev, &x, url, err);
+    int rc = oauth_exchange_wait(ev, &x, url, err);
     if (rc == 0) {
         *ret_status = x.status;
         *ret = json_loadb(x.body.data ? x.body.data : "", x.body.len, JSON_REJECT_DUPLICATES, NULL);
@@ -107,14 +110,14 @@ static int exchange(struct ev *ev, const char *url, const char *form, int *ret_s
     return rc;
 }
 
-static void add_field(struct buf *form, const char *name, const char *value)
+static void oauth_add_field(struct buf *form, const char *name, const char *value)
 {
     auto_free char *escaped = fetch_escape(value);
 
     buf_addf(form, "%s%s=%s", form->len ? "&" : "", name, escaped);
 }
 
-static char *text_of(const json_t *doc, const char *name)
+static char *oauth_text(const json_t *doc, const char *name)
 {
     const char *text = json_string_value(json_object_get(doc, name));
 
@@ -123,26 +126,26 @@ static char *text_of(const json_t *doc, const char *name)
 
 /* --- the provider --- */
 
-void oauth_place_done(struct oauth_place *p)
+void oauth_provider_done(struct oauth_provider *p)
 {
     free(p->issuer);
     free(p->device_url);
     free(p->token_url);
-    *p = (struct oauth_place){ 0 };
+    *p = (struct oauth_provider){ 0 };
 }
 
-int oauth_discover(struct ev *ev, const char *issuer, struct oauth_place *ret, struct err *err)
+int oauth_discover(struct ev *ev, const char *issuer, struct oauth_provider *ret, struct err *err)
 {
     auto_free char *url = str_printf("%s%s.well-known/openid-configuration", issuer, str_ends(issuer, "/") ? "" : "/");
     AUTO_JSON *doc = NULL;
     int status = 0;
 
-    *ret = (struct oauth_place){ 0 };
-    if (exchange(ev, url, NULL, &status, &doc, err) < 0)
+    *ret = (struct oauth_provider){ 0 };
+    if (oauth_exchange_run(ev, url, NULL, &status, &doc, err) < 0)
         return -1;
-    ret->issuer = text_of(doc, "issuer");
-    ret->device_url = text_of(doc, "device_authorization_endpoint");
-    ret->token_url = text_of(doc, "token_endpoint");
+    ret->issuer = oauth_text(doc, "issuer");
+    ret->device_url = oauth_text(doc, "device_authorization_endpoint");
+    ret->token_url = oauth_text(doc, "token_endpoint");
     int rc = 0;
     if (status != 200)
         rc = err_set(err, ERR_PROTOCOL, "%.140s answered with status %d", url, status);
@@ -154,13 +157,13 @@ int oauth_discover(struct ev *ev, const char *issuer, struct oauth_place *ret, s
     else if (!fetch_is_safe(ret->device_url) || !fetch_is_safe(ret->token_url))
         rc = err_set(err, ERR_PROTOCOL, "the provider %.120s wants a login that is not over https", issuer);
     if (rc < 0)
-        oauth_place_done(ret);
+        oauth_provider_done(ret);
     return rc;
 }
 
 /* --- the code --- */
 
-static void wipe(char **text)
+static void oauth_wipe_text(char **text)
 {
     if (*text)
         explicit_bzero(*text, strlen(*text));
@@ -170,14 +173,14 @@ static void wipe(char **text)
 
 void oauth_device_done(struct oauth_device *d)
 {
-    wipe(&d->device_code);
-    wipe(&d->user_code);
-    wipe(&d->page);
-    wipe(&d->page_with_code);
+    oauth_wipe_text(&d->device_code);
+    oauth_wipe_text(&d->user_code);
+    oauth_wipe_text(&d->page);
+    oauth_wipe_text(&d->page_with_code);
     explicit_bzero(d->verifier, sizeof(d->verifier));
 }
 
-static void make_verifier(char ret[64], struct buf *ret_challenge)
+static void oauth_make_verifier(char ret[64], struct buf *ret_challenge)
 {
     uint8_t random[32], hash[32];
     auto_buf text = { 0 };
@@ -196,7 +199,7 @@ static void make_verifier(char ret[64], struct buf *ret_challenge)
     text_base64url(ret_challenge, hash, sizeof(hash));
 }
 
-static uint64_t seconds_of(const json_t *doc, const char *name, uint64_t preset, uint64_t most)
+static uint64_t oauth_seconds_as_ms(const json_t *doc, const char *name, uint64_t preset, uint64_t most)
 {
     json_int_t s = json_integer_value(json_object_get(doc, name));
 
@@ -204,7 +207,7 @@ static uint64_t seconds_of(const json_t *doc, const char *name, uint64_t preset,
 }
 
 /* What a person is shown comes from outside: it must not move their cursor, nor lead to anything but a page. */
-static bool is_page(const char *url)
+static bool oauth_is_page_url(const char *url)
 {
     if (!url || !fetch_is_safe(url))
         return false;
@@ -214,44 +217,44 @@ static bool is_page(const char *url)
     return true;
 }
 
-static int refused(const json_t *doc, int status, const char *what, struct err *err)
+static int oauth_refused(const json_t *doc, int status, const char *what, struct err *err)
 {
-    auto_free char *code = text_of(doc, "error"), *told = text_of(doc, "error_description");
+    auto_free char *code = oauth_text(doc, "error"), *told = oauth_text(doc, "error_description");
 
     err_set(err, ERR_UNAUTHORIZED, "the provider refuses %s: %.60s %.100s (status %d)", what, code ? code : "",
             told ? told : "", status);
-    str_tame(err->msg);
+    str_strip_control_chars(err->msg);
     return -1;
 }
 
-int oauth_begin(struct ev *ev, const struct oauth_place *p, const char *client_id, const char *audience,
-                struct oauth_device *ret, struct err *err)
+int oauth_device_begin(struct ev *ev, const struct oauth_provider *p, const char *client_id, const char *audience,
+                       struct oauth_device *ret, struct err *err)
 {
     auto_buf form = { 0 }, challenge = { 0 };
     AUTO_JSON *doc = NULL;
     int status = 0;
 
     *ret = (struct oauth_device){ 0 };
-    make_verifier(ret->verifier, &challenge);
-    add_field(&form, "client_id", client_id);
-    add_field(&form, "scope", "openid offline_access");
-    add_field(&form, "audience", audience);
-    add_field(&form, "code_challenge", challenge.data);
-    add_field(&form, "code_challenge_method", "S256");
-    if (exchange(ev, p->device_url, form.data, &status, &doc, err) < 0)
+    oauth_make_verifier(ret->verifier, &challenge);
+    oauth_add_field(&form, "client_id", client_id);
+    oauth_add_field(&form, "scope", "openid offline_access");
+    oauth_add_field(&form, "audience", audience);
+    oauth_add_field(&form, "code_challenge", challenge.data);
+    oauth_add_field(&form, "code_challenge_method", "S256");
+    if (oauth_exchange_run(ev, p->device_url, form.data, &status, &doc, err) < 0)
         return -1;
     if (status != 200)
-        return refused(doc, status, "to begin", err);
-    ret->device_code = text_of(doc, "device_code");
-    ret->user_code = text_of(doc, "user_code");
-    ret->page = text_of(doc, "verification_uri");
-    ret->page_with_code = text_of(doc, "verification_uri_complete");
-    ret->interval_ms = seconds_of(doc, "interval", 5, 60);
-    ret->expires_ms = seconds_of(doc, "expires_in", 600, 3600);
-    if (ret->device_code && ret->user_code && is_page(ret->page)) {
-        str_tame(ret->user_code);
-        if (ret->page_with_code && !is_page(ret->page_with_code))
-            wipe(&ret->page_with_code);
+        return oauth_refused(doc, status, "to begin", err);
+    ret->device_code = oauth_text(doc, "device_code");
+    ret->user_code = oauth_text(doc, "user_code");
+    ret->page = oauth_text(doc, "verification_uri");
+    ret->page_with_code = oauth_text(doc, "verification_uri_complete");
+    ret->interval_ms = oauth_seconds_as_ms(doc, "interval", 5, 60);
+    ret->expires_ms = oauth_seconds_as_ms(doc, "expires_in", 600, 3600);
+    if (ret->device_code && ret->user_code && oauth_is_page_url(ret->page)) {
+        str_strip_control_chars(ret->user_code);
+        if (ret->page_with_code && !oauth_is_page_url(ret->page_with_code))
+            oauth_wipe_text(&ret->page_with_code);
         return 0;
     }
     oauth_device_done(ret);
@@ -260,27 +263,27 @@ int oauth_begin(struct ev *ev, const struct oauth_place *p, const char *client_i
 
 /* --- the token --- */
 
-static int take_token(const json_t *doc, struct login *ret, struct err *err)
+static int oauth_store_token(const json_t *doc, struct login *ret, struct err *err)
 {
-    auto_free char *type = text_of(doc, "token_type");
-    char *token = text_of(doc, "access_token"), *refresh = text_of(doc, "refresh_token");
+    auto_free char *type = oauth_text(doc, "token_type");
+    char *token = oauth_text(doc, "access_token"), *refresh = oauth_text(doc, "refresh_token");
 
     if (!token || !type || strcasecmp(type, "bearer") != 0) {
-        wipe(&token);
-        wipe(&refresh);
+        oauth_wipe_text(&token);
+        oauth_wipe_text(&refresh);
         return err_set(err, ERR_PROTOCOL, "the provider answered without a bearer token");
     }
-    wipe(&ret->key);
+    oauth_wipe_text(&ret->key);
     ret->key = token;
     if (refresh) { /* otherwise the one before stays good */
-        wipe(&ret->refresh);
+        oauth_wipe_text(&ret->refresh);
         ret->refresh = refresh;
     }
-    ret->expires_ms = clock_real_ns() / NS_PER_MS + seconds_of(doc, "expires_in", 300, 365 * 86400);
+    ret->expires_ms = clock_real_ns() / NS_PER_MS + oauth_seconds_as_ms(doc, "expires_in", 300, 365 * 86400);
     return 0;
 }
 
-static void pause_for(struct ev *ev, uint64_t ms)
+static void oauth_pause(struct ev *ev, uint64_t ms)
 {
     uint64_t end = clock_mono_ns() + ms * NS_PER_MS;
 
@@ -288,33 +291,33 @@ static void pause_for(struct ev *ev, uint64_t ms)
         ev_turn(ev, (int)min_u64((end - clock_mono_ns()) / NS_PER_MS + 1, 1000));
 }
 
-int oauth_wait(struct ev *ev, const struct oauth_place *p, const char *client_id, const struct oauth_device *d,
-               struct login *ret, struct err *err)
+int oauth_device_wait(struct ev *ev, const struct oauth_provider *p, const char *client_id,
+                      const struct oauth_device *d, struct login *ret, struct err *err)
 {
     uint64_t end = clock_mono_ns() + d->expires_ms * NS_PER_MS, interval = d->interval_ms;
     auto_buf form = { 0 };
     int rc = 1;
 
-    add_field(&form, "grant_type", GRANT_DEVICE);
-    add_field(&form, "device_code", d->device_code);
-    add_field(&form, "client_id", client_id);
-    add_field(&form, "code_verifier", d->verifier);
+    oauth_add_field(&form, "grant_type", GRANT_DEVICE);
+    oauth_add_field(&form, "device_code", d->device_code);
+    oauth_add_field(&form, "client_id", client_id);
+    oauth_add_field(&form, "code_verifier", d->verifier);
     while (rc == 1 && clock_mono_ns() < end) {
         AUTO_JSON *doc = NULL;
         int status = 0;
 
-        pause_for(ev, interval);
-        if (exchange(ev, p->token_url, form.data, &status, &doc, err) < 0) {
+        oauth_pause(ev, interval);
+        if (oauth_exchange_run(ev, p->token_url, form.data, &status, &doc, err) < 0) {
             rc = -1;
             break;
         }
         const char *code = json_string_value(json_object_get(doc, "error"));
         if (status == 200)
-            rc = take_token(doc, ret, err);
+            rc = oauth_store_token(doc, ret, err);
         else if (code && str_eq(code, "slow_down"))
             interval += SLOWER_MS;
         else if (!code || !str_eq(code, "authorization_pending"))
-            rc = refused(doc, status, "the login", err);
+            rc = oauth_refused(doc, status, "the login", err);
     }
     explicit_bzero(form.data, form.len);
     return rc == 1 ? err_set(err, ERR_TIMEOUT, "nobody entered the code in time; try again") : rc;
@@ -331,15 +334,15 @@ int oauth_renew(struct ev *ev, struct login *l, struct err *err)
     if (!l->refresh || !l->token_url || !l->client_id)
         return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
                        l->url);
-    add_field(&form, "grant_type", "refresh_token");
-    add_field(&form, "refresh_token", l->refresh);
-    add_field(&form, "client_id", l->client_id);
-    int rc = exchange(ev, l->token_url, form.data, &status, &doc, err);
+    oauth_add_field(&form, "grant_type", "refresh_token");
+    oauth_add_field(&form, "refresh_token", l->refresh);
+    oauth_add_field(&form, "client_id", l->client_id);
+    int rc = oauth_exchange_run(ev, l->token_url, form.data, &status, &doc, err);
     explicit_bzero(form.data, form.len);
     if (rc < 0)
         return -1;
     if (status != 200)
         return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
                        l->url);
-    return take_token(doc, l, err) < 0 ? -1 : login_write(l, err);
+    return oauth_store_token(doc, l, err) < 0 ? -1 : login_write(l, err);
 }

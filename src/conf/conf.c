@@ -7,35 +7,35 @@
 #include "base/str.h"
 #include "base/text.h"
 #include "base/suggest.h"
-#include "conf/file.h"
+#include "conf/conf_file.h"
 
 #include <assert.h>
 
-static const struct setting_info infos[SETTING_COUNT] = {
+static const struct setting_info setting_infos[SETTING_COUNT] = {
 #define SETTING(id, name, kind, def, least, most, choices, help) \
     [SETTING_##id] = { name, SETTING_##kind, def, least, most, choices, help },
 #include "conf/settings.def"
 #undef SETTING
 };
 
-const struct setting_info *setting_info(enum setting s)
+const struct setting_info *setting_info(enum conf_setting s)
 {
-    return &infos[s];
+    return &setting_infos[s];
 }
 
-char *setting_variable(enum setting s)
+char *setting_variable(enum conf_setting s)
 {
-    return text_spell("COVE_", infos[s].name, '_', true);
+    return text_respell_name("COVE_", setting_infos[s].name, '_', true);
 }
 
-char *setting_flag(enum setting s)
+char *setting_flag(enum conf_setting s)
 {
-    return text_spell("--", infos[s].name, '-', false);
+    return text_respell_name("--", setting_infos[s].name, '-', false);
 }
 
 /* --- values --- */
 
-static void value_done(struct conf_value *v)
+static void conf_value_done(struct conf_value *v)
 {
     for (size_t i = 0; v->list && v->list[i]; i++)
         free(v->list[i]);
@@ -44,7 +44,7 @@ static void value_done(struct conf_value *v)
     *v = (struct conf_value){ 0 };
 }
 
-static bool read_choice(const char *choices, const char *text, uint64_t *ret)
+static bool conf_read_choice(const char *choices, const char *text, uint64_t *ret)
 {
     size_t len = strlen(text);
 
@@ -60,7 +60,7 @@ static bool read_choice(const char *choices, const char *text, uint64_t *ret)
 }
 
 /* "a, b": blanks around a text do not belong to it, and an empty one is none. */
-static char **read_list(const char *text)
+static char **conf_split_list(const char *text)
 {
     char **list = NULL;
     size_t n = 0;
@@ -79,7 +79,7 @@ static char **read_list(const char *text)
     return list;
 }
 
-static int check_range(const struct setting_info *info, uint64_t n, struct err *err)
+static int conf_check_range(const struct setting_info *info, uint64_t n, struct err *err)
 {
     char least[32], most[32];
 
@@ -94,7 +94,7 @@ static int check_range(const struct setting_info *info, uint64_t n, struct err *
     return err_set(err, ERR_CONF_VALUE, "%s goes from %" PRIu64 " to %" PRIu64, info->name, info->least, info->most);
 }
 
-static int read_number(const struct setting_info *info, const char *text, uint64_t *ret, struct err *err)
+static int conf_read_number(const struct setting_info *info, const char *text, uint64_t *ret, struct err *err)
 {
     static const char *const forms[] = { [SETTING_BYTES] = "a size, for example 256M",
                                          [SETTING_TIME] = "a time with its unit, for example 30s",
@@ -105,14 +105,14 @@ static int read_number(const struct setting_info *info, const char *text, uint64
 
     if (!ok)
         return err_set(err, ERR_CONF_VALUE, "%s: '%.60s' is not %s", info->name, text, forms[info->kind]);
-    return check_range(info, *ret, err);
+    return conf_check_range(info, *ret, err);
 }
 
-static int set_value(struct conf *c, enum setting s, const char *text, enum conf_source from, uint32_t line,
-                     struct err *err)
+static int conf_set_value(struct conf *c, enum conf_setting s, const char *text, enum conf_source from, uint32_t line,
+                          struct err *err)
 {
-    const struct setting_info *info = &infos[s];
-    struct conf_value v = { .from = from, .line = line };
+    const struct setting_info *info = &setting_infos[s];
+    struct conf_value v = { .source = from, .line = line };
 
     for (const char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
@@ -121,32 +121,32 @@ static int set_value(struct conf *c, enum setting s, const char *text, enum conf
     case SETTING_BYTES:
     case SETTING_TIME:
     case SETTING_NUMBER:
-        if (read_number(info, text, &v.number, err) < 0)
+        if (conf_read_number(info, text, &v.number, err) < 0)
             return -1;
         break;
     case SETTING_SWITCH:
-        if (!read_choice("false|true", text, &v.number))
+        if (!conf_read_choice("false|true", text, &v.number))
             return err_set(err, ERR_CONF_VALUE, "%s: '%.60s' is neither true nor false", info->name, text);
         break;
     case SETTING_CHOICE:
-        if (!read_choice(info->choices, text, &v.number))
+        if (!conf_read_choice(info->choices, text, &v.number))
             return err_set(err, ERR_CONF_VALUE, "%s: '%.60s' is none of %s", info->name, text, info->choices);
         break;
     case SETTING_LIST:
-        v.list = read_list(text);
+        v.list = conf_split_list(text);
         break;
     case SETTING_TEXT:
         break;
     }
     v.text = str_dup(text);
-    value_done(&c->v[s]);
+    conf_value_done(&c->v[s]);
     c->v[s] = v;
     return 0;
 }
 
-int conf_set(struct conf *c, enum setting s, const char *text, uint32_t line, struct err *err)
+int conf_set(struct conf *c, enum conf_setting s, const char *text, uint32_t line, struct err *err)
 {
-    return set_value(c, s, text, CONF_IN_FILE, line, err);
+    return conf_set_value(c, s, text, CONF_IN_FILE, line, err);
 }
 
 void conf_init(struct conf *c)
@@ -155,7 +155,7 @@ void conf_init(struct conf *c)
 
     *c = (struct conf){ 0 };
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
-        int bad = set_value(c, (enum setting)s, infos[s].def, CONF_DEFAULT, 0, &err);
+        int bad = conf_set_value(c, (enum conf_setting)s, setting_infos[s].def, CONF_DEFAULT, 0, &err);
         assert(!bad);
     }
 }
@@ -163,14 +163,14 @@ void conf_init(struct conf *c)
 void conf_done(struct conf *c)
 {
     for (unsigned s = 0; s < SETTING_COUNT; s++)
-        value_done(&c->v[s]);
+        conf_value_done(&c->v[s]);
     free(take_ptr(&c->file));
 }
 
 /* --- variables and flags --- */
 
 /* Other variables of cove's programs; whoever adds one adds it here. */
-static bool others_variable(const char *name)
+static bool conf_is_other_variable(const char *name)
 {
     static const char *const known[] = { "COVE_URL",     "COVE_API_KEY", "COVE_CACERT",
                                          "COVE_LIBEXEC", "COVE_FLOOR",   "COVE_STATE" };
@@ -181,7 +181,7 @@ static bool others_variable(const char *name)
     return false;
 }
 
-static int read_variable(struct conf *c, const char *name, const char *value, struct err *err)
+static int conf_read_variable(struct conf *c, const char *name, const char *value, struct err *err)
 {
     struct suggest near;
     char *variables[SETTING_COUNT];
@@ -189,14 +189,14 @@ static int read_variable(struct conf *c, const char *name, const char *value, st
 
     suggest_init(&near, name);
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
-        variables[s] = setting_variable((enum setting)s);
+        variables[s] = setting_variable((enum conf_setting)s);
         if (str_eq(name, variables[s]))
-            rc = set_value(c, (enum setting)s, value, CONF_VARIABLE, 0, err);
+            rc = conf_set_value(c, (enum conf_setting)s, value, CONF_VARIABLE, 0, err);
         suggest_offer(&near, variables[s]);
     }
     if (rc < 0)
         err_wrap(err, "variable %.60s", name);
-    else if (rc == 1 && near.best && !others_variable(name))
+    else if (rc == 1 && near.best && !conf_is_other_variable(name))
         rc = err_set(err, ERR_CONF_KEY, "the variable %.60s is no setting; did you mean %s?", name, near.best);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
         free(variables[s]);
@@ -211,7 +211,7 @@ int conf_read_environment(struct conf *c, char *const *env, struct err *err)
         if (!equals || !str_starts(*env, "COVE_"))
             continue;
         auto_free char *name = str_dup_n(*env, (size_t)(equals - *env));
-        if (read_variable(c, name, equals + 1, err) < 0)
+        if (conf_read_variable(c, name, equals + 1, err) < 0)
             return -1;
     }
     return 0;
@@ -220,13 +220,13 @@ int conf_read_environment(struct conf *c, char *const *env, struct err *err)
 int conf_read_flag(struct conf *c, const char *flag, const char *value, struct err *err)
 {
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
-        auto_free char *mine = setting_flag((enum setting)s);
+        auto_free char *mine = setting_flag((enum conf_setting)s);
 
         if (!str_eq(mine, flag))
             continue;
         if (!value)
             return err_set(err, ERR_USAGE, "%s needs a value", flag);
-        if (set_value(c, (enum setting)s, value, CONF_FLAG, 0, err) < 0)
+        if (conf_set_value(c, (enum conf_setting)s, value, CONF_FLAG, 0, err) < 0)
             return err_wrap(err, "%s", flag);
         return 0;
     }
@@ -235,61 +235,61 @@ int conf_read_flag(struct conf *c, const char *flag, const char *value, struct e
 
 /* --- answers --- */
 
-const char *conf_text(const struct conf *c, enum setting s)
+const char *conf_text(const struct conf *c, enum conf_setting s)
 {
     return c->v[s].text;
 }
 
-uint64_t conf_number(const struct conf *c, enum setting s)
+uint64_t conf_number(const struct conf *c, enum conf_setting s)
 {
     return c->v[s].number;
 }
 
-bool conf_on(const struct conf *c, enum setting s)
+bool conf_is_on(const struct conf *c, enum conf_setting s)
 {
     return c->v[s].number != 0;
 }
 
-const char *const *conf_list(const struct conf *c, enum setting s)
+const char *const *conf_list(const struct conf *c, enum conf_setting s)
 {
     return (const char *const *)c->v[s].list;
 }
 
 /* --- for people --- */
 
-static void add_source(const struct conf *c, enum setting s, struct buf *out)
+static void conf_add_source(const struct conf *c, enum conf_setting s, struct buf *out)
 {
     const struct conf_value *v = &c->v[s];
-    auto_free char *name = v->from == CONF_VARIABLE ? setting_variable(s)
-                           : v->from == CONF_FLAG   ? setting_flag(s)
-                                                    : NULL;
+    auto_free char *name = v->source == CONF_VARIABLE ? setting_variable(s)
+                           : v->source == CONF_FLAG   ? setting_flag(s)
+                                                      : NULL;
 
-    if (v->from == CONF_DEFAULT)
+    if (v->source == CONF_DEFAULT)
         buf_adds(out, "default");
-    else if (v->from == CONF_IN_FILE)
+    else if (v->source == CONF_IN_FILE)
         buf_addf(out, "%s:%" PRIu32, c->file ? c->file : "file", v->line);
     else
         buf_adds(out, name);
 }
 
-static void add_value(const struct conf *c, enum setting s, struct buf *out)
+static void conf_add_value(const struct conf *c, enum conf_setting s, struct buf *out)
 {
     struct jsonw w;
 
     jsonw_init(&w, out, 0); /* a JSON string is a YAML string, whatever it holds */
-    if (infos[s].kind == SETTING_LIST) {
+    if (setting_infos[s].kind == SETTING_LIST) {
         jsonw_array(&w);
         for (size_t i = 0; c->v[s].list[i]; i++)
             jsonw_str(&w, c->v[s].list[i]);
         jsonw_end_array(&w);
-    } else if (infos[s].kind == SETTING_TEXT) {
+    } else if (setting_infos[s].kind == SETTING_TEXT) {
         jsonw_str(&w, c->v[s].text);
     } else {
         buf_adds(out, c->v[s].text);
     }
 }
 
-void conf_comes_to(struct conf *c, enum setting s, const char *text)
+void conf_set_effective_text(struct conf *c, enum conf_setting s, const char *text)
 {
     free(c->v[s].text);
     c->v[s].text = str_dup(text);
@@ -301,7 +301,7 @@ void conf_print(const struct conf *c, struct buf *out)
     const char *last = "";
 
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
-        const char *name = infos[s].name;
+        const char *name = setting_infos[s].name;
         const char *dot = strchr(name, '.');
         size_t n = dot ? (size_t)(dot - name) : 0;
 
@@ -311,9 +311,9 @@ void conf_print(const struct conf *c, struct buf *out)
         last = name;
         size_t from = out->len;
         buf_addf(out, "%s%s: ", n ? "  " : "", dot ? dot + 1 : name);
-        add_value(c, (enum setting)s, out);
+        conf_add_value(c, (enum conf_setting)s, out);
         buf_addf(out, "%*s # ", (int)(out->len - from < 44 ? 44 - (out->len - from) : 0), "");
-        add_source(c, (enum setting)s, out);
+        conf_add_source(c, (enum conf_setting)s, out);
         buf_adds(out, "\n");
     }
 }
@@ -327,8 +327,8 @@ void conf_json(const struct conf *c, struct buf *out)
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
         auto_buf source = { 0 };
 
-        add_source(c, (enum setting)s, &source);
-        jsonw_key(&w, infos[s].name);
+        conf_add_source(c, (enum conf_setting)s, &source);
+        jsonw_key(&w, setting_infos[s].name);
         jsonw_object(&w);
         jsonw_kstr(&w, "value", c->v[s].text);
         jsonw_kstr(&w, "from", source.data);
@@ -346,8 +346,8 @@ void conf_help(struct buf *out)
     static const char *const values[] = { "TEXT", "A,B", "SIZE", "TIME", "N", "true|false", NULL };
 
     for (unsigned s = 0; s < SETTING_COUNT; s++) {
-        auto_free char *flag = setting_flag((enum setting)s);
-        const struct setting_info *info = &infos[s];
+        auto_free char *flag = setting_flag((enum conf_setting)s);
+        const struct setting_info *info = &setting_infos[s];
 
         auto_free char *text = str_printf("%s%s%s%s", info->help, *info->def ? " [" : "", info->def,
                                           *info->def ? "]" : "");

@@ -12,7 +12,7 @@
 
 #define CONF_FILE "/etc/cove/cove.yaml"
 
-enum setting {
+enum conf_setting {
 #define SETTING(id, name, kind, def, least, most, choices, help) SETTING_##id,
 #include "conf/settings.def"
 #undef SETTING
@@ -37,9 +37,9 @@ struct setting_info {
     const char *choices; /* "a|b" */
     const char *help;
 };
-const struct setting_info *setting_info(enum setting s);
-char *setting_variable(enum setting s) MUST_USE; /* "COVE_LOG_LEVEL"; the caller frees */
-char *setting_flag(enum setting s) MUST_USE;     /* "--log-level" */
+const struct setting_info *setting_info(enum conf_setting s);
+char *setting_variable(enum conf_setting s) MUST_USE; /* "COVE_LOG_LEVEL"; the caller frees */
+char *setting_flag(enum conf_setting s) MUST_USE;     /* "--log-level" */
 
 enum conf_source { CONF_DEFAULT, CONF_IN_FILE, CONF_VARIABLE, CONF_FLAG };
 
@@ -48,7 +48,7 @@ struct conf {
         char *text;      /* as it was written */
         uint64_t number; /* BYTES, TIME (ms), NUMBER; SWITCH and CHOICE: the index of the choice */
         char **list;     /* LIST: NULL-terminated */
-        enum conf_source from;
+        enum conf_source source;
         uint32_t line; /* CONF_IN_FILE */
     } v[SETTING_COUNT];
     char *file; /* that was read; NULL: none */
@@ -67,14 +67,14 @@ int conf_read_environment(struct conf *c, char *const *env, struct err *err);
 /* One flag, "--log-level" with its value. 0: it was a setting and is taken; 1: it is no setting; -1: a bad value. */
 int conf_read_flag(struct conf *c, const char *flag, const char *value, struct err *err);
 
-const char *conf_text(const struct conf *c, enum setting s);
-uint64_t conf_number(const struct conf *c, enum setting s);
-bool conf_on(const struct conf *c, enum setting s);
-const char *const *conf_list(const struct conf *c, enum setting s);
+const char *conf_text(const struct conf *c, enum conf_setting s);
+uint64_t conf_number(const struct conf *c, enum conf_setting s);
+bool conf_is_on(const struct conf *c, enum conf_setting s);
+const char *const *conf_list(const struct conf *c, enum conf_setting s);
 
 /* What a setting comes to, where that is known only later (a directory that depends on the user), for those who are
  * shown it; where it came from stays as it is. */
-void conf_comes_to(struct conf *c, enum setting s, const char *text);
+void conf_set_effective_text(struct conf *c, enum conf_setting s, const char *text);
 
 /* All of them, as a file that would set the same; each with where it came from. */
 void conf_print(const struct conf *c, struct buf *out);
@@ -90,7 +90,8 @@ struct conf_option {
     bool *set;          /* is a switch */
 };
 /* The two halves of the flags by themselves: the program's own, and the settings with all complaints. */
-void conf_own_flags(int argc, char **argv, const struct conf_option *own, size_t nown);
-int conf_flags(struct conf *c, int argc, char **argv, const struct conf_option *own, size_t nown, struct problems *pr);
-int conf_command(struct conf *c, const char *program, int argc, char **argv, char *const *env,
-                 const struct conf_option *own, size_t nown, struct problems *pr);
+void conf_read_own_flags(int argc, char **argv, const struct conf_option *own, size_t nown);
+int conf_read_flags(struct conf *c, int argc, char **argv, const struct conf_option *own, size_t nown,
+                    struct problems *pr);
+int conf_read_command_line(struct conf *c, const char *program, int argc, char **argv, char *const *env,
+                           const struct conf_option *own, size_t nown, struct problems *pr);

@@ -1,12 +1,12 @@
 /* Moments as people read them in a table: how long ago, or in what time, in one unit. Clocks of two machines differ by
  * a little, so what lies less than a second ahead or behind is now. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/clock.h"
 
 #include <stdio.h>
 
-static void write_span(uint64_t s, char *buf, size_t size)
+static void ctl_age_write_span(uint64_t s, char *buf, size_t size)
 {
     static const struct {
         uint64_t seconds;
@@ -28,7 +28,7 @@ const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE])
         return moment;
     bool ahead = then_ms > now_ms;
     uint64_t s = (ahead ? then_ms - now_ms : now_ms - then_ms) / 1000;
-    write_span(s, span, sizeof(span));
+    ctl_age_write_span(s, span, sizeof(span));
     snprintf(buf, CTL_AGE, s == 0 ? "now" : ahead ? "in %s" : "%s ago", span);
     return buf;
 }

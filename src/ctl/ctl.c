@@ -7,11 +7,11 @@
 #include "base/str.h"
 #include "base/suggest.h"
 #include "cli/report.h"
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include <signal.h>
 
-static int check_second(const struct cli_verb *v, const char *word, struct err *err)
+static int ctl_check_subcommand(const struct cli_verb *v, const char *word, struct err *err)
 {
     auto_buf all = { 0 };
     struct suggest near;
@@ -31,7 +31,7 @@ static int check_second(const struct cli_verb *v, const char *word, struct err *
     return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; there is %s", v->name, word, all.data);
 }
 
-static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
 {
     switch (v->id) {
     case VERB_SANDBOX:
@@ -87,7 +87,7 @@ static int dispatch(struct ctl *c, const struct cli_verb *v, const char *second,
     }
 }
 
-static int run(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+static int ctl_run_verb(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
 {
     const struct arg *url = args_find(&c->args, OPT_URL), *ca = args_find(&c->args, OPT_CACERT);
     struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
@@ -97,13 +97,13 @@ static int run(struct ctl *c, const struct cli_verb *v, const char *second, stru
     bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT;
     if (ev_new(&c->ev, err) < 0 || (!alone && client_new(c->ev, &set, &c->client, err) < 0))
         return -1;
-    return dispatch(c, v, second, err);
+    return ctl_dispatch(c, v, second, err);
 }
 
 int ctl_main(int argc, char **argv)
 {
     const struct cli_verb *v = argc > 0 ? cli_verb_find(argv[0]) : NULL;
-    bool json = args_mentions(argc, argv, "--json");
+    bool json = args_has_flag(argc, argv, "--json");
     struct err err = { 0 };
     struct ctl c = { 0 };
     const char *second = NULL;
@@ -115,14 +115,14 @@ int ctl_main(int argc, char **argv)
     }
     if (v->words) {
         second = argc > 1 ? argv[1] : NULL;
-        if (check_second(v, second, &err) < 0)
+        if (ctl_check_subcommand(v, second, &err) < 0)
             return report_error(&err, json);
         argc--;
         argv++;
     }
     int status = args_parse(v, argc, argv, &c.args, &err);
     if (status == 0)
-        status = run(&c, v, second, &err);
+        status = ctl_run_verb(&c, v, second, &err);
     client_free(c.client);
     ev_free(c.ev);
     args_done(&c.args);

@@ -2,7 +2,7 @@
  * comes (feed.c), by the rule of `cove run`: unless it is a terminal that nobody asked for. With -b nobody is there to
  * send it, so it is read to its end and goes along, and only when asked: a pipe that nobody closes would be waited for.
  * Ctrl-C ends the execution; a second one ends only us. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -20,29 +20,29 @@
 #define STDIN_MAX (1 * MIB)
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-static volatile bool interrupted;
+static volatile bool exec_interrupted;
 
-static void on_signal(void *arg, int signo UNUSED)
+static void ctl_exec_on_signal(void *arg, int signo UNUSED)
 {
     struct ctl *c = arg;
 
-    if (interrupted)
+    if (exec_interrupted)
         _exit(130);
-    interrupted = true;
+    exec_interrupted = true;
     client_interrupt(c->client);
 }
 
-static int catch_signals(struct ctl *c, struct err *err)
+static int ctl_exec_catch_signals(struct ctl *c, struct err *err)
 {
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    return ev_signals(c->ev, &set, on_signal, c, err);
+    return ev_signals(c->ev, &set, ctl_exec_on_signal, c, err);
 }
 
-static bool has_input(const struct ctl *c)
+static bool ctl_exec_has_input(const struct ctl *c)
 {
     struct stat st;
 
@@ -53,14 +53,14 @@ static bool has_input(const struct ctl *c)
     return !isatty(STDIN_FILENO);
 }
 
-static int take_input(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_exec_read_input(const struct ctl *c, json_t *body, struct err *err)
 {
     bool background = args_find(&c->args, OPT_BACKGROUND) != NULL;
     auto_buf in = { 0 };
     char piece[65536];
     ssize_t n;
 
-    if (!has_input(c) || (background && !args_find(&c->args, OPT_INTERACTIVE)))
+    if (!ctl_exec_has_input(c) || (background && !args_find(&c->args, OPT_INTERACTIVE)))
         return 0;
     if (!background) {
         json_object_set_new(body, "stdinOpen", json_true());
@@ -77,19 +77,19 @@ static int take_input(const struct ctl *c, json_t *body, struct err *err)
         return err_sys(err, ERR_SYS, "standard input");
     if (in.len == 0)
         return 0;
-    if (!text_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
+    if (!text_is_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
         return err_set(err, ERR_INVALID, "standard input is no text; copy it in with 'cove cp' and read it there");
     json_object_set_new(body, "stdin", json_stringn(in.data, in.len));
     return 0;
 }
 
-static int make_body(struct ctl *c, json_t *body, struct err *err)
+static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
 {
     const struct arg *code = args_find(&c->args, OPT_CODE);
     bool tty = args_find(&c->args, OPT_TTY) != NULL;
     json_t *env = NULL;
 
-    if (ctl_words(c, code || tty ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
+    if (ctl_require_args(c, code || tty ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
         return -1;
     if (code) {
         json_object_set_new(body, "code", json_string(code->value));
@@ -106,14 +106,14 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
     }
     ctl_set_text(c, OPT_CWD, body, "cwd");
     if (ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
-        ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
-    return tty ? 0 : take_input(c, body, err);
+    return tty ? 0 : ctl_exec_read_input(c, body, err);
 }
 
-static int in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
+static int ctl_exec_in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
 {
     AUTO_JSON *answer = NULL;
 
@@ -123,21 +123,21 @@ static int in_background(struct ctl *c, const char *path, json_t *body, struct e
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_say("%s", ctl_text(answer, "id"));
+    ctl_printf("%s", ctl_field_text(answer, "id"));
     return 0;
 }
 
-static int cancel(struct ctl_follow *f, struct err *err)
+static int ctl_exec_cancel(struct ctl_follow *f, struct err *err)
 {
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s/cancel", f->sandbox, f->execution);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s/cancel", f->sandbox, f->execution);
 
     return client_json(f->c->client, "POST", path, NULL, NULL, err);
 }
 
 /* The execution as the server tells it with its output, which the stream did not write here. */
-static int print_whole(const struct ctl_follow *f, struct err *err)
+static int ctl_exec_print_execution(const struct ctl_follow *f, struct err *err)
 {
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions/%s", f->sandbox, f->execution);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s", f->sandbox, f->execution);
     AUTO_JSON *answer = NULL;
 
     if (client_json(f->c->client, "GET", path, NULL, &answer, err) < 0)
@@ -145,54 +145,55 @@ static int print_whole(const struct ctl_follow *f, struct err *err)
     return ctl_print_json(answer);
 }
 
-static int streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
+static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
 {
     struct ctl_follow f = {
-        .c = c, .sandbox = sandbox, .mute = c->json, .input = json_object_get(body, "stdinOpen") != NULL
+        .c = c, .sandbox = sandbox, .is_muted = c->json, .forwards_stdin = json_object_get(body, "stdinOpen") != NULL
     };
     auto_free char *text = json_dumps(body, JSON_COMPACT);
 
-    int bad = client_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
+    int bad = client_json_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
     if (!bad && f.err.id != ERR_NONE) {
         *err = f.err;
         bad = -1;
     }
-    if (interrupted && f.execution) {
+    if (exec_interrupted && f.execution) {
         if (!c->quiet)
             report_note("ending %s; Ctrl-C again leaves it to itself", f.execution);
-        bad = cancel(&f, err) < 0 ? -1 : 0;
+        bad = ctl_exec_cancel(&f, err) < 0 ? -1 : 0;
     }
     /* Its beginning is known, so that it is not lost with the connection. */
-    if (f.execution && !f.end && f.err.id == ERR_NONE && !ctl_feed_error(f.feed) && (!bad || err->id == ERR_CUT_OFF))
+    if (f.execution && !f.ended_execution && f.err.id == ERR_NONE && !ctl_stdin_feed_error(f.feed) &&
+        (!bad || err->id == ERR_CUT_OFF))
         bad = ctl_follow(&f, err);
-    if (!f.end && ctl_feed_error(f.feed)) { /* half of an input is worse than none */
+    if (!f.ended_execution && ctl_stdin_feed_error(f.feed)) { /* half of an input is worse than none */
         struct err ignored = { 0 };
 
-        (void)cancel(&f, &ignored);
-        *err = *ctl_feed_error(f.feed);
+        (void)ctl_exec_cancel(&f, &ignored);
+        *err = *ctl_stdin_feed_error(f.feed);
         bad = -1;
     }
-    ctl_feed_free(f.feed);
-    int status = f.end ? ctl_exit_status(f.end) : 130;
-    const json_t *why = json_object_get(f.end, "error");
-    if (!bad && f.end && c->json)
-        bad = print_whole(&f, err);
+    ctl_stdin_feed_free(f.feed);
+    int status = f.ended_execution ? ctl_exit_status(f.ended_execution) : 130;
+    const json_t *why = json_object_get(f.ended_execution, "error");
+    if (!bad && f.ended_execution && c->json)
+        bad = ctl_exec_print_execution(&f, err);
     if (!bad && why) {
-        enum err_id id = err_by_code(ctl_text(why, "code"));
+        enum err_id id = err_by_code(ctl_field_text(why, "code"));
 
-        err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
+        err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
         status = err_info(err->id)->exit;
         bad = c->json ? 0 : -1; /* the object has it */
     }
-    if (!bad && f.end && !interrupted && !c->json)
-        ctl_say_end(c, f.end);
+    if (!bad && f.ended_execution && !exec_interrupted && !c->json)
+        ctl_note_end(c, f.ended_execution);
     free(f.execution);
-    json_decref(f.end);
+    json_decref(f.ended_execution);
     return bad ? -1 : status;
 }
 
 /* The execution is made first, so that it is there whatever becomes of the connection. */
-static int on_terminal(struct ctl *c, const char *sandbox, const char *path, json_t *body, struct err *err)
+static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *path, json_t *body, struct err *err)
 {
     const char *term = getenv("TERM");
     json_t *env = json_object_get(body, "env");
@@ -201,7 +202,7 @@ static int on_terminal(struct ctl *c, const char *sandbox, const char *path, jso
 
     if (c->json)
         return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
-    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_need_terminal("cove exec -t", err) < 0)
+    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_require_terminal("cove exec -t", err) < 0)
         return -1;
     json_object_set_new(body, "tty", json_true());
     json_object_set_new(body, "background", json_true());
@@ -218,8 +219,8 @@ static int on_terminal(struct ctl *c, const char *sandbox, const char *path, jso
     if (client_json(c->client, "POST", path, text, &answer, err) < 0)
         return -1;
     if (!args_find(&c->args, OPT_BACKGROUND))
-        return ctl_terminal(c, sandbox, ctl_text(answer, "id"), err);
-    ctl_say("%s", ctl_text(answer, "id"));
+        return ctl_terminal(c, sandbox, ctl_field_text(answer, "id"), err);
+    ctl_printf("%s", ctl_field_text(answer, "id"));
     return 0;
 }
 
@@ -228,14 +229,14 @@ int ctl_exec(struct ctl *c, struct err *err)
     AUTO_JSON *body = json_object();
     auto_free char *sandbox = NULL;
 
-    if (make_body(c, body, err) < 0 || ctl_name(c, c->args.rest[0], &sandbox, err) < 0)
+    if (ctl_exec_make_body(c, body, err) < 0 || ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/executions", sandbox);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions", sandbox);
     if (args_find(&c->args, OPT_TTY))
-        return on_terminal(c, sandbox, path, body, err);
+        return ctl_exec_on_terminal(c, sandbox, path, body, err);
     if (args_find(&c->args, OPT_BACKGROUND))
-        return in_background(c, path, body, err);
-    if (catch_signals(c, err) < 0)
+        return ctl_exec_in_background(c, path, body, err);
+    if (ctl_exec_catch_signals(c, err) < 0)
         return -1;
-    return streamed(c, sandbox, path, body, err);
+    return ctl_exec_streamed(c, sandbox, path, body, err);
 }

@@ -2,7 +2,7 @@
  *
  * Output and results come as they are told; files that are asked for are written here when it has ended. Standard input
  * goes along with the request, whole, unless it is a terminal. Ctrl-C leaves, and the program there ends with that. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -26,7 +26,7 @@
 
 /* --- the request --- */
 
-static int read_all(int fd, const char *what, size_t max, struct buf *ret, struct err *err)
+static int ctl_execute_read_all(int fd, const char *what, size_t max, struct buf *ret, struct err *err)
 {
     char piece[65536];
     ssize_t n;
@@ -43,25 +43,25 @@ static int read_all(int fd, const char *what, size_t max, struct buf *ret, struc
 }
 
 /* Whoever inherits an open pipe would wait for ever and not know what for. */
-static int read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
+static int ctl_execute_read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
 
     if (!c->quiet && poll(&in, 1, PATIENCE_MS) == 0)
         report_note("waiting for the end of standard input, which is %s; '</dev/null' gives it none", what);
-    return read_all(STDIN_FILENO, what, max, ret, err);
+    return ctl_execute_read_all(STDIN_FILENO, what, max, ret, err);
 }
 
-static int read_path(const char *path, size_t max, struct buf *ret, struct err *err)
+static int ctl_execute_read_path(const char *path, size_t max, struct buf *ret, struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_SYS, "%.160s", path);
-    return read_all(fd, path, max, ret, err);
+    return ctl_execute_read_all(fd, path, max, ret, err);
 }
 
-static int put_text(json_t *body, const char *key, const struct buf *text, struct err *err)
+static int ctl_execute_put_text(json_t *body, const char *key, const struct buf *text, struct err *err)
 {
     json_t *v = json_stringn(text->data ? text->data : "", text->len);
 
@@ -72,14 +72,14 @@ static int put_text(json_t *body, const char *key, const struct buf *text, struc
 }
 
 /* HERE or HERE:THERE. */
-static int add_file(json_t *files, const char *word, struct err *err)
+static int ctl_execute_add_file(json_t *files, const char *word, struct err *err)
 {
     const char *colon = strrchr(word, ':'), *slash = strrchr(word, '/');
     auto_free char *here = colon ? str_dup_n(word, (size_t)(colon - word)) : str_dup(word);
     const char *there = colon ? colon + 1 : slash ? slash + 1 : word;
     auto_buf data = { 0 }, coded = { 0 };
 
-    if (read_path(here, FILE_MAX, &data, err) < 0)
+    if (ctl_execute_read_path(here, FILE_MAX, &data, err) < 0)
         return -1;
     text_base64(&coded, data.data ? data.data : "", data.len);
     json_t *file = json_object();
@@ -89,7 +89,7 @@ static int add_file(json_t *files, const char *word, struct err *err)
     return 0;
 }
 
-static int put_files(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_execute_put_files(const struct ctl *c, json_t *body, struct err *err)
 {
     json_t *files = json_array(), *outputs = json_array();
 
@@ -98,7 +98,7 @@ static int put_files(const struct ctl *c, json_t *body, struct err *err)
     for (size_t i = 0; i < c->args.n; i++) {
         const struct arg *a = &c->args.items[i];
 
-        if (a->opt->id == OPT_FILE && add_file(files, a->value, err) < 0)
+        if (a->opt->id == OPT_FILE && ctl_execute_add_file(files, a->value, err) < 0)
             return -1;
         if (a->opt->id == OPT_OUTPUT)
             json_array_append_new(outputs, json_string(a->value));
@@ -109,7 +109,7 @@ static int put_files(const struct ctl *c, json_t *body, struct err *err)
 }
 
 /* An ending that is known to nobody is not Python by accident. */
-static int language_of(const char *path, const char **ret, struct err *err)
+static int ctl_execute_language_of(const char *path, const char **ret, struct err *err)
 {
     static const char *const endings[][2] = { { ".py", "python" }, { ".js", "node" }, { ".mjs", "node" },
                                               { ".cjs", "node" },  { ".sh", "bash" }, { ".bash", "bash" } };
@@ -127,40 +127,40 @@ static int language_of(const char *path, const char **ret, struct err *err)
     return 0;
 }
 
-static int read_code(const char *path, struct buf *ret, struct err *err)
+static int ctl_execute_read_code(const char *path, struct buf *ret, struct err *err)
 {
     if (access(path, F_OK) < 0 && errno == ENOENT)
         return err_set(err, ERR_MISSING,
                        "there is no file '%.120s' here; code itself is given with -c, a command behind --", path);
-    return read_path(path, CODE_MAX, ret, err);
+    return ctl_execute_read_path(path, CODE_MAX, ret, err);
 }
 
-static int put_code(struct ctl *c, json_t *body, bool *ret_input, struct err *err)
+static int ctl_execute_put_code(struct ctl *c, json_t *body, bool *ret_input, struct err *err)
 {
     const struct arg *code = args_find(&c->args, OPT_CODE);
-    const char *path = !code && c->args.nrest == 1 && !c->args.dashes ? c->args.rest[0] : NULL;
+    const char *path = !code && c->args.nrest == 1 && !c->args.after_dashes ? c->args.rest[0] : NULL;
     const char *language = NULL;
     auto_buf text = { 0 };
 
     if (code) {
         buf_adds(&text, code->value);
     } else if (path) {
-        if (read_code(path, &text, err) < 0 ||
-            (!args_find(&c->args, OPT_LANGUAGE) && language_of(path, &language, err) < 0))
+        if (ctl_execute_read_code(path, &text, err) < 0 ||
+            (!args_find(&c->args, OPT_LANGUAGE) && ctl_execute_language_of(path, &language, err) < 0))
             return -1;
         if (language)
             json_object_set_new(body, "language", json_string(language));
     } else {
         if (isatty(STDIN_FILENO))
             return err_set(err, ERR_USAGE, "there is no code: give it with -c, as a file, or on standard input");
-        if (read_input(c, "the code", CODE_MAX, &text, err) < 0)
+        if (ctl_execute_read_input(c, "the code", CODE_MAX, &text, err) < 0)
             return -1;
         *ret_input = false;
     }
-    return put_text(body, "code", &text, err);
+    return ctl_execute_put_text(body, "code", &text, err);
 }
 
-static void put_words(const struct ctl *c, json_t *body)
+static void ctl_execute_put_command(const struct ctl *c, json_t *body)
 {
     json_t *words = json_array();
 
@@ -169,20 +169,20 @@ static void put_words(const struct ctl *c, json_t *body)
     json_object_set_new(body, "command", words);
 }
 
-static int put_input(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_execute_put_input(const struct ctl *c, json_t *body, struct err *err)
 {
     auto_buf in = { 0 };
 
     if (isatty(STDIN_FILENO))
         return 0;
-    if (read_input(c, "the input of the program", INPUT_MAX, &in, err) < 0)
+    if (ctl_execute_read_input(c, "the input of the program", INPUT_MAX, &in, err) < 0)
         return -1;
-    return put_text(body, "stdin", &in, err);
+    return ctl_execute_put_text(body, "stdin", &in, err);
 }
 
-static int make_body(struct ctl *c, json_t *body, struct err *err)
+static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
 {
-    bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.dashes), input = true;
+    bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.after_dashes), input = true;
     json_t *env = NULL;
 
     if (command && args_find(&c->args, OPT_CODE))
@@ -191,11 +191,11 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_CWD, body, "cwd");
     if (command)
-        put_words(c, body);
-    else if (put_code(c, body, &input, err) < 0)
+        ctl_execute_put_command(c, body);
+    else if (ctl_execute_put_code(c, body, &input, err) < 0)
         return -1;
-    if ((input && put_input(c, body, err) < 0) || put_files(c, body, err) < 0 ||
-        ctl_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if ((input && ctl_execute_put_input(c, body, err) < 0) || ctl_execute_put_files(c, body, err) < 0 ||
+        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
@@ -209,7 +209,7 @@ static int make_body(struct ctl *c, json_t *body, struct err *err)
 /* --- the answer --- */
 
 /* What the server names is written below the directory and nowhere else. */
-static bool plain_path(const char *path)
+static bool ctl_execute_path_is_plain(const char *path)
 {
     for (const char *p = path; *p;) {
         size_t n = strcspn(p, "/");
@@ -222,7 +222,7 @@ static bool plain_path(const char *path)
     return *path != '\0';
 }
 
-static int open_below(int dir, const char *path, struct err *err)
+static int ctl_execute_open_below(int dir, const char *path, struct err *err)
 {
     auto_fd int at = dup(dir);
     const char *p = path;
@@ -240,16 +240,16 @@ static int open_below(int dir, const char *path, struct err *err)
     return fd < 0 ? err_sys(err, ERR_SYS, "%.160s", path) : fd;
 }
 
-static int save_file(const struct ctl *c, int dir, const json_t *file, struct err *err)
+static int ctl_execute_save_file(const struct ctl *c, int dir, const json_t *file, struct err *err)
 {
-    const char *path = ctl_text(file, "path");
+    const char *path = ctl_field_text(file, "path");
     auto_buf data = { 0 };
 
     path += *path == '/';
-    if (!plain_path(path))
+    if (!ctl_execute_path_is_plain(path))
         return err_set(err, ERR_PROTOCOL, "the server names a file that cannot be written here");
-    ctl_decode(&data, ctl_text(file, "contentBase64"));
-    auto_fd int fd = open_below(dir, path, err);
+    ctl_decode_base64(&data, ctl_field_text(file, "contentBase64"));
+    auto_fd int fd = ctl_execute_open_below(dir, path, err);
     if (fd < 0)
         return -1;
     if (data.len && fd_write_all(fd, data.data, data.len) < 0)
@@ -259,7 +259,7 @@ static int save_file(const struct ctl *c, int dir, const json_t *file, struct er
     return 0;
 }
 
-static int save_files(const struct ctl *c, const json_t *end, struct err *err)
+static int ctl_execute_save_files(const struct ctl *c, const json_t *end, struct err *err)
 {
     const struct arg *to = args_find(&c->args, OPT_SAVE);
     const json_t *files = json_object_get(end, "files"), *left = json_object_get(end, "omitted");
@@ -270,25 +270,25 @@ static int save_files(const struct ctl *c, const json_t *end, struct err *err)
     if (dir < 0)
         return err_sys(err, ERR_SYS, "%.160s", to ? to->value : ".");
     for (size_t i = 0; i < json_array_size(files); i++)
-        if (save_file(c, dir, json_array_get(files, i), err) < 0)
+        if (ctl_execute_save_file(c, dir, json_array_get(files, i), err) < 0)
             return -1;
     for (size_t i = 0; i < json_array_size(left) && !c->quiet; i++) {
         const json_t *o = json_array_get(left, i);
 
-        report_note("%s did not come: %s", ctl_text(o, "path"), ctl_text(o, "reason"));
+        report_note("%s did not come: %s", ctl_field_text(o, "path"), ctl_field_text(o, "reason"));
     }
     return 0;
 }
 
-struct stream {
+struct ctl_execute_stream {
     struct ctl_show show;
-    json_t *end;
+    json_t *ended_execution;
 };
 
-static bool on_line(void *arg, const json_t *line)
+static bool ctl_execute_on_line(void *arg, const json_t *line)
 {
-    struct stream *s = arg;
-    const char *type = ctl_text(line, "type");
+    struct ctl_execute_stream *s = arg;
+    const char *type = ctl_field_text(line, "type");
 
     if (str_eq(type, "output"))
         return ctl_show_output(&s->show, line);
@@ -298,12 +298,12 @@ static bool on_line(void *arg, const json_t *line)
         return ctl_show_exception(&s->show, line);
     if (!str_eq(type, "end"))
         return true;
-    s->end = json_incref(json_object_get(line, "execution"));
+    s->ended_execution = json_incref(json_object_get(line, "execution"));
     return false;
 }
 
 /* An answer that came whole, which is how those of earlier runs come. */
-static void replay(struct stream *s, json_t *answer)
+static void ctl_execute_show_answer(struct ctl_execute_stream *s, json_t *answer)
 {
     static const char *const streams[] = { "stdout", "stderr" };
     const json_t *shown = json_object_get(answer, "results"), *raised = json_object_get(answer, "exception");
@@ -320,32 +320,32 @@ static void replay(struct stream *s, json_t *answer)
         ctl_show_exception(&s->show, raised);
     if (!s->show.quiet && json_is_true(json_object_get(answer, "cached")))
         report_note("this is the answer of an earlier run");
-    s->end = json_incref(answer);
+    s->ended_execution = json_incref(answer);
 }
 
-static int verdict(const struct ctl *c, const json_t *end, struct err *err)
+static int ctl_execute_exit_status(const struct ctl *c, const json_t *end, struct err *err)
 {
     const json_t *why = json_object_get(end, "error");
-    int bad = save_files(c, end, err);
+    int bad = ctl_execute_save_files(c, end, err);
 
     if (bad)
         return -1;
-    if (str_eq(ctl_text(end, "status"), "died") && !str_eq(ctl_text(end, "endedBy"), "lost")) {
-        if (!str_eq(ctl_text(end, "endedBy"), "memory") && !c->quiet)
-            report_note("%s", ctl_text(why, "message"));
-        ctl_say_end(c, end);
+    if (str_eq(ctl_field_text(end, "status"), "died") && !str_eq(ctl_field_text(end, "endedBy"), "lost")) {
+        if (!str_eq(ctl_field_text(end, "endedBy"), "memory") && !c->quiet)
+            report_note("%s", ctl_field_text(why, "message"));
+        ctl_note_end(c, end);
         return ctl_exit_status(end);
     }
     if (why) {
-        enum err_id id = err_by_code(ctl_text(why, "code"));
+        enum err_id id = err_by_code(ctl_field_text(why, "code"));
 
-        return err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_text(why, "message"));
+        return err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
     }
-    ctl_say_end(c, end);
+    ctl_note_end(c, end);
     return ctl_exit_status(end);
 }
 
-static void on_signal(void *arg UNUSED, int signo)
+static void ctl_execute_on_signal(void *arg UNUSED, int signo)
 {
     _exit(128 + signo); /* the server sees that we are gone, and ends it */
 }
@@ -353,11 +353,11 @@ static void on_signal(void *arg UNUSED, int signo)
 int ctl_execute(struct ctl *c, struct err *err)
 {
     const struct arg *to = args_find(&c->args, OPT_SAVE);
-    struct stream s = { .show = { .quiet = c->quiet, .save = to ? to->value : NULL, .name = "shown" } };
+    struct ctl_execute_stream s = { .show = { .quiet = c->quiet, .save = to ? to->value : NULL, .name = "shown" } };
     AUTO_JSON *body = json_object(), *answer = NULL;
     sigset_t set;
 
-    if (make_body(c, body, err) < 0)
+    if (ctl_execute_make_body(c, body, err) < 0)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (c->json) {
@@ -370,22 +370,22 @@ int ctl_execute(struct ctl *c, struct err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    if (ev_signals(c->ev, &set, on_signal, c, err) < 0)
+    if (ev_signals(c->ev, &set, ctl_execute_on_signal, c, err) < 0)
         return -1;
     int bad = 0;
     if (!args_find(&c->args, OPT_CACHE))
-        bad = client_lines(c->client, "POST", "/v1/execute", text, on_line, &s, err);
+        bad = client_json_lines(c->client, "POST", "/v1/execute", text, ctl_execute_on_line, &s, err);
     else if ((bad = client_json(c->client, "POST", "/v1/execute", text, &answer, err)) == 0)
-        replay(&s, answer);
+        ctl_execute_show_answer(&s, answer);
     if (!bad && s.show.err.id != ERR_NONE) {
         *err = s.show.err;
         bad = -1;
     }
-    if (!bad && !s.end)
+    if (!bad && !s.ended_execution)
         bad = err_set(err, ERR_CUT_OFF, "the connection was lost, and the program has ended with it");
     if (!bad)
         ctl_show_end(&s.show);
-    int status = bad ? -1 : verdict(c, s.end, err);
-    json_decref(s.end);
+    int status = bad ? -1 : ctl_execute_exit_status(c, s.ended_execution, err);
+    json_decref(s.ended_execution);
     return status;
 }

@@ -1,7 +1,7 @@
 /* The life of an execution as a stream of events, and how it is taken up again: the offsets of what was written here
  * are the only state, and the server sends from there on. An execution does not end because somebody stopped listening,
  * so a broken connection is tried again for a while before anyone is told. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -14,9 +14,9 @@
 #define TRIES 20
 #define WAIT_NS 250000000
 
-static bool put(struct ctl_follow *f, int channel, const void *data, size_t len)
+static bool ctl_follow_write(struct ctl_follow *f, int channel, const void *data, size_t len)
 {
-    if (len && !f->mute && fd_write_all(channel == 2 ? STDERR_FILENO : STDOUT_FILENO, data, len) < 0) {
+    if (len && !f->is_muted && fd_write_all(channel == 2 ? STDERR_FILENO : STDOUT_FILENO, data, len) < 0) {
         err_sys(&f->err, ERR_SYS, "standard output");
         return false;
     }
@@ -24,7 +24,7 @@ static bool put(struct ctl_follow *f, int channel, const void *data, size_t len)
     return true;
 }
 
-static int digit(char ch)
+static int ctl_base64_digit(char ch)
 {
     if (ch >= 'A' && ch <= 'Z')
         return ch - 'A';
@@ -35,13 +35,13 @@ static int digit(char ch)
     return ch == '+' ? 62 : ch == '/' ? 63 : -1;
 }
 
-void ctl_decode(struct buf *out, const char *text)
+void ctl_decode_base64(struct buf *out, const char *text)
 {
     unsigned bits = 0;
     int n = 0;
 
-    for (; digit(*text) >= 0; text++) {
-        bits = bits << 6 | (unsigned)digit(*text);
+    for (; ctl_base64_digit(*text) >= 0; text++) {
+        bits = bits << 6 | (unsigned)ctl_base64_digit(*text);
         n += 6;
         if (n >= 8) {
             char byte = (char)(bits >> (n -= 8));
@@ -51,58 +51,58 @@ void ctl_decode(struct buf *out, const char *text)
     }
 }
 
-static bool output(struct ctl_follow *f, const json_t *line)
+static bool ctl_follow_on_output(struct ctl_follow *f, const json_t *line)
 {
-    int channel = str_eq(ctl_text(line, "stream"), "stderr") ? 2 : 1;
+    int channel = str_eq(ctl_field_text(line, "stream"), "stderr") ? 2 : 1;
     const json_t *data = json_object_get(line, "data");
     auto_buf bytes = { 0 };
 
     if (data)
-        return put(f, channel, json_string_value(data), json_string_length(data));
-    ctl_decode(&bytes, ctl_text(line, "base64"));
-    return put(f, channel, bytes.data, bytes.len);
+        return ctl_follow_write(f, channel, json_string_value(data), json_string_length(data));
+    ctl_decode_base64(&bytes, ctl_field_text(line, "base64"));
+    return ctl_follow_write(f, channel, bytes.data, bytes.len);
 }
 
 bool ctl_follow_line(void *arg, const json_t *line)
 {
     struct ctl_follow *f = arg;
-    const char *type = ctl_text(line, "type");
+    const char *type = ctl_field_text(line, "type");
     json_t *execution = json_object_get(line, "execution");
 
     if (str_eq(type, "started") && !f->execution)
-        f->execution = str_dup(ctl_text(execution, "id"));
-    if (f->input && f->execution && !f->feed)
-        f->feed = ctl_feed_new(f->c, f->sandbox, f->execution);
+        f->execution = str_dup(ctl_field_text(execution, "id"));
+    if (f->forwards_stdin && f->execution && !f->feed)
+        f->feed = ctl_stdin_feed_new(f->c, f->sandbox, f->execution);
     if (str_eq(type, "output"))
-        return output(f, line);
+        return ctl_follow_on_output(f, line);
     if (!str_eq(type, "end"))
         return true;
-    json_decref(f->end);
-    f->end = json_incref(execution);
+    json_decref(f->ended_execution);
+    f->ended_execution = json_incref(execution);
     return false;
 }
 
-static int follow_once(struct ctl_follow *f, struct err *err)
+static int ctl_follow_once(struct ctl_follow *f, struct err *err)
 {
-    auto_free char *base = ctl_path("/v1/sandboxes/%s/executions/%s/stream", f->sandbox, f->execution);
+    auto_free char *base = ctl_api_path("/v1/sandboxes/%s/executions/%s/stream", f->sandbox, f->execution);
     auto_free char *path = str_printf("%s?stdoutOffset=%" PRIu64 "&stderrOffset=%" PRIu64, base, f->offset[0],
                                       f->offset[1]);
 
-    if (client_lines(f->c->client, "GET", path, NULL, ctl_follow_line, f, err) < 0)
+    if (client_json_lines(f->c->client, "GET", path, NULL, ctl_follow_line, f, err) < 0)
         return -1;
     if (f->err.id != ERR_NONE) {
         *err = f->err;
         return -1;
     }
-    return f->end ? 0 : err_set(err, ERR_CUT_OFF, "the stream ended before the execution did");
+    return f->ended_execution ? 0 : err_set(err, ERR_CUT_OFF, "the stream ended before the execution did");
 }
 
 int ctl_follow(struct ctl_follow *f, struct err *err)
 {
     for (int i = 0;; i++) {
-        if (follow_once(f, err) == 0)
+        if (ctl_follow_once(f, err) == 0)
             return 0;
-        if (i == TRIES || f->err.id != ERR_NONE || ctl_feed_error(f->feed) ||
+        if (i == TRIES || f->err.id != ERR_NONE || ctl_stdin_feed_error(f->feed) ||
             (err->id != ERR_CUT_OFF && err->id != ERR_UNREACHABLE))
             return -1;
         if (i == 0 && !f->c->quiet)
@@ -111,7 +111,7 @@ int ctl_follow(struct ctl_follow *f, struct err *err)
     }
 }
 
-void ctl_say_end(const struct ctl *c, const json_t *x)
+void ctl_note_end(const struct ctl *c, const json_t *x)
 {
     static const struct {
         const char *by, *says;
@@ -125,14 +125,14 @@ void ctl_say_end(const struct ctl *c, const json_t *x)
         { "budget", "a budget of your tenant is used up ('cove usage' tells what was used)" },
     };
     const struct arg *timeout = args_find(&c->args, OPT_TIMEOUT);
-    const char *by = ctl_text(x, "endedBy");
+    const char *by = ctl_field_text(x, "endedBy");
     char dropped[32];
 
     if (c->quiet)
         return;
-    if (ctl_number(x, "droppedBytes"))
+    if (ctl_field_number(x, "droppedBytes"))
         report_note("%s of output were dropped: more was written than is kept",
-                    str_bytes(ctl_number(x, "droppedBytes"), dropped));
+                    str_bytes(ctl_field_number(x, "droppedBytes"), dropped));
     if (str_eq(by, "wall"))
         report_note("ended: it ran longer than %s (--timeout)", timeout ? timeout->value : "its sandbox allows");
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
@@ -143,7 +143,7 @@ void ctl_say_end(const struct ctl *c, const json_t *x)
 int ctl_exit_status(const json_t *x)
 {
     static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };
-    const char *by = ctl_text(x, "endedBy");
+    const char *by = ctl_field_text(x, "endedBy");
     const json_t *code = json_object_get(x, "exitCode");
     json_int_t signal = json_integer_value(json_object_get(x, "signal"));
 

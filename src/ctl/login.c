@@ -1,6 +1,6 @@
 /* cove login, logout and whoami: which server the command line uses, and as whom. A credential is tried before it is
  * kept, and never comes from the command line, which other users of the machine can read. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -19,7 +19,7 @@
 
 /* --- the key, from a person or from a pipe --- */
 
-static bool hide_typing(struct termios *was)
+static bool ctl_login_hide_typing(struct termios *was)
 {
     struct termios hidden;
 
@@ -30,13 +30,13 @@ static bool hide_typing(struct termios *was)
     return tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0;
 }
 
-static int read_key(char *ret, size_t cap, struct err *err)
+static int ctl_login_read_key(char *ret, size_t cap, struct err *err)
 {
     struct termios was;
     size_t n = 0;
     char c;
 
-    bool hidden = hide_typing(&was);
+    bool hidden = ctl_login_hide_typing(&was);
     if (hidden)
         fputs("Key: ", stderr);
     while (n < cap - 1) {
@@ -61,12 +61,12 @@ static int read_key(char *ret, size_t cap, struct err *err)
 
 /* --- whoami --- */
 
-static int ask(struct ctl *c, json_t **ret, struct err *err)
+static int ctl_login_request_whoami(struct ctl *c, json_t **ret, struct err *err)
 {
     return client_json(c->client, "GET", "/v1/whoami", NULL, ret, err);
 }
 
-static void say(const struct ctl *c, const json_t *who)
+static void ctl_login_print_whoami(const struct ctl *c, const json_t *who)
 {
     auto_buf scopes = { 0 };
     const json_t *scope;
@@ -74,51 +74,52 @@ static void say(const struct ctl *c, const json_t *who)
 
     json_array_foreach(json_object_get(who, "scopes"), i, scope)
         buf_addf(&scopes, "%s%s", i ? " " : "", json_is_string(scope) ? json_string_value(scope) : "");
-    ctl_say("server   %s", client_where(c->client));
-    ctl_say("tenant   %s", ctl_text(who, "tenant"));
-    ctl_say("by       %s", ctl_text(who, "kind"));
-    if (*ctl_text(who, "userId"))
-        ctl_say("user     %s", ctl_text(who, "userId"));
-    if (*ctl_text(who, "keyId"))
-        ctl_say("key      %s", ctl_text(who, "keyId"));
-    if (*ctl_text(who, "sandboxId"))
-        ctl_say("sandbox  %s", ctl_text(who, "sandboxId"));
-    ctl_say("may      %s", scopes.len ? scopes.data : "nothing");
-    if (*ctl_text(who, "expiresAt"))
-        ctl_say("until    %s", ctl_text(who, "expiresAt"));
+    ctl_printf("server   %s", client_endpoint(c->client));
+    ctl_printf("tenant   %s", ctl_field_text(who, "tenant"));
+    ctl_printf("by       %s", ctl_field_text(who, "kind"));
+    if (*ctl_field_text(who, "userId"))
+        ctl_printf("user     %s", ctl_field_text(who, "userId"));
+    if (*ctl_field_text(who, "keyId"))
+        ctl_printf("key      %s", ctl_field_text(who, "keyId"));
+    if (*ctl_field_text(who, "sandboxId"))
+        ctl_printf("sandbox  %s", ctl_field_text(who, "sandboxId"));
+    ctl_printf("may      %s", scopes.len ? scopes.data : "nothing");
+    if (*ctl_field_text(who, "expiresAt"))
+        ctl_printf("until    %s", ctl_field_text(who, "expiresAt"));
 }
 
 int ctl_whoami(struct ctl *c, struct err *err)
 {
     AUTO_JSON *who = NULL;
 
-    if (ctl_words(c, 0, 0, "whoami", err) < 0 || ask(c, &who, err) < 0)
+    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &who, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(who);
-    say(c, who);
+    ctl_login_print_whoami(c, who);
     return 0;
 }
 
 /* --- login --- */
 
-static int keep(struct ctl *c, const struct login *l, struct err *err)
+static int ctl_login_store(struct ctl *c, const struct login *l, struct err *err)
 {
     struct client_settings set = { .url = l->url, .key = l->key, .cacert = l->cacert };
     AUTO_JSON *who = NULL;
 
-    if (client_new(c->ev, &set, &c->client, err) < 0 || ask(c, &who, err) < 0 || login_write(l, err) < 0)
+    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &who, err) < 0 ||
+        login_write(l, err) < 0)
         return -1;
     auto_free char *path = login_path();
     if (c->json)
         return ctl_print_json(who);
     if (!c->quiet)
-        report_note("logged in at %s, tenant %s; kept in %s", l->url, ctl_text(who, "tenant"), path ? path : "");
+        report_note("logged in at %s, tenant %s; kept in %s", l->url, ctl_field_text(who, "tenant"), path ? path : "");
     return 0;
 }
 
 /* By a path that is good from everywhere. */
-static int read_authority(const struct ctl *c, struct login *l, struct err *err)
+static int ctl_login_read_authority(const struct ctl *c, struct login *l, struct err *err)
 {
     const struct arg *ca = args_find(&c->args, OPT_CACERT);
 
@@ -132,20 +133,20 @@ int ctl_login(struct ctl *c, struct err *err)
     char key[KEY_MAX];
     struct login l = { 0 };
 
-    if (ctl_words(c, 0, 1, "login [FLAGS] [URL]", err) < 0)
+    if (ctl_require_args(c, 0, 1, "login [FLAGS] [URL]", err) < 0)
         return -1;
     const char *url = c->args.nrest ? c->args.rest[0] : getenv("COVE_URL");
     if (!url || !*url)
         url = CLIENT_URL_DEFAULT;
     l.url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
     bool device = args_find(&c->args, OPT_DEVICE) != NULL;
-    int rc = read_authority(c, &l, err);
+    int rc = ctl_login_read_authority(c, &l, err);
     if (rc == 0)
-        rc = device ? ctl_device(c, &l, err) : read_key(key, sizeof(key), err);
+        rc = device ? ctl_device_login(c, &l, err) : ctl_login_read_key(key, sizeof(key), err);
     if (rc == 0 && !device)
         l.key = str_dup(key);
     if (rc == 0)
-        rc = keep(c, &l, err);
+        rc = ctl_login_store(c, &l, err);
     explicit_bzero(key, sizeof(key));
     login_done(&l);
     return rc;
@@ -156,7 +157,7 @@ int ctl_logout(struct ctl *c, struct err *err)
     struct login l;
     struct err none;
 
-    if (ctl_words(c, 0, 0, "logout", err) < 0)
+    if (ctl_require_args(c, 0, 0, "logout", err) < 0)
         return -1;
     bool known = login_read(&l, &none) == 0;
     int rc = login_remove(err);

@@ -1,6 +1,6 @@
 /* cove pool: ls, info, set, rm. `set` changes what it names and makes what is not there, so that a script may say the
  * same thing twice. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/str.h"
 #include "cli/report.h"
@@ -12,13 +12,13 @@
 
 /* --- for people --- */
 
-static const char *number(const json_t *object, const char *key, char buf[24])
+static const char *ctl_pool_number_text(const json_t *object, const char *key, char buf[24])
 {
-    snprintf(buf, 24, "%" PRIu64, ctl_number(object, key));
+    snprintf(buf, 24, "%" PRIu64, ctl_field_number(object, key));
     return buf;
 }
 
-static const char *share(const json_t *status, char buf[24])
+static const char *ctl_pool_hit_rate_text(const json_t *status, char buf[24])
 {
     const json_t *rate = json_object_get(status, "hitRate");
 
@@ -28,17 +28,17 @@ static const char *share(const json_t *status, char buf[24])
     return buf;
 }
 
-static const char *millis(const json_t *status, const char *key, char buf[24])
+static const char *ctl_pool_millis_text(const json_t *status, const char *key, char buf[24])
 {
     if (!json_object_get(status, key))
         return "-";
-    snprintf(buf, 24, "%.2f ms", (double)ctl_number(status, key) / 1000);
+    snprintf(buf, 24, "%.2f ms", (double)ctl_field_number(status, key) / 1000);
     return buf;
 }
 
-static const char *span(const json_t *object, const char *key, char buf[24])
+static const char *ctl_pool_duration_text(const json_t *object, const char *key, char buf[24])
 {
-    uint64_t ms = ctl_number(object, key);
+    uint64_t ms = ctl_field_number(object, key);
 
     if (ms == 0)
         return "never";
@@ -51,30 +51,31 @@ static const char *span(const json_t *object, const char *key, char buf[24])
     return buf;
 }
 
-static void say_scaling(const json_t *p)
+static void ctl_pool_print_scaling(const json_t *p)
 {
     const json_t *a = json_object_get(p, "autoscale");
     char t[24];
 
     if (json_is_true(json_object_get(a, "enabled")))
-        ctl_say("scaling    for %.1f %% of claims, smaller after %s",
-                json_number_value(json_object_get(a, "targetHitRate")) * 100, span(a, "scaleDownDelayMs", t));
+        ctl_printf("scaling    for %.1f %% of claims, smaller after %s",
+                   json_number_value(json_object_get(a, "targetHitRate")) * 100,
+                   ctl_pool_duration_text(a, "scaleDownDelayMs", t));
     else
-        ctl_say("scaling    none: always %" PRIu64, ctl_number(p, "min"));
+        ctl_printf("scaling    none: always %" PRIu64, ctl_field_number(p, "min"));
 }
 
-static void say_zygote(const json_t *status)
+static void ctl_pool_print_zygote(const json_t *status)
 {
     const json_t *z = json_object_get(status, "zygote");
 
-    if (!z || str_eq(ctl_text(z, "state"), "none"))
+    if (!z || str_eq(ctl_field_text(z, "state"), "none"))
         return;
-    ctl_say("zygote     %s%s%s, %" PRIu64 " forks of %" PRIu64 " joins, started %" PRIu64 " times",
-            ctl_text(z, "state"), *ctl_text(z, "message") ? ": " : "", ctl_text(z, "message"), ctl_number(z, "members"),
-            ctl_number(z, "joins"), ctl_number(z, "started"));
+    ctl_printf("zygote     %s%s%s, %" PRIu64 " forks of %" PRIu64 " joins, started %" PRIu64 " times",
+               ctl_field_text(z, "state"), *ctl_field_text(z, "message") ? ": " : "", ctl_field_text(z, "message"),
+               ctl_field_number(z, "members"), ctl_field_number(z, "joins"), ctl_field_number(z, "started"));
 }
 
-static void say_recycled(const json_t *status)
+static void ctl_pool_print_recycled(const json_t *status)
 {
     const json_t *r = json_object_get(status, "recycled");
     json_t *destroyed = json_object_get(r, "destroyed"), *n;
@@ -82,75 +83,81 @@ static void say_recycled(const json_t *status)
 
     if (!r)
         return;
-    ctl_say("recycled   %" PRIu64 " wait for their tenants; %" PRIu64 " came back, %" PRIu64 " claims got one",
-            ctl_number(r, "ready"), ctl_number(r, "total"), ctl_number(r, "claims"));
+    ctl_printf("recycled   %" PRIu64 " wait for their tenants; %" PRIu64 " came back, %" PRIu64 " claims got one",
+               ctl_field_number(r, "ready"), ctl_field_number(r, "total"), ctl_field_number(r, "claims"));
     json_object_foreach(destroyed, why, n)
-        ctl_say("           %" JSON_INTEGER_FORMAT " destroyed: %s", json_integer_value(n), why);
+        ctl_printf("           %" JSON_INTEGER_FORMAT " destroyed: %s", json_integer_value(n), why);
 }
 
-static int show(struct ctl *c, const json_t *p)
+static int ctl_pool_print(struct ctl *c, const json_t *p)
 {
     const json_t *s = json_object_get(p, "status");
     char a[24], b[24];
 
     if (c->json)
         return ctl_print_json(p);
-    ctl_say("%s  %s%s%s", ctl_text(p, "name"), ctl_text(s, "phase"), *ctl_text(s, "message") ? ": " : "",
-            ctl_text(s, "message"));
-    ctl_say("template   %s", ctl_text(p, "template"));
-    ctl_say("holds      %" PRIu64 " ready, %" PRIu64 " being made, of %" PRIu64 " wanted (%" PRIu64 " to %" PRIu64 ")",
-            ctl_number(s, "ready"), ctl_number(s, "starting"), ctl_number(s, "target"), ctl_number(p, "min"),
-            ctl_number(p, "max"));
-    say_scaling(p);
-    ctl_say("replaced   unused after %s, in any case after %s", span(p, "ttlMs", a), span(p, "maxAgeMs", b));
-    ctl_say("claims     %" PRIu64 ": %" PRIu64 " found one ready (%s), %" PRIu64 " one unfinished, %" PRIu64 " none",
-            ctl_number(s, "claims"), ctl_number(s, "hits"), share(s, a), ctl_number(s, "partial"),
-            ctl_number(s, "misses"));
-    ctl_say("times      a claim %s, making one %s", millis(s, "claimUs", a), millis(s, "refillUs", b));
-    say_recycled(s);
-    say_zygote(s);
+    ctl_printf("%s  %s%s%s", ctl_field_text(p, "name"), ctl_field_text(s, "phase"),
+               *ctl_field_text(s, "message") ? ": " : "", ctl_field_text(s, "message"));
+    ctl_printf("template   %s", ctl_field_text(p, "template"));
+    ctl_printf("holds      %" PRIu64 " ready, %" PRIu64 " being made, of %" PRIu64 " wanted (%" PRIu64 " to %" PRIu64
+               ")",
+               ctl_field_number(s, "ready"), ctl_field_number(s, "starting"), ctl_field_number(s, "target"),
+               ctl_field_number(p, "min"), ctl_field_number(p, "max"));
+    ctl_pool_print_scaling(p);
+    ctl_printf("replaced   unused after %s, in any case after %s", ctl_pool_duration_text(p, "ttlMs", a),
+               ctl_pool_duration_text(p, "maxAgeMs", b));
+    ctl_printf("claims     %" PRIu64 ": %" PRIu64 " found one ready (%s), %" PRIu64 " one unfinished, %" PRIu64 " none",
+               ctl_field_number(s, "claims"), ctl_field_number(s, "hits"), ctl_pool_hit_rate_text(s, a),
+               ctl_field_number(s, "partial"), ctl_field_number(s, "misses"));
+    ctl_printf("times      a claim %s, making one %s", ctl_pool_millis_text(s, "claimUs", a),
+               ctl_pool_millis_text(s, "refillUs", b));
+    ctl_pool_print_recycled(s);
+    ctl_pool_print_zygote(s);
     return 0;
 }
 
-static int list(struct ctl *c, struct err *err)
+static int ctl_pool_list(struct ctl *c, struct err *err)
 {
     struct ctl_table table = { 0 };
     AUTO_JSON *answer = NULL;
     json_t *p;
     size_t i;
 
-    if (ctl_words(c, 0, 0, "pool ls", err) < 0 || client_json(c->client, "GET", "/v1/pools", NULL, &answer, err) < 0)
+    if (ctl_require_args(c, 0, 0, "pool ls", err) < 0 ||
+        client_json(c->client, "GET", "/v1/pools", NULL, &answer, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_row(&table, "name", "template", "state", "ready", "wanted", "min", "max", "claims", "hits", "claim");
+    ctl_table_row(&table, "name", "template", "state", "ready", "wanted", "min", "max", "claims", "hits", "claim");
     json_array_foreach(json_object_get(answer, "pools"), i, p)
     {
         const json_t *s = json_object_get(p, "status");
         char n[5][24], rate[24], time[24];
 
-        ctl_row(&table, ctl_text(p, "name"), ctl_text(p, "template"), ctl_text(s, "phase"), number(s, "ready", n[0]),
-                number(s, "target", n[1]), number(p, "min", n[2]), number(p, "max", n[3]), number(s, "claims", n[4]),
-                share(s, rate), millis(s, "claimUs", time));
+        ctl_table_row(&table, ctl_field_text(p, "name"), ctl_field_text(p, "template"), ctl_field_text(s, "phase"),
+                      ctl_pool_number_text(s, "ready", n[0]), ctl_pool_number_text(s, "target", n[1]),
+                      ctl_pool_number_text(p, "min", n[2]), ctl_pool_number_text(p, "max", n[3]),
+                      ctl_pool_number_text(s, "claims", n[4]), ctl_pool_hit_rate_text(s, rate),
+                      ctl_pool_millis_text(s, "claimUs", time));
     }
-    return ctl_print_table(&table);
+    return ctl_table_print(&table);
 }
 
-static int info(struct ctl *c, struct err *err)
+static int ctl_pool_info(struct ctl *c, struct err *err)
 {
     AUTO_JSON *answer = NULL;
 
-    if (ctl_words(c, 1, 1, "pool info NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, "pool info NAME", err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/pools/%s", c->args.rest[0]);
+    auto_free char *path = ctl_api_path("/v1/pools/%s", c->args.rest[0]);
     if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
         return -1;
-    return show(c, answer);
+    return ctl_pool_print(c, answer);
 }
 
 /* --- changing --- */
 
-static int set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+static int ctl_pool_set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
 {
     const struct arg *a = args_find(&c->args, opt);
     uint64_t v;
@@ -163,7 +170,7 @@ static int set_count(const struct ctl *c, int opt, json_t *body, const char *key
     return 0;
 }
 
-static int set_time(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
+static int ctl_pool_set_time(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
 {
     const struct arg *a = args_find(&c->args, opt);
     uint64_t ms = 0;
@@ -176,7 +183,7 @@ static int set_time(const struct ctl *c, int opt, json_t *body, const char *key,
     return 0;
 }
 
-static int set_rate(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_pool_set_rate(const struct ctl *c, json_t *body, struct err *err)
 {
     const struct arg *a = args_find(&c->args, OPT_HIT_RATE);
     uint64_t permille;
@@ -189,7 +196,7 @@ static int set_rate(const struct ctl *c, json_t *body, struct err *err)
     return 0;
 }
 
-static int read_changes(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_pool_read_changes(const struct ctl *c, json_t *body, struct err *err)
 {
     AUTO_JSON *scale = json_object();
     bool grows = args_find(&c->args, OPT_AUTOSCALE) != NULL, fixed = args_find(&c->args, OPT_FIXED) != NULL;
@@ -200,9 +207,10 @@ static int read_changes(const struct ctl *c, json_t *body, struct err *err)
     if (again && never)
         return err_set(err, ERR_USAGE, "--recycle and --no-recycle do not go together");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
-    if (set_count(c, OPT_MIN, body, "min", err) < 0 || set_count(c, OPT_MAX, body, "max", err) < 0 ||
-        set_time(c, OPT_TTL, body, "ttlMs", err) < 0 || set_time(c, OPT_MAX_AGE, body, "maxAgeMs", err) < 0 ||
-        set_rate(c, scale, err) < 0 || set_time(c, OPT_SCALE_DOWN, scale, "scaleDownDelayMs", err) < 0)
+    if (ctl_pool_set_count(c, OPT_MIN, body, "min", err) < 0 || ctl_pool_set_count(c, OPT_MAX, body, "max", err) < 0 ||
+        ctl_pool_set_time(c, OPT_TTL, body, "ttlMs", err) < 0 ||
+        ctl_pool_set_time(c, OPT_MAX_AGE, body, "maxAgeMs", err) < 0 || ctl_pool_set_rate(c, scale, err) < 0 ||
+        ctl_pool_set_time(c, OPT_SCALE_DOWN, scale, "scaleDownDelayMs", err) < 0)
         return -1;
     if (grows || fixed)
         json_object_set_new(scale, "enabled", json_boolean(grows));
@@ -215,14 +223,14 @@ static int read_changes(const struct ctl *c, json_t *body, struct err *err)
     return 0;
 }
 
-static int set(struct ctl *c, struct err *err)
+static int ctl_pool_set(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
     const char *name = c->args.nrest ? c->args.rest[0] : "";
 
-    if (ctl_words(c, 1, 1, "pool set [FLAGS] NAME", err) < 0 || read_changes(c, body, err) < 0)
+    if (ctl_require_args(c, 1, 1, "pool set [FLAGS] NAME", err) < 0 || ctl_pool_read_changes(c, body, err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/pools/%s", name), *text = json_dumps(body, JSON_COMPACT);
+    auto_free char *path = ctl_api_path("/v1/pools/%s", name), *text = json_dumps(body, JSON_COMPACT);
     int rc = client_json(c->client, "PATCH", path, text, &answer, err);
     if (rc < 0 && err->id == ERR_MISSING && json_object_get(body, "template")) {
         *err = (struct err){ 0 };
@@ -233,14 +241,14 @@ static int set(struct ctl *c, struct err *err)
         return err_set(err, ERR_MISSING, "there is no pool '%.63s'; to make it, say of which template: --template NAME",
                        name);
     }
-    return rc < 0 ? -1 : show(c, answer);
+    return rc < 0 ? -1 : ctl_pool_print(c, answer);
 }
 
-static int remove_(struct ctl *c, struct err *err)
+static int ctl_pool_remove(struct ctl *c, struct err *err)
 {
-    if (ctl_words(c, 1, 1, "pool rm NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, "pool rm NAME", err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/pools/%s", c->args.rest[0]);
+    auto_free char *path = ctl_api_path("/v1/pools/%s", c->args.rest[0]);
     if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
     if (c->json || c->quiet)
@@ -259,7 +267,9 @@ int ctl_pool(struct ctl *c, const char *what, struct err *err)
     static const struct {
         const char *word;
         int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "ls", list }, { "info", info }, { "set", set }, { "rm", remove_ } };
+    } verbs[] = {
+        { "ls", ctl_pool_list }, { "info", ctl_pool_info }, { "set", ctl_pool_set }, { "rm", ctl_pool_remove }
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         if (str_eq(what, verbs[i].word))

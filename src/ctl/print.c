@@ -1,5 +1,5 @@
 /* What the verbs share: words and flags in, tables and JSON out. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct err *err)
+int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err)
 {
     if (c->args.nrest < min)
         return err_set(err, ERR_USAGE, "something is missing: cove %s", usage);
@@ -20,7 +20,7 @@ int ctl_words(const struct ctl *c, int min, int max, const char *usage, struct e
     return 0;
 }
 
-char *ctl_path(const char *form, ...)
+char *ctl_api_path(const char *form, ...)
 {
     auto_buf out = { 0 };
     va_list ap;
@@ -42,7 +42,7 @@ char *ctl_path(const char *form, ...)
 
 /* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders; and shares with two
  * digits more than a double has, which nobody gave. */
-char *ctl_json(const json_t *v)
+char *ctl_json_text(const json_t *v)
 {
     return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) |
                              (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
@@ -51,47 +51,47 @@ char *ctl_json(const json_t *v)
 int ctl_print_json(const json_t *answer)
 {
     auto_buf out = { 0 };
-    auto_free char *text = ctl_json(answer);
+    auto_free char *text = ctl_json_text(answer);
 
     buf_adds(&out, text ? text : "null");
     buf_adds(&out, "\n");
     return report_text(&out);
 }
 
-void ctl_line(char *text)
+void ctl_print_line(char *text)
 {
-    str_tame(text);
+    str_strip_control_chars(text);
     printf("%s\n", text);
     free(text);
 }
 
-const char *ctl_text(const json_t *object, const char *key)
+const char *ctl_field_text(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
     return text ? text : "";
 }
 
-uint64_t ctl_number(const json_t *object, const char *key)
+uint64_t ctl_field_number(const json_t *object, const char *key)
 {
     json_int_t v = json_integer_value(json_object_get(object, key));
 
     return v > 0 ? (uint64_t)v : 0;
 }
 
-void ctl_cells(struct ctl_table *t, const char *const *cells)
+void ctl_table_add_row(struct ctl_table *t, const char *const *cells)
 {
     size_t n = 0;
 
     for (; cells[n]; n++) {
         t->cells = mem_resize(t->cells, t->n + 1, sizeof(*t->cells));
         t->cells[t->n] = str_dup(cells[n]);
-        str_tame(t->cells[t->n++]);
+        str_strip_control_chars(t->cells[t->n++]);
     }
     t->columns = n;
 }
 
-int ctl_print_table(struct ctl_table *t)
+int ctl_table_print(struct ctl_table *t)
 {
     size_t *width = mem_new_array(size_t, t->columns + 1);
     auto_buf out = { 0 };
@@ -117,8 +117,8 @@ int ctl_print_table(struct ctl_table *t)
     return report_text(&out);
 }
 
-int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item), void *arg,
-             struct err *err)
+int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item),
+                      void *arg, struct err *err)
 {
     auto_free char *cursor = NULL;
 
@@ -133,7 +133,7 @@ int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void
             return -1;
         json_array_foreach(json_object_get(answer, key), i, item) each(arg, item);
         free(cursor);
-        cursor = *ctl_text(answer, "nextCursor") ? str_dup(ctl_text(answer, "nextCursor")) : NULL;
+        cursor = *ctl_field_text(answer, "nextCursor") ? str_dup(ctl_field_text(answer, "nextCursor")) : NULL;
         json_decref(answer);
     } while (cursor);
     return 0;
@@ -141,7 +141,7 @@ int ctl_each(struct ctl *c, const char *path, const char *key, void (*each)(void
 
 /* --- flags --- */
 
-int ctl_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err)
+int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err)
 {
     json_t *object = NULL;
 

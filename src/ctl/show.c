@@ -5,7 +5,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/report.h"
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #define SAVED_MAX 100000
 
-static bool put(struct ctl_show *s, int fd, const char *data, size_t len)
+static bool ctl_show_write(struct ctl_show *s, int fd, const char *data, size_t len)
 {
     if (len && fd_write_all(fd, data, len) < 0) {
         err_sys(&s->err, ERR_SYS, "standard output");
@@ -25,28 +25,28 @@ static bool put(struct ctl_show *s, int fd, const char *data, size_t len)
 
 bool ctl_show_output(struct ctl_show *s, const json_t *line)
 {
-    int i = str_eq(ctl_text(line, "stream"), "stderr");
+    int i = str_eq(ctl_field_text(line, "stream"), "stderr");
     const json_t *data = json_object_get(line, "data");
     auto_buf bytes = { 0 };
 
     if (data)
         buf_add(&bytes, json_string_value(data), json_string_length(data));
     else
-        ctl_decode(&bytes, ctl_text(line, "base64"));
+        ctl_decode_base64(&bytes, ctl_field_text(line, "base64"));
     s->offset[i] += bytes.len;
-    return put(s, i ? STDERR_FILENO : STDOUT_FILENO, bytes.data, bytes.len);
+    return ctl_show_write(s, i ? STDERR_FILENO : STDOUT_FILENO, bytes.data, bytes.len);
 }
 
-static bool save_one(struct ctl_show *s, const char *ending, const char *data, size_t len)
+static bool ctl_show_save_file(struct ctl_show *s, const char *ending, const char *data, size_t len)
 {
     auto_free char *path = NULL;
     auto_fd int fd = -1;
 
     do { /* what another run saved here stays */
         free(path);
-        path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->saved, ending);
+        path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->last_saved, ending);
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    } while (fd < 0 && errno == EEXIST && s->saved < SAVED_MAX);
+    } while (fd < 0 && errno == EEXIST && s->last_saved < SAVED_MAX);
     if (fd < 0 || fd_write_all(fd, data, len) < 0) {
         err_sys(&s->err, ERR_SYS, "%.160s", path);
         return false;
@@ -56,7 +56,7 @@ static bool save_one(struct ctl_show *s, const char *ending, const char *data, s
     return true;
 }
 
-static bool save(struct ctl_show *s, const json_t *data)
+static bool ctl_show_save_data(struct ctl_show *s, const json_t *data)
 {
     static const struct {
         const char *mime, *ending;
@@ -77,10 +77,10 @@ static bool save(struct ctl_show *s, const json_t *data)
             return true;
         }
         if (kinds[i].base64)
-            ctl_decode(&bytes, json_string_value(v));
+            ctl_decode_base64(&bytes, json_string_value(v));
         else
             buf_add(&bytes, json_string_value(v), json_string_length(v));
-        if (!save_one(s, kinds[i].ending, bytes.data, bytes.len))
+        if (!ctl_show_save_file(s, kinds[i].ending, bytes.data, bytes.len))
             return false;
     }
     return true;
@@ -90,10 +90,10 @@ bool ctl_show_data(struct ctl_show *s, const json_t *data)
 {
     const json_t *text = json_object_get(data, "text/plain");
 
-    if (json_is_string(text) &&
-        (!put(s, STDOUT_FILENO, json_string_value(text), json_string_length(text)) || !put(s, STDOUT_FILENO, "\n", 1)))
+    if (json_is_string(text) && (!ctl_show_write(s, STDOUT_FILENO, json_string_value(text), json_string_length(text)) ||
+                                 !ctl_show_write(s, STDOUT_FILENO, "\n", 1)))
         return false;
-    return save(s, data);
+    return ctl_show_save_data(s, data);
 }
 
 void ctl_show_end(const struct ctl_show *s)
@@ -111,6 +111,6 @@ bool ctl_show_exception(struct ctl_show *s, const json_t *line)
     for (size_t i = 0; i < json_array_size(lines); i++)
         buf_addf(&out, "%s\n", json_string_value(json_array_get(lines, i)));
     if (json_array_size(lines) == 0)
-        buf_addf(&out, "%s: %s\n", ctl_text(line, "name"), ctl_text(line, "value"));
-    return put(s, STDERR_FILENO, out.data, out.len);
+        buf_addf(&out, "%s: %s\n", ctl_field_text(line, "name"), ctl_field_text(line, "value"));
+    return ctl_show_write(s, STDERR_FILENO, out.data, out.len);
 }

@@ -8,12 +8,12 @@
 
 struct ctl_show {
     bool quiet;
-    const char *save;   /* a directory for pictures and documents; NULL: they are not kept */
-    const char *name;   /* what their names begin with */
-    unsigned saved;     /* the number in the name of the last one */
-    unsigned unsaved;   /* that were shown, and nobody said where to */
-    uint64_t offset[2]; /* bytes of output that were written here */
-    struct err err;     /* why something could not be */
+    const char *save;    /* a directory for pictures and documents; NULL: they are not kept */
+    const char *name;    /* what their names begin with */
+    unsigned last_saved; /* the number in the name of the last one */
+    unsigned unsaved;    /* that were shown, and nobody said where to */
+    uint64_t offset[2];  /* bytes of output that were written here */
+    struct err err;      /* why something could not be */
 };
 
 /* Lines of a stream: an output, the `data` of a display or a result, an exception. False: s->err. */

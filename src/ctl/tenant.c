@@ -1,5 +1,5 @@
 /* cove tenant: create, ls, info, set, rm. For the operator; without admin, `info` without a name tells of one's own. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -10,13 +10,13 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-enum unit { PLAIN, MILLIS, BYTES };
+enum ctl_quota_unit { PLAIN, MILLIS, BYTES };
 
 static const struct {
     int opt;
     const char *key, *word;
-    enum unit unit;
-} quotas[] = {
+    enum ctl_quota_unit unit;
+} tenant_quota_flags[] = {
     { OPT_MAX_SANDBOXES, "sandboxes", "sandboxes", PLAIN },
     { OPT_MAX_CPUS, "cpuMillis", "processors", MILLIS },
     { OPT_MAX_MEMORY, "memoryBytes", "memory", BYTES },
@@ -24,7 +24,7 @@ static const struct {
     { OPT_MAX_EXECUTIONS, "executionsPerHour", "executions an hour", PLAIN },
 };
 
-static int read_quota(const struct arg *a, enum unit unit, json_t **ret, struct err *err)
+static int ctl_tenant_read_quota(const struct arg *a, enum ctl_quota_unit unit, json_t **ret, struct err *err)
 {
     uint64_t v = 0;
     bool good = str_eq(a->value, "none") ? true
@@ -39,25 +39,25 @@ static int read_quota(const struct arg *a, enum unit unit, json_t **ret, struct 
     return 0;
 }
 
-static int set_quotas(const struct ctl *c, json_t *body, struct err *err)
+static int ctl_tenant_set_quotas(const struct ctl *c, json_t *body, struct err *err)
 {
     AUTO_JSON *all = json_object();
 
-    for (size_t i = 0; i < ARRAY_LEN(quotas); i++) {
-        const struct arg *a = args_find(&c->args, quotas[i].opt);
+    for (size_t i = 0; i < ARRAY_LEN(tenant_quota_flags); i++) {
+        const struct arg *a = args_find(&c->args, tenant_quota_flags[i].opt);
         json_t *v = NULL;
 
-        if (a && read_quota(a, quotas[i].unit, &v, err) < 0)
+        if (a && ctl_tenant_read_quota(a, tenant_quota_flags[i].unit, &v, err) < 0)
             return -1;
         if (a)
-            json_object_set_new(all, quotas[i].key, v);
+            json_object_set_new(all, tenant_quota_flags[i].key, v);
     }
     if (json_object_size(all))
         json_object_set(body, "quota", all);
     return 0;
 }
 
-static const char *amount(uint64_t v, enum unit unit, char buf[32])
+static const char *ctl_tenant_amount_text(uint64_t v, enum ctl_quota_unit unit, char buf[32])
 {
     if (unit == MILLIS)
         snprintf(buf, 32, "%g", (double)v / 1000);
@@ -68,55 +68,57 @@ static const char *amount(uint64_t v, enum unit unit, char buf[32])
     return buf;
 }
 
-static int show(struct ctl *c, const json_t *t)
+static int ctl_tenant_print(struct ctl *c, const json_t *t)
 {
     struct ctl_table table = { 0 };
     const json_t *quota = json_object_get(t, "quota"), *used = json_object_get(t, "used");
 
     if (c->json)
         return ctl_print_json(t);
-    ctl_say("%s%s", ctl_text(t, "name"),
-            *ctl_text(t, "removedAt")                       ? "  removed"
-            : json_is_true(json_object_get(t, "suspended")) ? "  suspended"
-                                                            : "");
+    ctl_printf("%s%s", ctl_field_text(t, "name"),
+               *ctl_field_text(t, "removedAt")                 ? "  removed"
+               : json_is_true(json_object_get(t, "suspended")) ? "  suspended"
+                                                               : "");
     fflush(stdout); /* the table does not pass through it */
-    ctl_row(&table, "of", "used", "quota");
-    for (size_t i = 0; i < ARRAY_LEN(quotas); i++) {
+    ctl_table_row(&table, "of", "used", "quota");
+    for (size_t i = 0; i < ARRAY_LEN(tenant_quota_flags); i++) {
         char a[32], b[32];
-        uint64_t limit = ctl_number(quota, quotas[i].key);
+        uint64_t limit = ctl_field_number(quota, tenant_quota_flags[i].key);
 
-        ctl_row(&table, quotas[i].word, amount(ctl_number(used, quotas[i].key), quotas[i].unit, a),
-                limit ? amount(limit, quotas[i].unit, b) : "-");
+        ctl_table_row(
+            &table, tenant_quota_flags[i].word,
+            ctl_tenant_amount_text(ctl_field_number(used, tenant_quota_flags[i].key), tenant_quota_flags[i].unit, a),
+            limit ? ctl_tenant_amount_text(limit, tenant_quota_flags[i].unit, b) : "-");
     }
-    return ctl_print_table(&table);
+    return ctl_table_print(&table);
 }
 
-static int send(struct ctl *c, const char *method, const char *path, json_t *body, struct err *err)
+static int ctl_tenant_send(struct ctl *c, const char *method, const char *path, json_t *body, struct err *err)
 {
     AUTO_JSON *answer = NULL;
     auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
     if (client_json(c->client, method, path, text, &answer, err) < 0)
         return -1;
-    return show(c, answer);
+    return ctl_tenant_print(c, answer);
 }
 
-static int create(struct ctl *c, struct err *err)
+static int ctl_tenant_create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object();
 
-    if (ctl_words(c, 1, 1, "tenant create [FLAGS] NAME", err) < 0 || set_quotas(c, body, err) < 0)
+    if (ctl_require_args(c, 1, 1, "tenant create [FLAGS] NAME", err) < 0 || ctl_tenant_set_quotas(c, body, err) < 0)
         return -1;
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
-    return send(c, "POST", "/v1/tenants", body, err);
+    return ctl_tenant_send(c, "POST", "/v1/tenants", body, err);
 }
 
-static int change(struct ctl *c, struct err *err)
+static int ctl_tenant_change(struct ctl *c, struct err *err)
 {
     bool suspend = args_find(&c->args, OPT_SUSPEND) != NULL, resume = args_find(&c->args, OPT_RESUME) != NULL;
     AUTO_JSON *body = json_object();
 
-    if (ctl_words(c, 1, 1, "tenant set [FLAGS] NAME", err) < 0 || set_quotas(c, body, err) < 0)
+    if (ctl_require_args(c, 1, 1, "tenant set [FLAGS] NAME", err) < 0 || ctl_tenant_set_quotas(c, body, err) < 0)
         return -1;
     if (suspend && resume)
         return err_set(err, ERR_USAGE, "--suspend and --resume do not go together");
@@ -124,23 +126,23 @@ static int change(struct ctl *c, struct err *err)
         json_object_set_new(body, "suspended", json_boolean(suspend));
     if (!json_object_size(body))
         return err_set(err, ERR_USAGE, "say what to change: --suspend, --resume or a quota");
-    auto_free char *path = ctl_path("/v1/tenants/%s", c->args.rest[0]);
-    return send(c, "PATCH", path, body, err);
+    auto_free char *path = ctl_api_path("/v1/tenants/%s", c->args.rest[0]);
+    return ctl_tenant_send(c, "PATCH", path, body, err);
 }
 
-static int info(struct ctl *c, struct err *err)
+static int ctl_tenant_info(struct ctl *c, struct err *err)
 {
-    if (ctl_words(c, 0, 1, "tenant info [NAME]", err) < 0)
+    if (ctl_require_args(c, 0, 1, "tenant info [NAME]", err) < 0)
         return -1;
-    auto_free char *path = c->args.nrest ? ctl_path("/v1/tenants/%s", c->args.rest[0]) : str_dup("/v1/tenant");
-    return send(c, "GET", path, NULL, err);
+    auto_free char *path = c->args.nrest ? ctl_api_path("/v1/tenants/%s", c->args.rest[0]) : str_dup("/v1/tenant");
+    return ctl_tenant_send(c, "GET", path, NULL, err);
 }
 
-static int remove_(struct ctl *c, struct err *err)
+static int ctl_tenant_remove(struct ctl *c, struct err *err)
 {
-    if (ctl_words(c, 1, 1, "tenant rm NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, "tenant rm NAME", err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/tenants/%s", c->args.rest[0]);
+    auto_free char *path = ctl_api_path("/v1/tenants/%s", c->args.rest[0]);
     if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
     if (!c->json && !c->quiet)
@@ -148,38 +150,38 @@ static int remove_(struct ctl *c, struct err *err)
     return 0;
 }
 
-struct listing {
+struct ctl_tenant_listing {
     struct ctl_table table;
     uint64_t now_ms;
     json_t *all;
 };
 
-static void add_tenant(void *arg, const json_t *t)
+static void ctl_tenant_add_row(void *arg, const json_t *t)
 {
-    struct listing *l = arg;
+    struct ctl_tenant_listing *l = arg;
     char created[CTL_AGE], sandboxes[32];
     const json_t *used = json_object_get(t, "used");
 
     json_array_append(l->all, (json_t *)(uintptr_t)t);
-    ctl_row(&l->table, ctl_text(t, "name"),
-            *ctl_text(t, "removedAt")                       ? "removed"
-            : json_is_true(json_object_get(t, "suspended")) ? "suspended"
-                                                            : "active",
-            amount(ctl_number(used, "sandboxes"), PLAIN, sandboxes),
-            ctl_age(ctl_text(t, "createdAt"), l->now_ms, created));
+    ctl_table_row(&l->table, ctl_field_text(t, "name"),
+                  *ctl_field_text(t, "removedAt")                 ? "removed"
+                  : json_is_true(json_object_get(t, "suspended")) ? "suspended"
+                                                                  : "active",
+                  ctl_tenant_amount_text(ctl_field_number(used, "sandboxes"), PLAIN, sandboxes),
+                  ctl_age(ctl_field_text(t, "createdAt"), l->now_ms, created));
 }
 
-static int list(struct ctl *c, struct err *err)
+static int ctl_tenant_list(struct ctl *c, struct err *err)
 {
-    struct listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_tenant_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "tenants", l.all);
 
-    if (ctl_words(c, 0, 0, "tenant ls", err) < 0)
+    if (ctl_require_args(c, 0, 0, "tenant ls", err) < 0)
         return -1;
-    ctl_row(&l.table, "name", "state", "sandboxes", "created");
-    if (ctl_each(c, "/v1/tenants", "tenants", add_tenant, &l, err) < 0)
+    ctl_table_row(&l.table, "name", "state", "sandboxes", "created");
+    if (ctl_for_each_item(c, "/v1/tenants", "tenants", ctl_tenant_add_row, &l, err) < 0)
         return -1;
-    return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+    return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
 
 int ctl_tenant(struct ctl *c, const char *what, struct err *err)
@@ -187,7 +189,11 @@ int ctl_tenant(struct ctl *c, const char *what, struct err *err)
     static const struct {
         const char *word;
         int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "create", create }, { "ls", list }, { "info", info }, { "set", change }, { "rm", remove_ } };
+    } verbs[] = { { "create", ctl_tenant_create },
+                  { "ls", ctl_tenant_list },
+                  { "info", ctl_tenant_info },
+                  { "set", ctl_tenant_change },
+                  { "rm", ctl_tenant_remove } };
 
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         if (str_eq(what, verbs[i].word))

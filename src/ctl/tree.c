@@ -6,7 +6,7 @@
  *    with a history a link of an earlier copy could lead an entry elsewhere; tar itself holds back the links of this
  * one.
  * 2. Owners, setuid bits and devices are not taken over: tar runs without the capability to make devices. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -26,14 +26,14 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define NOT_STARTED 127
 
-struct tar {
+struct ctl_tar_process {
     pid_t pid;
     int fd; /* its standard input or output */
     struct err *err;
 };
 
 /* argv[0] is "tar". `out`: we read what it writes, otherwise it reads what we write. */
-static int start_tar(struct tar *t, const char *const *argv, bool out, struct err *err)
+static int ctl_tree_start_tar(struct ctl_tar_process *t, const char *const *argv, bool out, struct err *err)
 {
     int ends[2];
 
@@ -57,7 +57,7 @@ static int start_tar(struct tar *t, const char *const *argv, bool out, struct er
 }
 
 /* Its own complaints are on standard error already. */
-static int end_tar(struct tar *t, const char *what, struct err *err)
+static int ctl_tree_end_tar(struct ctl_tar_process *t, const char *what, struct err *err)
 {
     int status = 0;
 
@@ -71,9 +71,9 @@ static int end_tar(struct tar *t, const char *what, struct err *err)
     return err_set(err, ERR_SYS, "tar did not %s all of it", what);
 }
 
-static ssize_t give(void *arg, void *to, size_t room)
+static ssize_t ctl_tree_read(void *arg, void *to, size_t room)
 {
-    struct tar *t = arg;
+    struct ctl_tar_process *t = arg;
     ssize_t n;
 
     do
@@ -82,9 +82,9 @@ static ssize_t give(void *arg, void *to, size_t room)
     return n < 0 ? FETCH_STOP : n;
 }
 
-static bool take(void *arg, const void *data, size_t len)
+static bool ctl_tree_write(void *arg, const void *data, size_t len)
 {
-    struct tar *t = arg;
+    struct ctl_tar_process *t = arg;
 
     if (fd_write_all(t->fd, data, len) == 0)
         return true;
@@ -92,9 +92,9 @@ static bool take(void *arg, const void *data, size_t len)
     return false;
 }
 
-static int make_there(struct ctl *c, const char *sandbox, const char *dir, struct err *err)
+static int ctl_tree_make_remote_dir(struct ctl *c, const char *sandbox, const char *dir, struct err *err)
 {
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/files/mkdir", sandbox);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/files/mkdir", sandbox);
     AUTO_JSON *body = json_pack("{s:s,s:b}", "path", dir, "parents", 1);
     auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
@@ -103,47 +103,48 @@ static int make_there(struct ctl *c, const char *sandbox, const char *dir, struc
     return client_json(c->client, "POST", path, text, NULL, err);
 }
 
-int ctl_tree_up(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err)
+int ctl_tree_upload(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err)
 {
-    auto_free char *path = ctl_path("/v1/sandboxes/%s/files/tar?path=%s", sandbox, to);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/files/tar?path=%s", sandbox, to);
     const char *const argv[] = { "tar", "-c", "-f", "-", "-C", dir, ".", NULL };
-    struct tar t = { .fd = -1 };
+    struct ctl_tar_process t = { .fd = -1 };
     struct err why = { 0 };
     AUTO_JSON *answer = NULL;
 
-    if (make_there(c, sandbox, to, err) < 0 || start_tar(&t, argv, true, err) < 0)
+    if (ctl_tree_make_remote_dir(c, sandbox, to, err) < 0 || ctl_tree_start_tar(&t, argv, true, err) < 0)
         return -1;
-    int bad = client_upload(c->client, path, "application/x-tar", FETCH_UNTIL_END, give, &t, &answer, err);
-    if (end_tar(&t, "read", &why) < 0 && !bad) { /* when nobody reads, it is told so too, and that is no cause */
+    int bad = client_upload(c->client, path, "application/x-tar", FETCH_UNTIL_END, ctl_tree_read, &t, &answer, err);
+    if (ctl_tree_end_tar(&t, "read", &why) < 0 &&
+        !bad) { /* when nobody reads, it is told so too, and that is no cause */
         *err = why;
         return -1;
     }
     return bad ? -1 : c->json ? ctl_print_json(answer) : 0;
 }
 
-static int remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at UNUSED)
+static int ctl_tree_remove_entry(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at UNUSED)
 {
     (void)remove(path);
     return 0;
 }
 
-static int unpack(struct ctl *c, const char *path, const char *into, struct err *err)
+static int ctl_tree_unpack(struct ctl *c, const char *path, const char *into, struct err *err)
 {
     const char *const argv[] = { "tar", "-x", "-f", "-", "--no-same-owner", "--no-same-permissions", "-C", into, NULL };
-    struct tar t = { .fd = -1 };
+    struct ctl_tar_process t = { .fd = -1 };
     struct err why = { 0 };
 
-    if (start_tar(&t, argv, false, err) < 0)
+    if (ctl_tree_start_tar(&t, argv, false, err) < 0)
         return -1;
-    int bad = client_download(c->client, path, take, &t, err);
-    if (end_tar(&t, "unpack", &why) < 0 && (!bad || err->id == ERR_SYS)) {
+    int bad = client_download(c->client, path, ctl_tree_write, &t, err);
+    if (ctl_tree_end_tar(&t, "unpack", &why) < 0 && (!bad || err->id == ERR_SYS)) {
         *err = why; /* the reason why it took no more */
         bad = -1;
     }
     return bad;
 }
 
-int ctl_tree_down(struct ctl *c, const char *path, const char *to, struct err *err)
+int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct err *err)
 {
     auto_free char *beside = str_printf("%s.cove-part", to);
     struct stat st;
@@ -156,10 +157,10 @@ int ctl_tree_down(struct ctl *c, const char *path, const char *to, struct err *e
                        : errno == ENOENT ? ERR_MISSING
                                          : ERR_INVALID,
                        "%.150s", beside);
-    int bad = unpack(c, path, beside, err);
+    int bad = ctl_tree_unpack(c, path, beside, err);
     if (!bad && rename(beside, to) < 0)
         bad = err_sys(err, ERR_SYS, "%.150s", to);
     if (bad)
-        (void)nftw(beside, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        (void)nftw(beside, ctl_tree_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     return bad;
 }

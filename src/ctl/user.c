@@ -1,6 +1,6 @@
 /* cove user: add, ls, info, set, rm; and cove role: create, ls, show, rm. Those of one's own tenant, or with --tenant
  * of another, which is the operator's right. */
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "base/clock.h"
 #include "base/id.h"
@@ -12,22 +12,23 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 /* A path of the interface, with the tenant that was named. */
-static char *of_tenant(const struct ctl *c, const char *path)
+static char *ctl_user_tenant_path(const struct ctl *c, const char *path)
 {
     const struct arg *a = args_find(&c->args, OPT_TENANT);
-    auto_free char *query = a ? ctl_path("?tenant=%s", a->value) : str_dup("");
+    auto_free char *query = a ? ctl_api_path("?tenant=%s", a->value) : str_dup("");
 
     return str_printf("%s%s", path, query);
 }
 
-static int send(struct ctl *c, const char *method, const char *path, const json_t *body, json_t **ret, struct err *err)
+static int ctl_user_send(struct ctl *c, const char *method, const char *path, const json_t *body, json_t **ret,
+                         struct err *err)
 {
     auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
     return client_json(c->client, method, path, text, ret, err);
 }
 
-static char *words_of(const json_t *list)
+static char *ctl_user_permissions_text(const json_t *list)
 {
     struct buf out = { 0 };
     json_t *one;
@@ -38,7 +39,7 @@ static char *words_of(const json_t *list)
     return out.data ? out.data : str_dup("");
 }
 
-struct listing {
+struct ctl_user_listing {
     struct ctl_table table;
     uint64_t now_ms;
     json_t *all;
@@ -46,71 +47,71 @@ struct listing {
 
 /* --- users --- */
 
-static void add_user(void *arg, const json_t *u)
+static void ctl_user_add_row(void *arg, const json_t *u)
 {
-    struct listing *l = arg;
+    struct ctl_user_listing *l = arg;
     char created[CTL_AGE];
 
     if (l->all)
         json_array_append(l->all, (json_t *)(uintptr_t)u);
-    ctl_row(&l->table, ctl_text(u, "id"), ctl_text(u, "name"), ctl_text(u, "role"), ctl_text(u, "tenant"),
-            json_is_true(json_object_get(u, "disabled")) ? "disabled" : "active",
-            ctl_age(ctl_text(u, "createdAt"), l->now_ms, created));
+    ctl_table_row(&l->table, ctl_field_text(u, "id"), ctl_field_text(u, "name"), ctl_field_text(u, "role"),
+                  ctl_field_text(u, "tenant"), json_is_true(json_object_get(u, "disabled")) ? "disabled" : "active",
+                  ctl_age(ctl_field_text(u, "createdAt"), l->now_ms, created));
 }
 
-static int list_users(struct ctl *c, struct err *err)
+static int ctl_user_list(struct ctl *c, struct err *err)
 {
-    struct listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_user_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "users", l.all);
-    auto_free char *path = of_tenant(c, "/v1/users");
+    auto_free char *path = ctl_user_tenant_path(c, "/v1/users");
 
-    if (ctl_words(c, 0, 0, "user ls [--tenant NAME]", err) < 0)
+    if (ctl_require_args(c, 0, 0, "user ls [--tenant NAME]", err) < 0)
         return -1;
-    ctl_row(&l.table, "id", "name", "role", "tenant", "state", "created");
-    if (ctl_each(c, path, "users", add_user, &l, err) < 0)
+    ctl_table_row(&l.table, "id", "name", "role", "tenant", "state", "created");
+    if (ctl_for_each_item(c, path, "users", ctl_user_add_row, &l, err) < 0)
         return -1;
-    return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+    return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
 
-static int show_user(struct ctl *c, const json_t *u)
+static int ctl_user_print(struct ctl *c, const json_t *u)
 {
-    struct listing l = { .now_ms = clock_real_ns() / NS_PER_MS };
+    struct ctl_user_listing l = { .now_ms = clock_real_ns() / NS_PER_MS };
 
     if (c->json)
         return ctl_print_json(u);
-    ctl_row(&l.table, "id", "name", "role", "tenant", "state", "created");
-    add_user(&l, u);
-    return ctl_print_table(&l.table);
+    ctl_table_row(&l.table, "id", "name", "role", "tenant", "state", "created");
+    ctl_user_add_row(&l, u);
+    return ctl_table_print(&l.table);
 }
 
-struct wanted {
+struct ctl_user_search {
     const char *name;
     char *id;
     size_t n;
 };
 
-static void consider(void *arg, const json_t *u)
+static void ctl_user_search_add(void *arg, const json_t *u)
 {
-    struct wanted *w = arg;
+    struct ctl_user_search *w = arg;
 
-    if (!str_eq(ctl_text(u, "name"), w->name))
+    if (!str_eq(ctl_field_text(u, "name"), w->name))
         return;
     free(w->id);
-    w->id = str_dup(ctl_text(u, "id"));
+    w->id = str_dup(ctl_field_text(u, "id"));
     w->n++;
 }
 
 /* A name is one user's in a tenant; an operator may see it in several. */
-int ctl_user_id(struct ctl *c, const char *word, char **ret, struct err *err)
+int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *err)
 {
-    struct wanted w = { .name = word };
-    auto_free char *path = of_tenant(c, "/v1/users");
+    struct ctl_user_search w = { .name = word };
+    auto_free char *path = ctl_user_tenant_path(c, "/v1/users");
 
     if (id_valid(word, "us")) {
         *ret = str_dup(word);
         return 0;
     }
-    int bad = ctl_each(c, path, "users", consider, &w, err);
+    int bad = ctl_for_each_item(c, path, "users", ctl_user_search_add, &w, err);
     if (!bad && w.n == 0)
         bad = err_set(err, ERR_MISSING, "there is no user '%.64s'; 'cove user ls' lists them", word);
     if (!bad && w.n > 1)
@@ -122,11 +123,11 @@ int ctl_user_id(struct ctl *c, const char *word, char **ret, struct err *err)
     return bad;
 }
 
-static int add(struct ctl *c, struct err *err)
+static int ctl_user_add(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
 
-    if (ctl_words(c, 1, 1, "user add --role ROLE NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, "user add --role ROLE NAME", err) < 0)
         return -1;
     if (!args_find(&c->args, OPT_ROLE))
         return err_set(err, ERR_USAGE,
@@ -134,17 +135,17 @@ static int add(struct ctl *c, struct err *err)
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
     ctl_set_text(c, OPT_ROLE, body, "role");
     ctl_set_text(c, OPT_TENANT, body, "tenant");
-    if (send(c, "POST", "/v1/users", body, &answer, err) < 0)
+    if (ctl_user_send(c, "POST", "/v1/users", body, &answer, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_say("%s", ctl_text(answer, "id"));
+    ctl_printf("%s", ctl_field_text(answer, "id"));
     if (!c->quiet)
-        report_note("'cove key create --user %s NAME' makes a key for them", ctl_text(answer, "id"));
+        report_note("'cove key create --user %s NAME' makes a key for them", ctl_field_text(answer, "id"));
     return 0;
 }
 
-static int set_user(struct ctl *c, const char *path, struct err *err)
+static int ctl_user_set(struct ctl *c, const char *path, struct err *err)
 {
     bool disable = args_find(&c->args, OPT_DISABLE) != NULL, enable = args_find(&c->args, OPT_ENABLE) != NULL;
     AUTO_JSON *body = json_object(), *answer = NULL;
@@ -157,7 +158,7 @@ static int set_user(struct ctl *c, const char *path, struct err *err)
         json_object_set_new(body, "disabled", json_boolean(disable));
     if (!json_object_size(body))
         return err_set(err, ERR_USAGE, "say what to change: --role, --disable, --enable or --rename");
-    return send(c, "PATCH", path, body, &answer, err) < 0 ? -1 : show_user(c, answer);
+    return ctl_user_send(c, "PATCH", path, body, &answer, err) < 0 ? -1 : ctl_user_print(c, answer);
 }
 
 int ctl_user(struct ctl *c, const char *what, struct err *err)
@@ -166,18 +167,18 @@ int ctl_user(struct ctl *c, const char *what, struct err *err)
     auto_free char *id = NULL;
 
     if (str_eq(what, "add"))
-        return add(c, err);
+        return ctl_user_add(c, err);
     if (str_eq(what, "ls"))
-        return list_users(c, err);
+        return ctl_user_list(c, err);
     auto_free char *usage = str_printf("user %s [FLAGS] ID|NAME", what);
-    if (ctl_words(c, 1, 1, usage, err) < 0 || ctl_user_id(c, c->args.rest[0], &id, err) < 0)
+    if (ctl_require_args(c, 1, 1, usage, err) < 0 || ctl_resolve_user(c, c->args.rest[0], &id, err) < 0)
         return -1;
-    auto_free char *path = ctl_path("/v1/users/%s", id);
+    auto_free char *path = ctl_api_path("/v1/users/%s", id);
     if (str_eq(what, "set"))
-        return set_user(c, path, err);
+        return ctl_user_set(c, path, err);
     if (str_eq(what, "info"))
-        return send(c, "GET", path, NULL, &answer, err) < 0 ? -1 : show_user(c, answer);
-    if (send(c, "DELETE", path, NULL, NULL, err) < 0)
+        return ctl_user_send(c, "GET", path, NULL, &answer, err) < 0 ? -1 : ctl_user_print(c, answer);
+    if (ctl_user_send(c, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
     if (!c->json && !c->quiet)
         report_note("user %s is removed, and their keys are revoked", id);
@@ -186,30 +187,31 @@ int ctl_user(struct ctl *c, const char *what, struct err *err)
 
 /* --- roles --- */
 
-static void add_role(void *arg, const json_t *r)
+static void ctl_role_add_row(void *arg, const json_t *r)
 {
-    struct listing *l = arg;
-    auto_free char *may = words_of(json_object_get(r, "permissions"));
+    struct ctl_user_listing *l = arg;
+    auto_free char *may = ctl_user_permissions_text(json_object_get(r, "permissions"));
 
     json_array_append(l->all, (json_t *)(uintptr_t)r);
-    ctl_row(&l->table, ctl_text(r, "name"), json_is_true(json_object_get(r, "builtIn")) ? "built in" : "own", may);
+    ctl_table_row(&l->table, ctl_field_text(r, "name"),
+                  json_is_true(json_object_get(r, "builtIn")) ? "built in" : "own", may);
 }
 
-static int list_roles(struct ctl *c, struct err *err)
+static int ctl_role_list(struct ctl *c, struct err *err)
 {
-    struct listing l = { .all = json_array() };
+    struct ctl_user_listing l = { .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "roles", l.all);
-    auto_free char *path = of_tenant(c, "/v1/roles");
+    auto_free char *path = ctl_user_tenant_path(c, "/v1/roles");
 
-    if (ctl_words(c, 0, 0, "role ls [--tenant NAME]", err) < 0)
+    if (ctl_require_args(c, 0, 0, "role ls [--tenant NAME]", err) < 0)
         return -1;
-    ctl_row(&l.table, "name", "kind", "may");
-    if (ctl_each(c, path, "roles", add_role, &l, err) < 0)
+    ctl_table_row(&l.table, "name", "kind", "may");
+    if (ctl_for_each_item(c, path, "roles", ctl_role_add_row, &l, err) < 0)
         return -1;
-    return c->json ? ctl_print_json(whole) : ctl_print_table(&l.table);
+    return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
 
-static int show_role(struct ctl *c, const json_t *r)
+static int ctl_role_print(struct ctl *c, const json_t *r)
 {
     json_t *one;
     size_t i;
@@ -217,17 +219,17 @@ static int show_role(struct ctl *c, const json_t *r)
     if (c->json)
         return ctl_print_json(r);
     json_array_foreach(json_object_get(r, "permissions"), i, one)
-        ctl_say("%s", json_is_string(one) ? json_string_value(one) : "");
+        ctl_printf("%s", json_is_string(one) ? json_string_value(one) : "");
     return 0;
 }
 
-static int create_role(struct ctl *c, struct err *err)
+static int ctl_role_create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
     json_t *permissions = json_array();
 
     json_object_set_new(body, "permissions", permissions);
-    if (ctl_words(c, 1, 1, "role create --allow PERMISSION... NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, "role create --allow PERMISSION... NAME", err) < 0)
         return -1;
     for (size_t i = 0; i < c->args.n; i++)
         if (c->args.items[i].opt->id == OPT_ALLOW_SCOPE)
@@ -237,7 +239,7 @@ static int create_role(struct ctl *c, struct err *err)
                        "--allow says what the role may do; 'cove role show developer' lists permissions");
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
     ctl_set_text(c, OPT_TENANT, body, "tenant");
-    return send(c, "POST", "/v1/roles", body, &answer, err) < 0 ? -1 : show_role(c, answer);
+    return ctl_user_send(c, "POST", "/v1/roles", body, &answer, err) < 0 ? -1 : ctl_role_print(c, answer);
 }
 
 int ctl_role(struct ctl *c, const char *what, struct err *err)
@@ -245,18 +247,18 @@ int ctl_role(struct ctl *c, const char *what, struct err *err)
     AUTO_JSON *answer = NULL;
 
     if (str_eq(what, "create"))
-        return create_role(c, err);
+        return ctl_role_create(c, err);
     if (str_eq(what, "ls"))
-        return list_roles(c, err);
+        return ctl_role_list(c, err);
     bool show = str_eq(what, "show");
-    if (ctl_words(c, 1, 1, show ? "role show NAME" : "role rm NAME", err) < 0)
+    if (ctl_require_args(c, 1, 1, show ? "role show NAME" : "role rm NAME", err) < 0)
         return -1;
-    auto_free char *plain = ctl_path("/v1/roles/%s", c->args.rest[0]);
-    auto_free char *path = of_tenant(c, plain);
-    if (send(c, show ? "GET" : "DELETE", path, NULL, show ? &answer : NULL, err) < 0)
+    auto_free char *plain = ctl_api_path("/v1/roles/%s", c->args.rest[0]);
+    auto_free char *path = ctl_user_tenant_path(c, plain);
+    if (ctl_user_send(c, show ? "GET" : "DELETE", path, NULL, show ? &answer : NULL, err) < 0)
         return -1;
     if (show)
-        return show_role(c, answer);
+        return ctl_role_print(c, answer);
     if (!c->json && !c->quiet)
         report_note("role %s is removed", c->args.rest[0]);
     return 0;

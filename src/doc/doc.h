@@ -26,8 +26,8 @@ struct doc {
 };
 
 struct doc_rules {
-    enum err_id syntax; /* the error of a file that is not well-formed */
-    const char *begin;  /* how to begin an empty file; NULL: it may be empty, and is a mapping without keys */
+    enum err_id syntax_error;   /* the error of a file that is not well-formed */
+    const char *empty_file_fix; /* how to begin an empty file; NULL: it may be empty, and is a mapping without keys */
 };
 
 /* Returns 0 with a tree, which may still have come with problems (a key said twice), or -1 when there is none. */

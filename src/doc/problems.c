@@ -11,7 +11,7 @@ void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t co
     va_list ap;
 
     if (p->n == PROBLEMS_MAX) {
-        p->more++;
+        p->overflow_count++;
         return;
     }
     struct problem *q = &p->list[p->n++];
@@ -19,11 +19,11 @@ void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t co
     va_start(ap, fmt);
     vsnprintf(q->msg, sizeof(q->msg), fmt, ap);
     va_end(ap);
-    str_tame(q->msg); /* it may quote a file that somebody else wrote */
+    str_strip_control_chars(q->msg); /* it may quote a file that somebody else wrote */
     snprintf(q->fix, sizeof(q->fix), "%s", fix ? fix : "");
 }
 
-static int compare(const void *a, const void *b)
+static int problems_compare(const void *a, const void *b)
 {
     const struct problem *x = a, *y = b;
 
@@ -32,14 +32,14 @@ static int compare(const void *a, const void *b)
     return (x->col > y->col) - (x->col < y->col);
 }
 
-static const char *fix_of(const struct problem *q)
+static const char *problems_fix_of(const struct problem *q)
 {
     return q->fix[0] ? q->fix : err_info(q->id)->fix;
 }
 
 void problems_print(struct problems *p, struct buf *out)
 {
-    qsort(p->list, p->n, sizeof(p->list[0]), compare);
+    qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
     for (size_t i = 0; i < p->n; i++) {
         const struct problem *q = &p->list[i];
 
@@ -47,13 +47,13 @@ void problems_print(struct problems *p, struct buf *out)
         if (q->line)
             buf_addf(out, ":%" PRIu32 ":%" PRIu32, q->line, q->col);
         buf_addf(out, ": %s [%s]\n  cause: %s\n  fix:   %s\n", q->msg, err_info(q->id)->code, err_info(q->id)->cause,
-                 fix_of(q));
+                 problems_fix_of(q));
     }
-    if (p->more)
-        buf_addf(out, "%s: and %zu more\n", p->file, p->more);
+    if (p->overflow_count)
+        buf_addf(out, "%s: and %zu more\n", p->file, p->overflow_count);
 }
 
-static void one_json(const struct problems *p, const struct problem *q, struct jsonw *w)
+static void problems_put_one_json(const struct problems *p, const struct problem *q, struct jsonw *w)
 {
     jsonw_object(w);
     jsonw_kstr(w, "code", err_info(q->id)->code);
@@ -64,22 +64,22 @@ static void one_json(const struct problems *p, const struct problem *q, struct j
     }
     jsonw_kstr(w, "message", q->msg);
     jsonw_kstr(w, "cause", err_info(q->id)->cause);
-    jsonw_kstr(w, "fix", fix_of(q));
+    jsonw_kstr(w, "fix", problems_fix_of(q));
     jsonw_end_object(w);
 }
 
 void problems_json(struct problems *p, struct jsonw *w)
 {
-    qsort(p->list, p->n, sizeof(p->list[0]), compare);
+    qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
     jsonw_key(w, "error"); /* where every other error of cove is */
     if (p->n)
-        one_json(p, &p->list[0], w);
+        problems_put_one_json(p, &p->list[0], w);
     else
         jsonw_null(w);
     jsonw_key(w, "errors");
     jsonw_array(w);
     for (size_t i = 0; i < p->n; i++)
-        one_json(p, &p->list[i], w);
+        problems_put_one_json(p, &p->list[i], w);
     jsonw_end_array(w);
 }
 

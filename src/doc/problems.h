@@ -19,7 +19,7 @@ struct problems {
     const char *file;
     struct problem list[PROBLEMS_MAX];
     size_t n;
-    size_t more; /* that did not fit */
+    size_t overflow_count; /* that did not fit */
 };
 
 void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t col, const char *fix, const char *fmt,

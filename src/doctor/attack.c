@@ -13,13 +13,13 @@
 
 #define ATTACK_SECONDS 8
 
-static int words;
-static char **word;
+static int attack_argc;
+static char **attack_argv;
 
-static void PRINTF_LIKE(2, 0) say(struct attack *a, const char *fmt, va_list ap)
+static void PRINTF_LIKE(2, 0) attack_observe(struct attack *a, const char *fmt, va_list ap)
 {
-    a->tried = true;
-    vsnprintf(a->seen, sizeof(a->seen), fmt, ap);
+    a->was_tried = true;
+    vsnprintf(a->observation, sizeof(a->observation), fmt, ap);
 }
 
 void attack_held(struct attack *a, const char *fmt, ...)
@@ -27,8 +27,8 @@ void attack_held(struct attack *a, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    if (!a->open)
-        say(a, fmt, ap);
+    if (!a->is_open)
+        attack_observe(a, fmt, ap);
     va_end(ap);
 }
 
@@ -37,13 +37,13 @@ void attack_open(struct attack *a, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    if (!a->open)
-        say(a, fmt, ap);
+    if (!a->is_open)
+        attack_observe(a, fmt, ap);
     va_end(ap);
-    a->open = true;
+    a->is_open = true;
 }
 
-void attack_refused(struct attack *a, const char *what, long rc, int error, int other)
+void attack_expect_error(struct attack *a, const char *what, long rc, int error, int other)
 {
     int got = errno;
 
@@ -55,7 +55,7 @@ void attack_refused(struct attack *a, const char *what, long rc, int error, int 
         attack_open(a, "%s was not refused, it failed with: %s", what, strerror(got));
 }
 
-void attack_failed(struct attack *a, const char *what, long rc)
+void attack_expect_failure(struct attack *a, const char *what, long rc)
 {
     if (rc >= 0)
         attack_open(a, "%s succeeded", what);
@@ -63,30 +63,30 @@ void attack_failed(struct attack *a, const char *what, long rc)
         attack_held(a, "%s: %s", what, strerror(errno));
 }
 
-void attack_tell(int argc, char **argv)
+void attack_set_args(int argc, char **argv)
 {
-    words = argc;
-    word = argv;
+    attack_argc = argc;
+    attack_argv = argv;
 }
 
-const char *attack_told(const char *name)
+const char *attack_arg(const char *name)
 {
     size_t len = strlen(name);
 
-    for (int i = 0; i < words; i++)
-        if (strncmp(word[i], name, len) == 0 && word[i][len] == '=')
-            return word[i] + len + 1;
+    for (int i = 0; i < attack_argc; i++)
+        if (strncmp(attack_argv[i], name, len) == 0 && attack_argv[i][len] == '=')
+            return attack_argv[i] + len + 1;
     return "";
 }
 
-uint64_t attack_number(const char *name)
+uint64_t attack_arg_u64(const char *name)
 {
     uint64_t v = 0;
 
-    return str_to_u64(attack_told(name), UINT64_MAX, &v) ? v : 0;
+    return str_to_u64(attack_arg(name), UINT64_MAX, &v) ? v : 0;
 }
 
-ssize_t attack_read(const char *path, char *buf, size_t cap)
+ssize_t attack_read_file(const char *path, char *buf, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     size_t have = 0;
@@ -104,14 +104,14 @@ ssize_t attack_read(const char *path, char *buf, size_t cap)
 
 void attack_run(struct attack *a)
 {
-    char line[ATTACK_SEEN + 64];
+    char line[ATTACK_OBSERVATION_MAX + 64];
     pid_t pid = fork();
 
     if (pid == 0) {
         alarm(ATTACK_SECONDS);
         a->run(a);
-        int n = snprintf(line, sizeof(line), "%s\t%s\t%s\n", a->name, a->tried && !a->open ? "held" : "open",
-                         a->tried ? a->seen : "nothing was tried");
+        int n = snprintf(line, sizeof(line), "%s\t%s\t%s\n", a->name, a->was_tried && !a->is_open ? "held" : "open",
+                         a->was_tried ? a->observation : "nothing was tried");
         (void)!write(STDOUT_FILENO, line, (size_t)n);
         _exit(0);
     }

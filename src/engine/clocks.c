@@ -3,8 +3,9 @@
  * counter need not be read at all: a sleeping program costs one read now and then, a busy one a handful near its end.
  *
  * Invariants:
- * 1. cpu_at is never later than the earliest instant at which the budget could be spent, except for CPU_FLOOR_NS, which
- *    keeps the last reads apart. The counter itself moves with the scheduler's tick, so more reads would learn nothing.
+ * 1. cpu_at is never later than the earliest instant at which the budget could be spent, except for
+ * CPU_READ_INTERVAL_MIN_NS, which keeps the last reads apart. The counter itself moves with the scheduler's tick, so
+ * more reads would learn nothing.
  * 2. When the wall and the CPU clock are both due the wall clock is named: its instant is known exactly. */
 #include "engine/clocks.h"
 
@@ -12,28 +13,28 @@
 
 #include <unistd.h>
 
-#define CPU_FLOOR_NS (2 * NS_PER_MS)
-#define CPU_RETRY_NS (10 * NS_PER_MS)     /* after a read that failed */
-#define QUOTA_PERIOD_NS (100 * NS_PER_MS) /* the kernel's default, which the jailer keeps */
+#define CPU_READ_INTERVAL_MIN_NS (2 * NS_PER_MS)
+#define CPU_READ_RETRY_NS (10 * NS_PER_MS) /* after a read that failed */
+#define QUOTA_PERIOD_NS (100 * NS_PER_MS)  /* the kernel's default, which the jailer keeps */
 
-static uint64_t after(uint64_t now, uint64_t ns)
+static uint64_t clocks_add_saturating(uint64_t now, uint64_t ns)
 {
     return ns >= CLOCKS_NEVER - now ? CLOCKS_NEVER : now + ns;
 }
 
-static uint64_t in_ms(uint64_t now, uint64_t ms)
+static uint64_t clocks_deadline_after_ms(uint64_t now, uint64_t ms)
 {
     if (ms == 0 || ms > CLOCKS_NEVER / NS_PER_MS)
         return CLOCKS_NEVER;
-    return after(now, ms * NS_PER_MS);
+    return clocks_add_saturating(now, ms * NS_PER_MS);
 }
 
-static uint64_t shift(uint64_t at, uint64_t by)
+static uint64_t clocks_shift_deadline(uint64_t at, uint64_t by)
 {
-    return at == CLOCKS_NEVER ? at : after(at, by);
+    return at == CLOCKS_NEVER ? at : clocks_add_saturating(at, by);
 }
 
-static uint64_t earliest_spent(const struct clocks *c, uint64_t left_ns)
+static uint64_t exec_clocks_earliest_cpu_expiry(const struct exec_clocks *c, uint64_t left_ns)
 {
     uint32_t cores = c->rate.cores > 0 ? c->rate.cores : 1;
     uint64_t wait = left_ns / cores;
@@ -43,26 +44,28 @@ static uint64_t earliest_spent(const struct clocks *c, uint64_t left_ns)
 
         wait = max_u64(wait, steady > QUOTA_PERIOD_NS ? steady - QUOTA_PERIOD_NS : 0);
     }
-    return max_u64(wait, CPU_FLOOR_NS);
+    return max_u64(wait, CPU_READ_INTERVAL_MIN_NS);
 }
 
-void clocks_start(struct clocks *c, uint64_t wall_ms, uint64_t cpu_ms, struct cpu_rate rate, uint64_t now,
-                  uint64_t cpu_ns)
+void exec_clocks_start(struct exec_clocks *c, uint64_t wall_ms, uint64_t cpu_ms, struct cpu_rate rate, uint64_t now,
+                       uint64_t cpu_ns)
 {
-    *c = (struct clocks){ .wall_at = in_ms(now, wall_ms), .cpu_at = CLOCKS_NEVER, .rate = rate };
+    *c = (struct exec_clocks){ .wall_at = clocks_deadline_after_ms(now, wall_ms),
+                               .cpu_at = CLOCKS_NEVER,
+                               .rate = rate };
     if (cpu_ms == 0 || cpu_ms > CLOCKS_NEVER / NS_PER_MS || cpu_ns == CPU_UNKNOWN)
         return;
     c->cpu_budget_ns = cpu_ms * NS_PER_MS;
     c->cpu_base_ns = cpu_ns;
-    c->cpu_at = after(now, earliest_spent(c, c->cpu_budget_ns));
+    c->cpu_at = clocks_add_saturating(now, exec_clocks_earliest_cpu_expiry(c, c->cpu_budget_ns));
 }
 
-uint64_t clocks_next(const struct clocks *c)
+uint64_t exec_clocks_next(const struct exec_clocks *c)
 {
     return c->paused_at ? CLOCKS_NEVER : min_u64(c->wall_at, c->cpu_at);
 }
 
-bool clocks_check(struct clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by *ret)
+bool exec_clocks_check(struct exec_clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by *ret)
 {
     if (c->paused_at)
         return false;
@@ -73,7 +76,7 @@ bool clocks_check(struct clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by
     if (now < c->cpu_at)
         return false;
     if (cpu_ns == CPU_UNKNOWN) {
-        c->cpu_at = after(now, CPU_RETRY_NS);
+        c->cpu_at = clocks_add_saturating(now, CPU_READ_RETRY_NS);
         return false;
     }
     uint64_t used = cpu_ns > c->cpu_base_ns ? cpu_ns - c->cpu_base_ns : 0;
@@ -81,55 +84,55 @@ bool clocks_check(struct clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by
         *ret = ENDED_CPU;
         return true;
     }
-    c->cpu_at = after(now, earliest_spent(c, c->cpu_budget_ns - used));
+    c->cpu_at = clocks_add_saturating(now, exec_clocks_earliest_cpu_expiry(c, c->cpu_budget_ns - used));
     return false;
 }
 
-void clocks_pause(struct clocks *c, uint64_t now)
+void exec_clocks_pause(struct exec_clocks *c, uint64_t now)
 {
     if (!c->paused_at)
         c->paused_at = now;
 }
 
-void clocks_resume(struct clocks *c, uint64_t now)
+void exec_clocks_resume(struct exec_clocks *c, uint64_t now)
 {
     if (!c->paused_at)
         return;
-    c->wall_at = shift(c->wall_at, now - c->paused_at);
-    c->cpu_at = shift(c->cpu_at, now - c->paused_at);
+    c->wall_at = clocks_shift_deadline(c->wall_at, now - c->paused_at);
+    c->cpu_at = clocks_shift_deadline(c->cpu_at, now - c->paused_at);
     c->paused_at = 0;
 }
 
-void life_start(struct life *l, uint64_t lifetime_ms, uint64_t idle_ms, uint64_t now)
+void sandbox_clocks_start(struct sandbox_clocks *l, uint64_t lifetime_ms, uint64_t idle_ms, uint64_t now)
 {
-    *l = (struct life){ .lifetime_at = in_ms(now, lifetime_ms), .idle_since = now };
+    *l = (struct sandbox_clocks){ .lifetime_at = clocks_deadline_after_ms(now, lifetime_ms), .idle_since = now };
     if (idle_ms <= CLOCKS_NEVER / NS_PER_MS)
         l->idle_ns = idle_ms * NS_PER_MS;
 }
 
-void life_busy(struct life *l)
+void sandbox_clocks_set_busy(struct sandbox_clocks *l)
 {
     l->idle_since = 0;
 }
 
-void life_idle(struct life *l, uint64_t now)
+void sandbox_clocks_set_idle(struct sandbox_clocks *l, uint64_t now)
 {
     l->idle_since = now;
 }
 
-static uint64_t idle_at(const struct life *l)
+static uint64_t idle_at(const struct sandbox_clocks *l)
 {
     if (l->idle_ns == 0 || l->idle_since == 0 || l->paused_at)
         return CLOCKS_NEVER;
-    return after(l->idle_since, l->idle_ns);
+    return clocks_add_saturating(l->idle_since, l->idle_ns);
 }
 
-uint64_t life_next(const struct life *l)
+uint64_t sandbox_clocks_next(const struct sandbox_clocks *l)
 {
     return min_u64(l->lifetime_at, idle_at(l));
 }
 
-bool life_check(const struct life *l, uint64_t now, enum ended_by *ret)
+bool sandbox_clocks_check(const struct sandbox_clocks *l, uint64_t now, enum ended_by *ret)
 {
     if (now >= l->lifetime_at)
         *ret = ENDED_LIFETIME;
@@ -140,20 +143,20 @@ bool life_check(const struct life *l, uint64_t now, enum ended_by *ret)
     return true;
 }
 
-void life_pause(struct life *l, uint64_t now)
+void sandbox_clocks_pause(struct sandbox_clocks *l, uint64_t now)
 {
     if (!l->paused_at)
         l->paused_at = now;
 }
 
-void life_resume(struct life *l, uint64_t now)
+void sandbox_clocks_resume(struct sandbox_clocks *l, uint64_t now)
 {
     if (l->paused_at && l->idle_since)
         l->idle_since += now - max_u64(l->paused_at, l->idle_since);
     l->paused_at = 0;
 }
 
-bool cpu_parse(const char *text, uint8_t unit, uint64_t *ret_ns)
+bool cpu_counter_parse(const char *text, uint8_t unit, uint64_t *ret_ns)
 {
     const char *p = text;
     uint64_t v;
@@ -168,7 +171,7 @@ bool cpu_parse(const char *text, uint8_t unit, uint64_t *ret_ns)
     return true;
 }
 
-uint64_t cpu_read(int fd, uint8_t unit)
+uint64_t cpu_counter_read(int fd, uint8_t unit)
 {
     char text[128]; /* the figure is the first line of either file */
     uint64_t ns;
@@ -179,10 +182,10 @@ uint64_t cpu_read(int fd, uint8_t unit)
     if (n <= 0)
         return CPU_UNKNOWN;
     text[n] = '\0';
-    return cpu_parse(text, unit, &ns) ? ns : CPU_UNKNOWN;
+    return cpu_counter_parse(text, unit, &ns) ? ns : CPU_UNKNOWN;
 }
 
-uint64_t oom_parse(const char *text)
+uint64_t oom_kills_parse(const char *text)
 {
     uint64_t v;
 
@@ -192,7 +195,7 @@ uint64_t oom_parse(const char *text)
     return 0;
 }
 
-uint64_t oom_read(int fd)
+uint64_t oom_kills_read(int fd)
 {
     char text[256];
     ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
@@ -200,5 +203,5 @@ uint64_t oom_read(int fd)
     if (n <= 0)
         return 0;
     text[n] = '\0';
-    return oom_parse(text);
+    return oom_kills_parse(text);
 }

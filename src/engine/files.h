@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "base/err.h"
 
-struct box;
+struct sandbox_handle;
 struct files_job;
 
 struct files_entry {
@@ -23,7 +23,7 @@ enum files_event_kind { FILES_WATCHING, FILES_CREATED, FILES_MODIFIED, FILES_REM
 
 struct files_event {
     enum files_event_kind kind;
-    bool dir;                /* it is about a directory */
+    bool is_directory;       /* it is about a directory */
     const char *path, *from; /* absolute; never leads out of what was asked for. from: FILES_MOVED, else NULL */
 };
 
@@ -47,39 +47,40 @@ struct files_ops {                                            /* what a job neve
 #define FILES_MISSING_OK 0x08u /* nothing to remove is no error */
 
 /* length 0 is to the end */
-int files_read(struct box *b, const char *path, uint64_t offset, uint64_t length, const struct files_ops *ops,
-               void *arg, struct files_job **ret, struct err *err);
+int files_read(struct sandbox_handle *b, const char *path, uint64_t offset, uint64_t length,
+               const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err);
 /* BUSY when the file is not the one that files_stat told of: another has its name, or it was written to since. */
-int files_read_seen(struct box *b, const char *path, const struct files_entry *seen, uint64_t offset, uint64_t length,
-                    const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err);
+int files_read_unchanged(struct sandbox_handle *b, const char *path, const struct files_entry *seen, uint64_t offset,
+                         uint64_t length, const struct files_ops *ops, void *arg, struct files_job **ret,
+                         struct err *err);
 /* mode 0 is 0644; PARENTS, EXCL. Bytes follow with files_send and files_send_end; the file appears whole or not. */
-int files_write(struct box *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops, void *arg,
-                struct files_job **ret, struct err *err);
+int files_write(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
+                void *arg, struct files_job **ret, struct err *err);
 /* limit 0 is all */
-int files_list(struct box *b, const char *path, uint64_t limit, const struct files_ops *ops, void *arg,
+int files_list(struct sandbox_handle *b, const char *path, uint64_t limit, const struct files_ops *ops, void *arg,
                struct files_job **ret, struct err *err);
-int files_stat(struct box *b, const char *path, const struct files_ops *ops, void *arg, struct files_job **ret,
-               struct err *err);
+int files_stat(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
+               struct files_job **ret, struct err *err);
 /* mode 0 is 0755; PARENTS, EXCL */
-int files_mkdir(struct box *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops, void *arg,
-                struct files_job **ret, struct err *err);
+int files_mkdir(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
+                void *arg, struct files_job **ret, struct err *err);
 /* PARENTS, EXCL */
-int files_move(struct box *b, const char *from, const char *to, uint32_t flags, const struct files_ops *ops, void *arg,
-               struct files_job **ret, struct err *err);
+int files_move(struct sandbox_handle *b, const char *from, const char *to, uint32_t flags, const struct files_ops *ops,
+               void *arg, struct files_job **ret, struct err *err);
 /* RECURSIVE, MISSING_OK */
-int files_remove(struct box *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
+int files_remove(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
                  struct files_job **ret, struct err *err);
-int files_tar_out(struct box *b, const char *path, const struct files_ops *ops, void *arg, struct files_job **ret,
-                  struct err *err);
-int files_tar_in(struct box *b, const char *path, const struct files_ops *ops, void *arg, struct files_job **ret,
-                 struct err *err);
+int files_tar_out(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
+                  struct files_job **ret, struct err *err);
+int files_tar_in(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
+                 struct files_job **ret, struct err *err);
 /* RECURSIVE. FILES_WATCHING comes first: what happens from then on is told, or FILES_OVERFLOW says that something is
  * missing. on_done comes when what is watched is gone. While it is held, the sandbox keeps what happens as long as it
  * has room for it. */
-int files_watch(struct box *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
+int files_watch(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
                 struct files_job **ret, struct err *err);
 
 size_t files_send(struct files_job *j, const void *data, size_t len); /* write, tar_in: bytes taken */
 void files_send_end(struct files_job *j);
-void files_hold(struct files_job *j, bool hold); /* stop or go on crediting what arrives */
+void files_hold_credit(struct files_job *j, bool hold); /* stop or go on crediting what arrives */
 void files_free(struct files_job *j);

@@ -14,21 +14,21 @@
 
 #define WORKSPACE "/workspace/"
 
-static bool made(int rc)
+static bool hide_made_or_exists(int rc)
 {
     return rc == 0 || errno == EEXIST;
 }
 
 /* Whoever could put something into our own empty directory is ourselves, so only the owner is checked. */
-static int open_empty(int dir, bool directory, int *ret, struct err *err)
+static int hide_open_empty(int dir, bool directory, int *ret, struct err *err)
 {
     struct stat st;
     int fd = -1;
 
-    auto_fd int place = made(mkdirat(dir, "hidden", 0755))
+    auto_fd int place = hide_made_or_exists(mkdirat(dir, "hidden", 0755))
                             ? openat(dir, "hidden", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
                             : -1;
-    if (place >= 0 && directory && made(mkdirat(place, "dir", 0555)))
+    if (place >= 0 && directory && hide_made_or_exists(mkdirat(place, "dir", 0555)))
         fd = openat(place, "dir", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     else if (place >= 0 && !directory)
         fd = openat(place, "file", O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
@@ -43,7 +43,7 @@ static int open_empty(int dir, bool directory, int *ret, struct err *err)
 }
 
 /* The path on the host, or false. */
-static bool host_place(const char *workspace, const char *dst, char host[PATH_MAX], size_t *root)
+static bool hide_resolve_host_path(const char *workspace, const char *dst, char host[PATH_MAX], size_t *root)
 {
     char dir[PATH_MAX];
 
@@ -65,10 +65,10 @@ int hide_open(int dir, const char *workspace, const char *dst, char real[POLICY_
     size_t root;
 
     *ret = -1;
-    if (!host_place(workspace, dst, host, &root) || stat(host, &st) < 0)
+    if (!hide_resolve_host_path(workspace, dst, host, &root) || stat(host, &st) < 0)
         return 0;
     int n = snprintf(real, POLICY_TARGET_TEXT + 1, "%s%s", root ? "/workspace" : "", host + root);
     if (n < 0 || n > POLICY_TARGET_TEXT)
         return err_set(err, ERR_BIND_TARGET, "%.100s: what it stands for has too long a path", dst);
-    return open_empty(dir, S_ISDIR(st.st_mode), ret, err);
+    return hide_open_empty(dir, S_ISDIR(st.st_mode), ret, err);
 }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/met.h"
+#include "engine/limit_hits.h"
 #include "engine/walls.h"
 #include "wire/jail.h"
 
@@ -53,16 +53,16 @@ bool receipt_rootless(const struct receipt *r)
 
 /* --- JSON --- */
 
-struct named_figure {
+struct receipt_named_figure {
     const char *name;
-    struct figure figure;
+    struct receipt_figure figure;
 };
 
-#define FIGURES 10
+#define RECEIPT_FIGURE_COUNT 10
 
-static void figures(const struct receipt *r, struct named_figure out[FIGURES])
+static void receipt_figures(const struct receipt *r, struct receipt_named_figure out[RECEIPT_FIGURE_COUNT])
 {
-    const struct named_figure all[FIGURES] = {
+    const struct receipt_named_figure all[RECEIPT_FIGURE_COUNT] = {
         { "wallUs", { r->wall_ns.v / NS_PER_US, r->wall_ns.why } },
         { "cpuUs", { r->cpu_ns.v / NS_PER_US, r->cpu_ns.why } },
         { "memoryPeakBytes", r->memory_peak },
@@ -78,7 +78,7 @@ static void figures(const struct receipt *r, struct named_figure out[FIGURES])
     memcpy(out, all, sizeof(all));
 }
 
-static void json_walls(const char *key, const struct wall *walls, size_t n, uint32_t found, struct jsonw *w)
+static void receipt_json_walls(const char *key, const struct wall *walls, size_t n, uint32_t found, struct jsonw *w)
 {
     jsonw_key(w, key);
     jsonw_array(w);
@@ -88,33 +88,33 @@ static void json_walls(const char *key, const struct wall *walls, size_t n, uint
     jsonw_end_array(w);
 }
 
-static void json_all_walls(const struct receipt *r, struct jsonw *w)
+static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
 {
     size_t n;
     const struct wall *walls = walls_outside(&n);
 
     jsonw_key(w, "walls");
     jsonw_object(w);
-    json_walls("outside", walls, n, r->host_walls, w);
+    receipt_json_walls("outside", walls, n, r->host_walls, w);
     walls = walls_inside(&n);
-    json_walls("inside", walls, n, r->inside_walls, w);
+    receipt_json_walls("inside", walls, n, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
     jsonw_kbool(w, "rootless", receipt_rootless(r));
     jsonw_end_object(w);
 }
 
-static const char *enforced_name(uint8_t e)
+static const char *receipt_enforced_name(uint8_t e)
 {
     return e == 2 ? "enforced" : e == 1 ? "partial" : "none";
 }
 
 /* A limit that is not set limits nothing and is left out. An execution without a cap on its output has 0 there. */
-static bool limit_set(const struct receipt *r, enum limit l)
+static bool receipt_limit_is_set(const struct receipt *r, enum limit l)
 {
-    return !limit_unlimited(l, r->limits.v[l]) && (l != LIMIT_OUTPUT || r->limits.v[l] != 0);
+    return !limit_is_unlimited(l, r->limits.v[l]) && (l != LIMIT_OUTPUT || r->limits.v[l] != 0);
 }
 
-static void json_limits(const struct receipt *r, struct jsonw *w)
+static void receipt_json_limits(const struct receipt *r, struct jsonw *w)
 {
     char text[LIMIT_TEXT];
 
@@ -123,7 +123,7 @@ static void json_limits(const struct receipt *r, struct jsonw *w)
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const struct limit_info *info = limit_info((enum limit)i);
 
-        if (!limit_set(r, (enum limit)i))
+        if (!receipt_limit_is_set(r, (enum limit)i))
             continue;
         jsonw_key(w, info->name);
         jsonw_object(w);
@@ -131,21 +131,21 @@ static void json_limits(const struct receipt *r, struct jsonw *w)
             jsonw_kstr(w, "value", limit_print((enum limit)i, r->limits.v[i], text));
         else
             jsonw_ku64(w, "value", r->limits.v[i]);
-        jsonw_kstr(w, "state", enforced_name(r->enforced[i]));
-        const char *unseen = met_unseen(r, (enum limit)i);
+        jsonw_kstr(w, "state", receipt_enforced_name(r->enforced[i]));
+        const char *unseen = limit_hit_unobservable(r, (enum limit)i);
         if (unseen)
             jsonw_kstr(w, "unseen", unseen);
-        if (r->enforced[i] < 2 && limit_why(r->enforced_why[i]))
-            jsonw_kstr(w, "why", limit_why(r->enforced_why[i]));
+        if (r->enforced[i] < 2 && limit_reason_text(r->enforced_why[i]))
+            jsonw_kstr(w, "why", limit_reason_text(r->enforced_why[i]));
         jsonw_end_object(w);
     }
     jsonw_end_object(w);
 }
 
-static void json_met(const struct receipt *r, struct jsonw *w)
+static void receipt_json_limit_hits(const struct receipt *r, struct jsonw *w)
 {
-    struct met met[LIMIT_COUNT];
-    size_t n = met_list(r, met);
+    struct limit_hit met[LIMIT_COUNT];
+    size_t n = limit_hits_list(r, met);
 
     jsonw_key(w, "limitsMet");
     jsonw_array(w);
@@ -161,12 +161,12 @@ static void json_met(const struct receipt *r, struct jsonw *w)
     jsonw_end_array(w);
 }
 
-static const char *change_name(char kind)
+static const char *receipt_change_name(char kind)
 {
     return kind == 'A' ? "added" : kind == 'D' ? "deleted" : "modified";
 }
 
-static const char *file_name(char file)
+static const char *receipt_file_kind_name(char file)
 {
     switch (file) {
     case 'f':
@@ -184,7 +184,7 @@ static const char *file_name(char file)
     }
 }
 
-static void json_changes(const struct receipt *r, struct jsonw *w)
+static void receipt_json_changes(const struct receipt *r, struct jsonw *w)
 {
     jsonw_key(w, "changes");
     jsonw_object(w);
@@ -199,8 +199,8 @@ static void json_changes(const struct receipt *r, struct jsonw *w)
 
         jsonw_object(w);
         jsonw_kstr(w, "path", c->path);
-        jsonw_kstr(w, "change", change_name(c->kind));
-        jsonw_kstr(w, "kind", file_name(c->file));
+        jsonw_kstr(w, "change", receipt_change_name(c->kind));
+        jsonw_kstr(w, "kind", receipt_file_kind_name(c->file_kind));
         if (c->kind != 'D')
             jsonw_ku64(w, "sizeBytes", c->size);
         jsonw_end_object(w);
@@ -209,7 +209,7 @@ static void json_changes(const struct receipt *r, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-static void json_denials(const struct receipt *r, struct jsonw *w)
+static void receipt_json_denials(const struct receipt *r, struct jsonw *w)
 {
     jsonw_key(w, "denials");
     jsonw_array(w);
@@ -217,22 +217,23 @@ static void json_denials(const struct receipt *r, struct jsonw *w)
         const struct receipt_denial *d = &r->denials[i];
 
         jsonw_object(w);
-        jsonw_kstr(w, "syscall", d->what.name);
-        jsonw_kstr(w, "call", d->what.call);
+        jsonw_kstr(w, "syscall", d->denial.name);
+        jsonw_kstr(w, "call", d->denial.call);
         jsonw_ku64(w, "count", d->count);
-        jsonw_kstr(w, "rule", d->what.rule);
-        jsonw_kstr(w, "fix", d->what.fix);
+        jsonw_kstr(w, "rule", d->denial.rule);
+        jsonw_kstr(w, "fix", d->denial.fix);
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
     jsonw_ku64(w, "denialsMore", r->denials_more);
 }
 
-static void json_absent(const struct receipt *r, const struct named_figure f[FIGURES], struct jsonw *w)
+static void receipt_json_absent(const struct receipt *r, const struct receipt_named_figure f[RECEIPT_FIGURE_COUNT],
+                                struct jsonw *w)
 {
     jsonw_key(w, "absent");
     jsonw_object(w);
-    for (size_t i = 0; i < FIGURES; i++)
+    for (size_t i = 0; i < RECEIPT_FIGURE_COUNT; i++)
         if (f[i].figure.why)
             jsonw_kstr(w, f[i].name, f[i].figure.why);
     if (r->changes_why)
@@ -259,10 +260,10 @@ void receipt_json_end(const struct receipt *r, struct jsonw *w)
 
 void receipt_json(const struct receipt *r, struct jsonw *w)
 {
-    struct named_figure f[FIGURES];
+    struct receipt_named_figure f[RECEIPT_FIGURE_COUNT];
     char stamp[32];
 
-    figures(r, f);
+    receipt_figures(r, f);
     jsonw_object(w);
     jsonw_kstr(w, "sandbox", r->sandbox);
     jsonw_kstr(w, "execution", r->execution);
@@ -272,7 +273,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     receipt_json_end(r, w);
     if (r->started_real_ns)
         jsonw_kstr(w, "startedAt", clock_rfc3339(r->started_real_ns, stamp));
-    for (size_t i = 0; i < FIGURES; i++)
+    for (size_t i = 0; i < RECEIPT_FIGURE_COUNT; i++)
         if (!f[i].figure.why)
             jsonw_ku64(w, f[i].name, f[i].figure.v);
     jsonw_ku64(w, "stdoutBytes", r->stdout_bytes);
@@ -284,29 +285,29 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_kstr(w, "profile", r->profile);
     jsonw_kstr(w, "driver", r->driver);
     jsonw_kstr(w, "cgroup", r->cgroup);
-    json_all_walls(r, w);
-    json_limits(r, w);
-    json_met(r, w);
+    receipt_json_all_walls(r, w);
+    receipt_json_limits(r, w);
+    receipt_json_limit_hits(r, w);
     if (!r->changes_why)
-        json_changes(r, w);
+        receipt_json_changes(r, w);
     if (!r->denials_why)
-        json_denials(r, w);
-    json_absent(r, f, w);
+        receipt_json_denials(r, w);
+    receipt_json_absent(r, f, w);
     jsonw_end_object(w);
 }
 
 /* --- for a person --- */
 
 /* Names of files come from the sandbox. */
-static void add_safe(struct buf *out, const char *s)
+static void receipt_add_sanitized(struct buf *out, const char *s)
 {
     auto_free char *tame = str_dup(s);
 
-    str_tame(tame);
+    str_strip_control_chars(tame);
     buf_adds(out, tame);
 }
 
-static void print_time(struct buf *out, uint64_t ns)
+static void receipt_print_time(struct buf *out, uint64_t ns)
 {
     char text[32];
 
@@ -316,14 +317,14 @@ static void print_time(struct buf *out, uint64_t ns)
         buf_adds(out, str_ms(ns / NS_PER_MS, text));
 }
 
-static void print_limit(const struct receipt *r, enum limit l, struct buf *out)
+static void receipt_print_limit(const struct receipt *r, enum limit l, struct buf *out)
 {
     char text[LIMIT_TEXT];
 
     buf_addf(out, " (limit %s)", limit_print(l, r->limits.v[l], text));
 }
 
-static void print_end(const struct receipt *r, struct buf *out)
+static void receipt_print_end(const struct receipt *r, struct buf *out)
 {
     static const char *const said[] = {
         [ENDED_LIFETIME] = "the sandbox's lifetime was over",
@@ -351,15 +352,15 @@ static void print_end(const struct receipt *r, struct buf *out)
     else
         buf_adds(out, said[r->ended_by]);
     if (limits[r->ended_by])
-        print_limit(r, (enum limit)(limits[r->ended_by] - 1), out);
+        receipt_print_limit(r, (enum limit)(limits[r->ended_by] - 1), out);
     buf_adds(out, "\n");
 }
 
-static void print_used(const struct receipt *r, struct buf *out)
+static void receipt_print_usage(const struct receipt *r, struct buf *out)
 {
     const struct {
         const char *name;
-        const struct figure *f;
+        const struct receipt_figure *f;
         enum { TIME, BYTES, COUNT } unit;
         bool quiet; /* not worth a word when it is zero */
     } used[] = {
@@ -380,7 +381,7 @@ static void print_used(const struct receipt *r, struct buf *out)
             continue;
         buf_addf(out, "%s%s ", comma, used[i].name);
         if (used[i].unit == TIME)
-            print_time(out, used[i].f->v);
+            receipt_print_time(out, used[i].f->v);
         else if (used[i].unit == BYTES)
             buf_adds(out, str_size(used[i].f->v, text));
         else
@@ -390,7 +391,7 @@ static void print_used(const struct receipt *r, struct buf *out)
     buf_adds(out, comma[0] == ',' ? "\n" : "");
 }
 
-static void print_output(const struct receipt *r, struct buf *out)
+static void receipt_print_output(const struct receipt *r, struct buf *out)
 {
     char a[32], b[32];
 
@@ -398,33 +399,33 @@ static void print_output(const struct receipt *r, struct buf *out)
              str_size(r->stderr_bytes, b));
     if (r->dropped_bytes) {
         buf_addf(out, "; %s past the cap were dropped", str_size(r->dropped_bytes, a));
-        print_limit(r, LIMIT_OUTPUT, out);
+        receipt_print_limit(r, LIMIT_OUTPUT, out);
     }
     buf_adds(out, "\n");
 }
 
-#define SHOWN_CHANGES 5
+#define RECEIPT_PRINTED_CHANGES 5
 
-static void print_changes(const struct receipt *r, struct buf *out)
+static void receipt_print_changes(const struct receipt *r, struct buf *out)
 {
     if (r->changes_why)
         return;
     buf_addf(out, "changed  %" PRIu64 " added, %" PRIu64 " modified, %" PRIu64 " deleted", r->added, r->modified,
              r->deleted);
-    for (size_t i = 0; i < r->nchanges && i < SHOWN_CHANGES; i++) {
+    for (size_t i = 0; i < r->nchanges && i < RECEIPT_PRINTED_CHANGES; i++) {
         buf_adds(out, i == 0 ? ": " : ", ");
-        add_safe(out, r->changes[i].path);
+        receipt_add_sanitized(out, r->changes[i].path);
     }
-    if (r->nchanges > SHOWN_CHANGES || (r->changes_truncated && r->nchanges > 0))
+    if (r->nchanges > RECEIPT_PRINTED_CHANGES || (r->changes_truncated && r->nchanges > 0))
         buf_adds(out, ", ...");
     buf_adds(out, "\n");
 }
 
 /* Output that was dropped has its place in the line about output. */
-static void print_met(const struct receipt *r, struct buf *out)
+static void receipt_print_limit_hits(const struct receipt *r, struct buf *out)
 {
-    struct met met[LIMIT_COUNT];
-    size_t n = met_list(r, met);
+    struct limit_hit met[LIMIT_COUNT];
+    size_t n = limit_hits_list(r, met);
 
     for (size_t i = 0; i < n; i++) {
         if (met[i].limit == LIMIT_OUTPUT)
@@ -432,22 +433,22 @@ static void print_met(const struct receipt *r, struct buf *out)
         buf_addf(out, "limit    %s: %s", limit_info(met[i].limit)->name, met[i].how);
         if (met[i].count)
             buf_addf(out, " %" PRIu64 " times", met[i].count);
-        print_limit(r, met[i].limit, out);
+        receipt_print_limit(r, met[i].limit, out);
         buf_addf(out, "; %s\n", met[i].fix);
     }
 }
 
-#define SHOWN_DENIALS 8
+#define RECEIPT_PRINTED_DENIALS 8
 
 /* "mount (1): not allowed (profile python); there is no way to allow it": the reason behind the rule is in the JSON. */
-static void print_denials(const struct receipt *r, struct buf *out)
+static void receipt_print_denials(const struct receipt *r, struct buf *out)
 {
     uint64_t rest = r->denials_more;
 
     for (size_t i = 0; i < r->ndenials; i++) {
-        const struct denial *d = &r->denials[i].what;
+        const struct denial *d = &r->denials[i].denial;
 
-        if (i >= SHOWN_DENIALS)
+        if (i >= RECEIPT_PRINTED_DENIALS)
             rest += r->denials[i].count;
         else
             buf_addf(out, "denied   %s (%" PRIu64 "): %.*s; %s\n", str_ends(d->call, "(...)") ? d->name : d->call,
@@ -459,41 +460,43 @@ static void print_denials(const struct receipt *r, struct buf *out)
         buf_addf(out, "unknown  %s: denials\n", r->denials_why);
 }
 
-static unsigned bits(uint32_t v)
+static unsigned receipt_count_bits(uint32_t v)
 {
     return (unsigned)__builtin_popcount(v);
 }
 
-static void print_walls(const struct receipt *r, struct buf *out)
+static void receipt_print_walls(const struct receipt *r, struct buf *out)
 {
     bool named = r->level == LEVEL_CUSTOM && r->policy[0];
 
     buf_addf(out, "walls    level %s%s%s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
              level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
-             bits(r->host_walls & ~JAIL_ROOTLESS), bits(r->inside_walls), r->landlock_abi, r->cgroup);
+             receipt_count_bits(r->host_walls & ~JAIL_ROOTLESS), receipt_count_bits(r->inside_walls), r->landlock_abi,
+             r->cgroup);
     if (r->host_walls & JAIL_ROOTLESS)
         buf_adds(out, ", rootless");
     buf_adds(out, "\n");
 }
 
-static bool weak(const struct receipt *r, int i)
+static bool receipt_limit_is_weak(const struct receipt *r, int i)
 {
-    return limit_set(r, (enum limit)i) && r->enforced[i] < 2;
+    return receipt_limit_is_set(r, (enum limit)i) && r->enforced[i] < 2;
 }
 
 /* Limits that are not whole, one line for those of one state and reason. */
-static void print_weak(const struct receipt *r, struct buf *out)
+static void receipt_print_weak_limits(const struct receipt *r, struct buf *out)
 {
     uint64_t told = 0;
 
     for (int i = 0; i < LIMIT_COUNT; i++) {
-        const char *why = limit_why(r->enforced_why[i]);
+        const char *why = limit_reason_text(r->enforced_why[i]);
 
-        if (!weak(r, i) || told >> i & 1)
+        if (!receipt_limit_is_weak(r, i) || told >> i & 1)
             continue;
-        buf_addf(out, "limits   %s: %s", enforced_name(r->enforced[i]), limit_info((enum limit)i)->name);
+        buf_addf(out, "limits   %s: %s", receipt_enforced_name(r->enforced[i]), limit_info((enum limit)i)->name);
         for (int k = i + 1; k < LIMIT_COUNT; k++)
-            if (weak(r, k) && r->enforced[k] == r->enforced[i] && r->enforced_why[k] == r->enforced_why[i]) {
+            if (receipt_limit_is_weak(r, k) && r->enforced[k] == r->enforced[i] &&
+                r->enforced_why[k] == r->enforced_why[i]) {
                 buf_addf(out, ", %s", limit_info((enum limit)k)->name);
                 told |= 1ull << k;
             }
@@ -501,13 +504,13 @@ static void print_weak(const struct receipt *r, struct buf *out)
     }
 }
 
-static void print_absent(const struct receipt *r, struct buf *out)
+static void receipt_print_absent(const struct receipt *r, struct buf *out)
 {
-    struct named_figure f[FIGURES];
+    struct receipt_named_figure f[RECEIPT_FIGURE_COUNT];
     const char *last = NULL;
 
-    figures(r, f);
-    for (size_t i = 0; i < FIGURES; i++) {
+    receipt_figures(r, f);
+    for (size_t i = 0; i < RECEIPT_FIGURE_COUNT; i++) {
         if (!f[i].figure.why)
             continue;
         if (last && str_eq(last, f[i].figure.why)) {
@@ -523,15 +526,15 @@ static void print_absent(const struct receipt *r, struct buf *out)
 void receipt_print(const struct receipt *r, struct buf *out)
 {
     buf_addf(out, "sandbox  %s, execution %s%s\n", r->sandbox, r->execution, r->final ? "" : " (sums still to come)");
-    print_end(r, out);
-    print_used(r, out);
-    print_output(r, out);
-    print_changes(r, out);
-    print_met(r, out);
-    print_denials(r, out);
-    print_walls(r, out);
-    print_weak(r, out);
-    print_absent(r, out);
+    receipt_print_end(r, out);
+    receipt_print_usage(r, out);
+    receipt_print_output(r, out);
+    receipt_print_changes(r, out);
+    receipt_print_limit_hits(r, out);
+    receipt_print_denials(r, out);
+    receipt_print_walls(r, out);
+    receipt_print_weak_limits(r, out);
+    receipt_print_absent(r, out);
 }
 
 void receipt_done(struct receipt *r)

@@ -23,20 +23,20 @@ enum ended_by {
 const char *ended_by_name(enum ended_by e);
 
 /* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason for its absence. */
-struct figure {
+struct receipt_figure {
     uint64_t v;
     const char *why; /* static text */
 };
 
 struct receipt_change {
-    char kind; /* 'A' added, 'M' modified, 'D' deleted */
-    char file; /* 'f' 'd' 'l' ... */
+    char kind;      /* 'A' added, 'M' modified, 'D' deleted */
+    char file_kind; /* 'f' 'd' 'l' ... */
     uint64_t size;
     char *path;
 };
 
 struct receipt_denial {
-    struct denial what;
+    struct denial denial;
     uint64_t count;
 };
 
@@ -51,12 +51,12 @@ struct receipt {
     int exit_code; /* -1 when it did not exit */
     int signal;    /* 0 when it was not ended by one */
     uint64_t started_real_ns;
-    struct figure wall_ns, cpu_ns, memory_peak, read_bytes, write_bytes, tasks_started, pids_peak;
-    struct figure pids_refused, oom_kills, throttled_ns;
+    struct receipt_figure wall_ns, cpu_ns, memory_peak, read_bytes, write_bytes, tasks_started, pids_peak;
+    struct receipt_figure pids_refused, oom_kills, throttled_ns;
     uint64_t stdout_bytes, stderr_bytes; /* produced */
     uint64_t dropped_bytes;              /* of them, past the cap */
-    uint32_t full;                       /* RT_FULL_*: at the end */
-    const char *full_why;                /* NULL when that was looked at */
+    uint32_t full_filesystems;           /* RT_FULL_*: at the end */
+    const char *full_filesystems_why;    /* NULL when that was looked at */
     enum level level;
     char policy[64]; /* "" when nobody named one */
     char profile[16];
@@ -67,7 +67,7 @@ struct receipt {
     uint32_t landlock_abi;
     struct limits limits;
     uint8_t enforced[LIMIT_COUNT];     /* 0 none, 1 partial, 2 enforced */
-    uint8_t enforced_why[LIMIT_COUNT]; /* enum limit_why, where it is less than enforced */
+    uint8_t enforced_why[LIMIT_COUNT]; /* enum limit_reason, where it is less than enforced */
     struct receipt_change *changes;
     size_t nchanges;
     uint64_t added, modified, deleted;

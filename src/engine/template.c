@@ -1,17 +1,17 @@
 /* Kinds of sandboxes, and the templates that the jailer makes them from. A template is asked for once; its failure is
  * told to all boxes behind it, and the next box tries again. */
-#include "engine/inside.h"
+#include "engine/engine_internal.h"
 
 #include "base/mem.h"
 #include "base/str.h"
 
 #include <stdio.h>
 
-#define TEMPLATES_SURE 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
+#define TEMPLATES_KEPT_MIN 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
 
 #define HASH_SEED 14695981039346656037ull
 
-static uint64_t hash(uint64_t h, const void *data, size_t len)
+static uint64_t template_hash(uint64_t h, const void *data, size_t len)
 {
     const uint8_t *p = data;
 
@@ -20,33 +20,33 @@ static uint64_t hash(uint64_t h, const void *data, size_t len)
     return h;
 }
 
-struct kind engine_kind(const struct box_spec *spec)
+struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
-    struct kind k = { .filter = { .profile = spec->profile, .grants = spec->grants } };
+    struct sandbox_kind k = { .filter = { .profile = spec->profile, .grants = spec->grants } };
 
     if (spec->zygote) {
         (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
-        k.preload = hash(HASH_SEED, spec->zygote->preload, strlen(spec->zygote->preload));
+        k.preload = template_hash(HASH_SEED, spec->zygote->preload, strlen(spec->zygote->preload));
     }
     memcpy(k.filter.deny, spec->deny, sizeof(k.filter.deny));
     return k;
 }
 
-bool engine_same_kind(const struct kind *a, const struct kind *b)
+bool sandbox_kind_equal(const struct sandbox_kind *a, const struct sandbox_kind *b)
 {
     return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
            memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && str_eq(a->language, b->language) &&
            a->preload == b->preload;
 }
 
-bool box_same_kind(const struct box_spec *a, const struct box_spec *b)
+bool sandbox_spec_same_kind(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
-    struct kind ka = engine_kind(a), kb = engine_kind(b);
+    struct sandbox_kind ka = sandbox_kind_of_spec(a), kb = sandbox_kind_of_spec(b);
 
-    return engine_same_kind(&ka, &kb);
+    return sandbox_kind_equal(&ka, &kb);
 }
 
-bool engine_same_limits(const struct limits *a, const struct limits *b)
+bool engine_jailer_limits_equal(const struct limits *a, const struct limits *b)
 {
     static const uint64_t ours = 1ull << LIMIT_OUTPUT | 1ull << LIMIT_WALL | 1ull << LIMIT_LIFETIME |
                                  1ull << LIMIT_IDLE;
@@ -57,59 +57,59 @@ bool engine_same_limits(const struct limits *a, const struct limits *b)
     return true;
 }
 
-bool engine_fit_limits(const struct limits *made, const struct limits *want)
+bool engine_jailer_limits_fit(const struct limits *made, const struct limits *want)
 {
     static const enum limit late[] = { LIMIT_MEMORY, LIMIT_SWAP, LIMIT_CPU, LIMIT_PIDS };
     struct limits changed = *made;
 
     for (size_t i = 0; i < ARRAY_LEN(late); i++)
         changed.v[late[i]] = want->v[late[i]];
-    return want->v[LIMIT_PIDS] <= made->v[LIMIT_PIDS] && engine_same_limits(&changed, want);
+    return want->v[LIMIT_PIDS] <= made->v[LIMIT_PIDS] && engine_jailer_limits_equal(&changed, want);
 }
 
-static const char *host_name(const struct box_spec *spec)
+static const char *sandbox_spec_hostname(const struct sandbox_spec *spec)
 {
     return spec->hostname ? spec->hostname : "cove";
 }
 
 /* All levels that can be prepared raise the same walls today. Who asks for one gets what was prepared for it all the
  * same, so that this stays true when they do not. */
-static bool same_place(const struct box_spec *a, const struct box_spec *b)
+static bool sandbox_spec_same_walls(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
-    return a->level == b->level && a->nmounts == 0 && b->nmounts == 0 && box_same_kind(a, b) &&
-           str_eq(host_name(a), host_name(b));
+    return a->level == b->level && a->nmounts == 0 && b->nmounts == 0 && sandbox_spec_same_kind(a, b) &&
+           str_eq(sandbox_spec_hostname(a), sandbox_spec_hostname(b));
 }
 
-bool box_like(const struct box_spec *a, const struct box_spec *b)
+bool sandbox_spec_equal(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
-    return same_place(a, b) && engine_same_limits(&a->limits, &b->limits);
+    return sandbox_spec_same_walls(a, b) && engine_jailer_limits_equal(&a->limits, &b->limits);
 }
 
-bool box_fits(const struct box_spec *made, const struct box_spec *want)
+bool sandbox_spec_fits_claim(const struct sandbox_spec *made, const struct sandbox_spec *want)
 {
-    return same_place(made, want) && engine_fit_limits(&made->limits, &want->limits);
+    return sandbox_spec_same_walls(made, want) && engine_jailer_limits_fit(&made->limits, &want->limits);
 }
 
-static struct box *waiting_box(struct engine *e, const struct kind *kind)
+static struct sandbox_handle *template_find_waiting_handle(struct engine *e, const struct sandbox_kind *kind)
 {
-    for (size_t i = 0; i < BOX_BUCKETS; i++)
-        for (struct box *b = e->boxes[i]; b; b = b->next)
-            if (b->state == BOX_CREATING && !b->adopted && engine_same_kind(&b->kind, kind))
+    for (size_t i = 0; i < SANDBOX_HANDLE_BUCKETS; i++)
+        for (struct sandbox_handle *b = e->handles[i]; b; b = b->next)
+            if (b->state == SANDBOX_HANDLE_CREATING && !b->adopted && sandbox_kind_equal(&b->kind, kind))
                 return b;
     return NULL;
 }
 
-static struct kind *find_template(struct engine *e, const struct kind *kind)
+static struct sandbox_kind *template_find(struct engine *e, const struct sandbox_kind *kind)
 {
     for (size_t i = 0; i < e->ntemplates; i++)
-        if (engine_same_kind(&e->templates[i], kind))
+        if (sandbox_kind_equal(&e->templates[i], kind))
             return &e->templates[i];
     return NULL;
 }
 
-void engine_template_gone(struct engine *e, const struct kind *kind)
+void engine_forget_template(struct engine *e, const struct sandbox_kind *kind)
 {
-    struct kind *t = find_template(e, kind);
+    struct sandbox_kind *t = template_find(e, kind);
 
     if (t)
         *t = e->templates[--e->ntemplates];
@@ -117,21 +117,21 @@ void engine_template_gone(struct engine *e, const struct kind *kind)
 
 /* The boxes behind a template that failed learn its reason and not that there is no such template. One that exists
  * already was made for an earlier host. */
-static void on_template(struct ask *ask, const struct answer *a UNUSED, const struct err *err)
+static void template_on_reply(struct jailer_request *ask, const struct jailer_reply *a UNUSED, const struct err *err)
 {
     struct engine *e = ask->owner;
-    struct kind kind = ask->kind;
+    struct sandbox_kind kind = ask->kind;
 
     if (!err || err->id == ERR_EXISTS)
         return;
-    engine_template_gone(e, &kind);
-    for (struct box *b; (b = waiting_box(e, &kind));)
-        box_fail(b, err);
+    engine_forget_template(e, &kind);
+    for (struct sandbox_handle *b; (b = template_find_waiting_handle(e, &kind));)
+        sandbox_handle_fail(b, err);
 }
 
 /* Equal kinds have equal names. Unequal filters could share a name only by a collision of 64 bits, and then the jailer
  * refuses the second: it compares the filters themselves. What a zygote loads is the operator's word. */
-void engine_template_name(const struct kind *kind, char ret[JAIL_NAME_MAX])
+void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MAX])
 {
     const struct filter_spec *filter = &kind->filter;
     char joins[32] = "";
@@ -146,10 +146,10 @@ void engine_template_name(const struct kind *kind, char ret[JAIL_NAME_MAX])
         snprintf(ret, JAIL_NAME_MAX, "native-%s%s", profile_name(filter->profile), joins);
     else
         snprintf(ret, JAIL_NAME_MAX, "native-%s-%" PRIx32 "-%016" PRIx64 "%s", profile_name(filter->profile),
-                 filter->grants, hash(HASH_SEED, filter->deny, sizeof(filter->deny)), joins);
+                 filter->grants, template_hash(HASH_SEED, filter->deny, sizeof(filter->deny)), joins);
 }
 
-void engine_template(struct engine *e, const struct kind *kind)
+void engine_request_template(struct engine *e, const struct sandbox_kind *kind)
 {
     const struct filter_spec *filter = &kind->filter;
     struct jail_template m = { .profile = (uint8_t)filter->profile,
@@ -157,8 +157,8 @@ void engine_template(struct engine *e, const struct kind *kind)
                                .joinable = kind->language[0] != '\0' };
     PAYLOAD(payload);
 
-    bool known = find_template(e, kind) != NULL;
-    if (known && e->ntemplates <= TEMPLATES_SURE)
+    bool known = template_find(e, kind) != NULL;
+    if (known && e->ntemplates <= TEMPLATES_KEPT_MIN)
         return;
     if (!known) {
         e->templates = mem_resize(e->templates, e->ntemplates + 1, sizeof(*e->templates));
@@ -168,6 +168,7 @@ void engine_template(struct engine *e, const struct kind *kind)
     memcpy(m.deny, filter->deny, sizeof(m.deny));
     engine_template_name(kind, m.name);
     int len = jail_template_encode(&m, payload, NULL);
-    struct ask *a = engine_ask(e, FRAME_J_TEMPLATE, payload, len > 0 ? (uint32_t)len : 0, NULL, 0, on_template, e);
+    struct jailer_request *a = engine_request(e, FRAME_J_TEMPLATE, payload, len > 0 ? (uint32_t)len : 0, NULL, 0,
+                                              template_on_reply, e);
     a->kind = *kind;
 }

@@ -5,7 +5,7 @@
 #include "wire/jail.h"
 #include "wire/rt.h"
 
-static const struct wall outside[] = {
+static const struct wall walls_outside_table[] = {
     { JAIL_WALL_USER_NS, "user_namespace", "a user namespace of its own" },
     { JAIL_WALL_MOUNT_NS, "mount_namespace", "a mount namespace of its own" },
     { JAIL_WALL_PID_NS, "pid_namespace", "a pid namespace of its own" },
@@ -22,7 +22,7 @@ static const struct wall outside[] = {
     { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that nobody else has", .needs_root = true },
 };
 
-static const struct wall inside[] = {
+static const struct wall walls_inside_table[] = {
     { RT_WALL_SECCOMP, "seccomp", "the system call filter" },
     { RT_WALL_NO_NEW_PRIVS, "no_new_privileges", "no_new_privs" },
     { RT_WALL_CAPS, "no_capabilities", "the loss of every capability" },
@@ -37,34 +37,36 @@ static const struct wall inside[] = {
 
 const struct wall *walls_outside(size_t *count)
 {
-    *count = ARRAY_LEN(outside);
-    return outside;
+    *count = ARRAY_LEN(walls_outside_table);
+    return walls_outside_table;
 }
 
 const struct wall *walls_inside(size_t *count)
 {
-    *count = ARRAY_LEN(inside);
-    return inside;
+    *count = ARRAY_LEN(walls_inside_table);
+    return walls_inside_table;
 }
 
-static int check(const struct wall *walls, size_t n, bool rootless, uint32_t found, const char *who, enum level l,
-                 struct err *err)
+static int walls_check(const struct wall *walls, size_t n, bool rootless, uint32_t found, const char *who, enum level l,
+                       struct err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (!(found & walls[i].bit) && !(rootless && walls[i].needs_root))
             return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s%s", level_name(l),
-                           walls[i].name, walls[i].what, who, walls[i].needs_root ? "; it takes root" : "");
+                           walls[i].name, walls[i].description, who, walls[i].needs_root ? "; it takes root" : "");
     return 0;
 }
 
 int walls_check_outside(enum level l, bool rootless, uint32_t found, struct err *err)
 {
-    return check(outside, ARRAY_LEN(outside), rootless, found, "it could not be raised on this host", l, err);
+    return walls_check(walls_outside_table, ARRAY_LEN(walls_outside_table), rootless, found,
+                       "it could not be raised on this host", l, err);
 }
 
 int walls_check_inside(enum level l, bool rootless, uint32_t found, uint32_t landlock_abi, struct err *err)
 {
-    if (check(inside, ARRAY_LEN(inside), rootless, found, "it was not seen from inside the sandbox", l, err) < 0)
+    if (walls_check(walls_inside_table, ARRAY_LEN(walls_inside_table), rootless, found,
+                    "it was not seen from inside the sandbox", l, err) < 0)
         return -1;
     if (landlock_abi < walls_landlock_min(l))
         return err_set(err, ERR_WALL_MISSING, "level %s needs the wall landlock at ABI %u, and the kernel has %u",
@@ -76,9 +78,9 @@ uint32_t walls_inside_needed(bool rootless)
 {
     uint32_t bits = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(inside); i++)
-        if (!(rootless && inside[i].needs_root))
-            bits |= inside[i].bit;
+    for (size_t i = 0; i < ARRAY_LEN(walls_inside_table); i++)
+        if (!(rootless && walls_inside_table[i].needs_root))
+            bits |= walls_inside_table[i].bit;
     return bits;
 }
 

@@ -7,9 +7,9 @@
 
 struct wall {
     uint32_t bit;
-    const char *name; /* snake_case, as in a receipt */
-    const char *what; /* for the message when it is missing */
-    bool needs_root;  /* a plain user cannot raise it */
+    const char *name;        /* snake_case, as in a receipt */
+    const char *description; /* for the message when it is missing */
+    bool needs_root;         /* a plain user cannot raise it */
 };
 
 const struct wall *walls_outside(size_t *count); /* JAIL_WALL_*: raised by the jailer */

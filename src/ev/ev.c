@@ -24,7 +24,7 @@
 struct ev {
     int epfd;
     bool stopped;
-    bool turning;
+    bool in_turn;
     uint64_t now;
     size_t nios;
 
@@ -34,7 +34,7 @@ struct ev {
     struct ev_timer **heap; /* heap[0] is due first; heap[i] is not due before heap[(i - 1) / 2] */
     size_t ntimers, heap_cap;
 
-    struct ev_defer *first, **last; /* in the order of asking */
+    struct ev_defer *first_deferred, **last_deferred; /* in the order of asking */
 
     struct ev_io signals;
     void (*on_signal)(void *arg, int signo);
@@ -50,12 +50,12 @@ int ev_new(struct ev **ret, struct err *err)
     struct ev *ev = mem_new(struct ev);
     ev->epfd = epfd;
     ev->now = clock_mono_ns();
-    ev->last = &ev->first;
+    ev->last_deferred = &ev->first_deferred;
     *ret = ev;
     return 0;
 }
 
-static void close_fds(struct ev *ev)
+static void ev_close_fds(struct ev *ev)
 {
     if (ev->signals.on)
         close(ev->signals.fd);
@@ -67,14 +67,14 @@ void ev_free(struct ev *ev)
 {
     if (!ev)
         return;
-    close_fds(ev);
+    ev_close_fds(ev);
     free(ev->heap);
     free(ev);
 }
 
-void ev_forget(struct ev *ev)
+void ev_close_after_fork(struct ev *ev)
 {
-    close_fds(ev);
+    ev_close_fds(ev);
     ev->nios = 0;
     ev->nready = 0;
 }
@@ -91,7 +91,7 @@ uint64_t ev_now(const struct ev *ev)
 
 /* descriptors */
 
-static uint32_t interest(uint32_t events)
+static uint32_t ev_epoll_events(uint32_t events)
 {
     return events ? events : EPOLLET;
 }
@@ -99,7 +99,7 @@ static uint32_t interest(uint32_t events)
 int ev_io_add(struct ev *ev, struct ev_io *io, int fd, uint32_t events, void (*fn)(void *, uint32_t), void *arg,
               struct err *err)
 {
-    struct epoll_event e = { .events = interest(events), .data.ptr = io };
+    struct epoll_event e = { .events = ev_epoll_events(events), .data.ptr = io };
 
     assert(!io->on);
     if (epoll_ctl(ev->epfd, EPOLL_CTL_ADD, fd, &e) < 0)
@@ -111,7 +111,7 @@ int ev_io_add(struct ev *ev, struct ev_io *io, int fd, uint32_t events, void (*f
 
 void ev_io_set(struct ev *ev, struct ev_io *io, uint32_t events)
 {
-    struct epoll_event e = { .events = interest(events), .data.ptr = io };
+    struct epoll_event e = { .events = ev_epoll_events(events), .data.ptr = io };
 
     if (!io->on || io->events == events)
         return;
@@ -134,7 +134,7 @@ void ev_io_del(struct ev *ev, struct ev_io *io)
             ev->ready[i].data.ptr = NULL;
 }
 
-static void call_ready(struct ev *ev)
+static void ev_call_ready(struct ev *ev)
 {
     for (size_t i = 0; i < ev->nready; i++) {
         struct ev_io *io = ev->ready[i].data.ptr;
@@ -150,17 +150,17 @@ static void call_ready(struct ev *ev)
 
 /* timers */
 
-static void heap_put(struct ev *ev, size_t i, struct ev_timer *t)
+static void ev_heap_put(struct ev *ev, size_t i, struct ev_timer *t)
 {
     ev->heap[i] = t;
     t->slot = i + 1;
 }
 
 /* Moves the hole at i to where t belongs, and puts it there. */
-static void heap_settle(struct ev *ev, size_t i, struct ev_timer *t)
+static void ev_heap_place(struct ev *ev, size_t i, struct ev_timer *t)
 {
     while (i > 0 && t->at < ev->heap[(i - 1) / 2]->at) {
-        heap_put(ev, i, ev->heap[(i - 1) / 2]);
+        ev_heap_put(ev, i, ev->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
     for (size_t child; (child = 2 * i + 1) < ev->ntimers; i = child) {
@@ -168,9 +168,9 @@ static void heap_settle(struct ev *ev, size_t i, struct ev_timer *t)
             child++;
         if (t->at <= ev->heap[child]->at)
             break;
-        heap_put(ev, i, ev->heap[child]);
+        ev_heap_put(ev, i, ev->heap[child]);
     }
-    heap_put(ev, i, t);
+    ev_heap_put(ev, i, t);
 }
 
 void ev_timer_set(struct ev *ev, struct ev_timer *t, uint64_t at, void (*fn)(void *), void *arg)
@@ -184,7 +184,7 @@ void ev_timer_set(struct ev *ev, struct ev_timer *t, uint64_t at, void (*fn)(voi
     t->at = at;
     t->fn = fn;
     t->arg = arg;
-    heap_settle(ev, i, t);
+    ev_heap_place(ev, i, t);
 }
 
 void ev_timer_clear(struct ev *ev, struct ev_timer *t)
@@ -195,10 +195,10 @@ void ev_timer_clear(struct ev *ev, struct ev_timer *t)
     struct ev_timer *end = ev->heap[--ev->ntimers];
     t->slot = 0;
     if (end != t)
-        heap_settle(ev, hole, end);
+        ev_heap_place(ev, hole, end);
 }
 
-static void call_timers(struct ev *ev)
+static void ev_call_timers(struct ev *ev)
 {
     for (size_t n = ev->ntimers; n > 0 && ev->ntimers > 0; n--) {
         struct ev_timer *t = ev->heap[0];
@@ -217,31 +217,31 @@ void ev_defer(struct ev *ev, struct ev_defer *d, void (*fn)(void *), void *arg)
     if (d->on)
         return;
     *d = (struct ev_defer){ .fn = fn, .arg = arg, .on = true };
-    *ev->last = d;
-    ev->last = &d->next;
+    *ev->last_deferred = d;
+    ev->last_deferred = &d->next;
 }
 
 void ev_defer_clear(struct ev *ev, struct ev_defer *d)
 {
     if (!d->on)
         return;
-    struct ev_defer **at = &ev->first;
+    struct ev_defer **at = &ev->first_deferred;
     while (*at != d)
         at = &(*at)->next;
     *at = d->next;
-    if (ev->last == &d->next)
-        ev->last = at;
+    if (ev->last_deferred == &d->next)
+        ev->last_deferred = at;
     d->on = false;
 }
 
-static void call_deferred(struct ev *ev)
+static void ev_call_deferred(struct ev *ev)
 {
     size_t n = 0;
 
-    for (struct ev_defer *d = ev->first; d; d = d->next)
+    for (struct ev_defer *d = ev->first_deferred; d; d = d->next)
         n++;
-    for (; n > 0 && ev->first; n--) {
-        struct ev_defer *d = ev->first;
+    for (; n > 0 && ev->first_deferred; n--) {
+        struct ev_defer *d = ev->first_deferred;
 
         ev_defer_clear(ev, d);
         d->fn(d->arg);
@@ -250,7 +250,7 @@ static void call_deferred(struct ev *ev)
 
 /* signals */
 
-static void on_signals(void *arg, uint32_t events UNUSED)
+static void ev_on_signals(void *arg, uint32_t events UNUSED)
 {
     struct ev *ev = arg;
     struct signalfd_siginfo infos[8];
@@ -268,7 +268,7 @@ int ev_signals(struct ev *ev, const sigset_t *set, void (*fn)(void *arg, int sig
     auto_fd int fd = signalfd(-1, set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (fd < 0)
         return err_sys(err, ERR_SYS, "signalfd");
-    if (ev_io_add(ev, &ev->signals, fd, EPOLLIN, on_signals, ev, err) < 0)
+    if (ev_io_add(ev, &ev->signals, fd, EPOLLIN, ev_on_signals, ev, err) < 0)
         return -1;
     take_fd(&fd);
     ev->on_signal = fn;
@@ -278,15 +278,15 @@ int ev_signals(struct ev *ev, const sigset_t *set, void (*fn)(void *arg, int sig
 
 /* turns */
 
-static bool has_work(const struct ev *ev)
+static bool ev_has_work(const struct ev *ev)
 {
-    return ev->nios > 0 || ev->ntimers > 0 || ev->first;
+    return ev->nios > 0 || ev->ntimers > 0 || ev->first_deferred;
 }
 
 /* The clock is asked again here, and not ev->now: the callbacks since may have taken a while. */
-static int wait_ms(const struct ev *ev, int max_ms)
+static int ev_wait_ms(const struct ev *ev, int max_ms)
 {
-    if (ev->first || !has_work(ev) || max_ms == 0)
+    if (ev->first_deferred || !ev_has_work(ev) || max_ms == 0)
         return 0;
     uint64_t most = max_ms < 0 ? INT_MAX : (uint64_t)max_ms;
     if (ev->ntimers > 0) {
@@ -300,22 +300,22 @@ static int wait_ms(const struct ev *ev, int max_ms)
 
 void ev_turn(struct ev *ev, int max_wait_ms)
 {
-    assert(!ev->turning && ev->epfd >= 0);
-    ev->turning = true;
-    int n = epoll_wait(ev->epfd, ev->ready, READY_MAX, wait_ms(ev, max_wait_ms));
+    assert(!ev->in_turn && ev->epfd >= 0);
+    ev->in_turn = true;
+    int n = epoll_wait(ev->epfd, ev->ready, READY_MAX, ev_wait_ms(ev, max_wait_ms));
     if (n < 0 && errno != EINTR)
         abort();
     ev->nready = n > 0 ? (size_t)n : 0;
     ev->now = clock_mono_ns();
-    call_ready(ev);
-    call_timers(ev);
-    call_deferred(ev);
-    ev->turning = false;
+    ev_call_ready(ev);
+    ev_call_timers(ev);
+    ev_call_deferred(ev);
+    ev->in_turn = false;
 }
 
 void ev_run(struct ev *ev)
 {
-    while (!ev->stopped && has_work(ev))
+    while (!ev->stopped && ev_has_work(ev))
         ev_turn(ev, -1);
     ev->stopped = false;
 }

@@ -28,7 +28,7 @@ uint64_t ev_now(const struct ev *ev);         /* monotonic ns */
 
 /* After fork() the child must not touch the parent's epoll set: this closes the copy without removing anything there.
  * The child can still remove its sources, which then costs nothing, and must still call ev_free. */
-void ev_forget(struct ev *ev);
+void ev_close_after_fork(struct ev *ev);
 
 struct ev_io {
     int fd;

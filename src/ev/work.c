@@ -17,8 +17,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
-struct queue {
-    struct work *first, **last;
+struct work_queue {
+    struct work_item *first, **last;
 };
 
 struct work_pool {
@@ -27,9 +27,9 @@ struct work_pool {
     int fd;
 
     pthread_mutex_t lock;
-    pthread_cond_t more; /* something waits, or stop */
-    pthread_cond_t less; /* something finished */
-    struct queue waiting, finished;
+    pthread_cond_t work_available; /* something waits, or stop */
+    pthread_cond_t work_ended;     /* something finished */
+    struct work_queue waiting, finished;
     size_t running;
     bool stop;
 
@@ -37,29 +37,29 @@ struct work_pool {
     pthread_t threads[];
 };
 
-static void queue_init(struct queue *q)
+static void work_queue_init(struct work_queue *q)
 {
     q->first = NULL;
     q->last = &q->first;
 }
 
-static void queue_push(struct queue *q, struct work *w)
+static void work_queue_push(struct work_queue *q, struct work_item *w)
 {
     w->next = NULL;
     *q->last = w;
     q->last = &w->next;
 }
 
-static struct work *queue_pop(struct queue *q)
+static struct work_item *work_queue_pop(struct work_queue *q)
 {
-    struct work *w = q->first;
+    struct work_item *w = q->first;
 
     if (w && !(q->first = w->next))
         q->last = &q->first;
     return w;
 }
 
-static void wake_loop(struct work_pool *pool)
+static void work_pool_wake_loop(struct work_pool *pool)
 {
     uint64_t one = 1;
     ssize_t n;
@@ -69,29 +69,29 @@ static void wake_loop(struct work_pool *pool)
     while (n < 0 && errno == EINTR);
 }
 
-static void *thread_main(void *arg)
+static void *work_pool_thread_main(void *arg)
 {
     struct work_pool *pool = arg;
-    struct work *w;
+    struct work_item *w;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (!pool->stop && !pool->waiting.first)
-            pthread_cond_wait(&pool->more, &pool->lock);
+            pthread_cond_wait(&pool->work_available, &pool->lock);
         if (pool->stop)
             break;
-        w = queue_pop(&pool->waiting);
+        w = work_queue_pop(&pool->waiting);
         pool->running++;
         pthread_mutex_unlock(&pool->lock);
         w->fn(w->arg);
         pthread_mutex_lock(&pool->lock);
         pool->running--;
         bool first = !pool->finished.first;
-        queue_push(&pool->finished, w);
-        pthread_cond_signal(&pool->less);
+        work_queue_push(&pool->finished, w);
+        pthread_cond_signal(&pool->work_ended);
         if (first) { /* without the lock: the loop would run into it */
             pthread_mutex_unlock(&pool->lock);
-            wake_loop(pool);
+            work_pool_wake_loop(pool);
             pthread_mutex_lock(&pool->lock);
         }
     }
@@ -101,17 +101,17 @@ static void *thread_main(void *arg)
 
 /* What has finished, in the order of finishing. The list is taken whole: what finishes during the calls wakes us again.
  */
-static void call_finished(struct work_pool *pool)
+static void work_pool_call_finished(struct work_pool *pool)
 {
     uint64_t count;
-    struct queue done;
-    struct work *w;
+    struct work_queue done;
+    struct work_item *w;
 
     if (read(pool->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
         abort();
     pthread_mutex_lock(&pool->lock);
     done.first = pool->finished.first;
-    queue_init(&pool->finished);
+    work_queue_init(&pool->finished);
     pthread_mutex_unlock(&pool->lock);
     while ((w = done.first)) {
         done.first = w->next;
@@ -120,19 +120,19 @@ static void call_finished(struct work_pool *pool)
     }
 }
 
-static void on_wake(void *arg, uint32_t events UNUSED)
+static void work_pool_on_wake(void *arg, uint32_t events UNUSED)
 {
-    call_finished(arg);
+    work_pool_call_finished(arg);
 }
 
-void ev_work(struct work_pool *pool, struct work *w, void (*fn)(void *), void (*on_done)(void *), void *arg)
+void ev_work(struct work_pool *pool, struct work_item *w, void (*fn)(void *), void (*on_done)(void *), void *arg)
 {
     assert(!w->on);
-    *w = (struct work){ .fn = fn, .on_done = on_done, .arg = arg, .on = true };
+    *w = (struct work_item){ .fn = fn, .on_done = on_done, .arg = arg, .on = true };
     pthread_mutex_lock(&pool->lock);
-    queue_push(&pool->waiting, w);
+    work_queue_push(&pool->waiting, w);
     pthread_mutex_unlock(&pool->lock);
-    pthread_cond_signal(&pool->more);
+    pthread_cond_signal(&pool->work_available);
 }
 
 void work_pool_drain(struct work_pool *pool)
@@ -142,14 +142,14 @@ void work_pool_drain(struct work_pool *pool)
     do {
         pthread_mutex_lock(&pool->lock);
         while (!pool->finished.first && (pool->waiting.first || pool->running))
-            pthread_cond_wait(&pool->less, &pool->lock);
+            pthread_cond_wait(&pool->work_ended, &pool->lock);
         busy = pool->finished.first;
         pthread_mutex_unlock(&pool->lock);
-        call_finished(pool);
+        work_pool_call_finished(pool);
     } while (busy);
 }
 
-static int start_threads(struct work_pool *pool, const char *name, unsigned threads)
+static int work_pool_start_threads(struct work_pool *pool, const char *name, unsigned threads)
 {
     sigset_t all, old;
     int rc = 0;
@@ -157,7 +157,7 @@ static int start_threads(struct work_pool *pool, const char *name, unsigned thre
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited by the threads, so there is no moment without */
     while (rc == 0 && pool->nthreads < threads) {
-        rc = pthread_create(&pool->threads[pool->nthreads], NULL, thread_main, pool);
+        rc = pthread_create(&pool->threads[pool->nthreads], NULL, work_pool_thread_main, pool);
         if (rc == 0)
             pthread_setname_np(pool->threads[pool->nthreads++], name);
     }
@@ -172,19 +172,19 @@ int work_pool_new(struct ev *ev, const char *name, unsigned threads, struct work
 
     assert(threads > 0);
     pool->ev = ev;
-    queue_init(&pool->waiting);
-    queue_init(&pool->finished);
+    work_queue_init(&pool->waiting);
+    work_queue_init(&pool->finished);
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->more, NULL);
-    pthread_cond_init(&pool->less, NULL);
+    pthread_cond_init(&pool->work_available, NULL);
+    pthread_cond_init(&pool->work_ended, NULL);
     pool->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (pool->fd < 0) {
         err_sys(err, ERR_SYS, "eventfd");
         goto failed;
     }
-    if (ev_io_add(ev, &pool->wake, pool->fd, EPOLLIN, on_wake, pool, err) < 0)
+    if (ev_io_add(ev, &pool->wake, pool->fd, EPOLLIN, work_pool_on_wake, pool, err) < 0)
         goto failed;
-    if ((rc = start_threads(pool, name, threads)) != 0) {
+    if ((rc = work_pool_start_threads(pool, name, threads)) != 0) {
         errno = rc;
         err_sys(err, ERR_SYS, "starting a thread");
         goto failed;
@@ -202,14 +202,14 @@ void work_pool_free(struct work_pool *pool)
         return;
     pthread_mutex_lock(&pool->lock);
     pool->stop = true;
-    pthread_cond_broadcast(&pool->more);
+    pthread_cond_broadcast(&pool->work_available);
     pthread_mutex_unlock(&pool->lock);
     for (size_t i = 0; i < pool->nthreads; i++)
         pthread_join(pool->threads[i], NULL);
     ev_io_del(pool->ev, &pool->wake);
     fd_close(&pool->fd);
-    pthread_cond_destroy(&pool->less);
-    pthread_cond_destroy(&pool->more);
+    pthread_cond_destroy(&pool->work_ended);
+    pthread_cond_destroy(&pool->work_available);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }

@@ -13,8 +13,8 @@
 struct work_pool;
 
 /* Kept by the caller inside its own object, zeroed at first, and alive until on_done or work_pool_free. */
-struct work {
-    struct work *next;
+struct work_item {
+    struct work_item *next;
     void (*fn)(void *arg);
     void (*on_done)(void *arg);
     void *arg;
@@ -27,6 +27,6 @@ int work_pool_new(struct ev *ev, const char *name, unsigned threads, struct work
 void work_pool_free(struct work_pool *pool);
 DEFINE_AUTO(work_pool, work_pool_free);
 
-void ev_work(struct work_pool *pool, struct work *w, void (*fn)(void *), void (*on_done)(void *), void *arg);
+void ev_work(struct work_pool *pool, struct work_item *w, void (*fn)(void *), void (*on_done)(void *), void *arg);
 /* Runs every work that was given, and the on_done of each, before it returns; also what an on_done gives meanwhile. */
 void work_pool_drain(struct work_pool *pool);

@@ -49,11 +49,11 @@ struct run_file {
 
 struct run_request { /* borrowed until on_end, except the spec, which is taken */
     const char *owner, *created_by;
-    const char *request;  /* its id, for the receipt; may be NULL */
-    struct spec *spec;    /* finished */
-    const char *template; /* its name; NULL: none */
-    uint64_t generation;  /* of the template */
-    const char *code;     /* with its language (python, node, bash), or NULL: */
+    const char *request_id; /* its id, for the receipt; may be NULL */
+    struct spec *spec;      /* finished */
+    const char *template;   /* its name; NULL: none */
+    uint64_t generation;    /* of the template */
+    const char *code;       /* with its language (python, node, bash), or NULL: */
     const char *language;
     const char *const *argv; /* a program and its arguments */
     const char *input;       /* for its standard input, or NULL */
@@ -66,16 +66,16 @@ struct run_request { /* borrowed until on_end, except the spec, which is taken *
     size_t nfiles;
     const char *const *outputs; /* absolute paths, the last part may be a pattern; NULL-terminated or NULL */
     bool streamed;              /* output and events are handed on instead of kept */
-    bool pure;                  /* the same request has the same answer: a kept one will do, and this one may be kept */
+    bool is_cacheable;          /* the same request has the same answer: a kept one will do, and this one may be kept */
 };
 
 /* How a run ended. What is JSON is a list of members of an object, without its braces. */
 struct run_result {
     const char *id;         /* "ex..." */
-    const struct buf *body; /* id, sandboxId, status, ..., receipt; of a streamed one without what was handed on */
-    bool cached;            /* the answer of an earlier run, with its id and its receipt */
-    enum pool_found found;  /* HIT: its sandbox was ready before it was asked for */
-    bool recycled;          /* and is no fresh one: the same tenant had it before */
+    const struct buf *json; /* id, sandboxId, status, ..., receipt; of a streamed one without what was handed on */
+    bool from_cache;        /* the answer of an earlier run, with its id and its receipt */
+    enum pool_result pool_result; /* HIT: its sandbox was ready before it was asked for */
+    bool recycled;                /* and is no fresh one: the same tenant had it before */
     uint64_t queued_ns;
 };
 
@@ -90,17 +90,17 @@ struct run_ops {
 /* ERR_EXECUTOR_FULL: there is no place in the queue, ask again a little later. */
 int executor_run(struct executor *e, const struct run_request *req, const struct run_ops *ops, void *arg,
                  struct run **ret, struct err *err);
-void run_cancel(struct run *r);          /* nobody wants it any more: no further callback */
-void run_hold(struct run *r, bool hold); /* of a streamed one: whoever reads it is slower than it writes */
+void run_cancel(struct run *r);                  /* nobody wants it any more: no further callback */
+void run_pause_output(struct run *r, bool hold); /* of a streamed one: whoever reads it is slower than it writes */
 
 #define RUN_BUCKETS 14u /* of waits and durations: below 1, 2, 4, ... 4096 ms, and the rest */
 struct executor_stats {
     uint64_t started, refused, failed, cancelled;
-    uint64_t found[POOL_FOUND];          /* sandboxes, by where they came from */
-    uint64_t cache_hits, cache_misses;   /* of runs that were said to be pure */
-    uint64_t cache_bytes, cache_entries; /* now */
-    uint64_t waiting, running, ending;   /* now */
-    uint64_t wait_ns, run_ns;            /* sums */
+    uint64_t by_pool_result[POOL_RESULT_COUNT]; /* sandboxes, by where they came from */
+    uint64_t cache_hits, cache_misses;          /* of runs that were said to be pure */
+    uint64_t cache_bytes, cache_entries;        /* now */
+    uint64_t waiting, running, ending;          /* now */
+    uint64_t wait_ns, run_ns;                   /* sums */
     uint64_t waits[RUN_BUCKETS], runs[RUN_BUCKETS];
     uint64_t held_bytes; /* now, of output */
 };

@@ -15,7 +15,7 @@
 #define HEADERS_MAX 200u /* lines in the answer's head */
 #define HEAD_MAX (64 * KIB)
 
-struct socket_watch {
+struct fetch_socket {
     struct fetch *f;
     struct ev_io io;
 };
@@ -24,7 +24,7 @@ struct fetch {
     struct ev *ev;
     CURLM *multi;
     struct ev_timer timer;
-    struct ev_defer after; /* what was asked for from inside libcurl */
+    struct ev_defer pending; /* what was asked for from inside libcurl */
     struct fetch_call *calls;
     int depth; /* inside libcurl */
 };
@@ -37,24 +37,24 @@ struct fetch_call {
     const struct fetch_ops *ops;
     void *arg;
     char *body;
-    char why[CURL_ERROR_SIZE];
+    char error_text[CURL_ERROR_SIZE];
     size_t head_lines, head_bytes;
-    bool told_head, held, reading_later, over, cancelled;
-    bool want_pause; /* the state libcurl should have is not the one it has */
+    bool head_reported, download_held, upload_paused, is_finished, cancelled;
+    bool pause_changed; /* the state libcurl should have is not the one it has */
     CURLcode result;
     bool (*may_connect)(void *arg, const struct sockaddr *addr);
 };
 
-static void settle(void *arg);
+static void fetch_process_pending(void *arg);
 
-static void settle_later(struct fetch *f)
+static void fetch_process_later(struct fetch *f)
 {
-    ev_defer(f->ev, &f->after, settle, f);
+    ev_defer(f->ev, &f->pending, fetch_process_pending, f);
 }
 
 /* --- ends --- */
 
-static void call_free(struct fetch_call *c)
+static void fetch_call_free(struct fetch_call *c)
 {
     struct fetch_call **p = &c->f->calls;
 
@@ -68,9 +68,9 @@ static void call_free(struct fetch_call *c)
     free(c);
 }
 
-static int explain(const struct fetch_call *c, struct err *err)
+static int fetch_call_error(const struct fetch_call *c, struct err *err)
 {
-    const char *why = c->why[0] ? c->why : curl_easy_strerror(c->result);
+    const char *why = c->error_text[0] ? c->error_text : curl_easy_strerror(c->result);
     curl_off_t connected = 0;
 
     curl_easy_getinfo(c->easy, CURLINFO_CONNECT_TIME_T, &connected);
@@ -99,35 +99,35 @@ static int explain(const struct fetch_call *c, struct err *err)
     }
 }
 
-static void tell_head(struct fetch_call *c)
+static void fetch_call_report_head(struct fetch_call *c)
 {
     long status = 0;
 
-    if (c->told_head)
+    if (c->head_reported)
         return;
-    c->told_head = true;
+    c->head_reported = true;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (c->ops->on_head)
         c->ops->on_head(c->arg, (int)status);
 }
 
-static void finish(struct fetch_call *c)
+static void fetch_call_finish(struct fetch_call *c)
 {
     const struct fetch_ops *ops = c->ops;
     void *arg = c->arg;
     struct err err = { 0 };
 
     if (c->result != CURLE_OK)
-        (void)explain(c, &err);
+        (void)fetch_call_error(c, &err);
     bool ok = c->result == CURLE_OK;
     if (ok && !c->cancelled)
-        tell_head(c); /* an answer without a body */
+        fetch_call_report_head(c); /* an answer without a body */
     if (!c->cancelled)
         ops->on_done(arg, ok ? NULL : &err);
-    call_free(c);
+    fetch_call_free(c);
 }
 
-static void collect(struct fetch *f)
+static void fetch_collect_finished(struct fetch *f)
 {
     CURLMsg *m;
     int left;
@@ -138,27 +138,27 @@ static void collect(struct fetch *f)
         if (m->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&c);
-        c->over = true;
+        c->is_finished = true;
         c->result = m->data.result;
     }
 }
 
 /* Outside of libcurl: pauses that changed, and calls that ended. A finished call may start or end others. */
-static void settle(void *arg)
+static void fetch_process_pending(void *arg)
 {
     struct fetch *f = arg;
 
     for (struct fetch_call *c = f->calls; c; c = c->next)
-        if (c->want_pause && !c->over && !c->cancelled) {
-            c->want_pause = false;
+        if (c->pause_changed && !c->is_finished && !c->cancelled) {
+            c->pause_changed = false;
             f->depth++;
-            curl_easy_pause(c->easy, (c->held ? CURLPAUSE_RECV : 0) | (c->reading_later ? CURLPAUSE_SEND : 0));
+            curl_easy_pause(c->easy, (c->download_held ? CURLPAUSE_RECV : 0) | (c->upload_paused ? CURLPAUSE_SEND : 0));
             f->depth--;
         }
-    collect(f);
+    fetch_collect_finished(f);
     for (struct fetch_call *c = f->calls; c;)
-        if (c->over || c->cancelled) {
-            finish(c);
+        if (c->is_finished || c->cancelled) {
+            fetch_call_finish(c);
             c = f->calls;
         } else {
             c = c->next;
@@ -167,29 +167,29 @@ static void settle(void *arg)
 
 /* --- libcurl's wishes --- */
 
-static void drive(struct fetch *f, curl_socket_t fd, int events)
+static void fetch_drive_curl(struct fetch *f, curl_socket_t fd, int events)
 {
     int running;
 
     f->depth++;
     curl_multi_socket_action(f->multi, fd, events, &running);
     f->depth--;
-    settle_later(f);
+    fetch_process_later(f);
 }
 
-static void on_socket(void *arg, uint32_t events)
+static void fetch_on_socket(void *arg, uint32_t events)
 {
-    struct socket_watch *w = arg;
+    struct fetch_socket *w = arg;
 
-    drive(w->f, w->io.fd,
-          (events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? CURL_CSELECT_IN : 0) |
-              (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) | (events & EPOLLERR ? CURL_CSELECT_ERR : 0));
+    fetch_drive_curl(w->f, w->io.fd,
+                     (events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? CURL_CSELECT_IN : 0) |
+                         (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) | (events & EPOLLERR ? CURL_CSELECT_ERR : 0));
 }
 
-static int watch(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void *socket_arg)
+static int fetch_on_curl_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void *socket_arg)
 {
     struct fetch *f = arg;
-    struct socket_watch *w = socket_arg;
+    struct fetch_socket *w = socket_arg;
     uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
 
     if (what == CURL_POLL_REMOVE) {
@@ -203,9 +203,9 @@ static int watch(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void 
         ev_io_set(f->ev, &w->io, events);
         return 0;
     }
-    w = mem_new(struct socket_watch);
+    w = mem_new(struct fetch_socket);
     w->f = f;
-    if (ev_io_add(f->ev, &w->io, fd, events, on_socket, w, NULL) < 0) {
+    if (ev_io_add(f->ev, &w->io, fd, events, fetch_on_socket, w, NULL) < 0) {
         free(w);
         return -1;
     }
@@ -213,25 +213,25 @@ static int watch(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void 
     return 0;
 }
 
-static void on_time(void *arg)
+static void fetch_on_timer(void *arg)
 {
-    drive(arg, CURL_SOCKET_TIMEOUT, 0);
+    fetch_drive_curl(arg, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static int set_timer(CURLM *multi UNUSED, long ms, void *arg)
+static int fetch_on_curl_timer(CURLM *multi UNUSED, long ms, void *arg)
 {
     struct fetch *f = arg;
 
     if (ms < 0)
         ev_timer_clear(f->ev, &f->timer);
     else
-        ev_timer_set(f->ev, &f->timer, ev_now(f->ev) + (uint64_t)ms * NS_PER_MS, on_time, f);
+        ev_timer_set(f->ev, &f->timer, ev_now(f->ev) + (uint64_t)ms * NS_PER_MS, fetch_on_timer, f);
     return 0;
 }
 
 /* --- one answer --- */
 
-static size_t on_header(char *line, size_t size, size_t n, void *arg)
+static size_t fetch_on_header(char *line, size_t size, size_t n, void *arg)
 {
     struct fetch_call *c = arg;
 
@@ -242,27 +242,27 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
+static size_t fetch_on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct fetch_call *c = arg;
 
     if (c->cancelled)
         return size * n;
-    tell_head(c);
-    if (c->held)
+    fetch_call_report_head(c);
+    if (c->download_held)
         return CURL_WRITEFUNC_PAUSE;
     if (!c->cancelled && c->ops->on_data)
         c->ops->on_data(c->arg, data, size * n);
     return size * n;
 }
 
-static size_t on_upload(char *to, size_t size, size_t n, void *arg)
+static size_t fetch_on_upload(char *to, size_t size, size_t n, void *arg)
 {
     struct fetch_call *c = arg;
     ssize_t got = c->cancelled ? FETCH_STOP : c->ops->on_read(c->arg, to, size * n);
 
     if (got == FETCH_LATER) {
-        c->reading_later = true;
+        c->upload_paused = true;
         return CURL_READFUNC_PAUSE;
     }
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
@@ -270,11 +270,11 @@ static size_t on_upload(char *to, size_t size, size_t n, void *arg)
 
 /* --- calls --- */
 
-static void set_body(struct fetch_call *c, const struct fetch_spec *spec)
+static void fetch_call_set_body(struct fetch_call *c, const struct fetch_spec *spec)
 {
     if (c->ops->on_read && !spec->body) {
         curl_easy_setopt(c->easy, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(c->easy, CURLOPT_READFUNCTION, on_upload);
+        curl_easy_setopt(c->easy, CURLOPT_READFUNCTION, fetch_on_upload);
         curl_easy_setopt(c->easy, CURLOPT_READDATA, c);
         if (spec->upload != FETCH_UNTIL_END)
             curl_easy_setopt(c->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)spec->upload);
@@ -290,7 +290,7 @@ static void set_body(struct fetch_call *c, const struct fetch_spec *spec)
 }
 
 /* The address that is connected to is the one that was asked about: there is no second look-up in between. */
-static curl_socket_t open_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *addr)
+static curl_socket_t fetch_open_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *addr)
 {
     struct fetch_call *c = arg;
 
@@ -299,7 +299,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose UNUSED, struct 
     return socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
 }
 
-static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
+static void fetch_call_set_options(struct fetch_call *c, const struct fetch_spec *spec)
 {
     CURL *e = c->easy;
 
@@ -309,7 +309,7 @@ static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
     curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(e, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->error_text);
     curl_easy_setopt(e, CURLOPT_PRIVATE, c);
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(spec->connect_ms ? spec->connect_ms : CONNECT_MS));
     if (spec->silence_ms) {
@@ -318,7 +318,7 @@ static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
     }
     if (spec->may_connect) {
         c->may_connect = spec->may_connect;
-        curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+        curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, fetch_open_socket);
         curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
         curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L); /* an open one was asked about by somebody else */
         curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
@@ -333,11 +333,11 @@ static void set_options(struct fetch_call *c, const struct fetch_spec *spec)
         c->headers = curl_slist_append(c->headers, *h);
     c->headers = curl_slist_append(c->headers, "Expect:");
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
-    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, fetch_on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
-    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, fetch_on_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
-    set_body(c, spec);
+    fetch_call_set_body(c, spec);
 }
 
 int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fetch_ops *ops, void *arg,
@@ -349,11 +349,11 @@ int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fet
         return err_set(err, ERR_LIMIT, "no memory for a request");
     struct fetch_call *c = mem_new(struct fetch_call);
     *c = (struct fetch_call){ .f = f, .easy = easy, .ops = ops, .arg = arg, .next = f->calls };
-    set_options(c, spec);
+    fetch_call_set_options(c, spec);
     f->calls = c;
     CURLMcode bad = curl_multi_add_handle(f->multi, easy);
     if (bad) {
-        call_free(c);
+        fetch_call_free(c);
         return err_set(err, ERR_SYS, "%s", curl_multi_strerror(bad));
     }
     *ret = c;
@@ -365,28 +365,28 @@ void fetch_cancel(struct fetch_call *c)
     if (!c)
         return;
     c->cancelled = true;
-    if (c->f->depth == 0 && !c->over)
-        call_free(c);
+    if (c->f->depth == 0 && !c->is_finished)
+        fetch_call_free(c);
     else
-        settle_later(c->f);
+        fetch_process_later(c->f);
 }
 
 void fetch_hold(struct fetch_call *c, bool hold)
 {
-    if (c->held == hold)
+    if (c->download_held == hold)
         return;
-    c->held = hold;
-    c->want_pause = true;
-    settle_later(c->f);
+    c->download_held = hold;
+    c->pause_changed = true;
+    fetch_process_later(c->f);
 }
 
 void fetch_resume(struct fetch_call *c)
 {
-    if (!c->reading_later)
+    if (!c->upload_paused)
         return;
-    c->reading_later = false;
-    c->want_pause = true;
-    settle_later(c->f);
+    c->upload_paused = false;
+    c->pause_changed = true;
+    fetch_process_later(c->f);
 }
 
 const char *fetch_header(struct fetch_call *c, const char *name)
@@ -439,9 +439,9 @@ int fetch_new(struct ev *ev, struct fetch **ret, struct err *err)
         return err_set(err, ERR_LIMIT, "no memory for requests");
     struct fetch *f = mem_new(struct fetch);
     *f = (struct fetch){ .ev = ev, .multi = multi };
-    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, watch);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, fetch_on_curl_socket);
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, f);
-    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, set_timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, fetch_on_curl_timer);
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, f);
     *ret = f;
     return 0;
@@ -452,9 +452,9 @@ void fetch_free(struct fetch *f)
     if (!f)
         return;
     while (f->calls)
-        call_free(f->calls);
+        fetch_call_free(f->calls);
     curl_multi_cleanup(f->multi);
     ev_timer_clear(f->ev, &f->timer);
-    ev_defer_clear(f->ev, &f->after);
+    ev_defer_clear(f->ev, &f->pending);
     free(f);
 }

@@ -24,7 +24,7 @@
 #define READ_MAX (256 * KIB) /* in a turn */
 #define PONGS_MAX (64 * KIB) /* a server that does not read what it has of us gets no more answers to its pings */
 
-enum { OP_MORE = 0, OP_TEXT = 1, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
+enum { WSOCK_OP_CONTINUATION = 0, WSOCK_OP_TEXT = 1, WSOCK_OP_CLOSE = 8, WSOCK_OP_PING = 9, WSOCK_OP_PONG = 10 };
 
 struct wsock {
     struct ev *ev;
@@ -33,12 +33,13 @@ struct wsock {
     const struct wsock_ops *ops;
     void *arg;
     struct ev_io io;
-    struct ev_defer again, end;
+    struct ev_defer receive_defer, closed_defer;
     struct buf in, out, message;
-    bool in_message, over;
-    bool busy, doomed; /* a callback may be under way; it was freed meanwhile, and goes when that returns */
+    bool in_message, is_closed;
+    bool in_callback,
+        free_pending; /* a callback may be under way; it was freed meanwhile, and goes when that returns */
     unsigned code;
-    uint64_t until_ns; /* the handshake has to be through */
+    uint64_t handshake_deadline_ns; /* the handshake has to be through */
     char reason[128];
 };
 
@@ -47,11 +48,11 @@ void wsock_free(struct wsock *s)
     if (!s)
         return;
     ev_io_del(s->ev, &s->io);
-    ev_defer_clear(s->ev, &s->again);
-    ev_defer_clear(s->ev, &s->end);
-    s->over = true;
-    if (s->busy) {
-        s->doomed = true;
+    ev_defer_clear(s->ev, &s->receive_defer);
+    ev_defer_clear(s->ev, &s->closed_defer);
+    s->is_closed = true;
+    if (s->in_callback) {
+        s->free_pending = true;
         return;
     }
     curl_easy_cleanup(s->easy);
@@ -61,45 +62,45 @@ void wsock_free(struct wsock *s)
     free(s);
 }
 
-static void tell_closed(void *arg)
+static void wsock_report_closed(void *arg)
 {
     struct wsock *s = arg;
 
     s->ops->on_closed(s->arg, s->code, s->reason);
 }
 
-static void finish(struct wsock *s, unsigned code, const char *reason)
+static void wsock_set_closed(struct wsock *s, unsigned code, const char *reason)
 {
-    if (s->over)
+    if (s->is_closed)
         return;
-    s->over = true;
+    s->is_closed = true;
     s->code = code;
     snprintf(s->reason, sizeof(s->reason), "%s", reason);
     ev_io_del(s->ev, &s->io);
-    ev_defer(s->ev, &s->end, tell_closed, s);
+    ev_defer(s->ev, &s->closed_defer, wsock_report_closed, s);
 }
 
 /* --- sending --- */
 
-static void flush(struct wsock *s)
+static void wsock_flush(struct wsock *s)
 {
     size_t n = 0;
 
-    while (s->out.len > 0 && !s->over) {
+    while (s->out.len > 0 && !s->is_closed) {
         CURLcode rc = curl_easy_send(s->easy, s->out.data, s->out.len, &n);
 
         if (rc == CURLE_AGAIN)
             break;
         if (rc != CURLE_OK)
-            finish(s, 1006, curl_easy_strerror(rc));
+            wsock_set_closed(s, 1006, curl_easy_strerror(rc));
         else
             buf_drop(&s->out, n);
     }
-    if (!s->over)
+    if (!s->is_closed)
         ev_io_set(s->ev, &s->io, EPOLLIN | (s->out.len ? EPOLLOUT : 0u));
 }
 
-static void add_frame(struct wsock *s, unsigned op, const char *data, size_t len)
+static void wsock_add_frame(struct wsock *s, unsigned op, const char *data, size_t len)
 {
     uint8_t head[14] = { (uint8_t)(0x80 | op) }, *p = head + 2;
     auto_free char *masked = mem_copy(len ? data : "", len ? len : 1);
@@ -119,48 +120,49 @@ static void add_frame(struct wsock *s, unsigned op, const char *data, size_t len
 
 void wsock_send(struct wsock *s, const char *text, size_t len)
 {
-    if (s->over)
+    if (s->is_closed)
         return;
-    add_frame(s, OP_TEXT, text, len);
-    flush(s);
+    wsock_add_frame(s, WSOCK_OP_TEXT, text, len);
+    wsock_flush(s);
 }
 
-size_t wsock_waiting(const struct wsock *s)
+size_t wsock_unsent_bytes(const struct wsock *s)
 {
     return s->out.len;
 }
 
 /* --- receiving --- */
 
-static void bad(struct wsock *s)
+static void wsock_protocol_error(struct wsock *s)
 {
-    add_frame(s, OP_CLOSE, "\x03\xea", 2);
-    flush(s);
-    finish(s, 1002, "the server sent a frame that is none");
+    wsock_add_frame(s, WSOCK_OP_CLOSE, "\x03\xea", 2);
+    wsock_flush(s);
+    wsock_set_closed(s, 1002, "the server sent a frame that is none");
 }
 
-static void on_control(struct wsock *s, unsigned op, const char *data, size_t len)
+static void wsock_on_control(struct wsock *s, unsigned op, const char *data, size_t len)
 {
     char reason[126] = "";
 
-    if (op == OP_PING && s->out.len < PONGS_MAX) {
-        add_frame(s, OP_PONG, data, len);
-        flush(s);
-    } else if (op == OP_CLOSE) {
+    if (op == WSOCK_OP_PING && s->out.len < PONGS_MAX) {
+        wsock_add_frame(s, WSOCK_OP_PONG, data, len);
+        wsock_flush(s);
+    } else if (op == WSOCK_OP_CLOSE) {
         unsigned code = len >= 2 ? (unsigned)(uint8_t)data[0] << 8 | (uint8_t)data[1] : 1005;
 
-        add_frame(s, OP_CLOSE, data, len >= 2 ? 2 : 0);
-        flush(s);
+        wsock_add_frame(s, WSOCK_OP_CLOSE, data, len >= 2 ? 2 : 0);
+        wsock_flush(s);
         if (len > 2)
             memcpy(reason, data + 2, len - 2);
-        finish(s, code, reason);
+        wsock_set_closed(s, code, reason);
     }
 }
 
 /* False: the message cannot be taken. */
-static bool on_data(struct wsock *s, bool fin, unsigned op, const char *data, size_t len)
+static bool wsock_on_data(struct wsock *s, bool fin, unsigned op, const char *data, size_t len)
 {
-    if ((op == OP_MORE) != s->in_message || (op != OP_MORE && op != OP_TEXT) || s->message.len + len > MESSAGE_MAX)
+    if ((op == WSOCK_OP_CONTINUATION) != s->in_message || (op != WSOCK_OP_CONTINUATION && op != WSOCK_OP_TEXT) ||
+        s->message.len + len > MESSAGE_MAX)
         return false;
     buf_add(&s->message, data, len);
     s->in_message = !fin;
@@ -174,7 +176,7 @@ static bool on_data(struct wsock *s, bool fin, unsigned op, const char *data, si
 }
 
 /* One frame from the front of what came. 1: taken. 0: it is not whole yet. -1: no more. */
-static int take_frame(struct wsock *s)
+static int wsock_take_frame(struct wsock *s)
 {
     const uint8_t *p = (const uint8_t *)s->in.data;
     size_t head = 2;
@@ -189,8 +191,8 @@ static int take_frame(struct wsock *s)
     for (unsigned i = 0; i < more; i++)
         len = (i ? len << 8 : 0) | p[2 + i];
     head += more;
-    if (p[0] & 0x70 || p[1] & 0x80 || len > MESSAGE_MAX || (control && (!fin || len > 125 || op > OP_PONG))) {
-        bad(s);
+    if (p[0] & 0x70 || p[1] & 0x80 || len > MESSAGE_MAX || (control && (!fin || len > 125 || op > WSOCK_OP_PONG))) {
+        wsock_protocol_error(s);
         return -1;
     }
     if (s->in.len < head + len)
@@ -199,81 +201,81 @@ static int take_frame(struct wsock *s)
     buf_drop(&s->in, head + (size_t)len);
     bool ok = true;
     if (control)
-        on_control(s, op, data, (size_t)len);
+        wsock_on_control(s, op, data, (size_t)len);
     else
-        ok = on_data(s, fin, op, data, (size_t)len);
+        ok = wsock_on_data(s, fin, op, data, (size_t)len);
     if (!ok)
-        bad(s);
-    return ok && !s->over ? 1 : -1;
+        wsock_protocol_error(s);
+    return ok && !s->is_closed ? 1 : -1;
 }
 
-static void receive(void *arg);
+static void wsock_receive(void *arg);
 
-static void take_all(struct wsock *s)
+static void wsock_read_available(struct wsock *s)
 {
     char piece[16 * KIB] __attribute__((uninitialized));
     int rc;
 
-    while ((rc = take_frame(s)) == 1) /* what was read together with the head */
+    while ((rc = wsock_take_frame(s)) == 1) /* what was read together with the head */
         ;
     if (rc < 0)
         return;
-    for (size_t got = 0; !s->over;) {
+    for (size_t got = 0; !s->is_closed;) {
         size_t n = 0;
         CURLcode code = curl_easy_recv(s->easy, piece, sizeof(piece), &n);
 
         if (code == CURLE_AGAIN)
             break;
         if (code != CURLE_OK || n == 0) {
-            finish(s, 1006, "the connection broke");
+            wsock_set_closed(s, 1006, "the connection broke");
             return;
         }
         buf_add(&s->in, piece, n);
-        while ((rc = take_frame(s)) == 1)
+        while ((rc = wsock_take_frame(s)) == 1)
             ;
         if (rc < 0)
             return;
         got += n;
         if (got >= READ_MAX) { /* TLS may hold more, of which the descriptor knows nothing */
-            ev_defer(s->ev, &s->again, receive, s);
+            ev_defer(s->ev, &s->receive_defer, wsock_receive, s);
             return;
         }
     }
 }
 
-static void receive(void *arg)
+static void wsock_receive(void *arg)
 {
     struct wsock *s = arg;
 
-    s->busy = true;
-    take_all(s);
-    s->busy = false;
-    if (s->doomed)
+    s->in_callback = true;
+    wsock_read_available(s);
+    s->in_callback = false;
+    if (s->free_pending)
         wsock_free(s);
 }
 
-static void on_io(void *arg, uint32_t events)
+static void wsock_on_io(void *arg, uint32_t events)
 {
     struct wsock *s = arg;
 
     if (events & EPOLLOUT)
-        flush(s);
+        wsock_flush(s);
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        receive(s);
+        wsock_receive(s);
 }
 
 /* --- opening --- */
 
 /* False: not before the handshake has to be through. */
-static bool wait_for(const struct wsock *s, short what)
+static bool wsock_wait_for(const struct wsock *s, short what)
 {
     struct pollfd p = { .fd = s->fd, .events = what };
     uint64_t now = clock_mono_ns();
 
-    return now < s->until_ns && poll(&p, 1, (int)((s->until_ns - now) / NS_PER_MS) + 1) > 0;
+    return now < s->handshake_deadline_ns && poll(&p, 1, (int)((s->handshake_deadline_ns - now) / NS_PER_MS) + 1) > 0;
 }
 
-static int send_head(struct wsock *s, const struct wsock_spec *spec, const char *key, struct err *err)
+static int wsock_send_head(struct wsock *s, const struct wsock_spec *spec, const char *key, struct err *err)
 {
     const char *host = strstr(spec->url, "://") + 3, *path = host + strcspn(host, "/");
     auto_buf head = { 0 };
@@ -291,14 +293,14 @@ static int send_head(struct wsock *s, const struct wsock_spec *spec, const char 
 
         if (rc == CURLE_OK)
             done += n;
-        else if (rc != CURLE_AGAIN || !wait_for(s, POLLOUT))
+        else if (rc != CURLE_AGAIN || !wsock_wait_for(s, POLLOUT))
             return err_set(err, ERR_CUT_OFF, "sending the handshake: %s", curl_easy_strerror(rc));
     }
     return 0;
 }
 
 /* Reads until `in` has `want` bytes, or with 0 up to the end of the head. */
-static int read_until(struct wsock *s, size_t want, struct err *err)
+static int wsock_read_until(struct wsock *s, size_t want, struct err *err)
 {
     char piece[4096];
     size_t n;
@@ -308,26 +310,26 @@ static int read_until(struct wsock *s, size_t want, struct err *err)
 
         if (rc == CURLE_OK && n > 0 && s->in.len + n <= HEAD_MAX + BODY_MAX)
             buf_add(&s->in, piece, n);
-        else if (rc != CURLE_AGAIN || !wait_for(s, POLLIN))
+        else if (rc != CURLE_AGAIN || !wsock_wait_for(s, POLLIN))
             return err_set(err, ERR_CUT_OFF, "the server did not complete its answer");
     }
     return 0;
 }
 
-static bool has_header(const char *head, const char *line)
+static bool wsock_has_header(const char *head, const char *line)
 {
     const char *at = strcasestr(head, line);
 
     return at && at[-1] == '\n' && str_starts(at + strlen(line), "\r\n");
 }
 
-static int read_head(struct wsock *s, const struct wsock_spec *spec, const char *key, int *ret_status,
-                     struct buf *ret_body, struct err *err)
+static int wsock_read_head(struct wsock *s, const struct wsock_spec *spec, const char *key, int *ret_status,
+                           struct buf *ret_body, struct err *err)
 {
     char proof[WSKEY_ACCEPT];
     uint32_t status;
 
-    if (read_until(s, 0, err) < 0)
+    if (wsock_read_until(s, 0, err) < 0)
         return -1;
     size_t len = (size_t)(strstr(s->in.data, "\r\n\r\n") - s->in.data) + 4;
     auto_free char *head = str_dup_n(s->in.data, len);
@@ -339,7 +341,7 @@ static int read_head(struct wsock *s, const struct wsock_spec *spec, const char 
         const char *length = strcasestr(head, "\r\nContent-Length: ");
         size_t want = length ? min_size((size_t)strtoull(length + 18, NULL, 10), BODY_MAX) : 0;
 
-        if (want && read_until(s, want, err) < 0)
+        if (want && wsock_read_until(s, want, err) < 0)
             return -1;
         buf_add(ret_body, s->in.data ? s->in.data : "", s->in.len);
         *ret_status = (int)status;
@@ -348,12 +350,13 @@ static int read_head(struct wsock *s, const struct wsock_spec *spec, const char 
     wskey_accept(key, proof);
     auto_free char *accept = str_printf("Sec-WebSocket-Accept: %s", proof);
     auto_free char *protocol = str_printf("Sec-WebSocket-Protocol: %s", spec->protocol);
-    if (!has_header(head, accept) || !has_header(head, protocol) || !has_header(head, "Upgrade: websocket"))
+    if (!wsock_has_header(head, accept) || !wsock_has_header(head, protocol) ||
+        !wsock_has_header(head, "Upgrade: websocket"))
         return err_set(err, ERR_PROTOCOL, "the server did not answer the handshake of a WebSocket");
     return 0;
 }
 
-static int connect_to(struct wsock *s, const struct wsock_spec *spec, struct err *err)
+static int wsock_connect(struct wsock *s, const struct wsock_spec *spec, struct err *err)
 {
     curl_socket_t fd = -1;
 
@@ -395,15 +398,16 @@ int wsock_open(struct ev *ev, const struct wsock_spec *spec, const struct wsock_
     s->ev = ev;
     s->ops = ops;
     s->arg = arg;
-    s->until_ns = clock_mono_ns() + (spec->patience_ns ? spec->patience_ns : HANDSHAKE_NS);
+    s->handshake_deadline_ns = clock_mono_ns() +
+                               (spec->handshake_timeout_ns ? spec->handshake_timeout_ns : HANDSHAKE_NS);
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return err_sys(err, ERR_SYS, "getrandom");
     text_base64(&key, random, sizeof(random));
-    if (connect_to(s, spec, err) < 0 || send_head(s, spec, key.data, err) < 0 ||
-        read_head(s, spec, key.data, ret_status, ret_body, err) < 0 ||
-        ev_io_add(ev, &s->io, s->fd, EPOLLIN, on_io, s, err) < 0)
+    if (wsock_connect(s, spec, err) < 0 || wsock_send_head(s, spec, key.data, err) < 0 ||
+        wsock_read_head(s, spec, key.data, ret_status, ret_body, err) < 0 ||
+        ev_io_add(ev, &s->io, s->fd, EPOLLIN, wsock_on_io, s, err) < 0)
         return -1;
-    ev_defer(ev, &s->again, receive, s); /* what came behind the head */
+    ev_defer(ev, &s->receive_defer, wsock_receive, s); /* what came behind the head */
     *ret = take_ptr(&s);
     return 0;
 }

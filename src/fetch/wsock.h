@@ -19,10 +19,10 @@ struct wsock_ops {
 struct wsock_spec {
     const char *url; /* http:// or https:// */
     const char *unix_socket;
-    const char *cacert;         /* file of the authority to trust; NULL: those of this machine */
-    const char *const *headers; /* "Name: value", NULL-terminated, or NULL */
-    const char *protocol;       /* that the server has to agree on */
-    uint64_t patience_ns;       /* until the handshake has to be through; 0: 20 seconds */
+    const char *cacert;            /* file of the authority to trust; NULL: those of this machine */
+    const char *const *headers;    /* "Name: value", NULL-terminated, or NULL */
+    const char *protocol;          /* that the server has to agree on */
+    uint64_t handshake_timeout_ns; /* until the handshake has to be through; 0: 20 seconds */
 };
 
 /* *ret_status and *ret_body tell what was answered when it was not 101; otherwise status is 0. */
@@ -31,4 +31,4 @@ int wsock_open(struct ev *ev, const struct wsock_spec *spec, const struct wsock_
 void wsock_free(struct wsock *s);
 DEFINE_AUTO(wsock, wsock_free);
 void wsock_send(struct wsock *s, const char *text, size_t len);
-size_t wsock_waiting(const struct wsock *s); /* bytes that the server has not taken yet */
+size_t wsock_unsent_bytes(const struct wsock *s); /* bytes that the server has not taken yet */

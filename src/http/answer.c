@@ -1,5 +1,5 @@
 /* What a handler answers. Nothing is sent here: the answer is put into the request, and serve.c finds the moment. */
-#include "http/inside.h"
+#include "http/http_internal.h"
 
 #include "http/range.h"
 
@@ -15,9 +15,9 @@
 
 #define DEFAULT_DOCS "docs/errors.md#"
 
-static struct out_header **find_header(struct http_req *req, const char *name)
+static struct http_answer_header **http_answer_find_header(struct http_req *req, const char *name)
 {
-    struct out_header **at = &req->out_headers;
+    struct http_answer_header **at = &req->answer_headers;
 
     while (*at && strcasecmp((*at)->name, name) != 0)
         at = &(*at)->next;
@@ -26,9 +26,9 @@ static struct out_header **find_header(struct http_req *req, const char *name)
 
 void http_set_header(struct http_req *req, const char *name, const char *value)
 {
-    struct out_header **at = find_header(req, name), *old = *at;
+    struct http_answer_header **at = http_answer_find_header(req, name), *old = *at;
     size_t n = strlen(name) + 1, len = strlen(value) + 1;
-    struct out_header *h = mem_alloc(sizeof(struct out_header) + n + len);
+    struct http_answer_header *h = mem_alloc(sizeof(struct http_answer_header) + n + len);
     char *to = h->name + n;
 
     memcpy(h->name, name, n);
@@ -42,7 +42,7 @@ void http_set_header(struct http_req *req, const char *name, const char *value)
 
 void http_drop_header(struct http_req *req, const char *name)
 {
-    struct out_header **at = find_header(req, name), *old = *at;
+    struct http_answer_header **at = http_answer_find_header(req, name), *old = *at;
 
     if (old)
         *at = old->next;
@@ -67,38 +67,38 @@ void http_set_filename(struct http_req *req, const char *name)
     http_set_header(req, "Content-Disposition", text.data);
 }
 
-static void preset_header(struct http_req *req, const char *name, const char *value)
+static void http_answer_default_header(struct http_req *req, const char *name, const char *value)
 {
-    if (!*find_header(req, name))
+    if (!*http_answer_find_header(req, name))
         http_set_header(req, name, value);
 }
 
-static void answer(struct http_req *req, enum answer_kind kind, int status, const char *type)
+static void http_answer_begin(struct http_req *req, enum http_answer_kind kind, int status, const char *type)
 {
-    assert(!req->answered);
-    req->answered = true;
-    req->finished = kind != ANSWER_STREAM;
-    req->kind = kind;
+    assert(!req->has_answer);
+    req->has_answer = true;
+    req->answer_complete = kind != ANSWER_STREAM;
+    req->answer_kind = kind;
     req->status = status;
     if (!req->conn)
         return;
     if (type)
-        preset_header(req, "Content-Type", type);
-    preset_header(req, "Cache-Control", "no-store");
+        http_answer_default_header(req, "Content-Type", type);
+    http_answer_default_header(req, "Cache-Control", "no-store");
     http_set_header(req, "X-Content-Type-Options", "nosniff");
     http_set_header(req, "X-Request-Id", req->id);
 }
 
 /* The answer is complete, or a stream has begun: on its way, unless somebody has to do something first. */
-static void given(struct http_req *req)
+static void http_answer_given(struct http_req *req)
 {
     bool (*fn)(struct http_req *, void *) = take_ptr(&req->on_answer);
 
     if (req->conn && req->conn->suspended)
-        server_kick(req->s); /* first: what the hook puts off comes behind the answer */
-    req->held = fn && !fn(req, req->answer_arg);
-    if (!req->held)
-        serve_answered(req);
+        http_server_schedule_run(req->s); /* first: what the hook puts off comes behind the answer */
+    req->answer_held = fn && !fn(req, req->answer_arg);
+    if (!req->answer_held)
+        request_answer_ready(req);
 }
 
 void http_on_answer(struct http_req *req, bool (*fn)(struct http_req *req, void *arg), void *arg)
@@ -107,42 +107,42 @@ void http_on_answer(struct http_req *req, bool (*fn)(struct http_req *req, void 
     req->answer_arg = arg;
 }
 
-void http_release(struct http_req *req)
+void http_release_answer(struct http_req *req)
 {
-    assert(req->held);
-    req->held = false;
-    serve_answered(req);
+    assert(req->answer_held);
+    req->answer_held = false;
+    request_answer_ready(req);
 }
 
-int http_status(const struct http_req *req)
+int http_answer_status(const struct http_req *req)
 {
     return req->status;
 }
 
-enum err_id http_error(const struct http_req *req)
+enum err_id http_answer_error_id(const struct http_req *req)
 {
     return req->error;
 }
 
 void http_answer(struct http_req *req, int status, const char *type, const void *data, size_t len)
 {
-    answer(req, ANSWER_BUFFER, status, type);
+    http_answer_begin(req, ANSWER_BUFFER, status, type);
     buf_add(&req->content, data, len);
-    given(req);
+    http_answer_given(req);
 }
 
 void http_answer_json(struct http_req *req, int status, struct buf *body)
 {
-    answer(req, ANSWER_BUFFER, status, "application/json");
+    http_answer_begin(req, ANSWER_BUFFER, status, "application/json");
     req->content = *body;
     *body = (struct buf){ 0 };
-    given(req);
+    http_answer_given(req);
 }
 
 void http_answer_empty(struct http_req *req, int status)
 {
-    answer(req, ANSWER_BUFFER, status, NULL);
-    given(req);
+    http_answer_begin(req, ANSWER_BUFFER, status, NULL);
+    http_answer_given(req);
 }
 
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
@@ -180,13 +180,13 @@ void http_answer_err_with(struct http_req *req, const struct err *err, const cha
     int status = err_info(err->id)->http;
 
     if (status == 401)
-        preset_header(req, "WWW-Authenticate", "Bearer");
+        http_answer_default_header(req, "WWW-Authenticate", "Bearer");
     if (status == 503)
-        preset_header(req, "Retry-After", "1");
-    answer(req, ANSWER_BUFFER, status, "application/json");
+        http_answer_default_header(req, "Retry-After", "1");
+    http_answer_begin(req, ANSWER_BUFFER, status, "application/json");
     req->error = err->id;
-    http_error_json(err, req->id, req->s ? req->s->set.docs : NULL, details, &req->content);
-    given(req);
+    http_error_json(err, req->id, req->s ? req->s->settings.docs : NULL, details, &req->content);
+    http_answer_given(req);
 }
 
 void http_answer_err(struct http_req *req, const struct err *err)
@@ -194,22 +194,22 @@ void http_answer_err(struct http_req *req, const struct err *err)
     http_answer_err_with(req, err, NULL);
 }
 
-void answer_error(struct http_req *req, const struct err *err)
+void http_answer_refusal(struct http_req *req, const struct err *err)
 {
-    req->close |= err->id == ERR_HTTP_MALFORMED; /* the next request would be read by guesswork */
+    req->close_after_answer |= err->id == ERR_HTTP_MALFORMED; /* the next request would be read by guesswork */
     http_answer_err(req, err);
 }
 
 /* parts */
 
-static bool answer_plain(struct http_req *req, int status)
+static bool http_answer_empty_false(struct http_req *req, int status)
 {
     http_answer_empty(req, status);
     return false;
 }
 
-bool http_part(struct http_req *req, uint64_t size, const char *etag, int *ret_status, uint64_t *ret_from,
-               uint64_t *ret_len)
+bool http_select_range(struct http_req *req, uint64_t size, const char *etag, int *ret_status, uint64_t *ret_from,
+                       uint64_t *ret_len)
 {
     const char *match = http_header(req, "If-Match"), *none = http_header(req, "If-None-Match");
     const char *range = http_header(req, "Range"), *only_if = http_header(req, "If-Range");
@@ -227,7 +227,7 @@ bool http_part(struct http_req *req, uint64_t size, const char *etag, int *ret_s
         return false;
     }
     if (none && etag && range_tag_listed(none, etag, true))
-        return answer_plain(req, 304);
+        return http_answer_empty_false(req, 304);
     if (only_if && (!etag || !str_eq(only_if, etag)))
         range = NULL;
     switch (range_parse(range, size, ret_from, ret_len)) {
@@ -257,13 +257,13 @@ void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t s
     uint64_t from, len;
     int status;
 
-    if (!http_part(req, size, etag, &status, &from, &len))
+    if (!http_select_range(req, size, etag, &status, &from, &len))
         return;
-    answer(req, ANSWER_FILE, status, type);
+    http_answer_begin(req, ANSWER_FILE, status, type);
     req->fd = take_fd(&mine);
-    req->from = from;
-    req->len = len;
-    given(req);
+    req->file_offset = from;
+    req->answer_len = len;
+    http_answer_given(req);
 }
 
 char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
@@ -272,18 +272,18 @@ char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
     return buf;
 }
 
-void answer_ws(struct http_req *req, struct http_ws *ws)
+void http_answer_upgrade(struct http_req *req, struct http_ws *ws)
 {
-    answer(req, ANSWER_UPGRADE, 101, NULL);
+    http_answer_begin(req, ANSWER_UPGRADE, 101, NULL);
     req->ws = ws;
-    given(req);
+    http_answer_given(req);
 }
 
 /* streams begin here, the rest is in stream.c */
 
 void http_answer_stream(struct http_req *req, int status, const char *type, uint64_t len)
 {
-    answer(req, ANSWER_STREAM, status, type);
-    req->len = len;
-    given(req);
+    http_answer_begin(req, ANSWER_STREAM, status, type);
+    req->answer_len = len;
+    http_answer_given(req);
 }

@@ -6,13 +6,13 @@
 #include <arpa/inet.h>
 #include <strings.h>
 
-static bool name_char(char c)
+static bool origin_is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
            c == '_';
 }
 
-static bool parse_port(const char *p)
+static bool origin_parse_port(const char *p)
 {
     uint32_t port;
 
@@ -21,7 +21,7 @@ static bool parse_port(const char *p)
     return str_eat(&p, ":") && str_eat_u32(&p, 65535, &port) && *p == '\0';
 }
 
-static bool copy_lower(struct origin_host *ret, const char *s, size_t n)
+static bool origin_copy_lower(struct origin_host *ret, const char *s, size_t n)
 {
     if (n == 0 || n >= sizeof(ret->name))
         return false;
@@ -31,24 +31,24 @@ static bool copy_lower(struct origin_host *ret, const char *s, size_t n)
     return true;
 }
 
-static bool parse_bracketed(const char *value, struct origin_host *ret)
+static bool origin_parse_bracketed(const char *value, struct origin_host *ret)
 {
     const char *end = strchr(value, ']');
     struct in6_addr addr;
 
     ret->literal = true;
-    return end && copy_lower(ret, value + 1, (size_t)(end - value - 1)) && inet_pton(AF_INET6, ret->name, &addr) == 1 &&
-           parse_port(end + 1);
+    return end && origin_copy_lower(ret, value + 1, (size_t)(end - value - 1)) &&
+           inet_pton(AF_INET6, ret->name, &addr) == 1 && origin_parse_port(end + 1);
 }
 
-static bool parse_name(const char *value, struct origin_host *ret)
+static bool origin_parse_name(const char *value, struct origin_host *ret)
 {
     struct in_addr addr;
     size_t n = 0;
 
-    while (name_char(value[n]))
+    while (origin_is_name_char(value[n]))
         n++;
-    if (value[0] == '.' || !copy_lower(ret, value, n) || !parse_port(value + n))
+    if (value[0] == '.' || !origin_copy_lower(ret, value, n) || !origin_parse_port(value + n))
         return false;
     ret->literal = inet_pton(AF_INET, ret->name, &addr) == 1;
     return true;
@@ -56,7 +56,7 @@ static bool parse_name(const char *value, struct origin_host *ret)
 
 int origin_parse_host(const char *value, struct origin_host *ret, struct err *err)
 {
-    if (value[0] == '[' ? parse_bracketed(value, ret) : parse_name(value, ret))
+    if (value[0] == '[' ? origin_parse_bracketed(value, ret) : origin_parse_name(value, ret))
         return 0;
     return err_set(err, ERR_HTTP_MALFORMED, "the Host header is neither a name nor an address");
 }

@@ -2,14 +2,14 @@
 
 #include "base/str.h"
 
-static void skip_blanks(const char **p)
+static void range_skip_blanks(const char **p)
 {
     while (**p == ' ' || **p == '\t')
         ++*p;
 }
 
 /* "500-999", "500-", "-500": false when it is none of these. */
-static bool eat_spec(const char **p, uint64_t *from, uint64_t *to, bool *has_from, bool *has_to)
+static bool range_parse_spec(const char **p, uint64_t *from, uint64_t *to, bool *has_from, bool *has_to)
 {
     *has_from = str_eat_u64(p, INT64_MAX, from);
     if (!str_eat(p, "-"))
@@ -28,10 +28,10 @@ enum range_kind range_parse(const char *header, uint64_t size, uint64_t *ret_fro
     *ret_len = size;
     if (!p || !str_eat(&p, "bytes="))
         return RANGE_WHOLE;
-    skip_blanks(&p);
-    if (!eat_spec(&p, &from, &to, &has_from, &has_to))
+    range_skip_blanks(&p);
+    if (!range_parse_spec(&p, &from, &to, &has_from, &has_to))
         return RANGE_WHOLE;
-    skip_blanks(&p);
+    range_skip_blanks(&p);
     if (*p != '\0' || (has_from && has_to && to < from))
         return RANGE_WHOLE;
     if (!has_from) { /* the last `to` bytes */

@@ -1,6 +1,6 @@
 /* What a handler reads of its request, and how long the request lives: until the connection is done with it and the
  * handler has answered, whichever comes last. */
-#include "http/inside.h"
+#include "http/http_internal.h"
 
 #include "base/fd.h"
 #include "base/id.h"
@@ -12,7 +12,7 @@
 
 /* Unique, not secret: random letters for the server and a number for the request. Asking the kernel each time would be
  * a tenth of the cost of a small request. */
-static void new_id(struct http_server *s, char id[ID_SIZE])
+static void http_req_assign_id(struct http_server *s, char id[ID_SIZE])
 {
     uint64_t n = s->stats.requests;
 
@@ -23,86 +23,86 @@ static void new_id(struct http_server *s, char id[ID_SIZE])
         id[i] = "abcdefghijklmnopqrstuvwxyz234567"[n & 31];
 }
 
-struct http_req *req_new(struct http_server *s, struct conn *c, const char *target)
+struct http_req *http_req_new(struct http_server *s, struct http_conn *c, const char *target)
 {
     struct http_req *req = mem_new(struct http_req);
 
     req->s = s;
     req->conn = c;
     req->peer = c->peer;
-    req->in_head = true;
+    req->at_head = true;
     req->fd = -1;
     size_t n = strlen(target), path = strcspn(target, "?");
     req->target = mem_alloc(n + path + n + 4);
     memcpy(req->target, target, n);
     req->path = req->target + n + 1;
     memcpy(req->path, target, path);
-    req->decoded = req->path + path + 1;
+    req->uri_memory = req->path + path + 1;
     s->stats.requests++;
-    new_id(s, req->own_id);
+    http_req_assign_id(s, req->own_id);
     memcpy(req->id, req->own_id, ID_SIZE);
     s->stats.active++;
     return req;
 }
 
-static void free_keeps(struct http_req *req)
+static void http_req_run_cleanups(struct http_req *req)
 {
-    while (req->keeps) {
-        struct keep *k = req->keeps;
+    while (req->cleanups) {
+        struct http_req_cleanup *k = req->cleanups;
 
-        req->keeps = k->next;
+        req->cleanups = k->next;
         k->free_fn(k->p);
         free(k);
     }
 }
 
-static bool is_handlers(const struct http_req *req)
+static bool http_req_is_with_handler(const struct http_req *req)
 {
-    return (req->dispatched || req->waits_hook) && !req->finished;
+    return (req->handler_called || req->waiting_for_hook) && !req->answer_complete;
 }
 
-void req_release(struct http_req *req)
+void http_req_free_if_done(struct http_req *req)
 {
-    if (req->conn || req->held || is_handlers(req))
+    if (req->conn || req->answer_held || http_req_is_with_handler(req))
         return;
-    free_keeps(req);
-    while (req->out_headers) {
-        struct out_header *h = req->out_headers;
+    http_req_run_cleanups(req);
+    while (req->answer_headers) {
+        struct http_answer_header *h = req->answer_headers;
 
-        req->out_headers = h->next;
+        req->answer_headers = h->next;
         free(h);
     }
     buf_done(&req->body);
     buf_done(&req->content);
-    buf_done(&req->out);
+    buf_done(&req->stream_buf);
     fd_close(&req->fd);
     free(req->target);
-    free(req->head);
+    free(req->header_memory);
     free(req->headers);
-    free(req->rest);
+    free(req->rest_param);
     free(req);
 }
 
-void req_gone(struct http_req *req)
+void http_req_detach_conn(struct http_req *req)
 {
     struct http_server *s = req->s;
 
-    ev_timer_clear(s->ev, &req->beat);
+    ev_timer_clear(s->ev, &req->keepalive_timer);
     s->stats.active--;
-    s->buffered -= req->body.len;
+    s->buffered_bytes -= req->body.len;
     req->conn = NULL;
     req->s = NULL;
-    buf_clear(&req->out);
-    req->out_at = 0;
-    if (!is_handlers(req)) {
-        req_release(req);
+    buf_clear(&req->stream_buf);
+    req->stream_offset = 0;
+    if (!http_req_is_with_handler(req)) {
+        http_req_free_if_done(req);
         return;
     }
     /* One of the two: either may answer, and then the request is no more. */
-    if (req->reader && !req->body_told) {
+    if (req->reader && !req->body_end_reported) {
         struct err err = { 0 };
 
-        req->body_told = true;
+        req->body_end_reported = true;
         err_set(&err, ERR_CLIENT_GONE, "the client went away before the end of the body");
         req->reader->on_fail(req->reader_arg, &err);
     } else if (req->on_gone) {
@@ -118,7 +118,7 @@ const char *http_id(const struct http_req *req)
     return req->id;
 }
 
-const char *http_own_id(const struct http_req *req)
+const char *http_server_assigned_id(const struct http_req *req)
 {
     return req->own_id;
 }
@@ -144,7 +144,7 @@ const char *http_param(const struct http_req *req, const char *name)
 
     for (size_t i = 0; i < req->match.nparams; i++)
         if (req->match.param[i].len == n && memcmp(req->match.param[i].name, name, n) == 0)
-            return req->match.param[i].rest ? req->rest : req->uri.seg[req->match.param[i].seg];
+            return req->match.param[i].rest ? req->rest_param : req->uri.seg[req->match.param[i].seg];
     return NULL;
 }
 
@@ -167,7 +167,7 @@ void http_query_each(const struct http_req *req, void (*fn)(void *arg, const cha
         fn(arg, req->uri.query[i].name, req->uri.query[i].value);
 }
 
-const char *http_take_query(struct http_req *req, const char *name)
+const char *http_query_take(struct http_req *req, const char *name)
 {
     struct uri *u = &req->uri;
 
@@ -182,7 +182,7 @@ const char *http_take_query(struct http_req *req, const char *name)
     return NULL;
 }
 
-int http_query_only(const struct http_req *req, const char *const *names, struct err *err)
+int http_query_require_known(const struct http_req *req, const char *const *names, struct err *err)
 {
     for (size_t i = 0; i < req->uri.nquery; i++) {
         const char *name = req->uri.query[i].name;
@@ -232,38 +232,38 @@ const struct http_peer *http_peer(const struct http_req *req)
     return &req->peer;
 }
 
-void http_keep(struct http_req *req, void *p, void (*free_fn)(void *p))
+void http_free_with_request(struct http_req *req, void *p, void (*free_fn)(void *p))
 {
-    struct keep *k = mem_new(struct keep);
+    struct http_req_cleanup *k = mem_new(struct http_req_cleanup);
 
-    *k = (struct keep){ req->keeps, p, free_fn };
-    req->keeps = k;
+    *k = (struct http_req_cleanup){ req->cleanups, p, free_fn };
+    req->cleanups = k;
 }
 
-void http_set_user(struct http_req *req, void *user)
+void http_set_user_data(struct http_req *req, void *user)
 {
-    req->user = user;
+    req->user_data = user;
 }
 
-void *http_user(const struct http_req *req)
+void *http_user_data(const struct http_req *req)
 {
-    return req->user;
+    return req->user_data;
 }
 
-void http_on_gone(struct http_req *req, void (*fn)(void *arg), void *arg)
+void http_on_client_gone(struct http_req *req, void (*fn)(void *arg), void *arg)
 {
     req->on_gone = fn;
     req->gone_arg = arg;
 }
 
-void http_needs_client(struct http_req *req)
+void http_require_client(struct http_req *req)
 {
-    req->needs_client = true;
-    if (req->conn && req->conn->ended)
-        server_kick(req->s);
+    req->requires_client = true;
+    if (req->conn && req->conn->half_closed)
+        http_server_schedule_run(req->s);
 }
 
-bool http_is_gone(const struct http_req *req)
+bool http_client_is_gone(const struct http_req *req)
 {
     return !req->conn;
 }
@@ -277,14 +277,14 @@ const char *http_body(const struct http_req *req, size_t *ret_len)
 
 bool http_body_declared(const struct http_req *req, uint64_t *ret)
 {
-    if (req->chunked)
+    if (req->is_chunked)
         return false;
-    *ret = req->declared;
+    *ret = req->content_length;
     return true;
 }
 
 /* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON or anything. */
-bool http_wants(const struct http_req *req, const char *type)
+bool http_prefers_type(const struct http_req *req, const char *type)
 {
     const char *p = http_header(req, "Accept");
     size_t n = strlen(type);

@@ -18,7 +18,7 @@ DEFINE_AUTO(router, router_free);
 
 struct route_match {
     const struct http_route *route; /* NULL: `allow` says whether the path at least is known */
-    unsigned allow;                 /* methods that the path has: bits of route_method() */
+    unsigned allowed_methods;       /* methods that the path has: bits of route_method_bit() */
     struct {
         const char *name; /* in the pattern */
         size_t len;
@@ -30,13 +30,13 @@ struct route_match {
 
 /* HEAD is found under GET unless it has a row of its own. */
 void router_find(const struct router *r, const char *method, const struct uri *u, struct route_match *ret);
-const char *router_near(const struct router *r, const struct uri *u); /* a pattern, or NULL */
+const char *router_nearest_pattern(const struct router *r, const struct uri *u); /* a pattern, or NULL */
 
 /* Every method that a row may have. */
 #define ROUTE_METHODS 0x7fu
 /* The bit of a method that this server knows, 0 for others (CONNECT is one). */
-unsigned route_method(const char *method);
+unsigned route_method_bit(const char *method);
 /* "GET, HEAD, OPTIONS" for Allow. buf needs 64 bytes and is returned. */
-char *route_allow(unsigned methods, char buf[64]);
+char *route_allow_text(unsigned methods, char buf[64]);
 /* The segments of {name*} with slashes between; `out` has the room that uri_parse() had. */
-void route_rest(const struct uri *u, size_t from, char *out);
+void route_join_rest(const struct uri *u, size_t from, char *out);

@@ -26,20 +26,20 @@ struct http_limits {
     unsigned ws_per_addr;    /* of one address; 503. Unix sockets are not counted */
     uint64_t ws_message_max; /* bytes of a message; close code 1009 */
     uint64_t ws_ping_ms;     /* without a sign of life, until a ping; and from there to the end */
-    unsigned ws_rate;        /* frames a second; who sends more is read from more slowly */
+    unsigned ws_frames_per_second; /* frames a second; who sends more is read from more slowly */
 };
 void http_limits_default(struct http_limits *lim);
 
 /* What was done with a request, for the access log and the metrics. All strings are borrowed for the call. */
-struct http_done {
+struct http_request_summary {
     const char *id, *own_id, *method, *path;
     const struct http_route *route; /* NULL when it was refused before one was found */
-    bool asked;                     /* on_request saw it; otherwise it was refused by its head alone */
+    bool hook_called;               /* on_request saw it; otherwise it was refused by its head alone */
     enum err_id error;              /* that it was answered with; ERR_NONE */
     const struct http_peer *peer;
-    void *user;                   /* http_set_user() */
+    void *user_data;              /* http_set_user_data() */
     int status;                   /* 0: the client left before there was one */
-    bool whole;                   /* the answer was sent to its end */
+    bool fully_sent;              /* the answer was sent to its end */
     uint64_t bytes_in, bytes_out; /* of bodies */
     uint64_t duration_ns;         /* from the end of the head to the end of the answer */
 };
@@ -57,42 +57,43 @@ struct http_settings {
     void *ctx;        /* for handlers and hooks */
 
     /* Called when the head of a request has come and its route is known, before any of its body: who is it, may they,
-     * how often. True: go on. False: the hook answers, now or later, or lets it pass later with http_continue(). */
+     * how often. True: go on. False: the hook answers, now or later, or lets it pass later with http_pass_to_handler().
+     */
     bool (*on_request)(struct http_req *req, void *ctx);
-    void (*on_done)(const struct http_done *done, void *ctx); /* each request once, refused ones too */
+    void (*on_done)(const struct http_request_summary *done, void *ctx); /* each request once, refused ones too */
 };
 
 /* The process ignores SIGPIPE from here on. */
-int http_new(struct ev *ev, const struct http_settings *settings, struct http_server **ret, struct err *err);
+int http_server_new(struct ev *ev, const struct http_settings *settings, struct http_server **ret, struct err *err);
 /* Ends all connections. Requests not yet answered are told that the client is gone, and stay until they are answered.
  */
-void http_free(struct http_server *s);
-DEFINE_AUTO(http_server, http_free);
+void http_server_free(struct http_server *s);
+DEFINE_AUTO(http_server, http_server_free);
 
 /* "127.0.0.1:8700", "[::1]:8700"; port 0 takes a free one, and *ret_port (or NULL) says which. */
 int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port, struct err *err);
 /* A socket left by a dead server is replaced, a live one is EXISTS. The mode is set before anybody can connect; the
- * file is removed by http_free(). */
+ * file is removed by http_server_free(). */
 int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *err);
 /* A socket that listens already (from a supervisor); taken. */
 int http_listen_fd(struct http_server *s, int fd, struct err *err);
 
 /* A connection that somebody else has accepted and taken out of TLS; the descriptor, a stream socket of any kind, is
  * taken. `from` is the client's address, IPv4 or IPv6. It counts like one of http_listen_tcp(). */
-void http_adopt(struct http_server *s, int fd, const struct sockaddr *from);
+void http_add_tls_connection(struct http_server *s, int fd, const struct sockaddr *from);
 
 /* After false from on_request: the request goes to its handler. Nothing happens when the client is gone or the hook has
  * answered. */
-void http_continue(struct http_req *req);
+void http_pass_to_handler(struct http_req *req);
 
 /* Accepts no more, closes what is idle, lets every request finish and ends its connection with the answer. WebSockets
  * are closed with 1001. on_drained comes when the last one is gone, or after max_ms, when those left are cut off. */
-void http_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void *arg), void *arg);
+void http_server_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void *arg), void *arg);
 
 struct http_stats {
-    uint64_t accepted, refused; /* connections; refused: too many of one address */
+    uint64_t accepted, refused_per_addr; /* connections; refused: too many of one address */
     uint64_t requests;
     unsigned open, active; /* connections; requests between head and end of answer */
-    unsigned sockets;      /* WebSockets */
+    unsigned websockets;   /* WebSockets */
 };
-void http_stats(const struct http_server *s, struct http_stats *ret);
+void http_server_stats(const struct http_server *s, struct http_stats *ret);

@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 
-static int hex(char c)
+static int uri_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -13,7 +13,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static bool is_utf8(const char *s)
+static bool uri_is_utf8(const char *s)
 {
     size_t left = strlen(s);
     uint32_t c;
@@ -27,7 +27,7 @@ static bool is_utf8(const char *s)
 }
 
 /* Decodes from *p up to one of the characters in `stops` or the end, and leaves *p there. */
-static int decode(const char **p, const char *stops, bool plus, char **out, struct err *err)
+static int uri_decode_part(const char **p, const char *stops, bool plus, char **out, struct err *err)
 {
     char *begin = *out;
     const char *s = *p;
@@ -38,7 +38,7 @@ static int decode(const char **p, const char *stops, bool plus, char **out, stru
         if (c <= 0x20 || c >= 0x7f || c == '#')
             return err_set(err, ERR_HTTP_MALFORMED, "the target has a character that must be percent-encoded");
         if (c == '%') {
-            int high = hex(s[1]), low = high < 0 ? -1 : hex(s[2]);
+            int high = uri_hex_digit(s[1]), low = high < 0 ? -1 : uri_hex_digit(s[2]);
 
             if (low < 0)
                 return err_set(err, ERR_HTTP_MALFORMED, "the target has a %% without two hexadecimal digits after it");
@@ -53,11 +53,12 @@ static int decode(const char **p, const char *stops, bool plus, char **out, stru
     }
     *(*out)++ = '\0';
     *p = s;
-    return is_utf8(begin) ? 0 : err_set(err, ERR_HTTP_MALFORMED, "the target decodes to something that is not UTF-8");
+    return uri_is_utf8(begin) ? 0
+                              : err_set(err, ERR_HTTP_MALFORMED, "the target decodes to something that is not UTF-8");
 }
 
 /* No part between slashes, the encoded ones included, may be empty or climb. */
-static int check_segment(const char *seg, struct err *err)
+static int uri_check_segment(const char *seg, struct err *err)
 {
     for (const char *p = seg;; p++) {
         size_t n = strcspn(p, "/");
@@ -72,52 +73,52 @@ static int check_segment(const char *seg, struct err *err)
     }
 }
 
-static int parse_path(const char **p, char **out, struct uri *u, struct err *err)
+static int uri_parse_path(const char **p, char **out, struct uri *u, struct err *err)
 {
     if (**p != '/')
         return err_set(err, ERR_HTTP_MALFORMED, "the target does not begin with a slash");
     while (**p == '/') {
         ++*p;
         if (**p == '\0' || **p == '?') {
-            u->slash = true;
+            u->trailing_slash = true;
             return 0;
         }
         if (u->nsegs == URI_SEGMENTS_MAX)
             return err_set(err, ERR_HTTP_URI_LONG, "the path has more than %d segments", URI_SEGMENTS_MAX);
         u->seg[u->nsegs] = *out;
-        if (decode(p, "/?", false, out, err) < 0 || check_segment(u->seg[u->nsegs], err) < 0)
+        if (uri_decode_part(p, "/?", false, out, err) < 0 || uri_check_segment(u->seg[u->nsegs], err) < 0)
             return -1;
         u->nsegs++;
     }
     return 0;
 }
 
-static int add_pair(struct uri *u, const char *name, const char *value, struct err *err)
+static int uri_add_query_pair(struct uri *u, const char *name, const char *value, struct err *err)
 {
     if (uri_query(u, name))
         return err_set(err, ERR_INVALID, "the query names '%.60s' twice", name);
     if (u->nquery == URI_QUERY_MAX)
         return err_set(err, ERR_HTTP_URI_LONG, "the query has more than %d parameters", URI_QUERY_MAX);
-    u->query[u->nquery++] = (struct uri_pair){ name, value };
+    u->query[u->nquery++] = (struct uri_query_pair){ name, value };
     return 0;
 }
 
-static int parse_query(const char *p, char **out, struct uri *u, struct err *err)
+static int uri_parse_query(const char *p, char **out, struct uri *u, struct err *err)
 {
     for (; *p; p += *p == '&') {
         const char *name = *out, *value = "";
 
         if (*p == '&')
             continue;
-        if (decode(&p, "=&", true, out, err) < 0)
+        if (uri_decode_part(&p, "=&", true, out, err) < 0)
             return -1;
         if (*p == '=') {
             p++;
             value = *out;
-            if (decode(&p, "&", true, out, err) < 0)
+            if (uri_decode_part(&p, "&", true, out, err) < 0)
                 return -1;
         }
-        if (add_pair(u, name, value, err) < 0)
+        if (uri_add_query_pair(u, name, value, err) < 0)
             return -1;
     }
     return 0;
@@ -129,11 +130,11 @@ int uri_parse(const char *target, char *mem, struct uri *ret, struct err *err)
     char *out = mem;
 
     ret->nsegs = ret->nquery = 0;
-    ret->slash = false;
-    if (parse_path(&p, &out, ret, err) < 0)
+    ret->trailing_slash = false;
+    if (uri_parse_path(&p, &out, ret, err) < 0)
         return -1;
     if (*p == '?')
-        return parse_query(p + 1, &out, ret, err);
+        return uri_parse_query(p + 1, &out, ret, err);
     return 0;
 }
 

@@ -10,15 +10,15 @@
 #define URI_SEGMENTS_MAX 64
 #define URI_QUERY_MAX 64
 
-struct uri_pair {
+struct uri_query_pair {
     const char *name, *value;
 };
 
 struct uri {
     const char *seg[URI_SEGMENTS_MAX]; /* may hold slashes, that were encoded */
     size_t nsegs;
-    bool slash; /* the path ends in one; "/" has no segment and this */
-    struct uri_pair query[URI_QUERY_MAX];
+    bool trailing_slash; /* the path ends in one; "/" has no segment and this */
+    struct uri_query_pair query[URI_QUERY_MAX];
     size_t nquery;
 };
 

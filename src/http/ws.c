@@ -12,7 +12,7 @@
  * 4. A close frame overtakes messages in wslay's queues, so it is queued only when they are empty.
  * 5. After a frame that cannot be read, wslay sends a close frame without a code. The code is put in on its way out
  *    (on_send): it is the last frame, and its header is two bytes that nothing else in that position has. */
-#include "http/inside.h"
+#include "http/http_internal.h"
 
 #include "base/mem.h"
 
@@ -26,7 +26,7 @@
 #define FRAGMENTS_MAX 1024u /* of a message */
 #define CLOSE_MS 3000       /* for what still waits, and the other side's farewell */
 #define REASON_MAX 123u
-#define FRAME_COST 64u /* what a waiting frame counts beside its bytes */
+#define WS_FRAME_OVERHEAD 64u /* what a waiting frame counts beside its bytes */
 
 struct http_ws {
     struct http_server *s;
@@ -34,138 +34,139 @@ struct http_ws {
     const struct ws_ops *ops;
     void *arg;
     wslay_event_context_ptr ctx;
-    struct buf early; /* came with the request */
-    int fd;           /* -1 until the handshake is through */
+    struct buf early_input; /* came with the request */
+    int fd;                 /* -1 until the handshake is through */
     struct ev_io io;
-    struct ev_timer clock; /* ping, or the end of patience */
-    struct ev_timer thaw;  /* the rate allows more */
-    struct ev_defer work, end;
-    uint64_t alive_at, pinged_at;
-    uint64_t rated_until; /* when the frames that came would have come at the allowed rate */
-    uint64_t gathered;    /* bytes of the message that is coming */
-    size_t budget;
+    struct ev_timer ping_timer; /* ping, or the end of patience */
+    struct ev_timer rate_timer; /* the rate allows more */
+    struct ev_defer pump_defer, closed_defer;
+    uint64_t last_sign_of_life_ns, pinged_at_ns;
+    uint64_t rate_filled_until_ns; /* when the frames that came would have come at the allowed rate */
+    uint64_t message_bytes;        /* bytes of the message that is coming */
+    size_t read_budget;
     unsigned fragments;
-    unsigned code; /* to be told */
+    unsigned close_code; /* to be told */
     uint8_t addr[16];
-    char reason[REASON_MAX + 1];
-    uint8_t head[14], nhead; /* header of a frame, for wslay sent already; as long as the longest one */
-    bool local;
-    bool held, limited; /* not read from: by its owner, by the rate */
-    bool full;          /* the writer was told to wait */
-    bool took;          /* the kernel's queue has moved */
-    bool look;          /* something may have come that the loop does not tell of */
-    bool closing;       /* by our side, or after an error: messages are of no interest any more */
-    bool unreadable;    /* what comes is thrown away */
-    bool ended;         /* the other side sends no more */
-    bool over;
+    char close_reason[REASON_MAX + 1];
+    uint8_t pending_header[14],
+        pending_header_len; /* header of a frame, for wslay sent already; as long as the longest one */
+    bool is_unix;
+    bool reading_paused, rate_limited; /* not read from: by its owner, by the rate */
+    bool writer_paused;                /* the writer was told to wait */
+    bool socket_drained;               /* the kernel's queue has moved */
+    bool input_may_wait;               /* something may have come that the loop does not tell of */
+    bool closing;                      /* by our side, or after an error: messages are of no interest any more */
+    bool input_discarded;              /* what comes is thrown away */
+    bool peer_ended;                   /* the other side sends no more */
+    bool finished;
 };
 
-static void pump(struct http_ws *ws);
+static void ws_pump(struct http_ws *ws);
 
-static size_t waiting(const struct http_ws *ws)
+static size_t ws_queued_bytes(const struct http_ws *ws)
 {
-    return wslay_event_get_queued_msg_length(ws->ctx) + FRAME_COST * wslay_event_get_queued_msg_count(ws->ctx);
+    return wslay_event_get_queued_msg_length(ws->ctx) + WS_FRAME_OVERHEAD * wslay_event_get_queued_msg_count(ws->ctx);
 }
 
-static bool may_read(const struct http_ws *ws)
+static bool ws_may_read(const struct http_ws *ws)
 {
-    return ws->closing || (!ws->held && !ws->limited && waiting(ws) < WS_HIGH);
+    return ws->closing || (!ws->reading_paused && !ws->rate_limited && ws_queued_bytes(ws) < WS_HIGH_WATER);
 }
 
 /* --- the end --- */
 
-static void unlink_ws(struct http_ws *ws)
+static void ws_unlink(struct http_ws *ws)
 {
     struct http_server *s = ws->s;
 
-    *(ws->prev ? &ws->prev->next : &s->sockets) = ws->next;
+    *(ws->prev ? &ws->prev->next : &s->websockets) = ws->next;
     if (ws->next)
         ws->next->prev = ws->prev;
-    s->stats.sockets--;
-    s->buffered -= ws->gathered;
+    s->stats.websockets--;
+    s->buffered_bytes -= ws->message_bytes;
     ev_io_del(s->ev, &ws->io);
-    ev_timer_clear(s->ev, &ws->clock);
-    ev_timer_clear(s->ev, &ws->thaw);
-    ev_defer_clear(s->ev, &ws->work);
-    ev_defer_clear(s->ev, &ws->end);
+    ev_timer_clear(s->ev, &ws->ping_timer);
+    ev_timer_clear(s->ev, &ws->rate_timer);
+    ev_defer_clear(s->ev, &ws->pump_defer);
+    ev_defer_clear(s->ev, &ws->closed_defer);
     if (ws->fd >= 0)
         close(ws->fd);
 }
 
-static void tell_closed(void *arg)
+static void ws_report_closed(void *arg)
 {
     struct http_ws *ws = arg;
     struct http_server *s = ws->s;
 
-    unlink_ws(ws);
-    ws->ops->on_closed(ws->arg, ws->code);
+    ws_unlink(ws);
+    ws->ops->on_closed(ws->arg, ws->close_code);
     wslay_event_context_free(ws->ctx);
-    buf_done(&ws->early);
+    buf_done(&ws->early_input);
     free(ws);
-    server_conn_gone(s);
+    http_server_conn_closed(s);
 }
 
-static void finish(struct http_ws *ws)
+static void ws_finish(struct http_ws *ws)
 {
-    if (ws->over)
+    if (ws->finished)
         return;
-    ws->over = true;
+    ws->finished = true;
     ev_io_del(ws->s->ev, &ws->io);
-    ev_defer(ws->s->ev, &ws->end, tell_closed, ws);
+    ev_defer(ws->s->ev, &ws->closed_defer, ws_report_closed, ws);
 }
 
-void ws_lost(struct http_ws *ws)
+void ws_abort(struct http_ws *ws)
 {
-    ws->code = WS_ABNORMAL;
-    finish(ws);
+    ws->close_code = WS_ABNORMAL;
+    ws_finish(ws);
 }
 
-static void on_clock(void *arg);
+static void ws_on_ping_timer(void *arg);
 
-static void set_clock(struct http_ws *ws, uint64_t at)
+static void ws_set_ping_timer(struct http_ws *ws, uint64_t at)
 {
-    ev_timer_set(ws->s->ev, &ws->clock, at, on_clock, ws);
+    ev_timer_set(ws->s->ev, &ws->ping_timer, at, ws_on_ping_timer, ws);
 }
 
 /* --- what wslay asks --- */
 
-static ssize_t wait_more(struct http_ws *ws)
+static ssize_t ws_would_block(struct http_ws *ws)
 {
     wslay_event_set_error(ws->ctx, WSLAY_ERR_WOULDBLOCK);
     return -1;
 }
 
-static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *to, size_t len, int flags UNUSED, void *arg)
+static ssize_t ws_on_recv(wslay_event_context_ptr ctx, uint8_t *to, size_t len, int flags UNUSED, void *arg)
 {
     struct http_ws *ws = arg;
-    size_t n = min_size(len, ws->early.len);
+    size_t n = min_size(len, ws->early_input.len);
 
     if (n > 0) {
-        memcpy(to, ws->early.data, n);
-        buf_drop(&ws->early, n);
-        if (ws->early.len == 0)
-            buf_done(&ws->early);
+        memcpy(to, ws->early_input.data, n);
+        buf_drop(&ws->early_input, n);
+        if (ws->early_input.len == 0)
+            buf_done(&ws->early_input);
         return (ssize_t)n;
     }
-    if (!may_read(ws) || ws->budget == 0)
-        return wait_more(ws);
-    ssize_t got = recv(ws->fd, to, min_size(len, ws->budget), MSG_DONTWAIT);
+    if (!ws_may_read(ws) || ws->read_budget == 0)
+        return ws_would_block(ws);
+    ssize_t got = recv(ws->fd, to, min_size(len, ws->read_budget), MSG_DONTWAIT);
     if (got > 0) {
-        ws->budget -= (size_t)got;
-        ws->alive_at = ev_now(ws->s->ev);
+        ws->read_budget -= (size_t)got;
+        ws->last_sign_of_life_ns = ev_now(ws->s->ev);
         return got;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return wait_more(ws);
-    ws->ended = true;
+        return ws_would_block(ws);
+    ws->peer_ended = true;
     wslay_event_set_error(ctx, WSLAY_ERR_CALLBACK_FAILURE);
     return -1;
 }
 
 /* Behind the header of its frame, if that was kept. Of the header nothing is counted: it was told to be sent. */
-static ssize_t send_behind(struct http_ws *ws, const uint8_t *data, size_t len)
+static ssize_t ws_send_after_header(struct http_ws *ws, const uint8_t *data, size_t len)
 {
-    struct iovec parts[2] = { { ws->head, ws->nhead }, { (void *)(uintptr_t)data, len } };
+    struct iovec parts[2] = { { ws->pending_header, ws->pending_header_len }, { (void *)(uintptr_t)data, len } };
     struct msghdr msg = { .msg_iov = parts, .msg_iovlen = 2 };
     ssize_t n;
 
@@ -174,9 +175,9 @@ static ssize_t send_behind(struct http_ws *ws, const uint8_t *data, size_t len)
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         return n;
-    size_t of_head = min_size((size_t)n, ws->nhead);
-    memmove(ws->head, ws->head + of_head, ws->nhead - of_head);
-    ws->nhead = (uint8_t)(ws->nhead - of_head);
+    size_t of_head = min_size((size_t)n, ws->pending_header_len);
+    memmove(ws->pending_header, ws->pending_header + of_head, ws->pending_header_len - of_head);
+    ws->pending_header_len = (uint8_t)(ws->pending_header_len - of_head);
     if ((size_t)n > of_head)
         return n - (ssize_t)of_head;
     errno = EAGAIN;
@@ -185,265 +186,270 @@ static ssize_t send_behind(struct http_ws *ws, const uint8_t *data, size_t len)
 
 /* wslay sends a header and then what is in the frame; with many viewers of one terminal a system call for each is half
  * of all that is done. So a header waits for its frame. */
-static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags, void *arg)
+static ssize_t ws_on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags, void *arg)
 {
     static const uint8_t bare[2] = { 0x88, 0 }, coded[4] = { 0x88, 2, WS_PROTOCOL >> 8, WS_PROTOCOL & 0xff };
     struct http_ws *ws = arg;
-    bool put_code = ws->unreadable && len == sizeof(bare) && memcmp(data, bare, sizeof(bare)) == 0;
+    bool put_code = ws->input_discarded && len == sizeof(bare) && memcmp(data, bare, sizeof(bare)) == 0;
 
-    if ((flags & WSLAY_MSG_MORE) && ws->nhead == 0 && len <= sizeof(ws->head)) {
-        memcpy(ws->head, data, len);
-        ws->nhead = (uint8_t)len;
+    if ((flags & WSLAY_MSG_MORE) && ws->pending_header_len == 0 && len <= sizeof(ws->pending_header)) {
+        memcpy(ws->pending_header, data, len);
+        ws->pending_header_len = (uint8_t)len;
         return (ssize_t)len;
     }
-    ssize_t n = put_code ? send_behind(ws, coded, sizeof(coded)) : send_behind(ws, data, len);
-    if (n > 0 && ws->took)
-        ws->alive_at = ev_now(ws->s->ev);
+    ssize_t n = put_code ? ws_send_after_header(ws, coded, sizeof(coded)) : ws_send_after_header(ws, data, len);
+    if (n > 0 && ws->socket_drained)
+        ws->last_sign_of_life_ns = ev_now(ws->s->ev);
     if (n > 0)
         return put_code ? (ssize_t)sizeof(bare) : n;
     if (n < 0 && errno == EAGAIN)
-        return wait_more(ws);
-    ws->ended = true;
+        return ws_would_block(ws);
+    ws->peer_ended = true;
     wslay_event_set_error(ctx, WSLAY_ERR_CALLBACK_FAILURE);
     return -1;
 }
 
-static void on_thaw(void *arg)
+static void ws_on_rate_timer(void *arg)
 {
     struct http_ws *ws = arg;
 
-    ws->limited = false;
-    pump(ws);
+    ws->rate_limited = false;
+    ws_pump(ws);
 }
 
 /* A bucket of two seconds' worth of frames, kept as one instant. */
-static void count_frame(struct http_ws *ws)
+static void ws_count_frame(struct http_ws *ws)
 {
     uint64_t now = ev_now(ws->s->ev), window = 2 * NS_PER_S;
 
-    ws->rated_until = max_u64(ws->rated_until, now) + NS_PER_S / ws->s->set.limits.ws_rate;
-    if (ws->rated_until <= now + window)
+    ws->rate_filled_until_ns = max_u64(ws->rate_filled_until_ns, now) +
+                               NS_PER_S / ws->s->settings.limits.ws_frames_per_second;
+    if (ws->rate_filled_until_ns <= now + window)
         return;
-    ws->limited = true;
-    ev_timer_set(ws->s->ev, &ws->thaw, ws->rated_until - window + window / 8, on_thaw, ws);
+    ws->rate_limited = true;
+    ev_timer_set(ws->s->ev, &ws->rate_timer, ws->rate_filled_until_ns - window + window / 8, ws_on_rate_timer, ws);
 }
 
 /* In the middle of what it sends: the rest is thrown away. */
-static void refuse(struct http_ws *ws, unsigned code, const char *why)
+static void ws_refuse_input(struct http_ws *ws, unsigned code, const char *why)
 {
     ws_close(ws, code, why);
-    ws->unreadable = true;
+    ws->input_discarded = true;
     wslay_event_shutdown_read(ws->ctx);
 }
 
-static void on_frame(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_frame_recv_start_arg *f, void *arg)
+static void ws_on_frame_start(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_frame_recv_start_arg *f,
+                              void *arg)
 {
     struct http_ws *ws = arg;
     struct http_server *s = ws->s;
 
-    count_frame(ws);
+    ws_count_frame(ws);
     if (wslay_is_ctrl_frame(f->opcode) || ws->closing)
         return;
     ws->fragments = f->opcode == WSLAY_CONTINUATION_FRAME ? ws->fragments + 1 : 0;
-    if (f->payload_length > s->set.limits.buffered_max - min_u64(s->buffered, s->set.limits.buffered_max)) {
-        refuse(ws, WS_TRY_AGAIN, "the server holds as many messages as it has memory for");
+    if (f->payload_length >
+        s->settings.limits.buffered_max - min_u64(s->buffered_bytes, s->settings.limits.buffered_max)) {
+        ws_refuse_input(ws, WS_TRY_AGAIN, "the server holds as many messages as it has memory for");
         return;
     }
-    ws->gathered += f->payload_length;
-    s->buffered += f->payload_length;
+    ws->message_bytes += f->payload_length;
+    s->buffered_bytes += f->payload_length;
     if (ws->fragments > FRAGMENTS_MAX)
-        refuse(ws, WS_TOO_BIG, "a message in more than 1024 fragments");
+        ws_refuse_input(ws, WS_TOO_BIG, "a message in more than 1024 fragments");
 }
 
-static void on_message(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_msg_recv_arg *m, void *arg)
+static void ws_on_message(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_msg_recv_arg *m, void *arg)
 {
     struct http_ws *ws = arg;
 
     if (m->opcode == WSLAY_CONNECTION_CLOSE && !ws->closing) {
-        ws->code = m->status_code ? m->status_code : WSLAY_CODE_NO_STATUS_RCVD;
-        set_clock(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS); /* wslay has queued our own */
+        ws->close_code = m->status_code ? m->status_code : WSLAY_CODE_NO_STATUS_RCVD;
+        ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS); /* wslay has queued our own */
     }
     if (wslay_is_ctrl_frame(m->opcode))
         return;
-    ws->s->buffered -= ws->gathered;
-    ws->gathered = 0;
+    ws->s->buffered_bytes -= ws->message_bytes;
+    ws->message_bytes = 0;
     if (!ws->closing)
         ws->ops->on_message(ws->arg, m->opcode == WSLAY_TEXT_FRAME, m->msg ? (const char *)m->msg : "", m->msg_length);
 }
 
 /* --- reading, writing, waiting --- */
 
-static void discard(struct http_ws *ws)
+static void ws_discard_input(struct http_ws *ws)
 {
     char waste[4096] __attribute__((uninitialized));
 
-    while (!ws->ended && ws->budget > 0) {
+    while (!ws->peer_ended && ws->read_budget > 0) {
         ssize_t n = recv(ws->fd, waste, sizeof(waste), MSG_DONTWAIT);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0)
-            ws->ended = true;
+            ws->peer_ended = true;
         else
-            ws->budget -= min_size((size_t)n, ws->budget);
+            ws->read_budget -= min_size((size_t)n, ws->read_budget);
     }
 }
 
-static void receive(struct http_ws *ws)
+static void ws_receive(struct http_ws *ws)
 {
-    ws->budget = READ_MAX;
-    if (!ws->unreadable && wslay_event_get_read_enabled(ws->ctx)) {
+    ws->read_budget = READ_MAX;
+    if (!ws->input_discarded && wslay_event_get_read_enabled(ws->ctx)) {
         int rc = wslay_event_recv(ws->ctx);
 
-        if (!wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx) && !ws->ended) {
-            ws->unreadable = true;
+        if (!wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx) && !ws->peer_ended) {
+            ws->input_discarded = true;
             if (!ws->closing) { /* wslay has queued why */
                 ws->closing = true;
-                ws->code = rc == 0 ? 0 : WS_PROTOCOL;
-                set_clock(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
+                ws->close_code = rc == 0 ? 0 : WS_PROTOCOL;
+                ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
             }
         }
     } else {
-        discard(ws);
+        ws_discard_input(ws);
     }
 }
 
-static void transmit(struct http_ws *ws)
+static void ws_transmit(struct http_ws *ws)
 {
     for (;;) {
         if (wslay_event_want_write(ws->ctx) && wslay_event_send(ws->ctx) < 0)
-            ws->ended = true;
-        if (!ws->reason[0] || wslay_event_get_queued_msg_count(ws->ctx) > 0 || ws->ended)
+            ws->peer_ended = true;
+        if (!ws->close_reason[0] || wslay_event_get_queued_msg_count(ws->ctx) > 0 || ws->peer_ended)
             return;
-        (void)wslay_event_queue_close(ws->ctx, (uint16_t)ws->code, (const uint8_t *)ws->reason, strlen(ws->reason));
-        ws->reason[0] = '\0';
+        (void)wslay_event_queue_close(ws->ctx, (uint16_t)ws->close_code, (const uint8_t *)ws->close_reason,
+                                      strlen(ws->close_reason));
+        ws->close_reason[0] = '\0';
     }
 }
 
 /* True: nothing is left to be done on this socket. */
-static bool is_done(struct http_ws *ws)
+static bool ws_close_is_complete(struct http_ws *ws)
 {
     bool said = wslay_event_get_close_sent(ws->ctx), heard = wslay_event_get_close_received(ws->ctx);
 
-    if (said && ws->code == 0)
-        ws->code = wslay_event_get_status_code_sent(ws->ctx);
-    if (ws->ended && ws->code == 0)
-        ws->code = WS_ABNORMAL;
-    if (said && ws->unreadable && !ws->ended)
+    if (said && ws->close_code == 0)
+        ws->close_code = wslay_event_get_status_code_sent(ws->ctx);
+    if (ws->peer_ended && ws->close_code == 0)
+        ws->close_code = WS_ABNORMAL;
+    if (said && ws->input_discarded && !ws->peer_ended)
         shutdown(ws->fd, SHUT_WR); /* closing now, with bytes unread, would take the farewell back */
-    return ws->ended || (said && heard);
+    return ws->peer_ended || (said && heard);
 }
 
-static void on_io(void *arg, uint32_t events)
+static void ws_on_io(void *arg, uint32_t events)
 {
     struct http_ws *ws = arg;
 
-    ws->took = events & EPOLLOUT;
+    ws->socket_drained = events & EPOLLOUT;
     if (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)) {
-        ws->ended = true; /* it would be told again and again */
-        ws->code = ws->code ? ws->code : WS_ABNORMAL;
-        finish(ws);
+        ws->peer_ended = true; /* it would be told again and again */
+        ws->close_code = ws->close_code ? ws->close_code : WS_ABNORMAL;
+        ws_finish(ws);
         return;
     }
-    pump(ws);
-    ws->took = false;
+    ws_pump(ws);
+    ws->socket_drained = false;
 }
 
-static void wait_for_more(struct http_ws *ws)
+static void ws_update_events(struct http_ws *ws)
 {
-    uint32_t events = (may_read(ws) ? EPOLLIN : 0u) | (wslay_event_want_write(ws->ctx) ? EPOLLOUT : 0u);
+    uint32_t events = (ws_may_read(ws) ? EPOLLIN : 0u) | (wslay_event_want_write(ws->ctx) ? EPOLLOUT : 0u);
 
     if (ws->io.events != events)
         ev_io_set(ws->s->ev, &ws->io, events);
 }
 
-static void flush(struct http_ws *ws)
+static void ws_flush(struct http_ws *ws)
 {
-    transmit(ws);
-    if (ws->full && waiting(ws) <= WS_HIGH / 2 && !ws->closing && !ws->ended) {
-        ws->full = false;
+    ws_transmit(ws);
+    if (ws->writer_paused && ws_queued_bytes(ws) <= WS_HIGH_WATER / 2 && !ws->closing && !ws->peer_ended) {
+        ws->writer_paused = false;
         ws->ops->on_room(ws->arg);
-        transmit(ws);
+        ws_transmit(ws);
     }
-    if (is_done(ws))
-        finish(ws);
+    if (ws_close_is_complete(ws))
+        ws_finish(ws);
     else
-        wait_for_more(ws);
+        ws_update_events(ws);
 }
 
-static void pump(struct http_ws *ws)
+static void ws_pump(struct http_ws *ws)
 {
-    if (ws->over || ws->fd < 0)
+    if (ws->finished || ws->fd < 0)
         return;
-    ws->look = false;
-    receive(ws);
-    flush(ws);
+    ws->input_may_wait = false;
+    ws_receive(ws);
+    ws_flush(ws);
 }
 
-static void on_work(void *arg)
+static void ws_on_pump(void *arg)
 {
     struct http_ws *ws = arg;
 
-    if (ws->look)
-        pump(ws);
-    else if (!ws->over)
-        flush(ws);
+    if (ws->input_may_wait)
+        ws_pump(ws);
+    else if (!ws->finished)
+        ws_flush(ws);
 }
 
 /* look: also whether something came; what is only sent does not need that, for then the loop tells it. */
-static void kick(struct http_ws *ws, bool look)
+static void ws_schedule_pump(struct http_ws *ws, bool look)
 {
-    ws->look = ws->look || look;
-    if (!ws->over && ws->fd >= 0)
-        ev_defer(ws->s->ev, &ws->work, on_work, ws);
+    ws->input_may_wait = ws->input_may_wait || look;
+    if (!ws->finished && ws->fd >= 0)
+        ev_defer(ws->s->ev, &ws->pump_defer, ws_on_pump, ws);
 }
 
-static void on_clock(void *arg)
+static void ws_on_ping_timer(void *arg)
 {
     struct http_ws *ws = arg;
-    uint64_t now = ev_now(ws->s->ev), gap = ws->s->set.limits.ws_ping_ms * NS_PER_MS;
+    uint64_t now = ev_now(ws->s->ev), gap = ws->s->settings.limits.ws_ping_ms * NS_PER_MS;
     struct wslay_event_msg ping = { .opcode = WSLAY_PING };
 
     if (ws->closing || wslay_event_get_close_received(ws->ctx)) {
-        ws->code = ws->code ? ws->code : WS_ABNORMAL;
-        finish(ws);
+        ws->close_code = ws->close_code ? ws->close_code : WS_ABNORMAL;
+        ws_finish(ws);
         return;
     }
-    if (ws->pinged_at > ws->alive_at && (ws->held || ws->limited))
-        ws->pinged_at = now; /* its answer may be there, and it is us who do not look */
-    if (ws->pinged_at > ws->alive_at && now >= ws->pinged_at + gap) {
+    if (ws->pinged_at_ns > ws->last_sign_of_life_ns && (ws->reading_paused || ws->rate_limited))
+        ws->pinged_at_ns = now; /* its answer may be there, and it is us who do not look */
+    if (ws->pinged_at_ns > ws->last_sign_of_life_ns && now >= ws->pinged_at_ns + gap) {
         ws_close(ws, WS_INTERNAL, "no answer to a ping");
         return;
     }
-    if (ws->pinged_at <= ws->alive_at && now >= ws->alive_at + gap) {
+    if (ws->pinged_at_ns <= ws->last_sign_of_life_ns && now >= ws->last_sign_of_life_ns + gap) {
         (void)wslay_event_queue_msg(ws->ctx, &ping);
-        ws->pinged_at = now;
-        kick(ws, true);
+        ws->pinged_at_ns = now;
+        ws_schedule_pump(ws, true);
     }
-    set_clock(ws, max_u64(ws->pinged_at, ws->alive_at) + gap);
+    ws_set_ping_timer(ws, max_u64(ws->pinged_at_ns, ws->last_sign_of_life_ns) + gap);
 }
 
 /* --- its life --- */
 
-int ws_room_for_one(const struct http_server *s, const struct conn *c, struct err *err)
+int ws_check_capacity(const struct http_server *s, const struct http_conn *c, struct err *err)
 {
     unsigned n = 0;
 
-    if (s->stats.sockets >= s->set.limits.ws_max)
-        return err_set(err, ERR_BUSY, "the server has %u WebSockets open, and no more at one time", s->stats.sockets);
-    for (const struct http_ws *ws = s->sockets; ws && !c->peer.local; ws = ws->next)
-        n += !ws->local && memcmp(ws->addr, c->addr, sizeof(ws->addr)) == 0;
-    if (n >= s->set.limits.ws_per_addr)
+    if (s->stats.websockets >= s->settings.limits.ws_max)
+        return err_set(err, ERR_BUSY, "the server has %u WebSockets open, and no more at one time",
+                       s->stats.websockets);
+    for (const struct http_ws *ws = s->websockets; ws && !c->peer.is_unix; ws = ws->next)
+        n += !ws->is_unix && memcmp(ws->addr, c->addr, sizeof(ws->addr)) == 0;
+    if (n >= s->settings.limits.ws_per_addr)
         return err_set(err, ERR_BUSY, "this address has %u WebSockets open, and no more at one time", n);
     return 0;
 }
 
-struct http_ws *ws_new(struct http_server *s, const struct conn *c, const struct ws_ops *ops, void *arg)
+struct http_ws *ws_new(struct http_server *s, const struct http_conn *c, const struct ws_ops *ops, void *arg)
 {
-    static const struct wslay_event_callbacks callbacks = { .recv_callback = on_recv,
-                                                            .send_callback = on_send,
-                                                            .on_frame_recv_start_callback = on_frame,
-                                                            .on_msg_recv_callback = on_message };
+    static const struct wslay_event_callbacks callbacks = { .recv_callback = ws_on_recv,
+                                                            .send_callback = ws_on_send,
+                                                            .on_frame_recv_start_callback = ws_on_frame_start,
+                                                            .on_msg_recv_callback = ws_on_message };
     struct http_ws *ws = mem_new(struct http_ws);
 
     ws->s = s;
@@ -451,57 +457,57 @@ struct http_ws *ws_new(struct http_server *s, const struct conn *c, const struct
     ws->arg = arg;
     ws->fd = -1;
     if (c) {
-        ws->local = c->peer.local;
+        ws->is_unix = c->peer.is_unix;
         memcpy(ws->addr, c->addr, sizeof(ws->addr));
     }
     if (wslay_event_context_server_init(&ws->ctx, &callbacks, ws) != 0)
         abort(); /* out of memory, as everywhere */
-    wslay_event_config_set_max_recv_msg_length(ws->ctx, s->set.limits.ws_message_max);
-    ws->next = s->sockets;
+    wslay_event_config_set_max_recv_msg_length(ws->ctx, s->settings.limits.ws_message_max);
+    ws->next = s->websockets;
     if (ws->next)
         ws->next->prev = ws;
-    s->sockets = ws;
-    s->stats.sockets++;
+    s->websockets = ws;
+    s->stats.websockets++;
     return ws;
 }
 
-void ws_opened(struct http_ws *ws, int fd, const char *early, size_t n)
+void ws_attach_fd(struct http_ws *ws, int fd, const char *early, size_t n)
 {
     uint64_t now = ev_now(ws->s->ev);
 
     ws->fd = fd;
-    if (fd < 0 || ev_io_add(ws->s->ev, &ws->io, fd, EPOLLIN, on_io, ws, NULL) < 0) {
-        ws_lost(ws);
+    if (fd < 0 || ev_io_add(ws->s->ev, &ws->io, fd, EPOLLIN, ws_on_io, ws, NULL) < 0) {
+        ws_abort(ws);
         return;
     }
-    buf_add(&ws->early, early, n);
+    buf_add(&ws->early_input, early, n);
     if (n == 0)
-        buf_done(&ws->early);
-    ws->alive_at = now;
-    set_clock(ws, now + (ws->closing ? CLOSE_MS : ws->s->set.limits.ws_ping_ms) * NS_PER_MS);
-    kick(ws, true);
+        buf_done(&ws->early_input);
+    ws->last_sign_of_life_ns = now;
+    ws_set_ping_timer(ws, now + (ws->closing ? CLOSE_MS : ws->s->settings.limits.ws_ping_ms) * NS_PER_MS);
+    ws_schedule_pump(ws, true);
 }
 
-void ws_cut_all(struct http_server *s)
+void ws_abort_all(struct http_server *s)
 {
-    for (struct http_ws *ws = s->sockets; ws; ws = ws->next)
+    for (struct http_ws *ws = s->websockets; ws; ws = ws->next)
         if (ws->fd >= 0)
-            ws_lost(ws);
+            ws_abort(ws);
 }
 
 void ws_close_all(struct http_server *s)
 {
-    for (struct http_ws *ws = s->sockets; ws; ws = ws->next)
+    for (struct http_ws *ws = s->websockets; ws; ws = ws->next)
         ws_close(ws, WS_GOING_AWAY, "the server is stopping");
 }
 
-void ws_end_all(struct http_server *s)
+void ws_free_all(struct http_server *s)
 {
-    for (struct http_ws *ws = s->sockets, *next; ws; ws = next) {
+    for (struct http_ws *ws = s->websockets, *next; ws; ws = next) {
         next = ws->next;
-        ws->code = WS_GOING_AWAY;
-        ws->over = true;
-        tell_closed(ws);
+        ws->close_code = WS_GOING_AWAY;
+        ws->finished = true;
+        ws_report_closed(ws);
     }
 }
 
@@ -509,40 +515,40 @@ void ws_end_all(struct http_server *s)
 
 size_t ws_room(const struct http_ws *ws)
 {
-    size_t n = ws->closing || ws->over ? 0 : waiting(ws);
+    size_t n = ws->closing || ws->finished ? 0 : ws_queued_bytes(ws);
 
-    return n < WS_HIGH ? WS_HIGH - n : 0;
+    return n < WS_HIGH_WATER ? WS_HIGH_WATER - n : 0;
 }
 
 bool ws_send(struct http_ws *ws, const void *text, size_t len)
 {
     struct wslay_event_msg m = { WSLAY_TEXT_FRAME, text, len };
 
-    if (ws->closing || ws->over)
+    if (ws->closing || ws->finished)
         return true;
     (void)wslay_event_queue_msg(ws->ctx, &m); /* refuses after a close, and then it matters no more */
-    kick(ws, false);
-    ws->full = ws_room(ws) == 0;
-    return !ws->full;
+    ws_schedule_pump(ws, false);
+    ws->writer_paused = ws_room(ws) == 0;
+    return !ws->writer_paused;
 }
 
-void ws_hold(struct http_ws *ws, bool hold)
+void ws_set_reading_paused(struct http_ws *ws, bool hold)
 {
-    if (ws->held == hold)
+    if (ws->reading_paused == hold)
         return;
-    ws->held = hold;
-    kick(ws, true);
+    ws->reading_paused = hold;
+    ws_schedule_pump(ws, true);
 }
 
 void ws_close(struct http_ws *ws, unsigned code, const char *reason)
 {
-    if (ws->closing || ws->over)
+    if (ws->closing || ws->finished)
         return;
     ws->closing = true;
-    ws->code = code;
+    ws->close_code = code;
     size_t n = min_size(strlen(reason), REASON_MAX);
-    memcpy(ws->reason, reason, n);
+    memcpy(ws->close_reason, reason, n);
     if (ws->fd >= 0) /* before that, the clocks of the connection count */
-        set_clock(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
-    kick(ws, true);
+        ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
+    ws_schedule_pump(ws, true);
 }

@@ -7,8 +7,8 @@
  * 1. on_closed comes exactly once, last, and from the loop, however the socket ends; it is freed when that returns.
  *    Until then every call below is allowed, and does nothing when the other side is gone.
  * 2. No callback runs inside a call that the owner makes: they all come from the loop.
- * 3. Memory is bounded by an owner who stops at WS_HIGH. A client that does not read fills its own queue, and is not
- *    read from while that is full; one that takes nothing and says nothing is pinged, and closed when it does not
+ * 3. Memory is bounded by an owner who stops at WS_HIGH_WATER. A client that does not read fills its own queue, and is
+ * not read from while that is full; one that takes nothing and says nothing is pinged, and closed when it does not
  *    answer.
  *
  * Extensions are never agreed to, so there is no compression. */
@@ -18,10 +18,10 @@
 
 struct http_ws;
 
-#define WS_HIGH (64 * 1024) /* bytes waiting at which a writer should stop */
+#define WS_HIGH_WATER (64 * 1024) /* bytes waiting at which a writer should stop */
 
 /* Close codes. 4000 and up are ours: what the api says about sandboxes and keys. */
-enum ws_code {
+enum ws_close_code {
     WS_NORMAL = 1000,
     WS_GOING_AWAY = 1001,
     WS_PROTOCOL = 1002,
@@ -35,7 +35,7 @@ enum ws_code {
 
 struct ws_ops {
     void (*on_message)(void *arg, bool text, const char *data, size_t len); /* whole; text is valid UTF-8 */
-    void (*on_room)(void *arg); /* ws_send had said false, and half of WS_HIGH is free again */
+    void (*on_room)(void *arg); /* ws_send had said false, and half of WS_HIGH_WATER is free again */
     void (*on_closed)(void *arg, unsigned code);
 };
 
@@ -44,11 +44,11 @@ struct ws_ops {
  * is agreed on. `ops` is kept, not copied. */
 struct http_ws *http_answer_ws(struct http_req *req, const char *const *protocols, const struct ws_ops *ops, void *arg);
 
-/* One message of text; copied. False: WS_HIGH is reached, wait for on_room. */
+/* One message of text; copied. False: WS_HIGH_WATER is reached, wait for on_room. */
 bool ws_send(struct http_ws *ws, const void *text, size_t len);
-size_t ws_room(const struct http_ws *ws); /* bytes until then; WS_HIGH when it is closing */
+size_t ws_room(const struct http_ws *ws); /* bytes until then; WS_HIGH_WATER when it is closing */
 /* No more messages until it is lifted: the client is held with it. Those that were read with the last one, 4 KiB of
  * them at most, still come. */
-void ws_hold(struct http_ws *ws, bool hold);
+void ws_set_reading_paused(struct http_ws *ws, bool hold);
 /* Sends what waits, then says why (at most 123 bytes) and ends. Nothing is received any more. */
 void ws_close(struct http_ws *ws, unsigned code, const char *reason);

@@ -16,7 +16,7 @@ static bool is_octal(char c)
 }
 
 /* Copies the field at *p up to a blank or the end of the line, undoing escapes. False when it does not fit. */
-static bool field(const char **p, const char *end, char *dst, size_t cap)
+static bool mountinfo_copy_field(const char **p, const char *end, char *dst, size_t cap)
 {
     size_t n = 0;
     const char *s = *p;
@@ -39,7 +39,7 @@ static bool field(const char **p, const char *end, char *dst, size_t cap)
     return n > 0;
 }
 
-static bool skip(const char **p, const char *end)
+static bool mountinfo_skip_field(const char **p, const char *end)
 {
     const char *s = memchr(*p, ' ', (size_t)(end - *p));
 
@@ -51,24 +51,25 @@ static bool skip(const char **p, const char *end)
     return true;
 }
 
-static bool parse_line(const char *p, const char *end, struct mountinfo *ret)
+static bool mountinfo_parse_line(const char *p, const char *end, struct mountinfo *ret)
 {
     const char *number = p;
 
     if (!str_eat_u32(&number, UINT32_MAX, &ret->id) || *number != ' ')
         return false;
     for (int i = 0; i < 3; i++)
-        if (!skip(&p, end))
+        if (!mountinfo_skip_field(&p, end))
             return false;
-    if (!field(&p, end, ret->root, sizeof(ret->root)) || !field(&p, end, ret->point, sizeof(ret->point)))
+    if (!mountinfo_copy_field(&p, end, ret->root, sizeof(ret->root)) ||
+        !mountinfo_copy_field(&p, end, ret->point, sizeof(ret->point)))
         return false;
-    if (!skip(&p, end))
+    if (!mountinfo_skip_field(&p, end))
         return false;
     while (!(end - p >= 2 && p[0] == '-' && p[1] == ' '))
-        if (!skip(&p, end))
+        if (!mountinfo_skip_field(&p, end))
             return false;
-    return skip(&p, end) && field(&p, end, ret->type, sizeof(ret->type)) && skip(&p, end) &&
-           field(&p, end, ret->super, sizeof(ret->super));
+    return mountinfo_skip_field(&p, end) && mountinfo_copy_field(&p, end, ret->type, sizeof(ret->type)) &&
+           mountinfo_skip_field(&p, end) && mountinfo_copy_field(&p, end, ret->super, sizeof(ret->super));
 }
 
 bool mountinfo_next(const char **text, struct mountinfo *ret)
@@ -79,7 +80,7 @@ bool mountinfo_next(const char **text, struct mountinfo *ret)
         if (!end)
             end = line + strlen(line);
         *text = *end ? end + 1 : end;
-        if (parse_line(line, end, ret))
+        if (mountinfo_parse_line(line, end, ret))
             return true;
     }
     return false;

@@ -16,7 +16,7 @@
 #include "base/mutate.h"
 #include "base/str.h"
 #include "isolate/net.h"
-#include "isolate/shell.h"
+#include "isolate/sandbox_child.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -31,23 +31,23 @@
 
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
 
-int native_prepare(struct native_template *t, bool rootless, const char *scratch, const struct root_files *files,
-                   struct err *err)
+int native_prepare(struct native_template *t, bool rootless, const char *scratch,
+                   const struct template_root_files *files, struct err *err)
 {
     t->rootless = rootless;
     /* What the caller's caller ignored would be ignored in every sandbox: dispositions outlive fork and exec. */
     for (int sig = 1; sig < NSIG; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
-    if (root_build(&t->root, scratch, files, err) < 0)
+    if (template_root_build(&t->root, scratch, files, err) < 0)
         return err_wrap(err, "template root");
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return err_sys(err, ERR_WALL_MISSING, "secure bits");
     return 0;
 }
 
-int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
-                  struct err *err)
+int native_set_template(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
+                        struct err *err)
 {
     t->joinable = joinable;
     t->owner = owner;
@@ -57,7 +57,7 @@ int native_choose(struct native_template *t, const struct filter_spec *filter, u
     return 0;
 }
 
-static int write_maps(const struct native_template *t, pid_t pid, uid_t host, struct err *err)
+static int native_write_id_maps(const struct native_template *t, pid_t pid, uid_t host, struct err *err)
 {
     static const char *const files[] = { "uid_map", "gid_map" };
     char path[32], map[96];
@@ -75,7 +75,7 @@ static int write_maps(const struct native_template *t, pid_t pid, uid_t host, st
 }
 
 /* EPERM, ENOSPC and EUSERS are how a host says that it has no (more) namespaces for us. */
-static int clone_failed(struct err *err)
+static int native_clone_failed(struct err *err)
 {
     bool refused = errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EINVAL;
 
@@ -85,9 +85,9 @@ static int clone_failed(struct err *err)
 }
 
 /* The network that the caller has just entered. */
-int native_furnish(const struct native_template *t, struct err *err)
+int native_setup_netns(const struct native_template *t, struct err *err)
 {
-    if (!mutated("routes") && net_loopback_only(err) < 0)
+    if (!wall_is_mutated("routes") && net_loopback_only(err) < 0)
         return -1;
     /* Ports below 1024 are nothing special in a network of one's own. */
     (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
@@ -97,27 +97,27 @@ int native_furnish(const struct native_template *t, struct err *err)
     return 0;
 }
 
-int native_ready(struct native_template *t, struct err *err)
+int native_prepare_netns(struct native_template *t, struct err *err)
 {
     if (t->net_ready)
         return 0;
-    if (mutated("network")) {
+    if (wall_is_mutated("network")) {
         t->net_ready = true;
         return 0;
     }
     if (unshare(CLONE_NEWNET) < 0)
         return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
-    if (native_furnish(t, err) < 0)
+    if (native_setup_netns(t, err) < 0)
         return -1;
     t->net_ready = true;
     return 0;
 }
 
-int native_network(void)
+int native_new_netns(void)
 {
     auto_fd int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
-    if (home < 0 || mutated("network") || unshare(CLONE_NEWNET) < 0)
+    if (home < 0 || wall_is_mutated("network") || unshare(CLONE_NEWNET) < 0)
         return -1;
     auto_fd int made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     if (setns(home, CLONE_NEWNET) < 0)
@@ -125,11 +125,11 @@ int native_network(void)
     return take_fd(&made);
 }
 
-int native_take_network(struct native_template *t, int network, struct err *err)
+int native_enter_netns(struct native_template *t, int network, struct err *err)
 {
     if (setns(network, CLONE_NEWNET) < 0)
         return err_sys(err, ERR_NO_NAMESPACES, "enter the network");
-    if (native_furnish(t, err) < 0)
+    if (native_setup_netns(t, err) < 0)
         return -1;
     t->net_ready = true;
     return 0;
@@ -140,41 +140,41 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
 {
     auto_fd int go = eventfd(0, EFD_CLOEXEC);
     auto_fd int pidfd = -1;
-    struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.into };
-    struct shell shell = { .t = t, .spec = spec, .go = go };
-    struct sys_bond bond;
+    struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.v2_dir };
+    struct sandbox_child shell = { .template = t, .spec = spec, .id_maps_ready = go };
+    struct sys_parent_death bond;
     uint64_t one = 1;
 
     if (!t->filter.len)
         return err_set(err, ERR_BUG, "a template without a filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");
-    if (native_ready(t, err) < 0)
+    if (native_prepare_netns(t, err) < 0)
         return -1;
     if (args.cgroup >= 0)
         args.flags |= CLONE_INTO_CGROUP;
-    if (t->joinable && !mutated("network"))
+    if (t->joinable && !wall_is_mutated("network"))
         args.flags |= CLONE_NEWNET;
-    if (mutated("ipc"))
+    if (wall_is_mutated("ipc"))
         args.flags &= ~(uint64_t)CLONE_NEWIPC;
-    if (mutated("uts"))
+    if (wall_is_mutated("uts"))
         args.flags &= ~(uint64_t)CLONE_NEWUTS;
-    sys_bond_keep(&bond);
+    sys_parent_death_save(&bond);
     if (seteuid(t->owner) < 0)
         return err_sys(err, ERR_SYS, "seteuid");
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        shell_main(&shell);
+        sandbox_child_main(&shell);
     int saved = errno;
     if (seteuid(0) < 0)
         _exit(125); /* not abort: a traced PID 1 survives it, and the wrong identity must not go on */
-    sys_bond_renew(&bond);
+    sys_parent_death_restore(&bond);
     errno = saved;
     if (pid < 0)
-        return clone_failed(err);
+        return native_clone_failed(err);
     if (!t->joinable)
         t->net_ready = false; /* whatever becomes of the child, it has been there */
-    int done = write_maps(t, pid, spec->host_uid, err);
+    int done = native_write_id_maps(t, pid, spec->host_uid, err);
     if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
         done = err_sys(err, ERR_SYS, "let the sandbox go on");
     if (done < 0) {
@@ -187,7 +187,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     return 0;
 }
 
-static bool below(const char *path, const char *dir)
+static bool native_path_is_below(const char *path, const char *dir)
 {
     size_t n = strlen(dir);
 
@@ -206,7 +206,7 @@ int native_check_target(const char *dst, struct err *err)
         return err_set(err, ERR_BIND_TARGET, "%s itself cannot be bound over; use a path below it%s", dst,
                        dst[1] == 'w' ? ", or --workspace" : "");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++)
-        if (below(dst, taken[i]))
+        if (native_path_is_below(dst, taken[i]))
             return err_set(err, ERR_BIND_TARGET, "%s belongs to the sandbox itself", taken[i]);
     return 0;
 }

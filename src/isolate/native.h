@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "isolate/cgroup.h"
-#include "isolate/root.h"
+#include "isolate/template_root.h"
 #include "policy/limits.h"
 #include "policy/syscalls.h"
 
@@ -32,11 +32,11 @@ struct native_mount {
 
 struct native_filter {
     struct sock_filter prog[FILTER_MAX];
-    size_t len; /* 0 until native_choose */
+    size_t len; /* 0 until native_set_template */
 };
 
 struct native_template {
-    struct root root;
+    struct template_root root;
     struct filter_spec calls;
     struct native_filter filter; /* of these calls; with a monitor the one that hands refused calls to a listener */
     int monitor;                 /* socket to who listens; -1: nobody */
@@ -54,28 +54,29 @@ struct native_spec {
     struct native_mount mounts[NATIVE_MOUNTS];
     size_t nmounts;
     struct cgroup_entry cgroup;
-    int control;                                      /* becomes descriptor 3 of the runtime */
-    void (*fail)(int control, const struct err *err); /* how the child tells what went wrong; must not allocate */
+    int control; /* becomes descriptor 3 of the runtime */
+    void (*report_failure)(int control,
+                           const struct err *err); /* how the child tells what went wrong; must not allocate */
     /* How the child hands over the listener of its filter; listener is -1 where the kernel has none, and sys says why.
      * Must not allocate. -1 with errno. */
-    int (*watch)(int monitor, const char *id, int listener, int sys);
+    int (*send_listener)(int monitor, const char *id, int listener, int sys);
 };
 
 /* Called by the spawner, in its new namespaces: the root, which is the same for every template. */
-int native_prepare(struct native_template *t, bool rootless, const char *scratch, const struct root_files *files,
-                   struct err *err);
+int native_prepare(struct native_template *t, bool rootless, const char *scratch,
+                   const struct template_root_files *files, struct err *err);
 /* What makes it a certain template. */
-int native_choose(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
-                  struct err *err);
+int native_set_template(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
+                        struct err *err);
 /* Makes the network of the next sandbox, unless it is there already: half of what a sandbox costs the kernel, so done
  * while nobody waits. The caller lives in it until native_spawn gives it away. */
-int native_ready(struct native_template *t, struct err *err);
+int native_prepare_netns(struct native_template *t, struct err *err);
 /* The longest part of it by somebody else: a new network as a descriptor, or -1, and then the spawner will find out
  * why. The caller stays in its own, which takes root. The spawner enters it instead of making one. */
-int native_network(void);
-int native_take_network(struct native_template *t, int network, struct err *err);
+int native_new_netns(void);
+int native_enter_netns(struct native_template *t, int network, struct err *err);
 /* In a network that the caller has just entered: loopback, and a wall. Allocates nothing. */
-int native_furnish(const struct native_template *t, struct err *err);
+int native_setup_netns(const struct native_template *t, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child goes on alone. */
 int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
                  struct err *err);

@@ -9,25 +9,25 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 
-struct route_message {
+struct net_route_message {
     struct nlmsghdr h;
     struct rtmsg rt;
     struct rtattr oif_attr;
     uint32_t oif;
 };
 
-struct batch {
+struct net_route_batch {
     struct {
         struct nlmsghdr h;
         struct ifinfomsg link;
     } up;
-    struct route_message v4, v6;
+    struct net_route_message v4, v6;
 };
 
-static struct route_message prohibit(unsigned char family, uint32_t seq)
+static struct net_route_message net_prohibit_route(unsigned char family, uint32_t seq)
 {
-    return (struct route_message){
-        .h = { .nlmsg_len = sizeof(struct route_message),
+    return (struct net_route_message){
+        .h = { .nlmsg_len = sizeof(struct net_route_message),
                .nlmsg_type = RTM_NEWROUTE,
                .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE,
                .nlmsg_seq = seq },
@@ -41,7 +41,7 @@ static struct route_message prohibit(unsigned char family, uint32_t seq)
     };
 }
 
-static int acknowledged(int sock, int wanted, struct err *err)
+static int net_read_acks(int sock, int wanted, struct err *err)
 {
     char answer[4096] __attribute__((aligned(8)));
     int got = 0;
@@ -69,19 +69,19 @@ static int acknowledged(int sock, int wanted, struct err *err)
 
 int net_loopback_only(struct err *err)
 {
-    struct batch b = {
+    struct net_route_batch b = {
         .up = { .h = { .nlmsg_len = sizeof(b.up),
                        .nlmsg_type = RTM_NEWLINK,
                        .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
                        .nlmsg_seq = 1 },
                 .link = { .ifi_family = AF_UNSPEC, .ifi_index = 1, .ifi_flags = IFF_UP, .ifi_change = IFF_UP } },
-        .v4 = prohibit(AF_INET, 2),
-        .v6 = prohibit(AF_INET6, 3),
+        .v4 = net_prohibit_route(AF_INET, 2),
+        .v6 = net_prohibit_route(AF_INET6, 3),
     };
     struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 
     /* IPv4 refuses a prohibit route that names a device, IPv6 demands one. */
-    b.v4.h.nlmsg_len = offsetof(struct route_message, oif_attr);
+    b.v4.h.nlmsg_len = offsetof(struct net_route_message, oif_attr);
     auto_fd int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (sock < 0)
         return err_sys(err, ERR_WALL_MISSING, "netlink socket");
@@ -89,5 +89,5 @@ int net_loopback_only(struct err *err)
     struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel), .msg_iov = iov, .msg_iovlen = 3 };
     if (sendmsg(sock, &msg, 0) < 0)
         return err_sys(err, ERR_WALL_MISSING, "netlink send");
-    return acknowledged(sock, 3, err);
+    return net_read_acks(sock, 3, err);
 }

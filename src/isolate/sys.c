@@ -126,7 +126,7 @@ int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode)
 #define IOPRIO_REALTIME 1
 #define IOPRIO_NONE 0
 
-static int spare_nobody(void)
+static int sys_reset_oom_score(void)
 {
     auto_fd int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
     char text[16] = "";
@@ -138,7 +138,7 @@ static int spare_nobody(void)
     return text[0] == '-' && write(fd, "0", 1) != 1 ? -1 : 0;
 }
 
-int sys_take_ordinary_turn(void)
+int sys_reset_priorities(void)
 {
     const struct sched_param none = { 0 };
     long policy = syscall(SYS_sched_getscheduler, 0);
@@ -153,18 +153,18 @@ int sys_take_ordinary_turn(void)
     if (IOPRIO_CLASS(syscall(SYS_ioprio_get, 1, 0)) == IOPRIO_REALTIME &&
         syscall(SYS_ioprio_set, 1, 0, IOPRIO_NONE) < 0)
         return -1;
-    return spare_nobody();
+    return sys_reset_oom_score();
 }
 
-void sys_bond_keep(struct sys_bond *b)
+void sys_parent_death_save(struct sys_parent_death *b)
 {
-    *b = (struct sys_bond){ 0 };
+    *b = (struct sys_parent_death){ 0 };
     if (prctl(PR_GET_PDEATHSIG, &b->signo, 0, 0, 0) < 0)
         b->signo = 0;
     b->parent = getppid();
 }
 
-void sys_bond_renew(const struct sys_bond *b)
+void sys_parent_death_restore(const struct sys_parent_death *b)
 {
     if (b->signo && prctl(PR_SET_PDEATHSIG, b->signo, 0, 0, 0) == 0 && getppid() != b->parent)
         raise(b->signo); /* it died in between */

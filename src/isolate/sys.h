@@ -43,16 +43,16 @@ int sys_new_keyring(void); /* joins a fresh session keyring */
 int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
 /* Lays down what the caller may have of a privilege over its neighbours: a negative nice value, a real-time policy, a
  * spared out-of-memory score. All of it is inherited, and a sandbox must not have it. */
-int sys_take_ordinary_turn(void);
+int sys_reset_priorities(void);
 
 /* That a process dies with its parent is forgotten by the kernel whenever its identity changes, even for a moment. Kept
  * before such a moment and renewed behind it, the bond holds. */
-struct sys_bond {
+struct sys_parent_death {
     int signo;
     pid_t parent;
 };
-void sys_bond_keep(struct sys_bond *b);
-void sys_bond_renew(const struct sys_bond *b);
+void sys_parent_death_save(struct sys_parent_death *b);
+void sys_parent_death_restore(const struct sys_parent_death *b);
 
 /* Opens beneath dirfd without following any link and without leaving it. */
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

@@ -16,11 +16,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define GUARD (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-#define STAGE "/tmp" /* of the child: any directory that every host has */
+#define MOUNT_GUARD_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define COW_STAGE_DIR "/tmp" /* of the child: any directory that every host has */
 
 /* An empty tmpfs with `upper` and `work` in it, within the sandbox's disk limits. */
-static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct err *err)
+static int cow_make_scratch_layer(uid_t host, const struct limits *lim, int *ret, struct err *err)
 {
     static const char *const dirs[] = { "upper", "work" };
     char size[32], inodes[32];
@@ -31,7 +31,7 @@ static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct 
     if (fs < 0 || sys_fsconfig_str(fs, "size", size) < 0 || sys_fsconfig_str(fs, "nr_inodes", inodes) < 0 ||
         sys_fsconfig_str(fs, "mode", "0700") < 0 || sys_fsconfig_create(fs) < 0)
         return err_sys(err, ERR_SYS, "tmpfs of the workspace");
-    auto_fd int mnt = sys_fsmount(fs, GUARD);
+    auto_fd int mnt = sys_fsmount(fs, MOUNT_GUARD_ATTRS);
     if (mnt < 0)
         return err_sys(err, ERR_SYS, "tmpfs of the workspace");
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
@@ -41,14 +41,14 @@ static int scratch_layer(uid_t host, const struct limits *lim, int *ret, struct 
     return 0;
 }
 
-static int finish(int fs, bool rootless)
+static int cow_create_overlay(int fs, bool rootless)
 {
     if ((rootless ? sys_fsconfig_flag(fs, "userxattr") : sys_fsconfig_str(fs, "redirect_dir", "on")) < 0)
         return -1;
     return sys_fsconfig_create(fs);
 }
 
-static int from_descriptors(int fs, int lower, int scratch, bool rootless)
+static int cow_overlay_from_fds(int fs, int lower, int scratch, bool rootless)
 {
     auto_fd int upper = openat(scratch, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
     auto_fd int work = openat(scratch, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -56,30 +56,30 @@ static int from_descriptors(int fs, int lower, int scratch, bool rootless)
     if (upper < 0 || work < 0 || sys_fsconfig_fd(fs, "lowerdir+", lower) < 0 ||
         sys_fsconfig_fd(fs, "upperdir", upper) < 0 || sys_fsconfig_fd(fs, "workdir", work) < 0)
         return -1;
-    return finish(fs, rootless);
+    return cow_create_overlay(fs, rootless);
 }
 
 /* --- the old way --- */
 
-static int attach(int tree, const char *path)
+static int cow_attach_layer(int tree, const char *path)
 {
     return mkdir(path, 0700) < 0 ? -1 : sys_move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-static int stage(int fs, int lower, int scratch, bool rootless)
+static int cow_overlay_in_stage(int fs, int lower, int scratch, bool rootless)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") < 0 || attach(lower, STAGE "/lower") < 0 ||
-        attach(scratch, STAGE "/scratch") < 0)
+        mount("tmpfs", COW_STAGE_DIR, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") < 0 ||
+        cow_attach_layer(lower, COW_STAGE_DIR "/lower") < 0 || cow_attach_layer(scratch, COW_STAGE_DIR "/scratch") < 0)
         return -1;
-    if (sys_fsconfig_str(fs, "lowerdir", STAGE "/lower") < 0 ||
-        sys_fsconfig_str(fs, "upperdir", STAGE "/scratch/upper") < 0 ||
-        sys_fsconfig_str(fs, "workdir", STAGE "/scratch/work") < 0)
+    if (sys_fsconfig_str(fs, "lowerdir", COW_STAGE_DIR "/lower") < 0 ||
+        sys_fsconfig_str(fs, "upperdir", COW_STAGE_DIR "/scratch/upper") < 0 ||
+        sys_fsconfig_str(fs, "workdir", COW_STAGE_DIR "/scratch/work") < 0)
         return -1;
-    return finish(fs, rootless);
+    return cow_create_overlay(fs, rootless);
 }
 
-static int from_paths(int fs, int lower, int scratch, bool rootless)
+static int cow_overlay_from_paths(int fs, int lower, int scratch, bool rootless)
 {
     struct sys_clone args = { .flags = CLONE_NEWNS, .cgroup = -1 };
     pid_t jailer = getpid();
@@ -89,7 +89,7 @@ static int from_paths(int fs, int lower, int scratch, bool rootless)
     if (pid == 0) { /* it holds all our descriptors, locks among them, so it must not outlive us */
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != jailer)
             _exit(EIO);
-        _exit(stage(fs, lower, scratch, rootless) < 0 ? errno : 0);
+        _exit(cow_overlay_in_stage(fs, lower, scratch, rootless) < 0 ? errno : 0);
     }
     if (pid < 0)
         return -1;
@@ -107,15 +107,15 @@ int cow_mount(int lower, bool rootless, uid_t host, const struct limits *lim, in
 
     if (fs < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "this kernel has no overlay file system");
-    if (scratch_layer(host, lim, &scratch, err) < 0)
+    if (cow_make_scratch_layer(host, lim, &scratch, err) < 0)
         return -1;
-    if (from_descriptors(fs, lower, scratch, rootless) < 0) {
+    if (cow_overlay_from_fds(fs, lower, scratch, rootless) < 0) {
         fd_close(&fs); /* what it was told so far cannot be taken back */
         fs = sys_fsopen("overlay");
-        if (fs < 0 || from_paths(fs, lower, scratch, rootless) < 0)
+        if (fs < 0 || cow_overlay_from_paths(fs, lower, scratch, rootless) < 0)
             return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace");
     }
-    auto_fd int mnt = sys_fsmount(fs, GUARD);
+    auto_fd int mnt = sys_fsmount(fs, MOUNT_GUARD_ATTRS);
     if (mnt < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
     /* When the kernel could not prepare `work` it mounts read-only and says so only in its log. */

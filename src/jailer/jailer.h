@@ -33,7 +33,7 @@ int jailer_service(const struct jailer_settings *settings);
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err);
 
 /* How many sandboxes a jailer has room for that may hold so many descriptors; fewer when some of them are kept. */
-uint64_t jailer_room(uint64_t nofile);
+uint64_t jailer_sandbox_capacity(uint64_t nofile);
 
 /* Removes cgroups and directories of jailers that died without cleaning up. Returns how many it found. */
 int jailer_sweep(const char *state_dir, struct err *err);

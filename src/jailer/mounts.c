@@ -25,9 +25,9 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#define GUARD (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define MOUNT_GUARD_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
-static int write_map(int proc, const char *file, uint32_t disk, uint32_t host)
+static int mounts_write_id_map(int proc, const char *file, uint32_t disk, uint32_t host)
 {
     char map[64];
 
@@ -36,7 +36,7 @@ static int write_map(int proc, const char *file, uint32_t disk, uint32_t host)
 }
 
 /* A user namespace in which `disk` ids stand for `host` ids. */
-static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *err)
+static int mounts_make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *err)
 {
     auto_fd int pidfd = -1;
     struct sys_clone args = { .flags = CLONE_NEWUSER | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = -1 };
@@ -55,7 +55,8 @@ static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *er
         return err_sys(err, ERR_NO_NAMESPACES, "user namespace of an id map");
     snprintf(path, sizeof(path), "/proc/%d", pid);
     auto_fd int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (proc >= 0 && write_map(proc, "uid_map", uid, host) == 0 && write_map(proc, "gid_map", gid, host) == 0)
+    if (proc >= 0 && mounts_write_id_map(proc, "uid_map", uid, host) == 0 &&
+        mounts_write_id_map(proc, "gid_map", gid, host) == 0)
         *ret = bad = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
     if (bad < 0)
         err_sys(err, ERR_SYS, "id map");
@@ -66,7 +67,7 @@ static int make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *er
 
 /* A rootless jailer lives in a mount namespace of its own and the kernel clones only mounts of that one, so the
  * lender's descriptor is looked up again by its name. Both are the same user's, and the same inode must come out. */
-static int find_again(int fd, struct err *err)
+static int mounts_reopen_source(int fd, struct err *err)
 {
     char link[32], path[4096];
     struct stat lent, found;
@@ -87,7 +88,7 @@ static int find_again(int fd, struct err *err)
 /* The kernel tells by itself, without asking the file system, which mount a descriptor belongs to, and of what type
  * that is. A mount that is not in our list is of another namespace, and could not be lent anyway. Types are named that
  * are prompt, so that one which nobody thought of is refused. */
-int mounts_check_prompt(int fd, struct err *err)
+int mounts_check_local_filesystem(int fd, struct err *err)
 {
     static const char *const prompt[] = { "bcachefs", "btrfs",   "erofs", "exfat", "ext2",    "ext3",  "ext4",
                                           "f2fs",     "iso9660", "jfs",   "ntfs3", "overlay", "ramfs", "squashfs",
@@ -116,14 +117,14 @@ int mounts_check_prompt(int fd, struct err *err)
     return err_set(err, ERR_BIND_SOURCE, "it is mounted nowhere on this host");
 }
 
-static bool is_directory(const char *path, const struct stat *st)
+static bool mounts_is_same_file(const char *path, const struct stat *st)
 {
     struct stat there;
 
     return stat(path, &there) == 0 && there.st_dev == st->st_dev && there.st_ino == st->st_ino;
 }
 
-static int check_source(int fd, bool whole_system, struct err *err)
+static int mounts_check_source(int fd, bool whole_system, struct err *err)
 {
     static const long kernels[] = { PROC_SUPER_MAGIC, SYSFS_MAGIC,       CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
                                     DEBUGFS_MAGIC,    TRACEFS_MAGIC,     SECURITYFS_MAGIC,   BPF_FS_MAGIC,
@@ -136,16 +137,16 @@ static int check_source(int fd, bool whole_system, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         if ((long)fs.f_type == kernels[i])
             return err_set(err, ERR_BIND_REFUSED, "it lies in a file system of the kernel, which is never lent");
-    if (is_directory("/run", &st)) /* read-only does not keep anybody from talking to a socket */
+    if (mounts_is_same_file("/run", &st)) /* read-only does not keep anybody from talking to a socket */
         return err_set(err, ERR_BIND_REFUSED, "it holds the sockets of the host's services; name a directory below it");
-    if (!whole_system && is_directory("/", &st))
+    if (!whole_system && mounts_is_same_file("/", &st))
         return err_set(err, ERR_BIND_REFUSED, "it is the root of the host; name a directory below it");
     return 0;
 }
 
-static int clone_tree(int lent, bool rootless, bool all, struct err *err)
+static int mounts_clone_tree(int lent, bool rootless, bool all, struct err *err)
 {
-    auto_fd int again = rootless ? find_again(lent, err) : -1;
+    auto_fd int again = rootless ? mounts_reopen_source(lent, err) : -1;
 
     if (rootless && again < 0)
         return -1;
@@ -155,7 +156,7 @@ static int clone_tree(int lent, bool rootless, bool all, struct err *err)
     return tree;
 }
 
-static int set_attr(int tree, uint64_t set, int idmap, struct err *err)
+static int mounts_set_attr(int tree, uint64_t set, int idmap, struct err *err)
 {
     struct mount_attr attr = { .attr_set = set, .propagation = MS_PRIVATE };
 
@@ -169,49 +170,50 @@ static int set_attr(int tree, uint64_t set, int idmap, struct err *err)
     return 0;
 }
 
-static int bind_tree(int fd, bool rootless, bool all, uint64_t set, int idmap, int *ret, struct err *err)
+static int mounts_bind_tree(int fd, bool rootless, bool all, uint64_t set, int idmap, int *ret, struct err *err)
 {
-    auto_fd int tree = clone_tree(fd, rootless, all, err);
+    auto_fd int tree = mounts_clone_tree(fd, rootless, all, err);
 
-    if (tree < 0 || set_attr(tree, set, idmap, err) < 0)
+    if (tree < 0 || mounts_set_attr(tree, set, idmap, err) < 0)
         return -1;
     *ret = take_fd(&tree);
     return 0;
 }
 
 /* A plain user's clone must hold all that is mounted below: the kernel shows nobody what a mount of others covers. */
-static int bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
+static int mounts_bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
 {
-    const uint64_t set = GUARD | MOUNT_ATTR_RDONLY;
+    const uint64_t set = MOUNT_GUARD_ATTRS | MOUNT_ATTR_RDONLY;
 
-    if (check_source(fd, !rootless, err) < 0)
+    if (mounts_check_source(fd, !rootless, err) < 0)
         return -1;
-    if (bind_tree(fd, rootless, true, set, idmap, ret, err) == 0)
+    if (mounts_bind_tree(fd, rootless, true, set, idmap, ret, err) == 0)
         return 0;
     if (rootless)
         return -1;
-    return bind_tree(fd, rootless, false, set, idmap, ret, err) == 0
+    return mounts_bind_tree(fd, rootless, false, set, idmap, ret, err) == 0
                ? 0
-               : bind_tree(fd, rootless, false, set, -1, ret, err);
+               : mounts_bind_tree(fd, rootless, false, set, -1, ret, err);
 }
 
-static int bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *ret, struct err *err)
+static int mounts_bind_workspace(int fd, bool rootless, int idmap, uint64_t more, int *ret, struct err *err)
 {
     struct stat st;
 
     if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_WORKSPACE_REFUSED, "the workspace is not a directory");
-    if (check_source(fd, false, err) < 0)
+    if (mounts_check_source(fd, false, err) < 0)
         return -1;
-    return bind_tree(fd, rootless, true, GUARD | more, idmap, ret, err);
+    return mounts_bind_tree(fd, rootless, true, MOUNT_GUARD_ATTRS | more, idmap, ret, err);
 }
 
 /* The caller's directory as the lower layer; what changes lives and dies with the sandbox. */
-static int bind_cow(int fd, bool rootless, int idmap, uid_t host, const struct limits *lim, int *ret, struct err *err)
+static int mounts_bind_cow(int fd, bool rootless, int idmap, uid_t host, const struct limits *lim, int *ret,
+                           struct err *err)
 {
     auto_fd int lower = -1;
 
-    if (bind_workspace(fd, rootless, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0)
+    if (mounts_bind_workspace(fd, rootless, idmap, MOUNT_ATTR_RDONLY, &lower, err) < 0)
         return -1;
     return cow_mount(lower, rootless, host, lim, ret, err);
 }
@@ -223,7 +225,7 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, b
     bool workspace = false;
     size_t i = 0;
 
-    if (req->nmounts && !rootless && make_idmap(req->owner_uid, req->owner_gid, host_uid, &idmap, err) < 0)
+    if (req->nmounts && !rootless && mounts_make_idmap(req->owner_uid, req->owner_gid, host_uid, &idmap, err) < 0)
         return -1;
     for (i = 0; i < req->nmounts; i++) {
         const struct jail_mount *m = &req->mounts[i];
@@ -235,13 +237,13 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, b
         } else if (m->kind == JAIL_BIND_RO) {
             ret[i].kind = NATIVE_BIND;
             if (native_check_target(m->dst, err) == 0 && str_copy(ret[i].dst, sizeof(ret[i].dst), m->dst))
-                bad = bind_ro(fds[m->fd], rootless, idmap, &ret[i].fd, err);
+                bad = mounts_bind_ro(fds[m->fd], rootless, idmap, &ret[i].fd, err);
         } else if (workspace) {
             err_set(err, ERR_INVALID, "more than one workspace");
         } else if (m->kind == JAIL_WORKSPACE) {
-            bad = bind_workspace(fds[m->fd], rootless, idmap, 0, &ret[i].fd, err);
+            bad = mounts_bind_workspace(fds[m->fd], rootless, idmap, 0, &ret[i].fd, err);
         } else if (m->kind == JAIL_WORKSPACE_COW) {
-            bad = bind_cow(fds[m->fd], rootless, idmap, host_uid, limits, &ret[i].fd, err);
+            bad = mounts_bind_cow(fds[m->fd], rootless, idmap, host_uid, limits, &ret[i].fd, err);
         } else {
             err_set(err, ERR_INVALID, "mount %zu is of an unknown kind", i);
         }

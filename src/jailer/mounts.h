@@ -11,5 +11,5 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, b
                    const struct limits *limits, struct native_mount *ret, struct err *err);
 /* Refuses a descriptor at which even a look could take for ever, because another process or another machine would have
  * to answer: FUSE, NFS and their kin. To be asked before anything else is done with what a stranger lent. */
-int mounts_check_prompt(int fd, struct err *err);
+int mounts_check_local_filesystem(int fd, struct err *err);
 void mounts_close(struct native_mount *m, size_t n);

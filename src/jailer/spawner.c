@@ -7,10 +7,10 @@
 #include "base/mem.h"
 #include "rootless/rootless.h"
 #include "isolate/sys.h"
-#include "isolate/zygote.h"
+#include "isolate/zygote_start.h"
 #include "wire/frame.h"
 #include "wire/jail.h"
-#include "wire/listener.h"
+#include "wire/seccomp_listener.h"
 #include "wire/rt.h"
 
 #include <errno.h>
@@ -22,18 +22,18 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-enum order_kind { ORDER_NETWORK, ORDER_CHOOSE, ORDER_MAKE, ORDER_ZYGOTE };
-struct order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
-    enum order_kind kind;
-    struct spawner_kind chosen; /* ORDER_CHOOSE */
-    uint64_t token;             /* ORDER_MAKE */
+enum spawner_order_kind { SPAWNER_ORDER_NETNS, SPAWNER_ORDER_TEMPLATE, SPAWNER_ORDER_SANDBOX, SPAWNER_ORDER_ZYGOTE };
+struct spawner_order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
+    enum spawner_order_kind kind;
+    struct spawner_template template; /* SPAWNER_ORDER_TEMPLATE */
+    uint64_t token;                   /* SPAWNER_ORDER_SANDBOX */
     struct native_spec spec;
-    char language[16], preload[JAIL_PRELOAD_MAX]; /* ORDER_ZYGOTE */
+    char language[16], preload[JAIL_PRELOAD_MAX]; /* SPAWNER_ORDER_ZYGOTE */
 };
 
-enum note_kind { NOTE_SPAWNED, NOTE_FAILED, NOTE_ENDED };
-struct note { /* from the spawner; NOTE_SPAWNED carries a pidfd */
-    enum note_kind kind;
+enum spawner_event_kind { SPAWNER_EVENT_SPAWNED, SPAWNER_EVENT_FAILED, SPAWNER_EVENT_ENDED };
+struct spawner_event { /* from the spawner; SPAWNER_EVENT_SPAWNED carries a pidfd */
+    enum spawner_event_kind kind;
     uint64_t token;
     int status;
     struct err err;
@@ -44,46 +44,46 @@ struct spawner {
     struct ev_io io;
     const struct spawner_ops *ops;
     void *arg;
-    struct spawner_kind kind;
+    struct spawner_template template;
     pid_t pid;
-    size_t orders; /* not answered yet */
+    size_t pending_orders; /* not answered yet */
 };
 
 #define ORDERS_MAX 16 /* a socket's default buffer holds a few dozen */
 
 /* --- inside the spawner --- */
 
-struct brood { /* pid here -> token there */
+struct spawner_children { /* pid here -> token there */
     struct {
         pid_t pid;
         uint64_t token;
-    } * each;
+    } * entries;
     size_t n, cap;
 };
 
-static void brood_add(struct brood *b, pid_t pid, uint64_t token)
+static void spawner_children_add(struct spawner_children *b, pid_t pid, uint64_t token)
 {
     if (b->n == b->cap) {
         b->cap = b->cap ? b->cap * 2 : 64;
-        b->each = mem_resize(b->each, b->cap, sizeof(*b->each));
+        b->entries = mem_resize(b->entries, b->cap, sizeof(*b->entries));
     }
-    b->each[b->n].pid = pid;
-    b->each[b->n++].token = token;
+    b->entries[b->n].pid = pid;
+    b->entries[b->n++].token = token;
 }
 
-static bool brood_take(struct brood *b, pid_t pid, uint64_t *token)
+static bool spawner_children_remove(struct spawner_children *b, pid_t pid, uint64_t *token)
 {
     for (size_t i = 0; i < b->n; i++)
-        if (b->each[i].pid == pid) {
-            *token = b->each[i].token;
-            b->each[i] = b->each[--b->n];
+        if (b->entries[i].pid == pid) {
+            *token = b->entries[i].token;
+            b->entries[i] = b->entries[--b->n];
             return true;
         }
     return false;
 }
 
 /* The child of native_spawn tells its failure on the control stream, as a frame that the engine waits for anyway. */
-static void tell_failure(int control, const struct err *err)
+static void spawner_report_failure(int control, const struct err *err)
 {
     uint8_t packet[FRAME_HEADER + 512];
     struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
@@ -97,7 +97,7 @@ static void tell_failure(int control, const struct err *err)
     (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
 }
 
-static void tell(int sock, const struct note *n, int fd)
+static void spawner_send_event(int sock, const struct spawner_event *n, int fd)
 {
     /* A full socket means the jailer is far behind; waiting here slows only this template. What cannot be told at all
      * the jailer would wait for for ever; our death it notices. */
@@ -106,9 +106,9 @@ static void tell(int sock, const struct note *n, int fd)
 }
 
 /* Puts the received descriptors where the spec had them. */
-static bool place(struct native_spec *spec, int *fds, size_t nfds)
+static bool spawner_place_fds(struct native_spec *spec, int *fds, size_t nfds)
 {
-    size_t want = 1 + spec->cgroup.nprocs + (spec->cgroup.into >= 0 ? 1u : 0u) + spec->nmounts;
+    size_t want = 1 + spec->cgroup.nprocs + (spec->cgroup.v2_dir >= 0 ? 1u : 0u) + spec->nmounts;
     size_t i = 0;
 
     if (spec->cgroup.nprocs > CGROUP_TREES || spec->nmounts > NATIVE_MOUNTS || nfds != want)
@@ -116,56 +116,56 @@ static bool place(struct native_spec *spec, int *fds, size_t nfds)
     spec->control = fds[i++];
     for (size_t j = 0; j < spec->cgroup.nprocs; j++)
         spec->cgroup.procs[j] = fds[i++];
-    if (spec->cgroup.into >= 0)
-        spec->cgroup.into = fds[i++];
+    if (spec->cgroup.v2_dir >= 0)
+        spec->cgroup.v2_dir = fds[i++];
     for (size_t j = 0; j < spec->nmounts; j++)
         spec->mounts[j].fd = fds[i++];
     return true;
 }
 
-static void carry_out(int sock, struct native_template *t, const struct err *broken, struct brood *brood,
-                      struct order *o, int *fds, size_t nfds)
+static void spawner_make_sandbox(int sock, struct native_template *t, const struct err *broken,
+                                 struct spawner_children *brood, struct spawner_order *o, int *fds, size_t nfds)
 {
-    struct note note = { .kind = NOTE_FAILED, .token = o->token };
+    struct spawner_event note = { .kind = SPAWNER_EVENT_FAILED, .token = o->token };
     auto_fd int pidfd = -1;
     pid_t pid;
 
-    o->spec.fail = tell_failure;
-    o->spec.watch = listener_send;
+    o->spec.report_failure = spawner_report_failure;
+    o->spec.send_listener = seccomp_listener_send;
     if (broken->id != ERR_NONE)
         note.err = *broken;
-    else if (!place(&o->spec, fds, nfds))
+    else if (!spawner_place_fds(&o->spec, fds, nfds))
         err_set(&note.err, ERR_BUG, "spawner got %zu descriptors", nfds);
     else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
-        note.kind = NOTE_SPAWNED;
-        brood_add(brood, pid, o->token);
+        note.kind = SPAWNER_EVENT_SPAWNED;
+        spawner_children_add(brood, pid, o->token);
     }
-    tell(sock, &note, pidfd);
+    spawner_send_event(sock, &note, pidfd);
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
 }
 
 /* The descriptor stays open on purpose: its locks live as long as we do. */
-static void choose(struct native_template *t, struct err *broken, const struct order *o)
+static void spawner_apply_template(struct native_template *t, struct err *broken, const struct spawner_order *o)
 {
     if (broken->id == ERR_NONE)
-        (void)native_choose(t, &o->chosen.filter, o->chosen.owner, o->chosen.joinable, broken);
+        (void)native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken);
 }
 
 /* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
-static void enter(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
+static void spawner_enter_netns(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
 {
     struct err later;
 
     if (nfds == 1 && broken->id == ERR_NONE)
-        (void)native_take_network(t, fds[0], &later);
+        (void)native_enter_netns(t, fds[0], &later);
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
 }
 
 /* Its death, or that it was never born, closes the socket, which the jailer notices. */
-static void give_birth(const struct native_template *t, const struct err *broken, const struct order *o, int *fds,
-                       size_t nfds)
+static void spawner_start_zygote(const struct native_template *t, const struct err *broken,
+                                 const struct spawner_order *o, int *fds, size_t nfds)
 {
     if (nfds == 1 && broken->id == ERR_NONE)
         (void)zygote_start(t->owner, o->language, o->preload, fds[0], NULL);
@@ -173,37 +173,38 @@ static void give_birth(const struct native_template *t, const struct err *broken
         close(fds[i]);
 }
 
-static void reap(int sock, struct brood *brood)
+static void spawner_reap(int sock, struct spawner_children *brood)
 {
-    struct note note = { .kind = NOTE_ENDED };
+    struct spawner_event note = { .kind = SPAWNER_EVENT_ENDED };
     pid_t pid;
 
     while ((pid = waitpid(-1, &note.status, WNOHANG)) > 0)
-        if (brood_take(brood, pid, &note.token))
-            tell(sock, &note, -1);
+        if (spawner_children_remove(brood, pid, &note.token))
+            spawner_send_event(sock, &note, -1);
 }
 
 /* While nobody asks, the next network is made, unless one is on its way: before the first sandbox, and from the second
  * on. Who asked once may be `cove run`, who asked twice will ask again. */
-static int await(struct pollfd p[2], struct native_template *t, const struct err *broken, bool promised, size_t made)
+static int spawner_wait_for_order(struct pollfd p[2], struct native_template *t, const struct err *broken,
+                                  bool promised, size_t made)
 {
     struct err later; /* whoever asks for a sandbox will hear it */
     int n = poll(p, 2, 0);
 
     if (n == 0 && !promised && made != 1 && broken->id == ERR_NONE)
-        (void)native_ready(t, &later);
+        (void)native_prepare_netns(t, &later);
     if (n == 0)
         n = poll(p, 2, -1);
     return n < 0 && errno != EINTR ? -1 : 0;
 }
 
-static NORETURN void spawner_main(int sock, bool rootless, const struct root_files *files, int monitor_fd,
+static NORETURN void spawner_main(int sock, bool rootless, const struct template_root_files *files, int monitor_fd,
                                   const char *scratch)
 {
     static struct native_template t;
-    static struct order order;
+    static struct spawner_order order;
     struct err broken = { 0 };
-    struct brood brood = { 0 };
+    struct spawner_children brood = { 0 };
     bool promised = !rootless; /* a network by the jailer */
     size_t made = 0;
     sigset_t chld;
@@ -218,7 +219,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct root_fil
     if (kids < 0)
         _exit(125);
     t.monitor = monitor_fd;
-    if (sys_take_ordinary_turn() < 0)
+    if (sys_reset_priorities() < 0)
         _exit(125);
     /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
     if (native_prepare(&t, rootless, scratch, files, &broken) == 0) {
@@ -234,58 +235,58 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct root_fil
         int fds[FD_PASS_MAX];
         size_t nfds = FD_PASS_MAX;
 
-        if (await(p, &t, &broken, promised, made) < 0)
+        if (spawner_wait_for_order(p, &t, &broken, promised, made) < 0)
             _exit(125);
         if (p[1].revents) {
             struct signalfd_siginfo si[16];
 
             while (read(kids, si, sizeof(si)) > 0)
                 ;
-            reap(sock, &brood);
+            spawner_reap(sock, &brood);
         }
         if (!p[0].revents)
             continue;
         ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
         if (n != (ssize_t)sizeof(order))
             _exit(n == 0 ? 0 : 125); /* the jailer is gone */
-        if (order.kind == ORDER_NETWORK) {
+        if (order.kind == SPAWNER_ORDER_NETNS) {
             promised = false;
-            enter(&t, &broken, fds, nfds);
+            spawner_enter_netns(&t, &broken, fds, nfds);
             continue;
         }
-        if (order.kind == ORDER_ZYGOTE) {
-            give_birth(&t, &broken, &order, fds, nfds);
+        if (order.kind == SPAWNER_ORDER_ZYGOTE) {
+            spawner_start_zygote(&t, &broken, &order, fds, nfds);
             continue;
         }
-        if (order.kind == ORDER_CHOOSE) {
-            choose(&t, &broken, &order);
+        if (order.kind == SPAWNER_ORDER_TEMPLATE) {
+            spawner_apply_template(&t, &broken, &order);
             continue;
         }
-        carry_out(sock, &t, &broken, &brood, &order, fds, nfds);
+        spawner_make_sandbox(sock, &t, &broken, &brood, &order, fds, nfds);
         made++;
     }
 }
 
 /* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
-static NORETURN void child_main(int sock, bool rootless, const struct root_files *files, int monitor_fd,
-                                const char *scratch)
+static NORETURN void spawner_child_main(int sock, bool rootless, const struct template_root_files *files,
+                                        int monitor_fd, const char *scratch)
 {
     int keep[] = { sock, files->runtime, files->kernels, monitor_fd };
 
     if (fd_keep_only(keep, monitor_fd > 0 ? 4 : 3) < 0)
         _exit(125);
-    struct root_files ours = { .runtime = keep[1], .kernels = keep[2] };
+    struct template_root_files ours = { .runtime = keep[1], .kernels = keep[2] };
     spawner_main(keep[0], rootless, &ours, monitor_fd > 0 ? keep[3] : -1, scratch);
 }
 
 /* --- the jailer's side --- */
 
-static void on_note(void *arg, uint32_t events UNUSED)
+static void spawner_on_event(void *arg, uint32_t events UNUSED)
 {
     struct spawner *s = arg;
 
     for (int turn = 0; turn < 64 && s->io.on; turn++) {
-        struct note n;
+        struct spawner_event n;
         int fd = -1;
         size_t nfds = 1;
         ssize_t got = fd_recv(s->io.fd, &n, sizeof(n), &fd, &nfds, MSG_DONTWAIT);
@@ -297,35 +298,36 @@ static void on_note(void *arg, uint32_t events UNUSED)
             s->ops->on_lost(s->arg, s);
             return;
         }
-        if (n.kind == NOTE_ENDED) {
+        if (n.kind == SPAWNER_EVENT_ENDED) {
             s->ops->on_ended(s->arg, n.token, n.status);
             continue;
         }
-        s->orders--;
-        s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == NOTE_FAILED ? &n.err : NULL);
+        s->pending_orders--;
+        s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == SPAWNER_EVENT_FAILED ? &n.err : NULL);
     }
 }
 
-static struct order next; /* memory that was touched before costs nothing; each order is written whole */
+static struct spawner_order
+    spawner_next_order; /* memory that was touched before costs nothing; each order is written whole */
 
-static int send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
+static int spawner_send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
 {
-    if (fd_send(s->io.fd, &next, sizeof(next), fds, n, MSG_DONTWAIT) < 0)
-        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->kind.name);
+    if (fd_send(s->io.fd, &spawner_next_order, sizeof(spawner_next_order), fds, n, MSG_DONTWAIT) < 0)
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->template.name);
     return 0;
 }
 
 /* On this processor, while the spawner builds its root on another. A lost spawner is noticed elsewhere. */
-static void lend_network(struct spawner *s)
+static void spawner_send_netns(struct spawner *s)
 {
-    auto_fd int network = native_network();
+    auto_fd int network = native_new_netns();
 
-    next = (struct order){ .kind = ORDER_NETWORK };
-    (void)send_order(s, &network, network >= 0 ? 1 : 0, NULL);
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_NETNS };
+    (void)spawner_send_order(s, &network, network >= 0 ? 1 : 0, NULL);
 }
 
-int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct root_files *files, int monitor_fd,
-                const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct template_root_files *files,
+                int monitor_fd, const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
 {
     int sv[2];
     struct sys_clone args = { .flags = CLONE_NEWPID | CLONE_NEWNS, .cgroup = -1 };
@@ -335,15 +337,16 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct 
     auto_fd int near = sv[0], far = sv[1];
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        child_main(far, rootless, files, monitor_fd, scratch);
+        spawner_child_main(far, rootless, files, monitor_fd, scratch);
     if (pid < 0)
-        return errno == EPERM ? rootless_refused(!rootless, EPERM, err) : err_sys(err, ERR_SYS, "start the spawner");
+        return errno == EPERM ? rootless_explain_refusal(!rootless, EPERM, err)
+                              : err_sys(err, ERR_SYS, "start the spawner");
     struct spawner *s = mem_new(struct spawner);
     s->ev = ev;
     s->ops = ops;
     s->arg = arg;
     s->pid = pid;
-    if (ev_io_add(ev, &s->io, near, EPOLLIN, on_note, s, err) < 0) {
+    if (ev_io_add(ev, &s->io, near, EPOLLIN, spawner_on_event, s, err) < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         free(s);
@@ -351,7 +354,7 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct 
     }
     (void)take_fd(&near);
     if (!rootless)
-        lend_network(s);
+        spawner_send_netns(s);
     *ret = s;
     return 0;
 }
@@ -372,46 +375,46 @@ pid_t spawner_pid(const struct spawner *s)
     return s->pid;
 }
 
-const struct spawner_kind *spawner_kind(const struct spawner *s)
+const struct spawner_template *spawner_get_template(const struct spawner *s)
 {
-    return &s->kind;
+    return &s->template;
 }
 
-bool spawner_full(const struct spawner *s)
+bool spawner_is_full(const struct spawner *s)
 {
-    return s->orders >= ORDERS_MAX;
+    return s->pending_orders >= ORDERS_MAX;
 }
 
-int spawner_choose(struct spawner *s, const struct spawner_kind *kind, int uids_fd, struct err *err)
+int spawner_set_template(struct spawner *s, const struct spawner_template *kind, int uids_fd, struct err *err)
 {
-    s->kind = *kind;
-    next = (struct order){ .kind = ORDER_CHOOSE, .chosen = *kind };
-    return send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
+    s->template = *kind;
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_TEMPLATE, .template = *kind };
+    return spawner_send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
 }
 
-int spawner_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err)
+int spawner_order_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err)
 {
-    next = (struct order){ .kind = ORDER_ZYGOTE };
-    (void)snprintf(next.language, sizeof(next.language), "%s", language);
-    (void)snprintf(next.preload, sizeof(next.preload), "%s", preload);
-    return send_order(s, &sock, 1, err);
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_ZYGOTE };
+    (void)snprintf(spawner_next_order.language, sizeof(spawner_next_order.language), "%s", language);
+    (void)snprintf(spawner_next_order.preload, sizeof(spawner_next_order.preload), "%s", preload);
+    return spawner_send_order(s, &sock, 1, err);
 }
 
-int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
+int spawner_order_sandbox(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
 {
     int fds[FD_PASS_MAX];
     size_t n = 0;
 
-    next = (struct order){ .kind = ORDER_MAKE, .token = token, .spec = *spec };
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_SANDBOX, .token = token, .spec = *spec };
     fds[n++] = spec->control;
     for (size_t i = 0; i < spec->cgroup.nprocs; i++)
         fds[n++] = spec->cgroup.procs[i];
-    if (spec->cgroup.into >= 0)
-        fds[n++] = spec->cgroup.into;
+    if (spec->cgroup.v2_dir >= 0)
+        fds[n++] = spec->cgroup.v2_dir;
     for (size_t i = 0; i < spec->nmounts; i++)
         fds[n++] = spec->mounts[i].fd;
-    if (send_order(s, fds, n, err) < 0)
+    if (spawner_send_order(s, fds, n, err) < 0)
         return -1;
-    s->orders++;
+    s->pending_orders++;
     return 0;
 }

@@ -11,7 +11,7 @@
 
 struct spawner;
 
-struct spawner_kind { /* the template whose sandboxes it makes */
+struct spawner_template { /* the template whose sandboxes it makes */
     char name[64];
     struct filter_spec filter;
     uid_t owner; /* of the user namespaces; 0: not chosen, or rootless */
@@ -28,18 +28,18 @@ struct spawner_ops {
 /* Starts a process that builds the root at once: it is the longest part and the same for every template, so a jailer
  * may begin it before anybody has asked. monitor_fd is where listeners of refused calls go; 0 is none. scratch is a
  * directory to mount the root on, in a namespace of its own. */
-int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct root_files *files, int monitor_fd,
-                const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err);
-/* Makes it the spawner of a certain template, before the first spawner_make. uids_fd is held there as well, so that uid
- * locks outlive the jailer for as long as sandboxes do. */
-int spawner_choose(struct spawner *s, const struct spawner_kind *kind, int uids_fd, struct err *err);
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct template_root_files *files,
+                int monitor_fd, const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err);
+/* Makes it the spawner of a certain template, before the first spawner_order_sandbox. uids_fd is held there as well, so
+ * that uid locks outlive the jailer for as long as sandboxes do. */
+int spawner_set_template(struct spawner *s, const struct spawner_template *kind, int uids_fd, struct err *err);
 void spawner_free(struct spawner *s); /* ends it and everything it made */
 DEFINE_AUTO(spawner, spawner_free);
 pid_t spawner_pid(const struct spawner *s);
-const struct spawner_kind *spawner_kind(const struct spawner *s); /* what spawner_choose was given */
+const struct spawner_template *spawner_get_template(const struct spawner *s); /* what spawner_set_template was given */
 /* It has as many orders as fit into its socket for sure; more must wait until one of them is answered. */
-bool spawner_full(const struct spawner *s);
+bool spawner_is_full(const struct spawner *s);
 /* Starts a zygote with sock as its descriptor 3; how that went is told there, at the least by closing it. */
-int spawner_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err);
+int spawner_order_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err);
 /* Descriptors in spec are duplicated by the kernel; the caller still owns them. */
-int spawner_make(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);
+int spawner_order_sandbox(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err);

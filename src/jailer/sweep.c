@@ -46,14 +46,14 @@ int sweep_check_parent(const char *name, struct err *err)
 }
 
 /* The locks of uids are always below SWEEP_PARENT: jailers with different parents share the uids of the host. */
-int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
+int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = mountinfo_read();
     const char *parent = secure_getenv(SWEEP_PARENT_VARIABLE);
 
     if (parent && sweep_check_parent(parent, err) < 0)
         return -1;
-    if (cgroup_find(forest, mountinfo, SWEEP_PARENT, false, err) < 0)
+    if (cgroup_find_hierarchies(forest, mountinfo, SWEEP_PARENT, false, err) < 0)
         return -1;
     auto_fd int locks = cgroup_lock_file(forest);
     if (locks < 0) {
@@ -64,26 +64,26 @@ int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err)
                 "the host");
         else
             err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
-        cgroup_forget(forest);
+        cgroup_close_hierarchies(forest);
         return -1;
     }
     if (parent && !str_eq(parent, SWEEP_PARENT)) {
-        cgroup_forget(forest);
-        if (cgroup_find(forest, mountinfo, parent, false, err) < 0)
+        cgroup_close_hierarchies(forest);
+        if (cgroup_find_hierarchies(forest, mountinfo, parent, false, err) < 0)
             return -1;
     }
     return uids_open(uids, take_fd(&locks), err);
 }
 
-struct sweeping {
-    const struct cgroup_forest *forest;
+struct sweep_pass {
+    const struct cgroup_hierarchies *forest;
     const struct uids *uids;
     int found, busy;
 };
 
 static void sweep_leaf(void *arg, const char *id, gid_t gid)
 {
-    struct sweeping *s = arg;
+    struct sweep_pass *s = arg;
 
     if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
         return;
@@ -94,28 +94,28 @@ static void sweep_leaf(void *arg, const char *id, gid_t gid)
     s->busy++;
 }
 
-int sweep(const struct cgroup_forest *forest, const struct uids *uids, int *ret_found)
+int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found)
 {
-    struct sweeping s = { .forest = forest, .uids = uids };
+    struct sweep_pass s = { .forest = forest, .uids = uids };
 
-    cgroup_each(forest, sweep_leaf, &s);
+    cgroup_each_leaf(forest, sweep_leaf, &s);
     if (ret_found)
         *ret_found += s.found - s.busy;
     return s.busy;
 }
 
-int sweep_patiently(const struct cgroup_forest *forest, const struct uids *uids)
+int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids)
 {
     int found = 0;
 
-    for (int i = 0; i < 200 && sweep(forest, uids, &found) > 0; i++)
+    for (int i = 0; i < 200 && sweep_once(forest, uids, &found) > 0; i++)
         nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
     return found;
 }
 
 int jailer_sweep(const char *state_dir, struct err *err)
 {
-    struct cgroup_forest forest;
+    struct cgroup_hierarchies forest;
     struct uids uids = { .fd = -1 };
     auto_fd int dir = -1;
 
@@ -123,10 +123,10 @@ int jailer_sweep(const char *state_dir, struct err *err)
         return -1;
     if (geteuid() != 0) /* what a plain user's jailer leaves is removed by the user's systemd, or by the next jailer */
         return 0;
-    if (sweep_open(&forest, &uids, err) < 0)
+    if (sweep_open_host(&forest, &uids, err) < 0)
         return -1;
-    int n = sweep_patiently(&forest, &uids);
-    cgroup_forget(&forest);
+    int n = sweep_until_idle(&forest, &uids);
+    cgroup_close_hierarchies(&forest);
     uids_done(&uids);
     return n;
 }

@@ -15,10 +15,10 @@ int sweep_open_state(const char *state_dir, int *ret_dir,
 #define SWEEP_PARENT_VARIABLE "COVE_CGROUP_PARENT"
 #define SWEEP_PARENT_MAX 32
 int sweep_check_parent(const char *name, struct err *err);
-int sweep_open(struct cgroup_forest *forest, struct uids *uids, struct err *err);
+int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err);
 /* One pass over the cgroups of sandboxes whose owner is gone: what is empty is removed and added to *ret_found (may be
  * NULL), what is not is killed and counted as busy, to be tried again. A leaf whose uid is locked has a living owner
  * and is left alone. Returns the number of busy ones. */
-int sweep(const struct cgroup_forest *forest, const struct uids *uids, int *ret_found);
+int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found);
 /* The same until nothing is busy, for a second at most. Returns how many it removed. */
-int sweep_patiently(const struct cgroup_forest *forest, const struct uids *uids);
+int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids);

@@ -21,11 +21,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char libexec[PATH_MAX];
+static char libexec_dir[PATH_MAX];
 
 /* Where cove-runtime and cove-VERB are: said by COVE_LIBEXEC, or in ../libexec/cove of an installation, or beside cove
  * in a build directory. */
-static int open_runtime(struct err *err)
+static int cove_open_runtime(struct err *err)
 {
     static const char *const places[] = { "/../libexec/cove", "" };
     const char *said = getenv("COVE_LIBEXEC");
@@ -37,12 +37,12 @@ static int open_runtime(struct err *err)
     if (slash)
         *slash = '\0';
     for (size_t i = 0; i < (said ? 1 : ARRAY_LEN(places)); i++) {
-        int len = said ? snprintf(libexec, sizeof(libexec), "%s", said)
-                       : snprintf(libexec, sizeof(libexec), "%s%s", exe, places[i]);
+        int len = said ? snprintf(libexec_dir, sizeof(libexec_dir), "%s", said)
+                       : snprintf(libexec_dir, sizeof(libexec_dir), "%s%s", exe, places[i]);
 
-        if (len < 0 || (size_t)len >= sizeof(libexec))
+        if (len < 0 || (size_t)len >= sizeof(libexec_dir))
             continue;
-        snprintf(path, sizeof(path), "%s/cove-runtime", libexec);
+        snprintf(path, sizeof(path), "%s/cove-runtime", libexec_dir);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd >= 0)
             return fd;
@@ -53,11 +53,11 @@ static int open_runtime(struct err *err)
 }
 
 /* Beside cove-runtime, which was found before. Without them everything works but contexts. */
-static int open_kernels(void)
+static int cove_open_kernels(void)
 {
     char path[PATH_MAX + 16];
 
-    snprintf(path, sizeof(path), "%s/kernels", libexec);
+    snprintf(path, sizeof(path), "%s/kernels", libexec_dir);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? 0 : fd;
 }
@@ -65,12 +65,12 @@ static int open_kernels(void)
 static struct {
     int intake; /* the monitor's end of the socket on which sandboxes hand over their listeners */
     bool keep;
-} unstarted = { .intake = -1 };
+} pending_monitor = { .intake = -1 };
 
 /* It must not hold the monitor's end of their socket, and closes what it does not know. */
-static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
+static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
 {
-    auto_fd int runtime_fd = open_runtime(err);
+    auto_fd int runtime_fd = cove_open_runtime(err);
     auto_fd int jailer = -1;
     int sv[2];
     pid_t pid;
@@ -84,25 +84,26 @@ static int start_jailer(const char *state_dir, bool keep, int *ret_jailer, struc
     struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
     if (jailer_fork(&jail, &jailer, &pid, err) < 0)
         return -1;
-    unstarted.intake = take_fd(&intake);
-    unstarted.keep = keep;
+    pending_monitor.intake = take_fd(&intake);
+    pending_monitor.keep = keep;
     *ret_jailer = take_fd(&jailer);
     return 0;
 }
 
 /* From here on we hold neither end, so that each sees the other's death. */
-static int start_monitor(int *ret_monitor, struct err *err)
+static int cove_start_monitor(int *ret_monitor, struct err *err)
 {
-    auto_fd int intake = take_fd(&unstarted.intake);
-    struct monitor_settings watch = { .args = denial_args, .outlive = unstarted.keep };
+    auto_fd int intake = take_fd(&pending_monitor.intake);
+    struct monitor_settings watch = { .significant_args = denial_significant_args,
+                                      .may_outlive_parent = pending_monitor.keep };
     pid_t pid;
 
     return monitor_fork(intake, &watch, ret_monitor, &pid, err);
 }
 
 /* A door whose jailer died is removed by the attempt to go through it. */
-static int list_kept(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
-                     struct err *err)
+static int cove_list_kept(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns),
+                          void *arg, struct err *err)
 {
     char path[PATH_MAX];
     struct dirent *entry;
@@ -127,16 +128,16 @@ static int list_kept(const char *state_dir, void (*each)(void *arg, const char *
 }
 
 /* The child writes to a pipe; what it has to say to a person goes to standard error as it is. */
-static int compile_policy(const char *name, bool json, struct buf *ret, struct err *err)
+static int cove_compile_policy(const char *name, bool json, struct buf *ret, struct err *err)
 {
-    auto_fd int runtime_fd = open_runtime(err);
+    auto_fd int runtime_fd = cove_open_runtime(err);
     char path[PATH_MAX + 16], chunk[4096];
     int pipefd[2], status;
     ssize_t n;
 
     if (runtime_fd < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/cove-policy", libexec);
+    snprintf(path, sizeof(path), "%s/cove-policy", libexec_dir);
     if (pipe2(pipefd, O_CLOEXEC) < 0)
         return err_sys(err, ERR_SYS, "pipe");
     auto_fd int from = pipefd[0];
@@ -165,11 +166,11 @@ static int compile_policy(const char *name, bool json, struct buf *ret, struct e
 }
 
 /* Verbs that are programs of their own are looked for only when there is no other verb of that name. */
-static const char *find_libexec(void)
+static const char *cove_find_libexec(void)
 {
-    auto_fd int fd = open_runtime(NULL);
+    auto_fd int fd = cove_open_runtime(NULL);
 
-    return fd < 0 ? "" : libexec;
+    return fd < 0 ? "" : libexec_dir;
 }
 
 static const struct cli_setting server_settings[] = {
@@ -183,16 +184,16 @@ int main(int argc, char **argv)
 {
     const struct cli_settings settings = {
         .version = COVE_VERSION,
-        .start_jailer = start_jailer,
-        .start_monitor = start_monitor,
+        .start_jailer = cove_start_jailer,
+        .start_monitor = cove_start_monitor,
         .connect_kept = jailer_connect_kept,
-        .list_kept = list_kept,
-        .compile_policy = compile_policy,
-        .find_libexec = find_libexec,
+        .list_kept = cove_list_kept,
+        .compile_policy = cove_compile_policy,
+        .find_libexec = cove_find_libexec,
         .server = server_settings,
     };
 
     if (argc > 1 && (str_eq(argv[1], "__jailer") || str_eq(argv[1], "__monitor")))
-        return service_main(argc - 1, argv + 1, open_runtime, open_kernels);
+        return service_main(argc - 1, argv + 1, cove_open_runtime, cove_open_kernels);
     return cli_main(argc, argv, &settings);
 }

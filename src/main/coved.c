@@ -8,14 +8,14 @@
  * because who is asked later what became of them is told the truth only by somebody who was there. */
 #include "main/coved.h"
 
-#include "auth/seal.h"
+#include "auth/mac.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "polfile/policy_file.h"
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 
 #include "cove_version.h"
 
@@ -27,43 +27,43 @@
 
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
-#define CALENDAR "server.calendar"  /* meta: see calendar_print() */
-#define PATIENCE_NS (10 * NS_PER_S) /* for the ends of all sandboxes */
+#define WALLCLOCK_META_KEY "server.calendar" /* meta: see wallclock_guard_format() */
+#define PATIENCE_NS (10 * NS_PER_S)          /* for the ends of all sandboxes */
 
 /* --- its parts --- */
 
-static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err)
+static int coved_connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err)
 {
     struct coved *d = arg;
 
     *ret_monitor = -1; /* the jailer knows the way to the monitor */
-    return door_knock(d->place.jailer, ret_jailer, NULL, err);
+    return unix_connect(d->paths.jailer_socket, ret_jailer, NULL, err);
 }
 
-static int open_store(struct coved *d, struct err *err)
+static int coved_open_store(struct coved *d, struct err *err)
 {
-    auto_free char *path = str_printf("%s/cove.db", d->place.state);
+    auto_free char *path = str_printf("%s/cove.db", d->paths.state_dir);
     struct store_settings set = { .path = path, .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full") };
 
-    if (mkdir(d->place.output, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_DENIED, "%.160s", d->place.output);
+    if (mkdir(d->paths.output_dir, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_DENIED, "%.160s", d->paths.output_dir);
     return store_open(d->ev, &set, &d->store, err);
 }
 
-static int open_recorder(struct coved *d, struct err *err)
+static int coved_open_recorder(struct coved *d, struct err *err)
 {
-    struct recorder_settings set = { .state_dir = d->place.state,
-                                     .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
-                                     .segment_max = conf_number(&d->conf, SETTING_AUDIT_SEGMENT),
-                                     .keep_max = conf_number(&d->conf, SETTING_KEEP_AUDIT),
-                                     .webhook = conf_text(&d->conf, SETTING_WEBHOOK),
-                                     .webhook_allow = conf_list(&d->conf, SETTING_WEBHOOK_ALLOW) };
+    struct server_audit_settings set = { .state_dir = d->paths.state_dir,
+                                         .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
+                                         .segment_max = conf_number(&d->conf, SETTING_AUDIT_SEGMENT),
+                                         .keep_max = conf_number(&d->conf, SETTING_KEEP_AUDIT),
+                                         .webhook = conf_text(&d->conf, SETTING_WEBHOOK),
+                                         .webhook_allow = conf_list(&d->conf, SETTING_WEBHOOK_ALLOW) };
 
-    return conf_on(&d->conf, SETTING_AUDIT) ? recorder_open(d->ev, d->store, &set, &d->recorder, err) : 0;
+    return conf_is_on(&d->conf, SETTING_AUDIT) ? server_audit_open(d->ev, d->store, &set, &d->recorder, err) : 0;
 }
 
 /* A floor that is there and cannot be read stops the server: nobody would notice that it does not hold. */
-static int read_floor(struct coved *d, struct err *err)
+static int coved_read_operator_limits(struct coved *d, struct err *err)
 {
     struct problems *pr = mem_new(struct problems);
     const char *more = conf_text(&d->conf, SETTING_FLOOR);
@@ -71,8 +71,8 @@ static int read_floor(struct coved *d, struct err *err)
     int rc;
 
     if (*more)
-        setenv(FLOOR_VARIABLE, more, 1);
-    rc = floor_file_load(&d->floor, pr);
+        setenv(OPERATOR_LIMITS_VARIABLE, more, 1);
+    rc = operator_limits_file_load(&d->operator_limits, pr);
     if (rc < 0) {
         problems_print(pr, &text);
         (void)fd_write_all(STDERR_FILENO, text.data, text.len);
@@ -83,37 +83,37 @@ static int read_floor(struct coved *d, struct err *err)
     return rc;
 }
 
-static void on_sandbox_end(void *arg, const char *id, const char *owner, enum ended_by by, const struct err *why)
+static void coved_on_sandbox_end(void *arg, const char *id, const char *owner, enum ended_by by, const struct err *why)
 {
     const struct coved *d = arg;
 
-    recorder_sandbox_ended(d->recorder, id, owner, by, why);
+    server_audit_sandbox_ended(d->recorder, id, owner, by, why);
 }
 
-static void on_refused(void *arg, const char *owner, const struct receipt *r)
+static void coved_on_denials(void *arg, const char *owner, const struct receipt *r)
 {
     const struct coved *d = arg;
 
     if (d->api)
-        api_on_refused(d->api, owner, r);
+        api_on_denials(d->api, owner, r);
 }
 
-static int open_manager(struct coved *d, struct err *err)
+static int coved_open_manager(struct coved *d, struct err *err)
 {
-    bool strict = conf_on(&d->conf, SETTING_ENFORCED);
+    bool strict = conf_is_on(&d->conf, SETTING_ENFORCED);
     struct manager_settings set = {
         .store = d->store,
-        .output_dir = d->place.output,
-        .connect = connect_jailer,
-        .on_end = on_sandbox_end,
-        .on_refused = on_refused,
+        .output_dir = d->paths.output_dir,
+        .connect = coved_connect_jailer,
+        .on_end = coved_on_sandbox_end,
+        .on_denials = coved_on_denials,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
         .creating_max = (uint32_t)conf_number(&d->conf, SETTING_CREATING),
         .starting_max = (uint32_t)conf_number(&d->conf, SETTING_STARTING),
-        .enforce = strict ? UINT64_MAX : d->floor.enforce,
-        .every_wall = strict || d->floor.every_wall,
+        .required_limits = strict ? UINT64_MAX : d->operator_limits.must_enforce,
+        .require_all_walls = strict || d->operator_limits.requires_every_wall,
         .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full"),
     };
 
@@ -121,7 +121,7 @@ static int open_manager(struct coved *d, struct err *err)
     return manager_new(d->ev, &set, &d->manager, err);
 }
 
-static void open_executor(struct coved *d)
+static void coved_open_executor(struct coved *d)
 {
     d->executor = executor_new(&(struct executor_settings){
         .ev = d->ev,
@@ -135,14 +135,14 @@ static void open_executor(struct coved *d)
     });
 }
 
-static void on_revoked(void *arg, const char *key_id)
+static void coved_on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
 
     api_on_revoked(d->api, key_id);
 }
 
-static const char *text_or_null(const struct coved *d, enum setting s)
+static const char *coved_text_or_null(const struct coved *d, enum conf_setting s)
 {
     const char *text = conf_text(&d->conf, s);
 
@@ -150,95 +150,95 @@ static const char *text_or_null(const struct coved *d, enum setting s)
 }
 
 /* False: tokens of nobody are accepted. */
-static bool read_issuer(const struct coved *d, struct issuer_settings *ret)
+static bool coved_read_issuer(const struct coved *d, struct issuer_settings *ret)
 {
     *ret = (struct issuer_settings){
         .issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
         .audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
-        .jwks_url = text_or_null(d, SETTING_JWT_JWKS_URL),
-        .jwks_file = text_or_null(d, SETTING_JWT_JWKS_FILE),
+        .jwks_url = coved_text_or_null(d, SETTING_JWT_JWKS_URL),
+        .jwks_file = coved_text_or_null(d, SETTING_JWT_JWKS_FILE),
         .user_claim = conf_text(&d->conf, SETTING_JWT_USER),
         .tenant_claim = conf_text(&d->conf, SETTING_JWT_TENANT_CLAIM),
         .role_claim = conf_text(&d->conf, SETTING_JWT_ROLE_CLAIM),
         .skew_ms = conf_number(&d->conf, SETTING_JWT_SKEW),
         .lifetime_max_ms = conf_number(&d->conf, SETTING_JWT_LIFETIME),
-        .floor_ms = conf_number(&d->conf, SETTING_JWT_FLOOR),
-        .age_ms = conf_number(&d->conf, SETTING_JWT_AGE),
+        .refetch_min_ms = conf_number(&d->conf, SETTING_JWT_FLOOR),
+        .keys_max_age_ms = conf_number(&d->conf, SETTING_JWT_AGE),
     };
     return *ret->issuer || *ret->audience || ret->jwks_url || ret->jwks_file;
 }
 
-static int open_auth(struct coved *d, struct err *err)
+static int coved_open_auth(struct coved *d, struct err *err)
 {
     struct issuer_settings issuer;
-    auto_free char *path = str_printf("%s/token.key", d->place.state);
-    uint8_t pepper[SEAL_LEN];
+    auto_free char *path = str_printf("%s/token.key", d->paths.state_dir);
+    uint8_t pepper[MAC_LEN];
     struct auth_settings set = {
-        .on_revoked = on_revoked,
+        .on_revoked = coved_on_revoked,
         .arg = d,
         .owner_uid = geteuid(),
         .rate = { [AUTH_CLASS_DEFAULT] = conf_text(&d->conf, SETTING_RATE_DEFAULT),
                   [AUTH_CLASS_CREATE] = conf_text(&d->conf, SETTING_RATE_CREATE),
                   [AUTH_CLASS_EXECUTE] = conf_text(&d->conf, SETTING_RATE_EXECUTE) },
-        .jwt = read_issuer(d, &issuer) ? &issuer : NULL,
+        .jwt = coved_read_issuer(d, &issuer) ? &issuer : NULL,
         .jwt_tenant = conf_text(&d->conf, SETTING_JWT_TENANT),
         .jwt_role = conf_text(&d->conf, SETTING_JWT_NEW_ROLE),
         .pepper = pepper,
     };
 
-    if (seal_pepper(path, pepper, err) < 0)
+    if (mac_load_pepper(path, pepper, err) < 0)
         return -1;
     int rc = auth_new(d->ev, d->store, &set, &d->auth, err);
     explicit_bzero(pepper, sizeof(pepper));
     return rc;
 }
 
-static void on_done(const struct http_done *done, void *ctx)
+static void coved_on_request_done(const struct http_request_summary *done, void *ctx)
 {
     /* A target that is no path is a proxy's, and may have a name and password in it. */
     const char *path = done->path[0] == '/' || str_eq(done->path, "*") ? done->path : "(no path)";
 
     api_on_done(done, ctx);
-    log_about(LOG_INFO, &(struct log_about){ .request = done->id }, "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s",
-              done->method, path, done->status, (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out,
-              done->whole ? "" : ", cut off");
+    log_write_with_ids(LOG_INFO, &(struct log_ids){ .request = done->id },
+                       "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s", done->method, path, done->status,
+                       (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out, done->fully_sent ? "" : ", cut off");
 }
 
-static uint64_t before(const struct coved *d, enum setting s)
+static uint64_t coved_retention_cutoff_ms(const struct coved *d, enum conf_setting s)
 {
-    uint64_t now = calendar_now(&d->calendar, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+    uint64_t now = wallclock_guard_now_ms(&d->wallclock, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
     uint64_t keep = conf_number(&d->conf, s);
 
     return now > keep ? now - keep : 0;
 }
 
-static void retention(void *arg, struct store_retention *ret)
+static void coved_fill_retention(void *arg, struct store_retention *ret)
 {
     const struct coved *d = arg;
 
     *ret = (struct store_retention){
-        .executions_before_ms = before(d, SETTING_KEEP_EXECUTIONS),
-        .sandboxes_before_ms = before(d, SETTING_KEEP_SANDBOXES),
-        .events_before_ms = before(d, SETTING_KEEP_EVENTS),
-        .idem_before_ms = before(d, SETTING_KEEP_EVENTS),
-        .usage_before_ms = before(d, SETTING_KEEP_USAGE),
+        .executions_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_EXECUTIONS),
+        .sandboxes_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_SANDBOXES),
+        .events_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_EVENTS),
+        .idem_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_EVENTS),
+        .usage_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_USAGE),
         .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
         .db_bytes_max = conf_number(&d->conf, SETTING_KEEP_DB),
     };
 }
 
-static void figures(void *arg, struct buf *out)
+static void coved_append_metrics(void *arg, struct buf *out)
 {
     const struct coved *d = arg;
 
     if (d->tls)
-        tls_server_figures(d->tls, out);
+        tls_server_metrics(d->tls, out);
 }
 
 /* Holds nothing until somebody asks: a server that is not used costs nothing, and one that is has soon as many ready as
  * are asked for. Four for each processor is what can be refilled in time; a hundredth of the memory, at 4 MiB each, is
  * what nobody misses. */
-static const struct store_pool *own_pool(struct coved *d)
+static const struct store_pool *coved_default_pool(struct coved *d)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
     uint64_t most = max_u64(cores > 0 ? (uint64_t)cores * 4 : 0, 8);
@@ -246,37 +246,37 @@ static const struct store_pool *own_pool(struct coved *d)
 
     if (str_eq(conf_text(&d->conf, SETTING_POOLS_DEFAULT), "off"))
         return NULL;
-    d->own_pool = pool_presets;
-    d->own_pool.max = max_u64(min_u64(room, most), 2);
-    (void)str_copy(d->own_pool.name, sizeof(d->own_pool.name), "python");
-    (void)str_copy(d->own_pool.template, sizeof(d->own_pool.template), "python");
-    return &d->own_pool;
+    d->default_pool = pool_defaults;
+    d->default_pool.max = max_u64(min_u64(room, most), 2);
+    (void)str_copy(d->default_pool.name, sizeof(d->default_pool.name), "python");
+    (void)str_copy(d->default_pool.template, sizeof(d->default_pool.template), "python");
+    return &d->default_pool;
 }
 
-static void open_api(struct coved *d)
+static void coved_open_api(struct coved *d)
 {
     d->api = api_new(&(struct api_settings){ .ev = d->ev,
                                              .store = d->store,
                                              .manager = d->manager,
                                              .pools = d->pools,
                                              .executor = d->executor,
-                                             .own_pool = own_pool(d),
+                                             .builtin_pool = coved_default_pool(d),
                                              .auth = d->auth,
-                                             .audit = recorder_audit(d->recorder),
-                                             .webhook = recorder_webhook(d->recorder),
-                                             .audit_content = conf_on(&d->conf, SETTING_AUDIT_CONTENT),
+                                             .audit = server_audit_log(d->recorder),
+                                             .webhook = server_audit_webhook(d->recorder),
+                                             .audit_content = conf_is_on(&d->conf, SETTING_AUDIT_CONTENT),
                                              .version = COVE_VERSION,
-                                             .floor = d->floor.file ? &d->floor : NULL,
-                                             .scratch = d->place.state,
+                                             .operator_limits = d->operator_limits.file ? &d->operator_limits : NULL,
+                                             .scratch_dir = d->paths.state_dir,
                                              .login_issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
                                              .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
                                              .login_client = conf_text(&d->conf, SETTING_JWT_CLIENT),
-                                             .retention = retention,
-                                             .figures = figures,
+                                             .get_retention = coved_fill_retention,
+                                             .write_metrics = coved_append_metrics,
                                              .arg = d });
 }
 
-static int open_http(struct coved *d, struct err *err)
+static int coved_open_http(struct coved *d, struct err *err)
 {
     struct http_settings set = {
         .tables = api_tables,
@@ -284,7 +284,7 @@ static int open_http(struct coved *d, struct err *err)
         .origins = conf_list(&d->conf, SETTING_ORIGINS),
         .ctx = d->api,
         .on_request = api_on_request,
-        .on_done = on_done,
+        .on_done = coved_on_request_done,
     };
 
     http_limits_default(&set.limits);
@@ -303,8 +303,8 @@ static int open_http(struct coved *d, struct err *err)
     set.limits.ws_per_addr = (unsigned)conf_number(&d->conf, SETTING_WS_PEER);
     set.limits.ws_message_max = conf_number(&d->conf, SETTING_WS_MESSAGE);
     set.limits.ws_ping_ms = conf_number(&d->conf, SETTING_WS_PING);
-    set.limits.ws_rate = (unsigned)conf_number(&d->conf, SETTING_WS_RATE);
-    if (http_new(d->ev, &set, &d->http, err) < 0)
+    set.limits.ws_frames_per_second = (unsigned)conf_number(&d->conf, SETTING_WS_RATE);
+    if (http_server_new(d->ev, &set, &d->http, err) < 0)
         return -1;
     api_set_server(d->api, d->http);
     return 0;
@@ -312,9 +312,9 @@ static int open_http(struct coved *d, struct err *err)
 
 /* --- housekeeping --- */
 
-static void collect(void *arg);
+static void coved_collect_garbage(void *arg);
 
-static void on_collected(void *arg, const struct err *err, const struct manager_gc *removed)
+static void coved_on_garbage_collected(void *arg, const struct err *err, const struct manager_gc *removed)
 {
     const struct coved *d = arg;
 
@@ -325,105 +325,106 @@ static void on_collected(void *arg, const struct err *err, const struct manager_
                                              ",\"usageRows\":%" PRIu64 "}",
                                              removed->executions, removed->sandboxes, removed->events, removed->usage);
 
-        recorder_note(d->recorder, "server.gc", details);
+        server_audit_record(d->recorder, "server.gc", details);
         log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events, %" PRIu64
                  " rows of usage",
                  removed->executions, removed->sandboxes, removed->events, removed->usage);
     }
 }
 
-static void on_calendar_kept(void *arg UNUSED, const struct err *err)
+static void coved_on_wallclock_stored(void *arg UNUSED, const struct err *err)
 {
     if (err)
         log_warn("how far the calendar was believed is not written down: %s", err->msg);
 }
 
 /* Whether what is old by the calendar may go. */
-static bool believe(struct coved *d)
+static bool coved_update_wallclock(struct coved *d)
 {
-    char text[CALENDAR_TEXT];
-    bool waited = d->calendar.waits;
-    bool holds = calendar_look(&d->calendar, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+    char text[WALLCLOCK_GUARD_TEXT];
+    bool waited = d->wallclock.is_distrusted;
+    bool holds = wallclock_guard_update(&d->wallclock, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
 
-    store_meta_put(d->store, CALENDAR, calendar_print(&d->calendar, text), on_calendar_kept, NULL);
+    store_meta_put(d->store, WALLCLOCK_META_KEY, wallclock_guard_format(&d->wallclock, text), coved_on_wallclock_stored,
+                   NULL);
     if (waited && holds)
         log_info("retention goes by the calendar again");
     return holds;
 }
 
-struct asked {
+struct coved_wallclock_query {
     struct coved *d;
     bool done;
     struct err err;
 };
 
-static void on_calendar(void *arg, const struct err *err, const char *value)
+static void coved_on_wallclock(void *arg, const struct err *err, const char *value)
 {
-    struct asked *a = arg;
+    struct coved_wallclock_query *a = arg;
 
     if (err)
         a->err = *err;
     else
-        calendar_begin(&a->d->calendar, value, ev_now(a->d->ev), clock_real_ns() / NS_PER_MS);
+        wallclock_guard_init(&a->d->wallclock, value, ev_now(a->d->ev), clock_real_ns() / NS_PER_MS);
     a->done = true;
 }
 
-static int open_calendar(struct coved *d, struct err *err)
+static int coved_open_wallclock(struct coved *d, struct err *err)
 {
-    struct asked a = { .d = d };
-    const struct calendar *c = &d->calendar;
+    struct coved_wallclock_query a = { .d = d };
+    const struct wallclock_guard *c = &d->wallclock;
 
-    store_meta_get(d->store, CALENDAR, on_calendar, &a);
+    store_meta_get(d->store, WALLCLOCK_META_KEY, coved_on_wallclock, &a);
     while (!a.done)
         ev_turn(d->ev, -1);
     if (a.err.id != ERR_NONE) {
         *err = a.err;
         return -1;
     }
-    if (!believe(d))
+    if (!coved_update_wallclock(d))
         log_warn("the calendar is %" PRIu64
                  " days ahead of the last time that this server ran; if it is right, what is "
                  "too old by it is removed after a day of running, or at once by 'cove gc'",
-                 (c->began_ms - c->seen_ms) / CALENDAR_DAY_MS);
+                 (c->began_ms - c->trusted_ms) / WALLCLOCK_GUARD_DAY_MS);
     return 0;
 }
 
-static void collect(void *arg)
+static void coved_collect_garbage(void *arg)
 {
     struct coved *d = arg;
     struct store_retention keep;
 
-    retention(d, &keep);
-    if (!believe(d)) /* bytes count whatever the day is */
+    coved_fill_retention(d, &keep);
+    if (!coved_update_wallclock(d)) /* bytes count whatever the day is */
         keep = (struct store_retention){ .output_bytes_max = keep.output_bytes_max, .db_bytes_max = keep.db_bytes_max };
-    manager_gc(d->manager, &keep, false, on_collected, d);
-    ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_EVERY_NS, collect, d);
+    manager_gc(d->manager, &keep, false, coved_on_garbage_collected, d);
+    ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_EVERY_NS, coved_collect_garbage, d);
 }
 
 /* --- its life --- */
 
-static void leave(void *arg)
+static void coved_stop_loop(void *arg)
 {
     struct coved *d = arg;
 
     ev_stop(d->ev);
 }
 
-static void on_drained(void *arg)
+static void coved_on_drained(void *arg)
 {
     struct coved *d = arg;
     struct err why;
 
-    if (!d->for_good) {
-        leave(d);
+    if (!d->ends_sandboxes) {
+        coved_stop_loop(d);
         return;
     }
     err_set(&why, ERR_SANDBOX_ENDED, "the server was stopped");
-    ev_timer_set(d->ev, &d->patience, ev_now(d->ev) + PATIENCE_NS, leave, d);
-    manager_end_all(d->manager, &why, leave, d);
+    ev_timer_set(d->ev, &d->end_timeout, ev_now(d->ev) + PATIENCE_NS, coved_stop_loop, d);
+    manager_end_all(d->manager, &why, coved_stop_loop, d);
 }
 
-static void on_signal(void *arg, int signo)
+static void coved_on_signal(void *arg, int signo)
 {
     struct coved *d = arg;
 
@@ -437,15 +438,15 @@ static void on_signal(void *arg, int signo)
         return;
     }
     d->stopping = true;
-    d->for_good = signo == SIGINT;
+    d->ends_sandboxes = signo == SIGINT;
     log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
-    api_stop(d->api);
+    api_end_streams(d->api);
     if (d->tls)
-        tls_server_close(d->tls);
-    http_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), on_drained, d);
+        tls_server_stop_accepting(d->tls);
+    http_server_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), coved_on_drained, d);
 }
 
-static int watch_signals(struct coved *d, struct err *err)
+static int coved_watch_signals(struct coved *d, struct err *err)
 {
     sigset_t set;
 
@@ -454,41 +455,41 @@ static int watch_signals(struct coved *d, struct err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    return ev_signals(d->ev, &set, on_signal, d, err);
+    return ev_signals(d->ev, &set, coved_on_signal, d, err);
 }
 
-static void tell(const struct coved *d, const char *line)
+static void coved_write_ready_line(const struct coved *d, const char *line)
 {
     if (d->ready_fd >= 0 && fd_write_all(d->ready_fd, line, strlen(line)) < 0)
         log_warn("nobody listens at descriptor %d", d->ready_fd);
 }
 
-static void on_first_key(void *arg, const struct err *err, const struct store_key *row UNUSED, const char *secret)
+static void coved_on_first_key(void *arg, const struct err *err, const struct store_key *row UNUSED, const char *secret)
 {
     struct coved *d = arg;
 
     if (!err) {
         auto_free char *line = str_printf("key %s\n", secret);
 
-        tell(d, line);
+        coved_write_ready_line(d, line);
         explicit_bzero(line, strlen(line));
     } else if (err->id != ERR_EXISTS) {
         log_error("the first key: %s", err->msg);
     }
-    tell(d, "ready\n");
+    coved_write_ready_line(d, "ready\n");
 }
 
 /* The first key goes to whoever started us and is shown there; a log is no place for it. Under a service manager nobody
  * listens: then the local owner makes keys over the socket. */
-static void become_ready(struct coved *d)
+static void coved_report_ready(struct coved *d)
 {
     if (d->ready_fd >= 0)
-        auth_first_key(d->auth, clock_real_ns() / NS_PER_MS, on_first_key, d);
+        auth_key_create_first(d->auth, clock_real_ns() / NS_PER_MS, coved_on_first_key, d);
 }
 
-static int serve(struct coved *d, struct err *err)
+static int coved_serve(struct coved *d, struct err *err)
 {
-    struct place_wishes w = {
+    struct server_paths_settings w = {
         .state_dir = conf_text(&d->conf, SETTING_STATE_DIR),
         .run_dir = conf_text(&d->conf, SETTING_RUN_DIR),
         .user = "",
@@ -498,23 +499,23 @@ static int serve(struct coved *d, struct err *err)
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
-    if (coved_give_up(err) < 0 || place_find(&w, &d->place, err) < 0 || ev_new(&d->ev, err) < 0 ||
-        watch_signals(d, err) < 0 || read_floor(d, err) < 0 || open_store(d, err) < 0 || open_recorder(d, err) < 0 ||
-        open_auth(d, err) < 0 || open_manager(d, err) < 0)
+    if (coved_drop_privileges(err) < 0 || server_paths_resolve(&w, &d->paths, err) < 0 || ev_new(&d->ev, err) < 0 ||
+        coved_watch_signals(d, err) < 0 || coved_read_operator_limits(d, err) < 0 || coved_open_store(d, err) < 0 ||
+        coved_open_recorder(d, err) < 0 || coved_open_auth(d, err) < 0 || coved_open_manager(d, err) < 0)
         return -1;
-    if (open_calendar(d, err) < 0)
+    if (coved_open_wallclock(d, err) < 0)
         return -1;
-    open_executor(d);
-    open_api(d);
-    if (open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
+    coved_open_executor(d);
+    coved_open_api(d);
+    if (coved_open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
         return -1;
-    ev_timer_set(d->ev, &d->gc, ev_now(d->ev) + GC_FIRST_NS, collect, d);
-    if (recorder_damaged(d->recorder))
-        api_on_damage(d->api);
-    recorder_note(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
-    log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->sockets ? d->sockets : 2,
-             d->place.state);
-    become_ready(d);
+    ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_FIRST_NS, coved_collect_garbage, d);
+    if (server_audit_is_damaged(d->recorder))
+        api_on_audit_damage(d->api);
+    server_audit_record(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
+    log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->nsockets ? d->nsockets : 2,
+             d->paths.state_dir);
+    coved_report_ready(d);
     ev_run(d->ev);
     return 0;
 }
@@ -523,39 +524,39 @@ static int serve(struct coved *d, struct err *err)
 static void coved_done(struct coved *d)
 {
     if (d->ev) {
-        ev_timer_clear(d->ev, &d->gc);
-        ev_timer_clear(d->ev, &d->patience);
+        ev_timer_clear(d->ev, &d->gc_timer);
+        ev_timer_clear(d->ev, &d->end_timeout);
     }
     executor_finish(d->executor);
     store_finish(d->store); /* while all who asked it are there to hear the answers */
     manager_finish(d->manager);
-    http_free(d->http);
+    http_server_free(d->http);
     tls_server_free(d->tls);
-    buf_done(&d->without_tls);
+    buf_done(&d->plain_http_answer);
     api_free(take_ptr(&d->api));
     if (d->stopping)
-        recorder_note(d->recorder, "server.stop", NULL);
+        server_audit_record(d->recorder, "server.stop", NULL);
     executor_free(d->executor);
     manager_free(d->manager);
     pools_free(d->pools);
-    recorder_close(d->recorder);
+    server_audit_close(d->recorder);
     auth_free(d->auth);
     store_close(d->store);
     ev_free(d->ev);
-    place_done(&d->place);
-    floor_done(&d->floor);
+    server_paths_done(&d->paths);
+    operator_limits_done(&d->operator_limits);
     conf_done(&d->conf);
 }
 
-static void start_log(const struct conf *c)
+static void coved_start_log(const struct conf *c)
 {
     enum log_level level = LOG_INFO;
-    enum log_form form = LOG_TEXT;
+    enum log_format form = LOG_TEXT;
 
-    (void)log_level_read(conf_text(c, SETTING_LOG_LEVEL), &level);
-    (void)log_form_read(conf_text(c, SETTING_LOG_FORMAT), &form);
+    (void)log_level_parse(conf_text(c, SETTING_LOG_LEVEL), &level);
+    (void)log_format_parse(conf_text(c, SETTING_LOG_FORMAT), &form);
     log_setup("coved", level);
-    log_form(form);
+    log_set_format(form);
 }
 
 int main(int argc, char **argv)
@@ -574,9 +575,9 @@ int main(int argc, char **argv)
         conf_done(&d.conf);
         return problems_exit(&pr);
     }
-    start_log(&d.conf);
+    coved_start_log(&d.conf);
     coved_count_sockets(&d);
-    if (serve(&d, &err) < 0) {
+    if (coved_serve(&d, &err) < 0) {
         log_error("%s (%s)", err.msg, err_info(err.id)->fix);
         status = err_info(err.id)->exit;
     }

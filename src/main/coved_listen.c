@@ -10,28 +10,28 @@
 #define LISTENERS_MAX 16u
 #define HANDSHAKES_MAX 256u /* at one time */
 
-static void on_tls(void *arg, int fd, const union tls_addr *from)
+static void coved_on_tls_connection(void *arg, int fd, const union tls_addr *from)
 {
     struct coved *d = arg;
 
-    http_adopt(d->http, fd, &from->any);
+    http_add_tls_connection(d->http, fd, &from->any);
 }
 
-static const char *without_tls(struct coved *d)
+static const char *coved_plain_http_answer(struct coved *d)
 {
     auto_buf body = { 0 };
     struct err err;
 
     err_set(&err, ERR_TLS_NEEDED, "this address speaks TLS, and the request came without");
     http_error_json(&err, "", NULL, NULL, &body);
-    buf_addf(&d->without_tls,
+    buf_addf(&d->plain_http_answer,
              "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
              "Content-Length: %zu\r\n\r\n%s",
              body.len, body.data);
-    return d->without_tls.data;
+    return d->plain_http_answer.data;
 }
 
-static int open_tls(struct coved *d, const int *listeners, size_t n, struct err *err)
+static int coved_open_tls(struct coved *d, const int *listeners, size_t n, struct err *err)
 {
     const struct tls_server_settings set = {
         .paths = { { [PEM_CERTIFICATE] = conf_text(&d->conf, SETTING_TLS_CERT),
@@ -45,15 +45,15 @@ static int open_tls(struct coved *d, const int *listeners, size_t n, struct err 
                    .handshakes_max = (unsigned)min_u64(HANDSHAKES_MAX, conf_number(&d->conf, SETTING_HTTP_CONNS)),
                    .handshake_ms = conf_number(&d->conf, SETTING_TLS_HANDSHAKE),
                    .write_ms = conf_number(&d->conf, SETTING_HTTP_WRITE),
-                   .plain = without_tls(d),
-                   .on_conn = on_tls,
+                   .plain = coved_plain_http_answer(d),
+                   .on_conn = coved_on_tls_connection,
                    .arg = d },
     };
 
     return tls_server_new(d->ev, &set, &d->tls, err);
 }
 
-static bool is_tcp(int fd)
+static bool coved_is_tcp(int fd)
 {
     struct sockaddr_storage a = { 0 };
     socklen_t len = sizeof(a);
@@ -62,8 +62,8 @@ static bool is_tcp(int fd)
 }
 
 /* Sockets of the supervisor, or our own. Where there is a certificate, TCP belongs to TLS; the Unix socket never does,
- * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_adopt(), not by the kind
- * of the descriptor. */
+ * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_add_tls_connection(), not
+ * by the kind of the descriptor. */
 int coved_open_listeners(struct coved *d, struct err *err)
 {
     const char *listen = conf_text(&d->conf, SETTING_LISTEN);
@@ -71,10 +71,10 @@ int coved_open_listeners(struct coved *d, struct err *err)
     int fds[LISTENERS_MAX];
     size_t n = 0;
 
-    for (uint64_t i = 0; i < d->sockets; i++) {
+    for (uint64_t i = 0; i < d->nsockets; i++) {
         int fd = COVED_FIRST_SOCKET + (int)i;
 
-        if (tls && is_tcp(fd)) {
+        if (tls && coved_is_tcp(fd)) {
             if (n == ARRAY_LEN(fds))
                 return err_set(err, ERR_LIMIT, "more than %u sockets for TLS", LISTENERS_MAX);
             fds[n++] = fd;
@@ -82,11 +82,11 @@ int coved_open_listeners(struct coved *d, struct err *err)
             return -1;
         }
     }
-    if (!d->sockets && !str_eq(listen, "off")) {
-        if (tls ? sockets_tcp(listen, &fds[n++], err) < 0 : http_listen_tcp(d->http, listen, NULL, err) < 0)
+    if (!d->nsockets && !str_eq(listen, "off")) {
+        if (tls ? sockets_listen_tcp(listen, &fds[n++], err) < 0 : http_listen_tcp(d->http, listen, NULL, err) < 0)
             return -1;
     }
-    if (!d->sockets && http_listen_unix(d->http, d->place.api, 0600, err) < 0)
+    if (!d->nsockets && http_listen_unix(d->http, d->paths.api_socket, 0600, err) < 0)
         return -1;
-    return n ? open_tls(d, fds, n, err) : 0;
+    return n ? coved_open_tls(d, fds, n, err) : 0;
 }

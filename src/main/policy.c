@@ -9,18 +9,18 @@
 #include "base/str.h"
 #include "base/suggest.h"
 #include "polfile/policy_file.h"
-#include "polfile/rows.h"
-#include "polfile/srt.h"
+#include "polfile/policy_rows.h"
+#include "polfile/srt_import.h"
 
 #include <stdio.h>
 
-struct command {
+struct policy_command {
     bool json;
     const char *words[4];
     size_t n;
 };
 
-static int put(int fd, const struct buf *out, int status)
+static int policy_write_output(int fd, const struct buf *out, int status)
 {
     if (out->len && fd_write_all(fd, out->data, out->len) < 0 && status == 0) {
         perror("cove policy: standard output");
@@ -29,14 +29,14 @@ static int put(int fd, const struct buf *out, int status)
     return status;
 }
 
-static int complain(const struct command *c, struct problems *pr)
+static int policy_report_problems(const struct policy_command *c, struct problems *pr)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
     if (!c->json) {
         problems_print(pr, &out);
-        return put(STDERR_FILENO, &out, problems_exit(pr));
+        return policy_write_output(STDERR_FILENO, &out, problems_exit(pr));
     }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -44,29 +44,29 @@ static int complain(const struct command *c, struct problems *pr)
     problems_json(pr, &w);
     jsonw_end_object(&w);
     buf_adds(&out, "\n");
-    return put(STDOUT_FILENO, &out, problems_exit(pr));
+    return policy_write_output(STDOUT_FILENO, &out, problems_exit(pr));
 }
 
-static int usage(const struct command *c, const char *msg)
+static int policy_usage_error(const struct policy_command *c, const char *msg)
 {
     struct problems pr = { .file = "cove policy" };
 
     problems_add(&pr, ERR_USAGE, 0, 0, "See 'cove policy --help'.", "%s", msg);
-    return complain(c, &pr);
+    return policy_report_problems(c, &pr);
 }
 
-static int load(const char *name, struct policy *p, struct floor *f, struct problems *pr)
+static int policy_load_checked(const char *name, struct policy *p, struct operator_limits *f, struct problems *pr)
 {
     struct err err = { 0 };
 
     pr->file = name;
     if (policy_file_load(name, p, pr) < 0)
         return -1;
-    if (floor_file_load(f, pr) < 0) {
+    if (operator_limits_file_load(f, pr) < 0) {
         policy_done(p);
         return -1;
     }
-    if (floor_check(f, p, &err) == 0)
+    if (operator_limits_check(f, p, &err) == 0)
         return 0;
     uint32_t line = 0;
     for (unsigned i = 0; i < LIMIT_COUNT; i++) /* the line of the field that the message names, where it is a limit */
@@ -75,31 +75,31 @@ static int load(const char *name, struct policy *p, struct floor *f, struct prob
     pr->file = name;
     problems_add(pr, err.id, line, line ? 1 : 0, NULL, "%s", err.msg);
     policy_done(p);
-    floor_done(f);
+    operator_limits_done(f);
     return -1;
 }
 
-static int check(const struct command *c)
+static int policy_cmd_check(const struct policy_command *c)
 {
     struct policy p;
-    struct floor f = { 0 };
+    struct operator_limits f = { 0 };
     struct problems pr = { 0 };
     auto_buf out = { 0 };
 
     if (c->n != 2)
-        return usage(c, "check needs one file: cove policy check FILE");
-    if (load(c->words[1], &p, &f, &pr) < 0)
-        return complain(c, &pr);
+        return policy_usage_error(c, "check needs one file: cove policy check FILE");
+    if (policy_load_checked(c->words[1], &p, &f, &pr) < 0)
+        return policy_report_problems(c, &pr);
     if (c->json)
         buf_adds(&out, "{\"ok\":true,\"errors\":[]}\n");
     else
         buf_addf(&out, "%s: policy %s is fine\n", c->words[1], p.name);
     policy_done(&p);
-    floor_done(&f);
-    return put(STDOUT_FILENO, &out, 0);
+    operator_limits_done(&f);
+    return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
-static int list_builtins(const struct command *c)
+static int policy_list_builtins(const struct policy_command *c)
 {
     const char *const *names = policy_builtins();
     auto_buf out = { 0 };
@@ -115,69 +115,69 @@ static int list_builtins(const struct command *c)
         if (c->json)
             jsonw_str(&w, names[i]);
         else
-            buf_addf(&out, "%-10s %s\n", names[i], policy_says(names[i]));
+            buf_addf(&out, "%-10s %s\n", names[i], policy_builtin_summary(names[i]));
     }
     if (c->json) {
         jsonw_end_array(&w);
         jsonw_end_object(&w);
         buf_adds(&out, "\n");
     }
-    return put(STDOUT_FILENO, &out, 0);
+    return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
-static int show(const struct command *c)
+static int policy_cmd_show(const struct policy_command *c)
 {
     struct policy p;
-    struct floor f = { 0 };
+    struct operator_limits f = { 0 };
     struct problems pr = { 0 };
-    struct rows rows;
+    struct policy_rows rows;
     auto_buf out = { 0 };
 
     if (c->n == 1)
-        return list_builtins(c);
+        return policy_list_builtins(c);
     if (c->n != 2)
-        return usage(c, "show takes one policy: cove policy show NAME|FILE");
-    if (load(c->words[1], &p, &f, &pr) < 0)
-        return complain(c, &pr);
-    rows_of(&p, &f, &rows);
+        return policy_usage_error(c, "show takes one policy: cove policy show NAME|FILE");
+    if (policy_load_checked(c->words[1], &p, &f, &pr) < 0)
+        return policy_report_problems(c, &pr);
+    policy_rows_build(&p, &f, &rows);
     if (c->json)
-        rows_json(&p, &f, &rows, &out);
+        policy_rows_json(&p, &f, &rows, &out);
     else
-        rows_print(&p, &rows, &out);
-    rows_done(&rows);
+        policy_rows_print(&p, &rows, &out);
+    policy_rows_done(&rows);
     policy_done(&p);
-    floor_done(&f);
-    return put(STDOUT_FILENO, &out, 0);
+    operator_limits_done(&f);
+    return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
-static int diff(const struct command *c)
+static int policy_cmd_diff(const struct policy_command *c)
 {
-    struct rows rows[2];
+    struct policy_rows rows[2];
     auto_buf out = { 0 };
 
     if (c->n != 3)
-        return usage(c, "diff needs two policies: cove policy diff A B");
+        return policy_usage_error(c, "diff needs two policies: cove policy diff A B");
     for (size_t i = 0; i < 2; i++) {
         struct policy p;
-        struct floor f = { 0 };
+        struct operator_limits f = { 0 };
         struct problems pr = { 0 };
 
-        if (load(c->words[1 + i], &p, &f, &pr) < 0) {
+        if (policy_load_checked(c->words[1 + i], &p, &f, &pr) < 0) {
             if (i == 1)
-                rows_done(&rows[0]);
-            return complain(c, &pr);
+                policy_rows_done(&rows[0]);
+            return policy_report_problems(c, &pr);
         }
-        rows_of(&p, &f, &rows[i]);
+        policy_rows_build(&p, &f, &rows[i]);
         policy_done(&p);
-        floor_done(&f);
+        operator_limits_done(&f);
     }
-    size_t n = rows_diff(&rows[0], &rows[1], &out);
-    rows_done(&rows[0]);
-    rows_done(&rows[1]);
-    return put(STDOUT_FILENO, &out, n > 0);
+    size_t n = policy_rows_diff(&rows[0], &rows[1], &out);
+    policy_rows_done(&rows[0]);
+    policy_rows_done(&rows[1]);
+    return policy_write_output(STDOUT_FILENO, &out, n > 0);
 }
 
-static int import(const struct command *c)
+static int policy_cmd_import(const struct policy_command *c)
 {
     struct problems pr = { 0 };
     auto_free char *data = NULL;
@@ -185,63 +185,67 @@ static int import(const struct command *c)
     size_t len;
 
     if (c->n != 2)
-        return usage(c, "import needs one file: cove policy import SETTINGS.json");
+        return policy_usage_error(c, "import needs one file: cove policy import SETTINGS.json");
     pr.file = c->words[1];
-    if (policy_file_slurp(c->words[1], &data, &len, &pr) < 0)
-        return complain(c, &pr);
+    if (policy_file_load_bytes(c->words[1], &data, &len, &pr) < 0)
+        return policy_report_problems(c, &pr);
     int lost = srt_import(data, len, c->words[1], &out, &said, &pr);
     if (lost < 0)
-        return complain(c, &pr);
+        return policy_report_problems(c, &pr);
     buf_addf(&said, "%s: %d setting%s without an equivalent\n", c->words[1], lost, lost == 1 ? "" : "s");
-    put(STDERR_FILENO, &said, 0);
-    return put(STDOUT_FILENO, &out, 0);
+    policy_write_output(STDERR_FILENO, &said, 0);
+    return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
 /* For `cove run`: standard output is the canonical form, or the errors as JSON where those were asked for. */
-static int compile(const struct command *c)
+static int policy_cmd_compile(const struct policy_command *c)
 {
     struct policy p;
-    struct floor f = { 0 };
+    struct operator_limits f = { 0 };
     struct problems pr = { 0 };
     auto_buf out = { 0 };
 
     if (c->n != 2)
-        return usage(c, "compile needs one policy");
-    if (load(c->words[1], &p, &f, &pr) < 0)
-        return complain(c, &pr);
+        return policy_usage_error(c, "compile needs one policy");
+    if (policy_load_checked(c->words[1], &p, &f, &pr) < 0)
+        return policy_report_problems(c, &pr);
     canon_write(&p, &f, &out);
     policy_done(&p);
-    floor_done(&f);
-    return put(STDOUT_FILENO, &out, 0);
+    operator_limits_done(&f);
+    return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
 static const struct {
     const char *name;
-    int (*run)(const struct command *c);
-} commands[] = { { "check", check }, { "show", show }, { "diff", diff }, { "import", import }, { "compile", compile } };
+    int (*run)(const struct policy_command *c);
+} policy_commands[] = { { "check", policy_cmd_check },
+                        { "show", policy_cmd_show },
+                        { "diff", policy_cmd_diff },
+                        { "import", policy_cmd_import },
+                        { "compile", policy_cmd_compile } };
 
-static int dispatch(const struct command *c)
+static int policy_dispatch(const struct policy_command *c)
 {
     struct suggest s;
     char msg[160];
 
     if (c->n == 0)
-        return usage(c, "what is to be done? check, show, diff or import");
+        return policy_usage_error(c, "what is to be done? check, show, diff or import");
     suggest_init(&s, c->words[0]);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        if (str_eq(commands[i].name, c->words[0]))
-            return commands[i].run(c);
-        suggest_offer(&s, commands[i].name);
+    for (size_t i = 0; i < ARRAY_LEN(policy_commands); i++) {
+        if (str_eq(policy_commands[i].name, c->words[0]))
+            return policy_commands[i].run(c);
+        suggest_offer(&s, policy_commands[i].name);
     }
     snprintf(msg, sizeof(msg), "there is no '%.40s'; %s%s%s", c->words[0],
              s.best ? "did you mean '" : "there are check", s.best ? s.best : ", show, diff",
              s.best ? "'?" : " and import");
-    return usage(c, msg);
+    return policy_usage_error(c, msg);
 }
 
 int main(int argc, char **argv)
 {
-    struct command c = { 0 };
+    struct policy_command c = { 0 };
     bool flags = true;
 
     for (int i = 1; i < argc; i++) {
@@ -250,11 +254,11 @@ int main(int argc, char **argv)
         else if (flags && str_eq(argv[i], "--json"))
             c.json = true;
         else if (flags && argv[i][0] == '-' && argv[i][1])
-            return usage(&c, "the only flags are --json and --help");
+            return policy_usage_error(&c, "the only flags are --json and --help");
         else if (c.n == ARRAY_LEN(c.words))
-            return usage(&c, "too many words");
+            return policy_usage_error(&c, "too many words");
         else
             c.words[c.n++] = argv[i];
     }
-    return dispatch(&c);
+    return policy_dispatch(&c);
 }

@@ -16,17 +16,17 @@ int main(int argc, char **argv)
         fputs("cove-probe: attacks the sandbox it runs in, and this is none; see cove doctor\n", stderr);
         return 2;
     }
-    attack_tell(argc - 1, argv + 1);
+    attack_set_args(argc - 1, argv + 1);
     if (str_eq(what, "memory"))
         attack_memory();
     else if (str_eq(what, "burn"))
-        attack_burn();
+        attack_cpu();
     else if (str_eq(what, "shout"))
-        attack_shout();
+        attack_output();
     else if (str_eq(what, "rates"))
-        attack_rates();
+        attack_io_rates();
     else if (str_eq(what, "uid"))
-        a = attack_one("unique_uid", &n);
+        a = attack_find_wall("unique_uid", &n);
     else
         a = str_eq(what, "limits") ? attack_limits(&n) : attack_walls(&n);
     for (size_t i = 0; i < n; i++)

@@ -10,7 +10,7 @@
 #include "cli/help.h"
 #include "conf/conf.h"
 #include "ev/ev.h"
-#include "serve/place.h"
+#include "serve/server_paths.h"
 #include "serve/sockets.h"
 #include "serve/supervisor.h"
 #include "tls/pem_source.h"
@@ -27,23 +27,23 @@
 #define COVED_FDS \
     4 /* the sockets, TCP unless that is off, and Unix; then the configuration; then, with TLS, its files */
 
-struct server {
+struct serve_process {
     struct ev *ev;
     struct conf conf;
-    struct place place;
+    struct server_paths paths;
     struct supervisor *supervisor;
-    char *cove, *coved;    /* programs */
-    const char *cove_word; /* what a person types for it */
+    char *cove_path, *coved_path; /* programs */
+    const char *cove_command;     /* what a person types for it */
     int fds[COVED_FDS];
     size_t nfds, nsockets;
     int pem_sock; /* our end of the one that the files of TLS go through; -1: no TLS */
-    struct pem_source pem;
+    struct pem_source pem_source;
     char *url;
     char key[128]; /* the first one, until it was shown */
     int signals;
 };
 
-static int fail(const struct err *err)
+static int serve_fail(const struct err *err)
 {
     const struct err_info *info = err_info(err->id);
 
@@ -52,7 +52,7 @@ static int fail(const struct err *err)
     return info->exit;
 }
 
-static int print(const struct buf *out)
+static int serve_print(const struct buf *out)
 {
     return fd_write_all(STDOUT_FILENO, out->data, out->len) < 0 ? 125 : 0;
 }
@@ -61,7 +61,7 @@ static int print(const struct buf *out)
 
 /* In a build directory all programs lie side by side; installed, this one lies in PREFIX/libexec/cove and cove in
  * PREFIX/bin. */
-static int find_programs(struct server *s, struct err *err)
+static int serve_find_programs(struct serve_process *s, struct err *err)
 {
     static const char *const places[] = { "cove", "../../bin/cove" };
     char dir[PATH_MAX];
@@ -71,12 +71,12 @@ static int find_programs(struct server *s, struct err *err)
     char *slash = strrchr(dir, '/');
     if (slash)
         *slash = '\0';
-    s->coved = str_printf("%s/coved", dir);
+    s->coved_path = str_printf("%s/coved", dir);
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        free(s->cove);
-        s->cove = str_printf("%s/%s", dir, places[i]);
-        if (access(s->cove, X_OK) == 0 && access(s->coved, X_OK) == 0) {
-            s->cove_word = i == 0 ? s->cove : "cove"; /* installed, it can be found */
+        free(s->cove_path);
+        s->cove_path = str_printf("%s/%s", dir, places[i]);
+        if (access(s->cove_path, X_OK) == 0 && access(s->coved_path, X_OK) == 0) {
+            s->cove_command = i == 0 ? s->cove_path : "cove"; /* installed, it can be found */
             return 0;
         }
     }
@@ -84,7 +84,7 @@ static int find_programs(struct server *s, struct err *err)
 }
 
 /* coved may not be allowed to read the file, and must not see another one than we did. */
-static int pass_configuration(struct server *s, struct err *err)
+static int serve_pass_configuration(struct serve_process *s, struct err *err)
 {
     auto_buf text = { 0 };
     int fd = memfd_create("cove.yaml", MFD_CLOEXEC);
@@ -96,33 +96,33 @@ static int pass_configuration(struct server *s, struct err *err)
     return 0;
 }
 
-static bool with_tls(const struct server *s)
+static bool serve_has_tls(const struct serve_process *s)
 {
     return *conf_text(&s->conf, SETTING_TLS_CERT);
 }
 
-static int open_sockets(struct server *s, struct err *err)
+static int serve_open_sockets(struct serve_process *s, struct err *err)
 {
     const char *listen = conf_text(&s->conf, SETTING_LISTEN);
 
     if (!str_eq(listen, "off")) {
-        if (sockets_tcp(listen, &s->fds[s->nfds], err) < 0)
+        if (sockets_listen_tcp(listen, &s->fds[s->nfds], err) < 0)
             return -1;
-        auto_free char *name = sockets_name(s->fds[s->nfds++]);
-        s->url = str_printf("%s://%s", with_tls(s) ? "https" : "http", name);
+        auto_free char *name = sockets_local_address(s->fds[s->nfds++]);
+        s->url = str_printf("%s://%s", serve_has_tls(s) ? "https" : "http", name);
     }
-    if (sockets_unix(s->place.api, geteuid() == 0 ? 0666 : 0600, &s->fds[s->nfds], err) < 0)
+    if (sockets_listen_unix(s->paths.api_socket, geteuid() == 0 ? 0666 : 0600, &s->fds[s->nfds], err) < 0)
         return -1;
     s->nsockets = ++s->nfds;
     return 0;
 }
 
 /* coved may not be allowed to read the key either, and asks for it whenever it is started. */
-static int open_pem(struct server *s, struct err *err)
+static int serve_open_pem_socket(struct serve_process *s, struct err *err)
 {
     int pair[2];
 
-    if (!with_tls(s) || !s->url)
+    if (!serve_has_tls(s) || !s->url)
         return 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socketpair");
@@ -131,9 +131,9 @@ static int open_pem(struct server *s, struct err *err)
     return 0;
 }
 
-static int find_place(const struct server *s, struct place *ret, struct err *err)
+static int serve_resolve_paths(const struct serve_process *s, struct server_paths *ret, struct err *err)
 {
-    struct place_wishes w = {
+    struct server_paths_settings w = {
         .state_dir = conf_text(&s->conf, SETTING_STATE_DIR),
         .run_dir = conf_text(&s->conf, SETTING_RUN_DIR),
         .user = conf_text(&s->conf, SETTING_USER),
@@ -143,32 +143,32 @@ static int find_place(const struct server *s, struct place *ret, struct err *err
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
-    return place_find(&w, ret, err);
+    return server_paths_resolve(&w, ret, err);
 }
 
-static int prepare(struct server *s, int *lock, struct err *err)
+static int serve_prepare(struct serve_process *s, int *lock, struct err *err)
 {
-    if (find_programs(s, err) < 0 || find_place(s, &s->place, err) < 0 || place_make(&s->place, err) < 0 ||
-        place_lock(&s->place, lock, err) < 0 || open_sockets(s, err) < 0 || pass_configuration(s, err) < 0 ||
-        open_pem(s, err) < 0)
+    if (serve_find_programs(s, err) < 0 || serve_resolve_paths(s, &s->paths, err) < 0 ||
+        server_paths_create(&s->paths, err) < 0 || server_paths_lock(&s->paths, lock, err) < 0 ||
+        serve_open_sockets(s, err) < 0 || serve_pass_configuration(s, err) < 0 || serve_open_pem_socket(s, err) < 0)
         return -1;
     return 0;
 }
 
 /* --- running --- */
 
-static void on_line(void *arg, const char *program UNUSED, const char *line)
+static void serve_on_line(void *arg, const char *program UNUSED, const char *line)
 {
-    struct server *s = arg;
+    struct serve_process *s = arg;
 
     if (str_eat(&line, "key "))
         (void)str_copy(s->key, sizeof(s->key), line);
 }
 
 /* A key is shown together with lines that can be pasted; later starts say how to come by another one. */
-static void say_keys(const struct server *s, struct buf *out)
+static void serve_print_keys(const struct serve_process *s, struct buf *out)
 {
-    auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->place.api);
+    auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->paths.api_socket);
 
     if (!s->key[0]) {
         buf_adds(out, "\nKeys: 'cove key create NAME' makes one, 'cove key ls' lists them.\n");
@@ -180,44 +180,44 @@ static void say_keys(const struct server *s, struct buf *out)
         buf_addf(out,
                  "Run something:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n"
                  "  %s execute -c 'print(6 * 7)'\n\n",
-                 s->url, s->key, s->cove_word);
+                 s->url, s->key, s->cove_command);
 }
 
-static void on_ready(void *arg)
+static void serve_on_ready(void *arg)
 {
-    struct server *s = arg;
+    struct serve_process *s = arg;
     auto_buf out = { 0 };
 
     buf_addf(&out, "cove %s is ready\n  address  %s\n  socket   %s\n  state    %s\n", COVE_VERSION,
-             s->url ? s->url : "off", s->place.api, s->place.state);
-    say_keys(s, &out);
+             s->url ? s->url : "off", s->paths.api_socket, s->paths.state_dir);
+    serve_print_keys(s, &out);
     if (geteuid() != 0 && conf_number(&s->conf, SETTING_ENFORCED))
         buf_adds(&out,
                  "This server was not started by root, so it cannot give sandboxes every wall and limit, and will\n"
                  "refuse to make any. Start it as root, or with --limits-enforced false to accept what this host\n"
                  "has; every answer says then what is weaker (docs/walls.md, \"Without root\").\n\n");
     explicit_bzero(s->key, sizeof(s->key));
-    (void)print(&out);
+    (void)serve_print(&out);
     explicit_bzero(out.data, out.len);
 }
 
-static void on_signal(void *arg, int signo)
+static void serve_on_signal(void *arg, int signo)
 {
-    struct server *s = arg;
+    struct serve_process *s = arg;
 
     if (signo == SIGCHLD)
-        supervisor_child(s->supervisor);
+        supervisor_reap(s->supervisor);
     else if (signo == SIGHUP && s->pem_sock >= 0)
-        pem_source_tell(&s->pem);
+        pem_source_send(&s->pem_source);
     else if (signo == SIGHUP)
         log_info("nothing is read again: this server has no certificate, and its settings hold until it is restarted");
     else if (s->signals++ == 0)
         supervisor_stop(s->supervisor);
     else
-        supervisor_hurry(s->supervisor); /* who asks twice does not want to wait */
+        supervisor_kill_last(s->supervisor); /* who asks twice does not want to wait */
 }
 
-static int watch_signals(struct server *s, struct err *err)
+static int serve_watch_signals(struct serve_process *s, struct err *err)
 {
     sigset_t set;
 
@@ -227,95 +227,118 @@ static int watch_signals(struct server *s, struct err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    return ev_signals(s->ev, &set, on_signal, s, err);
+    return ev_signals(s->ev, &set, serve_on_signal, s, err);
 }
 
-static int watch_pem(struct server *s, struct err *err)
+static int serve_watch_pem(struct serve_process *s, struct err *err)
 {
     const struct pem_paths paths = { { [PEM_CERTIFICATE] = conf_text(&s->conf, SETTING_TLS_CERT),
                                        [PEM_KEY] = conf_text(&s->conf, SETTING_TLS_KEY),
                                        [PEM_CLIENT_CA] = conf_text(&s->conf, SETTING_TLS_CLIENT_CA) } };
 
-    return s->pem_sock < 0 ? 0 : pem_source_init(&s->pem, s->ev, &paths, s->pem_sock, err);
+    return s->pem_sock < 0 ? 0 : pem_source_init(&s->pem_source, s->ev, &paths, s->pem_sock, err);
 }
 
-static int run(struct server *s, struct err *err)
+static int serve_run(struct serve_process *s, struct err *err)
 {
-    static const struct supervisor_ops ops = { .on_line = on_line, .on_ready = on_ready };
+    static const struct supervisor_ops ops = { .on_line = serve_on_line, .on_ready = serve_on_ready };
     char uid[16], parent[16], nfds[16], config[16], ready[16], pem[16];
     const char *level = conf_text(&s->conf, SETTING_LOG_LEVEL), *form = conf_text(&s->conf, SETTING_LOG_FORMAT);
-    const char *const monitor[] = { s->cove,        "__monitor", "--socket",    s->place.monitor,
+    const char *const monitor[] = { s->cove_path,   "__monitor", "--socket",    s->paths.monitor_socket,
                                     "--parent",     parent,      "--log-level", level,
                                     "--log-format", form,        NULL };
-    const char *const jailer[] = { s->cove,      "__jailer",  "--socket",       s->place.jailer, "--state-dir",
-                                   s->place.run, "--monitor", s->place.monitor, "--host-uid",    uid,
-                                   "--parent",   parent,      "--log-level",    level,           "--log-format",
-                                   form,         NULL };
-    const char *const coved[] = {
-        s->coved, "--config-fd", config,         "--listen-fds", nfds,         "--ready-fd",
-        ready,    "--state-dir", s->place.state, "--run-dir",    s->place.run, s->pem_sock < 0 ? NULL : "--tls-fd",
-        pem,      NULL
-    };
+    const char *const jailer[] = { s->cove_path,
+                                   "__jailer",
+                                   "--socket",
+                                   s->paths.jailer_socket,
+                                   "--state-dir",
+                                   s->paths.run_dir,
+                                   "--monitor",
+                                   s->paths.monitor_socket,
+                                   "--host-uid",
+                                   uid,
+                                   "--parent",
+                                   parent,
+                                   "--log-level",
+                                   level,
+                                   "--log-format",
+                                   form,
+                                   NULL };
+    const char *const coved[] = { s->coved_path,
+                                  "--config-fd",
+                                  config,
+                                  "--listen-fds",
+                                  nfds,
+                                  "--ready-fd",
+                                  ready,
+                                  "--state-dir",
+                                  s->paths.state_dir,
+                                  "--run-dir",
+                                  s->paths.run_dir,
+                                  s->pem_sock < 0 ? NULL : "--tls-fd",
+                                  pem,
+                                  NULL };
     uint64_t drain = conf_number(&s->conf, SETTING_DRAIN);
-    const struct program programs[] = {
-        { .name = "cove-monitor", .argv = monitor, .door = s->place.monitor, .stop_ms = 2000 },
-        { .name = "cove-jailer", .argv = jailer, .door = s->place.jailer, .stop_ms = 60000 },
+    const struct supervisor_program programs[] = {
+        { .name = "cove-monitor", .argv = monitor, .ready_socket = s->paths.monitor_socket, .stop_ms = 2000 },
+        { .name = "cove-jailer", .argv = jailer, .ready_socket = s->paths.jailer_socket, .stop_ms = 60000 },
         { .name = "coved",
           .argv = coved,
           .fds = s->fds,
           .nfds = s->nfds,
-          .uid = s->place.uid,
-          .gid = s->place.gid,
+          .uid = s->paths.uid,
+          .gid = s->paths.gid,
           .stop_signal = SIGINT, /* it ends the sandboxes while it can still write down why */
           .stop_ms = drain + 15000 },
     };
 
-    snprintf(uid, sizeof(uid), "%u", s->place.uid);
+    snprintf(uid, sizeof(uid), "%u", s->paths.uid);
     snprintf(parent, sizeof(parent), "%d", getpid());
     snprintf(nfds, sizeof(nfds), "%zu", s->nsockets);
     snprintf(config, sizeof(config), "%zu", 3 + s->nsockets);
     snprintf(pem, sizeof(pem), "%zu", 4 + s->nsockets);
     snprintf(ready, sizeof(ready), "%zu", 3 + s->nfds);
-    if (ev_new(&s->ev, err) < 0 || watch_signals(s, err) < 0 || watch_pem(s, err) < 0 ||
+    if (ev_new(&s->ev, err) < 0 || serve_watch_signals(s, err) < 0 || serve_watch_pem(s, err) < 0 ||
         supervisor_new(s->ev, programs, ARRAY_LEN(programs), &ops, s, &s->supervisor, err) < 0)
         return -1;
     ev_run(s->ev);
     int status = supervisor_status(s->supervisor);
     supervisor_free(s->supervisor);
-    (void)unlink(s->place.api);
-    (void)unlink(s->place.monitor);
+    (void)unlink(s->paths.api_socket);
+    (void)unlink(s->paths.monitor_socket);
     return status;
 }
 
-static void server_done(struct server *s)
+static void serve_done(struct serve_process *s)
 {
     for (size_t i = 0; i < s->nfds; i++)
         close(s->fds[i]);
-    pem_source_done(&s->pem);
+    pem_source_done(&s->pem_source);
     fd_close(&s->pem_sock);
     ev_free(s->ev);
-    place_done(&s->place);
+    server_paths_done(&s->paths);
     conf_done(&s->conf);
-    free(s->cove);
-    free(s->coved);
+    free(s->cove_path);
+    free(s->coved_path);
     free(s->url);
 }
 
 /* --- the command line --- */
 
-static void complain(const struct server *s, enum setting which, const struct err *err, struct problems *pr)
+static void serve_add_problem(const struct serve_process *s, enum conf_setting which, const struct err *err,
+                              struct problems *pr)
 {
     const struct conf_value *v = &s->conf.v[which];
-    bool in_file = v->from == CONF_IN_FILE;
+    bool in_file = v->source == CONF_IN_FILE;
 
     pr->file = in_file ? s->conf.file : "cove serve";
     problems_add(pr, err->id, in_file ? v->line : 0, in_file, NULL, "%s", err->msg);
 }
 
 /* One without the other is nothing. */
-static void check_tls(const struct server *s, struct problems *pr)
+static void serve_check_tls(const struct serve_process *s, struct problems *pr)
 {
-    static const enum setting all[] = { SETTING_TLS_CERT, SETTING_TLS_KEY, SETTING_TLS_CLIENT_CA };
+    static const enum conf_setting all[] = { SETTING_TLS_CERT, SETTING_TLS_KEY, SETTING_TLS_CLIENT_CA };
     bool any = false, both = *conf_text(&s->conf, SETTING_TLS_CERT) && *conf_text(&s->conf, SETTING_TLS_KEY);
     struct err err = { 0 };
 
@@ -324,15 +347,15 @@ static void check_tls(const struct server *s, struct problems *pr)
             any = true;
             err_set(&err, ERR_CONF_VALUE, "%s: TLS needs both tls.certificate and tls.key", setting_info(all[i])->name);
             if (!both)
-                complain(s, all[i], &err, pr);
+                serve_add_problem(s, all[i], &err, pr);
         }
 }
 
 /* What the table of settings cannot know of its texts; told with the line that says it, also while another server
  * runs. */
-static int check_texts(const struct server *s, struct problems *pr)
+static int serve_check_texts(const struct serve_process *s, struct problems *pr)
 {
-    static const enum setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
+    static const enum conf_setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
     const char *listen = conf_text(&s->conf, SETTING_LISTEN);
     struct err err = { 0 };
 
@@ -341,29 +364,29 @@ static int check_texts(const struct server *s, struct problems *pr)
 
         if (*dir && *dir != '/') {
             err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is no absolute path", setting_info(dirs[i])->name, dir);
-            complain(s, dirs[i], &err, pr);
+            serve_add_problem(s, dirs[i], &err, pr);
         }
     }
-    if (pr->n == 0 && !str_eq(listen, "off") && sockets_check(listen, &err) < 0)
-        complain(s, SETTING_LISTEN, &err, pr);
+    if (pr->n == 0 && !str_eq(listen, "off") && sockets_check_address(listen, &err) < 0)
+        serve_add_problem(s, SETTING_LISTEN, &err, pr);
     if (pr->n == 0)
-        check_tls(s, pr);
+        serve_check_tls(s, pr);
     return pr->n ? -1 : 0;
 }
 
-static void show_settings(struct server *s, bool json, struct buf *out)
+static void serve_show_settings(struct serve_process *s, bool json, struct buf *out)
 {
     struct err err;
 
-    if (find_place(s, &s->place, &err) == 0) {
-        conf_comes_to(&s->conf, SETTING_STATE_DIR, s->place.state);
-        conf_comes_to(&s->conf, SETTING_RUN_DIR, s->place.run);
+    if (serve_resolve_paths(s, &s->paths, &err) == 0) {
+        conf_set_effective_text(&s->conf, SETTING_STATE_DIR, s->paths.state_dir);
+        conf_set_effective_text(&s->conf, SETTING_RUN_DIR, s->paths.run_dir);
     }
     (json ? conf_json : conf_print)(&s->conf, out);
 }
 
 /* Reads the command line; *ret_status is set when there is nothing more to do. */
-static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_status)
+static bool serve_answer_without_start(struct serve_process *s, int argc, char **argv, int *ret_status)
 {
     static struct problems pr;
     bool help = false, show = false, json = false;
@@ -372,46 +395,46 @@ static bool answer_at_once(struct server *s, int argc, char **argv, int *ret_sta
     };
     auto_buf out = { 0 };
     enum log_level level = LOG_INFO;
-    enum log_form form = LOG_TEXT;
+    enum log_format form = LOG_TEXT;
 
     conf_init(&s->conf);
-    int bad = conf_command(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
+    int bad = conf_read_command_line(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
     if (!bad)
-        bad = check_texts(s, &pr);
+        bad = serve_check_texts(s, &pr);
     if (help) {
         help_verb(&out, cli_verb_find("serve"));
         buf_adds(&out, "\nSettings:\n");
         conf_help(&out);
-        *ret_status = print(&out);
+        *ret_status = serve_print(&out);
     } else if (bad) {
         problems_print(&pr, &out);
         (void)fd_write_all(STDERR_FILENO, out.data, out.len);
         *ret_status = problems_exit(&pr);
     } else if (show) {
-        show_settings(s, json, &out);
-        *ret_status = print(&out);
+        serve_show_settings(s, json, &out);
+        *ret_status = serve_print(&out);
     }
-    (void)log_level_read(conf_text(&s->conf, SETTING_LOG_LEVEL), &level);
-    (void)log_form_read(conf_text(&s->conf, SETTING_LOG_FORMAT), &form);
+    (void)log_level_parse(conf_text(&s->conf, SETTING_LOG_LEVEL), &level);
+    (void)log_format_parse(conf_text(&s->conf, SETTING_LOG_FORMAT), &form);
     log_setup("cove-serve", level);
-    log_form(form);
+    log_set_format(form);
     return help || bad || show;
 }
 
 int main(int argc, char **argv)
 {
-    static struct server s = { .pem_sock = -1 };
+    static struct serve_process s = { .pem_sock = -1 };
     struct err err = { 0 };
     auto_fd int lock = -1;
     int status = -1;
 
     prctl(PR_SET_NAME, "cove-serve");
-    if (!answer_at_once(&s, argc, argv, &status)) {
-        if (prepare(&s, &lock, &err) == 0)
-            status = run(&s, &err);
+    if (!serve_answer_without_start(&s, argc, argv, &status)) {
+        if (serve_prepare(&s, &lock, &err) == 0)
+            status = serve_run(&s, &err);
         if (status < 0)
-            status = fail(&err);
+            status = serve_fail(&err);
     }
-    server_done(&s);
+    serve_done(&s);
     return status;
 }

@@ -13,7 +13,7 @@
 #include "cli/report.h"
 #include "client/client.h"
 #include "conf/conf.h"
-#include "serve/place.h"
+#include "serve/server_paths.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -22,18 +22,18 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-struct work {
+struct backup_run {
     struct ev *ev;
     struct args args;
     bool json, quiet;
     struct conf conf;
-    struct place place;
+    struct server_paths paths;
     char *db;
 };
 
 /* --- the file that a backup becomes --- */
 
-struct target {
+struct backup_target {
     const char *name;
     char *part; /* NULL: standard output */
     int fd;
@@ -41,11 +41,11 @@ struct target {
     struct err *err;
 };
 
-static int target_open(struct target *t, const char *name, struct err *err)
+static int backup_target_open(struct backup_target *t, const char *name, struct err *err)
 {
     struct stat st;
 
-    *t = (struct target){ .name = name, .fd = -1, .err = err };
+    *t = (struct backup_target){ .name = name, .fd = -1, .err = err };
     if (str_eq(name, "-")) {
         t->fd = dup(STDOUT_FILENO);
         return t->fd < 0 ? err_sys(err, ERR_SYS, "standard output") : 0;
@@ -57,9 +57,9 @@ static int target_open(struct target *t, const char *name, struct err *err)
     return t->fd < 0 ? err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_INVALID, "%.150s", name) : 0;
 }
 
-static bool target_write(void *arg, const void *data, size_t len)
+static bool backup_target_write(void *arg, const void *data, size_t len)
 {
-    struct target *t = arg;
+    struct backup_target *t = arg;
 
     if (fd_write_all(t->fd, data, len) < 0) {
         err_sys(t->err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.150s", t->part ? t->name : "standard output");
@@ -70,7 +70,7 @@ static bool target_write(void *arg, const void *data, size_t len)
 }
 
 /* Under its name when it is whole and on the disk. */
-static int target_close(struct target *t, bool whole, struct err *err)
+static int backup_target_close(struct backup_target *t, bool whole, struct err *err)
 {
     int bad = 0;
 
@@ -87,7 +87,7 @@ static int target_close(struct target *t, bool whole, struct err *err)
 
 /* --- from a server --- */
 
-static bool is_socket(const char *path)
+static bool backup_is_socket(const char *path)
 {
     struct stat st;
 
@@ -95,7 +95,7 @@ static bool is_socket(const char *path)
 }
 
 /* 1: no server answers, and nobody said that there is one. */
-static int from_server(struct work *w, struct target *t, struct err *err)
+static int backup_from_server(struct backup_run *w, struct backup_target *t, struct err *err)
 {
     const struct arg *url = args_find(&w->args, OPT_URL), *ca = args_find(&w->args, OPT_CACERT);
     const char *named = url ? url->value : getenv("COVE_URL");
@@ -103,41 +103,41 @@ static int from_server(struct work *w, struct target *t, struct err *err)
     struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
     auto_(client) client = NULL;
 
-    if (!elsewhere && is_socket(w->place.api))
-        set.socket = w->place.api;
-    else if (!elsewhere && (args_find(&w->args, OPT_STATE_DIR) || !is_socket(CLIENT_SOCKET_DEFAULT)))
+    if (!elsewhere && backup_is_socket(w->paths.api_socket))
+        set.socket = w->paths.api_socket;
+    else if (!elsewhere && (args_find(&w->args, OPT_STATE_DIR) || !backup_is_socket(CLIENT_SOCKET_DEFAULT)))
         return 1;
     if (client_new(w->ev, &set, &client, err) < 0)
         return -1;
-    int bad = client_download(client, "/v1/backup", target_write, t, err);
+    int bad = client_download(client, "/v1/backup", backup_target_write, t, err);
     return bad && !elsewhere && err->id == ERR_UNREACHABLE ? 1 : bad;
 }
 
 /* --- from the database itself --- */
 
-struct copying {
+struct backup_copy {
     bool done;
     struct err err;
 };
 
-static void on_backed_up(void *arg, const struct err *err)
+static void backup_on_done(void *arg, const struct err *err)
 {
-    struct copying *c = arg;
+    struct backup_copy *c = arg;
 
     c->done = true;
     if (err)
         c->err = *err;
 }
 
-static int copy_store(struct work *w, const char *path, struct err *err)
+static int backup_copy_store(struct backup_run *w, const char *path, struct err *err)
 {
     struct store_settings set = { .path = w->db };
-    struct copying c = { 0 };
+    struct backup_copy c = { 0 };
     struct store *store = NULL;
 
     if (store_open(w->ev, &set, &store, err) < 0)
         return -1;
-    store_backup(store, path, on_backed_up, &c);
+    store_backup(store, path, backup_on_done, &c);
     while (!c.done)
         ev_turn(w->ev, -1);
     store_close(store);
@@ -147,7 +147,7 @@ static int copy_store(struct work *w, const char *path, struct err *err)
     return -1;
 }
 
-static int send_all(const char *path, struct target *t, struct err *err)
+static int backup_send_file(const char *path, struct backup_target *t, struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     char piece[65536];
@@ -156,14 +156,14 @@ static int send_all(const char *path, struct target *t, struct err *err)
     if (fd < 0)
         return err_sys(err, ERR_SYS, "%.150s", path);
     while ((n = read(fd, piece, sizeof(piece))) > 0)
-        if (!target_write(t, piece, (size_t)n))
+        if (!backup_target_write(t, piece, (size_t)n))
             return -1;
     return n < 0 ? err_sys(err, ERR_SYS, "%.150s", path) : 0;
 }
 
 /* What is made beside the database belongs to its user, also when root asks: a file of root's would keep the server
  * from starting. */
-static int become(uid_t uid, gid_t gid, struct err *err)
+static int backup_switch_user(uid_t uid, gid_t gid, struct err *err)
 {
     if (geteuid() == uid)
         return 0;
@@ -172,23 +172,23 @@ static int become(uid_t uid, gid_t gid, struct err *err)
     return 0;
 }
 
-static int from_file(struct work *w, struct target *t, struct err *err)
+static int backup_from_database(struct backup_run *w, struct backup_target *t, struct err *err)
 {
-    auto_free char *path = str_printf("%s/backup.tmp", w->place.state);
+    auto_free char *path = str_printf("%s/backup.tmp", w->paths.state_dir);
     auto_fd int lock = -1;
     uid_t me = geteuid();
     gid_t my_group = getegid();
 
     if (access(w->db, F_OK) < 0)
         return err_set(err, ERR_MISSING, "no server runs here, and there is no database at %.150s", w->db);
-    if (place_lock(&w->place, &lock, err) < 0 || become(w->place.uid, w->place.gid, err) < 0)
+    if (server_paths_lock(&w->paths, &lock, err) < 0 || backup_switch_user(w->paths.uid, w->paths.gid, err) < 0)
         return -1;
     unlink(path);
-    int bad = copy_store(w, path, err);
-    if (become(me, my_group, bad ? &(struct err){ 0 } : err) < 0)
+    int bad = backup_copy_store(w, path, err);
+    if (backup_switch_user(me, my_group, bad ? &(struct err){ 0 } : err) < 0)
         bad = -1;
     if (!bad)
-        bad = send_all(path, t, err);
+        bad = backup_send_file(path, t, err);
     unlink(path);
     return bad;
 }
@@ -196,7 +196,7 @@ static int from_file(struct work *w, struct target *t, struct err *err)
 /* --- the verbs --- */
 
 /* One object for programs, one remark for people. */
-static int say(const struct work *w, struct buf *json, const char *text)
+static int backup_report(const struct backup_run *w, struct buf *json, const char *text)
 {
     int status = 0;
 
@@ -210,20 +210,20 @@ static int say(const struct work *w, struct buf *json, const char *text)
     return status;
 }
 
-static int backup(struct work *w, struct err *err)
+static int backup_create(struct backup_run *w, struct err *err)
 {
     const char *name = w->args.rest[0];
-    struct target t;
+    struct backup_target t;
 
     if (str_eq(name, "-") && w->json)
         return err_set(err, ERR_USAGE, "the backup and --json cannot both go to standard output");
     umask(077);
-    int got = target_open(&t, name, err);
+    int got = backup_target_open(&t, name, err);
     if (got == 0)
-        got = from_server(w, &t, err);
+        got = backup_from_server(w, &t, err);
     if (got == 1)
-        got = from_file(w, &t, err) < 0 ? -1 : 1;
-    if (target_close(&t, got >= 0, err) < 0 || got < 0)
+        got = backup_from_database(w, &t, err) < 0 ? -1 : 1;
+    if (backup_target_close(&t, got >= 0, err) < 0 || got < 0)
         return -1;
     struct buf json = { 0 };
     struct jsonw j;
@@ -236,24 +236,24 @@ static int backup(struct work *w, struct err *err)
     jsonw_end_object(&j);
     auto_free char *text = str_printf("%.150s has %" PRIu64 " bytes, from %s", name, t.bytes,
                                       got ? "the database; no server runs" : "the server, which goes on");
-    return say(w, &json, text);
+    return backup_report(w, &json, text);
 }
 
 /* For the audit log of the next server, which nobody can write to now. */
-static int mark_restored(struct work *w, struct err *err)
+static int backup_mark_restored(struct backup_run *w, struct err *err)
 {
     struct store_settings set = { .path = w->db };
     uid_t me = geteuid();
     gid_t my_group = getegid();
-    struct copying c = { 0 };
+    struct backup_copy c = { 0 };
     struct store *store = NULL;
     char at[32];
 
-    if (become(w->place.uid, w->place.gid, err) < 0)
+    if (backup_switch_user(w->paths.uid, w->paths.gid, err) < 0)
         return -1;
     int bad = store_open(w->ev, &set, &store, err);
     if (!bad) {
-        store_meta_put(store, "server.restored", clock_rfc3339(clock_real_ns(), at), on_backed_up, &c);
+        store_meta_put(store, "server.restored", clock_rfc3339(clock_real_ns(), at), backup_on_done, &c);
         while (!c.done)
             ev_turn(w->ev, -1);
         store_close(store);
@@ -262,10 +262,10 @@ static int mark_restored(struct work *w, struct err *err)
         *err = c.err;
         bad = -1;
     }
-    return become(me, my_group, bad ? &(struct err){ 0 } : err) < 0 ? -1 : bad;
+    return backup_switch_user(me, my_group, bad ? &(struct err){ 0 } : err) < 0 ? -1 : bad;
 }
 
-static int restore(struct work *w, struct err *err)
+static int backup_restore(struct backup_run *w, struct err *err)
 {
     const char *name = w->args.rest[0];
     struct store_settings set = { .path = w->db };
@@ -275,10 +275,11 @@ static int restore(struct work *w, struct err *err)
 
     if (access(name, R_OK) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", name);
-    if (place_make(&w->place, err) < 0) /* with the modes of `cove serve`, who may find nothing made */
+    if (server_paths_create(&w->paths, err) < 0) /* with the modes of `cove serve`, who may find nothing made */
         return -1;
     umask(077);
-    if (place_lock(&w->place, &lock, err) < 0 || store_restore(&set, name, err) < 0 || mark_restored(w, err) < 0)
+    if (server_paths_lock(&w->paths, &lock, err) < 0 || store_restore(&set, name, err) < 0 ||
+        backup_mark_restored(w, err) < 0)
         return -1;
     struct buf json = { 0 };
     struct jsonw j;
@@ -295,14 +296,14 @@ static int restore(struct work *w, struct err *err)
     auto_free char *text = fresh ? str_printf("%.120s is the server's database now", name)
                                  : str_printf("%.120s is the server's database now; what was there is kept as %.120s",
                                               name, kept);
-    return say(w, &json, text);
+    return backup_report(w, &json, text);
 }
 
 /* --- finding everything --- */
 
-static int find_place(struct work *w, struct err *err)
+static int backup_resolve_paths(struct backup_run *w, struct err *err)
 {
-    struct place_wishes wishes = {
+    struct server_paths_settings wishes = {
         .state_dir = conf_text(&w->conf, SETTING_STATE_DIR),
         .run_dir = conf_text(&w->conf, SETTING_RUN_DIR),
         .user = conf_text(&w->conf, SETTING_USER),
@@ -312,14 +313,14 @@ static int find_place(struct work *w, struct err *err)
         .xdg_runtime = getenv("XDG_RUNTIME_DIR"),
     };
 
-    if (place_find(&wishes, &w->place, err) < 0)
+    if (server_paths_resolve(&wishes, &w->paths, err) < 0)
         return -1;
-    w->db = str_printf("%s/cove.db", w->place.state);
+    w->db = str_printf("%s/cove.db", w->paths.state_dir);
     return 0;
 }
 
 /* As `cove serve` reads them, so that both mean the same place. */
-static int read_settings(struct work *w)
+static int backup_read_settings(struct backup_run *w)
 {
     static struct problems pr;
     const struct arg *config = args_find(&w->args, OPT_CONFIG), *dir = args_find(&w->args, OPT_STATE_DIR);
@@ -335,30 +336,30 @@ static int read_settings(struct work *w)
         argv[argc++] = "--state-dir";
         argv[argc++] = dir->value;
     }
-    if (conf_command(&w->conf, "cove", argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
+    if (conf_read_command_line(&w->conf, "cove", argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
         return 0;
     problems_print(&pr, &out);
     (void)fd_write_all(STDERR_FILENO, out.data, out.len);
     return problems_exit(&pr);
 }
 
-static int run(struct work *w, const struct cli_verb *v, struct err *err)
+static int backup_dispatch(struct backup_run *w, const struct cli_verb *v, struct err *err)
 {
     if (w->args.nrest != 1)
         return err_set(err, ERR_USAGE, "write: cove %s FILE", v->name);
-    int status = read_settings(w);
+    int status = backup_read_settings(w);
     if (status != 0)
         return status;
-    if (find_place(w, err) < 0 || ev_new(&w->ev, err) < 0)
+    if (backup_resolve_paths(w, err) < 0 || ev_new(&w->ev, err) < 0)
         return -1;
-    return v->id == VERB_RESTORE ? restore(w, err) : backup(w, err);
+    return v->id == VERB_RESTORE ? backup_restore(w, err) : backup_create(w, err);
 }
 
 int main(int argc, char **argv)
 {
     const struct cli_verb *v = argc > 0 ? cli_verb_find(argv[0]) : NULL;
-    bool json = args_mentions(argc, argv, "--json");
-    struct work w = { .json = json };
+    bool json = args_has_flag(argc, argv, "--json");
+    struct backup_run w = { .json = json };
     struct err err = { 0 };
 
     signal(SIGPIPE, SIG_IGN);
@@ -368,10 +369,10 @@ int main(int argc, char **argv)
         err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
     else if (args_parse(v, argc, argv, &w.args, &err) == 0) {
         w.quiet = args_find(&w.args, OPT_QUIET) != NULL;
-        status = run(&w, v, &err);
+        status = backup_dispatch(&w, v, &err);
     }
     ev_free(w.ev);
-    place_done(&w.place);
+    server_paths_done(&w.paths);
     conf_done(&w.conf);
     free(w.db);
     args_done(&w.args);

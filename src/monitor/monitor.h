@@ -16,16 +16,17 @@
 #define MONITOR_UID 1900290000u /* on the host, beside those of sandboxes and templates */
 
 struct monitor_settings {
-    uint8_t (*args)(unsigned nr); /* arguments that tell refusals of a call apart, as bits; only the first four count */
-    bool outlive;                 /* it may live longer than the process that started it, for kept sandboxes */
+    uint8_t (*significant_args)(
+        unsigned nr);        /* arguments that tell refusals of a call apart, as bits; only the first four count */
+    bool may_outlive_parent; /* it may live longer than the process that started it, for kept sandboxes */
     /* monitor_service only */
     const char *socket; /* where the jailer knocks: a process of root, or of the user who started this one */
 };
 
-/* Listeners come on `intake` as J_WATCH; questions (J_DENIALS, J_FORGET) come on `host`. J_HOST on `intake` brings the
- * socket of a host that takes the place of this one: kept sandboxes outlive theirs. For the new one counts begin anew.
- * Serves until the host is gone, nobody can send a listener any more, and the last one has ended. Takes both. Returns
- * the exit status. */
+/* Listeners come on `intake` as J_WATCH; questions (J_DENIALS, J_UNWATCH) come on `host`. J_NEW_CLIENT on `intake`
+ * brings the socket of a host that takes the place of this one: kept sandboxes outlive theirs. For the new one counts
+ * begin anew. Serves until the host is gone, nobody can send a listener any more, and the last one has ended. Takes
+ * both. Returns the exit status. */
 int monitor_serve(int intake, int host, const struct monitor_settings *settings);
 
 /* Serves all that knock at `socket`, for good. Gives up every privilege as soon as that is open. `parent` is whom it

@@ -27,7 +27,7 @@
 
 #define UID_NOBODY 65534u
 
-static int set_limit(unsigned what, rlim_t most)
+static int process_lower_limit(unsigned what, rlim_t most)
 {
     struct rlimit l;
 
@@ -40,7 +40,7 @@ static int set_limit(unsigned what, rlim_t most)
 
 /* A process that was root becomes nobody in particular. Where the ids of cove do not exist (inside a container), the
  * traditional nobody does. Leaving uid 0 takes every capability along. */
-static int drop_identity(void)
+static int process_drop_identity(void)
 {
     static const uid_t ids[] = { MONITOR_UID, UID_NOBODY };
 
@@ -53,20 +53,21 @@ static int drop_identity(void)
 }
 
 /* The limit would end the process with its first line of log. */
-static bool logs_to_a_file(void)
+static bool process_logs_to_file(void)
 {
     struct stat st;
 
     return fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-int process_give_up(bool outlive, pid_t parent)
+int process_drop_privileges(bool outlive, pid_t parent)
 {
-    if (drop_identity() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if (process_drop_identity() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -1;
-    if (set_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || set_limit(RLIMIT_CORE, 0) < 0 ||
-        (!logs_to_a_file() && set_limit(RLIMIT_FSIZE, 0) < 0) || set_limit(RLIMIT_NPROC, 0) < 0 ||
-        set_limit(RLIMIT_NOFILE, RLIM_INFINITY) < 0)
+    if (process_lower_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || process_lower_limit(RLIMIT_CORE, 0) < 0 ||
+        (!process_logs_to_file() && process_lower_limit(RLIMIT_FSIZE, 0) < 0) ||
+        process_lower_limit(RLIMIT_NPROC, 0) < 0 || process_lower_limit(RLIMIT_NOFILE, RLIM_INFINITY) < 0)
         return -1;
     if (outlive)
         return 0;
@@ -76,7 +77,7 @@ int process_give_up(bool outlive, pid_t parent)
     return 0;
 }
 
-static NORETURN void child_main(int intake, int host, const struct monitor_settings *settings, pid_t parent)
+static NORETURN void monitor_child_main(int intake, int host, const struct monitor_settings *settings, pid_t parent)
 {
     int keep[] = { open("/dev/null", O_RDWR | O_CLOEXEC), intake, host };
 
@@ -86,7 +87,7 @@ static NORETURN void child_main(int intake, int host, const struct monitor_setti
         if (dup2(keep[0], i) < 0)
             _exit(125);
     close(keep[0]);
-    if (process_give_up(settings->outlive, parent) < 0)
+    if (process_drop_privileges(settings->may_outlive_parent, parent) < 0)
         _exit(125);
     _exit(monitor_serve(keep[1], keep[2], settings));
 }
@@ -98,6 +99,6 @@ int monitor_fork(int intake, const struct monitor_settings *settings, int *ret_h
     if (child_fork("cove-monitor", false, ret_host, ret_pid, err) < 0)
         return -1;
     if (*ret_pid == 0)
-        child_main(intake, *ret_host, settings, parent);
+        monitor_child_main(intake, *ret_host, settings, parent);
     return 0;
 }

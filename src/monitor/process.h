@@ -6,4 +6,4 @@
 #include <sys/types.h>
 
 /* Identity, capabilities and limits go. Unless it may outlive its parent it also dies with it. -1: do not go on. */
-int process_give_up(bool outlive, pid_t parent);
+int process_drop_privileges(bool outlive, pid_t parent);

@@ -5,9 +5,11 @@
 
 #include <stdio.h>
 
-const struct doc_rules schema_rules = { .syntax = ERR_POLICY_SYNTAX, .begin = "Begin with 'version: 1'." };
+const struct doc_rules schema_rules = { .syntax_error = ERR_POLICY_SYNTAX,
+                                        .empty_file_fix = "Begin with 'version: 1'." };
 
-static void unknown_key(struct problems *pr, const struct doc *d, const char *where, const char *best, const char *all)
+static void schema_unknown_key(struct problems *pr, const struct doc *d, const char *where, const char *best,
+                               const char *all)
 {
     const char *in = *where ? " in " : "";
 
@@ -35,7 +37,7 @@ void schema_map(struct problems *pr, const struct doc *map, const char *where, c
 
         suggest_init(&s, d->key);
         for (; k < n && !str_eq(keys[k].name, d->key); k++) {
-            if (keys[k].unsaid)
+            if (keys[k].is_hidden)
                 continue;
             suggest_offer(&s, keys[k].name);
             buf_addf(&all, "%s%s", k ? ", " : "", keys[k].name);
@@ -43,7 +45,7 @@ void schema_map(struct problems *pr, const struct doc *map, const char *where, c
         if (k < n)
             keys[k].read(arg, d);
         else
-            unknown_key(pr, d, where, s.best, all.data);
+            schema_unknown_key(pr, d, where, s.best, all.data);
     }
 }
 
@@ -88,7 +90,7 @@ bool schema_version(struct problems *pr, const struct doc *map)
 
 /* --- limits --- */
 
-static bool find_limit(const char *name, enum limit *ret, const char **near)
+static bool schema_find_limit(const char *name, enum limit *ret, const char **near)
 {
     struct suggest s;
 
@@ -114,7 +116,7 @@ static bool find_limit(const char *name, enum limit *ret, const char **near)
 
 /* A bare number is in the unit that the key names, so that the same file reads the same as YAML and as JSON: timeoutMs:
  * 1500, cpuMillis: 500. Anything else is what the flag takes: 30s, 0.5, 256M. */
-static int parse_value(enum limit l, const char *text, uint64_t *ret, struct err *err)
+static int schema_parse_limit(enum limit l, const char *text, uint64_t *ret, struct err *err)
 {
     char with_unit[64];
     uint64_t n;
@@ -138,13 +140,14 @@ bool schema_limit(struct problems *pr, const struct doc *d, enum limit *ret, uin
     const char *near = NULL;
     struct err err = { 0 };
 
-    if (!find_limit(d->key, ret, &near)) {
-        unknown_key(pr, d, "limits", near, "memoryBytes, timeoutMs, pids, cpuMillis and more: see docs/limits.md");
+    if (!schema_find_limit(d->key, ret, &near)) {
+        schema_unknown_key(pr, d, "limits", near,
+                           "memoryBytes, timeoutMs, pids, cpuMillis and more: see docs/limits.md");
         return false;
     }
     if (!schema_text(pr, d, d->key))
         return false;
-    if (parse_value(*ret, d->text, value, &err) == 0)
+    if (schema_parse_limit(*ret, d->text, value, &err) == 0)
         return true;
     problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL, "%s", err.msg);
     return false;
@@ -156,7 +159,7 @@ bool schema_limit_name(struct problems *pr, const struct doc *d, const char *whe
 
     if (!schema_text(pr, d, where))
         return false;
-    if (find_limit(d->text, ret, &near))
+    if (schema_find_limit(d->text, ret, &near))
         return true;
     problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL, "%s: there is no limit '%.60s'%s%s%s", where, d->text,
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -188,7 +191,7 @@ bool schema_syscall(struct problems *pr, const struct doc *d, const char *where,
     if (!schema_text(pr, d, where))
         return false;
     int nr = syscall_number(d->text);
-    if (nr >= 0 && syscall_needed((unsigned)nr)) {
+    if (nr >= 0 && syscall_is_needed((unsigned)nr)) {
         problems_add(pr, ERR_POLICY_VALUE, d->line, d->col,
                      "Remove it; docs/syscalls.md lists the calls that cannot be denied.",
                      "%s: no program could start without '%s'", where, d->text);

@@ -7,7 +7,7 @@
 struct schema_key {
     const char *name;
     void (*read)(void *arg, const struct doc *value);
-    bool unsaid; /* known only to be refused with a reason; never offered */
+    bool is_hidden; /* known only to be refused with a reason; never offered */
 };
 
 /* Calls the reader of every key that is in the table; every other key is a problem that names the nearest known one.

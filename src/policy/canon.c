@@ -15,7 +15,7 @@
 
 /* --- writing --- */
 
-static void add_text(struct buf *out, const char *s)
+static void canon_add_text(struct buf *out, const char *s)
 {
     bool dash = str_eq(s, "-");
 
@@ -29,104 +29,104 @@ static void add_text(struct buf *out, const char *s)
     }
 }
 
-static void add_value(struct buf *out, const char *key, uint32_t line, const char *a, const char *b)
+static void canon_add_value(struct buf *out, const char *key, uint32_t line, const char *a, const char *b)
 {
     buf_addf(out, "%s %" PRIu32 " ", key, line);
-    add_text(out, a);
+    canon_add_text(out, a);
     if (b) {
         buf_adds(out, " ");
-        add_text(out, b);
+        canon_add_text(out, b);
     }
     buf_adds(out, "\n");
 }
 
-static void write_files(const struct policy *p, struct buf *out)
+static void canon_write_files(const struct policy *p, struct buf *out)
 {
     if (p->workspace_line) {
         buf_addf(out, "workspace %" PRIu32 " %s ", p->workspace_line, policy_workspace_name(p->workspace));
         if (p->workspace_dir)
-            add_text(out, p->workspace_dir);
+            canon_add_text(out, p->workspace_dir);
         else
             buf_adds(out, "-");
         buf_adds(out, "\n");
     }
     for (size_t i = 0; i < p->npaths; i++)
         if (p->paths[i].src)
-            add_value(out, "bind", p->paths[i].line, p->paths[i].src, p->paths[i].dst);
+            canon_add_value(out, "bind", p->paths[i].line, p->paths[i].src, p->paths[i].dst);
         else
-            add_value(out, "hide", p->paths[i].line, p->paths[i].dst, NULL);
+            canon_add_value(out, "hide", p->paths[i].line, p->paths[i].dst, NULL);
     for (size_t i = 0; i < p->nenv; i++)
-        add_value(out, p->env[i].pass ? "pass" : "env", p->env[i].line, p->env[i].text, NULL);
+        canon_add_value(out, p->env[i].is_pass_through ? "pass" : "env", p->env[i].line, p->env[i].text, NULL);
 }
 
-static void write_floor(const struct floor *f, struct buf *out)
+static void canon_write_operator_limits(const struct operator_limits *f, struct buf *out)
 {
     buf_adds(out, "floor ");
-    add_text(out, f->file);
+    canon_add_text(out, f->file);
     buf_addf(out, " %s\n", level_name(f->level));
-    if (f->every_wall)
+    if (f->requires_every_wall)
         buf_adds(out, "floor-walls all\n");
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
-        if (f->enforce >> i & 1)
+        if (f->must_enforce >> i & 1)
             buf_addf(out, "floor-enforce %s\n", limit_info((enum limit)i)->name);
     for (unsigned i = 0; i < POLICY_WORKSPACES; i++)
-        if (f->workspaces >> i & 1)
+        if (f->allowed_workspaces >> i & 1)
             buf_addf(out, "floor-workspace %s\n", policy_workspace_name((enum policy_workspace)i));
     for (unsigned i = 0; i < GRANT_COUNT; i++)
-        if (f->forbidden >> i & 1)
+        if (f->forbidden_grants >> i & 1)
             buf_addf(out, "floor-forbid %s\n", grant_name((enum grant)i));
     for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
         if (policy_denies(f->deny, nr) && syscall_name(nr))
             buf_addf(out, "floor-deny %s\n", syscall_name(nr));
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
-        if (f->bounded >> i & 1)
+        if (f->has_max >> i & 1)
             buf_addf(out, "floor-limit %s %" PRIu64 "\n", limit_info((enum limit)i)->name, f->max[i]);
 }
 
-void canon_write(const struct policy *p, const struct floor *f, struct buf *out)
+void canon_write(const struct policy *p, const struct operator_limits *f, struct buf *out)
 {
     buf_addf(out, "cove-policy %d\npolicy ", CANON_VERSION);
-    add_text(out, p->name);
+    canon_add_text(out, p->name);
     buf_addf(out, " %s ", p->base);
     if (p->file)
-        add_text(out, p->file);
+        canon_add_text(out, p->file);
     else
         buf_adds(out, "-");
     buf_adds(out, "\n");
     if (p->has_profile)
-        add_value(out, "profile", p->profile_line, profile_name(p->profile), NULL);
-    write_files(p, out);
+        canon_add_value(out, "profile", p->profile_line, profile_name(p->profile), NULL);
+    canon_write_files(p, out);
     for (unsigned i = 0; i < GRANT_COUNT; i++)
         if (p->grants >> i & 1)
-            add_value(out, "grant", p->grant_line[i], grant_name((enum grant)i), NULL);
+            canon_add_value(out, "grant", p->grant_line[i], grant_name((enum grant)i), NULL);
     for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
         if (policy_denies(p->deny, nr) && syscall_name(nr))
-            add_value(out, "deny", p->deny_line[nr], syscall_name(nr), NULL);
+            canon_add_value(out, "deny", p->deny_line[nr], syscall_name(nr), NULL);
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (p->limit_line[i])
             buf_addf(out, "limit %" PRIu32 " %s %" PRIu64 "\n", p->limit_line[i], limit_info((enum limit)i)->name,
                      p->limits.v[i]);
     if (f->file)
-        write_floor(f, out);
+        canon_write_operator_limits(f, out);
     buf_adds(out, "end\n");
 }
 
 /* --- reading --- */
 
-struct reader {
+struct canon_reader {
     struct policy *p;
-    struct floor *f;
-    bool named; /* the line `policy` was there */
+    struct operator_limits *f;
+    bool has_policy_line; /* the line `policy` was there */
     struct err *err;
 };
 
-static int hex(char c)
+static int canon_hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 /* Decodes in place. */
-static bool decode(char *s)
+static bool canon_decode_text(char *s)
 {
     char *to = s;
 
@@ -135,7 +135,7 @@ static bool decode(char *s)
             *to = *s;
             continue;
         }
-        int high = hex(s[1]), low = high < 0 ? -1 : hex(s[2]);
+        int high = canon_hex_digit(s[1]), low = high < 0 ? -1 : canon_hex_digit(s[2]);
         if (low < 0 || high * 16 + low == 0)
             return false;
         *to = (char)(high * 16 + low);
@@ -145,7 +145,7 @@ static bool decode(char *s)
     return true;
 }
 
-static bool limit_named(const char *name, enum limit *ret)
+static bool canon_find_limit(const char *name, enum limit *ret)
 {
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (str_eq(limit_info((enum limit)i)->name, name)) {
@@ -155,22 +155,22 @@ static bool limit_named(const char *name, enum limit *ret)
     return false;
 }
 
-static bool read_limit(const char *name, const char *number, enum limit *ret, uint64_t *value)
+static bool canon_read_limit(const char *name, const char *number, enum limit *ret, uint64_t *value)
 {
-    if (!limit_named(name, ret) || !str_to_u64(number, UINT64_MAX, value))
+    if (!canon_find_limit(name, ret) || !str_to_u64(number, UINT64_MAX, value))
         return false;
     const struct limit_info *info = limit_info(*ret);
     return *value >= info->min && *value <= info->max;
 }
 
-static bool read_policy(struct reader *r, char **f, size_t n)
+static bool canon_read_policy(struct canon_reader *r, char **f, size_t n)
 {
     struct policy p;
 
-    if (n != 4 || r->named || !policy_builtin(f[2], &p))
+    if (n != 4 || r->has_policy_line || !policy_builtin(f[2], &p))
         return false;
     bool file = !str_eq(f[3], "-");
-    if (!decode(f[1]) || !decode(f[3]) || !policy_name_ok(f[1]) || !*f[3])
+    if (!canon_decode_text(f[1]) || !canon_decode_text(f[3]) || !policy_name_valid(f[1]) || !*f[3])
         return false;
     (void)str_copy(p.name, sizeof(p.name), f[1]);
     if (file) {
@@ -179,25 +179,25 @@ static bool read_policy(struct reader *r, char **f, size_t n)
     }
     policy_done(r->p);
     *r->p = p;
-    return r->named = true;
+    return r->has_policy_line = true;
 }
 
-static bool read_workspace(struct policy *p, char **f, size_t n, uint32_t line)
+static bool canon_read_workspace(struct policy *p, char **f, size_t n, uint32_t line)
 {
     if (n != 4 || line == 0 || p->workspace_line || !policy_workspace_parse(f[2], &p->workspace))
         return false;
     p->workspace_line = line;
     if (str_eq(f[3], "-"))
         return p->workspace == POLICY_MEMORY;
-    if (p->workspace == POLICY_MEMORY || !decode(f[3]) || f[3][0] != '/' || strlen(f[3]) > POLICY_PATH_TEXT)
+    if (p->workspace == POLICY_MEMORY || !canon_decode_text(f[3]) || f[3][0] != '/' || strlen(f[3]) > POLICY_PATH_TEXT)
         return false;
     p->workspace_dir = str_dup(f[3]);
     return true;
 }
 
-static bool read_path(struct policy *p, const char *src, const char *dst, uint32_t line)
+static bool canon_read_path(struct policy *p, const char *src, const char *dst, uint32_t line)
 {
-    if (p->npaths == POLICY_PATHS_MAX || line == 0 || !policy_plain_path(dst) || strlen(dst) > POLICY_TARGET_TEXT)
+    if (p->npaths == POLICY_PATHS_MAX || line == 0 || !policy_path_is_plain(dst) || strlen(dst) > POLICY_TARGET_TEXT)
         return false;
     if (src && (src[0] != '/' || strlen(src) > POLICY_PATH_TEXT))
         return false;
@@ -205,18 +205,18 @@ static bool read_path(struct policy *p, const char *src, const char *dst, uint32
     return true;
 }
 
-static bool read_env(struct policy *p, const char *text, bool pass, uint32_t line)
+static bool canon_read_env(struct policy *p, const char *text, bool pass, uint32_t line)
 {
     size_t name = strcspn(text, "=");
 
-    if (p->nenv == POLICY_ENV_MAX || line == 0 || !policy_env_name(text, name) || (text[name] == '=') == pass ||
+    if (p->nenv == POLICY_ENV_MAX || line == 0 || !policy_env_name_valid(text, name) || (text[name] == '=') == pass ||
         strlen(text) > POLICY_ENV_TEXT)
         return false;
     p->env[p->nenv++] = (struct policy_env){ str_dup(text), pass, line };
     return true;
 }
 
-static bool read_grant(struct policy *p, const char *name, uint32_t line)
+static bool canon_read_grant(struct policy *p, const char *name, uint32_t line)
 {
     enum grant g;
 
@@ -227,17 +227,17 @@ static bool read_grant(struct policy *p, const char *name, uint32_t line)
     return true;
 }
 
-static bool deniable(const char *name, unsigned *ret)
+static bool canon_find_deniable_call(const char *name, unsigned *ret)
 {
     int nr = syscall_number(name);
 
-    if (nr < 0 || nr >= 64 * FILTER_DENY_WORDS || syscall_needed((unsigned)nr))
+    if (nr < 0 || nr >= 64 * FILTER_DENY_WORDS || syscall_is_needed((unsigned)nr))
         return false;
     *ret = (unsigned)nr;
     return true;
 }
 
-static bool read_value(struct reader *r, char **f, size_t n)
+static bool canon_read_value(struct canon_reader *r, char **f, size_t n)
 {
     struct policy *p = r->p;
     uint32_t line;
@@ -245,33 +245,33 @@ static bool read_value(struct reader *r, char **f, size_t n)
     unsigned nr;
     enum limit l;
 
-    if (!r->named || n < 3 || !str_to_u64(f[1], POLICY_LINES_MAX, &number))
+    if (!r->has_policy_line || n < 3 || !str_to_u64(f[1], POLICY_LINES_MAX, &number))
         return false;
     line = (uint32_t)number;
     if (str_eq(f[0], "workspace"))
-        return read_workspace(p, f, n, line);
+        return canon_read_workspace(p, f, n, line);
     if (str_eq(f[0], "limit")) {
-        if (n != 4 || line == 0 || !read_limit(f[2], f[3], &l, &number))
+        if (n != 4 || line == 0 || !canon_read_limit(f[2], f[3], &l, &number))
             return false;
         p->limits.v[l] = number;
         p->limit_line[l] = line;
         return true;
     }
     if (str_eq(f[0], "bind"))
-        return n == 4 && decode(f[2]) && decode(f[3]) && read_path(p, f[2], f[3], line);
-    if (n != 3 || !decode(f[2]))
+        return n == 4 && canon_decode_text(f[2]) && canon_decode_text(f[3]) && canon_read_path(p, f[2], f[3], line);
+    if (n != 3 || !canon_decode_text(f[2]))
         return false;
     if (str_eq(f[0], "profile")) {
         p->profile_line = line;
         return p->has_profile = profile_parse(f[2], &p->profile);
     }
     if (str_eq(f[0], "hide"))
-        return read_path(p, NULL, f[2], line);
+        return canon_read_path(p, NULL, f[2], line);
     if (str_eq(f[0], "env") || str_eq(f[0], "pass"))
-        return read_env(p, f[2], f[0][0] == 'p', line);
+        return canon_read_env(p, f[2], f[0][0] == 'p', line);
     if (str_eq(f[0], "grant"))
-        return read_grant(p, f[2], line);
-    if (str_eq(f[0], "deny") && deniable(f[2], &nr)) {
+        return canon_read_grant(p, f[2], line);
+    if (str_eq(f[0], "deny") && canon_find_deniable_call(f[2], &nr)) {
         policy_deny(p->deny, nr);
         p->deny_line[nr] = line;
         return true;
@@ -279,9 +279,9 @@ static bool read_value(struct reader *r, char **f, size_t n)
     return false;
 }
 
-static bool read_floor(struct reader *r, char **f, size_t n)
+static bool canon_read_operator_limits(struct canon_reader *r, char **f, size_t n)
 {
-    struct floor *fl = r->f;
+    struct operator_limits *fl = r->f;
     enum policy_workspace w;
     enum grant g;
     enum limit l;
@@ -289,7 +289,7 @@ static bool read_floor(struct reader *r, char **f, size_t n)
     uint64_t number;
 
     if (str_eq(f[0], "floor")) {
-        if (n != 3 || fl->file || !decode(f[1]) || !*f[1] || !level_parse(f[2], &fl->level))
+        if (n != 3 || fl->file || !canon_decode_text(f[1]) || !*f[1] || !level_parse(f[2], &fl->level))
             return false;
         fl->file = str_dup(f[1]);
         return true;
@@ -297,25 +297,25 @@ static bool read_floor(struct reader *r, char **f, size_t n)
     if (!fl->file || n < 2)
         return false;
     if (str_eq(f[0], "floor-walls") && str_eq(f[1], "all")) {
-        fl->every_wall = true;
-    } else if (str_eq(f[0], "floor-enforce") && limit_named(f[1], &l)) {
-        fl->enforce |= 1ull << l;
+        fl->requires_every_wall = true;
+    } else if (str_eq(f[0], "floor-enforce") && canon_find_limit(f[1], &l)) {
+        fl->must_enforce |= 1ull << l;
     } else if (str_eq(f[0], "floor-workspace") && policy_workspace_parse(f[1], &w)) {
-        fl->workspaces |= 1u << w;
+        fl->allowed_workspaces |= 1u << w;
     } else if (str_eq(f[0], "floor-forbid") && grant_parse(f[1], &g)) {
-        fl->forbidden |= 1u << g;
-    } else if (str_eq(f[0], "floor-deny") && deniable(f[1], &nr)) {
+        fl->forbidden_grants |= 1u << g;
+    } else if (str_eq(f[0], "floor-deny") && canon_find_deniable_call(f[1], &nr)) {
         policy_deny(fl->deny, nr);
-    } else if (str_eq(f[0], "floor-limit") && n == 3 && read_limit(f[1], f[2], &l, &number)) {
+    } else if (str_eq(f[0], "floor-limit") && n == 3 && canon_read_limit(f[1], f[2], &l, &number)) {
         fl->max[l] = number;
-        fl->bounded |= 1ull << l;
+        fl->has_max |= 1ull << l;
     } else {
         return false;
     }
     return true;
 }
 
-static bool read_line(struct reader *r, char *line)
+static bool canon_read_line(struct canon_reader *r, char *line)
 {
     char *f[FIELDS_MAX];
     size_t n = 0;
@@ -328,13 +328,13 @@ static bool read_line(struct reader *r, char *line)
     if (n == 0)
         return false;
     if (str_eq(f[0], "policy"))
-        return read_policy(r, f, n);
+        return canon_read_policy(r, f, n);
     if (str_starts(f[0], "floor"))
-        return read_floor(r, f, n);
-    return read_value(r, f, n);
+        return canon_read_operator_limits(r, f, n);
+    return canon_read_value(r, f, n);
 }
 
-static int read_lines(struct reader *r, char *text)
+static int canon_read_lines(struct canon_reader *r, char *text)
 {
     static const char first[] = "cove-policy ";
     unsigned number = 2;
@@ -351,19 +351,19 @@ static int read_lines(struct reader *r, char *text)
     for (char *line = end + 1; (end = strchr(line, '\n')); line = end + 1, number++) {
         *end = '\0';
         if (str_eq(line, "end"))
-            return r->named ? 0 : err_set(r->err, ERR_PROTOCOL, "a canonical policy without a name");
-        if (!read_line(r, line))
+            return r->has_policy_line ? 0 : err_set(r->err, ERR_PROTOCOL, "a canonical policy without a name");
+        if (!canon_read_line(r, line))
             return err_set(r->err, ERR_PROTOCOL, "line %u of a canonical policy is not one", number);
     }
     return err_set(r->err, ERR_PROTOCOL, "a canonical policy without its end");
 }
 
-static int read_whole(struct reader *r, const char *text, size_t len)
+static int canon_read_all(struct canon_reader *r, const char *text, size_t len)
 {
     auto_free char *copy = str_dup_n(text, len);
     auto_buf again = { 0 };
 
-    if (read_lines(r, copy) < 0)
+    if (canon_read_lines(r, copy) < 0)
         return -1;
     canon_write(r->p, r->f, &again);
     if (again.len != len || memcmp(again.data, text, len) != 0)
@@ -371,17 +371,18 @@ static int read_whole(struct reader *r, const char *text, size_t len)
     return 0;
 }
 
-int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct floor *ret_floor, struct err *err)
+int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct operator_limits *ret_floor,
+                struct err *err)
 {
     auto_free struct policy *p = mem_new(struct policy); /* too large for a stack */
-    struct floor f = { 0 };
-    struct reader r = { p, &f, false, err };
+    struct operator_limits f = { 0 };
+    struct canon_reader r = { p, &f, false, err };
 
     if (len > CANON_MAX || memchr(text, '\0', len))
         return err_set(err, ERR_PROTOCOL, "a canonical policy of %zu bytes, or with a NUL", len);
-    if (read_whole(&r, text, len) < 0) {
+    if (canon_read_all(&r, text, len) < 0) {
         policy_done(p);
-        floor_done(&f);
+        operator_limits_done(&f);
         return -1;
     }
     *ret_policy = *p;

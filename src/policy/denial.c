@@ -13,13 +13,13 @@
 static const struct {
     unsigned nr;
     uint8_t args;
-} told[] = {
+} denial_extra_args[] = {
     { SYS_unshare, 1 << 0 },    { SYS_setns, 1 << 1 },       { SYS_ptrace, 1 << 0 }, { SYS_keyctl, 1 << 0 },
     { SYS_bpf, 1 << 0 },        { SYS_quotactl, 1 << 0 },    { SYS_reboot, 1 << 2 }, { SYS_clock_settime, 1 << 0 },
     { SYS_ioprio_set, 1 << 0 }, { SYS_userfaultfd, 1 << 0 },
 };
 
-static const struct syscall_row *find_row(unsigned nr)
+static const struct syscall_row *denial_find_row(unsigned nr)
 {
     for (size_t i = 0; i < syscall_row_count; i++)
         if (syscall_rows[i].nr == nr)
@@ -28,34 +28,34 @@ static const struct syscall_row *find_row(unsigned nr)
 }
 
 /* The arguments that a rule looks at, or that the rules it leads to look at. */
-static uint8_t rule_args(int action)
+static uint8_t denial_rule_args(int action)
 {
     uint8_t args = 0;
 
     for (size_t i = 0; action < 0 && i < arg_test_count; i++)
         if (arg_tests[i].rule == ACTION_RULE(action)) {
             args |= arg_tests[i].mask ? (uint8_t)(1u << arg_tests[i].arg) : 0;
-            args |= rule_args(arg_tests[i].then);
+            args |= denial_rule_args(arg_tests[i].then);
         }
     return args;
 }
 
-uint8_t denial_args(unsigned nr)
+uint8_t denial_significant_args(unsigned nr)
 {
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = denial_find_row(nr);
     uint8_t args = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(told); i++)
-        if (told[i].nr == nr)
-            return told[i].args;
+    for (size_t i = 0; i < ARRAY_LEN(denial_extra_args); i++)
+        if (denial_extra_args[i].nr == nr)
+            return denial_extra_args[i].args;
     for (unsigned p = 0; row && p < PROFILE_COUNT; p++)
-        args |= rule_args(row->action[p]);
+        args |= denial_rule_args(row->action[p]);
     for (size_t i = 0; i < grant_row_count; i++)
-        args |= grant_rows[i].nr == nr ? rule_args(grant_rows[i].action) : 0;
+        args |= grant_rows[i].nr == nr ? denial_rule_args(grant_rows[i].action) : 0;
     return args;
 }
 
-static void describe_call(const char *name, uint8_t noted, const uint64_t args[6], char *out, size_t cap)
+static void denial_describe_call(const char *name, uint8_t noted, const uint64_t args[6], char *out, size_t cap)
 {
     size_t n = (size_t)snprintf(out, cap, "%s(", name);
 
@@ -73,25 +73,25 @@ static void describe_call(const char *name, uint8_t noted, const uint64_t args[6
 }
 
 /* The rule whose line said no: where the walk through the rules ends. */
-static enum arg_rule deciding_rule(enum arg_rule rule, const uint64_t args[6])
+static enum arg_rule denial_deciding_rule(enum arg_rule rule, const uint64_t args[6])
 {
     for (size_t i = 0; i < arg_test_count; i++) {
         const struct arg_test *t = &arg_tests[i];
         uint32_t v = (uint32_t)args[t->arg] & t->mask;
 
         if (t->rule == rule && v >= t->from && v <= t->to)
-            return t->then < 0 ? deciding_rule(ACTION_RULE(t->then), args) : rule;
+            return t->then < 0 ? denial_deciding_rule(ACTION_RULE(t->then), args) : rule;
     }
     return rule;
 }
 
-static bool refused_for_good(enum syscall_group g)
+static bool denial_is_permanent(enum syscall_group g)
 {
     return g == GROUP_MOUNT || g == GROUP_NAMESPACE || g == GROUP_HOST || g == GROUP_KEYS || g == GROUP_ESCAPE;
 }
 
 /* The grant that opens the call and that this filter does not have, or NULL. */
-static const struct grant_row *missing_grant(const struct filter_spec *s, unsigned nr)
+static const struct grant_row *denial_missing_grant(const struct filter_spec *s, unsigned nr)
 {
     for (size_t i = 0; i < grant_row_count; i++)
         if (grant_rows[i].nr == nr && !(s->grants >> grant_rows[i].grant & 1))
@@ -99,7 +99,7 @@ static const struct grant_row *missing_grant(const struct filter_spec *s, unsign
     return NULL;
 }
 
-static int granted_action(const struct filter_spec *s, const struct syscall_row *row)
+static int denial_granted_action(const struct filter_spec *s, const struct syscall_row *row)
 {
     int action = row->action[s->profile];
 
@@ -110,7 +110,7 @@ static int granted_action(const struct filter_spec *s, const struct syscall_row 
 }
 
 /* Whether the grant would have let this very call through. */
-static bool grant_helps(const struct filter_spec *s, const struct grant_row *g, const uint64_t args[6])
+static bool denial_grant_would_allow(const struct filter_spec *s, const struct grant_row *g, const uint64_t args[6])
 {
     struct filter_spec with = { .profile = s->profile, .grants = s->grants | 1u << g->grant };
 
@@ -118,7 +118,7 @@ static bool grant_helps(const struct filter_spec *s, const struct grant_row *g, 
 }
 
 /* Names the profiles in which the call is not refused. */
-static size_t allowing_profiles(const struct syscall_row *row, char *out, size_t cap)
+static size_t denial_allowing_profiles(const struct syscall_row *row, char *out, size_t cap)
 {
     size_t n = 0;
 
@@ -129,19 +129,19 @@ static size_t allowing_profiles(const struct syscall_row *row, char *out, size_t
     return n;
 }
 
-static void describe_fix(const struct filter_spec *s, const struct syscall_row *row, int action, const uint64_t args[6],
-                         char *out, size_t cap)
+static void denial_describe_fix(const struct filter_spec *s, const struct syscall_row *row, int action,
+                                const uint64_t args[6], char *out, size_t cap)
 {
-    const struct grant_row *g = missing_grant(s, row->nr);
+    const struct grant_row *g = denial_missing_grant(s, row->nr);
     char others[64];
 
-    if (g && grant_helps(s, g, args))
+    if (g && denial_grant_would_allow(s, g, args))
         snprintf(out, cap, "allow with --policy %s", grant_name((enum grant)g->grant));
     else if (action < 0)
         snprintf(out, cap, "the call is allowed, but not with these arguments");
-    else if (allowing_profiles(row, others, sizeof(others)))
+    else if (denial_allowing_profiles(row, others, sizeof(others)))
         snprintf(out, cap, "allowed where the profile is %s; the profile follows from what is run", others);
-    else if (refused_for_good((enum syscall_group)row->group))
+    else if (denial_is_permanent((enum syscall_group)row->group))
         snprintf(out, cap, "there is no way to allow it");
     else
         snprintf(out, cap, "no policy of this version allows it");
@@ -149,7 +149,7 @@ static void describe_fix(const struct filter_spec *s, const struct syscall_row *
 
 void denial_describe(const struct filter_spec *s, unsigned nr, const uint64_t args[6], struct denial *ret)
 {
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = denial_find_row(nr);
 
     *ret = (struct denial){ 0 };
     if (!row) {
@@ -159,16 +159,16 @@ void denial_describe(const struct filter_spec *s, unsigned nr, const uint64_t ar
         snprintf(ret->fix, sizeof(ret->fix), "there is no way to allow it");
         return;
     }
-    int action = granted_action(s, row);
+    int action = denial_granted_action(s, row);
     snprintf(ret->name, sizeof(ret->name), "%s", row->name);
-    describe_call(row->name, denial_args(nr), args, ret->call, sizeof(ret->call));
+    denial_describe_call(row->name, denial_significant_args(nr), args, ret->call, sizeof(ret->call));
     if (action <= 0 && s->deny[nr >> 6] >> (nr & 63) & 1) {
         snprintf(ret->rule, sizeof(ret->rule), "not allowed (policy): the policy denies this call");
         snprintf(ret->fix, sizeof(ret->fix), "take %s out of what the policy denies", row->name);
         return;
     }
     snprintf(ret->rule, sizeof(ret->rule), "not allowed (profile %s): %s", profile_name(s->profile),
-             action < 0 ? arg_rule_meaning(deciding_rule(ACTION_RULE(action), args))
+             action < 0 ? arg_rule_meaning(denial_deciding_rule(ACTION_RULE(action), args))
                         : syscall_group_why((enum syscall_group)row->group));
-    describe_fix(s, row, action, args, ret->fix, sizeof(ret->fix));
+    denial_describe_fix(s, row, action, args, ret->fix, sizeof(ret->fix));
 }

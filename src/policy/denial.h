@@ -5,7 +5,7 @@
 
 /* The arguments of a call that say what was asked, as bits: plain numbers such as a request or a family, never
  * pointers. Two refusals of a call that agree in them are one line of a receipt. 0 for a number nobody knows. */
-uint8_t denial_args(unsigned nr);
+uint8_t denial_significant_args(unsigned nr);
 
 struct denial {
     char name[32];  /* "socket", or "call 999" */
@@ -14,5 +14,5 @@ struct denial {
     char fix[160];
 };
 
-/* args holds at least those that denial_args() names. */
+/* args holds at least those that denial_significant_args() names. */
 void denial_describe(const struct filter_spec *s, unsigned nr, const uint64_t args[6], struct denial *ret);

@@ -25,7 +25,7 @@
 /* Where the argument's lower half lies; both architectures that may ever be here are little-endian. */
 #define ARG_OFFSET(i) ((uint32_t)(offsetof(struct seccomp_data, args) + 8u * (i)))
 
-struct prog {
+struct filter_program {
     struct sock_filter *end; /* one past the last instruction */
     size_t n;
     bool full;
@@ -38,7 +38,7 @@ struct prog {
     size_t nreturns;
 };
 
-static size_t push(struct prog *p, uint16_t code, uint32_t k, size_t jt, size_t jf)
+static size_t filter_push(struct filter_program *p, uint16_t code, uint32_t k, size_t jt, size_t jf)
 {
     if (p->n == FILTER_MAX) {
         p->full = true;
@@ -50,22 +50,22 @@ static size_t push(struct prog *p, uint16_t code, uint32_t k, size_t jt, size_t 
 }
 
 /* A position that a conditional jump can reach and that leads to `to`. One instruction may still come in between. */
-static size_t near_to(struct prog *p, size_t to)
+static size_t filter_jump_target(struct filter_program *p, size_t to)
 {
     if (p->n + 1 - to <= JUMP_MAX)
         return to;
-    return push(p, BPF_JMP | BPF_JA, (uint32_t)(p->n - to), 0, 0);
+    return filter_push(p, BPF_JMP | BPF_JA, (uint32_t)(p->n - to), 0, 0);
 }
 
-static size_t branch(struct prog *p, uint16_t compare, uint32_t k, size_t yes, size_t no)
+static size_t filter_branch(struct filter_program *p, uint16_t compare, uint32_t k, size_t yes, size_t no)
 {
-    yes = near_to(p, yes);
-    no = near_to(p, no);
-    return push(p, BPF_JMP | BPF_K | compare, k, p->n - yes, p->n - no);
+    yes = filter_jump_target(p, yes);
+    no = filter_jump_target(p, no);
+    return filter_push(p, BPF_JMP | BPF_K | compare, k, p->n - yes, p->n - no);
 }
 
 /* A return of this value near the front: an older copy if it can be reached with room to spare, else a new one. */
-static size_t return_at(struct prog *p, uint32_t value)
+static size_t filter_return_at(struct filter_program *p, uint32_t value)
 {
     size_t i = 0;
 
@@ -77,80 +77,80 @@ static size_t return_at(struct prog *p, uint32_t value)
     if (i == p->nreturns)
         p->nreturns++;
     p->returns[i].value = value;
-    p->returns[i].at = push(p, BPF_RET | BPF_K, value, 0, 0);
+    p->returns[i].at = filter_push(p, BPF_RET | BPF_K, value, 0, 0);
     return p->returns[i].at;
 }
 
-static size_t action_at(struct prog *p, int action)
+static size_t filter_action_at(struct filter_program *p, int action)
 {
     if (action < 0) {
         assert(p->rule[ACTION_RULE(action)]); /* rules lead only to rules further down, which are written first */
         return p->rule[ACTION_RULE(action)];
     }
     if (action == ACTION_EPERM)
-        return return_at(p, p->eperm);
-    return return_at(p, action ? SECCOMP_RET_ERRNO | (uint32_t)action : SECCOMP_RET_ALLOW);
+        return filter_return_at(p, p->eperm);
+    return filter_return_at(p, action ? SECCOMP_RET_ERRNO | (uint32_t)action : SECCOMP_RET_ALLOW);
 }
 
-static bool same_load(const struct arg_test *a, const struct arg_test *b)
+static bool filter_same_load(const struct arg_test *a, const struct arg_test *b)
 {
     return a->arg == b->arg && a->mask == b->mask;
 }
 
 /* One test: to `yes` when the loaded value lies in the range, else to `no`. */
-static size_t write_test(struct prog *p, const struct arg_test *t, size_t yes, size_t no)
+static size_t filter_write_test(struct filter_program *p, const struct arg_test *t, size_t yes, size_t no)
 {
     if (t->from == t->to)
-        return branch(p, BPF_JEQ, t->from, yes, no);
-    return branch(p, BPF_JGE, t->from, branch(p, BPF_JGT, t->to, no, yes), no);
+        return filter_branch(p, BPF_JEQ, t->from, yes, no);
+    return filter_branch(p, BPF_JGE, t->from, filter_branch(p, BPF_JGT, t->to, no, yes), no);
 }
 
 /* The tests `first` to `last`, of which the last is the ELSE. */
-static size_t write_rule(struct prog *p, const struct arg_test *first, const struct arg_test *last)
+static size_t filter_write_rule(struct filter_program *p, const struct arg_test *first, const struct arg_test *last)
 {
-    size_t next = action_at(p, last->then);
+    size_t next = filter_action_at(p, last->then);
 
     for (const struct arg_test *t = last - 1; t >= first; t--) {
-        next = write_test(p, t, action_at(p, t->then), next);
-        if (t > first && same_load(t, t - 1))
+        next = filter_write_test(p, t, filter_action_at(p, t->then), next);
+        if (t > first && filter_same_load(t, t - 1))
             continue;
         if (t->mask != ALL_BITS)
-            push(p, BPF_ALU | BPF_AND | BPF_K, t->mask, 0, 0);
-        next = push(p, BPF_LD | BPF_W | BPF_ABS, ARG_OFFSET(t->arg), 0, 0);
+            filter_push(p, BPF_ALU | BPF_AND | BPF_K, t->mask, 0, 0);
+        next = filter_push(p, BPF_LD | BPF_W | BPF_ABS, ARG_OFFSET(t->arg), 0, 0);
     }
     return next;
 }
 
-static void need_rule(bool need[RULE_COUNT], int action)
+static void filter_need_rule(bool need[RULE_COUNT], int action)
 {
     if (action < 0)
         need[ACTION_RULE(action)] = true;
 }
 
 /* Only the rules that some range leads to, directly or through another rule. */
-static void write_rules(struct prog *p, const struct filter_range *ranges, size_t n)
+static void filter_write_rules(struct filter_program *p, const struct filter_range *ranges, size_t n)
 {
     bool need[RULE_COUNT] = { 0 };
 
     for (size_t i = 0; i < n; i++)
-        need_rule(need, ranges[i].action);
+        filter_need_rule(need, ranges[i].action);
     for (size_t i = 0; i < arg_test_count; i++) /* rules lead downwards, so one pass in order is enough */
         if (need[arg_tests[i].rule])
-            need_rule(need, arg_tests[i].then);
+            filter_need_rule(need, arg_tests[i].then);
     for (size_t last = arg_test_count; last-- > 0;) {
         size_t first = last;
 
         while (first > 0 && arg_tests[first - 1].rule == arg_tests[last].rule)
             first--;
         if (need[arg_tests[last].rule])
-            p->rule[arg_tests[last].rule] = write_rule(p, &arg_tests[first], &arg_tests[last]);
+            p->rule[arg_tests[last].rule] = filter_write_rule(p, &arg_tests[first], &arg_tests[last]);
         last = first;
     }
 }
 
 /* Where to divide ranges[lo..hi): the boundary that leaves the most equal count of numbers on both sides. The last
  * range reaches to 2^32, but only its first number is worth anything: the kernel tries no others. */
-static size_t middle(const struct filter_range *ranges, size_t lo, size_t hi)
+static size_t filter_split_point(const struct filter_range *ranges, size_t lo, size_t hi)
 {
     uint32_t begin = ranges[lo].from, end = ranges[hi - 1].from + 1;
     size_t a = lo + 1, b = hi - 1;
@@ -169,30 +169,31 @@ static size_t middle(const struct filter_range *ranges, size_t lo, size_t hi)
     return a;
 }
 
-static size_t write_tree(struct prog *p, const struct filter_range *ranges, size_t lo, size_t hi)
+static size_t filter_write_tree(struct filter_program *p, const struct filter_range *ranges, size_t lo, size_t hi)
 {
     if (hi - lo == 1)
-        return action_at(p, ranges[lo].action);
+        return filter_action_at(p, ranges[lo].action);
 
-    size_t mid = middle(ranges, lo, hi);
-    size_t above = write_tree(p, ranges, mid, hi);
-    size_t below = write_tree(p, ranges, lo, mid);
-    return branch(p, BPF_JGE, ranges[mid].from, above, below);
+    size_t mid = filter_split_point(ranges, lo, hi);
+    size_t above = filter_write_tree(p, ranges, mid, hi);
+    size_t below = filter_write_tree(p, ranges, lo, mid);
+    return filter_branch(p, BPF_JGE, ranges[mid].from, above, below);
 }
 
 int filter_compile(const struct filter_range *ranges, size_t n, bool notify, struct sock_filter prog[FILTER_MAX],
                    size_t *ret_len, struct err *err)
 {
-    struct prog p = { .end = prog + FILTER_MAX, .eperm = notify ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | EPERM };
+    struct filter_program p = { .end = prog + FILTER_MAX,
+                                .eperm = notify ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | EPERM };
 
-    write_rules(&p, ranges, n);
-    size_t root = write_tree(&p, ranges, 0, n);
+    filter_write_rules(&p, ranges, n);
+    size_t root = filter_write_tree(&p, ranges, 0, n);
     if (root != p.n) /* a tree of one leaf */
-        push(&p, BPF_JMP | BPF_JA, (uint32_t)(p.n - root), 0, 0);
-    size_t number = push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-    size_t kill = push(&p, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
-    branch(&p, BPF_JEQ, AUDIT_ARCH_X86_64, number, kill);
-    push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+        filter_push(&p, BPF_JMP | BPF_JA, (uint32_t)(p.n - root), 0, 0);
+    size_t number = filter_push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+    size_t kill = filter_push(&p, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
+    filter_branch(&p, BPF_JEQ, AUDIT_ARCH_X86_64, number, kill);
+    filter_push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     if (p.full)
         return err_set(err, ERR_BUG, "the system call filter does not fit %d instructions", FILTER_MAX);
 
@@ -202,7 +203,7 @@ int filter_compile(const struct filter_range *ranges, size_t n, bool notify, str
 }
 
 /* Appends a range, or lets the last one go on when it has the same action. Returns the new count. */
-static size_t add_range(struct filter_range *ranges, size_t n, uint32_t from, int action)
+static size_t filter_add_range(struct filter_range *ranges, size_t n, uint32_t from, int action)
 {
     if (n > 0 && ranges[n - 1].action == action)
         return n;
@@ -211,7 +212,7 @@ static size_t add_range(struct filter_range *ranges, size_t n, uint32_t from, in
 }
 
 /* What the spec makes of a row. */
-static int choose_action(const struct filter_spec *s, const struct syscall_row *row)
+static int filter_choose_action(const struct filter_spec *s, const struct syscall_row *row)
 {
     const struct grant_row *g = grant_rows;
     int action = row->action[s->profile];
@@ -239,10 +240,10 @@ int filter_build(const struct filter_spec *s, bool notify, struct sock_filter pr
         if (n + 3 > FILTER_RANGES_MAX)
             return err_set(err, ERR_BUG, "the system call table has more than %d ranges", FILTER_RANGES_MAX);
         if (row->nr > next)
-            n = add_range(ranges, n, next, ACTION_ENOSYS); /* a gap in the table */
-        n = add_range(ranges, n, row->nr, choose_action(s, row));
+            n = filter_add_range(ranges, n, next, ACTION_ENOSYS); /* a gap in the table */
+        n = filter_add_range(ranges, n, row->nr, filter_choose_action(s, row));
         next = row->nr + 1u;
     }
-    n = add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */
+    n = filter_add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */
     return filter_compile(ranges, n, notify, prog, ret_len, err);
 }

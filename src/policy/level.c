@@ -19,7 +19,7 @@
 
 #include "base/str.h"
 
-static const char *const names[] = {
+static const char *const level_names[] = {
     [LEVEL_STANDARD] = "standard",
     [LEVEL_HIGH] = "high",
     [LEVEL_CUSTOM] = "custom",
@@ -59,13 +59,13 @@ static const char *const standard_environment[] = {
 
 const char *level_name(enum level l)
 {
-    return names[l];
+    return level_names[l];
 }
 
 bool level_parse(const char *name, enum level *ret)
 {
-    for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-        if (str_eq(name, names[i])) {
+    for (unsigned i = 0; i < ARRAY_LEN(level_names); i++)
+        if (str_eq(name, level_names[i])) {
             *ret = (enum level)i;
             return true;
         }

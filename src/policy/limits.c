@@ -14,7 +14,7 @@
 #define NOTHING false
 #define UNLIMITED true
 
-static const struct limit_info infos[LIMIT_COUNT] = {
+static const struct limit_info limit_infos[LIMIT_COUNT] = {
 #define LIMIT(id, name, flag, unit, dflt, min, max, zero, action, help) \
     [LIMIT_##id] = { name, flag, UNIT_##unit, dflt, min, max, zero, action, help },
 #include "policy/limits.def"
@@ -22,49 +22,50 @@ static const struct limit_info infos[LIMIT_COUNT] = {
 };
 
 /* What is kept in memory-backed file systems and so counts against LIMIT_MEMORY. */
-static const enum limit in_memory[] = { LIMIT_WORKSPACE, LIMIT_TMP, LIMIT_SHM };
+static const enum limit memory_backed_limits[] = { LIMIT_WORKSPACE, LIMIT_TMP, LIMIT_SHM };
 
 const struct limit_info *limit_info(enum limit l)
 {
-    return &infos[l];
+    return &limit_infos[l];
 }
 
-bool limit_unlimited(enum limit l, uint64_t value)
+bool limit_is_unlimited(enum limit l, uint64_t value)
 {
-    return value == 0 && infos[l].zero_unlimited;
+    return value == 0 && limit_infos[l].zero_unlimited;
 }
 
-void limit_held(struct limit_states *s, enum limit l, enum limit_hold hold, enum limit_why why)
+void limit_set_enforcement(struct limit_enforcements *s, enum limit l, enum limit_enforcement hold,
+                           enum limit_reason why)
 {
-    s->hold[l] = (uint8_t)hold;
-    s->why[l] = (uint8_t)why;
+    s->enforcement[l] = (uint8_t)hold;
+    s->reason[l] = (uint8_t)why;
 }
 
-const char *limit_why(unsigned why)
+const char *limit_reason_text(unsigned why)
 {
-    static const char *const texts[WHY_COUNT] = {
-        [WHY_NO_CGROUP] = "it needs a cgroup, and a plain user has none",
-        [WHY_EACH_PROCESS] = "without a cgroup it holds for each process by itself",
-        [WHY_NO_CONTROLLER] = "the host has no cgroup controller for it",
-        [WHY_SWAP_UNCOUNTED] = "the kernel does not count swap",
-        [WHY_LENT_DIRECTORY] = "the directory that was lent has the quota of its own file system",
-        [WHY_LATE_WRITES] =
+    static const char *const texts[REASON_COUNT] = {
+        [REASON_NO_CGROUP] = "it needs a cgroup, and a plain user has none",
+        [REASON_EACH_PROCESS] = "without a cgroup it holds for each process by itself",
+        [REASON_NO_CONTROLLER] = "the host has no cgroup controller for it",
+        [REASON_SWAP_UNCOUNTED] = "the kernel does not count swap",
+        [REASON_LENT_DIRECTORY] = "the directory that was lent has the quota of its own file system",
+        [REASON_LATE_WRITES] =
             "what the kernel writes out later is not slowed; that needs cgroup v2, and ext4, xfs, btrfs or f2fs",
-        [WHY_NO_DISK] = "a directory of the sandbox lies on no disk of this host that could be slowed",
-        [WHY_DISK_REFUSED] = "a disk of the host takes no such limit",
+        [REASON_NO_DISK] = "a directory of the sandbox lies on no disk of this host that could be slowed",
+        [REASON_DISK_REFUSED] = "a disk of the host takes no such limit",
     };
 
-    return why < WHY_COUNT ? texts[why] : NULL;
+    return why < REASON_COUNT ? texts[why] : NULL;
 }
 
 void limits_default(struct limits *l)
 {
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
-        l->v[i] = infos[i].dflt;
+        l->v[i] = limit_infos[i].dflt;
 }
 
 /* "0-1,3": numbers and ranges, each below 64, in any order. */
-static bool parse_cpuset(const char *p, uint64_t *ret)
+static bool limit_parse_cpuset(const char *p, uint64_t *ret)
 {
     uint64_t mask = 0;
 
@@ -85,7 +86,7 @@ static bool parse_cpuset(const char *p, uint64_t *ret)
     return true;
 }
 
-static char *print_cpuset(uint64_t mask, char buf[LIMIT_TEXT])
+static char *limit_print_cpuset(uint64_t mask, char buf[LIMIT_TEXT])
 {
     size_t len = 0;
 
@@ -103,7 +104,7 @@ static char *print_cpuset(uint64_t mask, char buf[LIMIT_TEXT])
     return buf;
 }
 
-static bool parse_unit(enum limit_unit unit, const char *text, uint64_t *ret)
+static bool limit_parse_unit(enum limit_unit unit, const char *text, uint64_t *ret)
 {
     switch (unit) {
     case UNIT_BYTES:
@@ -115,12 +116,12 @@ static bool parse_unit(enum limit_unit unit, const char *text, uint64_t *ret)
     case UNIT_MILLICPU:
         return str_to_millis(text, ret);
     case UNIT_CPUSET:
-        return parse_cpuset(text, ret);
+        return limit_parse_cpuset(text, ret);
     }
     return false;
 }
 
-static const char *example(enum limit_unit unit)
+static const char *limit_unit_example(enum limit_unit unit)
 {
     switch (unit) {
     case UNIT_BYTES:
@@ -137,9 +138,9 @@ static const char *example(enum limit_unit unit)
     return "a value";
 }
 
-static int check_range(enum limit l, uint64_t value, struct err *err)
+static int limit_check_range(enum limit l, uint64_t value, struct err *err)
 {
-    const struct limit_info *info = &infos[l];
+    const struct limit_info *info = &limit_infos[l];
     char got[LIMIT_TEXT], bound[LIMIT_TEXT];
 
     if (value >= info->min && value <= info->max)
@@ -151,14 +152,14 @@ static int check_range(enum limit l, uint64_t value, struct err *err)
 
 int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err)
 {
-    const struct limit_info *info = &infos[l];
+    const struct limit_info *info = &limit_infos[l];
     uint64_t value;
 
     if (info->zero_unlimited && str_eq(text, "unlimited"))
         value = 0;
-    else if (!parse_unit(info->unit, text, &value))
-        return err_set(err, ERR_INVALID, "%s '%.64s' is not %s", info->name, text, example(info->unit));
-    if (check_range(l, value, err) < 0)
+    else if (!limit_parse_unit(info->unit, text, &value))
+        return err_set(err, ERR_INVALID, "%s '%.64s' is not %s", info->name, text, limit_unit_example(info->unit));
+    if (limit_check_range(l, value, err) < 0)
         return -1;
     *ret = value;
     return 0;
@@ -166,11 +167,11 @@ int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err)
 
 char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
 {
-    if (limit_unlimited(l, value)) {
+    if (limit_is_unlimited(l, value)) {
         (void)str_copy(buf, LIMIT_TEXT, "unlimited");
         return buf;
     }
-    switch (infos[l].unit) {
+    switch (limit_infos[l].unit) {
     case UNIT_BYTES:
         return str_bytes(value, buf);
     case UNIT_COUNT:
@@ -185,7 +186,7 @@ char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
             snprintf(buf, LIMIT_TEXT, "%" PRIu64 ".%03u", value / 1000, (unsigned)(value % 1000));
         return buf;
     case UNIT_CPUSET:
-        return print_cpuset(value, buf);
+        return limit_print_cpuset(value, buf);
     }
     buf[0] = '\0';
     return buf;
@@ -193,13 +194,13 @@ char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
 
 /* Divides what the memory limit leaves among the file systems nobody sized, in the proportion of their defaults. A
  * quarter of the memory stays for the processes themselves, as it does with the defaults. */
-static void fit_memory(struct limits *l, uint64_t chosen)
+static void limits_fit_memory(struct limits *l, uint64_t chosen)
 {
     uint64_t room = l->v[LIMIT_MEMORY] - l->v[LIMIT_MEMORY] / 4;
     uint64_t free_sum = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++) {
-        enum limit m = in_memory[i];
+    for (size_t i = 0; i < ARRAY_LEN(memory_backed_limits); i++) {
+        enum limit m = memory_backed_limits[i];
 
         if (chosen >> m & 1)
             room -= min_u64(room, l->v[m]);
@@ -208,19 +209,19 @@ static void fit_memory(struct limits *l, uint64_t chosen)
     }
     if (free_sum <= room)
         return;
-    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++) {
-        enum limit m = in_memory[i];
+    for (size_t i = 0; i < ARRAY_LEN(memory_backed_limits); i++) {
+        enum limit m = memory_backed_limits[i];
 
         if (chosen >> m & 1)
             continue;
         uint64_t share = (uint64_t)((unsigned __int128)l->v[m] * room / free_sum) & ~(uint64_t)4095;
-        l->v[m] = max_u64(share, infos[m].min);
+        l->v[m] = max_u64(share, limit_infos[m].min);
     }
 }
 
 void limits_fit(struct limits *l, uint64_t chosen)
 {
-    fit_memory(l, chosen);
+    limits_fit_memory(l, chosen);
     if (l->v[LIMIT_WALL] > l->v[LIMIT_LIFETIME]) {
         if (!(chosen & LIMIT_BIT(LIFETIME)))
             l->v[LIMIT_LIFETIME] = l->v[LIMIT_WALL];
@@ -235,10 +236,10 @@ int limits_check(const struct limits *l, struct err *err)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
-        if (check_range((enum limit)i, l->v[i], err) < 0)
+        if (limit_check_range((enum limit)i, l->v[i], err) < 0)
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(in_memory); i++)
-        sum += l->v[in_memory[i]]; /* each is below 2^50 by its range, so the sum cannot wrap */
+    for (size_t i = 0; i < ARRAY_LEN(memory_backed_limits); i++)
+        sum += l->v[memory_backed_limits[i]]; /* each is below 2^50 by its range, so the sum cannot wrap */
     if (sum > l->v[LIMIT_MEMORY])
         return err_set(err, ERR_INVALID, "/workspace, /tmp and /dev/shm may hold %s together, but memory is only %s",
                        str_bytes(sum, need), str_bytes(l->v[LIMIT_MEMORY], have));

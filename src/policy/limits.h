@@ -32,30 +32,31 @@ struct limits {
 };
 
 /* How far a host holds a limit, and why no further. The numbers travel on the wire: append only. */
-enum limit_hold { HOLD_NONE, HOLD_PARTIAL, HOLD_WHOLE };
-enum limit_why {
-    WHY_UNSAID,
-    WHY_NO_CGROUP,
-    WHY_EACH_PROCESS,
-    WHY_NO_CONTROLLER,
-    WHY_SWAP_UNCOUNTED,
-    WHY_LENT_DIRECTORY,
-    WHY_LATE_WRITES,
-    WHY_NO_DISK,
-    WHY_DISK_REFUSED,
-    WHY_COUNT,
+enum limit_enforcement { ENFORCEMENT_NONE, ENFORCEMENT_PARTIAL, ENFORCEMENT_FULL };
+enum limit_reason {
+    REASON_NONE,
+    REASON_NO_CGROUP,
+    REASON_EACH_PROCESS,
+    REASON_NO_CONTROLLER,
+    REASON_SWAP_UNCOUNTED,
+    REASON_LENT_DIRECTORY,
+    REASON_LATE_WRITES,
+    REASON_NO_DISK,
+    REASON_DISK_REFUSED,
+    REASON_COUNT,
 };
-struct limit_states {
-    uint8_t hold[LIMIT_COUNT], why[LIMIT_COUNT];
+struct limit_enforcements {
+    uint8_t enforcement[LIMIT_COUNT], reason[LIMIT_COUNT];
 };
-void limit_held(struct limit_states *s, enum limit l, enum limit_hold hold, enum limit_why why);
-const char *limit_why(unsigned why); /* a clause for people; NULL when there is nothing to say */
+void limit_set_enforcement(struct limit_enforcements *s, enum limit l, enum limit_enforcement hold,
+                           enum limit_reason why);
+const char *limit_reason_text(unsigned why); /* a clause for people; NULL when there is nothing to say */
 
 #define LIMIT_TEXT 192 /* the longest text of limit_print: every third processor of 64 left out */
 #define LIMIT_BIT(id) (1ull << LIMIT_##id)
 
 const struct limit_info *limit_info(enum limit l);
-bool limit_unlimited(enum limit l, uint64_t value);
+bool limit_is_unlimited(enum limit l, uint64_t value);
 void limits_default(struct limits *l);
 /* Text as a person writes it: "256M", "30s", "0.5", "0-1,3"; "unlimited" where the table allows it. */
 int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err);

@@ -12,13 +12,13 @@ static const struct {
     enum level level;
     uint32_t grants;
     const char *says;
-} builtins[] = {
+} policy_builtin_rows[] = {
     { "standard", LEVEL_STANDARD, 0, "every wall, no network, the defaults of all limits" },
     { "high", LEVEL_HIGH, 0, "standard behind a second kernel; this version has no driver for one" },
     { "debug", LEVEL_CUSTOM, GRANT_BIT(DEBUG), "standard, and programs may trace each other: gdb, strace, py-spy" },
 };
 
-static const char *const workspaces[POLICY_WORKSPACES] = {
+static const char *const policy_workspace_names[POLICY_WORKSPACES] = {
     [POLICY_MEMORY] = "memory",
     [POLICY_READ_WRITE] = "readWrite",
     [POLICY_COPY_ON_WRITE] = "copyOnWrite",
@@ -26,10 +26,10 @@ static const char *const workspaces[POLICY_WORKSPACES] = {
 
 bool policy_builtin(const char *name, struct policy *ret)
 {
-    for (size_t i = 0; i < ARRAY_LEN(builtins); i++) {
-        if (!str_eq(builtins[i].name, name))
+    for (size_t i = 0; i < ARRAY_LEN(policy_builtin_rows); i++) {
+        if (!str_eq(policy_builtin_rows[i].name, name))
             continue;
-        *ret = (struct policy){ .level = builtins[i].level, .grants = builtins[i].grants };
+        *ret = (struct policy){ .level = policy_builtin_rows[i].level, .grants = policy_builtin_rows[i].grants };
         limits_default(&ret->limits);
         (void)str_copy(ret->name, sizeof(ret->name), name);
         (void)str_copy(ret->base, sizeof(ret->base), name);
@@ -45,11 +45,11 @@ const char *const *policy_builtins(void)
     return names;
 }
 
-const char *policy_says(const char *builtin)
+const char *policy_builtin_summary(const char *builtin)
 {
-    for (size_t i = 0; i < ARRAY_LEN(builtins); i++)
-        if (str_eq(builtins[i].name, builtin))
-            return builtins[i].says;
+    for (size_t i = 0; i < ARRAY_LEN(policy_builtin_rows); i++)
+        if (str_eq(policy_builtin_rows[i].name, builtin))
+            return policy_builtin_rows[i].says;
     return "";
 }
 
@@ -66,21 +66,21 @@ void policy_done(struct policy *p)
     *p = (struct policy){ 0 };
 }
 
-void floor_done(struct floor *f)
+void operator_limits_done(struct operator_limits *f)
 {
     free(f->file);
-    *f = (struct floor){ 0 };
+    *f = (struct operator_limits){ 0 };
 }
 
 const char *policy_workspace_name(enum policy_workspace w)
 {
-    return workspaces[w];
+    return policy_workspace_names[w];
 }
 
 bool policy_workspace_parse(const char *name, enum policy_workspace *ret)
 {
     for (unsigned i = 0; i < POLICY_WORKSPACES; i++)
-        if (str_eq(name, workspaces[i])) {
+        if (str_eq(name, policy_workspace_names[i])) {
             *ret = (enum policy_workspace)i;
             return true;
         }
@@ -98,14 +98,14 @@ void policy_deny(uint64_t deny[FILTER_DENY_WORDS], unsigned nr)
         deny[nr / 64] |= 1ull << nr % 64;
 }
 
-bool policy_name_ok(const char *s)
+bool policy_name_valid(const char *s)
 {
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
 
     return n > 0 && n < POLICY_NAME_MAX && !s[n];
 }
 
-bool policy_env_name(const char *s, size_t len)
+bool policy_env_name_valid(const char *s, size_t len)
 {
     if (len == 0 || isdigit((unsigned char)s[0]))
         return false;
@@ -115,7 +115,7 @@ bool policy_env_name(const char *s, size_t len)
     return true;
 }
 
-bool policy_plain_path(const char *p)
+bool policy_path_is_plain(const char *p)
 {
     if (p[0] != '/')
         return false;
@@ -130,48 +130,50 @@ bool policy_plain_path(const char *p)
     return true;
 }
 
-bool floor_exceeded(enum limit l, uint64_t value, uint64_t max)
+bool operator_limits_exceeded(enum limit l, uint64_t value, uint64_t max)
 {
-    if (limit_unlimited(l, max))
+    if (limit_is_unlimited(l, max))
         return false;
-    if (limit_unlimited(l, value))
+    if (limit_is_unlimited(l, value))
         return true;
     return limit_info(l)->unit == UNIT_CPUSET ? (value & ~max) != 0 : value > max;
 }
 
-static int exceeded(const struct floor *f, const struct policy *p, enum limit l, struct err *err)
+static int operator_limits_set_excess(const struct operator_limits *f, const struct policy *p, enum limit l,
+                                      struct err *err)
 {
     char have[LIMIT_TEXT], most[LIMIT_TEXT];
 
-    return err_set(err, ERR_POLICY_FLOOR, "limits.%s: %s is more than the %s that %.80s allows", limit_info(l)->name,
-                   limit_print(l, p->limits.v[l], have), limit_print(l, f->max[l], most), f->file);
+    return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "limits.%s: %s is more than the %s that %.80s allows",
+                   limit_info(l)->name, limit_print(l, p->limits.v[l], have), limit_print(l, f->max[l], most), f->file);
 }
 
-int floor_check(const struct floor *f, const struct policy *p, struct err *err)
+int operator_limits_check(const struct operator_limits *f, const struct policy *p, struct err *err)
 {
     if (!f->file)
         return 0;
     if (f->level == LEVEL_HIGH && p->level != LEVEL_HIGH)
-        return err_set(err, ERR_POLICY_FLOOR, "level: %.80s demands high", f->file);
+        return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "level: %.80s demands high", f->file);
     for (unsigned g = 0; g < GRANT_COUNT; g++)
-        if (f->forbidden & p->grants & 1u << g)
-            return err_set(err, ERR_POLICY_FLOOR, "syscalls.grant: %.80s forbids '%s'", f->file,
+        if (f->forbidden_grants & p->grants & 1u << g)
+            return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "syscalls.grant: %.80s forbids '%s'", f->file,
                            grant_name((enum grant)g));
-    if (f->workspaces && !(f->workspaces >> p->workspace & 1))
-        return err_set(err, ERR_POLICY_FLOOR, "filesystem.workspace: %.80s does not allow mode %s", f->file,
+    if (f->allowed_workspaces && !(f->allowed_workspaces >> p->workspace & 1))
+        return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "filesystem.workspace: %.80s does not allow mode %s", f->file,
                        policy_workspace_name(p->workspace));
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
-        if (p->limit_line[i] && f->bounded >> i & 1 && floor_exceeded((enum limit)i, p->limits.v[i], f->max[i]))
-            return exceeded(f, p, (enum limit)i, err);
+        if (p->limit_line[i] && f->has_max >> i & 1 &&
+            operator_limits_exceeded((enum limit)i, p->limits.v[i], f->max[i]))
+            return operator_limits_set_excess(f, p, (enum limit)i, err);
     return 0;
 }
 
-uint64_t floor_lower(const struct floor *f, struct limits *l, uint64_t chosen)
+uint64_t operator_limits_lower(const struct operator_limits *f, struct limits *l, uint64_t chosen)
 {
     uint64_t lowered = 0;
 
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-        if (chosen >> i & 1 || !(f->bounded >> i & 1) || !floor_exceeded((enum limit)i, l->v[i], f->max[i]))
+        if (chosen >> i & 1 || !(f->has_max >> i & 1) || !operator_limits_exceeded((enum limit)i, l->v[i], f->max[i]))
             continue;
         l->v[i] = f->max[i];
         lowered |= 1ull << i;

@@ -30,7 +30,7 @@ struct policy_path {
 
 struct policy_env {
     char *text; /* "NAME=value", or the bare NAME of a variable to pass on */
-    bool pass;
+    bool is_pass_through;
     uint32_t line;
 };
 
@@ -61,27 +61,27 @@ struct policy {
 };
 
 /* Where the operator's floor is, and the variable that names one more: it can only narrow further. */
-#define FLOOR_FILE "/etc/cove/floor.yaml"
-#define FLOOR_VARIABLE "COVE_FLOOR"
+#define OPERATOR_LIMITS_FILE "/etc/cove/floor.yaml"
+#define OPERATOR_LIMITS_VARIABLE "COVE_FLOOR"
 
-struct floor {
+struct operator_limits {
     char *file; /* NULL: there is none */
     enum level level;
-    uint64_t bounded; /* bit per limit that has a maximum */
+    uint64_t has_max; /* bit per limit that has a maximum */
     uint64_t max[LIMIT_COUNT];
-    uint32_t forbidden;               /* grants */
+    uint32_t forbidden_grants;        /* grants */
     uint64_t deny[FILTER_DENY_WORDS]; /* denied whatever the policy says */
-    uint32_t workspaces;              /* bit per allowed enum policy_workspace; 0: all */
-    bool every_wall;                  /* also those that only root can raise */
-    uint64_t enforce;                 /* bit per limit that the host must enforce whole */
+    uint32_t allowed_workspaces;      /* bit per allowed enum policy_workspace; 0: all */
+    bool requires_every_wall;         /* also those that only root can raise */
+    uint64_t must_enforce;            /* bit per limit that the host must enforce whole */
 };
 
 /* The built-in policies: standard, high, debug. False when there is none of that name. */
 bool policy_builtin(const char *name, struct policy *ret);
-const char *const *policy_builtins(void);     /* names, NULL-terminated */
-const char *policy_says(const char *builtin); /* one line about it */
+const char *const *policy_builtins(void);                /* names, NULL-terminated */
+const char *policy_builtin_summary(const char *builtin); /* one line about it */
 void policy_done(struct policy *p);
-void floor_done(struct floor *f);
+void operator_limits_done(struct operator_limits *f);
 
 const char *policy_workspace_name(enum policy_workspace w);
 bool policy_workspace_parse(const char *name, enum policy_workspace *ret);
@@ -89,24 +89,25 @@ bool policy_denies(const uint64_t deny[FILTER_DENY_WORDS], unsigned nr);
 void policy_deny(uint64_t deny[FILTER_DENY_WORDS], unsigned nr);
 
 /* A policy's name: letters, digits, '-', '_' and '.', less than POLICY_NAME_MAX of them. */
-bool policy_name_ok(const char *s);
+bool policy_name_valid(const char *s);
 /* A variable's name: letters, digits and '_', not beginning with a digit. */
-bool policy_env_name(const char *s, size_t len);
+bool policy_env_name_valid(const char *s, size_t len);
 /* An absolute path without "//", "." and ".." and control characters. */
-bool policy_plain_path(const char *p);
+bool policy_path_is_plain(const char *p);
 
 /* Whether a value is beyond a maximum; "unlimited" is beyond all, and a set of processors is when it has more. */
-bool floor_exceeded(enum limit l, uint64_t value, uint64_t max);
+bool operator_limits_exceeded(enum limit l, uint64_t value, uint64_t max);
 /* Refuses a policy that is below the floor, by the name of the field. What the policy does not say itself is not held
- * against it: floor_lower() brings that down. */
-int floor_check(const struct floor *f, const struct policy *p, struct err *err);
+ * against it: operator_limits_lower() brings that down. */
+int operator_limits_check(const struct operator_limits *f, const struct policy *p, struct err *err);
 /* Lowers every limit whose bit is not in `chosen` to the floor's maximum; returns the bits it lowered. */
-uint64_t floor_lower(const struct floor *f, struct limits *l, uint64_t chosen);
+uint64_t operator_limits_lower(const struct operator_limits *f, struct limits *l, uint64_t chosen);
 
 /* The canonical form: the lines by which cove-policy hands a policy and a floor to cove. Versioned, in one order, and
  * strict: what canon_parse accepts is exactly what canon_write writes. docs/policies.md has the grammar. */
 #define CANON_VERSION 1
 #define CANON_MAX (1024 * KIB)
-void canon_write(const struct policy *p, const struct floor *f, struct buf *out);
+void canon_write(const struct policy *p, const struct operator_limits *f, struct buf *out);
 /* On failure nothing is left to free. */
-int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct floor *ret_floor, struct err *err);
+int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct operator_limits *ret_floor,
+                struct err *err);

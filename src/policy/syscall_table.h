@@ -30,7 +30,7 @@ enum arg_rule {
 };
 
 /* What a cell or a `then` says: 0 allows, a positive number is the errno, a negative one leads to an argument rule. */
-enum action {
+enum syscall_action {
     ACTION_ALLOW = 0,
     ACTION_EPERM = EPERM,
     ACTION_ENOSYS = ENOSYS,
@@ -51,7 +51,7 @@ enum action {
 
 struct syscall_row {
     uint16_t nr;
-    int16_t action[PROFILE_COUNT]; /* enum action */
+    int16_t action[PROFILE_COUNT]; /* enum syscall_action */
     uint8_t group;
     const char *name;
 };
@@ -59,14 +59,14 @@ struct syscall_row {
 struct arg_test { /* holds when from <= (args[arg] & mask) <= to; an ELSE has mask 0 and always holds */
     uint8_t rule;
     uint8_t arg;
-    int16_t then; /* enum action */
+    int16_t then; /* enum syscall_action */
     uint32_t mask, from, to;
 };
 
 struct grant_row { /* with the grant, the call has this action in every profile */
     uint8_t grant;
     uint16_t nr;
-    int16_t action; /* enum action */
+    int16_t action; /* enum syscall_action */
     const char *name;
 };
 
@@ -85,7 +85,7 @@ const char *arg_rule_meaning(enum arg_rule r);
  * begins at 0. */
 struct filter_range {
     uint32_t from;
-    int action; /* enum action */
+    int action; /* enum syscall_action */
 };
 #define FILTER_RANGES_MAX 1024
 int filter_compile(const struct filter_range *ranges, size_t n, bool notify, struct sock_filter prog[FILTER_MAX],

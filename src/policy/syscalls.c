@@ -46,7 +46,7 @@ const size_t grant_row_count = ARRAY_LEN(grant_rows);
 
 static const struct {
     const char *name, *why;
-} grants[GRANT_COUNT] = {
+} grant_infos[GRANT_COUNT] = {
 #define GRANT(id, name, why) [GRANT_##id] = { name, why },
 #define GRANTED(grant, nr, name, action)
 #include "policy/grants.def"
@@ -54,7 +54,7 @@ static const struct {
 #undef GRANTED
 };
 
-static const char *const needed[] = {
+static const char *const syscalls_needed[] = {
 #define NEEDED(name) #name,
 #include "policy/needed.def"
 #undef NEEDED
@@ -62,7 +62,7 @@ static const char *const needed[] = {
 
 static const struct {
     const char *name, *why;
-} groups[GROUP_COUNT] = {
+} syscall_group_infos[GROUP_COUNT] = {
 #define GROUP(id, why) [GROUP_##id] = { #id, why },
 #define SC(nr, name, base, python, node, shell, group)
 #include "policy/syscalls.def"
@@ -70,7 +70,7 @@ static const struct {
 #undef SC
 };
 
-static const char *const meanings[RULE_COUNT] = {
+static const char *const arg_rule_meanings[RULE_COUNT] = {
 #define RULE(id, meaning) [RULE_##id] = meaning,
 #define IF(rule, arg, mask, from, to, then)
 #define ELSE(rule, then)
@@ -97,18 +97,18 @@ bool profile_parse(const char *name, enum profile *ret)
 
 const char *grant_name(enum grant g)
 {
-    return grants[g].name;
+    return grant_infos[g].name;
 }
 
 const char *grant_why(enum grant g)
 {
-    return grants[g].why;
+    return grant_infos[g].why;
 }
 
 bool grant_parse(const char *name, enum grant *ret)
 {
     for (unsigned i = 0; i < GRANT_COUNT; i++)
-        if (str_eq(name, grants[i].name)) {
+        if (str_eq(name, grant_infos[i].name)) {
             *ret = (enum grant)i;
             return true;
         }
@@ -117,20 +117,20 @@ bool grant_parse(const char *name, enum grant *ret)
 
 const char *syscall_group_name(enum syscall_group g)
 {
-    return groups[g].name;
+    return syscall_group_infos[g].name;
 }
 
 const char *syscall_group_why(enum syscall_group g)
 {
-    return groups[g].why;
+    return syscall_group_infos[g].why;
 }
 
 const char *arg_rule_meaning(enum arg_rule r)
 {
-    return meanings[r];
+    return arg_rule_meanings[r];
 }
 
-static const struct syscall_row *find_row(unsigned nr)
+static const struct syscall_row *syscall_find_row(unsigned nr)
 {
     for (size_t i = 0; i < syscall_row_count; i++)
         if (syscall_rows[i].nr == nr)
@@ -140,7 +140,7 @@ static const struct syscall_row *find_row(unsigned nr)
 
 const char *syscall_name(unsigned nr)
 {
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = syscall_find_row(nr);
 
     return row ? row->name : NULL;
 }
@@ -153,19 +153,19 @@ int syscall_number(const char *name)
     return -1;
 }
 
-bool syscall_needed(unsigned nr)
+bool syscall_is_needed(unsigned nr)
 {
     const char *name = syscall_name(nr);
 
-    for (size_t i = 0; name && i < ARRAY_LEN(needed); i++)
-        if (str_eq(needed[i], name))
+    for (size_t i = 0; name && i < ARRAY_LEN(syscalls_needed); i++)
+        if (str_eq(syscalls_needed[i], name))
             return true;
     return false;
 }
 
-bool syscall_attack(unsigned nr)
+bool syscall_is_attack(unsigned nr)
 {
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = syscall_find_row(nr);
 
     if (!row)
         return false;
@@ -183,7 +183,7 @@ bool syscall_attack(unsigned nr)
 
 enum syscall_rule syscall_rule(enum profile p, unsigned nr)
 {
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = syscall_find_row(nr);
 
     if (!row || row->action[p] == ACTION_ENOSYS)
         return SC_ENOSYS;
@@ -201,7 +201,7 @@ unsigned syscall_allowed_count(enum profile p)
     return n;
 }
 
-static int rule_verdict(enum arg_rule rule, const uint64_t args[6])
+static int syscall_rule_verdict(enum arg_rule rule, const uint64_t args[6])
 {
     for (size_t i = 0; i < arg_test_count; i++) {
         const struct arg_test *t = &arg_tests[i];
@@ -209,13 +209,13 @@ static int rule_verdict(enum arg_rule rule, const uint64_t args[6])
 
         if (t->rule != rule || v < t->from || v > t->to)
             continue;
-        return t->then < 0 ? rule_verdict(ACTION_RULE(t->then), args) : t->then;
+        return t->then < 0 ? syscall_rule_verdict(ACTION_RULE(t->then), args) : t->then;
     }
     return EPERM; /* a rule without ELSE; the tests forbid it */
 }
 
 /* Denied beats granted, granted beats the table; what the table refuses anyway keeps its own answer. */
-static int row_action(const struct filter_spec *s, const struct syscall_row *row)
+static int syscall_row_action(const struct filter_spec *s, const struct syscall_row *row)
 {
     int action = row->action[s->profile];
 
@@ -230,11 +230,11 @@ int filter_verdict(const struct filter_spec *s, uint32_t arch, unsigned nr, cons
 {
     if (arch != AUDIT_ARCH_X86_64)
         return -1;
-    const struct syscall_row *row = find_row(nr);
+    const struct syscall_row *row = syscall_find_row(nr);
     if (!row)
         return ENOSYS;
-    int action = row_action(s, row);
-    return action < 0 ? rule_verdict(ACTION_RULE(action), args) : action;
+    int action = syscall_row_action(s, row);
+    return action < 0 ? syscall_rule_verdict(ACTION_RULE(action), args) : action;
 }
 
 int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6])
@@ -249,6 +249,6 @@ unsigned filter_allowed_count(const struct filter_spec *s)
     unsigned n = 0;
 
     for (size_t i = 0; i < syscall_row_count; i++)
-        n += row_action(s, &syscall_rows[i]) <= 0;
+        n += syscall_row_action(s, &syscall_rows[i]) <= 0;
     return n;
 }

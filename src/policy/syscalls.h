@@ -51,10 +51,10 @@ const char *syscall_name(unsigned nr); /* NULL when the table does not know it *
 int syscall_verdict(enum profile p, uint32_t arch, unsigned nr, const uint64_t args[6]);
 unsigned syscall_allowed_count(enum profile p); /* SC_ALLOW and SC_ARGS */
 int syscall_number(const char *name);           /* -1 when the table does not know it */
-bool syscall_needed(unsigned nr);               /* no policy can deny it */
+bool syscall_is_needed(unsigned nr);            /* no policy can deny it */
 /* Whether a refusal of it is worth an alarm: mounts, namespaces, other processes, the host itself. What is merely
  * unusual, old or a record of bugs is not among them, because ordinary programs try that too. */
-bool syscall_attack(unsigned nr);
+bool syscall_is_attack(unsigned nr);
 
 /* The same for a whole filter. */
 int filter_verdict(const struct filter_spec *s, uint32_t arch, unsigned nr, const uint64_t args[6]);

@@ -34,15 +34,16 @@
 #define DELAY_MIN (1 * NS_PER_S)
 #define EXACT_MEAN 64.0 /* beyond it the sum of terms is replaced by an expansion */
 #define EXACT_TERMS 256u
-#define SMOOTH 0.25 /* weight of the latest whole window */
-#define RARE 64.0   /* a burst is what the rate alone would bring this much less often than a miss is allowed */
+#define FORECAST_SMOOTHING 0.25 /* weight of the latest whole window */
+#define FORECAST_BURST_RARITY \
+    64.0 /* a burst is what the rate alone would bring this much less often than a miss is allowed */
 
-static uint64_t since(uint64_t then, uint64_t now)
+static uint64_t forecast_elapsed(uint64_t then, uint64_t now)
 {
     return now > then ? now - then : 0;
 }
 
-static uint64_t later(uint64_t at, uint64_t by)
+static uint64_t forecast_add_saturating(uint64_t at, uint64_t by)
 {
     return at > UINT64_MAX - by ? UINT64_MAX : at + by;
 }
@@ -54,49 +55,49 @@ void forecast_init(struct forecast *f, uint64_t now_ns)
     };
 }
 
-static void turn_buckets(struct forecast *f, uint64_t now_ns)
+static void forecast_rotate_buckets(struct forecast *f, uint64_t now_ns)
 {
-    uint64_t passed = since(f->bucket_at, now_ns) / f->window_ns;
+    uint64_t passed = forecast_elapsed(f->bucket_at, now_ns) / f->window_ns;
 
     if (passed == 0)
         return;
-    f->usual_count += (f->now_count - f->usual_count) * SMOOTH;
-    f->usual_count *= pow(1 - SMOOTH, (double)(passed - 1)); /* those in which nobody came */
-    f->before_count = passed == 1 ? f->now_count : 0;
-    f->now_count = 0;
+    f->smoothed_count += (f->current_count - f->smoothed_count) * FORECAST_SMOOTHING;
+    f->smoothed_count *= pow(1 - FORECAST_SMOOTHING, (double)(passed - 1)); /* those in which nobody came */
+    f->previous_count = passed == 1 ? f->current_count : 0;
+    f->current_count = 0;
     f->bucket_at = passed == 1 ? f->bucket_at + f->window_ns : now_ns;
 }
 
 void forecast_arrival(struct forecast *f, uint64_t now_ns)
 {
-    uint64_t interval = since(f->last_ns, now_ns);
+    uint64_t interval = forecast_elapsed(f->last_ns, now_ns);
 
-    if (f->seen > 0 && interval >= f->pause_ns)
-        f->seen = 0; /* what was before the pause says nothing about what begins now */
-    if (f->seen == 1)
+    if (f->arrivals_seen > 0 && interval >= f->pause_ns)
+        f->arrivals_seen = 0; /* what was before the pause says nothing about what begins now */
+    if (f->arrivals_seen == 1)
         f->interval_ns = interval;
-    else if (f->seen > 1 && interval > f->interval_ns)
-        f->interval_ns += (interval - f->interval_ns) / f->seen;
-    else if (f->seen > 1)
-        f->interval_ns -= (f->interval_ns - interval) / f->seen;
-    if (f->seen < MEMORY)
-        f->seen++;
+    else if (f->arrivals_seen > 1 && interval > f->interval_ns)
+        f->interval_ns += (interval - f->interval_ns) / f->arrivals_seen;
+    else if (f->arrivals_seen > 1)
+        f->interval_ns -= (f->interval_ns - interval) / f->arrivals_seen;
+    if (f->arrivals_seen < MEMORY)
+        f->arrivals_seen++;
     if (now_ns > f->last_ns)
         f->last_ns = now_ns;
-    turn_buckets(f, now_ns);
-    if (f->now_count < UINT32_MAX)
-        f->now_count++;
+    forecast_rotate_buckets(f, now_ns);
+    if (f->current_count < UINT32_MAX)
+        f->current_count++;
 }
 
 /* 0: nobody knows yet. */
-static double interval_now(const struct forecast *f, uint64_t now_ns)
+static double forecast_interval(const struct forecast *f, uint64_t now_ns)
 {
-    double mean = (double)f->interval_ns, open = (double)since(f->last_ns, now_ns);
+    double mean = (double)f->interval_ns, open = (double)forecast_elapsed(f->last_ns, now_ns);
 
-    if (f->seen < 2)
+    if (f->arrivals_seen < 2)
         return 0;
     if (open > mean)
-        mean += (open - mean) / f->seen;
+        mean += (open - mean) / f->arrivals_seen;
     return mean > 1 ? mean : 1;
 }
 
@@ -115,7 +116,7 @@ static double normal_quantile(double p)
 }
 
 /* The smallest n with P(Poisson(mean) <= n - 1) >= share; `most` when it is larger. */
-static uint32_t stock_for(double mean, double share, uint32_t most)
+static uint32_t forecast_poisson_stock(double mean, double share, uint32_t most)
 {
     double term = exp(-mean), sum = term, z, far;
     uint32_t n = 1;
@@ -133,42 +134,42 @@ static uint32_t stock_for(double mean, double share, uint32_t most)
     return far < most ? (uint32_t)far : most;
 }
 
-static uint32_t in_window(const struct forecast *f, uint64_t now_ns)
+static uint32_t forecast_window_count(const struct forecast *f, uint64_t now_ns)
 {
-    uint64_t into = since(f->bucket_at, now_ns);
+    uint64_t into = forecast_elapsed(f->bucket_at, now_ns);
     double left = into < f->window_ns ? 1 - (double)into / (double)f->window_ns : 0;
-    double n = (double)f->now_count + (double)f->before_count * left;
+    double n = (double)f->current_count + (double)f->previous_count * left;
 
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 /* Arrivals that one refill time brings, on average. */
-static double mean_now(const struct forecast *f, uint64_t now_ns)
+static double forecast_mean(const struct forecast *f, uint64_t now_ns)
 {
-    double interval = interval_now(f, now_ns), mean = interval > 0 ? (double)f->window_ns / interval : 0;
+    double interval = forecast_interval(f, now_ns), mean = interval > 0 ? (double)f->window_ns / interval : 0;
 
-    return mean <= f->seen || mean < f->usual_count ? mean : f->usual_count;
+    return mean <= f->arrivals_seen || mean < f->smoothed_count ? mean : f->smoothed_count;
 }
 
-static uint32_t needed(const struct forecast *f, uint64_t now_ns, const struct forecast_settings *set)
+static uint32_t forecast_needed(const struct forecast *f, uint64_t now_ns, const struct forecast_settings *set)
 {
-    double share = (double)set->target_hit_permille / 1000, mean = mean_now(f, now_ns);
-    uint32_t burst = in_window(f, now_ns), n = 0;
+    double share = (double)set->target_hit_permille / 1000, mean = forecast_mean(f, now_ns);
+    uint32_t burst = forecast_window_count(f, now_ns), n = 0;
 
-    if (f->seen == 0 || since(f->last_ns, now_ns) >= f->pause_ns)
+    if (f->arrivals_seen == 0 || forecast_elapsed(f->last_ns, now_ns) >= f->pause_ns)
         return 0;
-    n = stock_for(mean, share, set->max);
-    if (burst > n && burst >= stock_for(mean, 1 - (1 - share) / RARE, UINT32_MAX))
+    n = forecast_poisson_stock(mean, share, set->max);
+    if (burst > n && burst >= forecast_poisson_stock(mean, 1 - (1 - share) / FORECAST_BURST_RARITY, UINT32_MAX))
         n = burst;
     return n;
 }
 
-static uint32_t clamp(uint32_t n, const struct forecast_settings *set)
+static uint32_t forecast_clamp(uint32_t n, const struct forecast_settings *set)
 {
     return n > set->max ? set->max : n < set->min ? set->min : n;
 }
 
-static uint64_t delay(const struct forecast_settings *set)
+static uint64_t forecast_scale_down_delay(const struct forecast_settings *set)
 {
     return set->scale_down_ns > DELAY_MIN ? set->scale_down_ns : DELAY_MIN;
 }
@@ -177,46 +178,46 @@ uint32_t forecast_target(struct forecast *f, uint64_t now_ns, uint64_t refill_ns
 {
     uint64_t window = refill_ns < WINDOW_MIN ? WINDOW_MIN : refill_ns > WINDOW_MAX ? WINDOW_MAX : refill_ns;
 
-    f->pause_ns = delay(set);
-    turn_buckets(f, now_ns);
-    f->usual_count *= (double)window / (double)f->window_ns;
+    f->pause_ns = forecast_scale_down_delay(set);
+    forecast_rotate_buckets(f, now_ns);
+    f->smoothed_count *= (double)window / (double)f->window_ns;
     f->window_ns = window;
 
-    uint32_t need = needed(f, now_ns, set);
+    uint32_t need = forecast_needed(f, now_ns, set);
 
     if (need > set->max)
         need = set->max; /* what cannot be had is not remembered either */
     if (need >= f->level) {
         f->level = need;
         f->level_at = now_ns;
-        f->lower = 0;
-    } else if (f->seen == 0 || since(f->last_ns, now_ns) >= f->pause_ns) {
-        f->level = f->lower = 0;
+        f->lower_level = 0;
+    } else if (f->arrivals_seen == 0 || forecast_elapsed(f->last_ns, now_ns) >= f->pause_ns) {
+        f->level = f->lower_level = 0;
         f->level_at = now_ns;
-    } else if (since(f->level_at, now_ns) >= f->pause_ns) {
-        f->level = f->lower > need ? f->lower : need;
+    } else if (forecast_elapsed(f->level_at, now_ns) >= f->pause_ns) {
+        f->level = f->lower_level > need ? f->lower_level : need;
         f->level_at = now_ns;
-        f->lower = 0;
-    } else if (need > f->lower) {
-        f->lower = need;
+        f->lower_level = 0;
+    } else if (need > f->lower_level) {
+        f->lower_level = need;
     }
-    return clamp(f->level, set);
+    return forecast_clamp(f->level, set);
 }
 
 uint64_t forecast_next_ns(const struct forecast *f, const struct forecast_settings *set)
 {
     uint64_t from = f->level_at < f->last_ns ? f->level_at : f->last_ns;
 
-    if (clamp(f->level, set) <= set->min)
+    if (forecast_clamp(f->level, set) <= set->min)
         return 0;
-    return later(from, delay(set));
+    return forecast_add_saturating(from, forecast_scale_down_delay(set));
 }
 
 uint64_t forecast_rate_milli(const struct forecast *f, uint64_t now_ns)
 {
-    double interval = interval_now(f, now_ns);
+    double interval = forecast_interval(f, now_ns);
 
-    if (interval <= 0 || since(f->last_ns, now_ns) >= f->pause_ns)
+    if (interval <= 0 || forecast_elapsed(f->last_ns, now_ns) >= f->pause_ns)
         return 0;
     return (uint64_t)(1000 * (double)NS_PER_S / interval);
 }

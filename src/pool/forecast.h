@@ -14,19 +14,19 @@ struct forecast_settings {
 
 struct forecast {
     /* the rate of arrivals */
-    uint64_t last_ns;     /* of the latest */
-    uint64_t interval_ns; /* between two, on average; good from the second on */
-    uint32_t seen;        /* arrivals since the last pause, up to where the average forgets */
+    uint64_t last_ns;       /* of the latest */
+    uint64_t interval_ns;   /* between two, on average; good from the second on */
+    uint32_t arrivals_seen; /* arrivals since the last pause, up to where the average forgets */
     /* how many came within the time of one refill: two buckets of that length make a sliding window */
     uint64_t bucket_at;
     uint64_t window_ns;
-    uint32_t now_count, before_count;
-    double usual_count; /* of whole windows, smoothed */
+    uint32_t current_count, previous_count;
+    double smoothed_count; /* of whole windows, smoothed */
     /* the target, and what it may fall to */
     uint64_t pause_ns; /* of the latest settings */
     uint64_t level_at; /* when the level was needed for the last time */
     uint32_t level;
-    uint32_t lower; /* the most that was needed since then */
+    uint32_t lower_level; /* the most that was needed since then */
 };
 
 void forecast_init(struct forecast *f, uint64_t now_ns);

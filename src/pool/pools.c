@@ -5,32 +5,32 @@
  * has: he will ask again. It holds one, of the last such shape.
  *
  * A shape fits or it does not: there is no "almost", because a member's walls and limits are up already. */
-#include "pool/inside.h"
+#include "pool/pool_internal.h"
 
 #include "base/mem.h"
 #include "base/str.h"
 
-#define CLAIM_NS (20 * NS_PER_MS) /* a claim whose end nobody told is taken to be over */
+#define POOL_CLAIM_TIMEOUT_NS (20 * NS_PER_MS) /* a claim whose end nobody told is taken to be over */
 #define QUIET_NS (10 * NS_PER_MS)
-#define CALM_NS (250 * NS_PER_MS)
-#define ZYGOTE_NS (60 * NS_PER_S)
+#define POOL_IDLE_AFTER_NS (250 * NS_PER_MS)
+#define ZYGOTE_START_TIMEOUT_NS (60 * NS_PER_S)
 
-const char *const pool_found_names[] = { "miss", "partial", "hit" };
+const char *const pool_result_names[] = { "miss", "partial", "hit" };
 
-static struct pool *find(const struct pools *p, const char *name)
+static struct pool *pools_find(const struct pools *p, const char *name)
 {
-    struct pool *pool = p->ahead.next;
+    struct pool *pool = p->auto_pool.next;
 
     while (pool && !str_eq(pool->name, name))
         pool = pool->next;
     return pool;
 }
 
-void pool_empty(struct pool *pool)
+void pool_clear(struct pool *pool)
 {
-    while (pool->first)
-        member_drop(pool->first);
-    used_empty(pool);
+    while (pool->first_member)
+        pool_member_destroy(pool->first_member);
+    recycled_clear(pool);
 }
 
 static void pool_init(struct pool *pool, struct pools *p)
@@ -46,56 +46,57 @@ struct pools *pools_new(struct ev *ev)
     struct pools *p = mem_new(struct pools);
 
     p->ev = ev;
-    p->zygote_ns = ZYGOTE_NS;
-    pool_init(&p->ahead, p);
+    p->zygote_start_timeout_ns = ZYGOTE_START_TIMEOUT_NS;
+    pool_init(&p->auto_pool, p);
     return p;
 }
 
 static void pool_done(struct pool *pool)
 {
-    pool_empty(pool);
-    shape_done(&pool->shape);
+    pool_clear(pool);
+    owned_spec_done(&pool->owned_spec);
 }
 
 void pools_free(struct pools *p)
 {
     if (!p)
         return;
-    while (p->ahead.next) {
-        struct pool *pool = p->ahead.next;
+    while (p->auto_pool.next) {
+        struct pool *pool = p->auto_pool.next;
 
-        p->ahead.next = pool->next;
+        p->auto_pool.next = pool->next;
         pool_done(pool);
         free(pool);
     }
-    pool_done(&p->ahead);
-    shape_done(&p->asked);
-    breeders_free(p);
-    upkeep_stop(p);
+    pool_done(&p->auto_pool);
+    owned_spec_done(&p->last_requested);
+    zygote_keepers_free(p);
+    pool_reconcile_stop(p);
     free(p);
 }
 
-void pools_engine(struct pools *p, struct engine *e)
+void pools_set_engine(struct pools *p, struct engine *e)
 {
     if (!e || p->engine != e) {
-        struct pool *pool = &p->ahead;
+        struct pool *pool = &p->auto_pool;
 
         do
-            pool_empty(pool);
+            pool_clear(pool);
         while ((pool = pool->next));
-        breeders_reset(p);
-        p->claims = 0;
+        zygote_keepers_reset(p);
+        p->claims_in_flight = 0;
     }
     p->engine = e;
     if (e)
-        upkeep_soon(p);
+        pool_reconcile_soon(p);
     else
-        upkeep_stop(p);
+        pool_reconcile_stop(p);
 }
 
 /* --- what there is --- */
 
-static int check(const char *name, const struct box_spec *like, const struct pool_settings *set, struct err *err)
+static int pools_check_settings(const char *name, const struct sandbox_spec *like, const struct pool_settings *set,
+                                struct err *err)
 {
     if (!name[0] || strlen(name) >= POOL_NAME_MAX)
         return err_set(err, ERR_INVALID, "a pool's name has 1 to %d bytes", POOL_NAME_MAX - 1);
@@ -115,12 +116,12 @@ static int check(const char *name, const struct box_spec *like, const struct poo
     return limits_check(&like->limits, err);
 }
 
-static int add(struct pools *p, const char *name, struct pool **ret, struct err *err)
+static int pools_add(struct pools *p, const char *name, struct pool **ret, struct err *err)
 {
-    struct pool **at = &p->ahead.next;
+    struct pool **at = &p->auto_pool.next;
     size_t n = 0;
 
-    for (const struct pool *i = p->ahead.next; i; i = i->next)
+    for (const struct pool *i = p->auto_pool.next; i; i = i->next)
         n++;
     if (n >= POOLS_MAX)
         return err_set(err, ERR_LIMIT, "there are %u pools already, and more cannot be kept", POOLS_MAX);
@@ -135,53 +136,54 @@ static int add(struct pools *p, const char *name, struct pool **ret, struct err 
     return 0;
 }
 
-static void set_shape(struct pool *pool, const struct box_spec *like)
+static void pool_set_spec(struct pool *pool, const struct sandbox_spec *like)
 {
-    pool_empty(pool);
-    shape_set(&pool->shape, like);
-    pool->breeder = breeder_of(pool->pools, &pool->shape.spec);
-    if (pool->breeder)
-        breeder_hope(pool->breeder);
+    pool_clear(pool);
+    owned_spec_set(&pool->owned_spec, like);
+    pool->zygote_keeper = zygote_keeper_for_spec(pool->pools, &pool->owned_spec.spec);
+    if (pool->zygote_keeper)
+        zygote_keeper_retry_failed(pool->zygote_keeper);
     pool->generation++;
-    pool->series = ++pool->pools->series;
-    pool->failing_ns = pool->not_before = 0;
+    pool->serial = ++pool->pools->last_serial;
+    pool->create_backoff_ns = pool->create_not_before = 0;
 }
 
 /* Members of this shape stay. What failed is tried anew, as with every shape that is put. */
-static void keep_shape(struct pool *pool, const struct box_spec *like)
+static void pool_keep_spec(struct pool *pool, const struct sandbox_spec *like)
 {
-    shape_set(&pool->shape, like); /* limits that are chosen by who claims may be others */
-    if (pool->breeder)
-        breeder_hope(pool->breeder);
-    for (struct member *m = pool->first; m; m = m->next)
-        m->unjoinable = false;
-    pool->failing_ns = pool->not_before = 0;
+    owned_spec_set(&pool->owned_spec, like); /* limits that are chosen by who claims may be others */
+    if (pool->zygote_keeper)
+        zygote_keeper_retry_failed(pool->zygote_keeper);
+    for (struct pool_member *m = pool->first_member; m; m = m->next)
+        m->join_impossible = false;
+    pool->create_backoff_ns = pool->create_not_before = 0;
 }
 
-int pools_put(struct pools *p, const char *name, const struct box_spec *like, const struct pool_settings *set,
+int pools_put(struct pools *p, const char *name, const struct sandbox_spec *like, const struct pool_settings *set,
               struct err *err)
 {
-    struct pool *pool = find(p, name);
+    struct pool *pool = pools_find(p, name);
 
-    if (check(name, like, set, err) < 0 || (!pool && add(p, name, &pool, err) < 0))
+    if (pools_check_settings(name, like, set, err) < 0 || (!pool && pools_add(p, name, &pool, err) < 0))
         return -1;
-    bool same = pool->generation && pool->set.version == set->version && box_like(&pool->shape.spec, like);
-    pool->set = *set;
+    bool same = pool->generation && pool->settings.version == set->version &&
+                sandbox_spec_equal(&pool->owned_spec.spec, like);
+    pool->settings = *set;
     pool->target = set->min;
     if (!set->recycle)
-        used_empty(pool);
+        recycled_clear(pool);
     if (same)
-        keep_shape(pool, like);
+        pool_keep_spec(pool, like);
     else
-        set_shape(pool, like);
-    breeders_sweep(p);
-    upkeep_soon(p);
+        pool_set_spec(pool, like);
+    zygote_keepers_drop_unused(p);
+    pool_reconcile_soon(p);
     return 0;
 }
 
 bool pools_remove(struct pools *p, const char *name)
 {
-    struct pool **at = &p->ahead.next, *pool = find(p, name);
+    struct pool **at = &p->auto_pool.next, *pool = pools_find(p, name);
 
     if (!pool)
         return false;
@@ -190,196 +192,199 @@ bool pools_remove(struct pools *p, const char *name)
     *at = pool->next;
     pool_done(pool);
     free(pool);
-    breeders_sweep(p);
-    upkeep_soon(p);
+    zygote_keepers_drop_unused(p);
+    pool_reconcile_soon(p);
     return true;
 }
 
 /* --- taking --- */
 
 /* The one for exactly this, or else one whose members can be given the limits that are wanted. */
-static struct pool *of_shape(struct pools *p, const struct box_spec *want)
+static struct pool *pools_find_for_spec(struct pools *p, const struct sandbox_spec *want)
 {
     struct pool *fits = NULL;
 
-    for (struct pool *pool = p->ahead.next; pool; pool = pool->next) {
-        if (box_like(&pool->shape.spec, want))
+    for (struct pool *pool = p->auto_pool.next; pool; pool = pool->next) {
+        if (sandbox_spec_equal(&pool->owned_spec.spec, want))
             return pool;
-        if (!fits && box_fits(&pool->shape.spec, want))
+        if (!fits && sandbox_spec_fits_claim(&pool->owned_spec.spec, want))
             fits = pool;
     }
     return fits;
 }
 
 /* What nobody has a pool for. */
-static struct pool *ahead_of(struct pools *p, const struct box_spec *want)
+static struct pool *pools_auto_pool_for(struct pools *p, const struct sandbox_spec *want)
 {
-    struct pool *pool = &p->ahead;
+    struct pool *pool = &p->auto_pool;
 
     if (want->nmounts)
         return NULL;
-    p->asked_again = box_like(&p->asked.spec, want);
-    shape_set(&p->asked, want);
-    if (p->asked_again && (pool->generation == 0 || !box_like(&pool->shape.spec, want))) {
-        pool->set = (struct pool_settings){ .min = 1, .max = 1 };
-        set_shape(pool, want);
+    p->requested_twice = sandbox_spec_equal(&p->last_requested.spec, want);
+    owned_spec_set(&p->last_requested, want);
+    if (p->requested_twice && (pool->generation == 0 || !sandbox_spec_equal(&pool->owned_spec.spec, want))) {
+        pool->settings = (struct pool_settings){ .min = 1, .max = 1 };
+        pool_set_spec(pool, want);
     }
-    return pool->generation && box_like(&pool->shape.spec, want) ? pool : NULL;
+    return pool->generation && sandbox_spec_equal(&pool->owned_spec.spec, want) ? pool : NULL;
 }
 
-static unsigned worth(const struct member *m)
+static unsigned pool_member_readiness_rank(const struct pool_member *m)
 {
-    if (m->state == MEMBER_READY)
-        return member_bare(m) ? 2 : 4;
-    return m->state == MEMBER_JOINING ? 3 : 1;
+    if (m->state == POOL_MEMBER_READY)
+        return pool_member_lacks_interpreter(m) ? 2 : 4;
+    return m->state == POOL_MEMBER_JOINING ? 3 : 1;
 }
 
 /* The first of the best: what rehearsed comes before what did not. */
 
-static struct member *best_of(const struct pool *pool)
+static struct pool_member *pool_find_best_member(const struct pool *pool)
 {
-    struct member *best = NULL;
+    struct pool_member *best = NULL;
 
-    for (struct member *m = pool->first; m && (!best || worth(best) < 4); m = m->next)
-        if (!best || worth(m) > worth(best))
+    for (struct pool_member *m = pool->first_member; m && (!best || pool_member_readiness_rank(best) < 4); m = m->next)
+        if (!best || pool_member_readiness_rank(m) > pool_member_readiness_rank(best))
             best = m;
     return best;
 }
 
-static struct box *give(struct member *m, struct pool_loan *ret)
+static struct sandbox_handle *pool_lend_member(struct pool_member *m, struct pool_loan *ret)
 {
-    ret->series = m->pool->series;
-    ret->born_ns = m->began_ns;
-    if (m->pool->set.recycle)
+    ret->pool_serial = m->pool->serial;
+    ret->created_ns = m->created_ns;
+    if (m->pool->settings.recycle)
         memcpy(ret->pool, m->pool->name, sizeof(ret->pool));
-    return member_give(m);
+    return pool_member_release(m);
 }
 
-struct box *pools_lend(struct pools *p, const struct box_spec *want, const char *owner, struct pool_loan *ret)
+struct sandbox_handle *pools_lend(struct pools *p, const struct sandbox_spec *want, const char *owner,
+                                  struct pool_loan *ret)
 {
-    struct pool *pool = of_shape(p, want);
-    struct member *m = NULL;
-    struct box *used = NULL;
+    struct pool *pool = pools_find_for_spec(p, want);
+    struct pool_member *m = NULL;
+    struct sandbox_handle *used = NULL;
 
     *ret = (struct pool_loan){ 0 };
-    p->claims++;
-    p->claims_until = ev_now(p->ev) + CLAIM_NS;
-    p->calm_from = ev_now(p->ev) + CALM_NS;
+    p->claims_in_flight++;
+    p->claims_expire_at = ev_now(p->ev) + POOL_CLAIM_TIMEOUT_NS;
+    p->idle_from = ev_now(p->ev) + POOL_IDLE_AFTER_NS;
     if (!pool)
-        pool = ahead_of(p, want);
+        pool = pools_auto_pool_for(p, want);
     if (pool) {
         forecast_arrival(&pool->forecast, ev_now(p->ev));
-        pool->count.claims++;
-        if (*owner && box_like(&pool->shape.spec, want))
-            used = used_give(pool, owner, want->level, ret);
-        m = used ? NULL : best_of(pool);
-        if (m && !box_like(&pool->shape.spec, want) && (m->state != MEMBER_READY || !box_can_freeze(m->box)))
+        pool->counters.claims++;
+        if (*owner && sandbox_spec_equal(&pool->owned_spec.spec, want))
+            used = recycled_take(pool, owner, want->level, ret);
+        m = used ? NULL : pool_find_best_member(pool);
+        if (m && !sandbox_spec_equal(&pool->owned_spec.spec, want) &&
+            (m->state != POOL_MEMBER_READY || !sandbox_handle_can_freeze(m->sandbox)))
             m = NULL; /* whether it has a cgroup is not known, or it has none: its limits stay as they are */
-        ret->found = used || (m && worth(m) == 4) ? POOL_HIT : m ? POOL_PARTIAL : POOL_MISS;
-        pool->count.reused += used != NULL;
-        *(ret->found == POOL_HIT ? &pool->count.hits : m ? &pool->count.cold : &pool->count.misses) += 1;
+        ret->result = used || (m && pool_member_readiness_rank(m) == 4) ? POOL_HIT : m ? POOL_PARTIAL : POOL_MISS;
+        pool->counters.recycled_hits += used != NULL;
+        *(ret->result == POOL_HIT ? &pool->counters.hits : m ? &pool->counters.cold : &pool->counters.misses) += 1;
     }
-    upkeep_soon(p);
-    return m ? give(m, ret) : used;
+    pool_reconcile_soon(p);
+    return m ? pool_lend_member(m, ret) : used;
 }
 
-struct box *pools_take(struct pools *p, const struct box_spec *want, enum pool_found *ret)
+struct sandbox_handle *pools_take(struct pools *p, const struct sandbox_spec *want, enum pool_result *ret)
 {
     struct pool_loan loan;
-    struct box *box = pools_lend(p, want, "", &loan);
+    struct sandbox_handle *box = pools_lend(p, want, "", &loan);
 
     if (ret)
-        *ret = loan.found;
+        *ret = loan.result;
     return box;
 }
 
-bool pools_takes_back(const struct pools *p, const struct pool_loan *loan)
+bool pools_accepts_return(const struct pools *p, const struct pool_loan *loan)
 {
-    const struct pool *pool = loan->pool[0] ? find(p, loan->pool) : NULL;
+    const struct pool *pool = loan->pool[0] ? pools_find(p, loan->pool) : NULL;
 
-    return pool && p->engine && pool->set.recycle;
+    return pool && p->engine && pool->settings.recycle;
 }
 
-bool pools_give_back(struct pools *p, struct box *box, const struct pool_loan *loan, const struct pool_return *r)
+bool pools_return(struct pools *p, struct sandbox_handle *box, const struct pool_loan *loan,
+                  const struct pool_return *r)
 {
-    return pools_takes_back(p, loan) && used_add(find(p, loan->pool), box, loan, r);
+    return pools_accepts_return(p, loan) && recycled_add(pools_find(p, loan->pool), box, loan, r);
 }
 
-void pools_forget_owner(struct pools *p, const char *owner)
+void pools_drop_owner(struct pools *p, const char *owner)
 {
-    for (struct pool *pool = &p->ahead; pool; pool = pool->next)
-        used_forget(pool, owner);
+    for (struct pool *pool = &p->auto_pool; pool; pool = pool->next)
+        recycled_drop_owner(pool, owner);
 }
 
-void pools_expect(struct pools *p, int by)
+void pools_adjust_queue_length(struct pools *p, int by)
 {
-    p->expected += (uint32_t)by;
+    p->queue_length += (uint32_t)by;
 }
 
-void pools_claimed(struct pools *p, const struct box_spec *want, uint64_t ns)
+void pools_claim_finished(struct pools *p, const struct sandbox_spec *want, uint64_t ns)
 {
-    struct pool *pool = ns ? of_shape(p, want) : NULL;
+    struct pool *pool = ns ? pools_find_for_spec(p, want) : NULL;
 
-    if (p->claims)
-        p->claims--;
-    p->quiet_until = ns ? ev_now(p->ev) + QUIET_NS : 0;
-    if (ns && !pool && p->ahead.generation && box_like(&p->ahead.shape.spec, want))
-        pool = &p->ahead;
+    if (p->claims_in_flight)
+        p->claims_in_flight--;
+    p->refill_paused_until = ns ? ev_now(p->ev) + QUIET_NS : 0;
+    if (ns && !pool && p->auto_pool.generation && sandbox_spec_equal(&p->auto_pool.owned_spec.spec, want))
+        pool = &p->auto_pool;
     if (pool) {
-        pool->count.claimed++;
-        pool->count.claim_ns += ns;
+        pool->counters.claims_ready++;
+        pool->counters.claim_ns += ns;
     }
-    if (p->claims == 0)
-        upkeep_soon(p);
+    if (p->claims_in_flight == 0)
+        pool_reconcile_soon(p);
 }
 
 /* --- telling --- */
 
-static void tell_zygote(const struct breeder *b, struct pool_info *ret)
+static void pool_fill_zygote_info(const struct zygote_keeper *b, struct pool_info *ret)
 {
     ret->zygote = b->state;
     if (b->state == POOL_ZYGOTE_FAILED)
-        (void)str_copy(ret->zygote_why, sizeof(ret->zygote_why), b->why.msg);
-    ret->zygotes_started = b->started;
-    ret->zygotes_renewed = b->renewed;
-    ret->zygote_members = b->members;
+        (void)str_copy(ret->zygote_error, sizeof(ret->zygote_error), b->why.msg);
+    ret->zygotes_started = b->starts;
+    ret->zygotes_renewed = b->renewals;
+    ret->zygote_forks = b->forks;
     ret->joins = b->joins;
     ret->joins_failed = b->joins_failed;
 }
 
-static void tell(const struct pool *pool, struct pool_info *ret)
+static void pool_fill_info(const struct pool *pool, struct pool_info *ret)
 {
-    *ret = pool->count;
+    *ret = pool->counters;
     memcpy(ret->name, pool->name, sizeof(ret->name));
     ret->generation = pool->generation;
-    ret->settings = pool->set;
+    ret->settings = pool->settings;
     ret->size = pool->ready;
     ret->starting = pool->starting;
-    ret->used = used_count(pool, true);
+    ret->recycled = recycled_count(pool, true);
     ret->target = pool->target;
-    for (const struct member *m = pool->first; m; m = m->next)
-        ret->bare += member_bare(m);
+    for (const struct pool_member *m = pool->first_member; m; m = m->next)
+        ret->without_interpreter += pool_member_lacks_interpreter(m);
     ret->refill_ns = pool->refill_ns;
     ret->arrivals_milli = forecast_rate_milli(&pool->forecast, ev_now(pool->pools->ev));
-    if (pool->breeder)
-        tell_zygote(pool->breeder, ret);
+    if (pool->zygote_keeper)
+        pool_fill_zygote_info(pool->zygote_keeper, ret);
 }
 
 size_t pools_list(const struct pools *p, struct pool_info *ret, size_t max)
 {
     size_t n = 0;
 
-    for (const struct pool *pool = p->ahead.next; pool && n < max; pool = pool->next)
-        tell(pool, &ret[n++]);
+    for (const struct pool *pool = p->auto_pool.next; pool && n < max; pool = pool->next)
+        pool_fill_info(pool, &ret[n++]);
     return n;
 }
 
 bool pools_get(const struct pools *p, const char *name, struct pool_info *ret)
 {
-    const struct pool *pool = name[0] ? find(p, name) : &p->ahead;
+    const struct pool *pool = name[0] ? pools_find(p, name) : &p->auto_pool;
 
     if (!pool)
         return false;
-    tell(pool, ret);
+    pool_fill_info(pool, ret);
     return true;
 }

@@ -10,7 +10,7 @@
 #define RECYCLE_MEMORY_MAX (4 * MIB)        /* that one may hold which holds nothing but PID 1 */
 #define RECYCLE_PEAK_PERMILLE UINT64_C(800) /* of the memory limit */
 
-enum recycle {
+enum recycle_verdict {
     RECYCLE_YES,
     RECYCLE_NO_POOL, /* the pool is gone, or has another shape by now */
     RECYCLE_DISABLED,
@@ -30,24 +30,24 @@ enum recycle {
     RECYCLE_INTERPRETER, /* none could be brought into it */
     RECYCLE_COUNT,
 };
-extern const char *const recycle_names[]; /* as metrics tell them; NULL-terminated */
+extern const char *const recycle_verdict_names[]; /* as metrics tell them; NULL-terminated */
 
 struct recycle_facts {
-    bool pool, enabled;
-    uint32_t has, room;          /* what the pool holds, and may hold */
-    uint64_t age_ms, max_age_ms; /* 0: it may have any */
-    bool by_itself;
-    bool refused;
+    bool pool_matches, enabled;
+    uint32_t pool_size, pool_max; /* what the pool holds, and may hold */
+    uint64_t age_ms, max_age_ms;  /* 0: it may have any */
+    bool ended_by_itself;
+    bool has_denials;
     bool at_limit;
     uint64_t memory_peak, memory_limit; /* UINT64_MAX is unknown, as below */
     uint32_t uses;                      /* so far, this one included */
-    bool reset;                         /* it was; the rest says what came of it */
+    bool was_reset;                     /* it was; the rest says what came of it */
     bool reset_failed;
-    uint32_t left; /* processes, as its first one says */
-    uint64_t pids; /* as the kernel counts from outside, its first one included */
+    uint32_t processes_left; /* processes, as its first one says */
+    uint64_t pids;           /* as the kernel counts from outside, its first one included */
     uint32_t sockets;
-    bool altered;
+    bool init_altered;
     uint64_t memory;
 };
 
-enum recycle recycle_decide(const struct recycle_facts *f);
+enum recycle_verdict recycle_decide(const struct recycle_facts *f);

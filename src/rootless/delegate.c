@@ -29,24 +29,24 @@
 #define OLD_S 60 /* an empty leaf of that age has no owner any more */
 #define HOST_LEAF "host"
 
-static bool enough(const char *controllers)
+static bool delegate_has_controllers(const char *controllers)
 {
     return controllers && cgtext_has_word(controllers, "memory") && cgtext_has_word(controllers, "pids");
 }
 
-enum delegate_way delegate_choose(const struct delegate_facts *f)
+enum delegate_method delegate_choose_method(const struct delegate_facts *f)
 {
-    bool mine = f->writable && f->alone && enough(f->here);
+    bool mine = f->is_writable && f->has_only_own_processes && delegate_has_controllers(f->own_controllers);
 
-    if (!enough(f->offered))
+    if (!delegate_has_controllers(f->root_controllers))
         return DELEGATE_NONE;
-    if (mine && f->marked)
-        return DELEGATE_HERE;
-    if (f->parent_marked && f->parent_writable && enough(f->parent))
-        return DELEGATE_BESIDE;
-    if (f->manager)
-        return DELEGATE_ASK;
-    return mine ? DELEGATE_HERE : DELEGATE_NONE;
+    if (mine && f->is_delegated)
+        return DELEGATE_OWN_CGROUP;
+    if (f->parent_is_delegated && f->parent_is_writable && delegate_has_controllers(f->parent_controllers))
+        return DELEGATE_PARENT_CGROUP;
+    if (f->has_user_manager)
+        return DELEGATE_SYSTEMD_SCOPE;
+    return mine ? DELEGATE_OWN_CGROUP : DELEGATE_NONE;
 }
 
 bool delegate_own_path(const char *text, char *ret, size_t cap)
@@ -66,31 +66,31 @@ bool delegate_own_path(const char *text, char *ret, size_t cap)
 
 /* --- looking --- */
 
-struct place {
-    char point[512]; /* where cgroup2 is mounted */
-    int root;        /* it */
-    int here;        /* the cgroup of this process */
-    char path[1024]; /* below point */
+struct delegate_location {
+    char mount_point[512]; /* where cgroup2 is mounted */
+    int root_fd;           /* it */
+    int own_fd;            /* the cgroup of this process */
+    char own_path[1024];   /* below point */
 };
 
-static bool own_path(char *ret, size_t cap)
+static bool delegate_read_own_path(char *ret, size_t cap)
 {
     char text[4096];
 
     return fd_get_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0 && delegate_own_path(text, ret, cap);
 }
 
-static bool open_here(struct place *p)
+static bool delegate_open_own_cgroup(struct delegate_location *p)
 {
-    fd_close(&p->here);
-    if (!own_path(p->path, sizeof(p->path)))
+    fd_close(&p->own_fd);
+    if (!delegate_read_own_path(p->own_path, sizeof(p->own_path)))
         return false;
-    auto_free char *dir = str_printf("%s%s", p->point, p->path);
-    p->here = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return p->here >= 0;
+    auto_free char *dir = str_printf("%s%s", p->mount_point, p->own_path);
+    p->own_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return p->own_fd >= 0;
 }
 
-static bool find_place(struct place *p)
+static bool delegate_find_location(struct delegate_location *p)
 {
     auto_free char *text = mem_alloc(TEXT_MAX);
     const char *rest = text;
@@ -101,14 +101,14 @@ static bool find_place(struct place *p)
     while (mountinfo_next(&rest, &m)) {
         if (!str_eq(m.type, "cgroup2") || !str_eq(m.root, "/"))
             continue;
-        (void)str_copy(p->point, sizeof(p->point), m.point);
-        p->root = open(p->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return p->root >= 0 && open_here(p);
+        (void)str_copy(p->mount_point, sizeof(p->mount_point), m.point);
+        p->root_fd = open(p->mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return p->root_fd >= 0 && delegate_open_own_cgroup(p);
     }
     return false;
 }
 
-static bool is_marked(int dir)
+static bool delegate_is_marked(int dir)
 {
     char mark = 0;
 
@@ -116,13 +116,13 @@ static bool is_marked(int dir)
 }
 
 /* By the eyes of whoever runs us, as the kernel will look when we move somebody. */
-static bool is_writable(int dir)
+static bool delegate_is_writable(int dir)
 {
     return faccessat(dir, "cgroup.procs", W_OK, 0) == 0 && faccessat(dir, "cgroup.subtree_control", W_OK, 0) == 0 &&
            faccessat(dir, ".", W_OK, 0) == 0;
 }
 
-static pid_t parent_of(pid_t pid)
+static pid_t delegate_parent_of(pid_t pid)
 {
     char path[32], text[512];
     const char *p;
@@ -136,7 +136,7 @@ static pid_t parent_of(pid_t pid)
 }
 
 /* The caller, its other children (the monitor) and ours may be moved; a stranger may not. */
-static bool only_family(int dir)
+static bool delegate_has_only_own_processes(int dir)
 {
     auto_free char *text = mem_alloc(TEXT_MAX);
     const char *p = text;
@@ -145,7 +145,7 @@ static bool only_family(int dir)
     if (fd_get_at(dir, "cgroup.procs", text, TEXT_MAX) < 0)
         return false;
     while (cgtext_next_pid(&p, &pid)) {
-        pid_t above = parent_of(pid);
+        pid_t above = delegate_parent_of(pid);
 
         if (pid != self && pid != caller && above != self && above != caller)
             return false;
@@ -155,7 +155,7 @@ static bool only_family(int dir)
 
 /* --- taking --- */
 
-static int move_in(int dir, const char *leaf)
+static int delegate_move_processes(int dir, const char *leaf)
 {
     auto_free char *text = mem_alloc(TEXT_MAX);
     auto_free char *procs = str_printf("%s/cgroup.procs", leaf);
@@ -176,21 +176,21 @@ static int move_in(int dir, const char *leaf)
     return moved;
 }
 
-static int clear_out(int dir, struct err *err)
+static int delegate_empty_cgroup(int dir, struct err *err)
 {
     int left = -1;
 
     if (mkdirat(dir, HOST_LEAF, 0755) < 0 && errno != EEXIST)
         return err_sys(err, ERR_NO_CGROUP, "mkdir in our cgroup");
     for (int i = 0; i < 10 && left; i++) { /* somebody may be born meanwhile */
-        left = move_in(dir, HOST_LEAF);
+        left = delegate_move_processes(dir, HOST_LEAF);
         if (left < 0)
             return err_sys(err, ERR_NO_CGROUP, "leave our cgroup for a leaf");
     }
     return left == 0 ? 0 : err_set(err, ERR_NO_CGROUP, "processes keep coming into our cgroup");
 }
 
-static int ask(struct place *p, uid_t uid, pid_t spawner, struct err *err)
+static int delegate_ask_systemd(struct delegate_location *p, uid_t uid, pid_t spawner, struct err *err)
 {
     pid_t pids[] = { getpid(), spawner };
     char id[ID_SIZE], name[ID_SIZE + 16], buf[USERBUS_DIR_MAX], helper[1024], path[64];
@@ -198,91 +198,92 @@ static int ask(struct place *p, uid_t uid, pid_t spawner, struct err *err)
 
     id_new("sc", id);
     snprintf(name, sizeof(name), "cove-%s.scope", id);
-    if (userbus_scope(userbus_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
+    if (userbus_start_scope(userbus_runtime_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
         return -1;
     snprintf(path, sizeof(path), "/proc/%d/cgroup", spawner > 0 ? spawner : getpid());
     for (int i = 0; i < MOVED_TRIES; i++) { /* the answer says that it will be done, not that it is */
-        if (own_path(p->path, sizeof(p->path)) && str_ends(p->path, name) &&
+        if (delegate_read_own_path(p->own_path, sizeof(p->own_path)) && str_ends(p->own_path, name) &&
             fd_get_at(AT_FDCWD, path, text, sizeof(text)) > 0 && delegate_own_path(text, helper, sizeof(helper)) &&
             str_ends(helper, name))
-            return open_here(p) ? 0 : err_sys(err, ERR_NO_CGROUP, "%s", p->path);
+            return delegate_open_own_cgroup(p) ? 0 : err_sys(err, ERR_NO_CGROUP, "%s", p->own_path);
         nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
     }
     return err_set(err, ERR_TIMEOUT, "the user's systemd made no scope");
 }
 
-struct elderly {
-    struct cgroup_forest *forest;
+struct delegate_old_leaves {
+    struct cgroup_hierarchies *cgroups;
     time_t now;
 };
 
 /* A leaf is empty only for the moments before its sandbox is born and after its death. */
-static void remove_old(void *arg, const char *id, gid_t gid UNUSED)
+static void delegate_remove_old_leaf(void *arg, const char *id, gid_t gid UNUSED)
 {
-    struct elderly *e = arg;
+    struct delegate_old_leaves *e = arg;
     struct stat st;
 
-    if (fstatat(e->forest->trees[0], id, &st, AT_SYMLINK_NOFOLLOW) == 0 && e->now - st.st_ctime > OLD_S)
-        (void)cgroup_remove(e->forest, id); /* refused by the kernel while anybody lives there */
+    if (fstatat(e->cgroups->trees[0], id, &st, AT_SYMLINK_NOFOLLOW) == 0 && e->now - st.st_ctime > OLD_S)
+        (void)cgroup_remove(e->cgroups, id); /* refused by the kernel while anybody lives there */
 }
 
-static int take(struct cgroup_forest *f, int dir, bool ours, struct err *err)
+static int delegate_take_cgroup(struct cgroup_hierarchies *f, int dir, bool ours, struct err *err)
 {
-    if (ours && clear_out(dir, err) < 0)
+    if (ours && delegate_empty_cgroup(dir, err) < 0)
         return -1;
     int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (again < 0)
         return err_sys(err, ERR_NO_CGROUP, "our cgroup");
-    if (cgroup_use(f, again, err) < 0)
+    if (cgroup_use_dir(f, again, err) < 0)
         return -1;
-    cgroup_each(f, remove_old, &(struct elderly){ .forest = f, .now = time(NULL) });
+    cgroup_each_leaf(f, delegate_remove_old_leaf, &(struct delegate_old_leaves){ .cgroups = f, .now = time(NULL) });
     return 0;
 }
 
-static int take_what_there_is(struct cgroup_forest *f, struct place *p, uid_t uid, pid_t spawner, struct err *err)
+static int delegate_take_available(struct cgroup_hierarchies *f, struct delegate_location *p, uid_t uid, pid_t spawner,
+                                   struct err *err)
 {
     char offered[512], here[512], parent[512], buf[USERBUS_DIR_MAX];
-    auto_fd int above = openat(p->here, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int above = openat(p->own_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct delegate_facts facts = {
-        .offered = fd_get_at(p->root, "cgroup.controllers", offered, sizeof(offered)) > 0 ? offered : NULL,
-        .writable = is_writable(p->here),
-        .marked = is_marked(p->here),
-        .alone = only_family(p->here),
-        .here = fd_get_at(p->here, "cgroup.controllers", here, sizeof(here)) > 0 ? here : NULL,
-        .parent_marked = is_marked(above),
-        .parent_writable = is_writable(above),
-        .parent = fd_get_at(above, "cgroup.subtree_control", parent, sizeof(parent)) > 0 ? parent : NULL,
-        .manager = userbus_offered(userbus_dir(uid, buf)),
+        .root_controllers = fd_get_at(p->root_fd, "cgroup.controllers", offered, sizeof(offered)) > 0 ? offered : NULL,
+        .is_writable = delegate_is_writable(p->own_fd),
+        .is_delegated = delegate_is_marked(p->own_fd),
+        .has_only_own_processes = delegate_has_only_own_processes(p->own_fd),
+        .own_controllers = fd_get_at(p->own_fd, "cgroup.controllers", here, sizeof(here)) > 0 ? here : NULL,
+        .parent_is_delegated = delegate_is_marked(above),
+        .parent_is_writable = delegate_is_writable(above),
+        .parent_controllers = fd_get_at(above, "cgroup.subtree_control", parent, sizeof(parent)) > 0 ? parent : NULL,
+        .has_user_manager = userbus_is_available(userbus_runtime_dir(uid, buf)),
     };
 
-    switch (delegate_choose(&facts)) {
-    case DELEGATE_HERE:
-        return take(f, p->here, true, err);
-    case DELEGATE_BESIDE:
-        return take(f, above, false, err);
-    case DELEGATE_ASK:
-        return ask(p, uid, spawner, err) < 0 ? -1 : take(f, p->here, true, err);
+    switch (delegate_choose_method(&facts)) {
+    case DELEGATE_OWN_CGROUP:
+        return delegate_take_cgroup(f, p->own_fd, true, err);
+    case DELEGATE_PARENT_CGROUP:
+        return delegate_take_cgroup(f, above, false, err);
+    case DELEGATE_SYSTEMD_SCOPE:
+        return delegate_ask_systemd(p, uid, spawner, err) < 0 ? -1 : delegate_take_cgroup(f, p->own_fd, true, err);
     case DELEGATE_NONE:
         break;
     }
     return err_set(err, ERR_NO_CGROUP, "no part of the cgroup tree belongs to this user");
 }
 
-int delegate_find(struct cgroup_forest *ret, uid_t uid, pid_t spawner, struct err *err)
+int delegate_find_cgroup(struct cgroup_hierarchies *ret, uid_t uid, pid_t spawner, struct err *err)
 {
-    struct place p = { .root = -1, .here = -1 };
+    struct delegate_location p = { .root_fd = -1, .own_fd = -1 };
     int bad = -1;
 
-    cgroup_none(ret);
+    cgroup_init_none(ret);
     if (uid == 0)
         return err_set(err, ERR_BUG, "root has no use for a delegated cgroup");
-    if (find_place(&p))
-        bad = take_what_there_is(ret, &p, uid, spawner, err);
+    if (delegate_find_location(&p))
+        bad = delegate_take_available(ret, &p, uid, spawner, err);
     else
         err_set(err, ERR_NO_CGROUP, "this host has no cgroup v2 tree");
     if (bad)
-        cgroup_none(ret);
-    fd_close(&p.root);
-    fd_close(&p.here);
+        cgroup_init_none(ret);
+    fd_close(&p.root_fd);
+    fd_close(&p.own_fd);
     return bad;
 }

@@ -13,38 +13,38 @@
 #include <sys/mount.h>
 
 /* NULL where the place is not to blame. */
-static const char *cure_of_place(enum rootless_place place, bool root)
+static const char *rootless_host_kind_fix(enum rootless_host_kind place, bool root)
 {
     switch (place) {
-    case PLACE_CONTAINER:
+    case HOST_KIND_CONTAINER:
         return root ? "root of this container may not make namespaces: start it with --privileged, or run cove on the "
                       "host"
                     : "this container does not allow user namespaces: start it with --security-opt for each of "
                       "seccomp=unconfined, apparmor=unconfined and systempaths=unconfined (Podman: unmask=ALL), or run "
                       "cove on the host";
-    case PLACE_POD:
+    case HOST_KIND_POD:
         return root ? "root of this pod may not make namespaces: give its container the securityContext privileged: "
                       "true, or run cove on the node"
                     : "this pod does not allow user namespaces: give its container the securityContext "
                       "seccompProfile.type: Unconfined and procMount: Unmasked, or run cove on the node";
-    case PLACE_WSL1:
+    case HOST_KIND_WSL1:
         return "this is WSL 1, which has no Linux kernel: wsl --set-version DISTRIBUTION 2, in Windows";
-    case PLACE_HOST:
+    case HOST_KIND_PLAIN:
         break;
     }
     return root ? "root without CAP_SYS_ADMIN may not make namespaces: start cove with all capabilities of root" : NULL;
 }
 
-void rootless_explain(const struct rootless_clues *c, int error, struct err *err)
+void rootless_explain(const struct rootless_facts *c, int error, struct err *err)
 {
-    const char *cure = cure_of_place(c->place, c->root);
+    const char *cure = rootless_host_kind_fix(c->host_kind, c->is_root);
 
-    if (!c->root && c->unprivileged_userns_clone && c->unprivileged_userns_clone[0] == '0')
+    if (!c->is_root && c->unprivileged_userns_clone && c->unprivileged_userns_clone[0] == '0')
         err_set(err, ERR_NO_NAMESPACES,
                 "this host lets only root make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1");
     else if (c->max_user_namespaces && c->max_user_namespaces[0] == '0')
         err_set(err, ERR_NO_NAMESPACES, "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000");
-    else if (!c->root && c->apparmor_restrict && c->apparmor_restrict[0] == '1')
+    else if (!c->is_root && c->apparmor_restrict && c->apparmor_restrict[0] == '1')
         err_set(err, ERR_NO_NAMESPACES,
                 "AppArmor restricts user namespaces here: install the profile deploy/apparmor/cove of the source, or "
                 "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
@@ -56,33 +56,33 @@ void rootless_explain(const struct rootless_clues *c, int error, struct err *err
     }
 }
 
-static const char *read_clue(const char *path, char buf[32])
+static const char *rootless_read_fact(const char *path, char buf[32])
 {
     return fd_get_at(AT_FDCWD, path, buf, 32) > 0 ? buf : NULL;
 }
 
-static enum rootless_place this_place(void)
+static enum rootless_host_kind rootless_detect_host_kind(void)
 {
     char release[128] = "";
 
     if (getenv("KUBERNETES_SERVICE_HOST") || access("/run/secrets/kubernetes.io", F_OK) == 0)
-        return PLACE_POD;
+        return HOST_KIND_POD;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0)
-        return PLACE_CONTAINER;
+        return HOST_KIND_CONTAINER;
     /* The kernels of WSL 2 end in "-microsoft-standard-WSL2"; WSL 1 calls itself "4.4.0-19041-Microsoft". */
     (void)fd_get_at(AT_FDCWD, "/proc/sys/kernel/osrelease", release, sizeof(release));
-    return strstr(release, "-Microsoft") ? PLACE_WSL1 : PLACE_HOST;
+    return strstr(release, "-Microsoft") ? HOST_KIND_WSL1 : HOST_KIND_PLAIN;
 }
 
-int rootless_refused(bool root, int error, struct err *err)
+int rootless_explain_refusal(bool root, int error, struct err *err)
 {
     char a[32], b[32], c[32];
-    struct rootless_clues clues = {
-        .max_user_namespaces = read_clue("/proc/sys/user/max_user_namespaces", a),
-        .unprivileged_userns_clone = read_clue("/proc/sys/kernel/unprivileged_userns_clone", b),
-        .apparmor_restrict = read_clue("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", c),
-        .place = this_place(),
-        .root = root,
+    struct rootless_facts clues = {
+        .max_user_namespaces = rootless_read_fact("/proc/sys/user/max_user_namespaces", a),
+        .unprivileged_userns_clone = rootless_read_fact("/proc/sys/kernel/unprivileged_userns_clone", b),
+        .apparmor_restrict = rootless_read_fact("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", c),
+        .host_kind = rootless_detect_host_kind(),
+        .is_root = root,
     };
 
     rootless_explain(&clues, error, err);
@@ -96,17 +96,17 @@ int rootless_enter(struct err *err)
     char map[32];
 
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-        return rootless_refused(false, errno, err);
+        return rootless_explain_refusal(false, errno, err);
     /* A kernel rule: whoever maps a group without privilege gives up changing groups. */
     if (fd_put_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0 && errno != ENOENT)
-        return rootless_refused(false, errno, err);
+        return rootless_explain_refusal(false, errno, err);
     snprintf(map, sizeof(map), "0 %u 1", uid);
     if (fd_put_at(AT_FDCWD, "/proc/self/uid_map", map) < 0)
-        return rootless_refused(false, errno, err);
+        return rootless_explain_refusal(false, errno, err);
     snprintf(map, sizeof(map), "0 %u 1", gid);
     if (fd_put_at(AT_FDCWD, "/proc/self/gid_map", map) < 0)
-        return rootless_refused(false, errno, err);
+        return rootless_explain_refusal(false, errno, err);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return rootless_refused(false, errno, err);
+        return rootless_explain_refusal(false, errno, err);
     return 0;
 }

@@ -8,16 +8,16 @@
  * stands for the caller. When the host forbids it, the message says which setting does. */
 int rootless_enter(struct err *err);
 
-enum rootless_place { PLACE_HOST, PLACE_CONTAINER, PLACE_POD, PLACE_WSL1 };
+enum rootless_host_kind { HOST_KIND_PLAIN, HOST_KIND_CONTAINER, HOST_KIND_POD, HOST_KIND_WSL1 };
 
 /* Why namespaces cannot be made here. Pure: the files are given as text, NULL when they do not exist. */
-struct rootless_clues {
+struct rootless_facts {
     const char *max_user_namespaces;       /* /proc/sys/user/max_user_namespaces */
     const char *unprivileged_userns_clone; /* Debian's own switch */
     const char *apparmor_restrict;         /* Ubuntu's: kernel.apparmor_restrict_unprivileged_userns */
-    enum rootless_place place;
-    bool root; /* it was root who was refused: a root without its capabilities */
+    enum rootless_host_kind host_kind;
+    bool is_root; /* it was root who was refused: a root without its capabilities */
 };
-void rootless_explain(const struct rootless_clues *clues, int error, struct err *err);
+void rootless_explain(const struct rootless_facts *clues, int error, struct err *err);
 /* The same with the clues of this host, for a call that was refused with `error`. Returns -1. */
-int rootless_refused(bool root, int error, struct err *err);
+int rootless_explain_refusal(bool root, int error, struct err *err);

@@ -8,5 +8,5 @@
 
 #define TAR_IN_BYTES_MAX (64ull * GIB) /* the sandbox's quota is the real limit */
 
-request_open tar_out_open;
-request_open tar_in_open;
+request_open_fn tar_out_open;
+request_open_fn tar_in_open;

@@ -1,10 +1,10 @@
 /* MARK walks the tree and remembers it; CHANGES walks it again and compares. Both go in slices. Counts go on when the
  * list is full, so that the totals are true and the flag says that the list is not all. */
-#include "runtime/mark.h"
+#include "runtime/snapshot.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "runtime/scan.h"
+#include "runtime/tree_scan.h"
 
 #include <fcntl.h>
 
@@ -12,17 +12,17 @@
 #define WORKSPACE "/workspace"
 #define CHANGE_MAX (RT_PATH_MAX + 64u)
 
-struct looking {
-    struct scan scan;
-    struct scan_item item;
-    struct mark *mark; /* MARK: being made, ours. CHANGES: the runtime's */
-    bool scanned;      /* CHANGES: the tree was walked, deletions follow */
+struct snapshot_request {
+    struct tree_scan scan;
+    struct tree_scan_item item;
+    struct snapshot *snapshot; /* MARK: being made, ours. CHANGES: the runtime's */
+    bool scanned;              /* CHANGES: the tree was walked, deletions follow */
     size_t deleted_at;
-    uint64_t left; /* changes that may still be listed */
+    uint64_t entries_left; /* changes that may still be listed */
     struct rt_done done;
 };
 
-static void describe(const struct stat *st, struct mark_file *f)
+static void snapshot_describe_file(const struct stat *st, struct snapshot_file *f)
 {
     f->kind = path_kind(st->st_mode);
     f->ino = st->st_ino;
@@ -30,7 +30,7 @@ static void describe(const struct stat *st, struct mark_file *f)
     f->size = f->kind == 'd' ? 0 : (uint64_t)st->st_size;
 }
 
-static int look_open(struct runtime *rt, const struct frame *f, struct rt_path *m, int *ret, struct err *err)
+static int snapshot_open_root(struct runtime *rt, const struct frame *f, struct rt_path *m, int *ret, struct err *err)
 {
     if (rt_path_decode(f, m, err) < 0)
         return -1;
@@ -38,71 +38,74 @@ static int look_open(struct runtime *rt, const struct frame *f, struct rt_path *
     return *ret < 0 ? -1 : 0;
 }
 
-static bool mark_step(struct stream *s)
+static bool snapshot_step(struct runtime_stream *s)
 {
-    struct looking *l = s->obj;
-    struct runtime *rt = runtime_of(s);
-    struct mark_file f;
+    struct snapshot_request *l = s->obj;
+    struct runtime *rt = runtime_of_stream(s);
+    struct snapshot_file f;
 
     for (int i = 0; i < SLICE; i++) {
-        bool more = scan_next(&l->scan, &l->item);
+        bool more = tree_scan_next(&l->scan, &l->item);
 
         if (more) {
-            describe(&l->item.st, &f);
-            more = mark_add(l->mark, l->item.path, &f);
+            snapshot_describe_file(&l->item.st, &f);
+            more = snapshot_add(l->snapshot, l->item.path, &f);
         }
         if (!more) {
-            mark_free(rt->mark);
-            rt->mark = take_ptr(&l->mark);
-            stream_done(s, &(struct rt_done){ .files = mark_count(rt->mark),
-                                              .truncated = mark_truncated(rt->mark) || l->scan.skipped > 0 });
+            snapshot_free(rt->snapshot);
+            rt->snapshot = take_ptr(&l->snapshot);
+            runtime_stream_done(
+                s, &(struct rt_done){ .files = snapshot_count(rt->snapshot),
+                                      .truncated = snapshot_truncated(rt->snapshot) || l->scan.skipped > 0 });
             return false;
         }
     }
     return true;
 }
 
-static void mark_release(struct stream *s)
+static void snapshot_release(struct runtime_stream *s)
 {
-    struct looking *l = s->obj;
+    struct snapshot_request *l = s->obj;
 
-    scan_done(&l->scan);
-    mark_free(l->mark);
+    tree_scan_done(&l->scan);
+    snapshot_free(l->snapshot);
     free(l);
-    runtime_of(s)->looking = false;
+    runtime_of_stream(s)->snapshot_busy = false;
 }
 
-static const struct stream_ops mark_ops = { .step = mark_step, .release = mark_release };
+static const struct runtime_stream_ops snapshot_stream_ops = { .step = snapshot_step, .release = snapshot_release };
 
-static struct looking *look_new(struct runtime *rt, struct stream *s, const struct stream_ops *ops, int fd)
+static struct snapshot_request *snapshot_request_new(struct runtime *rt, struct runtime_stream *s,
+                                                     const struct runtime_stream_ops *ops, int fd)
 {
-    struct looking *l = mem_new(struct looking);
+    struct snapshot_request *l = mem_new(struct snapshot_request);
 
-    scan_init(&l->scan, fd);
-    rt->looking = true;
+    tree_scan_init(&l->scan, fd);
+    rt->snapshot_busy = true;
     s->obj = l;
     s->ops = ops;
-    stream_wake(s);
+    runtime_stream_wake(s);
     return l;
 }
 
-static int look_busy(const struct runtime *rt, struct err *err)
+static int snapshot_check_busy(const struct runtime *rt, struct err *err)
 {
-    return rt->looking ? err_set(err, ERR_BUSY, "another MARK or CHANGES is under way") : 0;
+    return rt->snapshot_busy ? err_set(err, ERR_BUSY, "another MARK or CHANGES is under way") : 0;
 }
 
-int mark_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int snapshot_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     struct rt_path m;
     int fd;
 
-    if (look_busy(rt, err) < 0 || look_open(rt, f, &m, &fd, err) < 0)
+    if (snapshot_check_busy(rt, err) < 0 || snapshot_open_root(rt, f, &m, &fd, err) < 0)
         return -1;
-    look_new(rt, s, &mark_ops, fd)->mark = mark_new();
+    snapshot_request_new(rt, s, &snapshot_stream_ops, fd)->snapshot = snapshot_new();
     return 0;
 }
 
-static void report(struct looking *l, struct pack *p, char kind, const char *path, const struct mark_file *f)
+static void changes_report(struct snapshot_request *l, struct pack *p, char kind, const char *path,
+                           const struct snapshot_file *f)
 {
     static struct rt_change c;
 
@@ -112,11 +115,11 @@ static void report(struct looking *l, struct pack *p, char kind, const char *pat
         l->done.modified++;
     else
         l->done.deleted++;
-    if (l->left == 0) {
+    if (l->entries_left == 0) {
         l->done.truncated = 1;
         return;
     }
-    l->left--;
+    l->entries_left--;
     c.kind = kind;
     c.file = f->kind;
     c.size = f->size;
@@ -125,74 +128,74 @@ static void report(struct looking *l, struct pack *p, char kind, const char *pat
 }
 
 /* One entry compared, or one deletion found. False at the end. */
-static bool compare_one(struct looking *l, struct pack *p)
+static bool changes_compare_one(struct snapshot_request *l, struct pack *p)
 {
-    struct mark_file f;
+    struct snapshot_file f;
 
     if (!l->scanned) {
-        if (scan_next(&l->scan, &l->item)) {
-            describe(&l->item.st, &f);
-            char kind = mark_compare(l->mark, l->item.path, &f);
+        if (tree_scan_next(&l->scan, &l->item)) {
+            snapshot_describe_file(&l->item.st, &f);
+            char kind = snapshot_compare(l->snapshot, l->item.path, &f);
 
             if (kind)
-                report(l, p, kind, l->item.path, &f);
+                changes_report(l, p, kind, l->item.path, &f);
             return true;
         }
         l->scanned = true;
     }
-    const char *gone = mark_deleted(l->mark, &l->deleted_at, &f);
+    const char *gone = snapshot_next_deleted(l->snapshot, &l->deleted_at, &f);
     if (gone)
-        report(l, p, RT_DELETED, gone, &f);
+        changes_report(l, p, RT_DELETED, gone, &f);
     return gone;
 }
 
-static bool changes_step(struct stream *s)
+static bool changes_step(struct runtime_stream *s)
 {
-    struct looking *l = s->obj;
-    size_t room = stream_room(s);
+    struct snapshot_request *l = s->obj;
+    size_t room = runtime_stream_room(s);
     bool more = true;
     struct pack p;
 
     if (room < FRAME_PAYLOAD_MAX)
         return false;
-    pack_init(&p, stream_scratch(), room);
+    pack_init(&p, runtime_scratch_buffer(), room);
     for (int i = 0; more && i < SLICE && p.cap - p.len >= CHANGE_MAX; i++)
-        more = compare_one(l, &p);
+        more = changes_compare_one(l, &p);
     if (p.len > 0)
-        stream_send_unit(s, stream_scratch(), p.len);
+        runtime_stream_send_unit(s, runtime_scratch_buffer(), p.len);
     if (more)
         return true;
-    if (mark_truncated(l->mark) || l->scan.skipped > 0)
+    if (snapshot_truncated(l->snapshot) || l->scan.skipped > 0)
         l->done.truncated = 1;
-    stream_end(s, 0);
-    stream_done(s, &l->done);
+    runtime_stream_end_channel(s, 0);
+    runtime_stream_done(s, &l->done);
     return false;
 }
 
-static void changes_release(struct stream *s)
+static void changes_release(struct runtime_stream *s)
 {
-    struct looking *l = s->obj;
+    struct snapshot_request *l = s->obj;
 
-    l->mark = NULL; /* the runtime's */
-    mark_release(s);
+    l->snapshot = NULL; /* the runtime's */
+    snapshot_release(s);
 }
 
-static const struct stream_ops changes_ops = { .step = changes_step, .release = changes_release };
+static const struct runtime_stream_ops changes_stream_ops = { .step = changes_step, .release = changes_release };
 
-int changes_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int changes_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     struct rt_path m;
     int fd;
 
-    if (look_busy(rt, err) < 0)
+    if (snapshot_check_busy(rt, err) < 0)
         return -1;
-    if (!rt->mark)
+    if (!rt->snapshot)
         return err_set(err, ERR_INVALID, "CHANGES without a MARK to compare with");
-    if (look_open(rt, f, &m, &fd, err) < 0)
+    if (snapshot_open_root(rt, f, &m, &fd, err) < 0)
         return -1;
-    struct looking *l = look_new(rt, s, &changes_ops, fd);
-    l->mark = rt->mark;
-    l->left = m.length ? m.length : UINT64_MAX;
-    mark_begin(rt->mark);
+    struct snapshot_request *l = snapshot_request_new(rt, s, &changes_stream_ops, fd);
+    l->snapshot = rt->snapshot;
+    l->entries_left = m.length ? m.length : UINT64_MAX;
+    snapshot_begin_compare(rt->snapshot);
     return 0;
 }

@@ -7,15 +7,15 @@
 
 #include "base/mutate.h"
 #include "base/fd.h"
-#include "runtime/adopt.h"
+#include "runtime/interpreter.h"
 #include "runtime/archive.h"
-#include "runtime/claim.h"
-#include "runtime/exec.h"
-#include "runtime/mark.h"
-#include "runtime/remove.h"
-#include "runtime/reset.h"
+#include "runtime/runtime_claim.h"
+#include "runtime/runtime_exec.h"
+#include "runtime/snapshot.h"
+#include "runtime/file_remove.h"
+#include "runtime/runtime_reset.h"
 #include "runtime/stats.h"
-#include "runtime/walls.h"
+#include "runtime/runtime_walls.h"
 #include "runtime/watch.h"
 
 #include <assert.h>
@@ -26,16 +26,16 @@
 
 static const struct {
     uint8_t type;
-    request_open *open;
-} requests[] = {
-    { FRAME_EXEC, exec_open },       { FRAME_STATS, stats_open },     { FRAME_READ, read_open },
-    { FRAME_WRITE, write_open },     { FRAME_LIST, list_open },       { FRAME_STAT, stat_open },
-    { FRAME_MKDIR, mkdir_open },     { FRAME_MOVE, move_open },       { FRAME_REMOVE, remove_open },
-    { FRAME_TAR_IN, tar_in_open },   { FRAME_TAR_OUT, tar_out_open }, { FRAME_MARK, mark_open },
-    { FRAME_CHANGES, changes_open }, { FRAME_WATCH, watch_open },     { FRAME_RESET, reset_open },
+    request_open_fn *open;
+} control_requests[] = {
+    { FRAME_EXEC, runtime_exec_open }, { FRAME_STATS, stats_open },     { FRAME_READ, file_read_open },
+    { FRAME_WRITE, file_write_open },  { FRAME_LIST, dir_list_open },   { FRAME_STAT, file_stat_open },
+    { FRAME_MKDIR, dir_make_open },    { FRAME_MOVE, file_move_open },  { FRAME_REMOVE, file_remove_open },
+    { FRAME_TAR_IN, tar_in_open },     { FRAME_TAR_OUT, tar_out_open }, { FRAME_SNAPSHOT, snapshot_open },
+    { FRAME_CHANGES, changes_open },   { FRAME_WATCH, watch_open },     { FRAME_RESET, runtime_reset_open },
 };
 
-static void say(struct runtime *rt, uint32_t stream, uint8_t type, const void *data, int len)
+static void control_send_frame(struct runtime *rt, uint32_t stream, uint8_t type, const void *data, int len)
 {
     struct frame f = { .type = type, .stream = stream, .len = (uint32_t)len, .data = data };
 
@@ -43,20 +43,22 @@ static void say(struct runtime *rt, uint32_t stream, uint8_t type, const void *d
     chan_send(&rt->chan, &f);
 }
 
-static void complain(struct runtime *rt, uint32_t stream, const struct err *err)
+static void control_send_error(struct runtime *rt, uint32_t stream, const struct err *err)
 {
     struct rt_error m = { .id = (uint32_t)err->id, .sys = err->sys };
 
     memcpy(m.msg, err->msg, sizeof(m.msg) - 1);
-    say(rt, stream, FRAME_ERROR, stream_scratch(), rt_error_encode(&m, stream_scratch(), NULL));
+    control_send_frame(rt, stream, FRAME_ERROR, runtime_scratch_buffer(),
+                       rt_error_encode(&m, runtime_scratch_buffer(), NULL));
 }
 
-static void say_claimed(struct runtime *rt)
+static void control_send_claimed(struct runtime *rt)
 {
-    say(rt, 0, FRAME_CLAIMED, stream_scratch(), rt_claimed_encode(&rt->walls, stream_scratch(), NULL));
+    control_send_frame(rt, 0, FRAME_CLAIMED, runtime_scratch_buffer(),
+                       rt_claimed_encode(&rt->claimed_walls, runtime_scratch_buffer(), NULL));
 }
 
-static int hello(struct runtime *rt, const struct frame *f, struct err *err)
+static int control_on_hello(struct runtime *rt, const struct frame *f, struct err *err)
 {
     struct rt_hello m;
 
@@ -67,120 +69,121 @@ static int hello(struct runtime *rt, const struct frame *f, struct err *err)
                        WIRE_VERSION);
     struct rt_hello answer = { .version = WIRE_VERSION,
                                .epoch = m.epoch,
-                               .features = RT_FEATURE_EXPECT | RT_FEATURE_REHEARSE };
+                               .features = RT_FEATURE_PRELOAD_RULES | RT_FEATURE_WARM_UP };
     bool taken_over = rt->greeted && m.epoch != rt->epoch;
 
     rt->greeted = true;
     rt->epoch = m.epoch;
-    say(rt, 0, FRAME_HELLO, stream_scratch(), rt_hello_encode(&answer, stream_scratch(), NULL));
+    control_send_frame(rt, 0, FRAME_HELLO, runtime_scratch_buffer(),
+                       rt_hello_encode(&answer, runtime_scratch_buffer(), NULL));
     if (!taken_over)
         return 0;
-    adopt_drop(rt);  /* the new host has not heard of it, and would never take it */
-    if (rt->claimed) /* the new host checks the walls as the first one did */
-        say_claimed(rt);
-    streams_resume(&rt->streams);
+    interpreter_drop(rt); /* the new host has not heard of it, and would never take it */
+    if (rt->claimed)      /* the new host checks the walls as the first one did */
+        control_send_claimed(rt);
+    runtime_streams_resume(&rt->streams);
     return 0;
 }
 
-static int connection(struct runtime *rt, const struct frame *f, struct err *err)
+static int control_on_connection_frame(struct runtime *rt, const struct frame *f, struct err *err)
 {
     if (f->type == FRAME_HELLO)
-        return hello(rt, f, err);
+        return control_on_hello(rt, f, err);
     if (f->type == FRAME_CLAIM) {
-        if (claim_open(rt, f, err) < 0)
+        if (runtime_claim_open(rt, f, err) < 0)
             return -1;
-        say_claimed(rt);
+        control_send_claimed(rt);
         return 0;
     }
-    if (f->type == FRAME_EXPECT) {
-        reset_init(rt); /* while nobody waits, and only where somebody may come again */
-        return claim_expect(rt, f, err);
+    if (f->type == FRAME_PRELOAD_RULES) {
+        runtime_reset_record_baseline(rt); /* while nobody waits, and only where somebody may come again */
+        return runtime_claim_preload_rules(rt, f, err);
     }
-    if (f->type == FRAME_MEMBER)
-        return adopt_hold(rt, err);
-    if (f->type == FRAME_REHEARSE) { /* what waited may have ended meanwhile */
-        adopt_rehearse(rt);
+    if (f->type == FRAME_INTERPRETER)
+        return interpreter_hold(rt, err);
+    if (f->type == FRAME_WARM_UP) { /* what waited may have ended meanwhile */
+        interpreter_warm_up(rt);
         return 0;
     }
     return err_set(err, ERR_PROTOCOL, "%s has no place on stream 0", frame_name(f->type));
 }
 
-static int request(struct runtime *rt, const struct frame *f, struct err *err)
+static int control_open_request(struct runtime *rt, const struct frame *f, struct err *err)
 {
     size_t i = 0;
 
-    while (i < ARRAY_LEN(requests) && requests[i].type != f->type)
+    while (i < ARRAY_LEN(control_requests) && control_requests[i].type != f->type)
         i++;
-    if (i == ARRAY_LEN(requests))
+    if (i == ARRAY_LEN(control_requests))
         return err_set(err, ERR_PROTOCOL, "%s opens no stream", frame_name(f->type));
     if (f->stream % 2 != 0)
         return err_set(err, ERR_PROTOCOL, "odd streams are the runtime's");
     if (!rt->claimed)
         return err_set(err, ERR_DENIED, "%s before CLAIM", frame_name(f->type));
-    if (rt->streams.count >= STREAMS_MAX)
-        return err_set(err, ERR_LIMIT, "%u streams are open", STREAMS_MAX);
+    if (rt->streams.count >= RUNTIME_STREAMS_MAX)
+        return err_set(err, ERR_LIMIT, "%u streams are open", RUNTIME_STREAMS_MAX);
 
-    struct stream *s = stream_open(&rt->streams, f->stream, f->type);
+    struct runtime_stream *s = runtime_stream_open(&rt->streams, f->stream, f->type);
     struct err why = { 0 };
-    if (requests[i].open(rt, s, f, &why) < 0)
-        stream_fail(s, &why);
-    stream_settle(s);
+    if (control_requests[i].open(rt, s, f, &why) < 0)
+        runtime_stream_fail(s, &why);
+    runtime_stream_release_if_finished(s);
     return 0;
 }
 
 /* CREDIT and CLOSE of a stream that is gone crossed our last word on the way. */
-static bool is_late(const struct frame *f)
+static bool control_frame_is_late(const struct frame *f)
 {
     return f->type == FRAME_CREDIT || f->type == FRAME_CLOSE || f->type == FRAME_DATA || f->type == FRAME_SIGNAL ||
            f->type == FRAME_RESIZE;
 }
 
-static int route(struct runtime *rt, const struct frame *f, struct err *err)
+static int control_route_frame(struct runtime *rt, const struct frame *f, struct err *err)
 {
-    struct stream *s = stream_find(&rt->streams, f->stream);
+    struct runtime_stream *s = runtime_stream_find(&rt->streams, f->stream);
 
     if (!s)
-        return is_late(f) ? 0 : request(rt, f, err);
+        return control_frame_is_late(f) ? 0 : control_open_request(rt, f, err);
     switch (f->type) {
     case FRAME_CREDIT:
-        stream_credit(s, f);
+        runtime_stream_on_credit(s, f);
         return 0;
     case FRAME_CLOSE:
-        stream_close(s);
+        runtime_stream_close(s);
         return 0;
     case FRAME_DATA:
-        stream_data(s, f);
+        runtime_stream_on_data(s, f);
         return 0;
     case FRAME_SIGNAL:
     case FRAME_RESIZE:
-        if (!s->over && s->ops && s->ops->on_other)
-            s->ops->on_other(s, f);
+        if (!s->is_finished && s->ops && s->ops->on_control)
+            s->ops->on_control(s, f);
         return 0;
     default:
         return err_set(err, ERR_PROTOCOL, "%s on a stream that is open", frame_name(f->type));
     }
 }
 
-static void on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
+static void control_on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
 {
     struct runtime *rt = arg;
     struct err err = { 0 };
     int r;
 
-    rt->lent = fds;
-    rt->nlent = nfds;
+    rt->frame_fds = fds;
+    rt->nframe_fds = nfds;
     if (!rt->greeted && f->type != FRAME_HELLO)
         r = err_set(&err, ERR_PROTOCOL, "%s before HELLO", frame_name(f->type));
     else
-        r = f->stream == 0 ? connection(rt, f, &err) : route(rt, f, &err);
+        r = f->stream == 0 ? control_on_connection_frame(rt, f, &err) : control_route_frame(rt, f, &err);
     if (r < 0)
-        complain(rt, f->stream, &err);
+        control_send_error(rt, f->stream, &err);
     for (size_t i = 0; i < nfds; i++)
         fd_close(&fds[i]);
-    rt->nlent = 0;
+    rt->nframe_fds = 0;
 }
 
-static void on_end(void *arg, const struct err *why)
+static void control_on_end(void *arg, const struct err *why)
 {
     struct runtime *rt = arg;
 
@@ -188,29 +191,31 @@ static void on_end(void *arg, const struct err *why)
     ev_stop(rt->ev);
 }
 
-static void on_drain(void *arg)
+static void control_on_drain(void *arg)
 {
     struct runtime *rt = arg;
 
-    streams_drained(&rt->streams);
+    runtime_streams_on_drained(&rt->streams);
 }
 
-static void on_more_dead(void *arg)
+static void control_on_reap(void *arg)
 {
     struct runtime *rt = arg;
 
-    if (exec_reap(rt))
-        ev_defer(rt->ev, &rt->reap, on_more_dead, rt);
+    if (runtime_exec_reap(rt))
+        ev_defer(rt->ev, &rt->reap, control_on_reap, rt);
 }
 
-static void on_signal(void *arg, int signo UNUSED)
+static void control_on_sigchld(void *arg, int signo UNUSED)
 {
-    on_more_dead(arg);
+    control_on_reap(arg);
 }
 
-static int prepare(struct runtime *rt, int fd, struct err *err)
+static int control_init(struct runtime *rt, int fd, struct err *err)
 {
-    static const struct chan_ops ops = { .on_frame = on_frame, .on_end = on_end, .on_drain = on_drain };
+    static const struct chan_ops ops = { .on_frame = control_on_frame,
+                                         .on_end = control_on_end,
+                                         .on_drain = control_on_drain };
     sigset_t set;
 
     signal(SIGPIPE, SIG_IGN); /* a program that closed its input is no reason to die */
@@ -218,9 +223,10 @@ static int prepare(struct runtime *rt, int fd, struct err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     if (ev_new(&rt->ev, err) < 0 || paths_init(&rt->paths, err) < 0 ||
-        ev_signals(rt->ev, &set, on_signal, rt, err) < 0 || chan_init(&rt->chan, rt->ev, fd, true, &ops, rt, err) < 0)
+        ev_signals(rt->ev, &set, control_on_sigchld, rt, err) < 0 ||
+        chan_init(&rt->chan, rt->ev, fd, true, &ops, rt, err) < 0)
         return -1;
-    streams_init(&rt->streams, rt->ev, &rt->chan);
+    runtime_streams_init(&rt->streams, rt->ev, &rt->chan);
     return 0;
 }
 
@@ -229,15 +235,16 @@ int runtime_serve(int control_fd)
     static struct runtime rt;
     struct err err = { 0 };
 
-    rt.ruleset = rt.expected.ruleset = -1;
-    for (size_t i = 0; i < RT_MEMBER_FDS; i++)
-        rt.member[i] = -1;
+    rt.ruleset = rt.preloaded.ruleset = -1;
+    for (size_t i = 0; i < RT_INTERPRETER_FDS; i++)
+        rt.interpreter_fds[i] = -1;
     procs_init(&rt.procs);
-    if ((!mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) || fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
+    if ((!wall_is_mutated("dumpable") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
+        fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
-    if (prepare(&rt, control_fd, &err) < 0)
+    if (control_init(&rt, control_fd, &err) < 0)
         return 1;
-    rt.measured = walls_measure();
+    rt.measured_walls = runtime_walls_measure();
     ev_run(rt.ev);
     return rt.status;
 }

@@ -19,7 +19,7 @@ int env_check(const char *const *env, struct err *err)
     return 0;
 }
 
-static size_t count(const char *const *env)
+static size_t env_count(const char *const *env)
 {
     size_t n = 0;
 
@@ -28,7 +28,7 @@ static size_t count(const char *const *env)
     return n;
 }
 
-static size_t put(const char **out, size_t n, const char *entry)
+static size_t env_put(const char **out, size_t n, const char *entry)
 {
     size_t len = name_len(entry);
 
@@ -43,13 +43,13 @@ static size_t put(const char **out, size_t n, const char *entry)
 
 const char **env_merge(const char *const *base, const char *const *over)
 {
-    const char **out = mem_alloc((count(base) + count(over) + 1) * sizeof(char *));
+    const char **out = mem_alloc((env_count(base) + env_count(over) + 1) * sizeof(char *));
     size_t n = 0;
 
     for (size_t i = 0; base && base[i]; i++)
-        n = put(out, n, base[i]);
+        n = env_put(out, n, base[i]);
     for (size_t i = 0; over && over[i]; i++)
-        n = put(out, n, over[i]);
+        n = env_put(out, n, over[i]);
     return out;
 }
 

@@ -13,7 +13,7 @@
 #define RENAME_NOREPLACE 1u
 #endif
 
-void entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name)
+void file_entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name)
 {
     e->kind = path_kind(st->st_mode);
     e->mode = st->st_mode & 07777;
@@ -27,7 +27,7 @@ void entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *n
     }
 }
 
-int stat_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int file_stat_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     struct rt_path m;
     struct rt_entry e;
@@ -41,15 +41,15 @@ int stat_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
         return -1;
     if (fstat(fd, &st) < 0)
         return path_fail(err, "looking at", m.path);
-    entry_fill(&e, &st, fd, "");
+    file_entry_fill(&e, &st, fd, "");
     memcpy(e.name, m.path, sizeof(e.name));
-    pack_init(&p, stream_scratch(), FRAME_PAYLOAD_MAX);
+    pack_init(&p, runtime_scratch_buffer(), FRAME_PAYLOAD_MAX);
     rt_entry_pack(&p, &e);
-    stream_last(s, FRAME_DONE, stream_scratch(), p.len);
+    runtime_stream_send_last(s, FRAME_DONE, runtime_scratch_buffer(), p.len);
     return 0;
 }
 
-int mkdir_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int dir_make_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     char leaf[PATH_NAME_SIZE];
     struct rt_path m;
@@ -72,11 +72,11 @@ int mkdir_open(struct runtime *rt, struct stream *s, const struct frame *f, stru
         if (!is_dir || m.flags & RT_PATH_EXCL)
             return path_fail(err, "making", m.path);
     }
-    stream_done(s, &(struct rt_done){ 0 });
+    runtime_stream_done(s, &(struct rt_done){ 0 });
     return 0;
 }
 
-int move_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int file_move_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     char from_leaf[PATH_NAME_SIZE], to_leaf[PATH_NAME_SIZE];
     auto_free struct rt_move *m = mem_new(struct rt_move);
@@ -95,6 +95,6 @@ int move_open(struct runtime *rt, struct stream *s, const struct frame *f, struc
             return err_sys(err, ERR_EXISTS, "%.80s and %.80s lie on different file systems", m->from, m->to);
         return path_fail(err, "moving to", m->to);
     }
-    stream_done(s, &(struct rt_done){ 0 });
+    runtime_stream_done(s, &(struct rt_done){ 0 });
     return 0;
 }

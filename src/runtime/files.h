@@ -7,14 +7,15 @@
 
 #include "runtime/runtime.h"
 
-typedef int request_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err);
+typedef int request_open_fn(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err);
 
-request_open read_open; /* DATA from offset on: `length` bytes, 0 is to the end the file has now; DONE with the entry */
-request_open write_open; /* a new file beside the old one, renamed over it when the last byte is there */
-request_open list_open;  /* at most `length` entries, 0 is all; in the order the directory has them */
-request_open stat_open;  /* of the name itself: a link is not followed */
-request_open mkdir_open;
-request_open move_open;
+request_open_fn
+    file_read_open; /* DATA from offset on: `length` bytes, 0 is to the end the file has now; DONE with the entry */
+request_open_fn file_write_open; /* a new file beside the old one, renamed over it when the last byte is there */
+request_open_fn dir_list_open;   /* at most `length` entries, 0 is all; in the order the directory has them */
+request_open_fn file_stat_open;  /* of the name itself: a link is not followed */
+request_open_fn dir_make_open;
+request_open_fn file_move_open;
 
 /* Fills all but the name. `fd` is the directory, `name` in it; or a descriptor and "". */
-void entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name);
+void file_entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name);

@@ -103,7 +103,7 @@ int landlock_abi(void)
     return abi > ABI_MAX ? ABI_MAX : (int)abi;
 }
 
-static int create(int *abi, struct err *err)
+static int landlock_new_ruleset(int *abi, struct err *err)
 {
     struct ruleset_attr attr = { .handled_access_fs = landlock_handled(*abi) };
     long fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0u);
@@ -118,7 +118,7 @@ static int create(int *abi, struct err *err)
     return (int)fd;
 }
 
-static int add(int ruleset, int abi, const struct rt_rule *rule, struct err *err)
+static int landlock_add_path_rule(int ruleset, int abi, const struct rt_rule *rule, struct err *err)
 {
     auto_fd int fd = openat(AT_FDCWD, rule->path, O_PATH | O_CLOEXEC); /* musl's open() sets the flag twice */
     struct stat st;
@@ -143,12 +143,12 @@ static int add(int ruleset, int abi, const struct rt_rule *rule, struct err *err
 
 int landlock_build(int abi, const struct rt_rule *rules, size_t n, int *ret, struct err *err)
 {
-    auto_fd int fd = create(&abi, err);
+    auto_fd int fd = landlock_new_ruleset(&abi, err);
 
     if (fd < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
-        if (add(fd, abi, &rules[i], err) < 0)
+        if (landlock_add_path_rule(fd, abi, &rules[i], err) < 0)
             return -1;
     *ret = take_fd(&fd);
     return 0;

@@ -26,7 +26,7 @@ void paths_done(struct paths *p)
     fd_close(&p->root);
 }
 
-static enum err_id id_of(int sys)
+static enum err_id path_error_id(int sys)
 {
     switch (sys) {
     case ENOENT:
@@ -67,7 +67,7 @@ static enum err_id id_of(int sys)
 
 int path_fail(struct err *err, const char *what, const char *path)
 {
-    return err_sys(err, id_of(errno), "%s %.120s", what, path);
+    return err_sys(err, path_error_id(errno), "%s %.120s", what, path);
 }
 
 int path_check(const char *path, struct err *err)
@@ -79,7 +79,7 @@ int path_check(const char *path, struct err *err)
     return 0;
 }
 
-static int resolve(int dirfd, const char *path, int flags, uint64_t how)
+static int path_resolve(int dirfd, const char *path, int flags, uint64_t how)
 {
     struct open_how oh = {
         .flags = (unsigned)(flags | O_CLOEXEC),
@@ -99,13 +99,13 @@ int path_open(const struct paths *p, const char *path, int flags, struct err *er
 {
     if (path_check(path, err) < 0)
         return -1;
-    int fd = resolve(p->root, path, flags, RESOLVE_IN_ROOT);
+    int fd = path_resolve(p->root, path, flags, RESOLVE_IN_ROOT);
     return fd < 0 ? path_fail(err, "opening", path) : fd;
 }
 
 int path_beneath(int dirfd, const char *path, int flags, bool one_mount)
 {
-    return resolve(dirfd, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | (one_mount ? RESOLVE_NO_XDEV : 0));
+    return path_resolve(dirfd, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | (one_mount ? RESOLVE_NO_XDEV : 0));
 }
 
 int path_set_mode(int dirfd, const char *name, mode_t mode)
@@ -116,7 +116,7 @@ int path_set_mode(int dirfd, const char *name, mode_t mode)
 }
 
 /* Splits "/a/b//c/" into "/a/b" and "c", in place. */
-static int split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], struct err *err)
+static int path_split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], struct err *err)
 {
     size_t len = strlen(path);
 
@@ -134,7 +134,7 @@ static int split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], struc
 }
 
 /* Makes each missing directory of `dir`, from the top. An existing prefix may hold links; a made one cannot. */
-static int make_dirs(const struct paths *p, char *dir)
+static int path_make_dirs(const struct paths *p, char *dir)
 {
     for (char *end = dir + 1;; end++) {
         if (*end != '/' && *end != '\0')
@@ -143,12 +143,12 @@ static int make_dirs(const struct paths *p, char *dir)
         *end = '\0';
         while (name > dir && name[-1] != '/')
             name--;
-        auto_fd int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+        auto_fd int fd = path_resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
         if (fd < 0 && errno == ENOENT) {
             char first = *name;
 
             *name = '\0';
-            auto_fd int parent = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+            auto_fd int parent = path_resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
             *name = first;
             if (parent < 0 || (mkdirat(parent, name, 0755) < 0 && errno != EEXIST))
                 return -1;
@@ -168,13 +168,13 @@ int path_parent(const struct paths *p, const char *path, bool make, char leaf[PA
     if (path_check(path, err) < 0)
         return -1;
     memcpy(dir, path, strlen(path) + 1);
-    if (split(dir, path, leaf, err) < 0)
+    if (path_split(dir, path, leaf, err) < 0)
         return -1;
-    int fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+    int fd = path_resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
     if (fd < 0 && errno == ENOENT && make) {
-        if (make_dirs(p, dir) < 0)
+        if (path_make_dirs(p, dir) < 0)
             return path_fail(err, "making the directories of", path);
-        fd = resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+        fd = path_resolve(p->root, dir, O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
     }
     return fd < 0 ? path_fail(err, "opening the directory of", path) : fd;
 }

@@ -31,7 +31,7 @@ void procs_done(struct procs *p)
     fd_close(&p->loadavg_fd);
 }
 
-static ssize_t reread(int fd, char *text, size_t cap)
+static ssize_t procs_reread(int fd, char *text, size_t cap)
 {
     ssize_t n = fd < 0 ? -1 : pread(fd, text, cap - 1, 0);
 
@@ -48,7 +48,7 @@ bool procs_parse_io(const char *text, uint64_t *rchar, uint64_t *wchar)
 bool procs_io(const struct procs *p, struct procs_io *ret)
 {
     char text[512];
-    ssize_t n = reread(p->io_fd, text, sizeof(text));
+    ssize_t n = procs_reread(p->io_fd, text, sizeof(text));
 
     if (n <= 0 || !procs_parse_io(text, &ret->rchar, &ret->wchar))
         return false;
@@ -60,7 +60,7 @@ bool procs_last_pid(const struct procs *p, uint64_t *ret)
 {
     char text[128];
 
-    if (reread(p->loadavg_fd, text, sizeof(text)) <= 0)
+    if (procs_reread(p->loadavg_fd, text, sizeof(text)) <= 0)
         return false;
     const char *last = strrchr(text, ' '); /* "0.00 0.01 0.05 1/123 4567\n" */
     return last && (last++, str_eat_u64(&last, UINT32_MAX, ret)) && *last == '\n';
@@ -83,7 +83,7 @@ bool procs_parse_stat(const char *text, char *state, pid_t *ppid, pid_t *session
     return true;
 }
 
-static bool entry_pid(const struct dirent *d, pid_t *ret)
+static bool procs_entry_pid(const struct dirent *d, pid_t *ret)
 {
     const char *p = d->d_name;
     uint32_t n;
@@ -103,25 +103,25 @@ uint32_t procs_count(void)
     if (!dir)
         return 0;
     for (struct dirent *d; (d = readdir(dir));)
-        if (entry_pid(d, &pid) && pid != getpid())
+        if (procs_entry_pid(d, &pid) && pid != getpid())
             n++;
     closedir(dir);
     return n;
 }
 
-struct member {
+struct census_process {
     pid_t pid, ppid, session;
-    bool dead;
-    bool in;      /* belongs to the tree */
+    bool is_dead;
+    bool in_tree; /* belongs to the tree */
     bool handled; /* was signalled in an earlier pass */
 };
 
-struct census {
-    struct member *all;
+struct process_census {
+    struct census_process *processes;
     size_t n, cap;
 };
 
-static void census_take(struct census *c)
+static void process_census_take(struct process_census *c)
 {
     DIR *dir = opendir("/proc");
 
@@ -129,35 +129,35 @@ static void census_take(struct census *c)
     if (!dir)
         return;
     for (struct dirent *d; (d = readdir(dir));) {
-        struct member m = { 0 };
+        struct census_process m = { 0 };
         char path[300], text[512], state;
 
-        if (!entry_pid(d, &m.pid) || m.pid == getpid())
+        if (!procs_entry_pid(d, &m.pid) || m.pid == getpid())
             continue;
         snprintf(path, sizeof(path), "%d/stat", (int)m.pid);
         if (fd_get_at(dirfd(dir), path, text, sizeof(text)) <= 0 ||
             !procs_parse_stat(text, &state, &m.ppid, &m.session))
             continue;
-        m.dead = state == 'Z' || state == 'X';
+        m.is_dead = state == 'Z' || state == 'X';
         if (c->n == c->cap) {
             c->cap = c->cap ? 2 * c->cap : 64;
-            c->all = mem_resize(c->all, c->cap, sizeof(*c->all));
+            c->processes = mem_resize(c->processes, c->cap, sizeof(*c->processes));
         }
-        c->all[c->n++] = m;
+        c->processes[c->n++] = m;
     }
     closedir(dir);
 }
 
-static const struct member *census_find(const struct census *c, pid_t pid)
+static const struct census_process *process_census_find(const struct process_census *c, pid_t pid)
 {
     size_t lo = 0, hi = c->n; /* /proc lists by number */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (c->all[mid].pid == pid)
-            return &c->all[mid];
-        if (c->all[mid].pid < pid)
+        if (c->processes[mid].pid == pid)
+            return &c->processes[mid];
+        if (c->processes[mid].pid < pid)
             lo = mid + 1;
         else
             hi = mid;
@@ -166,41 +166,42 @@ static const struct member *census_find(const struct census *c, pid_t pid)
 }
 
 /* Marks members until a whole round adds none; chains are short, so rounds are few. */
-static void census_mark(struct census *c, const struct census *before, pid_t leader)
+static void process_census_mark_tree(struct process_census *c, const struct process_census *before, pid_t leader)
 {
     for (bool grew = true; grew;) {
         grew = false;
         for (size_t i = 0; i < c->n; i++) {
-            struct member *m = &c->all[i];
-            const struct member *parent = census_find(c, m->ppid);
-            const struct member *old = census_find(before, m->pid);
+            struct census_process *m = &c->processes[i];
+            const struct census_process *parent = process_census_find(c, m->ppid);
+            const struct census_process *old = process_census_find(before, m->pid);
 
-            if (m->in)
+            if (m->in_tree)
                 continue;
-            m->in = m->pid == leader || m->session == leader || (parent && parent->in) || (old && old->in);
+            m->in_tree = m->pid == leader || m->session == leader || (parent && parent->in_tree) ||
+                         (old && old->in_tree);
             m->handled = old && old->handled;
-            grew = grew || m->in;
+            grew = grew || m->in_tree;
         }
     }
 }
 
 void procs_signal_tree(pid_t leader, int signo)
 {
-    struct census now = { 0 }, before = { 0 };
+    struct process_census now = { 0 }, before = { 0 };
     bool grew = true;
 
     for (int pass = 0; grew && pass < PASSES_MAX; pass++) {
-        struct census t = before;
+        struct process_census t = before;
 
         before = now;
         now = t;
-        census_take(&now);
-        census_mark(&now, &before, leader);
+        process_census_take(&now);
+        process_census_mark_tree(&now, &before, leader);
         grew = false;
         for (size_t i = 0; i < now.n; i++) {
-            struct member *m = &now.all[i];
+            struct census_process *m = &now.processes[i];
 
-            if (!m->in || m->dead || m->handled)
+            if (!m->in_tree || m->is_dead || m->handled)
                 continue;
             m->handled = true;
             grew = signo == SIGKILL; /* any other signal goes once to those that were there */
@@ -208,8 +209,8 @@ void procs_signal_tree(pid_t leader, int signo)
         }
     }
     for (size_t i = 0; signo == SIGKILL && i < now.n; i++)
-        if (now.all[i].in)
-            kill(now.all[i].pid, SIGKILL);
-    free(now.all);
-    free(before.all);
+        if (now.processes[i].in_tree)
+            kill(now.processes[i].pid, SIGKILL);
+    free(now.processes);
+    free(before.processes);
 }

@@ -7,22 +7,22 @@
 #include "ev/ev.h"
 #include "runtime/path.h"
 #include "runtime/procs.h"
-#include "runtime/stream.h"
+#include "runtime/runtime_stream.h"
 #include "wire/chan.h"
 
 #include <sched.h>
 #include <sys/resource.h>
 
-struct exec;
-struct mark;
+struct runtime_exec;
+struct snapshot;
 
-#define RESET_PLACES 3u /* that can be written to */
-struct reset_base {     /* what RESET compares with: nobody else had lived in the sandbox */
-    bool taken;
-    bool known[RESET_PLACES];
-    mode_t mode[RESET_PLACES];
-    struct timespec times[RESET_PLACES][2];              /* last read and written */
-    uint64_t blocks[RESET_PLACES], inodes[RESET_PLACES]; /* that are free */
+#define RESET_DIRS 3u           /* that can be written to */
+struct runtime_reset_baseline { /* what RESET compares with: nobody else had lived in the sandbox */
+    bool is_recorded;
+    bool dir_exists[RESET_DIRS];
+    mode_t mode[RESET_DIRS];
+    struct timespec times[RESET_DIRS][2];            /* last read and written */
+    uint64_t blocks[RESET_DIRS], inodes[RESET_DIRS]; /* that are free */
     int nice, policy;
     cpu_set_t cpus;
     struct rlimit rlimits[RLIM_NLIMITS];
@@ -31,18 +31,18 @@ struct reset_base {     /* what RESET compares with: nobody else had lived in th
 struct runtime {
     struct ev *ev;
     struct chan chan;
-    struct streams streams;
+    struct runtime_streams streams;
     struct paths paths;
     struct procs procs;
 
     bool greeted;
     bool claimed;
     bool resetting; /* RESET came, and has not ended well */
-    struct reset_base base;
+    struct runtime_reset_baseline reset_baseline;
     uint64_t epoch;
-    uint32_t measured;       /* walls_measure() at the start */
-    struct rt_claimed walls; /* as told with CLAIMED */
-    const char *const *env;  /* of the claim; in env_strings */
+    uint32_t measured_walls;         /* runtime_walls_measure() at the start */
+    struct rt_claimed claimed_walls; /* as told with CLAIMED */
+    const char *const *env;          /* of the claim; in env_strings */
     void *env_strings;
     int ruleset; /* what Landlock holds us to, for those who join later; -1 */
     struct {     /* made ready for a claim that may come, when `ruleset` is one */
@@ -50,22 +50,22 @@ struct runtime {
         struct rt_rule *rules;
         uint32_t nrules;
         void *strings;
-    } expected;
-    int member[RT_MEMBER_FDS]; /* an interpreter that joined and waits: our ends; -1 */
-    struct ev_io member_io;
-    int *lent; /* descriptors of the frame that is being looked at; who takes one leaves -1 */
-    size_t nlent;
+    } preloaded;
+    int interpreter_fds[RT_INTERPRETER_FDS]; /* an interpreter that joined and waits: our ends; -1 */
+    struct ev_io interpreter_io;
+    int *frame_fds; /* descriptors of the frame that is being looked at; who takes one leaves -1 */
+    size_t nframe_fds;
 
-    struct exec *execs; /* whose main process was not reaped or whose output still flows */
-    struct mark *mark;  /* /workspace as MARK saw it; NULL before */
-    bool looking;       /* a MARK or CHANGES is under way; they share the mark */
+    struct runtime_exec *execs; /* whose main process was not reaped or whose output still flows */
+    struct snapshot *snapshot;  /* /workspace as MARK saw it; NULL before */
+    bool snapshot_busy;         /* a MARK or CHANGES is under way; they share the mark */
     struct ev_defer reap;
     int status;
 };
 
-static inline struct runtime *runtime_of(struct stream *s)
+static inline struct runtime *runtime_of_stream(struct runtime_stream *s)
 {
-    return container_of(s->all, struct runtime, streams);
+    return container_of(s->streams, struct runtime, streams);
 }
 
 /* Serves the control socket until its other side is gone. Returns the exit status of the process. */

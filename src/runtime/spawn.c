@@ -9,7 +9,7 @@
 #include "runtime/spawn.h"
 
 #include "base/fd.h"
-#include "base/forget.h"
+#include "base/deny_openat2.h"
 #include "runtime/env.h"
 
 #include <errno.h>
@@ -27,36 +27,36 @@
 #endif
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
 #define KERNEL_FD 3
-#define VERDICT_FD 4
-#define LENT_STACK (64 * KIB) /* paths, of which two are built at a time */
+#define SPAWN_ERROR_FD 4
+#define SPAWN_CHILD_STACK (64 * KIB) /* paths, of which two are built at a time */
 #define WORKSPACE "/workspace"
 
-struct child_end { /* what becomes 0, 1, 2 and 3 of the child */
+struct spawn_child_fds { /* what becomes 0, 1, 2 and 3 of the child */
     int in, out, err, kernel;
 };
 
-struct birth { /* what the child needs; its parent's own when `word` is -1 */
+struct spawn_request { /* what the child needs; its parent's own when `word` is -1 */
     const struct rt_exec *req;
     const char *const *env;
-    struct child_end end;
+    struct spawn_child_fds child_fds;
     int cwd;
-    int word;       /* write end of the pipe; -1: memory is shared */
-    struct err why; /* shared: ERR_NONE when exec worked */
+    int error_pipe;   /* write end of the pipe; -1: memory is shared */
+    struct err error; /* shared: ERR_NONE when exec worked */
 };
 
-static NORETURN void refuse(struct birth *b, const struct err *why)
+static NORETURN void spawn_child_fail(struct spawn_request *b, const struct err *why)
 {
     ssize_t n = 0;
 
-    if (b->word < 0)
-        b->why = *why;
+    if (b->error_pipe < 0)
+        b->error = *why;
     else
-        n = write(VERDICT_FD, why, sizeof(*why)); /* less than PIPE_BUF: all or nothing */
+        n = write(SPAWN_ERROR_FD, why, sizeof(*why)); /* less than PIPE_BUF: all or nothing */
     _exit(n < 0 ? 126 : 127);
 }
 
 /* "#!/no/such/thing" fails with ENOENT although the script is there: say which of the two is missing. */
-static bool missing_interpreter(const char *path, char *name, size_t cap)
+static bool spawn_find_missing_interpreter(const char *path, char *name, size_t cap)
 {
     char line[256];
     auto_fd int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -74,12 +74,12 @@ static bool missing_interpreter(const char *path, char *name, size_t cap)
     return true;
 }
 
-static void explain(struct err *err, const char *path, int sys)
+static void spawn_explain_exec_error(struct err *err, const char *path, int sys)
 {
     char interp[128];
 
     errno = sys;
-    if (sys == ENOENT && missing_interpreter(path, interp, sizeof(interp)))
+    if (sys == ENOENT && spawn_find_missing_interpreter(path, interp, sizeof(interp)))
         err_set(err, ERR_PROGRAM_DENIED, "%.100s cannot run: %s does not exist in the sandbox", path, interp);
     else if (sys == ENOENT || sys == ENOTDIR)
         err_set(err, ERR_PROGRAM_MISSING, "%.160s does not exist in the sandbox", path);
@@ -96,7 +96,7 @@ static void explain(struct err *err, const char *path, int sys)
 
 /* As execvp: EACCES goes on looking and is remembered, what does not exist goes on, anything else is final. A file that
  * exists but lacks its interpreter is final too, because that is what the caller meant. */
-static void search(const char *name, const char *const *argv, const char *const *env, struct err *err)
+static void spawn_exec_from_path(const char *name, const char *const *argv, const char *const *env, struct err *err)
 {
     const char *dirs = env_get(env, "PATH");
     char path[RT_PATH_MAX];
@@ -114,9 +114,9 @@ static void search(const char *name, const char *const *argv, const char *const 
         int sys = errno;
         if (sys == EACCES && access(path, F_OK) == 0) {
             denied = true;
-            explain(err, path, sys);
+            spawn_explain_exec_error(err, path, sys);
         } else if ((sys != ENOENT && sys != ENOTDIR && sys != EACCES) || (sys == ENOENT && access(path, F_OK) == 0)) {
-            explain(err, path, sys);
+            spawn_explain_exec_error(err, path, sys);
             return;
         }
     }
@@ -124,7 +124,7 @@ static void search(const char *name, const char *const *argv, const char *const 
         err_set(err, ERR_PROGRAM_MISSING, "program '%.100s' was not found in %.100s", name, dirs);
 }
 
-static bool put_at(int from, int at, int flags)
+static bool spawn_dup_to(int from, int at, int flags)
 {
     if (from < 0) {
         close(at);
@@ -134,19 +134,20 @@ static bool put_at(int from, int at, int flags)
 }
 
 /* All of these may be any number, so first they are moved out of the way of 0-4. */
-static bool take_descriptors(const struct birth *b, int *dir)
+static bool spawn_place_descriptors(const struct spawn_request *b, int *dir)
 {
-    int in = fcntl(b->end.in, F_DUPFD, 8), out = fcntl(b->end.out, F_DUPFD, 8), er = fcntl(b->end.err, F_DUPFD, 8);
-    int word = b->word < 0 ? -1 : fcntl(b->word, F_DUPFD, 8);
-    int kernel = b->end.kernel < 0 ? -1 : fcntl(b->end.kernel, F_DUPFD, 8);
+    int in = fcntl(b->child_fds.in, F_DUPFD, 8), out = fcntl(b->child_fds.out, F_DUPFD, 8),
+        er = fcntl(b->child_fds.err, F_DUPFD, 8);
+    int word = b->error_pipe < 0 ? -1 : fcntl(b->error_pipe, F_DUPFD, 8);
+    int kernel = b->child_fds.kernel < 0 ? -1 : fcntl(b->child_fds.kernel, F_DUPFD, 8);
 
     *dir = fcntl(b->cwd, F_DUPFD, 8);
-    return in >= 0 && out >= 0 && er >= 0 && *dir >= 0 && (word >= 0) == (b->word >= 0) &&
-           (kernel >= 0) == (b->end.kernel >= 0) && put_at(word, VERDICT_FD, O_CLOEXEC) &&
-           put_at(kernel, KERNEL_FD, 0) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(er, 2) >= 0;
+    return in >= 0 && out >= 0 && er >= 0 && *dir >= 0 && (word >= 0) == (b->error_pipe >= 0) &&
+           (kernel >= 0) == (b->child_fds.kernel >= 0) && spawn_dup_to(word, SPAWN_ERROR_FD, O_CLOEXEC) &&
+           spawn_dup_to(kernel, KERNEL_FD, 0) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(er, 2) >= 0;
 }
 
-static NORETURN void become(struct birth *b)
+static NORETURN void spawn_child_exec(struct spawn_request *b)
 {
     /* exec resets handlers by itself; only what is ignored would be inherited */
     static const int may_be_ignored[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD,
@@ -158,58 +159,58 @@ static NORETURN void become(struct birth *b)
     const struct rt_exec *req = b->req;
     int dir;
 
-    if (!take_descriptors(b, &dir)) {
+    if (!spawn_place_descriptors(b, &dir)) {
         err_sys(&err, ERR_SYS, "descriptors");
-        b->why = err;
+        b->error = err;
         _exit(126);
     }
     if (fchdir(dir) < 0 || !getcwd(where, sizeof(where)) || where[0] != '/') {
         err_sys(&err, ERR_INVALID, "directory %.160s", req->cwd);
-        refuse(b, &err);
+        spawn_child_fail(b, &err);
     }
-    if (syscall(SYS_close_range, VERDICT_FD + 1, ~0u, 0u) < 0) {
+    if (syscall(SYS_close_range, SPAWN_ERROR_FD + 1, ~0u, 0u) < 0) {
         err_sys(&err, ERR_SYS, "closing descriptors");
-        refuse(b, &err);
+        spawn_child_fail(b, &err);
     }
     setsid();
     if (req->flags & RT_EXEC_TTY && ioctl(0, TIOCSCTTY, 0) < 0) {
         err_sys(&err, ERR_SYS, "taking the terminal");
-        refuse(b, &err);
+        spawn_child_fail(b, &err);
     }
     for (size_t i = 0; i < ARRAY_LEN(may_be_ignored); i++)
         sigaction(may_be_ignored[i], &dfl, NULL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    if (forget_openat2() < 0) {
+    if (deny_openat2() < 0) {
         err_sys(&err, ERR_WALL_MISSING, "the filter of openat2");
-        refuse(b, &err);
+        spawn_child_fail(b, &err);
     }
 
     const char *name = req->argv[0];
     if (strchr(name, '/')) {
         execve(name, (char *const *)req->argv, (char *const *)b->env);
-        explain(&err, name, errno);
+        spawn_explain_exec_error(&err, name, errno);
     } else {
-        search(name, req->argv, b->env, &err);
+        spawn_exec_from_path(name, req->argv, b->env, &err);
     }
-    refuse(b, &err);
+    spawn_child_fail(b, &err);
 }
 
-static int born(void *arg)
+static int spawn_child_entry(void *arg)
 {
-    become(arg);
+    spawn_child_exec(arg);
 }
 
 /* The child has a stack of its own: what it leaves there is nobody's. */
-static pid_t lend_memory(struct birth *b)
+static pid_t spawn_vfork_child(struct spawn_request *b)
 {
-    static char stack[LENT_STACK] __attribute__((aligned(16)));
+    static char stack[SPAWN_CHILD_STACK] __attribute__((aligned(16)));
 
-    return clone(born, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, b);
+    return clone(spawn_child_entry, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, b);
 }
 
-static int open_pipe(int *ours, int *theirs, bool we_write, struct err *err)
+static int spawn_open_pipe(int *ours, int *theirs, bool we_write, struct err *err)
 {
     int p[2];
 
@@ -220,7 +221,8 @@ static int open_pipe(int *ours, int *theirs, bool we_write, struct err *err)
     return fd_nonblock(*ours, true) < 0 ? err_sys(err, ERR_SYS, "pipe") : 0;
 }
 
-static int open_terminal(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+static int spawn_open_terminal(const struct rt_exec *req, struct spawned_program *sp, struct spawn_child_fds *end,
+                               struct err *err)
 {
     struct winsize size = { .ws_row = req->rows, .ws_col = req->cols };
     int unlock = 0;
@@ -241,22 +243,23 @@ static int open_terminal(const struct rt_exec *req, struct spawned *sp, struct c
     return 0;
 }
 
-static int open_pipes(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+static int spawn_open_pipes(const struct rt_exec *req, struct spawned_program *sp, struct spawn_child_fds *end,
+                            struct err *err)
 {
     if (!(req->flags & RT_EXEC_STDIN)) {
         end->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (end->in < 0)
             return err_sys(err, ERR_SYS, "/dev/null");
-    } else if (open_pipe(&sp->in, &end->in, true, err) < 0) {
+    } else if (spawn_open_pipe(&sp->in, &end->in, true, err) < 0) {
         return -1;
     }
-    if (open_pipe(&sp->out, &end->out, false, err) < 0)
+    if (spawn_open_pipe(&sp->out, &end->out, false, err) < 0)
         return -1;
-    return open_pipe(&sp->err, &end->err, false, err);
+    return spawn_open_pipe(&sp->err, &end->err, false, err);
 }
 
 /* Writing has a descriptor of its own, so that each direction can be waited for alone. */
-static int open_kernel(struct spawned *sp, struct child_end *end, struct err *err)
+static int spawn_open_kernel_socket(struct spawned_program *sp, struct spawn_child_fds *end, struct err *err)
 {
     int sv[2];
 
@@ -268,16 +271,17 @@ static int open_kernel(struct spawned *sp, struct child_end *end, struct err *er
     return sp->kernel_in < 0 || fd_nonblock(sv[0], true) < 0 ? err_sys(err, ERR_SYS, "socketpair") : 0;
 }
 
-static int open_ends(const struct rt_exec *req, struct spawned *sp, struct child_end *end, struct err *err)
+static int spawn_open_child_fds(const struct rt_exec *req, struct spawned_program *sp, struct spawn_child_fds *end,
+                                struct err *err)
 {
     if (req->flags & RT_EXEC_TTY)
-        return open_terminal(req, sp, end, err);
-    if (open_pipes(req, sp, end, err) < 0)
+        return spawn_open_terminal(req, sp, end, err);
+    if (spawn_open_pipes(req, sp, end, err) < 0)
         return -1;
-    return req->flags & RT_EXEC_KERNEL ? open_kernel(sp, end, err) : 0;
+    return req->flags & RT_EXEC_KERNEL ? spawn_open_kernel_socket(sp, end, err) : 0;
 }
 
-static void close_child_end(struct child_end *end)
+static void spawn_close_child_fds(struct spawn_child_fds *end)
 {
     if (end->out == end->in)
         end->out = end->err = -1;
@@ -287,24 +291,24 @@ static void close_child_end(struct child_end *end)
     fd_close(&end->err);
 }
 
-void spawn_close(struct spawned *sp)
+void spawn_close(struct spawned_program *sp)
 {
     fd_close(&sp->in);
     fd_close(&sp->out);
     fd_close(&sp->err);
     fd_close(&sp->kernel);
     fd_close(&sp->kernel_in);
-    fd_close(&sp->verdict);
+    fd_close(&sp->start_result);
 }
 
-int spawn_kernel_ends(struct spawned *ret, int theirs[SPAWN_KERNEL_ENDS], struct err *err)
+int spawn_open_kernel_fds(struct spawned_program *ret, int theirs[SPAWN_KERNEL_FDS], struct err *err)
 {
-    struct spawned sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .verdict = -1 };
-    struct child_end end = { -1, -1, -1, -1 };
+    struct spawned_program sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .start_result = -1 };
+    struct spawn_child_fds end = { -1, -1, -1, -1 };
 
-    if (open_pipe(&sp.out, &end.out, false, err) < 0 || open_pipe(&sp.err, &end.err, false, err) < 0 ||
-        open_kernel(&sp, &end, err) < 0) {
-        close_child_end(&end);
+    if (spawn_open_pipe(&sp.out, &end.out, false, err) < 0 || spawn_open_pipe(&sp.err, &end.err, false, err) < 0 ||
+        spawn_open_kernel_socket(&sp, &end, err) < 0) {
+        spawn_close_child_fds(&end);
         spawn_close(&sp);
         return -1;
     }
@@ -315,16 +319,16 @@ int spawn_kernel_ends(struct spawned *ret, int theirs[SPAWN_KERNEL_ENDS], struct
     return 0;
 }
 
-static int no_child(const struct rt_exec *req, struct err *err)
+static int spawn_fork_error(const struct rt_exec *req, struct err *err)
 {
     return err_sys(err, errno == EAGAIN ? ERR_PIDS_LIMIT : ERR_LIMIT, "starting '%.100s'", req->argv[0]);
 }
 
 int spawn_start(const struct paths *paths, const struct rt_exec *req, const char *const *env, bool alone,
-                struct spawned *ret, struct err *err)
+                struct spawned_program *ret, struct err *err)
 {
-    struct spawned sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .verdict = -1 };
-    struct birth b = { .req = req, .env = env, .end = { -1, -1, -1, -1 }, .cwd = -1, .word = -1 };
+    struct spawned_program sp = { .in = -1, .out = -1, .err = -1, .kernel = -1, .kernel_in = -1, .start_result = -1 };
+    struct spawn_request b = { .req = req, .env = env, .child_fds = { -1, -1, -1, -1 }, .cwd = -1, .error_pipe = -1 };
     auto_fd int cwd = -1, word = -1;
 
     if (!req->argv[0] || req->argv[0][0] == '\0')
@@ -332,31 +336,32 @@ int spawn_start(const struct paths *paths, const struct rt_exec *req, const char
     b.cwd = cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
     if (cwd < 0)
         return err_wrap(err, "working directory");
-    if (open_ends(req, &sp, &b.end, err) < 0 || (!alone && open_pipe(&sp.verdict, &word, false, err) < 0))
+    if (spawn_open_child_fds(req, &sp, &b.child_fds, err) < 0 ||
+        (!alone && spawn_open_pipe(&sp.start_result, &word, false, err) < 0))
         goto failed;
-    b.word = word;
-    sp.pid = alone ? lend_memory(&b) : fork();
+    b.error_pipe = word;
+    sp.pid = alone ? spawn_vfork_child(&b) : fork();
     if (sp.pid == 0)
-        become(&b);
+        spawn_child_exec(&b);
     if (sp.pid < 0) {
-        (void)no_child(req, err);
+        (void)spawn_fork_error(req, err);
         goto failed;
     }
-    if (b.why.id != ERR_NONE) { /* it is dead, and reaped like any other */
-        *err = b.why;
+    if (b.error.id != ERR_NONE) { /* it is dead, and reaped like any other */
+        *err = b.error;
         goto failed;
     }
-    close_child_end(&b.end);
+    spawn_close_child_fds(&b.child_fds);
     *ret = sp;
     return 0;
 
 failed:
-    close_child_end(&b.end);
+    spawn_close_child_fds(&b.child_fds);
     spawn_close(&sp);
     return -1;
 }
 
-int spawn_verdict(int verdict, struct err *err)
+int spawn_start_result(int verdict, struct err *err)
 {
     struct err why;
     ssize_t n = read(verdict, &why, sizeof(why));

@@ -1,11 +1,12 @@
 #include "runtime/stats.h"
 
-#include "runtime/exec.h"
+#include "runtime/runtime_exec.h"
 
 #include <assert.h>
 #include <sys/statvfs.h>
 
-static void usage(const char *path, uint64_t *used, uint64_t *max, uint64_t *files, uint64_t *files_max)
+static void stats_filesystem_usage(const char *path, uint64_t *used, uint64_t *max, uint64_t *files,
+                                   uint64_t *files_max)
 {
     struct statvfs v;
 
@@ -18,7 +19,7 @@ static void usage(const char *path, uint64_t *used, uint64_t *max, uint64_t *fil
 }
 
 /* tmpfs gives out its last page before it refuses, so one that refused a write and was left alone has none. */
-uint32_t stats_full(void)
+uint32_t stats_full_filesystems(void)
 {
     static const struct {
         const char *path;
@@ -33,13 +34,13 @@ uint32_t stats_full(void)
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
         uint64_t used = 0, max = 0, files = 0, files_max = 0;
 
-        usage(places[i].path, &used, &max, &files, &files_max);
+        stats_filesystem_usage(places[i].path, &used, &max, &files, &files_max);
         full |= (max && used >= max ? places[i].bytes : 0) | (files_max && files >= files_max ? places[i].inodes : 0);
     }
     return full;
 }
 
-int stats_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int stats_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     struct rt_stats m = { 0 };
     uint64_t tmp_files, tmp_files_max;
@@ -47,11 +48,12 @@ int stats_open(struct runtime *rt, struct stream *s, const struct frame *f, stru
     if (f->len != 0)
         return err_set(err, ERR_PROTOCOL, "STATS has no payload");
     m.processes = procs_count();
-    m.executions = exec_count(rt);
-    usage("/workspace", &m.workspace_bytes, &m.workspace_bytes_max, &m.workspace_files, &m.workspace_files_max);
-    usage("/tmp", &m.tmp_bytes, &m.tmp_bytes_max, &tmp_files, &tmp_files_max);
-    int n = rt_stats_encode(&m, stream_scratch(), NULL);
+    m.executions = runtime_exec_count(rt);
+    stats_filesystem_usage("/workspace", &m.workspace_bytes, &m.workspace_bytes_max, &m.workspace_files,
+                           &m.workspace_files_max);
+    stats_filesystem_usage("/tmp", &m.tmp_bytes, &m.tmp_bytes_max, &tmp_files, &tmp_files_max);
+    int n = rt_stats_encode(&m, runtime_scratch_buffer(), NULL);
     assert(n >= 0);
-    stream_last(s, FRAME_DONE, stream_scratch(), (size_t)n);
+    runtime_stream_send_last(s, FRAME_DONE, runtime_scratch_buffer(), (size_t)n);
     return 0;
 }

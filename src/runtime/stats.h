@@ -3,5 +3,5 @@
 
 #include "runtime/files.h"
 
-request_open stats_open;
-uint32_t stats_full(void); /* RT_FULL_* */
+request_open_fn stats_open;
+uint32_t stats_full_filesystems(void); /* RT_FULL_* */

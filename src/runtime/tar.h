@@ -13,7 +13,7 @@
 #define TAR_DEPTH_MAX 256u /* components of a path */
 #define TAR_ENTRIES_MAX 200000u
 #define TAR_META_MAX 65536u               /* bytes of one pax header or long name */
-#define TAR_HEADERS_MAX (TAR_BLOCK * 32u) /* what tar_header may write for one entry */
+#define TAR_HEADERS_MAX (TAR_BLOCK * 32u) /* what tar_write_headers may write for one entry */
 
 struct tar_entry {
     char kind;               /* 'f' file, 'd' directory, 'l' symbolic link, 'h' hard link */
@@ -30,17 +30,17 @@ struct tar_ops { /* each may fail, which ends the parsing */
     int (*on_entry_end)(void *arg, struct err *err);                           /* of a file */
 };
 
-enum tar_state { TAR_HEADER, TAR_CONTENT, TAR_META, TAR_PADDING, TAR_OVER };
+enum tar_parser_state { TAR_HEADER, TAR_CONTENT, TAR_META, TAR_PADDING, TAR_END };
 
-struct tar {
+struct tar_parser {
     const struct tar_ops *ops;
     void *arg;
     uint64_t bytes_max; /* of all files together */
 
-    enum tar_state state;
+    enum tar_parser_state state;
     uint8_t block[TAR_BLOCK]; /* a header that is arriving */
-    size_t have;              /* bytes of it */
-    uint64_t left;            /* bytes of content to come */
+    size_t block_len;         /* bytes of it */
+    uint64_t content_left;    /* bytes of content to come */
     size_t padding;           /* bytes to skip after it */
     char meta_type;           /* 'x', 'g', 'L', 'K' */
     struct buf meta;
@@ -50,13 +50,14 @@ struct tar {
     uint64_t entries, bytes;
 };
 
-void tar_init(struct tar *t, uint64_t bytes_max, const struct tar_ops *ops, void *arg);
-void tar_done(struct tar *t);
-int tar_feed(struct tar *t, const void *data, size_t len, struct err *err);
-int tar_finish(struct tar *t, struct err *err); /* the input is over: fails if that is in the middle of something */
+void tar_parser_init(struct tar_parser *t, uint64_t bytes_max, const struct tar_ops *ops, void *arg);
+void tar_parser_done(struct tar_parser *t);
+int tar_parser_feed(struct tar_parser *t, const void *data, size_t len, struct err *err);
+int tar_parser_finish(struct tar_parser *t,
+                      struct err *err); /* the input is over: fails if that is in the middle of something */
 
 /* Makes a path of an archive relative and clean, in place. */
-int tar_clean(char *path, struct err *err);
+int tar_clean_path(char *path, struct err *err);
 
 /* Writes the headers of one entry, pax ones first where names or sizes do not fit, and returns their length. */
-size_t tar_header(uint8_t out[TAR_HEADERS_MAX], const struct tar_entry *e);
+size_t tar_write_headers(uint8_t out[TAR_HEADERS_MAX], const struct tar_entry *e);

@@ -4,7 +4,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "runtime/scan.h"
+#include "runtime/tree_scan.h"
 #include "runtime/tar.h"
 
 #include <errno.h>
@@ -12,35 +12,35 @@
 
 #define SLICE 100
 
-struct packing {
-    struct scan scan;
-    struct scan_item item;
+struct tar_out_job {
+    struct tree_scan scan;
+    struct tree_scan_item item;
     struct tar_entry entry;
-    bool one_file; /* the path names a file: no walk */
-    int fd;        /* file whose content is being sent, or -1 */
-    uint64_t left; /* of the content promised */
+    bool one_file;         /* the path names a file: no walk */
+    int fd;                /* file whose content is being sent, or -1 */
+    uint64_t content_left; /* of the content promised */
     size_t padding;
-    bool walked; /* only the end marker is missing */
+    bool scan_finished; /* only the end marker is missing */
     struct rt_done done;
 };
 
-static size_t fill_content(struct packing *p, uint8_t *out, size_t room)
+static size_t tar_out_fill_content(struct tar_out_job *p, uint8_t *out, size_t room)
 {
-    size_t want = (size_t)min_u64(room, p->left);
+    size_t want = (size_t)min_u64(room, p->content_left);
     ssize_t n = want ? read(p->fd, out, want) : 0;
 
     if (want > 0 && n <= 0) { /* it shrank, or cannot be read on: keep the promise of its size */
         memset(out, 0, want);
         n = (ssize_t)want;
     }
-    p->left -= (uint64_t)n;
-    if (p->left > 0)
+    p->content_left -= (uint64_t)n;
+    if (p->content_left > 0)
         return (size_t)n;
     fd_close(&p->fd);
     return (size_t)n;
 }
 
-static bool describe(struct packing *p, const struct stat *st, int dirfd, const char *name)
+static bool tar_out_describe(struct tar_out_job *p, const struct stat *st, int dirfd, const char *name)
 {
     struct tar_entry *e = &p->entry;
     char kind = path_kind(st->st_mode);
@@ -60,9 +60,9 @@ static bool describe(struct packing *p, const struct stat *st, int dirfd, const 
 }
 
 /* The header of the next entry; a file's content follows. 0 when it is left out. */
-static size_t next_entry(struct packing *p, uint8_t *out)
+static size_t tar_out_next_entry(struct tar_out_job *p, uint8_t *out)
 {
-    struct scan_item *it = &p->item;
+    struct tree_scan_item *it = &p->item;
     struct stat st;
 
     memcpy(p->entry.path, it->path, sizeof(p->entry.path));
@@ -75,33 +75,33 @@ static size_t next_entry(struct packing *p, uint8_t *out)
         }
         it->st = st;
     }
-    if (!describe(p, &it->st, it->dirfd, it->name)) {
+    if (!tar_out_describe(p, &it->st, it->dirfd, it->name)) {
         p->done.skipped++;
         return 0;
     }
-    p->left = p->entry.size;
-    p->padding = (size_t)((TAR_BLOCK - p->left % TAR_BLOCK) % TAR_BLOCK);
-    if (p->left == 0)
+    p->content_left = p->entry.size;
+    p->padding = (size_t)((TAR_BLOCK - p->content_left % TAR_BLOCK) % TAR_BLOCK);
+    if (p->content_left == 0)
         fd_close(&p->fd);
     p->done.files++;
     p->done.bytes += p->entry.size;
-    return tar_header(out, &p->entry);
+    return tar_write_headers(out, &p->entry);
 }
 
-static bool advance(struct packing *p)
+static bool tar_out_advance(struct tar_out_job *p)
 {
-    if (p->one_file || !scan_next(&p->scan, &p->item)) {
-        p->walked = true;
+    if (p->one_file || !tree_scan_next(&p->scan, &p->item)) {
+        p->scan_finished = true;
         return false;
     }
     return true;
 }
 
 /* Appends one piece to out; false when the frame has no room for the next one. */
-static bool pack_piece(struct packing *p, uint8_t *out, size_t *len, size_t room)
+static bool tar_out_pack_piece(struct tar_out_job *p, uint8_t *out, size_t *len, size_t room)
 {
     if (p->fd >= 0) {
-        *len += fill_content(p, out + *len, room - *len);
+        *len += tar_out_fill_content(p, out + *len, room - *len);
     } else if (p->padding > 0) {
         size_t n = min_size(p->padding, room - *len);
 
@@ -110,8 +110,8 @@ static bool pack_piece(struct packing *p, uint8_t *out, size_t *len, size_t room
         p->padding -= n;
     } else if (room - *len < TAR_HEADERS_MAX) {
         return false;
-    } else if (advance(p)) {
-        *len += next_entry(p, out + *len);
+    } else if (tar_out_advance(p)) {
+        *len += tar_out_next_entry(p, out + *len);
     } else {
         memset(out + *len, 0, 2 * TAR_BLOCK);
         *len += 2 * TAR_BLOCK;
@@ -119,39 +119,40 @@ static bool pack_piece(struct packing *p, uint8_t *out, size_t *len, size_t room
     return *len < room;
 }
 
-static bool tar_out_step(struct stream *s)
+static bool tar_out_step(struct runtime_stream *s)
 {
-    struct packing *p = s->obj;
-    size_t room = stream_room(s), len = 0;
+    struct tar_out_job *p = s->obj;
+    size_t room = runtime_stream_room(s), len = 0;
     bool more = true;
 
     if (room < TAR_HEADERS_MAX)
         return false;
-    for (int i = 0; more && !p->walked && i < SLICE; i++)
-        more = pack_piece(p, stream_scratch(), &len, room);
+    for (int i = 0; more && !p->scan_finished && i < SLICE; i++)
+        more = tar_out_pack_piece(p, runtime_scratch_buffer(), &len, room);
     if (len > 0)
-        stream_send(s, 0, stream_scratch(), len);
-    if (!p->walked)
+        runtime_stream_send_data(s, 0, runtime_scratch_buffer(), len);
+    if (!p->scan_finished)
         return true;
     p->done.skipped += p->scan.skipped;
-    stream_end(s, 0);
-    stream_done(s, &p->done);
+    runtime_stream_end_channel(s, 0);
+    runtime_stream_done(s, &p->done);
     return false;
 }
 
-static void tar_out_release(struct stream *s)
+static void tar_out_release(struct runtime_stream *s)
 {
-    struct packing *p = s->obj;
+    struct tar_out_job *p = s->obj;
 
     fd_close(&p->fd);
-    scan_done(&p->scan);
+    tree_scan_done(&p->scan);
     free(p);
 }
 
-static const struct stream_ops tar_out_ops = { .step = tar_out_step, .release = tar_out_release };
+static const struct runtime_stream_ops tar_out_ops = { .step = tar_out_step, .release = tar_out_release };
 
 /* A single file: its header goes out first, then the machine finds nothing more to walk. */
-static int open_file(struct runtime *rt, struct stream *s, struct packing *p, const struct rt_path *m, struct err *err)
+static int tar_out_open_file(struct runtime *rt, struct runtime_stream *s, struct tar_out_job *p,
+                             const struct rt_path *m, struct err *err)
 {
     auto_fd int dir = path_parent(&rt->paths, m->path, false, p->item.path, err);
 
@@ -162,28 +163,28 @@ static int open_file(struct runtime *rt, struct stream *s, struct packing *p, co
     p->one_file = true;
     if (fstatat(dir, p->item.name, &p->item.st, AT_SYMLINK_NOFOLLOW) < 0)
         return path_fail(err, "archiving", m->path);
-    size_t n = next_entry(p, stream_scratch());
+    size_t n = tar_out_next_entry(p, runtime_scratch_buffer());
     if (n == 0)
         return err_set(err, ERR_WRONG_KIND, "%.160s is neither a file, a directory nor a link", m->path);
-    stream_send(s, 0, stream_scratch(), n);
+    runtime_stream_send_data(s, 0, runtime_scratch_buffer(), n);
     return 0;
 }
 
-int tar_out_open(struct runtime *rt, struct stream *s, const struct frame *f, struct err *err)
+int tar_out_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
 {
     struct rt_path m;
 
     if (rt_path_decode(f, &m, err) < 0)
         return -1;
-    struct packing *p = mem_new(struct packing);
+    struct tar_out_job *p = mem_new(struct tar_out_job);
     p->fd = p->scan.root = -1;
     s->obj = p;
     s->ops = &tar_out_ops;
     int fd = path_open(&rt->paths, m.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, err);
     if (fd >= 0)
-        scan_init(&p->scan, fd);
-    else if ((err->sys != ENOTDIR && err->sys != ELOOP) || open_file(rt, s, p, &m, err) < 0)
+        tree_scan_init(&p->scan, fd);
+    else if ((err->sys != ENOTDIR && err->sys != ELOOP) || tar_out_open_file(rt, s, p, &m, err) < 0)
         return -1;
-    stream_wake(s);
+    runtime_stream_wake(s);
     return 0;
 }

@@ -7,4 +7,4 @@
 
 /* A directory, or with RT_PATH_RECURSIVE all below it on the same mount, links not followed. What is no directory is
  * watched as a name in its directory, so that a file which is replaced by a rename goes on being watched. */
-request_open watch_open;
+request_open_fn watch_open;

@@ -6,99 +6,101 @@
  * are looked at: executions that use up processor time are killed, and sandboxes end when their time is used up.
  *
  * What all tenants used since this process began is counted beside it, for those who draw curves. */
-#include "sandbox/inside.h"
+#include "sandbox/sandbox_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "sandbox/allowance.h"
-#include "sandbox/guest.h"
+#include "sandbox/budget_period.h"
+#include "sandbox/ephemeral_sandbox.h"
 
 #define TICK_NS (1 * NS_PER_S)
-#define STRAY_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
-#define STRAYS_US (500 * 1000u) /* and in all ticks together: something that works slowly */
+#define LEFTOVER_TICK_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
+#define LEFTOVER_TOTAL_US (500 * 1000u) /* and in all ticks together: something that works slowly */
 
-struct budget {
-    struct budget *next;
-    struct manager *m;
-    struct allowance a; /* used: by what has ended, and processor time that was seen */
-    size_t loading;     /* answers of the store that are awaited */
-    bool failed;        /* one of them was an error; asked again, and refused until then */
-    struct store_call *calls[STORE_PERIODS];
+struct tenant_budget {
+    struct tenant_budget *next;
+    struct manager *manager;
+    struct budget_period period; /* used: by what has ended, and processor time that was seen */
+    size_t nloading;             /* answers of the store that are awaited */
+    bool load_failed;            /* one of them was an error; asked again, and refused until then */
+    struct store_request *requests[STORE_PERIOD_COUNT];
 };
 
 /* --- sums --- */
 
-static struct budget *find(const struct manager *m, const char *owner)
+static struct tenant_budget *budget_find(const struct manager *m, const char *owner)
 {
-    struct budget *b = m->budgets;
+    struct tenant_budget *b = m->budgets;
 
-    while (b && !str_eq(b->a.owner, owner))
+    while (b && !str_eq(b->period.owner, owner))
         b = b->next;
     return b;
 }
 
 /* Until when it is to be counted, of those that are not in the sums yet. */
-static uint64_t alive_until(const struct sb *sb, uint64_t now)
+static uint64_t budget_alive_until_ms(const struct sandbox *sb, uint64_t now)
 {
-    return sb->state == SB_ENDING ? sb->ended_ms : now;
+    return sb->state == SANDBOX_STATE_ENDING ? sb->ended_ms : now;
 }
 
-static bool theirs(const struct budget *b, const struct sb *sb)
+static bool budget_covers_sandbox(const struct tenant_budget *b, const struct sandbox *sb)
 {
-    return !sb->counted && !sb->unmade && str_eq(sb->owner, b->a.owner);
+    return !sb->lifetime_counted && !sb->creation_failed && str_eq(sb->owner, b->period.owner);
 }
 
 /* All that is used by now, with what lives. */
-static void sum_up(struct budget *b, uint64_t now, uint64_t ret[STORE_PERIODS][STORE_BUDGETED])
+static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
+                             uint64_t ret[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES])
 {
-    struct allowance all;
+    struct budget_period all;
     uint64_t running = 0;
 
-    for (size_t i = 0; i < SB_BUCKETS; i++)
-        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
-            if (theirs(b, sb))
-                (void)meter_read(sb); /* which adds it */
-    for (struct guest *g = b->m->guests; g; g = g->next)
-        if (str_eq(g->share->name, b->a.owner))
-            (void)guest_meter(g);
-    allowance_turn(&b->a, now);
-    all = b->a;
-    for (size_t i = 0; i < SB_BUCKETS; i++)
-        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next) {
-            if (!theirs(b, sb))
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (budget_covers_sandbox(b, sb))
+                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+    for (struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        if (str_eq(g->quota->tenant, b->period.owner))
+            (void)ephemeral_sandbox_read_cpu_us(g);
+    budget_period_roll(&b->period, now);
+    all = b->period;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next) {
+            if (!budget_covers_sandbox(b, sb))
                 continue;
-            for (const struct ex *ex = sb->execs; ex; ex = ex->next)
+            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
                 running += !ex->ended;
-            allowance_add_span(&all, sb->created_ms, alive_until(sb, now), now);
+            budget_period_add_span(&all, sb->created_ms, budget_alive_until_ms(sb, now), now);
         }
-    for (const struct guest *g = b->m->guests; g; g = g->next) {
-        if (!str_eq(g->share->name, b->a.owner))
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next) {
+        if (!str_eq(g->quota->tenant, b->period.owner))
             continue;
-        running += !g->ran;
-        if (g->begun)
-            allowance_add_span(&all, g->created_ms, g->over ? g->over_ms : now, now);
+        running += !g->execution_counted;
+        if (g->quota_reserved)
+            budget_period_add_span(&all, g->created_ms, g->quota_released ? g->released_ms : now, now);
     }
-    allowance_add(&all, STORE_EXECUTIONS, running, now);
+    budget_period_add(&all, STORE_BUDGET_EXECUTIONS, running, now);
     memcpy(ret, all.used, sizeof(all.used));
 }
 
 int budget_check(struct manager *m, const char *owner, bool execution, struct err *err)
 {
-    struct budget *b = find(m, owner);
-    uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms();
+    struct tenant_budget *b = budget_find(m, owner);
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
     enum store_period p;
 
-    if (!m->budgets_known || (b && (b->loading || b->failed)))
+    if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
         return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", owner);
     if (!b)
         return 0;
-    sum_up(b, now, sums);
-    for (int what = 0; what < STORE_BUDGETED; what++)
-        if ((what != STORE_EXECUTIONS || execution) && allowance_reached(&b->a, sums, (enum store_budgeted)what, &p)) {
+    budget_sum_usage(b, now, sums);
+    for (int what = 0; what < STORE_BUDGET_RESOURCES; what++)
+        if ((what != STORE_BUDGET_EXECUTIONS || execution) &&
+            budget_period_limit_reached(&b->period, sums, (enum store_budget_resource)what, &p)) {
             m->budget_refused++;
-            return allowance_explain(&b->a, sums, (enum store_budgeted)what, p, now, err);
+            return budget_period_set_error(&b->period, sums, (enum store_budget_resource)what, p, now, err);
         }
     return 0;
 }
@@ -107,199 +109,208 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
 
 void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
 {
-    struct budget *b = find(m, owner);
+    struct tenant_budget *b = budget_find(m, owner);
 
-    m->spent[STORE_CPU_S] += us;
+    m->usage_totals[STORE_BUDGET_CPU_SECONDS] += us;
     if (b)
-        allowance_add(&b->a, STORE_CPU_S, us, now_ms());
+        budget_period_add(&b->period, STORE_BUDGET_CPU_SECONDS, us, manager_wall_clock_ms());
 }
 
 void budget_add_execution(struct manager *m, const char *owner)
 {
-    struct budget *b = find(m, owner);
+    struct tenant_budget *b = budget_find(m, owner);
 
-    m->spent[STORE_EXECUTIONS]++;
+    m->usage_totals[STORE_BUDGET_EXECUTIONS]++;
     if (b)
-        allowance_add(&b->a, STORE_EXECUTIONS, 1, now_ms());
+        budget_period_add(&b->period, STORE_BUDGET_EXECUTIONS, 1, manager_wall_clock_ms());
 }
 
 void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms)
 {
-    struct budget *b = find(m, owner);
+    struct tenant_budget *b = budget_find(m, owner);
 
-    m->spent[STORE_SANDBOX_S] += to_ms > from_ms ? to_ms - from_ms : 0;
+    m->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += to_ms > from_ms ? to_ms - from_ms : 0;
     if (b)
-        allowance_add_span(&b->a, from_ms, to_ms, now_ms());
+        budget_period_add_span(&b->period, from_ms, to_ms, manager_wall_clock_ms());
 }
 
-void budget_cpu(const struct sb *sb, uint64_t us)
+void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us)
 {
-    budget_add_cpu(sb->m, sb->owner, us);
+    budget_add_cpu(sb->manager, sb->owner, us);
 }
 
-void budget_execution(const struct sb *sb)
+void budget_add_sandbox_execution(const struct sandbox *sb)
 {
-    budget_add_execution(sb->m, sb->owner);
+    budget_add_execution(sb->manager, sb->owner);
 }
 
 /* Of its life, what this process has seen. */
-static uint64_t seen_ms(const struct sb *sb, uint64_t until)
+static uint64_t budget_observed_ms(const struct sandbox *sb, uint64_t until)
 {
-    uint64_t from = max_u64(sb->created_ms, sb->m->began_ms);
+    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
 
     return until > from ? until - from : 0;
 }
 
-void budget_sandbox(struct sb *sb)
+void budget_add_ended_sandbox(struct sandbox *sb)
 {
-    struct budget *b = find(sb->m, sb->owner);
+    struct tenant_budget *b = budget_find(sb->manager, sb->owner);
 
-    sb->counted = true;
-    sb->m->spent[STORE_SANDBOX_S] += seen_ms(sb, sb->ended_ms);
+    sb->lifetime_counted = true;
+    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += budget_observed_ms(sb, sb->ended_ms);
     if (b)
-        allowance_add_span(&b->a, sb->created_ms, sb->ended_ms, now_ms());
+        budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, manager_wall_clock_ms());
 }
 
 /* --- the boundary --- */
 
-static void stop_executions(struct sb *sb, const struct err *why)
+static void budget_stop_executions(struct sandbox *sb, const struct err *why)
 {
-    bool left = sb->budget_cpu_us && !sb->nexecs;
+    bool left = sb->over_budget_cpu_us && !sb->nexecutions;
 
-    if (left && (sb->cpu_us > sb->budget_cpu_us + STRAY_US || sb->cpu_us > sb->budget_from_us + STRAYS_US)) {
-        sb_end(sb, ENDED_BUDGET, why);
+    if (left && (sb->cpu_us > sb->over_budget_cpu_us + LEFTOVER_TICK_US ||
+                 sb->cpu_us > sb->budget_stop_cpu_us + LEFTOVER_TOTAL_US)) {
+        sandbox_end(sb, ENDED_BUDGET, why);
         return;
     }
     if (!left)
-        sb->budget_from_us = sb->cpu_us;
-    sb->budget_cpu_us = sb->cpu_us + 1;
-    for (struct ex *ex = sb->execs; ex; ex = ex->next)
-        if ((ex->exec || ex->cx) && !ex->ended && !ex->over_budget) {
+        sb->budget_stop_cpu_us = sb->cpu_us;
+    sb->over_budget_cpu_us = sb->cpu_us + 1;
+    for (struct execution *ex = sb->executions; ex; ex = ex->next)
+        if ((ex->exec || ex->running_context) && !ex->ended && !ex->over_budget) {
             ex->over_budget = true;
-            ex_kill(ex);
+            execution_kill(ex);
         }
 }
 
 /* There is room again: what was left running then is none of this. */
-static void allow(const struct budget *b)
+static void budget_clear_over_budget(const struct tenant_budget *b)
 {
-    for (size_t i = 0; i < SB_BUCKETS; i++)
-        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
-            if (str_eq(sb->owner, b->a.owner))
-                sb->budget_cpu_us = 0;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (str_eq(sb->owner, b->period.owner))
+                sb->over_budget_cpu_us = 0;
 }
 
-static void load(struct budget *b);
+static void budget_load_usage(struct tenant_budget *b);
 
-static void enforce(struct budget *b)
+static void budget_enforce(struct tenant_budget *b)
 {
-    uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms();
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
     struct err why = { 0 };
     enum store_period p;
     size_t n = 0;
 
-    if (b->failed && !b->loading)
-        load(b);
-    if (b->loading)
+    if (b->load_failed && !b->nloading)
+        budget_load_usage(b);
+    if (b->nloading)
         return;
-    sum_up(b, now, sums);
-    bool over = allowance_reached(&b->a, sums, STORE_SANDBOX_S, &p);
-    if (!over && !allowance_reached(&b->a, sums, STORE_CPU_S, &p)) {
-        allow(b);
+    budget_sum_usage(b, now, sums);
+    bool over = budget_period_limit_reached(&b->period, sums, STORE_BUDGET_SANDBOX_SECONDS, &p);
+    if (!over && !budget_period_limit_reached(&b->period, sums, STORE_BUDGET_CPU_SECONDS, &p)) {
+        budget_clear_over_budget(b);
         return;
     }
-    (void)allowance_explain(&b->a, sums, over ? STORE_SANDBOX_S : STORE_CPU_S, p, now, &why);
-    struct sb **all = mem_new_array(struct sb *, b->m->nsbs + 1);
-    for (size_t i = 0; i < SB_BUCKETS; i++)
-        for (struct sb *sb = b->m->sbs[i]; sb; sb = sb->next)
-            if (str_eq(sb->owner, b->a.owner) && (sb->state == SB_RUNNING || sb->state == SB_PAUSED))
+    (void)budget_period_set_error(&b->period, sums, over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS, p,
+                                  now, &why);
+    struct sandbox **all = mem_new_array(struct sandbox *, b->manager->nsandboxes + 1);
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (str_eq(sb->owner, b->period.owner) &&
+                (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
                 all[n++] = sb;
     for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
         if (over)
-            sb_end(all[i], ENDED_BUDGET, &why);
+            sandbox_end(all[i], ENDED_BUDGET, &why);
         else
-            stop_executions(all[i], &why);
+            budget_stop_executions(all[i], &why);
     free(all);
-    guests_stop(b->m, b->a.owner, ENDED_BUDGET, &why);
+    ephemeral_sandboxes_stop(b->manager, b->period.owner, ENDED_BUDGET, &why);
 }
 
-static void on_tick(void *arg)
+static void budget_on_tick(void *arg)
 {
     struct manager *m = arg;
 
-    for (struct budget *b = m->budgets; b; b = b->next)
-        if (m->nsbs > 0 || m->guests || b->failed)
-            enforce(b);
+    for (struct tenant_budget *b = m->budgets; b; b = b->next)
+        if (m->nsandboxes > 0 || m->ephemeral_sandboxes || b->load_failed)
+            budget_enforce(b);
     if (m->budgets)
-        ev_timer_set(m->ev, &m->budget_tick, ev_now(m->ev) + TICK_NS, on_tick, m);
+        ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
 }
 
 /* --- loading --- */
 
-static void on_used(struct budget *b, int p, const struct err *err, const struct store_usage *rows, size_t n)
+static void budget_on_usage_loaded(struct tenant_budget *b, int p, const struct err *err,
+                                   const struct store_usage *rows, size_t n)
 {
-    b->calls[p] = NULL;
-    b->loading--;
+    b->requests[p] = NULL;
+    b->nloading--;
     if (err) {
-        log_error("what %s used cannot be read yet: %s", b->a.owner, err->msg);
-        b->failed = true;
+        log_error("what %s used cannot be read yet: %s", b->period.owner, err->msg);
+        b->load_failed = true;
         return;
     }
     if (n == 0)
         return;
-    b->a.used[p][STORE_CPU_S] += rows[0].cpu_us;
-    b->a.used[p][STORE_SANDBOX_S] += rows[0].sandbox_ms;
-    b->a.used[p][STORE_EXECUTIONS] += rows[0].executions;
+    b->period.used[p][STORE_BUDGET_CPU_SECONDS] += rows[0].cpu_us;
+    b->period.used[p][STORE_BUDGET_SANDBOX_SECONDS] += rows[0].sandbox_ms;
+    b->period.used[p][STORE_BUDGET_EXECUTIONS] += rows[0].executions;
 }
 
-static void on_day(void *arg, const struct err *err, const struct store_usage *rows, size_t n, bool more UNUSED)
+static void budget_on_day_usage(void *arg, const struct err *err, const struct store_usage *rows, size_t n,
+                                bool more UNUSED)
 {
-    on_used(arg, STORE_DAY, err, rows, n);
+    budget_on_usage_loaded(arg, STORE_PERIOD_DAY, err, rows, n);
 }
 
-static void on_month(void *arg, const struct err *err, const struct store_usage *rows, size_t n, bool more UNUSED)
+static void budget_on_month_usage(void *arg, const struct err *err, const struct store_usage *rows, size_t n,
+                                  bool more UNUSED)
 {
-    on_used(arg, STORE_MONTH, err, rows, n);
+    budget_on_usage_loaded(arg, STORE_PERIOD_MONTH, err, rows, n);
 }
 
-static void load(struct budget *b)
+static void budget_load_usage(struct tenant_budget *b)
 {
-    struct manager *m = b->m;
-    uint64_t now = now_ms();
+    struct manager *m = b->manager;
+    uint64_t now = manager_wall_clock_ms();
 
-    b->failed = false;
-    manager_note_usage(m, b->a.owner); /* so that the sums and the counters here meet without a gap */
-    allowance_turn(&b->a, now);
-    for (int p = 0; p < STORE_PERIODS; p++) {
-        struct store_usage_query q = { .owner = b->a.owner, .from_ms = b->a.begin_ms[p], .to_ms = now + STORE_HOUR_MS };
+    b->load_failed = false;
+    manager_commit_cpu_usage(m, b->period.owner); /* so that the sums and the counters here meet without a gap */
+    budget_period_roll(&b->period, now);
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
+        struct store_usage_query q = { .owner = b->period.owner,
+                                       .from_ms = b->period.begin_ms[p],
+                                       .to_ms = now + STORE_HOUR_MS };
 
-        memset(b->a.used[p], 0, sizeof(b->a.used[p]));
-        if (b->calls[p])
-            store_forget(b->calls[p]);
+        memset(b->period.used[p], 0, sizeof(b->period.used[p]));
+        if (b->requests[p])
+            store_request_detach(b->requests[p]);
         else
-            b->loading++;
-        b->calls[p] = store_usage_list(m->store, &q, p == STORE_DAY ? on_day : on_month, b);
+            b->nloading++;
+        b->requests[p] = store_usage_list(m->store, &q,
+                                          p == STORE_PERIOD_DAY ? budget_on_day_usage : budget_on_month_usage, b);
     }
-    if (!m->budget_tick.slot)
-        ev_timer_set(m->ev, &m->budget_tick, ev_now(m->ev) + TICK_NS, on_tick, m);
+    if (!m->budget_timer.slot)
+        ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
 }
 
-static void budget_free(struct budget *b)
+static void budget_free(struct tenant_budget *b)
 {
-    for (int p = 0; p < STORE_PERIODS; p++)
-        if (b->calls[p])
-            store_forget(b->calls[p]);
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        if (b->requests[p])
+            store_request_detach(b->requests[p]);
     free(b);
 }
 
-void manager_budget(struct manager *m, const struct store_budget *row)
+void manager_set_budget(struct manager *m, const struct store_budget *row)
 {
-    static const uint64_t none[STORE_PERIODS][STORE_BUDGETED];
-    struct budget *b = find(m, row->owner);
+    static const uint64_t none[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES];
+    struct tenant_budget *b = budget_find(m, row->owner);
     bool fresh = !b;
 
     if (memcmp(row->max, none, sizeof(none)) == 0) {
-        struct budget **at = &m->budgets;
+        struct tenant_budget **at = &m->budgets;
 
         while (*at && *at != b)
             at = &(*at)->next;
@@ -310,99 +321,100 @@ void manager_budget(struct manager *m, const struct store_budget *row)
         return;
     }
     if (fresh) {
-        b = mem_new(struct budget);
-        b->m = m;
-        memcpy(b->a.owner, row->owner, sizeof(b->a.owner));
+        b = mem_new(struct tenant_budget);
+        b->manager = m;
+        memcpy(b->period.owner, row->owner, sizeof(b->period.owner));
         b->next = m->budgets;
         m->budgets = b;
     }
-    memcpy(b->a.max, row->max, sizeof(b->a.max));
+    memcpy(b->period.max, row->max, sizeof(b->period.max));
     if (fresh)
-        load(b);
+        budget_load_usage(b);
 }
 
-static void on_budgets(void *arg, const struct err *err, const struct store_budget *rows, size_t n)
+static void budget_on_list(void *arg, const struct err *err, const struct store_budget *rows, size_t n)
 {
     struct manager *m = arg;
 
-    m->budgets_call = NULL;
+    m->budgets_request = NULL;
     if (err) {
         log_error("budgets cannot be read, and nothing is begun: %s", err->msg);
         return;
     }
-    m->budgets_known = true;
+    m->budgets_loaded = true;
     for (size_t i = 0; i < n; i++)
-        manager_budget(m, &rows[i]);
+        manager_set_budget(m, &rows[i]);
 }
 
-void budget_start(struct manager *m)
+void budget_load_all(struct manager *m)
 {
-    m->budgets_call = store_budget_list(m->store, STORE_ANY_OWNER, on_budgets, m);
+    m->budgets_request = store_budget_list(m->store, STORE_ANY_OWNER, budget_on_list, m);
 }
 
-void budget_stop(struct manager *m)
+void budget_free_all(struct manager *m)
 {
-    if (m->budgets_call)
-        store_forget(m->budgets_call);
+    if (m->budgets_request)
+        store_request_detach(m->budgets_request);
     while (m->budgets) {
-        struct budget *b = m->budgets;
+        struct tenant_budget *b = m->budgets;
 
         m->budgets = b->next;
         budget_free(b);
     }
-    ev_timer_clear(m->ev, &m->budget_tick);
+    ev_timer_clear(m->ev, &m->budget_timer);
 }
 
-bool manager_budget_used(struct manager *m, const char *owner, struct manager_budget *ret)
+bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret)
 {
-    struct budget *b = find(m, owner);
-    uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms();
+    struct tenant_budget *b = budget_find(m, owner);
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
 
-    if (!b || b->loading || b->failed)
+    if (!b || b->nloading || b->load_failed)
         return false;
-    sum_up(b, now, sums);
-    for (int p = 0; p < STORE_PERIODS; p++) {
-        ret->renews_ms[p] = allowance_renews((enum store_period)p, now);
-        for (int k = 0; k < STORE_BUDGETED; k++) {
-            ret->max[p][k] = b->a.max[p][k];
-            ret->used[p][k] = sums[p][k] / allowance_units[k];
+    budget_sum_usage(b, now, sums);
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
+        ret->renews_ms[p] = budget_period_end_ms((enum store_period)p, now);
+        for (int k = 0; k < STORE_BUDGET_RESOURCES; k++) {
+            ret->max[p][k] = b->period.max[p][k];
+            ret->used[p][k] = sums[p][k] / budget_resource_units[k];
         }
     }
     return true;
 }
 
 /* One that is being made may turn out to be none, and a counter never goes back. */
-static bool is_made(const struct sb *sb)
+static bool budget_sandbox_is_counted(const struct sandbox *sb)
 {
-    return !sb->counted && !sb->unmade && sb->state != SB_CREATING;
+    return !sb->lifetime_counted && !sb->creation_failed && sb->state != SANDBOX_STATE_CREATING;
 }
 
-void manager_spending(struct manager *m, struct manager_spending *ret)
+void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
 {
-    uint64_t sums[STORE_PERIODS][STORE_BUDGETED], now = now_ms(), alive = 0;
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms(), alive = 0;
 
-    *ret = (struct manager_spending){ .refused = m->budget_refused };
-    for (size_t i = 0; i < SB_BUCKETS; i++)
-        for (struct sb *sb = m->sbs[i]; sb; sb = sb->next)
-            if (is_made(sb)) {
-                (void)meter_read(sb); /* which adds it */
-                alive += seen_ms(sb, alive_until(sb, now));
+    *ret = (struct manager_usage_totals){ .refused = m->budget_refused };
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (budget_sandbox_is_counted(sb)) {
+                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+                alive += budget_observed_ms(sb, budget_alive_until_ms(sb, now));
             }
-    for (struct guest *g = m->guests; g; g = g->next) {
-        uint64_t until = g->over ? g->over_ms : now;
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
+        uint64_t until = g->quota_released ? g->released_ms : now;
 
-        (void)guest_meter(g);
-        alive += g->begun && until > g->created_ms ? until - g->created_ms : 0;
+        (void)ephemeral_sandbox_read_cpu_us(g);
+        alive += g->quota_reserved && until > g->created_ms ? until - g->created_ms : 0;
     }
-    memcpy(ret->used, m->spent, sizeof(ret->used));
-    ret->used[STORE_SANDBOX_S] += alive;
-    for (struct budget *b = m->budgets; b; b = b->next) {
-        if (b->loading || b->failed)
+    memcpy(ret->used, m->usage_totals, sizeof(ret->used));
+    ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
+    for (struct tenant_budget *b = m->budgets; b; b = b->next) {
+        if (b->nloading || b->load_failed)
             continue;
-        sum_up(b, now, sums);
-        for (int p = 0; p < STORE_PERIODS; p++)
-            for (int k = 0; k < STORE_BUDGETED; k++)
-                if (b->a.max[p][k])
-                    ret->bounds[p][k][allowance_state(&b->a, sums, (enum store_period)p, (enum store_budgeted)k)]++;
+        budget_sum_usage(b, now, sums);
+        for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+            for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+                if (b->period.max[p][k])
+                    ret->bounds[p][k][budget_period_limit_state(&b->period, sums, (enum store_period)p,
+                                                                (enum store_budget_resource)k)]++;
     }
 }

@@ -17,8 +17,8 @@
 #define CONTEXT_CODE_MAX (512 * KIB) /* with everything around it, it has to fit into one line to the kernel */
 #define CONTEXT_INPUT_MAX (64 * KIB)
 #define CONTEXTS_MAX 8u /* in one sandbox */
-#define CONTEXT_CALLS_MAX 16u
-#define CONTEXT_EVENTS 3 /* the channel for manager_output() and watch_bytes() */
+#define CONTEXT_EXECUTIONS_MAX 16u
+#define CONTEXT_EVENTS 3 /* the channel for manager_open_output() and execution_watch_output_bytes() */
 
 enum context_state { CONTEXT_STARTING, CONTEXT_IDLE, CONTEXT_BUSY, CONTEXT_DEAD };
 extern const char *const context_states[]; /* NULL-terminated */
@@ -37,9 +37,9 @@ struct context_info {
     size_t queued;         /* behind it */
     uint64_t executions;   /* since the kernel began */
     uint64_t restarts;
-    uint64_t refused;    /* lines of the kernel that were no events, or of nothing that was asked */
-    struct err why;      /* of a dead one */
-    const char *outcome; /* of an interrupt: "idle", "finished", "interrupted" or "killed"; else NULL */
+    uint64_t rejected_lines; /* lines of the kernel that were no events, or of nothing that was asked */
+    struct err death_error;  /* of a dead one */
+    const char *outcome;     /* of an interrupt: "idle", "finished", "interrupted" or "killed"; else NULL */
 };
 
 struct context_spec {
@@ -51,14 +51,14 @@ struct context_spec {
 
 typedef void context_fn(void *arg, const struct err *err, const struct context_info *info);
 
-const char *context_language(const char *name); /* by its name or another that is usual; NULL: there is none */
+const char *context_language_name(const char *name); /* by its name or another that is usual; NULL: there is none */
 
 /* The words that start its kernel in a sandbox. */
 struct context_command {
     const char *argv[5];
     char path[PATH_MAX];
 };
-int context_command(const char *language, struct context_command *ret, struct err *err);
+int context_kernel_command(const char *language, struct context_command *ret, struct err *err);
 
 /* done: its kernel is ready for the first execution, and that it exists is committed. */
 void manager_context_create(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -80,22 +80,23 @@ void manager_context_fork(struct manager *m, const char *owner, const char *sand
 void manager_context_delete(struct manager *m, const char *owner, const char *sandbox, const char *id, context_fn *done,
                             void *arg);
 
-struct context_call {
+struct context_execution_spec {
     const char *code;
     uint64_t timeout_ms; /* from its turn on; 0: the sandbox's */
     uint64_t output_max; /* 0: the sandbox's */
     bool background;
     const char *created_by;
-    const char *request; /* as of an execution_spec */
+    const char *request_id; /* as of an execution_spec */
 };
 /* done: its row is committed; it has a place in the queue, or runs. */
 void manager_context_execute(struct manager *m, const char *owner, const char *sandbox, const char *context,
-                             const char *id, const struct context_call *call, store_execution_fn *done, void *arg);
+                             const char *id, const struct context_execution_spec *call, store_execution_fn *done,
+                             void *arg);
 /* The answer to an execution that asks for a line; text NULL: end of input. */
 int manager_context_input(struct manager *m, const char *owner, const char *sandbox, const char *execution,
                           const char *text, struct err *err);
 
 /* What could stand at the cursor, or what is known about it: JSON. Only of one that is idle. */
-typedef void context_asked_fn(void *arg, const struct err *err, const char *json);
-void manager_context_ask(struct manager *m, const char *owner, const char *sandbox, const char *id, bool inspect,
-                         const char *code, uint64_t cursor, context_asked_fn *done, void *arg);
+typedef void context_query_fn(void *arg, const struct err *err, const char *json);
+void manager_context_query(struct manager *m, const char *owner, const char *sandbox, const char *id, bool inspect,
+                           const char *code, uint64_t cursor, context_query_fn *done, void *arg);

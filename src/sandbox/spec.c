@@ -1,6 +1,6 @@
 #include "sandbox/spec.h"
 
-#include "sandbox/custom.h"
+#include "sandbox/custom_policy.h"
 #include "sandbox/templates.h"
 
 #include "base/mem.h"
@@ -13,12 +13,12 @@ const char *const idle_action_names[] = { "end", "pause", NULL };
 static const struct {
     const char *name;
     enum limit limit;
-} resources[] = {
+} spec_resource_limits[] = {
     { "cpuMillis", LIMIT_CPU },
     { "memoryBytes", LIMIT_MEMORY },
     { "storageBytes", LIMIT_WORKSPACE },
     { "pids", LIMIT_PIDS },
-}, clocks[] = {
+}, spec_time_limits[] = {
     { "timeoutMs", LIMIT_WALL },
     { "lifetimeMs", LIMIT_LIFETIME },
     { "idleTimeoutMs", LIMIT_IDLE },
@@ -50,17 +50,17 @@ void spec_done(struct spec *s)
 
 /* --- variables --- */
 
-static bool same_name(const char *a, const char *b)
+static bool spec_env_same_name(const char *a, const char *b)
 {
     size_t n = strcspn(a, "=");
 
     return strncmp(a, b, n + 1) == 0;
 }
 
-static void put_env(char ***env, size_t *nenv, char *pair)
+static void spec_put_env(char ***env, size_t *nenv, char *pair)
 {
     for (size_t i = 0; i < *nenv; i++)
-        if (same_name((*env)[i], pair)) {
+        if (spec_env_same_name((*env)[i], pair)) {
             free((*env)[i]);
             (*env)[i] = pair;
             return;
@@ -70,11 +70,11 @@ static void put_env(char ***env, size_t *nenv, char *pair)
     (*env)[*nenv] = NULL;
 }
 
-static int check_variable(const char *path, const char *name, const json_t *value, struct err *err)
+static int spec_check_variable(const char *path, const char *name, const json_t *value, struct err *err)
 {
-    if (!policy_env_name(name, strlen(name))) {
+    if (!policy_env_name_valid(name, strlen(name))) {
         err_set(err, ERR_INVALID, "%s: '%.40s': a variable's name holds letters, digits and '_'", path, name);
-        body_tame(err);
+        err_sanitize(err);
         return -1;
     }
     if (!json_is_string(value))
@@ -96,7 +96,7 @@ int spec_read_env(const json_t *object, const char *path, char ***env, size_t *n
         sum += strlen((*env)[i]) + 4;
     json_object_foreach((json_t *)object, name, value)
     {
-        if (check_variable(path, name, value, err) < 0)
+        if (spec_check_variable(path, name, value, err) < 0)
             return -1;
         sum += strlen(name) + json_string_length(value) + 5;
     }
@@ -104,13 +104,13 @@ int spec_read_env(const json_t *object, const char *path, char ***env, size_t *n
         return err_set(err, ERR_INVALID, "%s: the variables have %zu bytes, and at most %llu fit", path, sum,
                        SPEC_ENV_SUM);
     json_object_foreach((json_t *)object, name, value)
-        put_env(env, nenv, str_printf("%s=%s", name, json_string_value(value)));
+        spec_put_env(env, nenv, str_printf("%s=%s", name, json_string_value(value)));
     return 0;
 }
 
 /* --- metadata --- */
 
-static int read_metadata(struct spec *s, const json_t *object, struct err *err)
+static int spec_read_metadata(struct spec *s, const json_t *object, struct err *err)
 {
     const char *key;
     json_t *value;
@@ -138,34 +138,35 @@ char *spec_metadata_json(const struct spec *s)
 
 /* --- limits --- */
 
-static int read_limit(struct spec *s, const json_t *object, const char *path, const char *name, enum limit l,
-                      struct err *err)
+static int spec_read_limit(struct spec *s, const json_t *object, const char *path, const char *name, enum limit l,
+                           struct err *err)
 {
     const struct limit_info *info = limit_info(l);
     bool found;
 
-    if (body_u64(object, path, name, info->min, info->max, &s->limits.v[l], &found, err) < 0)
+    if (json_input_u64(object, path, name, info->min, info->max, &s->limits.v[l], &found, err) < 0)
         return -1;
     if (found)
-        s->chosen |= 1ull << l;
+        s->explicit_limits |= 1ull << l;
     return 0;
 }
 
-static int read_resources(struct spec *s, const json_t *object, struct err *err)
+static int spec_read_resources(struct spec *s, const json_t *object, struct err *err)
 {
     static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids", "cpuPinning", NULL };
 
-    if (body_only(object, "resources.", names, err) < 0)
+    if (json_input_require_known_fields(object, "resources.", names, err) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(resources); i++)
-        if (read_limit(s, object, "resources.", resources[i].name, resources[i].limit, err) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
+        if (spec_read_limit(s, object, "resources.", spec_resource_limits[i].name, spec_resource_limits[i].limit, err) <
+            0)
             return -1;
-    return body_bool(object, "resources.", "cpuPinning", &s->pinning, err);
+    return json_input_bool(object, "resources.", "cpuPinning", &s->cpu_pinning, err);
 }
 
 /* --- preloads --- */
 
-static bool module_name(const char *s)
+static bool spec_is_module_name(const char *s)
 {
     for (;;) {
         size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
@@ -178,7 +179,7 @@ static bool module_name(const char *s)
     }
 }
 
-static int read_preload(struct spec *s, const json_t *object, struct err *err)
+static int spec_read_preload(struct spec *s, const json_t *object, struct err *err)
 {
     const json_t *list = json_object_get(object, "preload"), *name;
     auto_buf text = { 0 };
@@ -192,7 +193,7 @@ static int read_preload(struct spec *s, const json_t *object, struct err *err)
     json_array_foreach(list, i, name)
     {
         if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name) ||
-            !module_name(json_string_value(name)))
+            !spec_is_module_name(json_string_value(name)))
             return err_set(err, ERR_INVALID, "preload: entry %zu is not the name of a module", i + 1);
         buf_addf(&text, "%s%s", i ? "," : "", json_string_value(name));
     }
@@ -206,7 +207,7 @@ static int read_preload(struct spec *s, const json_t *object, struct err *err)
 
 /* A kind of its own for every policy would be a zygote for each: who writes a policy says that it is worth it, by
  * naming what to load. */
-static int choose_zygote(struct spec *s, struct err *err)
+static int spec_choose_zygote(struct spec *s, struct err *err)
 {
     s->zygote = (struct zygote_spec){ 0 };
     if (!str_eq(s->runtime, "python"))
@@ -218,10 +219,10 @@ static int choose_zygote(struct spec *s, struct err *err)
 
 /* --- the whole --- */
 
-static int no_such_runtime(const char *name, struct err *err)
+static int spec_unknown_runtime_error(const char *name, struct err *err)
 {
     size_t n;
-    const struct runtime *all = runtimes_all(&n);
+    const struct language *all = languages_all(&n);
     struct suggest near;
     auto_buf names = { 0 };
 
@@ -234,25 +235,25 @@ static int no_such_runtime(const char *name, struct err *err)
         err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; did you mean %s?", name, near.best);
     else
         err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; there is %s", name, names.data);
-    body_tame(err);
+    err_sanitize(err);
     return -1;
 }
 
-static int read_names(struct spec *s, const json_t *object, struct err *err)
+static int spec_read_names(struct spec *s, const json_t *object, struct err *err)
 {
     static const char *const levels[] = { "standard", "high", "custom", NULL };
     unsigned level = s->level, idle = s->idle_action;
     const char *runtime = NULL;
 
-    if (body_text(object, "", "runtime", 1, sizeof(s->runtime) - 1, &runtime, err) < 0 ||
-        body_word(object, "", "level", levels, &level, err) < 0 ||
-        body_word(object, "", "idleAction", idle_action_names, &idle, err) < 0)
+    if (json_input_text(object, "", "runtime", 1, sizeof(s->runtime) - 1, &runtime, err) < 0 ||
+        json_input_enum(object, "", "level", levels, &level, err) < 0 ||
+        json_input_enum(object, "", "idleAction", idle_action_names, &idle, err) < 0)
         return -1;
     if (runtime) {
-        const struct runtime *rt = runtime_by_name(runtime);
+        const struct language *rt = language_by_name(runtime);
 
         if (!rt)
-            return no_such_runtime(runtime, err);
+            return spec_unknown_runtime_error(runtime, err);
         str_copy(s->runtime, sizeof(s->runtime), rt->name);
     }
     s->level = (enum level)level;
@@ -261,18 +262,18 @@ static int read_names(struct spec *s, const json_t *object, struct err *err)
 }
 
 /* A policy is read before everything that goes over it. */
-static int read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
+static int spec_read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
 {
     json_t *document = NULL;
     bool said = json_object_get(object, "level") && s->level != LEVEL_CUSTOM;
 
-    if (body_object(object, "", "policy", &document, err) < 0)
+    if (json_input_object(object, "", "policy", &document, err) < 0)
         return -1;
     if (document && said)
         return err_set(err, ERR_INVALID, "level: %s and a policy do not go together: what has one is custom",
                        level_name(s->level));
     if (document)
-        return custom_read(s, document, ret_details, err);
+        return custom_policy_read(s, document, ret_details, err);
     if (s->level == LEVEL_CUSTOM && !s->policy)
         return err_set(err, ERR_INVALID, "policy: level custom needs one");
     if (said && s->policy)
@@ -292,27 +293,28 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
         return err_set(err, ERR_INVALID, "template: a template is not made from another");
     if (of == SPEC_OF_SANDBOX && json_object_get(object, "preload"))
         return err_set(err, ERR_INVALID, "preload: only a template has it; name one that does");
-    if (body_only(object, "", names, err) < 0 || read_names(s, object, err) < 0)
+    if (json_input_require_known_fields(object, "", names, err) < 0 || spec_read_names(s, object, err) < 0)
         return -1;
-    int rc = read_policy(s, object, &details, err);
+    int rc = spec_read_policy(s, object, &details, err);
     if (ret_details)
         *ret_details = take_ptr(&details);
     free(details);
     if (rc < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
-        if (read_limit(s, object, "", clocks[i].name, clocks[i].limit, err) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
+        if (spec_read_limit(s, object, "", spec_time_limits[i].name, spec_time_limits[i].limit, err) < 0)
             return -1;
-    if (body_object(object, "", "resources", &sub[0], err) < 0 || body_object(object, "", "env", &sub[1], err) < 0 ||
-        body_object(object, "", "metadata", &sub[2], err) < 0)
+    if (json_input_object(object, "", "resources", &sub[0], err) < 0 ||
+        json_input_object(object, "", "env", &sub[1], err) < 0 ||
+        json_input_object(object, "", "metadata", &sub[2], err) < 0)
         return -1;
-    if (read_preload(s, object, err) < 0)
+    if (spec_read_preload(s, object, err) < 0)
         return -1;
-    if (sub[0] && read_resources(s, sub[0], err) < 0)
+    if (sub[0] && spec_read_resources(s, sub[0], err) < 0)
         return -1;
     if (sub[1] && spec_read_env(sub[1], "env", &s->env, &s->nenv, err) < 0)
         return -1;
-    return sub[2] ? read_metadata(s, sub[2], err) : 0;
+    return sub[2] ? spec_read_metadata(s, sub[2], err) : 0;
 }
 
 int spec_finish(struct spec *s, struct err *err)
@@ -322,23 +324,23 @@ int spec_finish(struct spec *s, struct err *err)
     if (s->level == LEVEL_HIGH)
         return err_set(err, ERR_LEVEL_UNAVAILABLE,
                        "level: high needs a second kernel behind the sandbox, and this server has no driver for one");
-    limits_fit(&s->limits, s->chosen);
-    return choose_zygote(s, err) < 0 ? -1 : limits_check(&s->limits, err);
+    limits_fit(&s->limits, s->explicit_limits);
+    return spec_choose_zygote(s, err) < 0 ? -1 : limits_check(&s->limits, err);
 }
 
 /* The sandbox's idleness is the manager's to measure: file requests count too, and it may pause instead. */
-void spec_box(const struct spec *s, struct box_spec *ret)
+void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret)
 {
-    const struct runtime *rt = runtime_by_name(s->runtime);
+    const struct language *rt = language_by_name(s->runtime);
 
-    *ret = (struct box_spec){ .level = s->level,
-                              .policy = s->policy ? s->policy_name : NULL,
-                              .profile = s->has_profile ? s->profile
-                                         : rt           ? rt->profile
-                                                        : PROFILE_BASE,
-                              .grants = s->grants,
-                              .limits = s->limits,
-                              .env = (const char *const *)s->env };
+    *ret = (struct sandbox_spec){ .level = s->level,
+                                  .policy = s->policy ? s->policy_name : NULL,
+                                  .profile = s->has_profile ? s->profile
+                                             : rt           ? rt->profile
+                                                            : PROFILE_BASE,
+                                  .grants = s->grants,
+                                  .limits = s->limits,
+                                  .env = (const char *const *)s->env };
     memcpy(ret->deny, s->deny, sizeof(ret->deny));
     ret->zygote = s->zygote.language ? &s->zygote : NULL;
     ret->limits.v[LIMIT_IDLE] = 0;
@@ -364,11 +366,11 @@ void spec_json(const struct spec *s, struct jsonw *w)
     }
     jsonw_key(w, "resources");
     jsonw_object(w);
-    for (size_t i = 0; i < ARRAY_LEN(resources); i++)
-        jsonw_ku64(w, resources[i].name, s->limits.v[resources[i].limit]);
-    jsonw_kbool(w, "cpuPinning", s->pinning);
+    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
+        jsonw_ku64(w, spec_resource_limits[i].name, s->limits.v[spec_resource_limits[i].limit]);
+    jsonw_kbool(w, "cpuPinning", s->cpu_pinning);
     jsonw_end_object(w);
-    for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
-        jsonw_ku64(w, clocks[i].name, s->limits.v[clocks[i].limit]);
+    for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
+        jsonw_ku64(w, spec_time_limits[i].name, s->limits.v[spec_time_limits[i].limit]);
     jsonw_kstr(w, "idleAction", idle_action_names[s->idle_action]);
 }

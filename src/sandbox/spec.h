@@ -10,9 +10,9 @@
 #include "base/id.h"
 #include "base/jsonw.h"
 #include "engine/engine.h"
-#include "engine/runtimes.h"
+#include "engine/languages.h"
 #include "policy/policy.h"
-#include "sandbox/body.h"
+#include "sandbox/json_input.h"
 
 #define SPEC_ENV_MAX 256
 #define SPEC_ENV_TEXT (32 * KIB)
@@ -30,8 +30,8 @@ struct spec {
     char runtime[40]; /* its name; "" while nobody said */
     enum level level;
     struct limits limits;
-    uint64_t chosen; /* bit per limit that was said */
-    bool pinning;
+    uint64_t explicit_limits; /* bit per limit that was said */
+    bool cpu_pinning;
     enum idle_action idle_action;
     char **env; /* "NAME=value", NULL-terminated; NULL: none */
     size_t nenv;
@@ -46,8 +46,8 @@ struct spec {
     bool has_profile; /* otherwise the runtime decides */
     enum profile profile;
     uint32_t grants;
-    char hide[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1]; /* paths that appear empty */
-    size_t nhide;
+    char hidden_paths[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1]; /* paths that appear empty */
+    size_t nhidden_paths;
     uint64_t deny[FILTER_DENY_WORDS]; /* also without a policy: those of the floor */
 };
 
@@ -60,7 +60,7 @@ enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE }; /* only the former may name 
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);
 int spec_finish(struct spec *s, struct err *err);
 /* The spec as the engine takes it; points into s. */
-void spec_box(const struct spec *s, struct box_spec *ret);
+void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret);
 
 const char *spec_limit_name(enum limit l);             /* as a request calls it: "resources.memoryBytes" */
 void spec_json(const struct spec *s, struct jsonw *w); /* members of an open object: runtime ... idleAction */

@@ -7,48 +7,52 @@
 #include "base/str.h"
 
 /* clang-format off */
-#define USUAL \
+#define PYTHON_USUAL_MODULES \
     "json,re,math,random,statistics,datetime,time,calendar,collections,itertools,functools,operator,string,textwrap," \
     "pathlib,os,io,csv,tempfile,shutil,subprocess,hashlib,base64,uuid,decimal,fractions,dataclasses,enum,typing," \
     "contextlib,copy,urllib.parse,zlib,heapq,bisect,pprint,inspect,threading,logging,struct,traceback"
 /* clang-format on */
 
-const char template_python_preload[] = USUAL;
+const char template_python_preload[] = PYTHON_USUAL_MODULES;
 
-static const struct template_builtin all[] = {
+static const struct template_builtin template_builtins[] = {
     { "bash", "bash", NULL },
     { "node", "node", NULL },
-    { "python", "python", USUAL },
-    { "python-data", "python", USUAL ",numpy,pandas,matplotlib,matplotlib.pyplot" },
+    { "python", "python", PYTHON_USUAL_MODULES },
+    { "python-data", "python", PYTHON_USUAL_MODULES ",numpy,pandas,matplotlib,matplotlib.pyplot" },
 };
 
-const struct template_builtin *templates_builtin(size_t *count)
+const struct template_builtin *template_builtin_list(size_t *count)
 {
-    *count = ARRAY_LEN(all);
-    return all;
+    *count = ARRAY_LEN(template_builtins);
+    return template_builtins;
 }
 
-const struct template_builtin *template_builtin(const char *name)
+const struct template_builtin *template_builtin_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (str_eq(all[i].name, name))
-            return &all[i];
+    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
+        if (str_eq(template_builtins[i].name, name))
+            return &template_builtins[i];
     return NULL;
 }
 
-int template_missing(struct err *err, const char *name)
+int template_not_found_error(struct err *err, const char *name)
 {
     auto_buf built = { 0 };
 
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        buf_addf(&built, "%s%s", i == 0 ? "" : i + 1 == ARRAY_LEN(all) ? " and " : ", ", all[i].name);
+    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
+        buf_addf(&built, "%s%s",
+                 i == 0                                  ? ""
+                 : i + 1 == ARRAY_LEN(template_builtins) ? " and "
+                                                         : ", ",
+                 template_builtins[i].name);
     return err_set(
         err, ERR_MISSING,
         "template: there is no template '%.63s'; %s are built in, others are made with PUT /v1/templates/{name}", name,
         built.data);
 }
 
-static void put_names(struct jsonw *w, const char *names)
+static void template_put_preload_json(struct jsonw *w, const char *names)
 {
     jsonw_key(w, "preload");
     jsonw_array(w);
@@ -71,7 +75,7 @@ char *template_builtin_json(const struct template_builtin *t)
     jsonw_object(&w);
     jsonw_kstr(&w, "runtime", t->runtime);
     if (t->preload)
-        put_names(&w, t->preload);
+        template_put_preload_json(&w, t->preload);
     jsonw_end_object(&w);
     return str_dup(out.data);
 }
@@ -87,15 +91,15 @@ bool template_is_builtin(const struct store_template *row)
     return row->created_ms == 0;
 }
 
-struct lookup {
+struct template_lookup {
     const struct template_builtin *builtin;
     store_template_fn *done;
     void *arg;
 };
 
-static void on_row(void *arg, const struct err *err, const struct store_template *row)
+static void template_on_row(void *arg, const struct err *err, const struct store_template *row)
 {
-    struct lookup l = *(struct lookup *)arg;
+    struct template_lookup l = *(struct template_lookup *)arg;
     struct store_template made;
 
     free(arg);
@@ -110,8 +114,8 @@ static void on_row(void *arg, const struct err *err, const struct store_template
 
 void template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
 {
-    struct lookup *l = mem_new(struct lookup);
+    struct template_lookup *l = mem_new(struct template_lookup);
 
-    *l = (struct lookup){ template_builtin(name), done, arg };
-    store_template_get(st, name, on_row, l);
+    *l = (struct template_lookup){ template_builtin_find(name), done, arg };
+    store_template_get(st, name, template_on_row, l);
 }

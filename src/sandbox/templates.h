@@ -10,10 +10,10 @@ struct template_builtin {
 };
 extern const char template_python_preload[]; /* also of python sandboxes that are made without a template */
 
-const struct template_builtin *templates_builtin(size_t *count);
-const struct template_builtin *template_builtin(const char *name); /* NULL: there is none */
-int template_missing(struct err *err, const char *name);           /* for who asked for it */
-char *template_builtin_json(const struct template_builtin *t);     /* its spec; the caller frees */
+const struct template_builtin *template_builtin_list(size_t *count);
+const struct template_builtin *template_builtin_find(const char *name); /* NULL: there is none */
+int template_not_found_error(struct err *err, const char *name);        /* for who asked for it */
+char *template_builtin_json(const struct template_builtin *t);          /* its spec; the caller frees */
 /* As the store brings one; the spec is the caller's to free. */
 void template_builtin_row(const struct template_builtin *t, struct store_template *ret);
 bool template_is_builtin(const struct store_template *row); /* nobody made it */

@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
-struct words {
+struct service_options {
     const char *socket, *state_dir, *monitor, *host_uid, *host_user, *parent, *log_level, *log_format;
 };
 
-static int read_words(int argc, char **argv, struct words *w, struct err *err)
+static int service_read_options(int argc, char **argv, struct service_options *w, struct err *err)
 {
     const struct {
         const char *name;
@@ -45,7 +45,7 @@ static int read_words(int argc, char **argv, struct words *w, struct err *err)
     return 0;
 }
 
-static int read_number(const char *name, const char *s, uint32_t *ret, struct err *err)
+static int service_read_number(const char *name, const char *s, uint32_t *ret, struct err *err)
 {
     uint64_t n;
 
@@ -58,7 +58,7 @@ static int read_number(const char *name, const char *s, uint32_t *ret, struct er
 }
 
 /* For units of a service manager, which know the name. */
-static int find_host_user(const char *name, uint32_t *ret, struct err *err)
+static int service_find_host_user(const char *name, uint32_t *ret, struct err *err)
 {
     if (!name)
         return 0;
@@ -69,30 +69,30 @@ static int find_host_user(const char *name, uint32_t *ret, struct err *err)
     return 0;
 }
 
-static int start_log(const char *program, const struct words *w, struct err *err)
+static int service_start_log(const char *program, const struct service_options *w, struct err *err)
 {
     enum log_level level = LOG_INFO;
-    enum log_form form = LOG_TEXT;
+    enum log_format form = LOG_TEXT;
 
-    if (w->log_level && !log_level_read(w->log_level, &level))
+    if (w->log_level && !log_level_parse(w->log_level, &level))
         return err_set(err, ERR_USAGE, "--log-level: '%.60s' is none of debug, info, warn, error", w->log_level);
-    if (w->log_format && !log_form_read(w->log_format, &form))
+    if (w->log_format && !log_format_parse(w->log_format, &form))
         return err_set(err, ERR_USAGE, "--log-format: '%.60s' is none of text, json", w->log_format);
     log_setup(program, level);
-    log_form(form);
+    log_set_format(form);
     return 0;
 }
 
 /* Whoever starts us by hand or under systemd has no --parent: then we live for ourselves. */
-static int die_with(pid_t parent, struct err *err)
+static int service_die_with_parent(pid_t parent, struct err *err)
 {
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent))
         return err_set(err, ERR_LOST, "the process that started this one is gone");
     return 0;
 }
 
-static int serve_jailer(const struct words *w, uint32_t host_uid, pid_t parent, int runtime_fd, int kernels_fd,
-                        struct err *err)
+static int service_run_jailer(const struct service_options *w, uint32_t host_uid, pid_t parent, int runtime_fd,
+                              int kernels_fd, struct err *err)
 {
     struct jailer_settings s = { .runtime_fd = runtime_fd,
                                  .kernels_fd = kernels_fd,
@@ -102,14 +102,16 @@ static int serve_jailer(const struct words *w, uint32_t host_uid, pid_t parent, 
                                  .monitor = w->monitor };
 
     prctl(PR_SET_NAME, "cove-jailer");
-    if (die_with(parent, err) < 0)
+    if (service_die_with_parent(parent, err) < 0)
         return -1;
     return jailer_service(&s);
 }
 
-static int serve_monitor(const struct words *w, pid_t parent)
+static int service_run_monitor(const struct service_options *w, pid_t parent)
 {
-    struct monitor_settings s = { .args = denial_args, .outlive = parent == 0, .socket = w->socket };
+    struct monitor_settings s = { .significant_args = denial_significant_args,
+                                  .may_outlive_parent = parent == 0,
+                                  .socket = w->socket };
 
     prctl(PR_SET_NAME, "cove-monitor");
     return monitor_service(&s, parent);
@@ -118,20 +120,22 @@ static int serve_monitor(const struct words *w, pid_t parent)
 int service_main(int argc, char **argv, int (*open_runtime)(struct err *err), int (*open_kernels)(void))
 {
     bool jailer = str_eq(argv[0], "__jailer");
-    struct words w = { 0 };
+    struct service_options w = { 0 };
     uint32_t host_uid = geteuid(), parent = 0;
     struct err err = { 0 };
     int status = -1;
 
     log_setup(jailer ? "cove-jailer" : "cove-monitor", LOG_INFO);
-    if (read_words(argc, argv, &w, &err) == 0 && read_number("--host-uid", w.host_uid, &host_uid, &err) == 0 &&
-        find_host_user(w.host_user, &host_uid, &err) == 0 && read_number("--parent", w.parent, &parent, &err) == 0 &&
-        start_log(jailer ? "cove-jailer" : "cove-monitor", &w, &err) == 0) {
+    if (service_read_options(argc, argv, &w, &err) == 0 &&
+        service_read_number("--host-uid", w.host_uid, &host_uid, &err) == 0 &&
+        service_find_host_user(w.host_user, &host_uid, &err) == 0 &&
+        service_read_number("--parent", w.parent, &parent, &err) == 0 &&
+        service_start_log(jailer ? "cove-jailer" : "cove-monitor", &w, &err) == 0) {
         auto_fd int runtime_fd = jailer ? open_runtime(&err) : -1;
         if (!jailer)
-            status = serve_monitor(&w, (pid_t)parent);
+            status = service_run_monitor(&w, (pid_t)parent);
         else if (runtime_fd >= 0)
-            status = serve_jailer(&w, host_uid, (pid_t)parent, runtime_fd, open_kernels(), &err);
+            status = service_run_jailer(&w, host_uid, (pid_t)parent, runtime_fd, open_kernels(), &err);
     }
     if (status < 0) {
         log_error("%s", err.msg);

@@ -13,18 +13,18 @@
 
 #define BACKLOG 512
 
-union address {
+union socket_address {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
 };
 
-static int read_address(const char *text, union address *ret, socklen_t *ret_len, struct err *err)
+static int sockets_read_address(const char *text, union socket_address *ret, socklen_t *ret_len, struct err *err)
 {
     const char *colon = strrchr(text, ':');
     uint64_t port;
 
-    *ret = (union address){ 0 };
+    *ret = (union socket_address){ 0 };
     if (colon && str_to_u64(colon + 1, UINT16_MAX, &port)) {
         bool v6 = text[0] == '[' && colon[-1] == ']';
         auto_free char *host = v6 ? str_dup_n(text + 1, (size_t)(colon - text - 2))
@@ -46,7 +46,7 @@ static int read_address(const char *text, union address *ret, socklen_t *ret_len
     return err_set(err, ERR_CONF_VALUE, "listen: '%.80s' is no address with a port, for example 127.0.0.1:8700", text);
 }
 
-static int bind_failed(const char *what, struct err *err)
+static int sockets_bind_error(const char *what, struct err *err)
 {
     if (errno == EADDRINUSE)
         return err_sys(err, ERR_ADDRESS_USED, "%.120s", what);
@@ -58,34 +58,34 @@ static int bind_failed(const char *what, struct err *err)
     return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.120s", what);
 }
 
-int sockets_check(const char *text, struct err *err)
+int sockets_check_address(const char *text, struct err *err)
 {
-    union address addr;
+    union socket_address addr;
     socklen_t len;
 
-    return read_address(text, &addr, &len, err);
+    return sockets_read_address(text, &addr, &len, err);
 }
 
-int sockets_tcp(const char *text, int *ret_fd, struct err *err)
+int sockets_listen_tcp(const char *text, int *ret_fd, struct err *err)
 {
-    union address addr;
+    union socket_address addr;
     socklen_t len = 0;
     int on = 1;
 
-    if (read_address(text, &addr, &len, err) < 0)
+    if (sockets_read_address(text, &addr, &len, err) < 0)
         return -1;
     auto_fd int fd = socket(addr.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, ERR_SYS, "socket");
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* connections of the server before */
     if (bind(fd, &addr.any, len) < 0 || listen(fd, BACKLOG) < 0)
-        return bind_failed(text, err);
+        return sockets_bind_error(text, err);
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
 /* Whoever holds the lock of the run directory is the only server there, so what lies at the path is a dead one's. */
-int sockets_unix(const char *path, mode_t mode, int *ret_fd, struct err *err)
+int sockets_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     struct stat st;
@@ -101,14 +101,14 @@ int sockets_unix(const char *path, mode_t mode, int *ret_fd, struct err *err)
     int bad = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(mask);
     if (bad < 0 || listen(fd, BACKLOG) < 0)
-        return bind_failed(path, err);
+        return sockets_bind_error(path, err);
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
-char *sockets_name(int fd)
+char *sockets_local_address(int fd)
 {
-    union address addr = { 0 };
+    union socket_address addr = { 0 };
     socklen_t len = sizeof(addr);
     char host[INET6_ADDRSTRLEN] = "";
 

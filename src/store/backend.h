@@ -15,7 +15,7 @@ enum store_op {
     STORE_OP_LIST,
     STORE_OP_LOGIN,
     STORE_OP_REMOVE, /* of tenants, users and roles */
-    STORE_OP_AGES,
+    STORE_OP_EXECUTION_AGES,
     STORE_OP_KEY_TOUCH,
     STORE_OP_PUT, /* of templates and pools: makes or replaces */
     STORE_OP_DELETE,
@@ -26,7 +26,7 @@ enum store_op {
     STORE_OP_META_GET,
     STORE_OP_META_PUT,
     STORE_OP_EVENT_RANGE,
-    STORE_OP_USAGE_NOTE,
+    STORE_OP_USAGE_RECORD_CPU,
     STORE_OP_USAGE_ADD,
     STORE_OP_USAGE_LIST,
     STORE_OP_BUDGET_PUT,
@@ -37,8 +37,8 @@ enum store_op {
     STORE_OP_BACKUP,
 };
 
-struct store_call {
-    struct store_call *next;
+struct store_request {
+    struct store_request *next;
     enum store_op op;
     const struct row_table *table; /* of row and of rows; NULL for ops that have neither */
 
@@ -49,31 +49,31 @@ struct store_call {
     char *text;
     int32_t status;
     uint32_t set;
-    struct store_when when;
+    struct store_condition condition;
     uint32_t live_max;
-    bool only_first, keep_admin, vouched;
+    bool only_if_no_keys, keep_admin, from_identity_provider;
     uint32_t states;
-    char of[ID_SIZE]; /* LIST: of this sandbox; keys: of this user */
-    char **meta;      /* key, value, ..., NULL */
-    struct cursor cursor;
+    char filter_id[ID_SIZE]; /* LIST: of this sandbox; keys: of this user */
+    char **meta;             /* key, value, ..., NULL */
+    struct store_cursor cursor;
     bool has_cursor, oldest_first;
     uint32_t limit;
     uint64_t after;
     uint8_t hash[STORE_HASH_LEN];
-    struct store_key_use *uses;
-    size_t nuses;
-    struct store_retention keep;
-    struct store_usage_note *notes;
-    struct store_usage *sums;
-    size_t nnotes;
+    struct store_key_use *key_uses;
+    size_t nkey_uses;
+    struct store_retention retention;
+    struct store_cpu_reading *cpu_readings;
+    struct store_usage *usage_sums;
+    size_t nusage;
     uint64_t from, to, now;
-    char about[ID_SIZE];               /* usage of this sandbox */
-    char by_whom[STORE_OWNER_MAX + 1]; /* usage of this user */
+    char usage_sandbox[ID_SIZE];          /* usage of this sandbox */
+    char usage_user[STORE_OWNER_MAX + 1]; /* usage of this user */
 
     /* what came of it */
     struct row_list rows;
     bool more;
-    bool fresh;
+    bool row_created;
     uint64_t seq;
     uint64_t first; /* of a range that ends at seq */
     char *value;
@@ -87,7 +87,7 @@ struct store_call {
     void (*done)(void);
     void *arg;
     size_t bytes;   /* held by what was asked */
-    bool refused;   /* failed before it reached the backend */
+    bool rejected;  /* failed before it reached the backend */
     void *progress; /* the backend's, of a call in steps */
 };
 
@@ -99,20 +99,20 @@ struct store_backend {
     int (*commit)(void *db, struct err *err);
     void (*rollback)(void *db);       /* also when there is nothing to roll back */
     bool (*in_transaction)(void *db); /* false after begin: the database gave it up by itself */
-    int (*run)(void *db, struct store_call *c, struct err *err);
+    int (*run)(void *db, struct store_request *c, struct err *err);
     /* The disk is full: gives up a reserve that was kept for calls which end or forget something, and what else it can
      * spare. False: nothing was left to give. While the reserve is spent, calls that bring something new are refused
      * with ERR_STORE_FULL. */
     bool (*make_room)(void *db);
-    int (*step)(void *db, struct store_call *c, struct err *err); /* 1: there is more to do */
-    void (*abandon)(void *db, struct store_call *c);              /* ends a call in steps before its time */
+    int (*step)(void *db, struct store_request *c, struct err *err); /* 1: there is more to do */
+    void (*abandon)(void *db, struct store_request *c);              /* ends a call in steps before its time */
     int (*restore)(const struct store_settings *set, const char *backup, struct err *err);
 };
 
 extern const struct store_backend store_sqlite;
 
 /* Brings something new into the store, and may wait when its disk is full. */
-bool store_op_grows(enum store_op op);
+bool store_op_needs_space(enum store_op op);
 
 /* Forgets results of a run whose transaction was lost. */
-void store_call_reset(struct store_call *c);
+void store_request_reset(struct store_request *c);

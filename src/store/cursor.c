@@ -8,14 +8,14 @@
 
 #define TIME_DIGITS 12
 
-void cursor_write(const struct cursor *c, char ret[STORE_CURSOR_SIZE])
+void store_cursor_format(const struct store_cursor *c, char ret[STORE_CURSOR_SIZE])
 {
     snprintf(ret, STORE_CURSOR_SIZE, "%0*" PRIx64 "%s", TIME_DIGITS, c->created_ms & ((UINT64_C(1) << 48) - 1), c->id);
 }
 
-int cursor_read(const char *text, const char *kind, struct cursor *ret, struct err *err)
+int store_cursor_parse(const char *text, const char *kind, struct store_cursor *ret, struct err *err)
 {
-    struct cursor c = { 0 };
+    struct store_cursor c = { 0 };
 
     if (strnlen(text, STORE_CURSOR_SIZE) < TIME_DIGITS)
         return err_set(err, ERR_INVALID, "the cursor is not one that a list gave");

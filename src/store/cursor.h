@@ -3,11 +3,11 @@
 
 #include "store/store.h"
 
-struct cursor {
+struct store_cursor {
     uint64_t created_ms;
     char id[STORE_NAME_MAX + 1];
 };
 
-void cursor_write(const struct cursor *c, char ret[STORE_CURSOR_SIZE]);
+void store_cursor_format(const struct store_cursor *c, char ret[STORE_CURSOR_SIZE]);
 /* The text comes from a client. `kind` is the two letters of the ids in this list; NULL for a list by name. */
-int cursor_read(const char *text, const char *kind, struct cursor *ret, struct err *err);
+int store_cursor_parse(const char *text, const char *kind, struct store_cursor *ret, struct err *err);

@@ -26,11 +26,11 @@ typedef void store_pools_fn(void *arg, const struct err *err, const struct store
 
 /* Makes it, or replaces all of it; brings the row back. When a generation is named, the pool must exist and have it.
  * created_ms is kept from the first time. */
-struct store_call *store_pool_put(struct store *st, const struct store_pool *row, const struct store_when *when,
-                                  store_pool_fn *done, void *arg);
+struct store_request *store_pool_put(struct store *st, const struct store_pool *row, const struct store_condition *when,
+                                     store_pool_fn *done, void *arg);
 /* ERR_EXISTS: there is one. */
-struct store_call *store_pool_insert(struct store *st, const struct store_pool *row, store_done_fn *done, void *arg);
-struct store_call *store_pool_get(struct store *st, const char *name, store_pool_fn *done, void *arg);
-struct store_call *store_pool_delete(struct store *st, const char *name, store_done_fn *done, void *arg);
+struct store_request *store_pool_insert(struct store *st, const struct store_pool *row, store_done_fn *done, void *arg);
+struct store_request *store_pool_get(struct store *st, const char *name, store_pool_fn *done, void *arg);
+struct store_request *store_pool_delete(struct store *st, const char *name, store_done_fn *done, void *arg);
 /* By name; of q only cursor and limit count. */
-struct store_call *store_pool_list(struct store *st, const struct store_list *q, store_pools_fn *done, void *arg);
+struct store_request *store_pool_list(struct store *st, const struct store_list *q, store_pools_fn *done, void *arg);

@@ -16,52 +16,52 @@
         .name = column, .type = ROW_U64, .at = offsetof(struct s, member) + (index) * sizeof(uint64_t), __VA_ARGS__ \
     }
 
-static const char *const sandbox_states[STORE_SB_STATES] = { "creating", "running", "paused", "ended" };
-static const char *const execution_states[STORE_EX_STATES] = { "starting", "running", "ended", "failed" };
+static const char *const sandbox_states[STORE_SANDBOX_STATES] = { "creating", "running", "paused", "ended" };
+static const char *const execution_states[STORE_EXECUTION_STATES] = { "starting", "running", "ended", "failed" };
 
 static const struct row_column sandbox_columns[] = {
     FIXED(store_sandbox, id),
     FIXED(store_sandbox, owner),
-    COLUMN(store_sandbox, state, ROW_STATE, .set = STORE_SB_SET_STATE),
-    COLUMN(store_sandbox, name, ROW_TEXT, .set = STORE_SB_SET_NAME),
+    COLUMN(store_sandbox, state, ROW_STATE, .set = STORE_SANDBOX_SET_STATE),
+    COLUMN(store_sandbox, name, ROW_TEXT, .set = STORE_SANDBOX_SET_NAME),
     COLUMN(store_sandbox, template, ROW_TEXT),
     COLUMN(store_sandbox, runtime, ROW_TEXT),
     COLUMN(store_sandbox, level, ROW_TEXT),
-    COLUMN(store_sandbox, spec_json, ROW_TEXT, .set = STORE_SB_SET_SPEC),
+    COLUMN(store_sandbox, spec_json, ROW_TEXT, .set = STORE_SANDBOX_SET_SPEC),
     COLUMN(store_sandbox, created_by, ROW_TEXT),
-    COLUMN(store_sandbox, metadata_json, ROW_TEXT, .set = STORE_SB_SET_METADATA, .map = true),
+    COLUMN(store_sandbox, metadata_json, ROW_TEXT, .set = STORE_SANDBOX_SET_METADATA, .is_string_map = true),
     COLUMN(store_sandbox, created_ms, ROW_U64),
-    COLUMN(store_sandbox, expires_ms, ROW_U64, .set = STORE_SB_SET_EXPIRES),
-    COLUMN(store_sandbox, ended_ms, ROW_U64, .set = STORE_SB_SET_ENDED),
-    COLUMN(store_sandbox, ended_by, ROW_TEXT, .set = STORE_SB_SET_ENDED),
-    COLUMN(store_sandbox, why_json, ROW_TEXT, .set = STORE_SB_SET_ENDED),
-    COLUMN(store_sandbox, receipt_json, ROW_TEXT, .set = STORE_SB_SET_RECEIPT),
-    COLUMN(store_sandbox, cpu_us, ROW_U64, .given = true),
-    COLUMN(store_sandbox, generation, ROW_U64, .given = true),
+    COLUMN(store_sandbox, expires_ms, ROW_U64, .set = STORE_SANDBOX_SET_EXPIRES),
+    COLUMN(store_sandbox, ended_ms, ROW_U64, .set = STORE_SANDBOX_SET_ENDED),
+    COLUMN(store_sandbox, ended_by, ROW_TEXT, .set = STORE_SANDBOX_SET_ENDED),
+    COLUMN(store_sandbox, why_json, ROW_TEXT, .set = STORE_SANDBOX_SET_ENDED),
+    COLUMN(store_sandbox, receipt_json, ROW_TEXT, .set = STORE_SANDBOX_SET_RECEIPT),
+    COLUMN(store_sandbox, cpu_us, ROW_U64, .is_generated = true),
+    COLUMN(store_sandbox, generation, ROW_U64, .is_generated = true),
 };
 
 static const struct row_column execution_columns[] = {
     FIXED(store_execution, id),
     FIXED(store_execution, sandbox),
     FIXED(store_execution, owner),
-    COLUMN(store_execution, state, ROW_STATE, .set = STORE_EX_SET_STATE),
+    COLUMN(store_execution, state, ROW_STATE, .set = STORE_EXECUTION_SET_STATE),
     COLUMN(store_execution, request_json, ROW_TEXT),
     COLUMN(store_execution, background, ROW_BOOL),
     COLUMN(store_execution, created_ms, ROW_U64),
-    COLUMN(store_execution, started_ms, ROW_U64, .set = STORE_EX_SET_STARTED),
-    COLUMN(store_execution, ended_ms, ROW_U64, .set = STORE_EX_SET_END),
-    ITEM(store_execution, out_bytes, 0, "out_bytes1", .set = STORE_EX_SET_OUTPUT),
-    ITEM(store_execution, out_bytes, 1, "out_bytes2", .set = STORE_EX_SET_OUTPUT),
-    ITEM(store_execution, dropped, 0, "dropped1", .set = STORE_EX_SET_OUTPUT),
-    ITEM(store_execution, dropped, 1, "dropped2", .set = STORE_EX_SET_OUTPUT),
-    ITEM(store_execution, out_bytes, 2, "out_bytes3", .set = STORE_EX_SET_OUTPUT),
-    ITEM(store_execution, dropped, 2, "dropped3", .set = STORE_EX_SET_OUTPUT),
-    COLUMN(store_execution, exit_code, ROW_I32_OPT, .set = STORE_EX_SET_END,
+    COLUMN(store_execution, started_ms, ROW_U64, .set = STORE_EXECUTION_SET_STARTED),
+    COLUMN(store_execution, ended_ms, ROW_U64, .set = STORE_EXECUTION_SET_END),
+    ITEM(store_execution, out_bytes, 0, "out_bytes1", .set = STORE_EXECUTION_SET_OUTPUT),
+    ITEM(store_execution, out_bytes, 1, "out_bytes2", .set = STORE_EXECUTION_SET_OUTPUT),
+    ITEM(store_execution, dropped, 0, "dropped1", .set = STORE_EXECUTION_SET_OUTPUT),
+    ITEM(store_execution, dropped, 1, "dropped2", .set = STORE_EXECUTION_SET_OUTPUT),
+    ITEM(store_execution, out_bytes, 2, "out_bytes3", .set = STORE_EXECUTION_SET_OUTPUT),
+    ITEM(store_execution, dropped, 2, "dropped3", .set = STORE_EXECUTION_SET_OUTPUT),
+    COLUMN(store_execution, exit_code, ROW_I32_OPT, .set = STORE_EXECUTION_SET_END,
            .flag_at = offsetof(struct store_execution, has_exit_code)),
-    COLUMN(store_execution, signal, ROW_I32, .set = STORE_EX_SET_END),
-    COLUMN(store_execution, ended_by, ROW_TEXT, .set = STORE_EX_SET_END),
-    COLUMN(store_execution, receipt_json, ROW_TEXT, .set = STORE_EX_SET_RECEIPT),
-    COLUMN(store_execution, error_json, ROW_TEXT, .set = STORE_EX_SET_END),
+    COLUMN(store_execution, signal, ROW_I32, .set = STORE_EXECUTION_SET_END),
+    COLUMN(store_execution, ended_by, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
+    COLUMN(store_execution, receipt_json, ROW_TEXT, .set = STORE_EXECUTION_SET_RECEIPT),
+    COLUMN(store_execution, error_json, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, idempotency, ROW_TEXT),
     COLUMN(store_execution, created_by, ROW_TEXT),
 };
@@ -83,13 +83,13 @@ static const struct row_column key_columns[] = {
 static const struct row_column template_columns[] = {
     FIXED(store_template, name),
     COLUMN(store_template, spec_json, ROW_TEXT),
-    COLUMN(store_template, generation, ROW_U64, .given = true),
+    COLUMN(store_template, generation, ROW_U64, .is_generated = true),
     COLUMN(store_template, created_ms, ROW_U64),
     COLUMN(store_template, updated_ms, ROW_U64),
 };
 
 static const struct row_column event_columns[] = {
-    COLUMN(store_event, seq, ROW_U64, .given = true),
+    COLUMN(store_event, seq, ROW_U64, .is_generated = true),
     COLUMN(store_event, at_ms, ROW_U64),
     FIXED(store_event, owner),
     FIXED(store_event, sandbox, .optional = true),
@@ -110,48 +110,53 @@ static const struct row_column idem_columns[] = {
 #define COLUMNS(c) .columns = (c), .n = ARRAY_LEN(c)
 
 const struct row_table row_sandbox = { .name = "sandboxes",
-                                       .word = "sandbox",
+                                       .display_name = "sandbox",
                                        .size = sizeof(struct store_sandbox),
                                        .key = "id",
                                        .owned = true,
-                                       .counted = true,
+                                       .has_generation = true,
                                        .states = sandbox_states,
-                                       .nstates = STORE_SB_STATES,
+                                       .nstates = STORE_SANDBOX_STATES,
                                        COLUMNS(sandbox_columns) };
 const struct row_table row_execution = { .name = "executions",
-                                         .word = "execution",
+                                         .display_name = "execution",
                                          .size = sizeof(struct store_execution),
                                          .key = "id",
                                          .owned = true,
                                          .states = execution_states,
-                                         .nstates = STORE_EX_STATES,
+                                         .nstates = STORE_EXECUTION_STATES,
                                          COLUMNS(execution_columns) };
-const struct row_table row_key = {
-    .name = "keys", .word = "key", .size = sizeof(struct store_key), .key = "id", .owned = true, COLUMNS(key_columns)
-};
+const struct row_table row_key = { .name = "keys",
+                                   .display_name = "key",
+                                   .size = sizeof(struct store_key),
+                                   .key = "id",
+                                   .owned = true,
+                                   COLUMNS(key_columns) };
 const struct row_table row_template = { .name = "templates",
-                                        .word = "template",
+                                        .display_name = "template",
                                         .size = sizeof(struct store_template),
                                         .key = "name",
                                         .by_name = true,
-                                        .counted = true,
+                                        .has_generation = true,
                                         COLUMNS(template_columns) };
 const struct row_table row_event = { .name = "events",
-                                     .word = "event",
+                                     .display_name = "event",
                                      .size = sizeof(struct store_event),
                                      .key = "seq",
                                      .owned = true,
                                      COLUMNS(event_columns) };
 const struct row_table row_idem = { .name = "idempotency",
-                                    .word = "idempotency key",
+                                    .display_name = "idempotency key",
                                     .size = sizeof(struct store_idem),
                                     .key = "key",
                                     .owned = true,
                                     COLUMNS(idem_columns) };
 
 /* Without columns: sqlite_usage.c reads and writes them by hand. */
-const struct row_table row_usage = { .name = "usage", .word = "usage", .size = sizeof(struct store_usage) };
-const struct row_table row_budget = { .name = "budgets", .word = "budget", .size = sizeof(struct store_budget) };
+const struct row_table row_usage = { .name = "usage", .display_name = "usage", .size = sizeof(struct store_usage) };
+const struct row_table row_budget = { .name = "budgets",
+                                      .display_name = "budget",
+                                      .size = sizeof(struct store_budget) };
 
 bool store_owner_valid(const char *owner)
 {
@@ -181,7 +186,7 @@ int row_check_text(const char *what, const char *text, size_t max, struct err *e
     return 0;
 }
 
-static int check_map(const char *what, const char *text, struct err *err)
+static int row_check_string_map(const char *what, const char *text, struct err *err)
 {
     struct json_doc doc;
 
@@ -201,21 +206,24 @@ int row_check_column(const struct row_table *t, const struct row_column *c, cons
     switch (c->type) {
     case ROW_FIXED:
         if (strnlen(fixed, c->cap) == c->cap)
-            return err_set(err, ERR_BUG, "%s: %s has no end", t->word, c->name);
+            return err_set(err, ERR_BUG, "%s: %s has no end", t->display_name, c->name);
         if (!*fixed && !c->optional)
-            return err_set(err, ERR_INVALID, "%s: %s is empty", t->word, c->name);
+            return err_set(err, ERR_INVALID, "%s: %s is empty", t->display_name, c->name);
         return row_check_text(c->name, fixed, c->cap, err);
     case ROW_TEXT:
         if (row_check_text(c->name, *ROW_CONST_AT(char *, row, c), STORE_TEXT_MAX, err) < 0)
             return -1;
-        return c->map && *ROW_CONST_AT(char *, row, c) ? check_map(c->name, *ROW_CONST_AT(char *, row, c), err) : 0;
+        return c->is_string_map && *ROW_CONST_AT(char *, row, c)
+                   ? row_check_string_map(c->name, *ROW_CONST_AT(char *, row, c), err)
+                   : 0;
     case ROW_U64:
         if (*ROW_CONST_AT(uint64_t, row, c) > INT64_MAX)
-            return err_set(err, ERR_INVALID, "%s: %s is out of range", t->word, c->name);
+            return err_set(err, ERR_INVALID, "%s: %s is out of range", t->display_name, c->name);
         return 0;
     case ROW_STATE:
         if (*ROW_CONST_AT(unsigned, row, c) >= t->nstates)
-            return err_set(err, ERR_BUG, "%s: state %u does not exist", t->word, *ROW_CONST_AT(unsigned, row, c));
+            return err_set(err, ERR_BUG, "%s: state %u does not exist", t->display_name,
+                           *ROW_CONST_AT(unsigned, row, c));
         return 0;
     default:
         return 0;
@@ -229,7 +237,8 @@ int row_check(const struct row_table *t, const void *row, struct err *err)
             return -1;
     const struct row_column *owner = row_column(t, "owner");
     if (owner && !store_owner_valid(ROW_CONST_AT(char, row, owner)))
-        return err_set(err, ERR_INVALID, "%s: '%s' cannot be an owner", t->word, ROW_CONST_AT(char, row, owner));
+        return err_set(err, ERR_INVALID, "%s: '%s' cannot be an owner", t->display_name,
+                       ROW_CONST_AT(char, row, owner));
     return 0;
 }
 

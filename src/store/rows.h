@@ -22,23 +22,23 @@ enum row_type {
 struct row_column {
     const char *name;
     enum row_type type;
-    size_t at;      /* offset in the struct */
-    size_t cap;     /* ROW_FIXED: its size */
-    size_t flag_at; /* ROW_I32_OPT */
-    uint32_t set;   /* bit of STORE_..._SET_ under which an update writes it; 0: never */
-    bool optional;  /* ROW_FIXED */
-    bool map;       /* ROW_TEXT: a JSON object whose values are strings, so that lists can be filtered by it */
-    bool given;     /* the database makes the value; an insert leaves it out */
+    size_t at;          /* offset in the struct */
+    size_t cap;         /* ROW_FIXED: its size */
+    size_t flag_at;     /* ROW_I32_OPT */
+    uint32_t set;       /* bit of STORE_..._SET_ under which an update writes it; 0: never */
+    bool optional;      /* ROW_FIXED */
+    bool is_string_map; /* ROW_TEXT: a JSON object whose values are strings, so that lists can be filtered by it */
+    bool is_generated;  /* the database makes the value; an insert leaves it out */
 };
 
 struct row_table {
-    const char *name; /* in the database */
-    const char *word; /* for messages: "sandbox" */
+    const char *name;         /* in the database */
+    const char *display_name; /* for messages: "sandbox" */
     size_t size;
     const char *key; /* the column that names a row */
     bool owned;
-    bool by_name; /* lists are in the order of names; otherwise of creation */
-    bool counted; /* has a generation that every update raises */
+    bool by_name;        /* lists are in the order of names; otherwise of creation */
+    bool has_generation; /* has a generation that every update raises */
     const char *const *states;
     unsigned nstates;
     const struct row_column *columns;

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-static const char *const steps[] = {
+static const char *const schema_steps[] = {
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"
 
     "CREATE TABLE sandboxes ("
@@ -121,9 +121,9 @@ static const char *const steps[] = {
      "ALTER TABLE executions ADD COLUMN dropped3 INTEGER NOT NULL DEFAULT 0;"),
 };
 
-const struct schema schema_current = { steps, ARRAY_LEN(steps) };
+const struct schema schema_current = { schema_steps, ARRAY_LEN(schema_steps) };
 
-static int read_int(sqlite3 *db, const char *sql, int *ret, struct err *err)
+static int schema_read_int(sqlite3 *db, const char *sql, int *ret, struct err *err)
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -134,19 +134,19 @@ static int read_int(sqlite3 *db, const char *sql, int *ret, struct err *err)
         *ret = sqlite3_column_int(st, 0);
     sqlite3_finalize(st);
     if (rc != SQLITE_ROW) {
-        db_fail(db, rc, "opening it", err);
+        db_set_error(db, rc, "opening it", err);
         return -1;
     }
     return 0;
 }
 
-int schema_accept(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err)
+int schema_check_version(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err)
 {
     int version = 0, application = 0, objects = 0;
 
-    if (read_int(db, "PRAGMA user_version", &version, err) < 0 ||
-        read_int(db, "PRAGMA application_id", &application, err) < 0 ||
-        read_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err) < 0)
+    if (schema_read_int(db, "PRAGMA user_version", &version, err) < 0 ||
+        schema_read_int(db, "PRAGMA application_id", &application, err) < 0 ||
+        schema_read_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err) < 0)
         return -1;
     if (application != SCHEMA_APPLICATION && (application != 0 || version != 0 || objects != 0))
         return err_set(err, ERR_STORE_CORRUPT, "the file is a database of another program");
@@ -157,7 +157,7 @@ int schema_accept(sqlite3 *db, const struct schema *s, int *ret_version, struct 
     return 0;
 }
 
-static int take_step(sqlite3 *db, const struct schema *s, int version, struct err *err)
+static int schema_apply_step(sqlite3 *db, const struct schema *s, int version, struct err *err)
 {
     char mark[96];
 
@@ -177,10 +177,10 @@ int schema_migrate(sqlite3 *db, const struct schema *s, struct err *err)
 {
     int version = 0;
 
-    if (schema_accept(db, s, &version, err) < 0)
+    if (schema_check_version(db, s, &version, err) < 0)
         return -1;
     for (; version < s->n; version++)
-        if (take_step(db, s, version, err) < 0)
+        if (schema_apply_step(db, s, version, err) < 0)
             return -1;
     return 0;
 }

@@ -19,4 +19,4 @@ extern const struct schema schema_current;
  * killed leaves either the old form or the new one. Refuses a newer database, and a file that is another program's. */
 int schema_migrate(sqlite3 *db, const struct schema *s, struct err *err);
 /* Whether this file could be migrated, without changing it. */
-int schema_accept(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err);
+int schema_check_version(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err);

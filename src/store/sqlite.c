@@ -12,7 +12,7 @@
  * again only calls that end or forget something are taken: so a server with a full disk can still end sandboxes and
  * remove what is old, and finds its way out without a restart.
  *
- * Errors of SQLite become ours in one place, db_fail. SQLITE_NOMEM aborts, as everywhere in cove. */
+ * Errors of SQLite become ours in one place, db_set_error. SQLITE_NOMEM aborts, as everywhere in cove. */
 #include "store/sqlite.h"
 
 #include "base/fd.h"
@@ -30,7 +30,7 @@
 #define CACHE_KIB 4096
 #define RESERVE (4 * MIB) /* as much as the WAL grows to before it is folded in, so that folding it in fits */
 
-static int fail_io(sqlite3 *h, const char *what, const char *reason, struct err *err)
+static int db_set_io_error(sqlite3 *h, const char *what, const char *reason, struct err *err)
 {
     int sys = h ? sqlite3_system_errno(h) : 0;
 
@@ -45,7 +45,7 @@ static int fail_io(sqlite3 *h, const char *what, const char *reason, struct err 
     return -1;
 }
 
-static int fail_constraint(int code, const char *what, struct err *err)
+static int db_set_constraint_error(int code, const char *what, struct err *err)
 {
     switch (code) {
     case SQLITE_CONSTRAINT_PRIMARYKEY:
@@ -59,7 +59,7 @@ static int fail_constraint(int code, const char *what, struct err *err)
     }
 }
 
-int db_fail(sqlite3 *h, int code, const char *what, struct err *err)
+int db_set_error(sqlite3 *h, int code, const char *what, struct err *err)
 {
     if (h && sqlite3_extended_errcode(h) != SQLITE_OK)
         code = sqlite3_extended_errcode(h);
@@ -75,14 +75,14 @@ int db_fail(sqlite3 *h, int code, const char *what, struct err *err)
     case SQLITE_LOCKED:
         return err_set(err, ERR_STORE_IN_USE, "the database, %s: another process has it open", what);
     case SQLITE_CONSTRAINT:
-        return fail_constraint(code, what, err);
+        return db_set_constraint_error(code, what, err);
     case SQLITE_ERROR:
     case SQLITE_MISUSE:
         return err_set(err, ERR_BUG, "the database, %s: %s", what, h ? sqlite3_errmsg(h) : "misuse");
     case SQLITE_TOOBIG:
         return err_set(err, ERR_INVALID, "%s: too large", what);
     default:
-        return fail_io(h, what, sqlite3_errstr(code & 0xff), err);
+        return db_set_io_error(h, what, sqlite3_errstr(code & 0xff), err);
     }
 }
 
@@ -99,10 +99,10 @@ sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *er
         }
     int rc = sqlite3_prepare_v3(db->h, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
     if (rc != SQLITE_OK) {
-        db_fail(db->h, rc, "preparing a statement", err);
+        db_set_error(db->h, rc, "preparing a statement", err);
         return NULL;
     }
-    size_t slot = db->evict++ % DB_STATEMENTS;
+    size_t slot = db->next_evict++ % DB_STATEMENTS;
     sqlite3_finalize(db->cache[slot].st);
     free(db->cache[slot].sql);
     db->cache[slot].st = st;
@@ -110,7 +110,7 @@ sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *er
     return st;
 }
 
-int db_next(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err)
+int db_step(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err)
 {
     int rc = sqlite3_step(st);
 
@@ -120,7 +120,7 @@ int db_next(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err
         sqlite3_reset(st);
         return 0;
     }
-    db_fail(db->h, rc, what, err);
+    db_set_error(db->h, rc, what, err);
     sqlite3_reset(st);
     return -1;
 }
@@ -129,10 +129,10 @@ int db_exec(sqlite3 *h, const char *sql, const char *what, struct err *err)
 {
     int rc = sqlite3_exec(h, sql, NULL, NULL, NULL);
 
-    return rc == SQLITE_OK ? 0 : db_fail(h, rc, what, err);
+    return rc == SQLITE_OK ? 0 : db_set_error(h, rc, what, err);
 }
 
-int db_number(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err)
+int db_query_u64(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err)
 {
     sqlite3_stmt *st = db_statement(db, sql, err);
 
@@ -140,7 +140,7 @@ int db_number(struct sqlite_db *db, const char *sql, const char *text, uint64_t 
         return -1;
     if (text)
         db_bind_text(st, 1, text);
-    int rc = db_next(db, st, "counting", err);
+    int rc = db_step(db, st, "counting", err);
     if (rc < 0)
         return -1;
     *ret = rc ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
@@ -153,7 +153,7 @@ void db_bind_text(sqlite3_stmt *st, int i, const char *text)
     sqlite3_bind_text(st, i, text, -1, SQLITE_STATIC);
 }
 
-const char *db_text(sqlite3_stmt *st, int i)
+const char *db_column_text(sqlite3_stmt *st, int i)
 {
     const unsigned char *text = sqlite3_column_text(st, i);
 
@@ -168,7 +168,7 @@ void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v)
 /* files */
 
 /* The directory is closed to others when it is ours to close; one that others may write to is no place for keys. */
-static int prepare_dir(const char *path, struct stat *ret, struct err *err)
+static int db_prepare_dir(const char *path, struct stat *ret, struct err *err)
 {
     auto_free char *copy = str_dup(path);
     const char *dir = dirname(copy);
@@ -185,7 +185,7 @@ static int prepare_dir(const char *path, struct stat *ret, struct err *err)
 }
 
 /* Files belong to whom the directory belongs to, also when root tends the store of a server that is not root. */
-static int tighten(const char *path, const struct stat *dir, int flags, struct err *err)
+static int db_restrict_file(const char *path, const struct stat *dir, int flags, struct err *err)
 {
     struct stat sb;
     auto_fd int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
@@ -208,9 +208,9 @@ int db_prepare_file(const char *path, struct err *err)
     auto_free char *wal = str_printf("%s-wal", path);
     struct stat dir;
 
-    if (prepare_dir(path, &dir, err) < 0 || tighten(path, &dir, O_CREAT, err) < 0)
+    if (db_prepare_dir(path, &dir, err) < 0 || db_restrict_file(path, &dir, O_CREAT, err) < 0)
         return -1;
-    return tighten(wal, &dir, 0, err);
+    return db_restrict_file(wal, &dir, 0, err);
 }
 
 int db_sync_dir(const char *path, struct err *err)
@@ -223,7 +223,7 @@ int db_sync_dir(const char *path, struct err *err)
     return 0;
 }
 
-static int configure(sqlite3 *h, bool sync_full, struct err *err)
+static int db_configure(sqlite3 *h, bool sync_full, struct err *err)
 {
     static const struct {
         int what, on;
@@ -255,11 +255,11 @@ int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *er
     int rc = sqlite3_open_v2(path, &h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
     if (rc != SQLITE_OK) {
-        db_fail(h, rc, "opening it", err);
+        db_set_error(h, rc, "opening it", err);
         sqlite3_close(h);
         return -1;
     }
-    if (configure(h, sync_full, err) < 0) {
+    if (db_configure(h, sync_full, err) < 0) {
         sqlite3_close(h);
         return -1;
     }
@@ -269,9 +269,9 @@ int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *er
 
 /* the reserve */
 
-static void hold_reserve(struct sqlite_db *db)
+static void db_make_reserve(struct sqlite_db *db)
 {
-    auto_fd int fd = open(db->reserve, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    auto_fd int fd = open(db->reserve_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = -1;
 
     if (fd < 0)
@@ -279,18 +279,18 @@ static void hold_reserve(struct sqlite_db *db)
     do
         rc = fallocate(fd, 0, 0, RESERVE);
     while (rc < 0 && errno == EINTR);
-    db->reserved = rc == 0 || errno == EOPNOTSUPP; /* a file system that cannot promise room has none to give back */
-    if (!db->reserved)
-        unlink(db->reserve);
+    db->has_reserve = rc == 0 || errno == EOPNOTSUPP; /* a file system that cannot promise room has none to give back */
+    if (!db->has_reserve)
+        unlink(db->reserve_path);
 }
 
 static bool sqlite_make_room(void *arg)
 {
     struct sqlite_db *db = arg;
-    bool gave = db->reserved && unlink(db->reserve) == 0;
+    bool gave = db->has_reserve && unlink(db->reserve_path) == 0;
     int frames = 0;
 
-    db->reserved = false;
+    db->has_reserve = false;
     int rc = sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_RESTART, &frames, NULL);
     sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     return gave || (rc == SQLITE_OK && frames > 0);
@@ -307,12 +307,12 @@ static void sqlite_close(void *arg)
         free(db->cache[i].sql);
     }
     sqlite3_close(db->h);
-    free(db->reserve);
+    free(db->reserve_path);
     free(db->path);
     free(db);
 }
 
-static int open_migrated(const struct store_settings *set, sqlite3 **ret, struct err *err)
+static int db_open_migrated(const struct store_settings *set, sqlite3 **ret, struct err *err)
 {
     if (db_prepare_file(set->path, err) < 0 || db_open_file(set->path, set->sync_full, ret, err) < 0)
         return -1;
@@ -328,14 +328,14 @@ static int sqlite_open(const struct store_settings *set, void **ret, struct err 
     sqlite3 *h;
 
     /* Opening needs room as well, and one that was killed on a full disk left the reserve for it. */
-    if (open_migrated(set, &h, err) < 0 &&
-        (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || open_migrated(set, &h, err) < 0))
+    if (db_open_migrated(set, &h, err) < 0 &&
+        (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || db_open_migrated(set, &h, err) < 0))
         return err_wrap(err, "%s", set->path);
     struct sqlite_db *db = mem_new(struct sqlite_db);
     db->h = h;
     db->path = str_dup(set->path);
-    db->reserve = take_ptr(&reserve);
-    hold_reserve(db); /* a disk that is full already shows when something new is to be kept */
+    db->reserve_path = take_ptr(&reserve);
+    db_make_reserve(db); /* a disk that is full already shows when something new is to be kept */
     *ret = db;
     return 0;
 }
@@ -344,9 +344,9 @@ static int sqlite_begin(void *arg, struct err *err)
 {
     struct sqlite_db *db = arg;
 
-    if (!db->reserved) { /* what was removed gives its room back when the WAL is folded in */
+    if (!db->has_reserve) { /* what was removed gives its room back when the WAL is folded in */
         sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-        hold_reserve(db);
+        db_make_reserve(db);
     }
     return db_exec(db->h, "BEGIN", "beginning", err);
 }
@@ -369,20 +369,20 @@ static bool sqlite_in_transaction(void *arg)
     return !sqlite3_get_autocommit(((struct sqlite_db *)arg)->h);
 }
 
-static int key_touch(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_key_touch(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     sqlite3_stmt *st = db_statement(db, "UPDATE keys SET last_used_ms = max(last_used_ms, ?1) WHERE id = ?2", err);
 
-    for (size_t i = 0; st && i < c->nuses; i++) {
-        db_bind_u64(st, 1, min_u64(c->uses[i].at_ms, INT64_MAX));
-        db_bind_text(st, 2, c->uses[i].id);
-        if (db_next(db, st, "noting the use of keys", err) < 0)
+    for (size_t i = 0; st && i < c->nkey_uses; i++) {
+        db_bind_u64(st, 1, min_u64(c->key_uses[i].at_ms, INT64_MAX));
+        db_bind_text(st, 2, c->key_uses[i].id);
+        if (db_step(db, st, "noting the use of keys", err) < 0)
             return -1;
     }
     return st ? 0 : -1;
 }
 
-static int idem_end(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_idem_finish(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     bool drop = c->op == STORE_OP_IDEM_DROP;
     sqlite3_stmt *st = db_statement(
@@ -397,14 +397,14 @@ static int idem_end(struct sqlite_db *db, struct store_call *c, struct err *err)
     db_bind_text(st, 2, c->id);
     sqlite3_bind_int(st, 3, c->status);
     db_bind_text(st, 4, c->text);
-    if (db_next(db, st, "keeping an answer", err) < 0)
+    if (db_step(db, st, "keeping an answer", err) < 0)
         return -1;
     if (!drop && sqlite3_changes(db->h) == 0)
         return err_set(err, ERR_MISSING, "there is no such idempotency key");
     return 0;
 }
 
-static int idem_rename(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_idem_rename(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     sqlite3_stmt *st = db_statement(
         db, "UPDATE idempotency SET resource = ?4 WHERE owner = ?1 AND key = ?2 AND resource = ?3", err);
@@ -414,11 +414,11 @@ static int idem_rename(struct sqlite_db *db, struct store_call *c, struct err *e
     db_bind_text(st, 1, c->owner);
     db_bind_text(st, 2, c->id);
     db_bind_text(st, 3, c->text);
-    db_bind_text(st, 4, c->of);
-    return db_next(db, st, "keeping an idempotency key", err) < 0 ? -1 : 0;
+    db_bind_text(st, 4, c->filter_id);
+    return db_step(db, st, "keeping an idempotency key", err) < 0 ? -1 : 0;
 }
 
-static int meta(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     bool put = c->op == STORE_OP_META_PUT;
     sqlite3_stmt *st = db_statement(
@@ -432,51 +432,51 @@ static int meta(struct sqlite_db *db, struct store_call *c, struct err *err)
     db_bind_text(st, 1, c->id);
     if (put)
         db_bind_text(st, 2, c->text);
-    int rc = db_next(db, st, "reading what the server knows of itself", err);
+    int rc = db_step(db, st, "reading what the server knows of itself", err);
     if (rc > 0) {
-        c->value = str_dup(db_text(st, 0));
+        c->value = str_dup(db_column_text(st, 0));
         sqlite3_reset(st);
     }
     return rc < 0 ? -1 : 0;
 }
 
 /* The last number outlives its row, so that it is never given again: SQLite keeps it beside the table. */
-static int event_range(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_event_range(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     uint64_t first = 0, last = 0;
 
-    if (db_number(db, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", NULL, &last, err) < 0 ||
-        db_number(db, "SELECT coalesce(min(seq), 0) FROM events", NULL, &first, err) < 0)
+    if (db_query_u64(db, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", NULL, &last, err) < 0 ||
+        db_query_u64(db, "SELECT coalesce(min(seq), 0) FROM events", NULL, &first, err) < 0)
         return -1;
     c->first = first ? first : last + 1;
     c->seq = last;
     return 0;
 }
 
-static int sqlite_run(void *arg, struct store_call *c, struct err *err)
+static int sqlite_run(void *arg, struct store_request *c, struct err *err)
 {
     struct sqlite_db *db = arg;
 
-    if (store_op_grows(c->op) && !db->reserved)
+    if (store_op_needs_space(c->op) && !db->has_reserve)
         return err_set(err, ERR_STORE_FULL,
                        "the disk of the database is full; the last room is kept for ending things");
     switch (c->op) {
     case STORE_OP_INSERT:
-        return db_insert_counted(db, c, err);
+        return db_insert_with_usage(db, c, err);
     case STORE_OP_GET:
         return db_get(db, c, err);
     case STORE_OP_UPDATE:
-        return c->table == &row_user ? db_user_update(db, c, err) : db_update_counted(db, c, err);
+        return c->table == &row_user ? db_user_update(db, c, err) : db_update_with_usage(db, c, err);
     case STORE_OP_LIST:
         return db_list(db, c, err);
     case STORE_OP_LOGIN:
         return db_login(db, c, err);
-    case STORE_OP_AGES:
-        return db_ages(db, c, err);
+    case STORE_OP_EXECUTION_AGES:
+        return db_execution_ages(db, c, err);
     case STORE_OP_REMOVE:
-        return db_remove(db, c, err);
+        return db_remove_tenant_object(db, c, err);
     case STORE_OP_KEY_TOUCH:
-        return key_touch(db, c, err);
+        return db_key_touch(db, c, err);
     case STORE_OP_PUT:
         return db_put(db, c, err);
     case STORE_OP_DELETE:
@@ -484,15 +484,15 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     case STORE_OP_IDEM_CLAIM:
         return db_idem_claim(db, c, err);
     case STORE_OP_IDEM_RENAME:
-        return idem_rename(db, c, err);
+        return db_idem_rename(db, c, err);
     case STORE_OP_IDEM_FINISH:
     case STORE_OP_IDEM_DROP:
-        return idem_end(db, c, err);
+        return db_idem_finish(db, c, err);
     case STORE_OP_META_GET:
     case STORE_OP_META_PUT:
-        return meta(db, c, err);
-    case STORE_OP_USAGE_NOTE:
-        return db_usage_note(db, c, err);
+        return db_meta(db, c, err);
+    case STORE_OP_USAGE_RECORD_CPU:
+        return db_usage_record_cpu(db, c, err);
     case STORE_OP_USAGE_ADD:
         return db_usage_add(db, c, err);
     case STORE_OP_USAGE_LIST:
@@ -502,9 +502,9 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     case STORE_OP_BUDGET_LIST:
         return db_budget_list(db, c, err);
     case STORE_OP_EVENT_RANGE:
-        return event_range(db, c, err);
+        return db_event_range(db, c, err);
     case STORE_OP_COUNT:
-        return db_count(db, c, err);
+        return db_count_all(db, c, err);
     case STORE_OP_GC:
         return db_gc(db, c, err);
     default:
@@ -512,12 +512,12 @@ static int sqlite_run(void *arg, struct store_call *c, struct err *err)
     }
 }
 
-static int sqlite_step(void *arg, struct store_call *c, struct err *err)
+static int sqlite_step(void *arg, struct store_request *c, struct err *err)
 {
     return c->op == STORE_OP_CHECK ? db_check_step(arg, c, err) : db_backup_step(arg, c, err);
 }
 
-static void sqlite_abandon(void *arg UNUSED, struct store_call *c)
+static void sqlite_abandon(void *arg UNUSED, struct store_request *c)
 {
     if (c->op == STORE_OP_BACKUP)
         db_backup_abandon(c);

@@ -14,25 +14,25 @@ struct sqlite_db {
         char *sql;
         sqlite3_stmt *st;
     } cache[DB_STATEMENTS];
-    size_t evict;
-    char *reserve; /* a file that does nothing but take room */
-    bool reserved;
+    size_t next_evict;
+    char *reserve_path; /* a file that does nothing but take room */
+    bool has_reserve;
 };
 
 /* From SQLite's code to ours. `what` says what was being done; SQL and file names stay out of it, clients may see it.
  */
-int db_fail(sqlite3 *h, int code, const char *what, struct err *err);
+int db_set_error(sqlite3 *h, int code, const char *what, struct err *err);
 
 /* A statement of the cache, reset; it stays the cache's. NULL with err. */
 sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *err);
 /* SQLITE_ROW: 1. SQLITE_DONE: 0, and the statement is reset. -1 with err, and the statement is reset. */
-int db_next(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err);
+int db_step(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err);
 int db_exec(sqlite3 *h, const char *sql, const char *what, struct err *err);
 /* One number; `sql` has at most one parameter, bound to text when it is not NULL. */
-int db_number(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err);
+int db_query_u64(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err);
 
 void db_bind_text(sqlite3_stmt *st, int i, const char *text);
-const char *db_text(sqlite3_stmt *st, int i); /* of a column; "" for NULL; gone with the next step */
+const char *db_column_text(sqlite3_stmt *st, int i); /* of a column; "" for NULL; gone with the next step */
 void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v);
 
 /* Opens and prepares a file that exists. */
@@ -42,40 +42,41 @@ int db_prepare_file(const char *path, struct err *err);
 int db_sync_dir(const char *path, struct err *err); /* of the directory that holds path */
 
 /* sqlite_rows.c */
-int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_get(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_update(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_list(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err); /* at the end of c->rows */
+int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_get(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_update(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* at the end of c->rows */
 /* At most one row. 1: it is in c->rows. 0: there is none. */
-int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err);
-int db_put(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_delete(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err);
+int db_put(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err);
 
 /* sqlite_tenants.c */
-int db_check_names(struct sqlite_db *db, const struct store_call *c, struct err *err); /* what a new row names */
-int db_user_update(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_remove(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_ages(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_login(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_check_references(struct sqlite_db *db, const struct store_request *c,
+                        struct err *err); /* what a new row names */
+int db_user_update(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_remove_tenant_object(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_execution_ages(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_login(struct sqlite_db *db, struct store_request *c, struct err *err);
 
 /* sqlite_usage.c */
-int db_insert_counted(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_update_counted(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_usage_note(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_usage_add(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_usage_list(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_insert_with_usage(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_update_with_usage(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_usage_record_cpu(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_usage_add(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_usage_list(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint64_t *count, struct err *err);
-int db_budget_put(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_budget_list(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_budget_put(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_budget_list(struct sqlite_db *db, struct store_request *c, struct err *err);
 
 /* sqlite_gc.c */
-int db_count(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_gc(struct sqlite_db *db, struct store_call *c, struct err *err);
+int db_count_all(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_gc(struct sqlite_db *db, struct store_request *c, struct err *err);
 
 /* sqlite_copy.c */
-int db_check_step(struct sqlite_db *db, struct store_call *c, struct err *err);
-int db_backup_step(struct sqlite_db *db, struct store_call *c, struct err *err);
-void db_backup_abandon(struct store_call *c);
+int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err);
+int db_backup_step(struct sqlite_db *db, struct store_request *c, struct err *err);
+void db_backup_abandon(struct store_request *c);
 int db_restore(const struct store_settings *set, const char *backup, struct err *err);

@@ -12,32 +12,32 @@
 #include <stdio.h>
 
 /* Numbers its parameters as it goes. */
-struct sql {
+struct sql_builder {
     struct buf text;
     int params;
 };
 
-static void sql_columns(struct sql *s, const struct row_table *t)
+static void sql_columns(struct sql_builder *s, const struct row_table *t)
 {
     for (size_t i = 0; i < t->n; i++)
         buf_addf(&s->text, "%s%s", i ? ", " : "", t->columns[i].name);
 }
 
-static int sql_param(struct sql *s, const char *before)
+static int sql_param(struct sql_builder *s, const char *before)
 {
     buf_addf(&s->text, "%s?%d", before, ++s->params);
     return s->params;
 }
 
 /* Parameter number, or 0 when every owner is meant. */
-static int where_owner(struct sql *s, const struct row_table *t, const char *owner)
+static int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
 {
     if (!t->owned || str_eq(owner, STORE_ANY_OWNER))
         return 0;
     return sql_param(s, " AND owner = ");
 }
 
-static void where_states(struct sql *s, const struct row_table *t, uint32_t states)
+static void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states)
 {
     const char *comma = "";
 
@@ -54,7 +54,8 @@ static void where_states(struct sql *s, const struct row_table *t, uint32_t stat
 
 /* between structs and statements */
 
-static void bind_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c, const void *row)
+static void db_bind_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c,
+                           const void *row)
 {
     const char *fixed = ROW_CONST_AT(char, row, c);
 
@@ -89,7 +90,7 @@ static void bind_column(sqlite3_stmt *st, int i, const struct row_table *t, cons
     }
 }
 
-static bool read_state(const struct row_table *t, const char *word, unsigned *ret)
+static bool db_read_state(const struct row_table *t, const char *word, unsigned *ret)
 {
     for (unsigned i = 0; word && i < t->nstates; i++)
         if (str_eq(word, t->states[i])) {
@@ -99,7 +100,7 @@ static bool read_state(const struct row_table *t, const char *word, unsigned *re
     return false;
 }
 
-static bool read_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c, void *row)
+static bool db_read_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c, void *row)
 {
     const char *text = c->type == ROW_FIXED || c->type == ROW_TEXT || c->type == ROW_STATE
                            ? (const char *)sqlite3_column_text(st, i)
@@ -125,7 +126,7 @@ static bool read_column(sqlite3_stmt *st, int i, const struct row_table *t, cons
         *ROW_AT(bool, row, c) = sqlite3_column_int(st, i) != 0;
         return true;
     case ROW_STATE:
-        return read_state(t, text, ROW_AT(unsigned, row, c));
+        return db_read_state(t, text, ROW_AT(unsigned, row, c));
     case ROW_HASH:
         if (sqlite3_column_bytes(st, i) != STORE_HASH_LEN)
             return false;
@@ -135,15 +136,15 @@ static bool read_column(sqlite3_stmt *st, int i, const struct row_table *t, cons
     return false;
 }
 
-int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err)
+int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err)
 {
     void *row = row_list_add(c->table, &c->rows);
 
     for (size_t i = 0; i < c->table->n; i++)
-        if (!read_column(st, (int)i, c->table, &c->table->columns[i], row)) {
+        if (!db_read_column(st, (int)i, c->table, &c->table->columns[i], row)) {
             const struct row_column *key = row_column(c->table, c->table->key);
 
-            err_set(err, ERR_STORE_CORRUPT, "the %s '%s' has a %s that cannot be read", c->table->word,
+            err_set(err, ERR_STORE_CORRUPT, "the %s '%s' has a %s that cannot be read", c->table->display_name,
                     key->type == ROW_FIXED ? ROW_CONST_AT(char, row, key) : "?", c->table->columns[i].name);
             sqlite3_reset(st);
             return -1;
@@ -151,37 +152,37 @@ int db_read_row(struct store_call *c, sqlite3_stmt *st, struct err *err)
     return 0;
 }
 
-int db_fetch_row(struct sqlite_db *db, struct store_call *c, sqlite3_stmt *st, const char *what, struct err *err)
+int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err)
 {
-    int rc = db_next(db, st, what, err);
+    int rc = db_step(db, st, what, err);
 
     if (rc <= 0)
         return rc;
     if (db_read_row(c, st, err) < 0)
         return -1;
-    return db_next(db, st, what, err) < 0 ? -1 : 1; /* to its end: a change is made whole only there */
+    return db_step(db, st, what, err) < 0 ? -1 : 1; /* to its end: a change is made whole only there */
 }
 
 /* insert */
 
-static int check_before_insert(struct sqlite_db *db, const struct store_call *c, struct err *err)
+static int db_check_before_insert(struct sqlite_db *db, const struct store_request *c, struct err *err)
 {
     uint64_t n = 0;
 
-    if (db_check_names(db, c, err) < 0)
+    if (db_check_references(db, c, err) < 0)
         return -1;
     if (c->live_max) {
         const struct store_sandbox *sb = c->row;
 
-        if (db_number(db, "SELECT count(*) FROM sandboxes WHERE owner = ?1 AND state <> 'ended'", sb->owner, &n, err) <
-            0)
+        if (db_query_u64(db, "SELECT count(*) FROM sandboxes WHERE owner = ?1 AND state <> 'ended'", sb->owner, &n,
+                         err) < 0)
             return -1;
         if (n >= c->live_max)
             return err_set(err, ERR_LIMIT, "there are %" PRIu64 " sandboxes already, and %u are allowed", n,
                            c->live_max);
     }
-    if (c->only_first) {
-        if (db_number(db, "SELECT count(*) FROM keys", NULL, &n, err) < 0)
+    if (c->only_if_no_keys) {
+        if (db_query_u64(db, "SELECT count(*) FROM keys", NULL, &n, err) < 0)
             return -1;
         if (n > 0)
             return err_set(err, ERR_EXISTS, "there is a key already");
@@ -194,7 +195,7 @@ static int check_before_insert(struct sqlite_db *db, const struct store_call *c,
             return -1;
         db_bind_text(st, 1, ex->sandbox);
         db_bind_text(st, 2, ex->owner);
-        int rc = db_next(db, st, "looking for the sandbox", err);
+        int rc = db_step(db, st, "looking for the sandbox", err);
         sqlite3_reset(st);
         if (rc <= 0)
             return rc < 0 ? -1 : err_set(err, ERR_MISSING, "there is no sandbox %s", ex->sandbox);
@@ -202,23 +203,23 @@ static int check_before_insert(struct sqlite_db *db, const struct store_call *c,
     return 0;
 }
 
-static sqlite3_stmt *insert_statement(struct sqlite_db *db, const struct row_table *t, const void *row,
-                                      const char *tail, struct err *err)
+static sqlite3_stmt *db_insert_statement(struct sqlite_db *db, const struct row_table *t, const void *row,
+                                         const char *tail, struct err *err)
 {
-    struct sql s = { 0 };
+    struct sql_builder s = { 0 };
     const char *comma = "";
     int i = 0;
 
     buf_addf(&s.text, "INSERT INTO %s (", t->name);
     for (size_t k = 0; k < t->n; k++)
-        if (!t->columns[k].given) {
+        if (!t->columns[k].is_generated) {
             buf_addf(&s.text, "%s%s", comma, t->columns[k].name);
             comma = ", ";
         }
     buf_adds(&s.text, ") VALUES (");
     comma = "";
     for (size_t k = 0; k < t->n; k++)
-        if (!t->columns[k].given) {
+        if (!t->columns[k].is_generated) {
             sql_param(&s, comma);
             comma = ", ";
         }
@@ -226,20 +227,20 @@ static sqlite3_stmt *insert_statement(struct sqlite_db *db, const struct row_tab
     sqlite3_stmt *st = db_statement(db, s.text.data, err);
     buf_done(&s.text);
     for (size_t k = 0; st && k < t->n; k++)
-        if (!t->columns[k].given)
-            bind_column(st, ++i, t, &t->columns[k], row);
+        if (!t->columns[k].is_generated)
+            db_bind_column(st, ++i, t, &t->columns[k], row);
     return st;
 }
 
-int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     char what[48];
 
-    if (check_before_insert(db, c, err) < 0)
+    if (db_check_before_insert(db, c, err) < 0)
         return -1;
-    sqlite3_stmt *st = insert_statement(db, c->table, c->row, "", err);
-    snprintf(what, sizeof(what), "writing the %s", c->table->word);
-    if (!st || db_next(db, st, what, err) < 0)
+    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, "", err);
+    snprintf(what, sizeof(what), "writing the %s", c->table->display_name);
+    if (!st || db_step(db, st, what, err) < 0)
         return -1;
     c->seq = (uint64_t)sqlite3_last_insert_rowid(db->h);
     return 0;
@@ -247,23 +248,23 @@ int db_insert(struct sqlite_db *db, struct store_call *c, struct err *err)
 
 /* get */
 
-static int not_found(const struct store_call *c, struct err *err)
+static int db_not_found_error(const struct store_request *c, struct err *err)
 {
     char name[64];
 
     snprintf(name, sizeof(name), "%s", c->id ? c->id : "");
-    str_tame(name);
-    return err_set(err, ERR_MISSING, "there is no %s '%s'", c->table->word, name);
+    str_strip_control_chars(name);
+    return err_set(err, ERR_MISSING, "there is no %s '%s'", c->table->display_name, name);
 }
 
-int db_get(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_get(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
-    struct sql s = { 0 };
+    struct sql_builder s = { 0 };
 
     buf_adds(&s.text, "SELECT ");
     sql_columns(&s, c->table);
     buf_addf(&s.text, " FROM %s WHERE %s = ?%d", c->table->name, c->table->key, ++s.params);
-    int owner = where_owner(&s, c->table, c->owner);
+    int owner = sql_where_owner(&s, c->table, c->owner);
     sqlite3_stmt *st = db_statement(db, s.text.data, err);
     buf_done(&s.text);
     if (!st)
@@ -272,24 +273,24 @@ int db_get(struct sqlite_db *db, struct store_call *c, struct err *err)
     if (owner)
         db_bind_text(st, owner, c->owner);
     int rc = db_fetch_row(db, c, st, "reading", err);
-    return rc == 0 ? not_found(c, err) : rc < 0 ? -1 : 0;
+    return rc == 0 ? db_not_found_error(c, err) : rc < 0 ? -1 : 0;
 }
 
 /* update */
 
 /* Nothing was changed: is the row not there, or not as `when` wants it? */
-static int why_unchanged(struct sqlite_db *db, struct store_call *c, struct err *err)
+static int db_unchanged_error(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     if (db_get(db, c, err) < 0)
         return -1;
     const struct row_column *state = row_column(c->table, "state");
     const char *now = state ? c->table->states[*ROW_CONST_AT(unsigned, c->rows.rows, state)] : NULL;
-    if (now && c->when.states && !(c->when.states & STORE_BIT(*ROW_CONST_AT(unsigned, c->rows.rows, state))))
-        return err_set(err, ERR_EXISTS, "the %s %s is %s", c->table->word, c->id, now);
-    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->word, c->id);
+    if (now && c->condition.states && !(c->condition.states & STORE_BIT(*ROW_CONST_AT(unsigned, c->rows.rows, state))))
+        return err_set(err, ERR_EXISTS, "the %s %s is %s", c->table->display_name, c->id, now);
+    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
 }
 
-static void sql_update(struct sql *s, const struct store_call *c)
+static void sql_update(struct sql_builder *s, const struct store_request *c)
 {
     const char *comma = "";
 
@@ -300,23 +301,23 @@ static void sql_update(struct sql *s, const struct store_call *c)
             sql_param(s, " = ");
             comma = ", ";
         }
-    if (c->table->counted)
+    if (c->table->has_generation)
         buf_addf(&s->text, "%sgeneration = generation + 1", comma);
     buf_addf(&s->text, " WHERE %s", c->table->key);
     sql_param(s, " = ");
 }
 
-int db_update(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
-    struct sql s = { 0 };
+    struct sql_builder s = { 0 };
     int i = 0;
 
     if (!c->set)
         return err_set(err, ERR_BUG, "an update of nothing");
     sql_update(&s, c);
-    int owner = where_owner(&s, c->table, c->owner);
-    where_states(&s, c->table, c->when.states);
-    int generation = c->when.generation ? sql_param(&s, " AND generation = ") : 0;
+    int owner = sql_where_owner(&s, c->table, c->owner);
+    sql_where_states(&s, c->table, c->condition.states);
+    int generation = c->condition.generation ? sql_param(&s, " AND generation = ") : 0;
     buf_adds(&s.text, " RETURNING ");
     sql_columns(&s, c->table);
     sqlite3_stmt *st = db_statement(db, s.text.data, err);
@@ -325,66 +326,66 @@ int db_update(struct sqlite_db *db, struct store_call *c, struct err *err)
         return -1;
     for (size_t k = 0; k < c->table->n; k++)
         if (c->table->columns[k].set & c->set)
-            bind_column(st, ++i, c->table, &c->table->columns[k], c->row);
+            db_bind_column(st, ++i, c->table, &c->table->columns[k], c->row);
     db_bind_text(st, ++i, c->id);
     if (owner)
         db_bind_text(st, owner, c->owner);
     if (generation)
-        db_bind_u64(st, generation, c->when.generation);
+        db_bind_u64(st, generation, c->condition.generation);
     int rc = db_fetch_row(db, c, st, "writing", err);
-    return rc == 0 ? why_unchanged(db, c, err) : rc < 0 ? -1 : 0;
+    return rc == 0 ? db_unchanged_error(db, c, err) : rc < 0 ? -1 : 0;
 }
 
 /* What a replacement leaves as it was: the name, the time it was made, and what the database gives. */
-static bool kept(const struct row_table *t, const struct row_column *c)
+static bool db_column_survives_put(const struct row_table *t, const struct row_column *c)
 {
-    return c->given || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
+    return c->is_generated || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
 }
 
-int db_put(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_put(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
-    struct sql tail = { 0 };
+    struct sql_builder tail = { 0 };
 
     free(c->id);
     c->id = str_dup(ROW_CONST_AT(char, c->row, row_column(c->table, c->table->key)));
-    if (c->when.generation) { /* must exist, and be that one */
+    if (c->condition.generation) { /* must exist, and be that one */
         if (db_get(db, c, err) < 0)
             return -1;
-        if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->when.generation)
-            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->word, c->id);
+        if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->condition.generation)
+            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
         row_list_done(c->table, &c->rows);
     }
     buf_addf(&tail.text, " ON CONFLICT (%s) DO UPDATE SET generation = generation + 1", c->table->key);
     for (size_t i = 0; i < c->table->n; i++)
-        if (!kept(c->table, &c->table->columns[i]))
+        if (!db_column_survives_put(c->table, &c->table->columns[i]))
             buf_addf(&tail.text, ", %s = excluded.%s", c->table->columns[i].name, c->table->columns[i].name);
     buf_adds(&tail.text, " RETURNING ");
     sql_columns(&tail, c->table);
-    sqlite3_stmt *st = insert_statement(db, c->table, c->row, tail.text.data, err);
+    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, tail.text.data, err);
     buf_done(&tail.text);
     return st && db_fetch_row(db, c, st, "writing", err) > 0 ? 0 : -1;
 }
 
-static int refuse_used_template(struct sqlite_db *db, const char *name, struct err *err)
+static int db_check_template_unused(struct sqlite_db *db, const char *name, struct err *err)
 {
     sqlite3_stmt *st = db_statement(db, "SELECT name FROM pools WHERE template = ?1 ORDER BY name LIMIT 1", err);
 
     if (!st)
         return -1;
     db_bind_text(st, 1, name);
-    int rc = db_next(db, st, "looking for pools", err);
+    int rc = db_step(db, st, "looking for pools", err);
     if (rc > 0) {
-        err_set(err, ERR_TEMPLATE_USED, "the template %s is used by the pool %s", name, db_text(st, 0));
+        err_set(err, ERR_TEMPLATE_USED, "the template %s is used by the pool %s", name, db_column_text(st, 0));
         sqlite3_reset(st);
     }
     return rc == 0 ? 0 : -1;
 }
 
-int db_delete(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     char sql[96];
 
-    if (c->table == &row_template && refuse_used_template(db, c->id, err) < 0)
+    if (c->table == &row_template && db_check_template_unused(db, c->id, err) < 0)
         return -1;
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s = ?1 AND (?2 = 0 OR generation = ?2)", c->table->name,
              c->table->key);
@@ -392,21 +393,21 @@ int db_delete(struct sqlite_db *db, struct store_call *c, struct err *err)
     if (!st)
         return -1;
     db_bind_text(st, 1, c->id);
-    db_bind_u64(st, 2, c->when.generation);
-    if (db_next(db, st, "removing", err) < 0)
+    db_bind_u64(st, 2, c->condition.generation);
+    if (db_step(db, st, "removing", err) < 0)
         return -1;
-    return sqlite3_changes(db->h) > 0 ? 0 : why_unchanged(db, c, err);
+    return sqlite3_changes(db->h) > 0 ? 0 : db_unchanged_error(db, c, err);
 }
 
 /* The row that was there first stays; a request that comes again gets to see it. */
-int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     const struct store_idem *row = c->row;
-    sqlite3_stmt *st = insert_statement(db, c->table, row, " ON CONFLICT (owner, key) DO NOTHING", err);
+    sqlite3_stmt *st = db_insert_statement(db, c->table, row, " ON CONFLICT (owner, key) DO NOTHING", err);
 
-    if (!st || db_next(db, st, "keeping an idempotency key", err) < 0)
+    if (!st || db_step(db, st, "keeping an idempotency key", err) < 0)
         return -1;
-    c->fresh = sqlite3_changes(db->h) > 0;
+    c->row_created = sqlite3_changes(db->h) > 0;
     free(c->id);
     c->id = str_dup(row->key);
     str_copy(c->owner, sizeof(c->owner), row->owner);
@@ -415,7 +416,7 @@ int db_idem_claim(struct sqlite_db *db, struct store_call *c, struct err *err)
 
 /* list */
 
-static void where_meta(struct sql *s, const struct store_call *c)
+static void sql_where_metadata(struct sql_builder *s, const struct store_request *c)
 {
     for (size_t i = 0; c->meta && c->meta[i]; i += 2) {
         sql_param(s, " AND EXISTS (SELECT 1 FROM json_each(sandboxes.metadata_json) AS m WHERE m.key = ");
@@ -425,7 +426,7 @@ static void where_meta(struct sql *s, const struct store_call *c)
 }
 
 /* Rows after the cursor, in the order of the list. Some are in the order of names, events in that of numbers. */
-static void where_after(struct sql *s, const struct store_call *c, const char *direction)
+static void sql_where_after(struct sql_builder *s, const struct store_request *c, const char *direction)
 {
     if (c->table == &row_event) {
         sql_param(s, " AND seq > ");
@@ -445,10 +446,10 @@ static void where_after(struct sql *s, const struct store_call *c, const char *d
     }
 }
 
-static void bind_list(sqlite3_stmt *st, const struct store_call *c, int i)
+static void db_bind_list(sqlite3_stmt *st, const struct store_request *c, int i)
 {
-    if (c->of[0])
-        db_bind_text(st, ++i, c->of);
+    if (c->filter_id[0])
+        db_bind_text(st, ++i, c->filter_id);
     for (size_t k = 0; c->meta && c->meta[k]; k++)
         db_bind_text(st, ++i, c->meta[k]);
     if (c->table == &row_event)
@@ -460,20 +461,20 @@ static void bind_list(sqlite3_stmt *st, const struct store_call *c, int i)
     db_bind_u64(st, ++i, c->limit + 1);
 }
 
-int db_list(struct sqlite_db *db, struct store_call *c, struct err *err)
+int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
-    struct sql s = { 0 };
+    struct sql_builder s = { 0 };
     int rc;
 
     buf_adds(&s.text, "SELECT ");
     sql_columns(&s, c->table);
     buf_addf(&s.text, " FROM %s WHERE 1", c->table->name);
-    int owner = where_owner(&s, c->table, c->owner);
-    if (c->of[0])
+    int owner = sql_where_owner(&s, c->table, c->owner);
+    if (c->filter_id[0])
         sql_param(&s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
-    where_states(&s, c->table, c->states);
-    where_meta(&s, c);
-    where_after(&s, c, c->oldest_first ? "ASC" : "DESC");
+    sql_where_states(&s, c->table, c->states);
+    sql_where_metadata(&s, c);
+    sql_where_after(&s, c, c->oldest_first ? "ASC" : "DESC");
     sql_param(&s, " LIMIT ");
     sqlite3_stmt *st = db_statement(db, s.text.data, err);
     buf_done(&s.text);
@@ -481,8 +482,8 @@ int db_list(struct sqlite_db *db, struct store_call *c, struct err *err)
         return -1;
     if (owner)
         db_bind_text(st, owner, c->owner);
-    bind_list(st, c, owner);
-    while ((rc = db_next(db, st, "reading a list", err)) > 0)
+    db_bind_list(st, c, owner);
+    while ((rc = db_step(db, st, "reading a list", err)) > 0)
         if (db_read_row(c, st, err) < 0)
             return -1;
     if (rc < 0)

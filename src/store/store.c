@@ -14,7 +14,7 @@
  * 1. A call is either in `waiting`, in `batch` or in `slow`. The thread touches `batch` and the first of `slow` while
  *    `work.on`, and nothing else; the loop touches these two only while it is not.
  * 2. A call is answered only after the commit of its batch. */
-#include "store/queue.h"
+#include "store/requests.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -25,39 +25,39 @@
 #define WAITING_MAX 8192u    /* beyond these two a call is refused */
 #define BYTES_MAX (64 * MIB) /* of texts waiting */
 
-struct list {
-    struct store_call *first, **last;
+struct store_request_list {
+    struct store_request *first, **last;
     size_t n;
 };
 
 struct store {
     struct ev *ev;
     struct work_pool *pool;
-    struct work work;
-    struct ev_defer start;
+    struct work_item work;
+    struct ev_defer start_defer;
     const struct store_backend *backend;
     void *db;
-    struct list waiting, batch, slow;
+    struct store_request_list waiting, batch, stepwise;
     size_t bytes;
-    bool stepped; /* the first of `slow` had its last step */
-    bool closing;
-    bool finished; /* all was answered; what comes now is written, and nobody is told */
+    bool stepwise_finished; /* the first of `slow` had its last step */
+    bool is_closing;
+    bool is_finished; /* all was answered; what comes now is written, and nobody is told */
     struct store_stats stats;
     uint64_t batch_commits, batch_commit_ns; /* of the thread, added to stats afterwards */
-    store_event_seen_fn *on_event;
+    store_event_listener_fn *on_event;
     void *event_arg;
 };
 
-static const struct store_backend *const backends[] = { &store_sqlite };
+static const struct store_backend *const store_backends[] = { &store_sqlite };
 
-static void list_init(struct list *l)
+static void store_request_list_init(struct store_request_list *l)
 {
     l->first = NULL;
     l->last = &l->first;
     l->n = 0;
 }
 
-static void list_push(struct list *l, struct store_call *c)
+static void store_request_list_push(struct store_request_list *l, struct store_request *c)
 {
     c->next = NULL;
     *l->last = c;
@@ -65,9 +65,9 @@ static void list_push(struct list *l, struct store_call *c)
     l->n++;
 }
 
-static struct store_call *list_pop(struct list *l)
+static struct store_request *store_request_list_pop(struct store_request_list *l)
 {
-    struct store_call *c = l->first;
+    struct store_request *c = l->first;
 
     if (c) {
         l->n--;
@@ -79,7 +79,7 @@ static struct store_call *list_pop(struct list *l)
 
 /* in the thread */
 
-static int commit(struct store *st, struct err *err)
+static int store_commit_batch(struct store *st, struct err *err)
 {
     uint64_t began = clock_mono_ns();
     int rc = st->backend->commit(st->db, err);
@@ -91,166 +91,166 @@ static int commit(struct store *st, struct err *err)
     return rc;
 }
 
-static void run_one(struct store *st, struct store_call *c)
+static void store_run_request(struct store *st, struct store_request *c)
 {
-    store_call_reset(c);
+    store_request_reset(c);
     if (st->backend->run(st->db, c, &c->err) < 0)
         c->failed = true;
 }
 
-static void try_alone(struct store *st, struct store_call *c)
+static void store_try_request_alone(struct store *st, struct store_request *c)
 {
-    store_call_reset(c);
+    store_request_reset(c);
     c->failed = true;
     if (st->backend->begin(st->db, &c->err) < 0)
         return;
-    run_one(st, c);
+    store_run_request(st, c);
     if (c->failed)
         st->backend->rollback(st->db);
-    else if (commit(st, &c->err) < 0)
+    else if (store_commit_batch(st, &c->err) < 0)
         c->failed = true;
 }
 
 /* A call that should have had the last room on the disk. */
-static bool deserved_room(const struct store_call *c)
+static bool store_request_deserves_reserve(const struct store_request *c)
 {
-    return c->failed && c->err.id == ERR_STORE_FULL && !c->refused && !store_op_grows(c->op);
+    return c->failed && c->err.id == ERR_STORE_FULL && !c->rejected && !store_op_needs_space(c->op);
 }
 
 /* On a full disk the calls that end or forget something get the last room: without them there would never be more. */
-static void run_alone(struct store *st, struct store_call *c)
+static void store_run_request_alone(struct store *st, struct store_request *c)
 {
-    try_alone(st, c);
-    if (deserved_room(c) && st->backend->make_room(st->db))
-        try_alone(st, c);
+    store_try_request_alone(st, c);
+    if (store_request_deserves_reserve(c) && st->backend->make_room(st->db))
+        store_try_request_alone(st, c);
 }
 
-static bool run_together(struct store *st)
+static bool store_run_batch(struct store *st)
 {
     struct err err = { 0 };
 
     if (st->backend->begin(st->db, &err) < 0)
         return false;
-    for (struct store_call *c = st->batch.first; c; c = c->next) {
-        if (!c->refused)
-            run_one(st, c);
-        if (deserved_room(c))
+    for (struct store_request *c = st->batch.first; c; c = c->next) {
+        if (!c->rejected)
+            store_run_request(st, c);
+        if (store_request_deserves_reserve(c))
             st->backend->rollback(st->db);
         if (!st->backend->in_transaction(st->db))
             return false;
     }
-    return commit(st, &err) == 0;
+    return store_commit_batch(st, &err) == 0;
 }
 
-static void thread_run(void *arg)
+static void store_thread_run(void *arg)
 {
     struct store *st = arg;
-    struct store_call *slow = st->slow.first;
+    struct store_request *slow = st->stepwise.first;
 
-    if (st->batch.n == 1 || (st->batch.first && !run_together(st)))
-        for (struct store_call *c = st->batch.first; c; c = c->next)
-            if (!c->refused)
-                run_alone(st, c);
-    st->stepped = false;
+    if (st->batch.n == 1 || (st->batch.first && !store_run_batch(st)))
+        for (struct store_request *c = st->batch.first; c; c = c->next)
+            if (!c->rejected)
+                store_run_request_alone(st, c);
+    st->stepwise_finished = false;
     if (slow) {
-        int rc = slow->refused ? 0 : st->backend->step(st->db, slow, &slow->err);
+        int rc = slow->rejected ? 0 : st->backend->step(st->db, slow, &slow->err);
 
-        slow->failed = slow->refused || rc < 0;
-        st->stepped = rc <= 0;
+        slow->failed = slow->rejected || rc < 0;
+        st->stepwise_finished = rc <= 0;
     }
 }
 
 /* in the loop */
 
-static void answer(struct store *st, struct store_call *c)
+static void store_finish_request(struct store *st, struct store_request *c)
 {
     st->stats.errors += c->failed;
     st->stats.waiting--;
     st->bytes -= c->bytes;
-    store_answer(c);
+    store_request_answer(c);
     if (st->on_event && c->op == STORE_OP_INSERT && c->table == &row_event && !c->failed) {
         struct store_event *row = c->row;
 
         row->seq = c->seq;
         st->on_event(st->event_arg, row);
     }
-    store_call_free(c);
+    store_request_free(c);
 }
 
 /* Calls in steps are given up at the end: a server that is told to stop does not wait for its own backup. */
-static void give_up_slow(struct store *st)
+static void store_abandon_stepwise(struct store *st)
 {
-    struct store_call *c;
+    struct store_request *c;
     struct err err = { 0 };
 
     err_set(&err, ERR_BUSY, "the store is closing");
-    while ((c = list_pop(&st->slow))) {
+    while ((c = store_request_list_pop(&st->stepwise))) {
         st->backend->abandon(st->db, c);
-        store_refuse(c, &err);
-        answer(st, c);
+        store_request_reject(c, &err);
+        store_finish_request(st, c);
     }
 }
 
-static void on_ran(void *arg);
+static void store_on_batch_done(void *arg);
 
-static void start(void *arg)
+static void store_start_batch(void *arg)
 {
     struct store *st = arg;
 
     if (st->work.on)
         return;
     while (st->waiting.first && st->batch.n < BATCH_MAX) {
-        struct store_call *c = list_pop(&st->waiting);
+        struct store_request *c = store_request_list_pop(&st->waiting);
 
-        list_push(c->op >= STORE_OP_CHECK ? &st->slow : &st->batch, c);
+        store_request_list_push(c->op >= STORE_OP_CHECK ? &st->stepwise : &st->batch, c);
     }
-    if (st->closing)
-        give_up_slow(st);
-    if (st->batch.first || st->slow.first)
-        ev_work(st->pool, &st->work, thread_run, on_ran, st);
+    if (st->is_closing)
+        store_abandon_stepwise(st);
+    if (st->batch.first || st->stepwise.first)
+        ev_work(st->pool, &st->work, store_thread_run, store_on_batch_done, st);
 }
 
-static void on_ran(void *arg)
+static void store_on_batch_done(void *arg)
 {
     struct store *st = arg;
-    struct store_call *first = st->batch.first, *c;
+    struct store_request *first = st->batch.first, *c;
 
     st->stats.commits += st->batch_commits;
     st->stats.commit_ns += st->batch_commit_ns;
     st->batch_commits = st->batch_commit_ns = 0;
-    list_init(&st->batch);
+    store_request_list_init(&st->batch);
     while ((c = first)) {
         first = c->next;
-        answer(st, c);
+        store_finish_request(st, c);
     }
-    if (st->stepped)
-        answer(st, list_pop(&st->slow));
-    start(st);
+    if (st->stepwise_finished)
+        store_finish_request(st, store_request_list_pop(&st->stepwise));
+    store_start_batch(st);
 }
 
-struct store_call *store_submit(struct store *st, struct store_call *c)
+struct store_request *store_request_submit(struct store *st, struct store_request *c)
 {
     struct err err = { 0 };
 
-    if (st->finished) {
-        store_forget(c);
-    } else if (!c->refused && st->closing) {
+    if (st->is_finished) {
+        store_request_detach(c);
+    } else if (!c->rejected && st->is_closing) {
         err_set(&err, ERR_BUSY, "the store is closing");
-        store_refuse(c, &err);
-    } else if (!c->refused && (st->stats.waiting >= WAITING_MAX || st->bytes + c->bytes > BYTES_MAX)) {
+        store_request_reject(c, &err);
+    } else if (!c->rejected && (st->stats.waiting >= WAITING_MAX || st->bytes + c->bytes > BYTES_MAX)) {
         err_set(&err, ERR_BUSY, "too many calls wait for the store");
-        store_refuse(c, &err);
+        store_request_reject(c, &err);
     }
     st->stats.calls++;
     st->stats.waiting++;
     st->bytes += c->bytes;
-    list_push(&st->waiting, c);
-    if (!st->work.on && !st->finished)
-        ev_defer(st->ev, &st->start, start, st); /* what this turn still brings goes along */
+    store_request_list_push(&st->waiting, c);
+    if (!st->work.on && !st->is_finished)
+        ev_defer(st->ev, &st->start_defer, store_start_batch, st); /* what this turn still brings goes along */
     return c;
 }
 
-void store_on_event(struct store *st, store_event_seen_fn *fn, void *arg)
+void store_on_event(struct store *st, store_event_listener_fn *fn, void *arg)
 {
     st->on_event = fn;
     st->event_arg = arg;
@@ -261,13 +261,13 @@ void store_stats(const struct store *st, struct store_stats *ret)
     *ret = st->stats;
 }
 
-static int find_backend(const struct store_settings *set, const struct store_backend **ret, struct err *err)
+static int store_find_backend(const struct store_settings *set, const struct store_backend **ret, struct err *err)
 {
     const char *name = set->backend ? set->backend : "sqlite";
 
-    for (size_t i = 0; i < ARRAY_LEN(backends); i++)
-        if (str_eq(backends[i]->name, name)) {
-            *ret = backends[i];
+    for (size_t i = 0; i < ARRAY_LEN(store_backends); i++)
+        if (str_eq(store_backends[i]->name, name)) {
+            *ret = store_backends[i];
             return 0;
         }
     return err_set(err, ERR_INVALID, "no store is called '%s'; there is sqlite", name);
@@ -278,15 +278,15 @@ int store_open(struct ev *ev, const struct store_settings *set, struct store **r
     const struct store_backend *backend;
     void *db;
 
-    if (find_backend(set, &backend, err) < 0 || backend->open(set, &db, err) < 0)
+    if (store_find_backend(set, &backend, err) < 0 || backend->open(set, &db, err) < 0)
         return -1;
     struct store *st = mem_new(struct store);
     st->ev = ev;
     st->backend = backend;
     st->db = db;
-    list_init(&st->waiting);
-    list_init(&st->batch);
-    list_init(&st->slow);
+    store_request_list_init(&st->waiting);
+    store_request_list_init(&st->batch);
+    store_request_list_init(&st->stepwise);
     if (work_pool_new(ev, "store", 1, &st->pool, err) < 0) {
         backend->close(db);
         free(st);
@@ -296,22 +296,22 @@ int store_open(struct ev *ev, const struct store_settings *set, struct store **r
     return 0;
 }
 
-static void drain(struct store *st)
+static void store_drain(struct store *st)
 {
     while (st->stats.waiting > 0) {
-        start(st);
+        store_start_batch(st);
         work_pool_drain(st->pool); /* all batches: the end of one starts the next */
     }
 }
 
 void store_finish(struct store *st)
 {
-    if (!st || st->finished)
+    if (!st || st->is_finished)
         return;
-    st->closing = true;
-    drain(st);
-    ev_defer_clear(st->ev, &st->start);
-    st->finished = true;
+    st->is_closing = true;
+    store_drain(st);
+    ev_defer_clear(st->ev, &st->start_defer);
+    st->is_finished = true;
     st->on_event = NULL;
 }
 
@@ -320,7 +320,7 @@ void store_close(struct store *st)
     if (!st)
         return;
     store_finish(st);
-    drain(st);
+    store_drain(st);
     work_pool_free(st->pool);
     st->backend->close(st->db);
     free(st);
@@ -330,7 +330,7 @@ int store_restore(const struct store_settings *set, const char *backup, struct e
 {
     const struct store_backend *backend;
 
-    if (find_backend(set, &backend, err) < 0)
+    if (store_find_backend(set, &backend, err) < 0)
         return -1;
     return backend->restore(set, backup, err);
 }

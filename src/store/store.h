@@ -27,7 +27,7 @@
 #include "ev/ev.h"
 
 struct store;
-struct store_call; /* one call that was not answered yet */
+struct store_request; /* one call that was not answered yet */
 
 #define STORE_OWNER_MAX 64 /* letters, digits, '-', '_' and '.' */
 #define STORE_ANY_OWNER "*"
@@ -55,7 +55,7 @@ void store_close(struct store *st); /* finishes first, unless that was done */
 DEFINE_AUTO(store, store_close);
 
 /* The call takes effect all the same, but `done` is not called: for a caller that dies first. */
-void store_forget(struct store_call *call);
+void store_request_detach(struct store_request *call);
 
 bool store_owner_valid(const char *owner); /* not STORE_ANY_OWNER */
 
@@ -63,7 +63,7 @@ bool store_owner_valid(const char *owner); /* not STORE_ANY_OWNER */
 typedef void store_done_fn(void *arg, const struct err *err);
 
 /* When a change may happen. Zeroed: always. */
-struct store_when {
+struct store_condition {
     uint32_t states;     /* set of STORE_BIT(state) the row must be in; 0 is any */
     uint64_t generation; /* the row must have this one; 0 is any */
 };
@@ -85,9 +85,10 @@ struct store_list {
 
 /* --- sandboxes; an ended one stays as a tombstone until retention removes it --- */
 
-enum store_sandbox_state { STORE_SB_CREATING, STORE_SB_RUNNING, STORE_SB_PAUSED, STORE_SB_ENDED };
-#define STORE_SB_STATES 4u
-#define STORE_SB_LIVE (STORE_BIT(STORE_SB_CREATING) | STORE_BIT(STORE_SB_RUNNING) | STORE_BIT(STORE_SB_PAUSED))
+enum store_sandbox_state { STORE_SANDBOX_CREATING, STORE_SANDBOX_RUNNING, STORE_SANDBOX_PAUSED, STORE_SANDBOX_ENDED };
+#define STORE_SANDBOX_STATES 4u
+#define STORE_SANDBOX_LIVE \
+    (STORE_BIT(STORE_SANDBOX_CREATING) | STORE_BIT(STORE_SANDBOX_RUNNING) | STORE_BIT(STORE_SANDBOX_PAUSED))
 
 struct store_sandbox {
     char id[ID_SIZE];
@@ -112,34 +113,40 @@ struct store_sandbox {
 };
 
 /* Columns that an update may set. */
-#define STORE_SB_SET_STATE (1u << 0)
-#define STORE_SB_SET_NAME (1u << 1)
-#define STORE_SB_SET_METADATA (1u << 2)
-#define STORE_SB_SET_SPEC (1u << 3)
-#define STORE_SB_SET_EXPIRES (1u << 4)
-#define STORE_SB_SET_ENDED (1u << 5) /* ended_ms, ended_by and why_json */
-#define STORE_SB_SET_RECEIPT (1u << 6)
+#define STORE_SANDBOX_SET_STATE (1u << 0)
+#define STORE_SANDBOX_SET_NAME (1u << 1)
+#define STORE_SANDBOX_SET_METADATA (1u << 2)
+#define STORE_SANDBOX_SET_SPEC (1u << 3)
+#define STORE_SANDBOX_SET_EXPIRES (1u << 4)
+#define STORE_SANDBOX_SET_ENDED (1u << 5) /* ended_ms, ended_by and why_json */
+#define STORE_SANDBOX_SET_RECEIPT (1u << 6)
 
 typedef void store_sandbox_fn(void *arg, const struct err *err, const struct store_sandbox *row);
 typedef void store_sandboxes_fn(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
                                 const char *next /* NULL: that was the last page */);
 
 /* live_max: refuse with ERR_LIMIT when the owner has that many that did not end; 0 is no bound. */
-struct store_call *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
-                                        store_done_fn *done, void *arg);
-struct store_call *store_sandbox_get(struct store *st, const char *owner, const char *id, store_sandbox_fn *done,
-                                     void *arg);
+struct store_request *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
+                                           store_done_fn *done, void *arg);
+struct store_request *store_sandbox_get(struct store *st, const char *owner, const char *id, store_sandbox_fn *done,
+                                        void *arg);
 /* Sets the columns `set` of the row row->id to the values in row, and brings the row back as it is then. */
-struct store_call *store_sandbox_update(struct store *st, const char *owner, const struct store_sandbox *row,
-                                        uint32_t set, const struct store_when *when, store_sandbox_fn *done, void *arg);
-struct store_call *store_sandbox_list(struct store *st, const struct store_list *q, store_sandboxes_fn *done,
-                                      void *arg);
+struct store_request *store_sandbox_update(struct store *st, const char *owner, const struct store_sandbox *row,
+                                           uint32_t set, const struct store_condition *when, store_sandbox_fn *done,
+                                           void *arg);
+struct store_request *store_sandbox_list(struct store *st, const struct store_list *q, store_sandboxes_fn *done,
+                                         void *arg);
 
 /* --- executions --- */
 
-enum store_execution_state { STORE_EX_STARTING, STORE_EX_RUNNING, STORE_EX_ENDED, STORE_EX_FAILED };
-#define STORE_EX_STATES 4u
-#define STORE_EX_LIVE (STORE_BIT(STORE_EX_STARTING) | STORE_BIT(STORE_EX_RUNNING))
+enum store_execution_state {
+    STORE_EXECUTION_STARTING,
+    STORE_EXECUTION_RUNNING,
+    STORE_EXECUTION_ENDED,
+    STORE_EXECUTION_FAILED
+};
+#define STORE_EXECUTION_STATES 4u
+#define STORE_EXECUTION_LIVE (STORE_BIT(STORE_EXECUTION_STARTING) | STORE_BIT(STORE_EXECUTION_RUNNING))
 
 struct store_execution {
     char id[ID_SIZE];
@@ -164,26 +171,26 @@ struct store_execution {
     uint64_t usage_cpu_us; /* with the end, for usage.h, and not kept: its sandbox's counter by then; 0: unknown */
 };
 
-#define STORE_EX_SET_STATE (1u << 0)
-#define STORE_EX_SET_STARTED (1u << 1)
-#define STORE_EX_SET_OUTPUT (1u << 2) /* out_bytes and dropped */
-#define STORE_EX_SET_END (1u << 3)    /* ended_ms, exit_code, signal, ended_by, error_json */
-#define STORE_EX_SET_RECEIPT (1u << 4)
+#define STORE_EXECUTION_SET_STATE (1u << 0)
+#define STORE_EXECUTION_SET_STARTED (1u << 1)
+#define STORE_EXECUTION_SET_OUTPUT (1u << 2) /* out_bytes and dropped */
+#define STORE_EXECUTION_SET_END (1u << 3)    /* ended_ms, exit_code, signal, ended_by, error_json */
+#define STORE_EXECUTION_SET_RECEIPT (1u << 4)
 
 typedef void store_execution_fn(void *arg, const struct err *err, const struct store_execution *row);
 typedef void store_executions_fn(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
                                  const char *next);
 
 /* ERR_MISSING: this owner has no such sandbox. */
-struct store_call *store_execution_insert(struct store *st, const struct store_execution *row, store_done_fn *done,
+struct store_request *store_execution_insert(struct store *st, const struct store_execution *row, store_done_fn *done,
+                                             void *arg);
+struct store_request *store_execution_get(struct store *st, const char *owner, const char *id, store_execution_fn *done,
                                           void *arg);
-struct store_call *store_execution_get(struct store *st, const char *owner, const char *id, store_execution_fn *done,
-                                       void *arg);
-struct store_call *store_execution_update(struct store *st, const char *owner, const struct store_execution *row,
-                                          uint32_t set, const struct store_when *when /* states only */,
-                                          store_execution_fn *done, void *arg);
-struct store_call *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
-                                        void *arg);
+struct store_request *store_execution_update(struct store *st, const char *owner, const struct store_execution *row,
+                                             uint32_t set, const struct store_condition *when /* states only */,
+                                             store_execution_fn *done, void *arg);
+struct store_request *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
+                                           void *arg);
 
 /* --- keys: the secret itself is never here; src/auth is the only caller. By their hash: tenants.h --- */
 
@@ -214,19 +221,19 @@ typedef void store_keys_fn(void *arg, const struct err *err, const struct store_
 
 /* only_first: ERR_EXISTS when there is any key already, revoked ones included. ERR_MISSING: there is no such tenant,
  * or no such user in it. */
-struct store_call *store_key_insert(struct store *st, const struct store_key *row, bool only_first, store_done_fn *done,
-                                    void *arg);
-struct store_call *store_key_get(struct store *st, const char *owner, const char *id, store_key_fn *done, void *arg);
-struct store_call *store_key_update(struct store *st, const char *owner, const struct store_key *row, uint32_t set,
-                                    store_key_fn *done, void *arg);
-struct store_call *store_key_list(struct store *st, const struct store_list *q, store_keys_fn *done, void *arg);
+struct store_request *store_key_insert(struct store *st, const struct store_key *row, bool only_first,
+                                       store_done_fn *done, void *arg);
+struct store_request *store_key_get(struct store *st, const char *owner, const char *id, store_key_fn *done, void *arg);
+struct store_request *store_key_update(struct store *st, const char *owner, const struct store_key *row, uint32_t set,
+                                       store_key_fn *done, void *arg);
+struct store_request *store_key_list(struct store *st, const struct store_list *q, store_keys_fn *done, void *arg);
 /* Sets last_used_ms of many at once, never backwards; keys that are gone are passed over. */
 struct store_key_use {
     char id[ID_SIZE];
     uint64_t at_ms;
 };
-struct store_call *store_key_touch(struct store *st, const struct store_key_use *uses, size_t n, store_done_fn *done,
-                                   void *arg);
+struct store_request *store_key_touch(struct store *st, const struct store_key_use *uses, size_t n, store_done_fn *done,
+                                      void *arg);
 
 /* --- templates, of the whole server; pools of them: pools.h --- */
 
@@ -244,15 +251,15 @@ typedef void store_templates_fn(void *arg, const struct err *err, const struct s
 
 /* Makes it, or replaces its spec; brings the row back. When a generation is named, the template must exist and have it.
  * created_ms is kept from the first time. */
-struct store_call *store_template_put(struct store *st, const struct store_template *row, const struct store_when *when,
-                                      store_template_fn *done, void *arg);
-struct store_call *store_template_get(struct store *st, const char *name, store_template_fn *done, void *arg);
+struct store_request *store_template_put(struct store *st, const struct store_template *row,
+                                         const struct store_condition *when, store_template_fn *done, void *arg);
+struct store_request *store_template_get(struct store *st, const char *name, store_template_fn *done, void *arg);
 /* ERR_TEMPLATE_USED: a pool is made of it. */
-struct store_call *store_template_delete(struct store *st, const char *name, const struct store_when *when,
-                                         store_done_fn *done, void *arg);
+struct store_request *store_template_delete(struct store *st, const char *name, const struct store_condition *when,
+                                            store_done_fn *done, void *arg);
 /* By name; of q only cursor and limit count. */
-struct store_call *store_template_list(struct store *st, const struct store_list *q, store_templates_fn *done,
-                                       void *arg);
+struct store_request *store_template_list(struct store *st, const struct store_list *q, store_templates_fn *done,
+                                          void *arg);
 
 /* --- events, numbered without gaps in time: a later one has a larger seq whatever the clock did --- */
 
@@ -268,17 +275,18 @@ struct store_event {
 typedef void store_event_fn(void *arg, const struct err *err, uint64_t seq);
 typedef void store_events_fn(void *arg, const struct err *err, const struct store_event *rows, size_t n);
 
-struct store_call *store_event_append(struct store *st, const struct store_event *row, store_event_fn *done, void *arg);
+struct store_request *store_event_append(struct store *st, const struct store_event *row, store_event_fn *done,
+                                         void *arg);
 /* Those with seq > after, oldest first. sandbox NULL: all of the owner's. */
-struct store_call *store_event_list(struct store *st, const char *owner, const char *sandbox, uint64_t after,
-                                    uint32_t limit, store_events_fn *done, void *arg);
+struct store_request *store_event_list(struct store *st, const char *owner, const char *sandbox, uint64_t after,
+                                       uint32_t limit, store_events_fn *done, void *arg);
 /* first: the oldest that is still kept, of anybody, or last + 1; last: the newest that there ever was. */
 typedef void store_event_range_fn(void *arg, const struct err *err, uint64_t first, uint64_t last);
-struct store_call *store_event_range(struct store *st, store_event_range_fn *done, void *arg);
+struct store_request *store_event_range(struct store *st, store_event_range_fn *done, void *arg);
 /* Told of every event that was committed, in the order of their numbers, after the call that appended it was answered.
  * One listener; NULL: none. */
-typedef void store_event_seen_fn(void *arg, const struct store_event *row);
-void store_on_event(struct store *st, store_event_seen_fn *fn, void *arg);
+typedef void store_event_listener_fn(void *arg, const struct store_event *row);
+void store_on_event(struct store *st, store_event_listener_fn *fn, void *arg);
 
 /* --- idempotency: what was answered to a request that the client may send again --- */
 
@@ -296,28 +304,28 @@ struct store_idem {
  * request_hash, and with status 0 looks whether `resource` exists. */
 typedef void store_idem_fn(void *arg, const struct err *err, bool fresh, const struct store_idem *row);
 
-struct store_call *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg);
-struct store_call *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
-                                     const char *body, store_done_fn *done, void *arg);
+struct store_request *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg);
+struct store_request *store_idem_finish(struct store *st, const char *owner, const char *key, int32_t status,
+                                        const char *body, store_done_fn *done, void *arg);
 /* What the key claims has another id than was thought. That the key claims something else by now is no error. */
-struct store_call *store_idem_rename(struct store *st, const char *owner, const char *key, const char *from,
-                                     const char *to, store_done_fn *done, void *arg);
+struct store_request *store_idem_rename(struct store *st, const char *owner, const char *key, const char *from,
+                                        const char *to, store_done_fn *done, void *arg);
 /* resource: only while the key claims this one; NULL: whatever it claims. That there is none is no error. */
-struct store_call *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
-                                   store_done_fn *done, void *arg);
+struct store_request *store_idem_drop(struct store *st, const char *owner, const char *key, const char *resource,
+                                      store_done_fn *done, void *arg);
 
 /* --- meta: a few texts of the server itself --- */
 
 typedef void store_text_fn(void *arg, const struct err *err, const char *value /* NULL: not set */);
-struct store_call *store_meta_get(struct store *st, const char *name, store_text_fn *done, void *arg);
-struct store_call *store_meta_put(struct store *st, const char *name, const char *value, store_done_fn *done,
-                                  void *arg);
+struct store_request *store_meta_get(struct store *st, const char *name, store_text_fn *done, void *arg);
+struct store_request *store_meta_put(struct store *st, const char *name, const char *value, store_done_fn *done,
+                                     void *arg);
 
 /* --- the whole --- */
 
 struct store_counts {
-    uint64_t sandboxes[STORE_SB_STATES];
-    uint64_t executions[STORE_EX_STATES];
+    uint64_t sandboxes[STORE_SANDBOX_STATES];
+    uint64_t executions[STORE_EXECUTION_STATES];
     uint64_t keys; /* not revoked; expired ones included */
     uint64_t templates;
     uint64_t events;
@@ -325,7 +333,7 @@ struct store_counts {
     uint64_t db_bytes;     /* in use; free pages not counted */
 };
 typedef void store_counts_fn(void *arg, const struct err *err, const struct store_counts *counts);
-struct store_call *store_count(struct store *st, const char *owner, store_counts_fn *done, void *arg);
+struct store_request *store_count(struct store *st, const char *owner, store_counts_fn *done, void *arg);
 
 /* Retention. Removes what ended before the times given (0: nothing for its age), then the oldest ended executions and
  * events while their sums are above the bounds (0: none). A sandbox goes after the last of its executions, and with it
@@ -340,7 +348,7 @@ struct store_retention {
     uint64_t usage_before_ms;  /* usage; that of forgotten sandboxes is told by tenant and user before */
     uint64_t output_bytes_max; /* kept output of all executions */
     uint64_t db_bytes_max;     /* executions go first, then events, then ended sandboxes; no more than that */
-    bool rehearse; /* remove nothing, and say in one report what all calls together would; others wait meanwhile */
+    bool dry_run; /* remove nothing, and say in one report what all calls together would; others wait meanwhile */
 };
 struct store_gc_report {
     const char (*executions)[ID_SIZE]; /* removed: their output files may go; borrowed. NULL in a rehearsal */
@@ -351,15 +359,15 @@ struct store_gc_report {
     bool more;
 };
 typedef void store_gc_fn(void *arg, const struct err *err, const struct store_gc_report *report);
-struct store_call *store_gc(struct store *st, const struct store_retention *keep, store_gc_fn *done, void *arg);
+struct store_request *store_gc(struct store *st, const struct store_retention *keep, store_gc_fn *done, void *arg);
 
 /* Reads everything once and checks its structure, table by table between other calls. ERR_STORE_CORRUPT names the first
  * thing that is wrong. */
-struct store_call *store_check(struct store *st, store_done_fn *done, void *arg);
+struct store_request *store_check(struct store *st, store_done_fn *done, void *arg);
 
 /* A copy of the store as it is at one moment, while it goes on working. The file is made 0600 and appears under its
  * name only when it is complete; ERR_EXISTS when something is there already. */
-struct store_call *store_backup(struct store *st, const char *path, store_done_fn *done, void *arg);
+struct store_request *store_backup(struct store *st, const char *path, store_done_fn *done, void *arg);
 /* Puts a backup in the place of the store, which must not be open (ERR_STORE_IN_USE). The backup is checked first; what
  * was there is kept beside it with ".before-restore" at its name's end. Blocks. */
 int store_restore(const struct store_settings *set, const char *backup, struct err *err);

@@ -2,7 +2,7 @@
 #include "store/tenants.h"
 
 #include "base/str.h"
-#include "store/queue.h"
+#include "store/requests.h"
 
 const char *const store_builtin_roles[] = { "admin", "developer", "viewer", NULL };
 
@@ -85,182 +85,188 @@ static const struct row_column login_columns[] = {
 };
 
 const struct row_table row_tenant = { .name = "tenants",
-                                      .word = "tenant",
+                                      .display_name = "tenant",
                                       .size = sizeof(struct store_tenant),
                                       .key = "name",
                                       .by_name = true,
                                       COLUMNS(tenant_columns) };
 const struct row_table row_user = { .name = "users",
-                                    .word = "user",
+                                    .display_name = "user",
                                     .size = sizeof(struct store_user),
                                     .key = "id",
                                     .owned = true,
                                     COLUMNS(user_columns) };
 const struct row_table row_role = { .name = "roles",
-                                    .word = "role",
+                                    .display_name = "role",
                                     .size = sizeof(struct store_role),
                                     .key = "name",
                                     .owned = true,
                                     .by_name = true,
                                     COLUMNS(role_columns) };
-const struct row_table row_age = {
-    .name = "executions", .word = "count", .size = sizeof(struct store_age), .key = "owner", COLUMNS(age_columns)
-};
+const struct row_table row_age = { .name = "executions",
+                                   .display_name = "count",
+                                   .size = sizeof(struct store_age),
+                                   .key = "owner",
+                                   COLUMNS(age_columns) };
 const struct row_table row_login = {
-    .name = "keys", .word = "key", .size = sizeof(struct store_login), .key = "k.id", COLUMNS(login_columns)
+    .name = "keys", .display_name = "key", .size = sizeof(struct store_login), .key = "k.id", COLUMNS(login_columns)
 };
 
 /* tenants */
 
-static void refuse(struct store_call *c, const char *why)
+static void store_tenant_reject(struct store_request *c, const char *why)
 {
     struct err err = { 0 };
 
     err_set(&err, ERR_INVALID, "%s", why);
-    store_refuse(c, &err);
+    store_request_reject(c, &err);
 }
 
-struct store_call *store_tenant_insert(struct store *st, const struct store_tenant *row, store_done_fn *done, void *arg)
+struct store_request *store_tenant_insert(struct store *st, const struct store_tenant *row, store_done_fn *done,
+                                          void *arg)
 {
-    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_tenant, row, ANY(done), arg);
+    struct store_request *c = store_row_request(STORE_OP_INSERT, &row_tenant, row, ANY(done), arg);
 
-    if (!c->refused && !store_owner_valid(row->name))
-        refuse(c, "a tenant's name has letters, digits, '-', '_' and '.'");
-    return store_submit(st, c);
+    if (!c->rejected && !store_owner_valid(row->name))
+        store_tenant_reject(c, "a tenant's name has letters, digits, '-', '_' and '.'");
+    return store_request_submit(st, c);
 }
 
-struct store_call *store_tenant_get(struct store *st, const char *name, store_tenant_fn *done, void *arg)
+struct store_request *store_tenant_get(struct store *st, const char *name, store_tenant_fn *done, void *arg)
 {
-    return store_submit(st, store_get_call(STORE_OP_GET, &row_tenant, NULL, name, ANY(done), arg));
+    return store_request_submit(st, store_get_request(STORE_OP_GET, &row_tenant, NULL, name, ANY(done), arg));
 }
 
-struct store_call *store_tenant_update(struct store *st, const struct store_tenant *row, uint32_t set,
-                                       store_tenant_fn *done, void *arg)
+struct store_request *store_tenant_update(struct store *st, const struct store_tenant *row, uint32_t set,
+                                          store_tenant_fn *done, void *arg)
 {
-    return store_submit(st, store_update_call(&row_tenant, STORE_ANY_OWNER, row, set, NULL, ANY(done), arg));
+    return store_request_submit(st, store_update_request(&row_tenant, STORE_ANY_OWNER, row, set, NULL, ANY(done), arg));
 }
 
-struct store_call *store_tenant_list(struct store *st, const struct store_list *q, store_tenants_fn *done, void *arg)
+struct store_request *store_tenant_list(struct store *st, const struct store_list *q, store_tenants_fn *done, void *arg)
 {
     const struct store_list by_name = { .cursor = q->cursor, .limit = q->limit, .oldest_first = true };
 
-    return store_list_call(st, &row_tenant, &by_name, NULL, ANY(done), arg);
+    return store_list_request(st, &row_tenant, &by_name, NULL, ANY(done), arg);
 }
 
-struct store_call *store_tenant_remove(struct store *st, const char *name, uint64_t at_ms, store_done_fn *done,
-                                       void *arg)
+struct store_request *store_tenant_remove(struct store *st, const char *name, uint64_t at_ms, store_done_fn *done,
+                                          void *arg)
 {
-    struct store_call *c = store_get_call(STORE_OP_REMOVE, &row_tenant, NULL, name, ANY(done), arg);
+    struct store_request *c = store_get_request(STORE_OP_REMOVE, &row_tenant, NULL, name, ANY(done), arg);
 
     c->after = at_ms ? at_ms : 1;
-    return store_submit(st, c);
+    return store_request_submit(st, c);
 }
 
 /* users */
 
-struct store_call *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg)
+struct store_request *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg)
 {
-    return store_submit(st, store_row_call(STORE_OP_INSERT, &row_user, row, ANY(done), arg));
+    return store_request_submit(st, store_row_request(STORE_OP_INSERT, &row_user, row, ANY(done), arg));
 }
 
-struct store_call *store_user_vouch(struct store *st, const struct store_user *row, store_done_fn *done, void *arg)
+struct store_request *store_user_insert_from_provider(struct store *st, const struct store_user *row,
+                                                      store_done_fn *done, void *arg)
 {
-    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_user, row, ANY(done), arg);
+    struct store_request *c = store_row_request(STORE_OP_INSERT, &row_user, row, ANY(done), arg);
 
-    c->vouched = true;
-    return store_submit(st, c);
+    c->from_identity_provider = true;
+    return store_request_submit(st, c);
 }
 
-struct store_call *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done, void *arg)
+struct store_request *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done,
+                                     void *arg)
 {
-    return store_submit(st, store_get_call(STORE_OP_GET, &row_user, owner, id, ANY(done), arg));
+    return store_request_submit(st, store_get_request(STORE_OP_GET, &row_user, owner, id, ANY(done), arg));
 }
 
-struct store_call *store_user_update(struct store *st, const char *owner, const struct store_user *row, uint32_t set,
-                                     bool keep_admin, store_user_fn *done, void *arg)
+struct store_request *store_user_update(struct store *st, const char *owner, const struct store_user *row, uint32_t set,
+                                        bool keep_admin, store_user_fn *done, void *arg)
 {
-    struct store_call *c = store_update_call(&row_user, owner, row, set, NULL, ANY(done), arg);
+    struct store_request *c = store_update_request(&row_user, owner, row, set, NULL, ANY(done), arg);
 
     c->keep_admin = keep_admin;
-    return store_submit(st, c);
+    return store_request_submit(st, c);
 }
 
-struct store_call *store_user_list(struct store *st, const struct store_list *q, store_users_fn *done, void *arg)
+struct store_request *store_user_list(struct store *st, const struct store_list *q, store_users_fn *done, void *arg)
 {
-    return store_list_call(st, &row_user, q, "us", ANY(done), arg);
+    return store_list_request(st, &row_user, q, "us", ANY(done), arg);
 }
 
-struct store_call *store_user_remove(struct store *st, const char *owner, const char *id, uint64_t at_ms,
-                                     bool keep_admin, store_done_fn *done, void *arg)
+struct store_request *store_user_remove(struct store *st, const char *owner, const char *id, uint64_t at_ms,
+                                        bool keep_admin, store_done_fn *done, void *arg)
 {
-    struct store_call *c = store_get_call(STORE_OP_REMOVE, &row_user, owner, id, ANY(done), arg);
+    struct store_request *c = store_get_request(STORE_OP_REMOVE, &row_user, owner, id, ANY(done), arg);
 
     c->keep_admin = keep_admin;
     c->after = at_ms ? at_ms : 1;
-    return store_submit(st, c);
+    return store_request_submit(st, c);
 }
 
 /* roles */
 
-struct store_call *store_role_insert(struct store *st, const struct store_role *row, store_done_fn *done, void *arg)
+struct store_request *store_role_insert(struct store *st, const struct store_role *row, store_done_fn *done, void *arg)
 {
-    struct store_call *c = store_row_call(STORE_OP_INSERT, &row_role, row, ANY(done), arg);
+    struct store_request *c = store_row_request(STORE_OP_INSERT, &row_role, row, ANY(done), arg);
 
-    for (size_t i = 0; store_builtin_roles[i] && !c->refused; i++)
+    for (size_t i = 0; store_builtin_roles[i] && !c->rejected; i++)
         if (str_eq(row->name, store_builtin_roles[i])) {
             struct err err = { 0 };
 
             err_set(&err, ERR_EXISTS, "the role %s is built in", row->name);
-            store_refuse(c, &err);
+            store_request_reject(c, &err);
         }
-    if (!c->refused && !store_owner_valid(row->name))
-        refuse(c, "a role's name has letters, digits, '-', '_' and '.'");
-    return store_submit(st, c);
+    if (!c->rejected && !store_owner_valid(row->name))
+        store_tenant_reject(c, "a role's name has letters, digits, '-', '_' and '.'");
+    return store_request_submit(st, c);
 }
 
-struct store_call *store_role_get(struct store *st, const char *owner, const char *name, store_role_fn *done, void *arg)
+struct store_request *store_role_get(struct store *st, const char *owner, const char *name, store_role_fn *done,
+                                     void *arg)
 {
-    return store_submit(st, store_get_call(STORE_OP_GET, &row_role, owner, name, ANY(done), arg));
+    return store_request_submit(st, store_get_request(STORE_OP_GET, &row_role, owner, name, ANY(done), arg));
 }
 
-struct store_call *store_role_list(struct store *st, const struct store_list *q, store_roles_fn *done, void *arg)
+struct store_request *store_role_list(struct store *st, const struct store_list *q, store_roles_fn *done, void *arg)
 {
     const struct store_list by_name = {
         .owner = q->owner, .cursor = q->cursor, .limit = q->limit, .oldest_first = true
     };
 
-    return store_list_call(st, &row_role, &by_name, NULL, ANY(done), arg);
+    return store_list_request(st, &row_role, &by_name, NULL, ANY(done), arg);
 }
 
-struct store_call *store_role_remove(struct store *st, const char *owner, const char *name, store_done_fn *done,
-                                     void *arg)
+struct store_request *store_role_remove(struct store *st, const char *owner, const char *name, store_done_fn *done,
+                                        void *arg)
 {
-    return store_submit(st, store_get_call(STORE_OP_REMOVE, &row_role, owner, name, ANY(done), arg));
+    return store_request_submit(st, store_get_request(STORE_OP_REMOVE, &row_role, owner, name, ANY(done), arg));
 }
 
 /* counting */
 
-struct store_call *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg)
+struct store_request *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg)
 {
-    struct store_call *c = store_call_new(STORE_OP_AGES, &row_age, ANY(done), arg);
+    struct store_request *c = store_request_new(STORE_OP_EXECUTION_AGES, &row_age, ANY(done), arg);
 
     c->after = min_u64(now_ms, INT64_MAX);
-    return store_submit(st, c);
+    return store_request_submit(st, c);
 }
 
 /* logging in */
 
-struct store_call *store_login_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_login_fn *done,
-                                       void *arg)
+struct store_request *store_login_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_login_fn *done,
+                                          void *arg)
 {
-    struct store_call *c = store_call_new(STORE_OP_LOGIN, &row_login, ANY(done), arg);
+    struct store_request *c = store_request_new(STORE_OP_LOGIN, &row_login, ANY(done), arg);
 
     memcpy(c->hash, hash, STORE_HASH_LEN);
-    return store_submit(st, c);
+    return store_request_submit(st, c);
 }
 
-struct store_call *store_login_by_name(struct store *st, const char *tenant, const char *user, store_login_fn *done,
-                                       void *arg)
+struct store_request *store_login_by_name(struct store *st, const char *tenant, const char *user, store_login_fn *done,
+                                          void *arg)
 {
-    return store_submit(st, store_get_call(STORE_OP_LOGIN, &row_login, tenant, user, ANY(done), arg));
+    return store_request_submit(st, store_get_request(STORE_OP_LOGIN, &row_login, tenant, user, ANY(done), arg));
 }

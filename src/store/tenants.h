@@ -37,16 +37,17 @@ typedef void store_tenants_fn(void *arg, const struct err *err, const struct sto
                               const char *next);
 
 /* Removed ones are told as what they are; whoever asks looks at removed_ms. */
-struct store_call *store_tenant_insert(struct store *st, const struct store_tenant *row, store_done_fn *done,
-                                       void *arg);
-struct store_call *store_tenant_get(struct store *st, const char *name, store_tenant_fn *done, void *arg);
-struct store_call *store_tenant_update(struct store *st, const struct store_tenant *row, uint32_t set,
-                                       store_tenant_fn *done, void *arg);
+struct store_request *store_tenant_insert(struct store *st, const struct store_tenant *row, store_done_fn *done,
+                                          void *arg);
+struct store_request *store_tenant_get(struct store *st, const char *name, store_tenant_fn *done, void *arg);
+struct store_request *store_tenant_update(struct store *st, const struct store_tenant *row, uint32_t set,
+                                          store_tenant_fn *done, void *arg);
 /* By name; of q only cursor and limit count. */
-struct store_call *store_tenant_list(struct store *st, const struct store_list *q, store_tenants_fn *done, void *arg);
+struct store_request *store_tenant_list(struct store *st, const struct store_list *q, store_tenants_fn *done,
+                                        void *arg);
 /* Its keys are revoked, its users and roles are gone, and its name is taken for ever. */
-struct store_call *store_tenant_remove(struct store *st, const char *name, uint64_t at_ms, store_done_fn *done,
-                                       void *arg);
+struct store_request *store_tenant_remove(struct store *st, const char *name, uint64_t at_ms, store_done_fn *done,
+                                          void *arg);
 
 /* --- users --- */
 
@@ -71,17 +72,19 @@ typedef void store_users_fn(void *arg, const struct err *err, const struct store
 
 /* ERR_MISSING: there is no such tenant or role. keep_admin: ERR_LAST_ADMIN when no enabled user with the role admin
  * would be left; decided in one step with the change, so two of them cannot remove each other. */
-struct store_call *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg);
+struct store_request *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg);
 /* The same for somebody whom no admin adds: ERR_USER_REMOVED when one of that name was removed, and not inserted by the
  * call above since. */
-struct store_call *store_user_vouch(struct store *st, const struct store_user *row, store_done_fn *done, void *arg);
-struct store_call *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done, void *arg);
-struct store_call *store_user_update(struct store *st, const char *owner, const struct store_user *row, uint32_t set,
-                                     bool keep_admin, store_user_fn *done, void *arg);
-struct store_call *store_user_list(struct store *st, const struct store_list *q, store_users_fn *done, void *arg);
-/* Their keys are revoked with them, and the name is remembered for store_user_vouch. */
-struct store_call *store_user_remove(struct store *st, const char *owner, const char *id, uint64_t at_ms,
-                                     bool keep_admin, store_done_fn *done, void *arg);
+struct store_request *store_user_insert_from_provider(struct store *st, const struct store_user *row,
+                                                      store_done_fn *done, void *arg);
+struct store_request *store_user_get(struct store *st, const char *owner, const char *id, store_user_fn *done,
+                                     void *arg);
+struct store_request *store_user_update(struct store *st, const char *owner, const struct store_user *row, uint32_t set,
+                                        bool keep_admin, store_user_fn *done, void *arg);
+struct store_request *store_user_list(struct store *st, const struct store_list *q, store_users_fn *done, void *arg);
+/* Their keys are revoked with them, and the name is remembered for store_user_insert_from_provider. */
+struct store_request *store_user_remove(struct store *st, const char *owner, const char *id, uint64_t at_ms,
+                                        bool keep_admin, store_done_fn *done, void *arg);
 
 /* --- roles of a tenant's own; they do not change, so what a user may do changes only with their role --- */
 
@@ -96,14 +99,14 @@ typedef void store_role_fn(void *arg, const struct err *err, const struct store_
 typedef void store_roles_fn(void *arg, const struct err *err, const struct store_role *rows, size_t n,
                             const char *next);
 
-struct store_call *store_role_insert(struct store *st, const struct store_role *row, store_done_fn *done, void *arg);
-struct store_call *store_role_get(struct store *st, const char *owner, const char *name, store_role_fn *done,
-                                  void *arg);
-/* By name; the owner is one tenant. */
-struct store_call *store_role_list(struct store *st, const struct store_list *q, store_roles_fn *done, void *arg);
-/* ERR_EXISTS: somebody has it. */
-struct store_call *store_role_remove(struct store *st, const char *owner, const char *name, store_done_fn *done,
+struct store_request *store_role_insert(struct store *st, const struct store_role *row, store_done_fn *done, void *arg);
+struct store_request *store_role_get(struct store *st, const char *owner, const char *name, store_role_fn *done,
                                      void *arg);
+/* By name; the owner is one tenant. */
+struct store_request *store_role_list(struct store *st, const struct store_list *q, store_roles_fn *done, void *arg);
+/* ERR_EXISTS: somebody has it. */
+struct store_request *store_role_remove(struct store *st, const char *owner, const char *name, store_done_fn *done,
+                                        void *arg);
 
 /* --- what quotas are counted from --- */
 
@@ -113,7 +116,7 @@ struct store_age { /* how many executions of a tenant were created so many minut
 };
 typedef void store_ages_fn(void *arg, const struct err *err, const struct store_age *rows, size_t n);
 /* Those of the last hour before now_ms, by minutes; what lies behind now_ms counts as new. */
-struct store_call *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg);
+struct store_request *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg);
 
 /* --- logging in: everything that decides about a request, in one look --- */
 
@@ -128,8 +131,8 @@ struct store_login {
 
 typedef void store_login_fn(void *arg, const struct err *err, const struct store_login *row);
 /* By the hash of a key. ERR_MISSING: there is no such key. */
-struct store_call *store_login_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_login_fn *done,
-                                       void *arg);
+struct store_request *store_login_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_login_fn *done,
+                                          void *arg);
 /* A user by name, for those whom somebody else vouches for. ERR_MISSING: this tenant has none of that name. */
-struct store_call *store_login_by_name(struct store *st, const char *tenant, const char *user, store_login_fn *done,
-                                       void *arg);
+struct store_request *store_login_by_name(struct store *st, const char *tenant, const char *user, store_login_fn *done,
+                                          void *arg);

@@ -41,38 +41,39 @@ struct store_usage_query {
 
 /* In the order of hour, tenant, user, sandbox. more: there were more than STORE_USAGE_MAX. */
 typedef void store_usage_fn(void *arg, const struct err *err, const struct store_usage *rows, size_t n, bool more);
-struct store_call *store_usage_list(struct store *st, const struct store_usage_query *q, store_usage_fn *done,
-                                    void *arg);
+struct store_request *store_usage_list(struct store *st, const struct store_usage_query *q, store_usage_fn *done,
+                                       void *arg);
 
 /* The counter of a sandbox that lives, as it stands. One that has ended or is not known is passed over. */
-struct store_usage_note {
+struct store_cpu_reading {
     char sandbox[ID_SIZE];
     char created_by[STORE_OWNER_MAX + 1]; /* whose it is; "": nobody knows */
     uint64_t cpu_us;
     uint64_t at_ms;
 };
-struct store_call *store_usage_note(struct store *st, const struct store_usage_note *notes, size_t n,
-                                    store_done_fn *done, void *arg);
+struct store_request *store_usage_record_cpu(struct store *st, const struct store_cpu_reading *notes, size_t n,
+                                             store_done_fn *done, void *arg);
 
 /* What was used by sandboxes that have no row: sums, each added to those of its hour, tenant and user. */
-struct store_call *store_usage_add(struct store *st, const struct store_usage *sums, size_t n, store_done_fn *done,
-                                   void *arg);
+struct store_request *store_usage_add(struct store *st, const struct store_usage *sums, size_t n, store_done_fn *done,
+                                      void *arg);
 
 /* --- budgets --- */
 
-enum store_period { STORE_DAY, STORE_MONTH };
-#define STORE_PERIODS 2
-enum store_budgeted { STORE_CPU_S, STORE_SANDBOX_S, STORE_EXECUTIONS };
-#define STORE_BUDGETED 3
+enum store_period { STORE_PERIOD_DAY, STORE_PERIOD_MONTH };
+#define STORE_PERIOD_COUNT 2
+enum store_budget_resource { STORE_BUDGET_CPU_SECONDS, STORE_BUDGET_SANDBOX_SECONDS, STORE_BUDGET_EXECUTIONS };
+#define STORE_BUDGET_RESOURCES 3
 
 struct store_budget {
     char owner[STORE_OWNER_MAX + 1];
-    uint64_t max[STORE_PERIODS][STORE_BUDGETED]; /* 0: no bound */
+    uint64_t max[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* 0: no bound */
     uint64_t updated_ms;
 };
 typedef void store_budgets_fn(void *arg, const struct err *err, const struct store_budget *rows, size_t n);
 
 /* Without any bound the row is removed. */
-struct store_call *store_budget_put(struct store *st, const struct store_budget *row, store_done_fn *done, void *arg);
+struct store_request *store_budget_put(struct store *st, const struct store_budget *row, store_done_fn *done,
+                                       void *arg);
 /* All of them (STORE_ANY_OWNER), or that of one, who may have none. */
-struct store_call *store_budget_list(struct store *st, const char *owner, store_budgets_fn *done, void *arg);
+struct store_request *store_budget_list(struct store *st, const char *owner, store_budgets_fn *done, void *arg);

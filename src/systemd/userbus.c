@@ -29,12 +29,12 @@ enum { TYPE_CALL = 1, TYPE_RETURN, TYPE_ERROR };
 
 /* --- writing --- */
 
-struct pen {
+struct dbus_writer {
     uint8_t *buf;
     size_t len, cap; /* len > cap: it did not fit */
 };
 
-static void put(struct pen *p, const void *data, size_t n)
+static void dbus_put_bytes(struct dbus_writer *p, const void *data, size_t n)
 {
     if (p->len <= p->cap && n <= p->cap - p->len)
         memcpy(p->buf + p->len, data, n);
@@ -43,160 +43,160 @@ static void put(struct pen *p, const void *data, size_t n)
     p->len += n;
 }
 
-static void put_byte(struct pen *p, uint8_t v)
+static void dbus_put_byte(struct dbus_writer *p, uint8_t v)
 {
-    put(p, &v, 1);
+    dbus_put_bytes(p, &v, 1);
 }
 
-static void align(struct pen *p, size_t to)
+static void dbus_align(struct dbus_writer *p, size_t to)
 {
     while (p->len <= p->cap && p->len % to)
-        put_byte(p, 0);
+        dbus_put_byte(p, 0);
 }
 
-static void store_u32(uint8_t *at, uint32_t v)
+static void dbus_store_u32(uint8_t *at, uint32_t v)
 {
     for (int i = 0; i < 4; i++)
         at[i] = (uint8_t)(v >> (8 * i));
 }
 
-static void put_u32(struct pen *p, uint32_t v)
+static void dbus_put_u32(struct dbus_writer *p, uint32_t v)
 {
     uint8_t raw[4];
 
-    align(p, 4);
-    store_u32(raw, v);
-    put(p, raw, sizeof(raw));
+    dbus_align(p, 4);
+    dbus_store_u32(raw, v);
+    dbus_put_bytes(p, raw, sizeof(raw));
 }
 
-static void put_str(struct pen *p, const char *s)
+static void dbus_put_str(struct dbus_writer *p, const char *s)
 {
-    put_u32(p, (uint32_t)strlen(s));
-    put(p, s, strlen(s) + 1);
+    dbus_put_u32(p, (uint32_t)strlen(s));
+    dbus_put_bytes(p, s, strlen(s) + 1);
 }
 
-static void put_sig(struct pen *p, const char *s)
+static void dbus_put_signature(struct dbus_writer *p, const char *s)
 {
-    put_byte(p, (uint8_t)strlen(s));
-    put(p, s, strlen(s) + 1);
+    dbus_put_byte(p, (uint8_t)strlen(s));
+    dbus_put_bytes(p, s, strlen(s) + 1);
 }
 
-static void put_field(struct pen *p, uint8_t code, const char *sig, const char *value)
+static void dbus_put_field(struct dbus_writer *p, uint8_t code, const char *sig, const char *value)
 {
-    align(p, 8);
-    put_byte(p, code);
-    put_sig(p, sig);
+    dbus_align(p, 8);
+    dbus_put_byte(p, code);
+    dbus_put_signature(p, sig);
     if (sig[0] == 'g')
-        put_sig(p, value);
+        dbus_put_signature(p, value);
     else
-        put_str(p, value);
+        dbus_put_str(p, value);
 }
 
 /* The length of an array is known when it is written: it is put in afterwards. */
-static size_t array_begin(struct pen *p, size_t item)
+static size_t dbus_array_begin(struct dbus_writer *p, size_t item)
 {
-    put_u32(p, 0);
+    dbus_put_u32(p, 0);
     size_t at = p->len - 4;
-    align(p, item);
+    dbus_align(p, item);
     return at;
 }
 
-static void array_end(struct pen *p, size_t at, size_t item)
+static void dbus_array_end(struct dbus_writer *p, size_t at, size_t item)
 {
     size_t first = (at + 4 + item - 1) / item * item;
 
     if (p->len <= p->cap)
-        store_u32(p->buf + at, (uint32_t)(p->len - first));
+        dbus_store_u32(p->buf + at, (uint32_t)(p->len - first));
 }
 
-static size_t header(struct pen *p, uint32_t serial, const char *to, const char *path, const char *member,
-                     const char *signature)
+static size_t dbus_put_header(struct dbus_writer *p, uint32_t serial, const char *to, const char *path,
+                              const char *member, const char *signature)
 {
     static const uint8_t start[] = { 'l', TYPE_CALL, 0, 1 };
 
-    put(p, start, sizeof(start));
-    put_u32(p, 0); /* length of the body */
-    put_u32(p, serial);
-    size_t fields = array_begin(p, 8);
-    put_field(p, FIELD_PATH, "o", path);
-    put_field(p, FIELD_INTERFACE, "s",
-              str_eq(member, "Hello") ? "org.freedesktop.DBus" : "org.freedesktop.systemd1.Manager");
-    put_field(p, FIELD_MEMBER, "s", member);
-    put_field(p, FIELD_DESTINATION, "s", to);
+    dbus_put_bytes(p, start, sizeof(start));
+    dbus_put_u32(p, 0); /* length of the body */
+    dbus_put_u32(p, serial);
+    size_t fields = dbus_array_begin(p, 8);
+    dbus_put_field(p, FIELD_PATH, "o", path);
+    dbus_put_field(p, FIELD_INTERFACE, "s",
+                   str_eq(member, "Hello") ? "org.freedesktop.DBus" : "org.freedesktop.systemd1.Manager");
+    dbus_put_field(p, FIELD_MEMBER, "s", member);
+    dbus_put_field(p, FIELD_DESTINATION, "s", to);
     if (signature)
-        put_field(p, FIELD_SIGNATURE, "g", signature);
-    array_end(p, fields, 8);
-    align(p, 8);
+        dbus_put_field(p, FIELD_SIGNATURE, "g", signature);
+    dbus_array_end(p, fields, 8);
+    dbus_align(p, 8);
     return p->len;
 }
 
-static void put_property(struct pen *p, const char *name, const char *sig)
+static void dbus_put_property(struct dbus_writer *p, const char *name, const char *sig)
 {
-    align(p, 8);
-    put_str(p, name);
-    put_sig(p, sig);
+    dbus_align(p, 8);
+    dbus_put_str(p, name);
+    dbus_put_signature(p, sig);
 }
 
-size_t userbus_encode(uint8_t buf[USERBUS_CALL_MAX], uint32_t serial, const char *scope, const pid_t *pids,
-                      size_t npids)
+size_t userbus_encode_scope_call(uint8_t buf[USERBUS_CALL_MAX], uint32_t serial, const char *scope, const pid_t *pids,
+                                 size_t npids)
 {
-    struct pen p = { .buf = buf, .cap = USERBUS_CALL_MAX };
-    size_t body = header(&p, serial, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "StartTransientUnit",
-                         "ssa(sv)a(sa(sv))");
+    struct dbus_writer p = { .buf = buf, .cap = USERBUS_CALL_MAX };
+    size_t body = dbus_put_header(&p, serial, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+                                  "StartTransientUnit", "ssa(sv)a(sa(sv))");
 
-    put_str(&p, scope);
-    put_str(&p, "fail"); /* the mode: another of that name is not replaced */
-    size_t properties = array_begin(&p, 8);
-    put_property(&p, "Description", "s");
-    put_str(&p, "cove sandbox");
-    put_property(&p, "Delegate", "b");
-    put_u32(&p, 1);
-    put_property(&p, "CollectMode", "s");
-    put_str(&p, "inactive-or-failed");
-    put_property(&p, "PIDs", "au");
-    size_t list = array_begin(&p, 4);
+    dbus_put_str(&p, scope);
+    dbus_put_str(&p, "fail"); /* the mode: another of that name is not replaced */
+    size_t properties = dbus_array_begin(&p, 8);
+    dbus_put_property(&p, "Description", "s");
+    dbus_put_str(&p, "cove sandbox");
+    dbus_put_property(&p, "Delegate", "b");
+    dbus_put_u32(&p, 1);
+    dbus_put_property(&p, "CollectMode", "s");
+    dbus_put_str(&p, "inactive-or-failed");
+    dbus_put_property(&p, "PIDs", "au");
+    size_t list = dbus_array_begin(&p, 4);
     for (size_t i = 0; i < npids; i++)
-        put_u32(&p, (uint32_t)pids[i]);
-    array_end(&p, list, 4);
-    array_end(&p, properties, 8);
-    size_t aux = array_begin(&p, 8);
-    array_end(&p, aux, 8);
+        dbus_put_u32(&p, (uint32_t)pids[i]);
+    dbus_array_end(&p, list, 4);
+    dbus_array_end(&p, properties, 8);
+    size_t aux = dbus_array_begin(&p, 8);
+    dbus_array_end(&p, aux, 8);
     if (p.len > p.cap)
         return 0;
-    store_u32(buf + 4, (uint32_t)(p.len - body));
+    dbus_store_u32(buf + 4, (uint32_t)(p.len - body));
     return p.len;
 }
 
 /* --- reading --- */
 
-static uint32_t load_u32(const uint8_t *at)
+static uint32_t dbus_load_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static size_t round_up(size_t n, size_t to)
+static size_t dbus_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-size_t userbus_length(const uint8_t head[16])
+size_t userbus_message_length(const uint8_t head[16])
 {
-    uint64_t fields = load_u32(head + 12), body = load_u32(head + 4);
+    uint64_t fields = dbus_load_u32(head + 12), body = dbus_load_u32(head + 4);
 
     if (head[0] != 'l' || head[3] != 1 || fields > USERBUS_ANSWER_MAX || body > USERBUS_ANSWER_MAX)
         return 0;
-    size_t n = 16 + round_up((size_t)fields, 8) + (size_t)body;
+    size_t n = 16 + dbus_round_up((size_t)fields, 8) + (size_t)body;
     return n <= USERBUS_ANSWER_MAX ? n : 0;
 }
 
 /* The value of one header field: 4 aligned bytes, or a string behind its length. Moves *at past it. */
-static bool read_value(const uint8_t *msg, size_t end, char sig, size_t *at, const uint8_t **ret, size_t *ret_len)
+static bool dbus_read_field(const uint8_t *msg, size_t end, char sig, size_t *at, const uint8_t **ret, size_t *ret_len)
 {
-    size_t head = sig == 'g' ? 1 : 4, start = round_up(*at, head);
+    size_t head = sig == 'g' ? 1 : 4, start = dbus_round_up(*at, head);
 
     if (start + head > end)
         return false;
-    uint32_t v = sig == 'g' ? msg[start] : load_u32(msg + start);
+    uint32_t v = sig == 'g' ? msg[start] : dbus_load_u32(msg + start);
     *ret = msg + start;
     *ret_len = 4;
     *at = start + head;
@@ -212,15 +212,15 @@ static bool read_value(const uint8_t *msg, size_t end, char sig, size_t *at, con
     return true;
 }
 
-enum userbus_answer userbus_decode(const uint8_t *msg, size_t len, uint32_t serial, char why[128])
+enum userbus_answer userbus_decode_reply(const uint8_t *msg, size_t len, uint32_t serial, char why[128])
 {
     uint32_t answers = 0;
 
-    if (len < 16 || userbus_length(msg) != len)
+    if (len < 16 || userbus_message_length(msg) != len)
         return USERBUS_MALFORMED;
     (void)str_copy(why, 128, "no reason given");
-    size_t at = 16, end = 16 + load_u32(msg + 12);
-    while ((at = round_up(at, 8)) < end) {
+    size_t at = 16, end = 16 + dbus_load_u32(msg + 12);
+    while ((at = dbus_round_up(at, 8)) < end) {
         const uint8_t *value;
         size_t n;
 
@@ -229,10 +229,10 @@ enum userbus_answer userbus_decode(const uint8_t *msg, size_t len, uint32_t seri
         uint8_t code = msg[at];
         char sig = (char)msg[at + 2];
         at += 4;
-        if (!read_value(msg, end, sig, &at, &value, &n))
+        if (!dbus_read_field(msg, end, sig, &at, &value, &n))
             return USERBUS_MALFORMED;
         if (code == FIELD_REPLY_SERIAL && sig == 'u')
-            answers = load_u32(value);
+            answers = dbus_load_u32(value);
         if (code == FIELD_ERROR && sig == 's')
             snprintf(why, 128, "%.*s", (int)min_u64(n, 127), (const char *)value);
     }
@@ -243,7 +243,7 @@ enum userbus_answer userbus_decode(const uint8_t *msg, size_t len, uint32_t seri
 
 /* --- the conversation --- */
 
-static int dial(const char *path, uid_t uid, struct err *err)
+static int userbus_connect(const char *path, uid_t uid, struct err *err)
 {
     struct sockaddr_un sa = { .sun_family = AF_UNIX };
     struct timeval wait = { .tv_sec = WAIT_S };
@@ -273,7 +273,7 @@ static int dial(const char *path, uid_t uid, struct err *err)
     return take_fd(&fd);
 }
 
-static int await(int fd, uint32_t serial, struct err *err)
+static int userbus_wait_for_reply(int fd, uint32_t serial, struct err *err)
 {
     uint8_t msg[USERBUS_ANSWER_MAX];
     char why[128];
@@ -281,10 +281,10 @@ static int await(int fd, uint32_t serial, struct err *err)
     for (int i = 0; i < MESSAGES_MAX; i++) {
         if (fd_read_full(fd, msg, 16) != 16)
             return err_set(err, ERR_TIMEOUT, "the user's systemd does not answer");
-        size_t len = userbus_length(msg);
+        size_t len = userbus_message_length(msg);
         if (!len || fd_read_full(fd, msg + 16, len - 16) != (ssize_t)(len - 16))
             return err_set(err, ERR_PROTOCOL, "the user's systemd answers something strange");
-        switch (userbus_decode(msg, len, serial, why)) {
+        switch (userbus_decode_reply(msg, len, serial, why)) {
         case USERBUS_DONE:
             return 0;
         case USERBUS_REFUSED:
@@ -298,14 +298,14 @@ static int await(int fd, uint32_t serial, struct err *err)
     return err_set(err, ERR_PROTOCOL, "the user's systemd talks of other things");
 }
 
-static int say(int fd, const uint8_t *msg, size_t len, uint32_t serial, struct err *err)
+static int userbus_call(int fd, const uint8_t *msg, size_t len, uint32_t serial, struct err *err)
 {
     if (send(fd, msg, len, MSG_NOSIGNAL) != (ssize_t)len)
         return err_sys(err, ERR_SYS, "ask the user's systemd");
-    return await(fd, serial, err);
+    return userbus_wait_for_reply(fd, serial, err);
 }
 
-const char *userbus_dir(uid_t uid, char buf[USERBUS_DIR_MAX])
+const char *userbus_runtime_dir(uid_t uid, char buf[USERBUS_DIR_MAX])
 {
     const char *env = getenv("XDG_RUNTIME_DIR");
 
@@ -315,7 +315,7 @@ const char *userbus_dir(uid_t uid, char buf[USERBUS_DIR_MAX])
     return buf;
 }
 
-bool userbus_offered(const char *runtime_dir)
+bool userbus_is_available(const char *runtime_dir)
 {
     auto_free char *own = str_printf("%s/systemd/private", runtime_dir);
     auto_free char *bus = str_printf("%s/bus", runtime_dir);
@@ -323,27 +323,27 @@ bool userbus_offered(const char *runtime_dir)
     return access(own, W_OK) == 0 || access(bus, W_OK) == 0;
 }
 
-int userbus_scope(const char *runtime_dir, uid_t uid, const char *scope, const pid_t *pids, size_t npids,
-                  struct err *err)
+int userbus_start_scope(const char *runtime_dir, uid_t uid, const char *scope, const pid_t *pids, size_t npids,
+                        struct err *err)
 {
     uint8_t call[USERBUS_CALL_MAX], hello[USERBUS_CALL_MAX];
-    struct pen p = { .buf = hello, .cap = sizeof(hello) };
+    struct dbus_writer p = { .buf = hello, .cap = sizeof(hello) };
     auto_free char *own = str_printf("%s/systemd/private", runtime_dir);
     auto_free char *bus = str_printf("%s/bus", runtime_dir);
-    size_t len = userbus_encode(call, CALL_SERIAL, scope, pids, npids);
+    size_t len = userbus_encode_scope_call(call, CALL_SERIAL, scope, pids, npids);
 
     if (uid == 0)
         return err_set(err, ERR_BUG, "root asks no systemd for a cgroup");
     if (!len)
         return err_set(err, ERR_BUG, "a call that is too long");
-    auto_fd int fd = dial(own, uid, err);
+    auto_fd int fd = userbus_connect(own, uid, err);
     if (fd >= 0)
-        return say(fd, call, len, CALL_SERIAL, err);
-    fd = dial(bus, uid, err);
+        return userbus_call(fd, call, len, CALL_SERIAL, err);
+    fd = userbus_connect(bus, uid, err);
     if (fd < 0)
         return -1;
-    (void)header(&p, HELLO_SERIAL, "org.freedesktop.DBus", "/org/freedesktop/DBus", "Hello", NULL);
-    if (say(fd, hello, p.len, HELLO_SERIAL, err) < 0)
+    (void)dbus_put_header(&p, HELLO_SERIAL, "org.freedesktop.DBus", "/org/freedesktop/DBus", "Hello", NULL);
+    if (userbus_call(fd, hello, p.len, HELLO_SERIAL, err) < 0)
         return -1;
-    return say(fd, call, len, CALL_SERIAL, err);
+    return userbus_call(fd, call, len, CALL_SERIAL, err);
 }

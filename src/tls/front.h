@@ -33,8 +33,8 @@ struct tls_front_settings {
 /* The identity is taken, also on failure. */
 int tls_front_new(struct ev *ev, const struct tls_front_settings *set, struct tls_identity *id, struct tls_front **ret,
                   struct err *err);
-void tls_front_change(struct tls_front *f, struct tls_identity *id); /* for connections from now on; taken */
-void tls_front_close(struct tls_front *f);                           /* accepts no more */
+void tls_front_set_identity(struct tls_front *f, struct tls_identity *id); /* for connections from now on; taken */
+void tls_front_stop_accepting(struct tls_front *f);                        /* accepts no more */
 /* Ends all of it. What the server had written is still sent, if the clients take it within two seconds. */
 void tls_front_free(struct tls_front *f);
 DEFINE_AUTO(tls_front, tls_front_free);
@@ -44,7 +44,7 @@ struct tls_front_stats {
     uint64_t handshakes; /* of them, done */
     uint64_t resumed;    /* of those, with a ticket of an earlier one */
     uint64_t failed;     /* wrong in any way: version, certificate, garbage, gone */
-    uint64_t late;       /* not done in time, or given up for newer ones */
+    uint64_t timed_out;  /* not done in time, or given up for newer ones */
     uint64_t plain;      /* spoke HTTP without TLS */
     uint64_t open;       /* now, with those that are in the handshake */
 };

@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-static const char *const names[PEM_PARTS] = { "tls.certificate", "tls.key", "tls.clientCa" };
+static const char *const pem_part_names[PEM_PARTS] = { "tls.certificate", "tls.key", "tls.clientCa" };
 
-enum message { MESSAGE_ASK = 'a', MESSAGE_PARTS = 'p', MESSAGE_FAILED = 'f' };
+enum pem_message { PEM_MESSAGE_REQUEST = 'a', PEM_MESSAGE_PARTS = 'p', PEM_MESSAGE_FAILED = 'f' };
 
 void pem_done(struct pem *p)
 {
@@ -28,7 +28,7 @@ void pem_done(struct pem *p)
 
 /* --- files --- */
 
-static int take_bytes(int fd, const char *name, struct buf *ret, struct err *err)
+static int pem_read_bytes(int fd, const char *name, struct buf *ret, struct err *err)
 {
     auto_free char *text = mem_alloc(PEM_BYTES_MAX + 1);
     ssize_t n = fd_read_full(fd, text, PEM_BYTES_MAX + 1);
@@ -42,21 +42,22 @@ static int take_bytes(int fd, const char *name, struct buf *ret, struct err *err
     return 0;
 }
 
-static int read_part(enum pem_part part, const char *path, struct buf *ret, struct err *err)
+static int pem_read_part(enum pem_part part, const char *path, struct buf *ret, struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, ERR_TLS_FILES, "%s: %.140s", names[part], path);
+        return err_sys(err, ERR_TLS_FILES, "%s: %.140s", pem_part_names[part], path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_TLS_FILES, "%s: %.140s is not a file", names[part], path);
+        return err_set(err, ERR_TLS_FILES, "%s: %.140s is not a file", pem_part_names[part], path);
     if (part == PEM_KEY && st.st_mode & S_IROTH)
-        log_warn("%s: every user of this machine may read %.140s; chmod o-r makes it a secret", names[part], path);
-    if (take_bytes(fd, path, ret, err) < 0)
-        return err_wrap(err, "%s", names[part]);
+        log_warn("%s: every user of this machine may read %.140s; chmod o-r makes it a secret", pem_part_names[part],
+                 path);
+    if (pem_read_bytes(fd, path, ret, err) < 0)
+        return err_wrap(err, "%s", pem_part_names[part]);
     if (ret->len == 0)
-        return err_set(err, ERR_TLS_FILES, "%s: %.140s is empty", names[part], path);
+        return err_set(err, ERR_TLS_FILES, "%s: %.140s is empty", pem_part_names[part], path);
     return 0;
 }
 
@@ -65,7 +66,7 @@ int pem_read(const struct pem_paths *paths, struct pem *ret, struct err *err)
     struct pem p = { 0 };
 
     for (int i = 0; i < PEM_PARTS; i++)
-        if (paths->part[i] && *paths->part[i] && read_part((enum pem_part)i, paths->part[i], &p.part[i], err) < 0) {
+        if (paths->part[i] && *paths->part[i] && pem_read_part((enum pem_part)i, paths->part[i], &p.part[i], err) < 0) {
             pem_done(&p);
             return -1;
         }
@@ -75,16 +76,16 @@ int pem_read(const struct pem_paths *paths, struct pem *ret, struct err *err)
 
 /* --- between processes --- */
 
-int pem_ask(int sock, struct err *err)
+int pem_request(int sock, struct err *err)
 {
-    const char ask = MESSAGE_ASK;
+    const char ask = PEM_MESSAGE_REQUEST;
 
     if (fd_send(sock, &ask, 1, NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         return err_sys(err, ERR_TLS_FILES, "asking the supervisor for the certificate");
     return 0;
 }
 
-static int memory_file(const struct buf *b)
+static int pem_memory_file(const struct buf *b)
 {
     auto_fd int fd = memfd_create("pem", MFD_CLOEXEC);
 
@@ -95,11 +96,11 @@ static int memory_file(const struct buf *b)
 
 int pem_send(int sock, const struct pem *p, struct err *err)
 {
-    const char parts = MESSAGE_PARTS;
+    const char parts = PEM_MESSAGE_PARTS;
     int fds[PEM_PARTS], n = 0, bad = 0;
 
     while (n < PEM_PARTS && !bad) {
-        fds[n] = memory_file(&p->part[n]);
+        fds[n] = pem_memory_file(&p->part[n]);
         bad = fds[n] < 0;
         n += !bad;
     }
@@ -114,18 +115,18 @@ int pem_send(int sock, const struct pem *p, struct err *err)
 
 void pem_send_failure(int sock, const struct err *why)
 {
-    auto_free char *text = str_printf("%c%s", MESSAGE_FAILED, why->msg);
+    auto_free char *text = str_printf("%c%s", PEM_MESSAGE_FAILED, why->msg);
 
     if (fd_send(sock, text, strlen(text), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         log_error("%s", why->msg);
 }
 
-static int take_parts(const int *fds, size_t n, struct pem *ret, struct err *err)
+static int pem_read_parts(const int *fds, size_t n, struct pem *ret, struct err *err)
 {
     if (n != PEM_PARTS)
         return err_set(err, ERR_PROTOCOL, "the supervisor sent %zu files instead of %d", n, PEM_PARTS);
     for (size_t i = 0; i < n; i++)
-        if (take_bytes(fds[i], names[i], &ret->part[i], err) < 0) {
+        if (pem_read_bytes(fds[i], pem_part_names[i], &ret->part[i], err) < 0) {
             pem_done(ret);
             return -1;
         }
@@ -145,9 +146,9 @@ int pem_recv(int sock, struct pem *ret, struct err *err)
         return n == 0 ? err_set(err, ERR_LOST, "the supervisor is gone")
                       : err_sys(err, ERR_TLS_FILES, "the supervisor's answer");
     text[n] = '\0';
-    int rc = text[0] == MESSAGE_PARTS    ? take_parts(fds, nfds, ret, err)
-             : text[0] == MESSAGE_FAILED ? err_set(err, ERR_TLS_FILES, "%s", text + 1)
-                                         : err_set(err, ERR_PROTOCOL, "a message that is not known");
+    int rc = text[0] == PEM_MESSAGE_PARTS    ? pem_read_parts(fds, nfds, ret, err)
+             : text[0] == PEM_MESSAGE_FAILED ? err_set(err, ERR_TLS_FILES, "%s", text + 1)
+                                             : err_set(err, ERR_PROTOCOL, "a message that is not known");
     while (nfds > 0)
         close(fds[--nfds]);
     return rc;

@@ -22,7 +22,7 @@ struct pem_paths {
 int pem_read(const struct pem_paths *paths, struct pem *ret, struct err *err);
 
 /* Over a SEQPACKET socket. */
-int pem_ask(int sock, struct err *err);
+int pem_request(int sock, struct err *err);
 int pem_send(int sock, const struct pem *p, struct err *err);
 void pem_send_failure(int sock, const struct err *why);
 /* What pem_send sent, or, as an error, what pem_send_failure did. ERR_BUSY: nothing is there yet. */

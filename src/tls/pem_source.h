@@ -15,5 +15,5 @@ struct pem_source {
     int sock; /* borrowed */
 };
 int pem_source_init(struct pem_source *s, struct ev *ev, const struct pem_paths *paths, int sock, struct err *err);
-void pem_source_tell(struct pem_source *s); /* reads the files, and hands them over */
+void pem_source_send(struct pem_source *s); /* reads the files, and hands them over */
 void pem_source_done(struct pem_source *s);

@@ -29,26 +29,26 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define LOOK_NS NS_PER_S
-#define BLIND_LOOK_NS (5 * NS_PER_S)
+#define CHECK_INTERVAL_NS NS_PER_S
+#define PEM_POLL_NS (5 * NS_PER_S)
 #define LINKS_MAX 40 /* as the kernel has it */
 #define NAME_CHANGED (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define SELF_CHANGED (IN_MOVE_SELF | IN_DELETE_SELF)
 #define FILE_CHANGED (SELF_CHANGED | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB)
 
-struct pem_spot {
+struct pem_watch_entry {
     int wd;
     char *name; /* NULL: the thing itself */
 };
 
 /* --- what the files are --- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
+static uint64_t pem_watch_hash_mix(uint64_t h, uint64_t v)
 {
     return (h ^ v) * 0x100000001b3u;
 }
 
-static uint64_t mark_of(const struct pem_paths *paths)
+static uint64_t pem_watch_fingerprint(const struct pem_paths *paths)
 {
     uint64_t h = 0xcbf29ce484222325u;
 
@@ -58,21 +58,21 @@ static uint64_t mark_of(const struct pem_paths *paths)
         if (!paths->part[i] || !*paths->part[i])
             continue;
         if (stat(paths->part[i], &st) < 0) {
-            h = mix(h, (uint64_t)errno);
+            h = pem_watch_hash_mix(h, (uint64_t)errno);
             continue;
         }
-        h = mix(mix(mix(h, st.st_dev), st.st_ino), (uint64_t)st.st_size);
-        h = mix(mix(h, (uint64_t)st.st_mtim.tv_sec), (uint64_t)st.st_mtim.tv_nsec);
-        h = mix(mix(h, (uint64_t)st.st_ctim.tv_sec), (uint64_t)st.st_ctim.tv_nsec);
+        h = pem_watch_hash_mix(pem_watch_hash_mix(pem_watch_hash_mix(h, st.st_dev), st.st_ino), (uint64_t)st.st_size);
+        h = pem_watch_hash_mix(pem_watch_hash_mix(h, (uint64_t)st.st_mtim.tv_sec), (uint64_t)st.st_mtim.tv_nsec);
+        h = pem_watch_hash_mix(pem_watch_hash_mix(h, (uint64_t)st.st_ctim.tv_sec), (uint64_t)st.st_ctim.tv_nsec);
     }
     return h;
 }
 
 /* --- the walk --- */
 
-enum step { STEP_ON, STEP_END, STEP_AGAIN, STEP_BLIND };
+enum pem_walk_result { PEM_WALK_CONTINUE, PEM_WALK_END, PEM_WALK_RETRY, PEM_WALK_POLL };
 
-struct walk {
+struct pem_path_walk {
     struct pem_watch *w;
     char at[PATH_MAX];   /* the directory, without links in it */
     char rest[PATH_MAX]; /* what is still to be walked */
@@ -81,30 +81,30 @@ struct walk {
     int links;
 };
 
-static void forget_watches(struct pem_watch *w)
+static void pem_watch_clear(struct pem_watch *w)
 {
     ev_io_del(w->ev, &w->io);
     fd_close(&w->fd);
-    for (size_t i = 0; i < w->nspots; i++)
-        free(w->spots[i].name);
-    free(w->spots);
-    w->spots = NULL;
-    w->nspots = 0;
+    for (size_t i = 0; i < w->nentries; i++)
+        free(w->entries[i].name);
+    free(w->entries);
+    w->entries = NULL;
+    w->nentries = 0;
 }
 
-static enum step add(struct pem_watch *w, const char *path, const char *name, uint32_t mask)
+static enum pem_walk_result pem_watch_add(struct pem_watch *w, const char *path, const char *name, uint32_t mask)
 {
     int wd = inotify_add_watch(w->fd, path, mask | IN_MASK_ADD | IN_DONT_FOLLOW);
 
     if (wd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? STEP_AGAIN : STEP_BLIND;
-    w->spots = mem_resize(w->spots, w->nspots + 1, sizeof(*w->spots));
-    w->spots[w->nspots++] = (struct pem_spot){ .wd = wd, .name = name ? str_dup(name) : NULL };
-    return STEP_ON;
+        return errno == ENOENT || errno == ENOTDIR ? PEM_WALK_RETRY : PEM_WALK_POLL;
+    w->entries = mem_resize(w->entries, w->nentries + 1, sizeof(*w->entries));
+    w->entries[w->nentries++] = (struct pem_watch_entry){ .wd = wd, .name = name ? str_dup(name) : NULL };
+    return PEM_WALK_CONTINUE;
 }
 
 /* What other machines or processes do to these is not told by our kernel. */
-static bool told_by_kernel(const char *path)
+static bool pem_watch_has_inotify(const char *path)
 {
     static const uint32_t foreign[] = { NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC, CIFS_SUPER_MAGIC,
                                         FUSE_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC };
@@ -119,7 +119,7 @@ static bool told_by_kernel(const char *path)
 }
 
 /* Takes the next name off `rest`. */
-static bool next_name(struct walk *k)
+static bool pem_walk_next_name(struct pem_path_walk *k)
 {
     const char *p = k->rest + strspn(k->rest, "/");
     size_t n = strcspn(p, "/");
@@ -132,100 +132,100 @@ static bool next_name(struct walk *k)
     return true;
 }
 
-static bool join(char *to, const char *a, const char *b)
+static bool pem_walk_join(char *to, const char *a, const char *b)
 {
     return snprintf(to, PATH_MAX, "%s/%s", a, b) < PATH_MAX;
 }
 
-static enum step enter(struct walk *k)
+static enum pem_walk_result pem_walk_enter(struct pem_path_walk *k)
 {
-    enum step s = add(k->w, k->next, NULL, SELF_CHANGED | IN_ONLYDIR);
+    enum pem_walk_result s = pem_watch_add(k->w, k->next, NULL, SELF_CHANGED | IN_ONLYDIR);
 
     memcpy(k->at, k->next, sizeof(k->at));
     return s;
 }
 
-static enum step follow(struct walk *k)
+static enum pem_walk_result pem_walk_follow_link(struct pem_path_walk *k)
 {
     char target[PATH_MAX], rest[PATH_MAX];
     ssize_t n = readlink(k->next, target, sizeof(target) - 1);
 
     if (n < 0)
-        return STEP_AGAIN;
+        return PEM_WALK_RETRY;
     target[n] = '\0';
-    if (++k->links > LINKS_MAX || !join(rest, target, k->rest))
-        return STEP_END; /* nobody can open it; the last name is watched */
+    if (++k->links > LINKS_MAX || !pem_walk_join(rest, target, k->rest))
+        return PEM_WALK_END; /* nobody can open it; the last name is watched */
     memcpy(k->rest, rest, sizeof(k->rest));
     if (target[0] == '/')
         k->at[0] = '\0';
-    return STEP_ON;
+    return PEM_WALK_CONTINUE;
 }
 
-static enum step named(struct walk *k)
+static enum pem_walk_result pem_walk_name(struct pem_path_walk *k)
 {
     struct stat st;
-    enum step s = add(k->w, *k->at ? k->at : "/", k->name, NAME_CHANGED | IN_ONLYDIR);
+    enum pem_walk_result s = pem_watch_add(k->w, *k->at ? k->at : "/", k->name, NAME_CHANGED | IN_ONLYDIR);
 
-    if (s != STEP_ON)
+    if (s != PEM_WALK_CONTINUE)
         return s;
     if (lstat(k->next, &st) < 0)
-        return STEP_END;
+        return PEM_WALK_END;
     if (S_ISDIR(st.st_mode))
-        return enter(k);
+        return pem_walk_enter(k);
     if (S_ISLNK(st.st_mode))
-        return follow(k);
-    s = add(k->w, k->next, NULL, FILE_CHANGED);
-    return s == STEP_ON ? STEP_END : s;
+        return pem_walk_follow_link(k);
+    s = pem_watch_add(k->w, k->next, NULL, FILE_CHANGED);
+    return s == PEM_WALK_CONTINUE ? PEM_WALK_END : s;
 }
 
-static enum step step(struct walk *k)
+static enum pem_walk_result pem_walk_step(struct pem_path_walk *k)
 {
     struct stat st;
 
-    if (!next_name(k) || !join(k->next, k->at, k->name))
-        return STEP_END;
-    if (!told_by_kernel(*k->at ? k->at : "/"))
-        return STEP_BLIND;
-    return lstat(k->next, &st) == 0 && S_ISDIR(st.st_mode) ? enter(k) : named(k);
+    if (!pem_walk_next_name(k) || !pem_walk_join(k->next, k->at, k->name))
+        return PEM_WALK_END;
+    if (!pem_watch_has_inotify(*k->at ? k->at : "/"))
+        return PEM_WALK_POLL;
+    return lstat(k->next, &st) == 0 && S_ISDIR(st.st_mode) ? pem_walk_enter(k) : pem_walk_name(k);
 }
 
-static enum step walk(struct pem_watch *w, const char *path)
+static enum pem_walk_result pem_walk_path(struct pem_watch *w, const char *path)
 {
-    struct walk k = { .w = w };
-    enum step s = STEP_ON;
+    struct pem_path_walk k = { .w = w };
+    enum pem_walk_result s = PEM_WALK_CONTINUE;
 
     if (!*path || strlen(path) >= sizeof(k.rest))
-        return STEP_END;
+        return PEM_WALK_END;
     snprintf(k.rest, sizeof(k.rest), "%s", path);
     if (*path != '/') {
         snprintf(k.at, sizeof(k.at), ".");
-        s = add(w, ".", NULL, SELF_CHANGED | IN_ONLYDIR);
+        s = pem_watch_add(w, ".", NULL, SELF_CHANGED | IN_ONLYDIR);
     }
-    while (s == STEP_ON)
-        s = step(&k);
+    while (s == PEM_WALK_CONTINUE)
+        s = pem_walk_step(&k);
     return s;
 }
 
 /* --- looking --- */
 
-static void look(void *arg);
+static void pem_watch_check(void *arg);
 
-static void look_after(struct pem_watch *w, uint64_t ns)
+static void pem_watch_check_after(struct pem_watch *w, uint64_t ns)
 {
-    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + ns, look, w);
+    ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + ns, pem_watch_check, w);
 }
 
-static bool matters(const struct pem_watch *w, const struct inotify_event *e)
+static bool pem_watch_event_matters(const struct pem_watch *w, const struct inotify_event *e)
 {
     if (e->mask & IN_Q_OVERFLOW)
         return true;
-    for (size_t i = 0; i < w->nspots; i++)
-        if (w->spots[i].wd == e->wd && (e->len == 0 || (w->spots[i].name && str_eq(w->spots[i].name, e->name))))
+    for (size_t i = 0; i < w->nentries; i++)
+        if (w->entries[i].wd == e->wd && (e->len == 0 || (w->entries[i].name && str_eq(w->entries[i].name, e->name))))
             return true;
     return false;
 }
 
-static void on_event(void *arg, uint32_t events UNUSED)
+static void pem_watch_on_event(void *arg, uint32_t events UNUSED)
 {
     struct pem_watch *w = arg;
     _Alignas(struct inotify_event) char raw[16 * 1024];
@@ -236,51 +236,51 @@ static void on_event(void *arg, uint32_t events UNUSED)
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *e = (const void *)(raw + at);
 
-            news |= matters(w, e);
+            news |= pem_watch_event_matters(w, e);
             at += (ssize_t)(sizeof(*e) + e->len);
         }
     if (news && !w->timer.slot)
-        look_after(w, w->look_ns);
+        pem_watch_check_after(w, w->check_ns);
 }
 
 /* Without watches it is blind, and says so once. */
-static enum step watch(struct pem_watch *w)
+static enum pem_walk_result pem_watch_rebuild(struct pem_watch *w)
 {
-    enum step worst = STEP_END;
+    enum pem_walk_result worst = PEM_WALK_END;
 
-    forget_watches(w);
+    pem_watch_clear(w);
     w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (w->fd < 0 || ev_io_add(w->ev, &w->io, w->fd, EPOLLIN, on_event, w, NULL) < 0)
-        worst = STEP_BLIND;
-    for (int i = 0; i < PEM_PARTS && worst != STEP_BLIND; i++) {
-        enum step s = walk(w, w->paths.part[i] ? w->paths.part[i] : "");
+    if (w->fd < 0 || ev_io_add(w->ev, &w->io, w->fd, EPOLLIN, pem_watch_on_event, w, NULL) < 0)
+        worst = PEM_WALK_POLL;
+    for (int i = 0; i < PEM_PARTS && worst != PEM_WALK_POLL; i++) {
+        enum pem_walk_result s = pem_walk_path(w, w->paths.part[i] ? w->paths.part[i] : "");
 
         worst = s > worst ? s : worst;
     }
-    if (worst == STEP_BLIND) {
-        forget_watches(w);
-        if (!w->blind)
+    if (worst == PEM_WALK_POLL) {
+        pem_watch_clear(w);
+        if (!w->is_polling)
             log_info(
                 "the files of the certificate are looked at every few seconds: the kernel does not tell of changes");
     }
-    w->blind = worst == STEP_BLIND;
+    w->is_polling = worst == PEM_WALK_POLL;
     return worst;
 }
 
-static void look(void *arg)
+static void pem_watch_check(void *arg)
 {
     struct pem_watch *w = arg;
-    enum step s = watch(w);
-    uint64_t mark = mark_of(&w->paths);
-    bool quiet = mark == w->seen, news = mark != w->settled;
+    enum pem_walk_result s = pem_watch_rebuild(w);
+    uint64_t mark = pem_watch_fingerprint(&w->paths);
+    bool quiet = mark == w->last_fingerprint, news = mark != w->reported_fingerprint;
 
-    w->seen = mark;
-    if (s == STEP_BLIND)
-        look_after(w, BLIND_LOOK_NS);
-    else if (s == STEP_AGAIN || !quiet)
-        look_after(w, w->look_ns);
+    w->last_fingerprint = mark;
+    if (s == PEM_WALK_POLL)
+        pem_watch_check_after(w, PEM_POLL_NS);
+    else if (s == PEM_WALK_RETRY || !quiet)
+        pem_watch_check_after(w, w->check_ns);
     if (quiet && news) {
-        w->settled = mark;
+        w->reported_fingerprint = mark;
         w->on_change(w->arg);
     }
 }
@@ -289,18 +289,18 @@ void pem_watch_init(struct pem_watch *w, struct ev *ev, const struct pem_paths *
                     void *arg)
 {
     *w = (struct pem_watch){
-        .ev = ev, .paths = *paths, .look_ns = LOOK_NS, .fd = -1, .on_change = on_change, .arg = arg
+        .ev = ev, .paths = *paths, .check_ns = CHECK_INTERVAL_NS, .fd = -1, .on_change = on_change, .arg = arg
     };
-    enum step s = watch(w);
+    enum pem_walk_result s = pem_watch_rebuild(w);
 
-    if (s != STEP_END)
-        look_after(w, s == STEP_BLIND ? BLIND_LOOK_NS : LOOK_NS);
-    w->seen = w->settled = mark_of(paths);
+    if (s != PEM_WALK_END)
+        pem_watch_check_after(w, s == PEM_WALK_POLL ? PEM_POLL_NS : CHECK_INTERVAL_NS);
+    w->last_fingerprint = w->reported_fingerprint = pem_watch_fingerprint(paths);
 }
 
-void pem_watch_note(struct pem_watch *w)
+void pem_watch_mark_read(struct pem_watch *w)
 {
-    w->seen = w->settled = mark_of(&w->paths);
+    w->last_fingerprint = w->reported_fingerprint = pem_watch_fingerprint(&w->paths);
 }
 
 void pem_watch_done(struct pem_watch *w)
@@ -308,5 +308,5 @@ void pem_watch_done(struct pem_watch *w)
     if (!w->ev)
         return;
     ev_timer_clear(w->ev, &w->timer);
-    forget_watches(w);
+    pem_watch_clear(w);
 }

@@ -10,7 +10,7 @@
  *    TLS has an end of one side; a client that after it also ends the connection below waits for nothing more.
  * 2. Every state in which only the client can act has a clock, except the open one, where the server has its own.
  * 3. The first byte tells TLS from plain HTTP, so that somebody who forgot the s in https is told so. */
-#include "tls/inside.h"
+#include "tls/tls_internal.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -26,7 +26,7 @@
 #define TLS_HANDSHAKE 0x16
 #define SHARE 4 /* one address has at most this part of the handshakes, so that alone it cannot push others out */
 
-enum state {
+enum tls_relay_state {
     RELAY_FIRST,     /* no byte has come */
     RELAY_HANDSHAKE, /* TLS is being agreed on */
     RELAY_OPEN,
@@ -34,48 +34,48 @@ enum state {
     RELAY_LINGER, /* all is sent; until the client closes */
 };
 
-struct rest {
+struct tls_relay_pending {
     unsigned char *data;
     size_t at, len;
 };
 
-struct relay {
-    struct relays *all;
-    struct relay *prev, *next;
-    struct relay *older, *newer; /* in the handshake */
-    enum state state;
+struct tls_relay {
+    struct tls_relay_set *owner;
+    struct tls_relay *prev, *next;
+    struct tls_relay *older, *newer; /* in the handshake */
+    enum tls_relay_state state;
     SSL *ssl;
-    int net, plain;
+    int net_fd, plain_fd;
     struct ev_io net_io, plain_io;
     struct ev_timer timer;
     union tls_addr from;
-    struct rest in, out;
-    bool net_ended;     /* the client sends no more */
-    bool deaf;          /* the server reads no more */
-    bool read_blocked;  /* SSL_read waits for room in the socket */
-    bool write_blocked; /* SSL_write does */
-    size_t thrown_away;
+    struct tls_relay_pending in, out;
+    bool net_ended;          /* the client sends no more */
+    bool server_read_closed; /* the server reads no more */
+    bool read_blocked;       /* SSL_read waits for room in the socket */
+    bool write_blocked;      /* SSL_write does */
+    size_t discarded_bytes;
 };
 
 /* --- life --- */
 
-static void list(struct relay *r)
+static void tls_relay_link(struct tls_relay *r)
 {
-    struct relays *all = r->all;
+    struct tls_relay_set *all = r->owner;
 
-    r->next = all->all;
+    r->next = all->first;
     if (r->next)
         r->next->prev = r;
-    all->all = r;
+    all->first = r;
     r->older = all->newest;
     *(all->newest ? &all->newest->newer : &all->oldest) = r;
     all->newest = r;
     all->handshaking++;
 }
 
-static void unlist_handshake(struct relay *r)
+static void tls_relay_leave_handshake(struct tls_relay *r)
 {
-    struct relays *all = r->all;
+    struct tls_relay_set *all = r->owner;
 
     *(r->older ? &r->older->newer : &all->oldest) = r->newer;
     *(r->newer ? &r->newer->older : &all->newest) = r->older;
@@ -83,128 +83,128 @@ static void unlist_handshake(struct relay *r)
     all->handshaking--;
 }
 
-static bool in_handshake(const struct relay *r)
+static bool tls_relay_in_handshake(const struct tls_relay *r)
 {
     return r->state == RELAY_FIRST || r->state == RELAY_HANDSHAKE;
 }
 
-static void relay_free(struct relay *r)
+static void tls_relay_free(struct tls_relay *r)
 {
-    struct relays *all = r->all;
+    struct tls_relay_set *all = r->owner;
 
-    if (in_handshake(r))
-        unlist_handshake(r);
-    *(r->prev ? &r->prev->next : &all->all) = r->next;
+    if (tls_relay_in_handshake(r))
+        tls_relay_leave_handshake(r);
+    *(r->prev ? &r->prev->next : &all->first) = r->next;
     if (r->next)
         r->next->prev = r->prev;
     ev_io_del(all->ev, &r->net_io);
     ev_io_del(all->ev, &r->plain_io);
     ev_timer_clear(all->ev, &r->timer);
     SSL_free(r->ssl);
-    fd_close(&r->net);
-    fd_close(&r->plain);
+    fd_close(&r->net_fd);
+    fd_close(&r->plain_fd);
     free(r->in.data);
     free(r->out.data);
     free(r);
     all->counters->open--;
-    all->on_gone(all->arg);
+    all->on_relay_freed(all->arg);
 }
 
-static void fail(struct relay *r)
+static void tls_relay_fail(struct tls_relay *r)
 {
-    if (in_handshake(r))
-        r->all->counters->failed++;
-    relay_free(r);
+    if (tls_relay_in_handshake(r))
+        r->owner->counters->failed++;
+    tls_relay_free(r);
 }
 
-void relay_give_up(struct relay *r)
+void tls_relay_abort(struct tls_relay *r)
 {
-    if (in_handshake(r))
-        r->all->counters->late++;
-    relay_free(r);
+    if (tls_relay_in_handshake(r))
+        r->owner->counters->timed_out++;
+    tls_relay_free(r);
 }
 
-static void on_late(void *arg)
+static void tls_relay_on_timeout(void *arg)
 {
-    relay_give_up(arg);
+    tls_relay_abort(arg);
 }
 
-static void set_clock(struct relay *r, uint64_t ms)
+static void tls_relay_set_timeout(struct tls_relay *r, uint64_t ms)
 {
-    ev_timer_set(r->all->ev, &r->timer, ev_now(r->all->ev) + ms * NS_PER_MS, on_late, r);
+    ev_timer_set(r->owner->ev, &r->timer, ev_now(r->owner->ev) + ms * NS_PER_MS, tls_relay_on_timeout, r);
 }
 
 /* --- the end --- */
 
-static void linger(struct relay *r)
+static void tls_relay_linger(struct tls_relay *r)
 {
     r->state = RELAY_LINGER;
-    shutdown(r->net, SHUT_WR);
-    ev_io_del(r->all->ev, &r->plain_io);
-    fd_close(&r->plain);
-    ev_io_set(r->all->ev, &r->net_io, EPOLLIN);
-    set_clock(r, LINGER_MS);
+    shutdown(r->net_fd, SHUT_WR);
+    ev_io_del(r->owner->ev, &r->plain_io);
+    fd_close(&r->plain_fd);
+    ev_io_set(r->owner->ev, &r->net_io, EPOLLIN);
+    tls_relay_set_timeout(r, LINGER_MS);
 }
 
-static void throw_away(struct relay *r)
+static void tls_relay_discard(struct tls_relay *r)
 {
-    ssize_t n = recv(r->net, r->all->scratch, sizeof(r->all->scratch), MSG_DONTWAIT);
+    ssize_t n = recv(r->net_fd, r->owner->scratch, sizeof(r->owner->scratch), MSG_DONTWAIT);
 
     if (n > 0)
-        r->thrown_away += (size_t)n;
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || r->thrown_away > LINGER_MAX)
-        relay_free(r);
+        r->discarded_bytes += (size_t)n;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || r->discarded_bytes > LINGER_MAX)
+        tls_relay_free(r);
 }
 
 /* --- bytes --- */
 
-static void keep(struct rest *rest, const unsigned char *data, size_t len)
+static void tls_relay_pending_set(struct tls_relay_pending *rest, const unsigned char *data, size_t len)
 {
     free(rest->data);
-    *rest = (struct rest){ .data = mem_copy(data, len), .len = len };
+    *rest = (struct tls_relay_pending){ .data = mem_copy(data, len), .len = len };
 }
 
-static void used(struct rest *rest, size_t n)
+static void tls_relay_pending_consume(struct tls_relay_pending *rest, size_t n)
 {
     rest->at += n;
     if (rest->at == rest->len) {
         free(rest->data);
-        *rest = (struct rest){ 0 };
+        *rest = (struct tls_relay_pending){ 0 };
     }
 }
 
 /* To the server, as much as it has room for; bytes taken. A server that reads no more takes all of it. */
-static size_t give(struct relay *r, const unsigned char *data, size_t len)
+static size_t tls_relay_send_to_server(struct tls_relay *r, const unsigned char *data, size_t len)
 {
-    ssize_t n = r->deaf ? (ssize_t)len : send(r->plain, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = r->server_read_closed ? (ssize_t)len : send(r->plain_fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n < 0) {
-        r->deaf = true;
+        r->server_read_closed = true;
         return len;
     }
     return (size_t)n;
 }
 
-static void client_ended(struct relay *r)
+static void tls_relay_client_ended(struct tls_relay *r)
 {
     r->net_ended = true;
-    shutdown(r->plain, SHUT_WR);
+    shutdown(r->plain_fd, SHUT_WR);
 }
 
 /* False: the connection is lost. */
-static bool read_record(struct relay *r, bool *again)
+static bool tls_relay_read_record(struct tls_relay *r, bool *again)
 {
-    unsigned char *to = r->all->scratch;
-    int n = SSL_read(r->ssl, to, RECORD_MAX);
+    unsigned char *to = r->owner->scratch;
+    int n = SSL_read(r->ssl, to, TLS_RECORD_MAX);
 
     *again = n > 0;
     if (n > 0) {
-        size_t taken = give(r, to, (size_t)n);
+        size_t taken = tls_relay_send_to_server(r, to, (size_t)n);
 
         if (taken < (size_t)n) {
-            keep(&r->in, to + taken, (size_t)n - taken);
+            tls_relay_pending_set(&r->in, to + taken, (size_t)n - taken);
             *again = false;
         }
         return true;
@@ -216,31 +216,31 @@ static bool read_record(struct relay *r, bool *again)
         r->read_blocked = true;
         return true;
     case SSL_ERROR_ZERO_RETURN:
-        client_ended(r);
+        tls_relay_client_ended(r);
         return true;
     default: /* cut off without the end that TLS has: what came may be cut short, and nobody may take it for whole */
         return false;
     }
 }
 
-static bool from_client(struct relay *r)
+static bool tls_relay_pump_client(struct tls_relay *r)
 {
     bool again = !r->net_ended && r->state == RELAY_OPEN;
 
     r->read_blocked = false;
     if (r->in.len > 0) {
-        used(&r->in, give(r, r->in.data + r->in.at, r->in.len - r->in.at));
+        tls_relay_pending_consume(&r->in, tls_relay_send_to_server(r, r->in.data + r->in.at, r->in.len - r->in.at));
         if (r->in.len > 0)
             return true;
     }
     for (int i = 0; i < ROUNDS && again; i++)
-        if (!read_record(r, &again))
+        if (!tls_relay_read_record(r, &again))
             return false;
     return true;
 }
 
 /* Bytes that the client's side took, or -1 when it is lost. */
-static ssize_t encrypt(struct relay *r, const unsigned char *data, size_t len)
+static ssize_t tls_relay_encrypt(struct tls_relay *r, const unsigned char *data, size_t len)
 {
     int n = SSL_write(r->ssl, data, (int)len);
 
@@ -255,51 +255,51 @@ static ssize_t encrypt(struct relay *r, const unsigned char *data, size_t len)
     }
 }
 
-static bool send_rest(struct relay *r)
+static bool tls_relay_send_pending(struct tls_relay *r)
 {
-    ssize_t n = encrypt(r, r->out.data + r->out.at, r->out.len - r->out.at);
+    ssize_t n = tls_relay_encrypt(r, r->out.data + r->out.at, r->out.len - r->out.at);
 
     if (n > 0) {
-        used(&r->out, (size_t)n);
+        tls_relay_pending_consume(&r->out, (size_t)n);
         if (r->state == RELAY_FLUSH)
-            set_clock(r, r->all->set->write_ms);
+            tls_relay_set_timeout(r, r->owner->set->write_ms);
     }
     return n >= 0;
 }
 
-static bool write_record(struct relay *r, bool *again)
+static bool tls_relay_write_record(struct tls_relay *r, bool *again)
 {
-    unsigned char *to = r->all->scratch;
-    ssize_t n = recv(r->plain, to, RECORD_MAX, MSG_DONTWAIT);
+    unsigned char *to = r->owner->scratch;
+    ssize_t n = recv(r->plain_fd, to, TLS_RECORD_MAX, MSG_DONTWAIT);
 
     *again = n > 0;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (n <= 0) { /* also when the server closed with bytes of ours unread */
         r->state = RELAY_FLUSH;
-        set_clock(r, r->all->set->write_ms);
+        tls_relay_set_timeout(r, r->owner->set->write_ms);
         return true;
     }
-    ssize_t done = encrypt(r, to, (size_t)n);
+    ssize_t done = tls_relay_encrypt(r, to, (size_t)n);
     if (done >= 0 && done < n) {
-        keep(&r->out, to + done, (size_t)(n - done));
+        tls_relay_pending_set(&r->out, to + done, (size_t)(n - done));
         *again = false;
     }
     return done >= 0;
 }
 
-static bool from_server(struct relay *r)
+static bool tls_relay_pump_server(struct tls_relay *r)
 {
     bool again = true;
 
     r->write_blocked = false;
     for (int i = 0; i < ROUNDS && again; i++) {
         if (r->out.len > 0) {
-            if (!send_rest(r))
+            if (!tls_relay_send_pending(r))
                 return false;
             again = !r->write_blocked;
         } else if (r->state == RELAY_OPEN) {
-            if (!write_record(r, &again))
+            if (!tls_relay_write_record(r, &again))
                 return false;
         } else {
             again = false;
@@ -308,7 +308,7 @@ static bool from_server(struct relay *r)
     return true;
 }
 
-static void wait_for_more(struct relay *r)
+static void tls_relay_update_events(struct tls_relay *r)
 {
     uint32_t net = 0, plain = 0;
 
@@ -322,12 +322,12 @@ static void wait_for_more(struct relay *r)
         plain |= EPOLLIN;
     if (r->in.len > 0)
         plain |= EPOLLOUT;
-    ev_io_set(r->all->ev, &r->net_io, net);
-    ev_io_set(r->all->ev, &r->plain_io, plain);
+    ev_io_set(r->owner->ev, &r->net_io, net);
+    ev_io_set(r->owner->ev, &r->plain_io, plain);
 }
 
 /* False: there was no room for it yet. */
-static bool say_end(struct relay *r)
+static bool tls_relay_send_close_notify(struct tls_relay *r)
 {
     int n = SSL_shutdown(r->ssl);
 
@@ -335,125 +335,125 @@ static bool say_end(struct relay *r)
     return !r->write_blocked;
 }
 
-static void pump(struct relay *r)
+static void tls_relay_pump(struct tls_relay *r)
 {
     ERR_clear_error();
-    if (!from_server(r) || !from_client(r)) {
-        relay_free(r);
+    if (!tls_relay_pump_server(r) || !tls_relay_pump_client(r)) {
+        tls_relay_free(r);
         return;
     }
-    if (r->state == RELAY_FLUSH && r->out.len == 0 && say_end(r))
-        linger(r);
+    if (r->state == RELAY_FLUSH && r->out.len == 0 && tls_relay_send_close_notify(r))
+        tls_relay_linger(r);
     else
-        wait_for_more(r);
+        tls_relay_update_events(r);
 }
 
-static void on_plain(void *arg, uint32_t events UNUSED)
+static void tls_relay_on_plain(void *arg, uint32_t events UNUSED)
 {
-    pump(arg);
+    tls_relay_pump(arg);
 }
 
 /* --- the beginning --- */
 
-static void hand_over(struct relay *r)
+static void tls_relay_hand_over(struct tls_relay *r)
 {
-    struct relays *all = r->all;
+    struct tls_relay_set *all = r->owner;
     int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
-        fail(r);
+        tls_relay_fail(r);
         return;
     }
-    struct handed h = { .fd = pair[1], .from = r->from };
-    r->plain = pair[0];
-    if (ev_io_add(all->ev, &r->plain_io, r->plain, EPOLLIN, on_plain, r, NULL) < 0 ||
-        write(all->handover, &h, sizeof(h)) != (ssize_t)sizeof(h)) { /* the loop has not come round for long */
+    struct tls_handover h = { .fd = pair[1], .from = r->from };
+    r->plain_fd = pair[0];
+    if (ev_io_add(all->ev, &r->plain_io, r->plain_fd, EPOLLIN, tls_relay_on_plain, r, NULL) < 0 ||
+        write(all->handover_fd, &h, sizeof(h)) != (ssize_t)sizeof(h)) { /* the loop has not come round for long */
         close(pair[1]);
-        fail(r);
+        tls_relay_fail(r);
         return;
     }
     all->counters->handshakes++;
     all->counters->resumed += SSL_session_reused(r->ssl) == 1;
-    unlist_handshake(r);
+    tls_relay_leave_handshake(r);
     r->state = RELAY_OPEN;
     ev_timer_clear(all->ev, &r->timer);
-    pump(r);
+    tls_relay_pump(r);
 }
 
-static void handshake(struct relay *r)
+static void tls_relay_handshake(struct tls_relay *r)
 {
     ERR_clear_error();
     int n = SSL_accept(r->ssl);
 
     if (n == 1) {
-        hand_over(r);
+        tls_relay_hand_over(r);
         return;
     }
     switch (SSL_get_error(r->ssl, n)) {
     case SSL_ERROR_WANT_READ:
-        ev_io_set(r->all->ev, &r->net_io, EPOLLIN);
+        ev_io_set(r->owner->ev, &r->net_io, EPOLLIN);
         return;
     case SSL_ERROR_WANT_WRITE:
-        ev_io_set(r->all->ev, &r->net_io, EPOLLOUT);
+        ev_io_set(r->owner->ev, &r->net_io, EPOLLOUT);
         return;
     default: /* OpenSSL has sent an alert that says why */
-        fail(r);
+        tls_relay_fail(r);
     }
 }
 
-static void answer_plain(struct relay *r)
+static void tls_relay_answer_plain_http(struct tls_relay *r)
 {
-    const char *text = r->all->set->plain;
+    const char *text = r->owner->set->plain;
 
-    r->all->counters->plain++;
-    unlist_handshake(r);
-    (void)send(r->net, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
-    linger(r);
+    r->owner->counters->plain++;
+    tls_relay_leave_handshake(r);
+    (void)send(r->net_fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+    tls_relay_linger(r);
 }
 
-static void first_byte(struct relay *r)
+static void tls_relay_read_first_byte(struct tls_relay *r)
 {
     unsigned char byte = 0;
-    ssize_t n = recv(r->net, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = recv(r->net_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n == 1 && byte >= 'A' && byte <= 'Z') {
-        answer_plain(r);
+        tls_relay_answer_plain_http(r);
     } else if (n == 1 && byte == TLS_HANDSHAKE) {
         r->state = RELAY_HANDSHAKE;
-        handshake(r);
+        tls_relay_handshake(r);
     } else {
-        fail(r);
+        tls_relay_fail(r);
     }
 }
 
-static void on_net(void *arg, uint32_t events)
+static void tls_relay_on_net(void *arg, uint32_t events)
 {
-    struct relay *r = arg;
+    struct tls_relay *r = arg;
 
     switch (r->state) {
     case RELAY_FIRST:
-        first_byte(r);
+        tls_relay_read_first_byte(r);
         break;
     case RELAY_HANDSHAKE:
-        handshake(r);
+        tls_relay_handshake(r);
         break;
     case RELAY_LINGER:
-        throw_away(r);
+        tls_relay_discard(r);
         break;
     case RELAY_OPEN:
     case RELAY_FLUSH:
         if (events & (EPOLLHUP | EPOLLERR) || (events & EPOLLRDHUP && r->state == RELAY_OPEN))
-            relay_free(r);
+            tls_relay_free(r);
         else
-            pump(r);
+            tls_relay_pump(r);
         break;
     }
 }
 
 /* IPv6 hands out networks, not addresses. */
-static bool same_place(const union tls_addr *a, const union tls_addr *b)
+static bool tls_addr_same_network(const union tls_addr *a, const union tls_addr *b)
 {
     if (a->any.sa_family != b->any.sa_family)
         return false;
@@ -462,13 +462,13 @@ static bool same_place(const union tls_addr *a, const union tls_addr *b)
     return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
 }
 
-static struct relay *one_too_many(const struct relays *all, const struct relay *newest)
+static struct tls_relay *tls_relay_find_excess(const struct tls_relay_set *all, const struct tls_relay *newest)
 {
     unsigned limit = all->set->handshakes_max, before = 0;
-    struct relay *first = NULL;
+    struct tls_relay *first = NULL;
 
-    for (struct relay *r = newest->older; r; r = r->older) {
-        if (same_place(&r->from, &newest->from)) {
+    for (struct tls_relay *r = newest->older; r; r = r->older) {
+        if (tls_addr_same_network(&r->from, &newest->from)) {
             first = r;
             before++;
         }
@@ -478,26 +478,29 @@ static struct relay *one_too_many(const struct relays *all, const struct relay *
     return all->handshaking > limit ? all->oldest : NULL;
 }
 
-void relay_start(struct relays *all, int fd, const union tls_addr *from, const struct tls_identity *id)
+void tls_relay_start(struct tls_relay_set *all, int fd, const union tls_addr *from, const struct tls_identity *id)
 {
-    struct relay *r = mem_new(struct relay);
+    struct tls_relay *r = mem_new(struct tls_relay);
     int yes = 1, unsent = UNSENT_MAX;
 
-    *r = (struct relay){ .all = all, .net = fd, .plain = -1, .from = *from, .ssl = tls_identity_session(id) };
-    list(r);
+    *r = (struct tls_relay){
+        .owner = all, .net_fd = fd, .plain_fd = -1, .from = *from, .ssl = tls_identity_session(id)
+    };
+    tls_relay_link(r);
     all->counters->accepted++;
     all->counters->open++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     /* So that the server, which sees the pair only, sees a client that takes its bytes slowly as one that takes them.
      */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
-    if (!r->ssl || SSL_set_fd(r->ssl, fd) != 1 || ev_io_add(all->ev, &r->net_io, fd, EPOLLIN, on_net, r, NULL) < 0) {
-        fail(r);
+    if (!r->ssl || SSL_set_fd(r->ssl, fd) != 1 ||
+        ev_io_add(all->ev, &r->net_io, fd, EPOLLIN, tls_relay_on_net, r, NULL) < 0) {
+        tls_relay_fail(r);
         return;
     }
     SSL_set_accept_state(r->ssl);
-    set_clock(r, all->set->handshake_ms);
-    struct relay *other = one_too_many(all, r);
+    tls_relay_set_timeout(r, all->set->handshake_ms);
+    struct tls_relay *other = tls_relay_find_excess(all, r);
     if (other)
-        relay_give_up(other);
+        tls_relay_abort(other);
 }

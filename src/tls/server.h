@@ -18,13 +18,13 @@ int tls_server_new(struct ev *ev, const struct tls_server_settings *set, struct 
 /* Reads the certificate again. What cannot be used, or is out of date, is complained about in the log, and the one
  * before stays. Changes of the files are noticed without being told. */
 void tls_server_reload(struct tls_server *t);
-void tls_server_close(struct tls_server *t); /* accepts no more */
+void tls_server_stop_accepting(struct tls_server *t); /* accepts no more */
 void tls_server_free(struct tls_server *t);
 DEFINE_AUTO(tls_server, tls_server_free);
 
 /* In the text format of Prometheus. */
-void tls_server_figures(const struct tls_server *t, struct buf *out);
+void tls_server_metrics(const struct tls_server *t, struct buf *out);
 
 /* What the log should say about a certificate that ends at not_after: nothing, soon, or already. */
-enum tls_age { TLS_FRESH, TLS_SOON, TLS_OVER };
-enum tls_age tls_age(uint64_t not_after_ms, uint64_t now_ms);
+enum tls_expiry { TLS_EXPIRES_LATER, TLS_EXPIRES_SOON, TLS_EXPIRED };
+enum tls_expiry tls_expiry_of(uint64_t not_after_ms, uint64_t now_ms);

@@ -31,14 +31,14 @@ struct chan {
     const struct chan_ops *ops;
     void *arg;
     bool fds_allowed;
-    bool sole; /* set by the owner: nobody else holds this end, so its last word hangs up */
+    bool is_sole_holder; /* set by the owner: nobody else holds this end, so its last word hangs up */
     bool dead;
     bool paused;
     bool was_full;                   /* on_drain is owed */
     struct chan_packet *head, *tail; /* queued packets */
     size_t queued;                   /* bytes that they take in memory */
-    struct err broken;               /* id is set when sending failed for good; on_end is to follow */
-    struct ev_defer settle;
+    struct err send_error;           /* id is set when sending failed for good; on_end is to follow */
+    struct ev_defer after_failure;
 };
 
 /* Takes ownership of fd, also when it fails, and makes it non-blocking. */

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-static const char *const names[UINT8_MAX + 1] = {
+static const char *const frame_names[UINT8_MAX + 1] = {
 #define FRAME(name, number, from, what) [number] = #name,
 #include "wire/frames.def"
 #undef FRAME
@@ -14,7 +14,7 @@ static const char *const names[UINT8_MAX + 1] = {
 
 const char *frame_name(uint8_t type)
 {
-    return names[type] ? names[type] : "?";
+    return frame_names[type] ? frame_names[type] : "?";
 }
 
 void frame_header(uint8_t out[FRAME_HEADER], const struct frame *f)
@@ -50,7 +50,7 @@ int frame_parse(const void *packet, size_t n, struct frame *ret, struct err *err
                        n - FRAME_HEADER);
     if (reserved != 0)
         return err_set(err, ERR_PROTOCOL, "the reserved field of a frame is %u", (unsigned)reserved);
-    if (!names[f.type])
+    if (!frame_names[f.type])
         return err_set(err, ERR_PROTOCOL, "frame type %u does not exist", (unsigned)f.type);
     *ret = f;
     return 0;

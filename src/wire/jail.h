@@ -62,7 +62,7 @@ struct jail_created {
     uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
     char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */
-    uint8_t why[JAIL_LIMITS_MAX];      /* and why it is no more than that: enum limit_why */
+    uint8_t why[JAIL_LIMITS_MAX];      /* and why it is no more than that: enum limit_reason */
     uint32_t nlimits;
 };
 
@@ -82,7 +82,7 @@ struct jail_created {
 #define JAIL_WALL_UNIQUE_UID 0x2000u
 #define JAIL_ROOTLESS 0x80000000u /* no wall: made by a plain user, so JAIL_WALL_UNIQUE_UID cannot be had */
 
-struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_JOIN, J_DENIALS, J_FORGET */
+struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_JOIN, J_DENIALS, J_UNWATCH */
     char id[ID_SIZE];
 };
 
@@ -93,7 +93,7 @@ struct jail_zygote { /* J_ZYGOTE */
     char preload[JAIL_PRELOAD_MAX]; /* its only argument: what to load before anybody forks it */
 };
 
-struct jail_extend { /* J_EXTEND */
+struct jail_set_limits { /* J_SET_LIMITS */
     char id[ID_SIZE];
     uint64_t lifetime_ms;             /* from now on */
     uint64_t memory, swap, cpu, pids; /* limits, as in J_CREATE, but no more processes; memory 0: they stay */
@@ -139,7 +139,7 @@ struct jail_denial {
 };
 
 enum jail_watched { JAIL_UNWATCHED = 0, JAIL_WATCHED = 1, JAIL_UNWATCHABLE = 2 };
-struct jail_news {
+struct jail_denial_notice {
     char id[ID_SIZE];
     uint8_t watched; /* enum jail_watched */
     uint8_t refused; /* since the last question */
@@ -148,8 +148,8 @@ struct jail_news {
 struct jail_denied {
     uint8_t watched; /* UNWATCHED: the monitor never heard of this sandbox; UNWATCHABLE: the kernel has no listener */
     int32_t sys;     /* UNWATCHABLE: why */
-    uint64_t more;   /* refusals that found no room in the list */
-    struct jail_denial each[JAIL_DENIALS_MAX]; /* in the order of their first time */
+    uint64_t overflow_count;                      /* refusals that found no room in the list */
+    struct jail_denial entries[JAIL_DENIALS_MAX]; /* in the order of their first time */
     uint32_t n;
 };
 
@@ -163,8 +163,8 @@ int jail_id_encode(const struct jail_id *m, uint8_t *out, struct err *err);
 int jail_id_decode(const struct frame *f, struct jail_id *ret, struct err *err);
 int jail_stats_encode(const struct jail_stats *m, uint8_t *out, struct err *err);
 int jail_stats_decode(const struct frame *f, struct jail_stats *ret, struct err *err);
-int jail_extend_encode(const struct jail_extend *m, uint8_t *out, struct err *err);
-int jail_extend_decode(const struct frame *f, struct jail_extend *ret, struct err *err);
+int jail_set_limits_encode(const struct jail_set_limits *m, uint8_t *out, struct err *err);
+int jail_set_limits_decode(const struct frame *f, struct jail_set_limits *ret, struct err *err);
 int jail_zygote_encode(const struct jail_zygote *m, uint8_t *out, struct err *err);
 int jail_zygote_decode(const struct frame *f, struct jail_zygote *ret, struct err *err);
 int jail_list_encode(const struct jail_list *m, uint8_t *out, struct err *err);
@@ -173,8 +173,8 @@ int jail_event_encode(const struct jail_event *m, uint8_t *out, struct err *err)
 int jail_event_decode(const struct frame *f, struct jail_event *ret, struct err *err);
 int jail_watch_encode(const struct jail_watch *m, uint8_t *out, struct err *err);
 int jail_watch_decode(const struct frame *f, struct jail_watch *ret, struct err *err);
-int jail_news_encode(const struct jail_news *m, uint8_t *out, struct err *err);
-int jail_news_decode(const struct frame *f, struct jail_news *ret, struct err *err);
+int jail_denial_notice_encode(const struct jail_denial_notice *m, uint8_t *out, struct err *err);
+int jail_denial_notice_decode(const struct frame *f, struct jail_denial_notice *ret, struct err *err);
 int jail_denied_encode(const struct jail_denied *m, uint8_t *out, struct err *err);
 int jail_denied_decode(const struct frame *f, struct jail_denied *ret, struct err *err);
 /* J_ERROR has the payload of ERROR: struct rt_error. J_OK has none. J_TEMPLATE, J_KILL, ... are answered by J_OK. */

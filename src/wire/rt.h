@@ -4,9 +4,9 @@
  * (2, 4, ...), the runtime odd ones. A stream begins with a request (EXEC, READ, ...) and its last word is EXIT, DONE
  * or ERROR from the runtime, which the host confirms with CLOSE.
  *
- * Windows. Each direction of a stream starts with a credit of rt_window(type) bytes of DATA payload, counted over all
- * its channels together. The receiver returns credit with CREDIT as it consumes. A sender without credit stops reading
- * its source, so a slow reader slows the program and nothing grows without bound.
+ * Windows. Each direction of a stream starts with a credit of rt_initial_window(type) bytes of DATA payload, counted
+ * over all its channels together. The receiver returns credit with CREDIT as it consumes. A sender without credit stops
+ * reading its source, so a slow reader slows the program and nothing grows without bound.
  *
  * Adoption. The runtime keeps DATA until it is credited and last words until CLOSE. When a host says HELLO again with a
  * new epoch, the runtime answers HELLO, then RESUME for each live stream, then repeats everything that was not
@@ -49,8 +49,8 @@ struct rt_hello {
     uint32_t features; /* RT_FEATURE_* bits */
 };
 
-#define RT_FEATURE_EXPECT 0x1u   /* the runtime understands EXPECT */
-#define RT_FEATURE_REHEARSE 0x2u /* and REHEARSE */
+#define RT_FEATURE_PRELOAD_RULES 0x1u /* the runtime understands EXPECT */
+#define RT_FEATURE_WARM_UP 0x2u       /* and REHEARSE */
 
 struct rt_number { /* CREDIT: bytes consumed. STARTED: pid inside the sandbox */
     uint32_t value;
@@ -114,7 +114,7 @@ struct rt_claimed {
  * RT_EXEC_KERNEL; directory and environment are the other's, argv says what it is. */
 #define RT_EXEC_FORKED 0x10u
 
-#define RT_MEMBER_FDS 3u /* of MEMBER: kernel socket, output and errors */
+#define RT_INTERPRETER_FDS 3u /* of MEMBER: kernel socket, output and errors */
 
 struct rt_exec {
     uint32_t flags;
@@ -122,7 +122,7 @@ struct rt_exec {
     const char *cwd;         /* absolute; "" is /workspace; never NULL */
     const char *const *argv; /* at least one; argv[0] is looked up in PATH of the environment when it holds no slash */
     const char *const *env;  /* added to, and overriding, the environment of CLAIM */
-    uint32_t of;             /* of RT_EXEC_FORKED, and only then in the message: the stream of the other execution */
+    uint32_t forked_stream;  /* of RT_EXEC_FORKED, and only then in the message: the stream of the other execution */
 };
 
 enum rt_scope { RT_SCOPE_PROCESS, RT_SCOPE_GROUP, RT_SCOPE_TREE };
@@ -183,7 +183,7 @@ struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MAR
     char path[RT_PATH_MAX];
     uint64_t offset, length; /* READ; length of LIST and CHANGES is the greatest number of entries */
     uint32_t mode;           /* WRITE, MKDIR; 0 is the default (0644, 0755) */
-    uint32_t flags;          /* READ: rt_version() of the file that is meant, or BUSY; 0 for whatever is there */
+    uint32_t flags;          /* READ: rt_file_version() of the file that is meant, or BUSY; 0 for whatever is there */
 };
 
 struct rt_move {
@@ -238,8 +238,8 @@ struct rt_reset {       /* payload of DONE for RESET: what was found, and is gon
 };
 
 /* Of a file of that size, last written then; never 0. It tells two files of one name apart, nothing more. */
-uint32_t rt_version(uint64_t size, uint64_t mtime_ns);
-uint32_t rt_window(uint8_t request); /* starting credit of a stream opened by this frame type */
+uint32_t rt_file_version(uint64_t size, uint64_t mtime_ns);
+uint32_t rt_initial_window(uint8_t request); /* starting credit of a stream opened by this frame type */
 
 int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);
 int rt_hello_decode(const struct frame *f, struct rt_hello *ret, struct err *err);

@@ -15,10 +15,10 @@
 #include "zygote/join.h"
 
 #include "base/fd.h"
-#include "base/forget.h"
+#include "base/deny_openat2.h"
 #include "base/mutate.h"
 #include "isolate/caps.h"
-#include "isolate/seal.h"
+#include "isolate/rlimits_seccomp.h"
 #include "isolate/sys.h"
 
 #include <errno.h>
@@ -33,45 +33,45 @@
 
 #define ALL_NAMESPACES \
     (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-#define STACK (64 * KIB)                                    /* fork handlers of libraries run on the second one */
-#define OTHER_STACK __attribute__((no_sanitize("address"))) /* which it would take for a broken one */
+#define CLONE_STACK_BYTES (64 * KIB)                              /* fork handlers of libraries run on the second one */
+#define JOIN_ON_OWN_STACK __attribute__((no_sanitize("address"))) /* which it would take for a broken one */
 #define KERNEL_FD 3
 #define MONITOR_FD 4
 
 static struct {
-    const struct join *j;
+    const struct join_request *j;
     int sys;           /* why the joiner failed */
     const char *where; /* and in which step */
     jmp_buf home;
-    uint8_t stacks[2][STACK] __attribute__((aligned(16)));
-} shared;
+    uint8_t stacks[2][CLONE_STACK_BYTES] __attribute__((aligned(16)));
+} join_shared;
 
 /* --- the member --- */
 
-static int enter_cgroups(const struct join *j, struct err *err)
+static int join_enter_cgroups(const struct join_request *j, struct err *err)
 {
     const struct cgroup_entry *c = &j->spec->cgroup;
 
-    for (size_t i = 0; i < c->nprocs && !mutated("cgroup"); i++)
+    for (size_t i = 0; i < c->nprocs && !wall_is_mutated("cgroup"); i++)
         if (write(c->procs[i], "0", 1) != 1)
             return err_sys(err, ERR_WALL_MISSING, "join a cgroup");
     return 0;
 }
 
 /* What an interpreter has set for itself must not reach into the sandbox. */
-static int fresh_process(struct err *err)
+static int join_reset_process(struct err *err)
 {
     stack_t off = { .ss_flags = SS_DISABLE };
     sigset_t none;
 
-    for (int sig = 1; sig < NSIG && !mutated("inherited-signals"); sig++)
+    for (int sig = 1; sig < NSIG && !wall_is_mutated("inherited-signals"); sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
     sigemptyset(&none);
-    if (!mutated("inherited-signals"))
+    if (!wall_is_mutated("inherited-signals"))
         sigprocmask(SIG_SETMASK, &none, NULL);
     (void)sigaltstack(&off, NULL);
-    if (!mutated("inherited-umask"))
+    if (!wall_is_mutated("inherited-umask"))
         umask(022);
     if (setsid() < 0)
         return err_sys(err, ERR_SYS, "session");
@@ -79,23 +79,23 @@ static int fresh_process(struct err *err)
 }
 
 /* As the sandbox's user: the kernel counts keyrings by user and allows 200, and members of one zygote can be more. */
-static int own_keyring(struct err *err)
+static int join_new_keyring(struct err *err)
 {
-    if (!mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
+    if (!wall_is_mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
         return err_sys(err, ERR_WALL_MISSING, "session keyring");
     return 0;
 }
 
-static int become_user(const struct join *j, struct err *err)
+static int join_become_user(const struct join_request *j, struct err *err)
 {
-    if (!j->t->rootless && !mutated("groups") && setgroups(0, NULL) < 0)
+    if (!j->template->rootless && !wall_is_mutated("groups") && setgroups(0, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "drop supplementary groups");
     if (setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 || setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
         return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
     return 0;
 }
 
-static int arrange_descriptors(const struct join *j, int *kernel, struct err *err)
+static int join_arrange_fds(const struct join_request *j, int *kernel, struct err *err)
 {
     int keep[] = { j->kernel, j->monitor };
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -107,10 +107,10 @@ static int arrange_descriptors(const struct join *j, int *kernel, struct err *er
     return 0;
 }
 
-static int wall_in(const struct join *j, int *kernel, struct err *err)
+static int join_raise_walls(const struct join_request *j, int *kernel, struct err *err)
 {
-    if (enter_cgroups(j, err) < 0 || fresh_process(err) < 0 || become_user(j, err) < 0 || own_keyring(err) < 0 ||
-        arrange_descriptors(j, kernel, err) < 0 || seal_limits(j->spec, err) < 0)
+    if (join_enter_cgroups(j, err) < 0 || join_reset_process(err) < 0 || join_become_user(j, err) < 0 ||
+        join_new_keyring(err) < 0 || join_arrange_fds(j, kernel, err) < 0 || rlimits_apply(j->spec, err) < 0)
         return -1;
     if (chdir("/workspace") < 0)
         return err_sys(err, ERR_SYS, "/workspace");
@@ -120,74 +120,74 @@ static int wall_in(const struct join *j, int *kernel, struct err *err)
      * nothing left here that another program of the sandbox must not see. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "dumpable");
-    if (forget_openat2() < 0)
+    if (deny_openat2() < 0)
         return err_sys(err, ERR_WALL_MISSING, "the filter of openat2");
-    return seal_filter(j->t, j->spec, MONITOR_FD, err);
+    return seccomp_install_filter(j->template, j->spec, MONITOR_FD, err);
 }
 
-static int member(const struct join *j)
+static int join_become_interpreter(const struct join_request *j)
 {
     struct err err = { 0 };
     int kernel = j->kernel;
 
-    if (wall_in(j, &kernel, &err) == 0)
+    if (join_raise_walls(j, &kernel, &err) == 0)
         return 1;
-    j->spec->fail(kernel, &err);
+    j->spec->report_failure(kernel, &err);
     _exit(125);
 }
 
 /* --- on borrowed memory --- */
 
-static NORETURN OTHER_STACK void give_up(const char *where)
+static NORETURN JOIN_ON_OWN_STACK void join_fail(const char *where)
 {
-    shared.sys = errno;
-    shared.where = where;
+    join_shared.sys = errno;
+    join_shared.where = where;
     _exit(1);
 }
 
-static OTHER_STACK int first(void *unused UNUSED)
+static JOIN_ON_OWN_STACK int join_fork_inside(void *unused UNUSED)
 {
     pid_t pid = fork();
 
     if (pid == 0)
-        longjmp(shared.home, 1);
+        longjmp(join_shared.home, 1);
     if (pid < 0)
-        give_up("fork inside the sandbox");
+        join_fail("fork inside the sandbox");
     _exit(0);
 }
 
-static OTHER_STACK int joiner(void *unused UNUSED)
+static JOIN_ON_OWN_STACK int join_enter_namespaces(void *unused UNUSED)
 {
     int status = -1;
 
-    if (setns(shared.j->pidfd, ALL_NAMESPACES) < 0)
-        give_up("enter the namespaces");
-    pid_t pid = clone(first, shared.stacks[1] + STACK, CLONE_VM | CLONE_VFORK, NULL);
+    if (setns(join_shared.j->pidfd, ALL_NAMESPACES) < 0)
+        join_fail("enter the namespaces");
+    pid_t pid = clone(join_fork_inside, join_shared.stacks[1] + CLONE_STACK_BYTES, CLONE_VM | CLONE_VFORK, NULL);
     if (pid < 0)
-        give_up("enter the pid namespace");
+        join_fail("enter the pid namespace");
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
     _exit(status != 0);
 }
 
-int join_fork(const struct join *j, struct err *err)
+int join_fork(const struct join_request *j, struct err *err)
 {
     int status = -1;
 
-    shared.j = j;
-    shared.sys = 0;
-    shared.where = NULL;
-    if (setjmp(shared.home)) /* in the member: a whole copy of us, so this frame is still there */
-        return member(shared.j);
-    pid_t pid = clone(joiner, shared.stacks[0] + STACK, CLONE_VM | CLONE_VFORK, NULL);
+    join_shared.j = j;
+    join_shared.sys = 0;
+    join_shared.where = NULL;
+    if (setjmp(join_shared.home)) /* in the member: a whole copy of us, so this frame is still there */
+        return join_become_interpreter(join_shared.j);
+    pid_t pid = clone(join_enter_namespaces, join_shared.stacks[0] + CLONE_STACK_BYTES, CLONE_VM | CLONE_VFORK, NULL);
     if (pid < 0)
         return err_sys(err, ERR_SYS, "clone");
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
     if (status == 0)
         return 0;
-    errno = shared.sys;
-    if (shared.where) /* ESRCH: the sandbox has ended meanwhile */
-        return err_sys(err, shared.sys == ESRCH ? ERR_LOST : ERR_SYS, "%s", shared.where);
+    errno = join_shared.sys;
+    if (join_shared.where) /* ESRCH: the sandbox has ended meanwhile */
+        return err_sys(err, join_shared.sys == ESRCH ? ERR_LOST : ERR_SYS, "%s", join_shared.where);
     return err_set(err, ERR_LOST, "whoever was to enter the sandbox was ended on the way");
 }

@@ -7,15 +7,15 @@
 #include "base/err.h"
 #include "isolate/native.h"
 
-struct join {
-    const struct native_template *t; /* its calls, filter, rootless and monitor: whether there is one */
-    const struct native_spec *spec;  /* id, limits, fail and watch; its cgroup: files to write to, `into` is not used */
-    int pidfd;                       /* of the sandbox's PID 1 */
-    int kernel, out, err_out;        /* become 3, 1 and 2 */
-    int monitor;                     /* who hears of refused calls; -1: nobody */
+struct join_request {
+    const struct native_template *template; /* its calls, filter, rootless and monitor: whether there is one */
+    const struct native_spec *spec; /* id, limits, fail and watch; its cgroup: files to write to, `into` is not used */
+    int pidfd;                      /* of the sandbox's PID 1 */
+    int kernel, out, err_out;       /* become 3, 1 and 2 */
+    int monitor;                    /* who hears of refused calls; -1: nobody */
 };
 
 /* Returns 1 in the new process, whose parent is the sandbox's PID 1 and whose only descriptors are 0 to 3; 0 in the
  * caller when that process exists; -1 in the caller otherwise. What fails in the new process is told by spec->fail on
  * `kernel` and ends it. The caller has one thread, and nothing in it may wait for `kernel`. */
-int join_fork(const struct join *j, struct err *err);
+int join_fork(const struct join_request *j, struct err *err);

@@ -2,7 +2,7 @@
 #include "zygote/serve.h"
 
 #include "base/fd.h"
-#include "wire/listener.h"
+#include "wire/seccomp_listener.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* The member's failure, as its first and last event. */
-static void tell_failure(int kernel, const struct err *err)
+static void zygote_report_failure(int kernel, const struct err *err)
 {
     char line[512];
     int n = snprintf(line, sizeof(line), "{\"event\":\"failed\",\"error\":\"%s\",\"why\":\"", err_info(err->id)->code);
@@ -23,7 +23,7 @@ static void tell_failure(int kernel, const struct err *err)
 
 /* By a signal of the kernel, which reaches whoever spins, sleeps or has blocked all others. The jailer says nothing
  * before it has heard READY, so the only news of the socket until then is its end. */
-int zygote_tie(int sock, struct err *err)
+int zygote_die_with_socket(int sock, struct err *err)
 {
     pid_t self = getpid();
 
@@ -33,9 +33,9 @@ int zygote_tie(int sock, struct err *err)
     return 0;
 }
 
-void zygote_say(int sock, enum zygote_note_kind kind, const struct err *err)
+void zygote_send_event(int sock, enum zygote_event_kind kind, const struct err *err)
 {
-    struct zygote_note note = { .kind = kind };
+    struct zygote_event note = { .kind = kind };
 
     if (kind == ZYGOTE_READY)
         (void)fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) & ~O_ASYNC);
@@ -44,54 +44,54 @@ void zygote_say(int sock, enum zygote_note_kind kind, const struct err *err)
     (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0); /* when the jailer is gone, the next receive ends us */
 }
 
-static void close_all(const int *fds, size_t n)
+static void zygote_close_fds(const int *fds, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         close(fds[i]);
 }
 
-bool zygote_receive(int sock, struct zygote_task *ret)
+bool zygote_receive_order(int sock, struct zygote_task *ret)
 {
-    struct zygote_order o;
+    struct zygote_fork_order o;
     int fds[FD_PASS_MAX];
     size_t nfds = FD_PASS_MAX, i = 4;
 
     if (fd_recv(sock, &o, sizeof(o), fds, &nfds, 0) != (ssize_t)sizeof(o))
         return false;
-    *ret = (struct zygote_task){ .token = o.token, .t = { .calls = o.calls, .rootless = o.rootless } };
-    ret->t.monitor = o.watched ? 0 : -1; /* only whether there is one */
-    if (o.nprocs > CGROUP_TREES || nfds != 4u + o.nprocs + (o.watched ? 1u : 0u) ||
-        filter_build(&o.calls, o.watched, ret->t.filter.prog, &ret->t.filter.len, NULL) < 0) {
-        close_all(fds, nfds);
+    *ret = (struct zygote_task){ .token = o.token, .template = { .calls = o.calls, .rootless = o.rootless } };
+    ret->template.monitor = o.has_monitor ? 0 : -1; /* only whether there is one */
+    if (o.nprocs > CGROUP_TREES || nfds != 4u + o.nprocs + (o.has_monitor ? 1u : 0u) ||
+        filter_build(&o.calls, o.has_monitor, ret->template.filter.prog, &ret->template.filter.len, NULL) < 0) {
+        zygote_close_fds(fds, nfds);
         return false;
     }
     memcpy(ret->spec.id, o.id, sizeof(ret->spec.id));
     ret->spec.limits = o.limits;
-    ret->spec.fail = tell_failure;
-    ret->spec.watch = listener_send;
-    ret->spec.cgroup.into = -1;
+    ret->spec.report_failure = zygote_report_failure;
+    ret->spec.send_listener = seccomp_listener_send;
+    ret->spec.cgroup.v2_dir = -1;
     for (size_t p = 0; p < o.nprocs; p++)
         ret->spec.cgroup.procs[ret->spec.cgroup.nprocs++] = fds[i++];
-    ret->join = (struct join){ .t = &ret->t,
-                               .spec = &ret->spec,
-                               .pidfd = fds[0],
-                               .kernel = fds[1],
-                               .out = fds[2],
-                               .err_out = fds[3],
-                               .monitor = o.watched ? fds[i] : -1 };
+    ret->join = (struct join_request){ .template = &ret->template,
+                                       .spec = &ret->spec,
+                                       .pidfd = fds[0],
+                                       .kernel = fds[1],
+                                       .out = fds[2],
+                                       .err_out = fds[3],
+                                       .monitor = o.has_monitor ? fds[i] : -1 };
     return true;
 }
 
-void zygote_answer(int sock, struct zygote_task *task, int rc, const struct err *err)
+void zygote_answer_order(int sock, struct zygote_task *task, int rc, const struct err *err)
 {
-    struct zygote_note note = { .kind = rc == 0 ? ZYGOTE_JOINED : ZYGOTE_REFUSED, .token = task->token };
-    const struct join *j = &task->join;
+    struct zygote_event note = { .kind = rc == 0 ? ZYGOTE_JOINED : ZYGOTE_REFUSED, .token = task->token };
+    const struct join_request *j = &task->join;
     int fds[] = { j->pidfd, j->kernel, j->out, j->err_out };
 
     if (rc != 0)
         note.err = *err;
-    close_all(fds, ARRAY_LEN(fds));
-    close_all(task->spec.cgroup.procs, task->spec.cgroup.nprocs);
+    zygote_close_fds(fds, ARRAY_LEN(fds));
+    zygote_close_fds(task->spec.cgroup.procs, task->spec.cgroup.nprocs);
     if (j->monitor >= 0)
         close(j->monitor);
     (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0);

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "isolate/cgroup.h"
-#include "isolate/io.h"
+#include "isolate/io_limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,12 +23,12 @@
 
 struct world {
     struct limits lim;
-    struct cgroup_forest forest;
+    struct cgroup_hierarchies forest;
     char id[ID_SIZE];
-    struct limit_states held;
+    struct limit_enforcements held;
 };
 
-static bool find_below(struct cgroup_forest *f, const char *parent, bool ignore_v2)
+static bool find_below(struct cgroup_hierarchies *f, const char *parent, bool ignore_v2)
 {
     static char text[1 << 20];
     auto_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -37,13 +37,13 @@ static bool find_below(struct cgroup_forest *f, const char *parent, bool ignore_
 
     assert_true(n > 0);
     text[n] = '\0';
-    if (cgroup_find(f, text, parent, ignore_v2, &err) == 0)
+    if (cgroup_find_hierarchies(f, text, parent, ignore_v2, &err) == 0)
         return true;
     print_message("# %s\n", err.msg);
     return false;
 }
 
-static bool find(struct cgroup_forest *f, bool ignore_v2)
+static bool find(struct cgroup_hierarchies *f, bool ignore_v2)
 {
     return find_below(f, "cove-test", ignore_v2);
 }
@@ -52,10 +52,10 @@ static void slow(struct world *w, const struct limits *lim)
 {
     auto_fd int disks = open("/sys/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     auto_fd int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct io_reach reach = { 0 };
+    struct io_limits_reach reach = { 0 };
 
-    io_reach_add(&reach, here, true);
-    io_limit(&w->forest, w->id, disks, &reach, lim, &w->held);
+    io_limits_reach_add(&reach, here, true);
+    io_limits_apply(&w->forest, w->id, disks, &reach, lim, &w->held);
 }
 
 /* Both worlds where both exist. A host with neither, or without root, cannot run this at all. With a rate for disks,
@@ -71,7 +71,7 @@ static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
         if (geteuid() != 0 || !find(&w.forest, ignore_v2))
             continue;
         if (rate && w.forest.job[CGROUP_IO] < 0) {
-            cgroup_forget(&w.forest);
+            cgroup_close_hierarchies(&w.forest);
             continue;
         }
         ran++;
@@ -88,7 +88,7 @@ static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
         for (int i = 0; i < 200 && cgroup_remove(&w.forest, w.id) < 0; i++)
             nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
         assert_int_equal(cgroup_remove(&w.forest, w.id), 0);
-        cgroup_forget(&w.forest);
+        cgroup_close_hierarchies(&w.forest);
     }
     if (!ran)
         skip();
@@ -112,7 +112,7 @@ static pid_t child_in(struct world *w, void (*work)(void))
         for (size_t i = 0; i < e.nprocs; i++)
             if (write(e.procs[i], "0", 1) != 1)
                 _exit(99);
-        if (e.into >= 0 && fd_put_at(e.into, "cgroup.procs", "0") < 0)
+        if (e.v2_dir >= 0 && fd_put_at(e.v2_dir, "cgroup.procs", "0") < 0)
             _exit(98);
         work();
         _exit(0);
@@ -126,7 +126,7 @@ static void wait_until_inside(struct world *w, uint64_t n)
     struct cgroup_stats s;
 
     for (int i = 0; i < 1000; i++) {
-        cgroup_read(&w->forest, w->id, false, &s);
+        cgroup_read_stats(&w->forest, w->id, false, &s);
         if (s.pids >= n)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
@@ -142,10 +142,10 @@ static void sleep_on(void)
 
 static void limits_are_there(struct world *w)
 {
-    assert_int_equal(w->held.hold[LIMIT_MEMORY], 2);
-    assert_int_equal(w->held.hold[LIMIT_PIDS], 2);
-    assert_int_equal(w->held.hold[LIMIT_CPU], 2);
-    assert_int_equal(w->held.hold[LIMIT_CPU_TIME], 2);
+    assert_int_equal(w->held.enforcement[LIMIT_MEMORY], 2);
+    assert_int_equal(w->held.enforcement[LIMIT_PIDS], 2);
+    assert_int_equal(w->held.enforcement[LIMIT_CPU], 2);
+    assert_int_equal(w->held.enforcement[LIMIT_CPU_TIME], 2);
 }
 
 TEST(the_leaf_carries_memory_pids_and_cpu)
@@ -159,14 +159,14 @@ static void seen(void *arg, const char *id, gid_t gid)
 
     if (strcmp(id, w->id) == 0) {
         assert_int_equal(gid, OWNER_GID);
-        w->held.hold[0] = 77;
+        w->held.enforcement[0] = 77;
     }
 }
 
 static void owner_is_marked(struct world *w)
 {
-    cgroup_each(&w->forest, seen, w);
-    assert_int_equal(w->held.hold[0], 77);
+    cgroup_each_leaf(&w->forest, seen, w);
+    assert_int_equal(w->held.enforcement[0], 77);
 }
 
 TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
@@ -176,11 +176,11 @@ TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
 
 static void not_bare(struct world *w)
 {
-    struct cgroup_forest again;
+    struct cgroup_hierarchies again;
 
     assert_true(find(&again, !w->forest.v2[0]));
-    assert_false(again.bare);
-    cgroup_forget(&again);
+    assert_false(again.found_empty);
+    cgroup_close_hierarchies(&again);
 }
 
 TEST(whoever_comes_later_sees_that_a_leaf_is_there)
@@ -191,18 +191,18 @@ TEST(whoever_comes_later_sees_that_a_leaf_is_there)
 TEST(trees_in_which_nothing_was_left_are_known)
 {
     char parent[32];
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
 
     snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* nobody else's */
     if (geteuid() != 0 || !find_below(&f, parent, false))
         skip();
-    assert_true(f.bare);
+    assert_true(f.found_empty);
     for (size_t i = 0; i < f.ntrees; i++) {
         auto_fd int above = openat(f.trees[i], "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         assert_int_equal(unlinkat(above, parent, AT_REMOVEDIR), 0);
     }
-    cgroup_forget(&f);
+    cgroup_close_hierarchies(&f);
 }
 
 static void a_missing_leaf_is_refused(struct world *w)
@@ -238,7 +238,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
     wait_until_inside(w, 20);
     uint64_t most = 0;
     for (int i = 0; i < 1000; i++) { /* the fork that is refused comes a moment after the one that fills it */
-        cgroup_read(&w->forest, w->id, false, &s);
+        cgroup_read_stats(&w->forest, w->id, false, &s);
         most = max_u64(most, s.pids);
         if (s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0)
             break;
@@ -248,7 +248,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
     do {
         cgroup_kill(&w->forest, w->id);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-        cgroup_read(&w->forest, w->id, false, &s);
+        cgroup_read_stats(&w->forest, w->id, false, &s);
     } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -319,7 +319,7 @@ static void memory_is_bounded_and_told(struct world *w)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     struct pollfd p = { .fd = bell, .events = POLLIN };
     assert_int_equal(poll(&p, 1, 5000), 1);
-    cgroup_read(&w->forest, w->id, false, &s);
+    cgroup_read_stats(&w->forest, w->id, false, &s);
     assert_true(s.oom_kills != CGROUP_UNKNOWN && s.oom_kills >= 1);
     assert_true(s.memory_peak <= 32 * MIB);
 }
@@ -347,7 +347,7 @@ static void cpu_time_is_counted(struct world *w)
     pid_t pid = child_in(w, burn);
 
     assert_int_equal(wait4(pid, NULL, 0, &used), pid);
-    cgroup_read(&w->forest, w->id, false, &s);
+    cgroup_read_stats(&w->forest, w->id, false, &s);
     /* As the kernel says elsewhere: a machine that is emulated counts what its own host took from it as well. */
     uint64_t most = ((uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec + 2) * NS_PER_S;
     if (s.cpu_ns < 50 * NS_PER_MS || s.cpu_ns > most)
@@ -398,9 +398,9 @@ static void both_ways_take_their_time(struct world *w)
     uint64_t took = clock_mono_ns() - start;
     assert_int_equal(status, 0);
     assert_true(took >= 1500 * NS_PER_MS); /* a second each way, less the first slice of time */
-    assert_int_equal(w->held.hold[LIMIT_IO_READ], HOLD_WHOLE);
+    assert_int_equal(w->held.enforcement[LIMIT_IO_READ], ENFORCEMENT_FULL);
     if (!w->forest.v2[w->forest.job[CGROUP_IO]])
-        assert_int_equal(w->held.why[LIMIT_IO_WRITE], WHY_LATE_WRITES);
+        assert_int_equal(w->held.reason[LIMIT_IO_WRITE], REASON_LATE_WRITES);
 }
 
 TEST(disks_are_no_faster_than_their_limit)

@@ -169,17 +169,17 @@ static void stranger(void)
 }
 
 /* A tree to make leaves in, which is `dir` and can do what limits need. */
-static void must_be_forest(const struct cgroup_forest *f, const char *dir)
+static void must_be_forest(const struct cgroup_hierarchies *f, const char *dir)
 {
     struct stat a, b;
 
-    DEMAND(str_eq(f->kind, "v2") && f->ntrees == 1 && f->v2[0] && f->kill);
+    DEMAND(str_eq(f->kind, "v2") && f->ntrees == 1 && f->v2[0] && f->has_cgroup_kill);
     DEMAND(f->job[CGROUP_MEMORY] == 0 && f->job[CGROUP_PIDS] == 0 && f->job[CGROUP_CPU] == 0);
     DEMAND(f->job[CGROUP_FREEZE] == 0 && f->job[CGROUP_IO] == -1);
     DEMAND(fstat(f->trees[0], &a) == 0 && stat(dir, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev);
 }
 
-static void must_be_none(const struct cgroup_forest *f)
+static void must_be_none(const struct cgroup_hierarchies *f)
 {
     DEMAND(str_eq(f->kind, "none") && f->ntrees == 0 && f->job[CGROUP_MEMORY] == -1);
 }
@@ -289,14 +289,14 @@ static void play(void (*scene)(struct scene *s))
 static void take_our_own(struct scene *s)
 {
     auto_free char *host = str_printf("%s/host", s->mine);
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     give_controllers(s, s->mine);
     mark(s->mine);
     enter(s->mine);
     pid_t spawner = helper();
-    DEMAND(delegate_find(&f, USER, spawner, &err) == 0);
+    DEMAND(delegate_find_cgroup(&f, USER, spawner, &err) == 0);
     must_be_forest(&f, s->mine);
     DEMAND(is_empty(s->mine) && lives_in(getpid(), s->point, host) && lives_in(spawner, s->point, host));
 }
@@ -308,12 +308,12 @@ TEST(a_marked_cgroup_of_our_own_is_taken_and_cleared)
 
 static void take_where_nobody_marks(struct scene *s)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     give_controllers(s, s->mine);
     enter(s->mine);
-    DEMAND(delegate_find(&f, USER, 0, &err) == 0);
+    DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == 0);
     must_be_forest(&f, s->mine);
 }
 
@@ -324,14 +324,14 @@ TEST(without_systemd_a_cgroup_that_can_be_written_is_enough)
 
 static void spare_strangers(struct scene *s)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     give_controllers(s, s->mine);
     mark(s->mine);
     enter(s->mine);
     stranger();
-    DEMAND(delegate_find(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP);
+    DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP);
     must_be_none(&f);
     DEMAND(lives_in(getpid(), s->point, s->mine));
 }
@@ -344,7 +344,7 @@ TEST(a_cgroup_that_a_stranger_lives_in_is_left_alone)
 static void stand_beside(struct scene *s)
 {
     auto_free char *leaf = str_printf("%s/sbaaaaaaaaaaaaaaaaaaaa", s->top);
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     give_controllers(s, s->top);
@@ -352,7 +352,7 @@ static void stand_beside(struct scene *s)
     enter(s->mine);
     stranger();
     DEMAND(mkdir(leaf, 0755) == 0);
-    DEMAND(delegate_find(&f, USER, 0, &err) == 0);
+    DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == 0);
     must_be_forest(&f, s->top);
     DEMAND(lives_in(getpid(), s->point, s->mine)); /* nobody has to move for it */
     DEMAND(access(leaf, F_OK) == 0);               /* it may be somebody's who is about to use it */
@@ -363,7 +363,7 @@ TEST(a_marked_cgroup_above_is_shared_with_others)
     play(stand_beside);
 }
 
-static void find_scope(struct scene *s, pid_t spawner, const struct cgroup_forest *f)
+static void find_scope(struct scene *s, pid_t spawner, const struct cgroup_hierarchies *f)
 {
     char text[4096], own[1024];
 
@@ -380,7 +380,7 @@ static void find_scope(struct scene *s, pid_t spawner, const struct cgroup_fores
 
 static void ask(struct scene *s, enum manner manner)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     start_systemd(s, manner);
@@ -388,7 +388,7 @@ static void ask(struct scene *s, enum manner manner)
     enter(s->mine);
     stranger();
     pid_t spawner = helper();
-    DEMAND(delegate_find(&f, USER, spawner, &err) == 0);
+    DEMAND(delegate_find_cgroup(&f, USER, spawner, &err) == 0);
     find_scope(s, spawner, &f);
 }
 
@@ -414,13 +414,13 @@ TEST(a_scope_that_comes_after_the_answer_is_waited_for)
 
 static void ask_in_vain(struct scene *s, enum manner manner, enum err_id why, const char *said)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     start_systemd(s, manner);
     enter(s->mine);
     pid_t spawner = helper();
-    DEMAND(delegate_find(&f, USER, spawner, &err) == -1);
+    DEMAND(delegate_find_cgroup(&f, USER, spawner, &err) == -1);
     DEMAND(err.id == why && strstr(err.msg, said));
     must_be_none(&f);
     DEMAND(lives_in(getpid(), s->point, s->mine) && lives_in(spawner, s->point, s->mine));
@@ -448,12 +448,13 @@ TEST(a_systemd_that_promises_and_does_nothing_is_not_waited_for_forever)
 
 static void find_nothing(struct scene *s)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     enter(s->mine);
     DEMAND(umount2(s->point, MNT_DETACH) == 0);
-    DEMAND(delegate_find(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP && strstr(err.msg, "no cgroup v2 tree"));
+    DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP &&
+           strstr(err.msg, "no cgroup v2 tree"));
     must_be_none(&f);
 }
 
@@ -464,14 +465,14 @@ TEST(a_host_without_cgroup_v2_says_so)
 
 static void lack_controllers(struct scene *s)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
     cover(s, s->mine, "cgroup.controllers", OFFERED);
     cover(s, s->mine, "cgroup.subtree_control", "                cpu pids\n"); /* memory could not be handed down */
     mark(s->mine);
     enter(s->mine);
-    DEMAND(delegate_find(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP && strstr(err.msg, "for memory"));
+    DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP && strstr(err.msg, "for memory"));
     must_be_none(&f);
 }
 

@@ -73,7 +73,7 @@ static void reset(struct seen *s)
 
 static void ready_world(struct world *w)
 {
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
 
     begin(w, &box, NULL);
     turn_until(w, &w->ready, 30);
@@ -220,10 +220,10 @@ TEST(a_receipt_lists_what_the_program_changed)
     put_file(&w, "/workspace/old", "x", 1);
     put_file(&w, "/workspace/gone", "x", 1);
     put_file(&w, "/workspace/same", "x", 1);
-    assert_int_equal(box_exec(w.box, &spec, &exec_ops, &w, &w.exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w.box, &spec, &exec_ops, &w, &w.exec, &err), 0);
     turn_until(&w, &w.exited, 30);
     expect_end(&w, ENDED_EXIT);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     if (r->changes_why)
         fail_msg("%s", r->changes_why);
     assert_int_equal(r->added, 2);
@@ -237,7 +237,7 @@ TEST(a_receipt_lists_what_the_program_changed)
 TEST(a_kept_sandbox_is_adopted_with_its_files_and_walls)
 {
     struct world w, next = { 0 };
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct err err = { 0 };
     struct exec_spec spec = { .argv = SH("cat note"), .wall_ms = 20000 };
     char id[ID_SIZE];
@@ -245,12 +245,12 @@ TEST(a_kept_sandbox_is_adopted_with_its_files_and_walls)
 
     ready_world(&w);
     put_file(&w, "/workspace/note", "remember", 8);
-    str_copy(id, sizeof(id), box_id(w.box));
-    box_keep(w.box, on_done, &w);
+    str_copy(id, sizeof(id), sandbox_handle_id(w.box));
+    sandbox_handle_keep(w.box, on_done, &w);
     turn_until(&w, &w.done, 10);
     if (!w.done_ok)
         fail_msg("keep: %s", w.err.msg);
-    box_free(w.box);
+    sandbox_handle_free(w.box);
     engine_free(w.engine);
 
     next.ev = w.ev;
@@ -259,11 +259,11 @@ TEST(a_kept_sandbox_is_adopted_with_its_files_and_walls)
     if (jailer_connect_kept(state_dir, id, &sock, &err) < 0)
         fail_msg("%s", err.msg);
     assert_int_equal(engine_new(w.ev, sock, &engine_ops, &next, &next.engine, &err), 0);
-    assert_int_equal(box_adopt(next.engine, id, &box, &box_ops, &next, &next.box, &err), 0);
+    assert_int_equal(sandbox_handle_adopt(next.engine, id, &box, &box_ops, &next, &next.box, &err), 0);
     turn_until(&next, &next.exited, 30);
     expect_end(&next, ENDED_EXIT);
     assert_string_equal(next.out.data, "remember");
-    assert_int_not_equal(exec_receipt(next.exec)->inside_walls, 0);
+    assert_int_not_equal(exec_handle_receipt(next.exec)->inside_walls, 0);
     destroy(&next);
     close_world(&next);
 }

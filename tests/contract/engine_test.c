@@ -1,7 +1,7 @@
 /* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. */
 #include "world.h"
 
-#include "engine/met.h"
+#include "engine/limit_hits.h"
 
 /* --- */
 
@@ -12,7 +12,7 @@ TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
 
     run(&w, &spec);
     expect_end(&w, ENDED_EXIT);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_int_equal(r->exit_code, 3);
     assert_string_equal(w.out.data, "out\n");
     assert_string_equal(w.errout.data, "err\n");
@@ -30,7 +30,7 @@ TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
 TEST(input_reaches_the_program_and_its_end_too)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct exec_spec spec = { .argv = SH("tr a-z A-Z"), .stdin_open = true, .wall_ms = 10000 };
 
     begin(&w, &box, &spec);
@@ -64,7 +64,7 @@ TEST(kernels_are_copied_into_every_root_and_can_only_be_read_and_run)
     world_kernels = 0;
     assert_int_equal(system(clean), 0);
     expect_end(&w, ENDED_EXIT);
-    assert_int_equal(exec_receipt(w.exec)->exit_code, 0);
+    assert_int_equal(exec_handle_receipt(w.exec)->exit_code, 0);
     assert_string_equal(w.out.data, "text\nran\ndeep/er:\nrun\n\nsh:\nplain\nrun\n");
     destroy(&w);
     close_world(&w);
@@ -73,7 +73,7 @@ TEST(kernels_are_copied_into_every_root_and_can_only_be_read_and_run)
 TEST(a_program_that_does_not_exist_is_named)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     const char *const argv[] = { "no-such-program", NULL };
     struct exec_spec spec = { .argv = argv };
 
@@ -100,7 +100,7 @@ TEST(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too)
     expect_end(&w, ENDED_WALL);
     assert_non_null(w.out.data);
     assert_string_equal(w.out.data, "partial\n");
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_true(r->wall_ns.v >= spec.wall_ms * NS_PER_MS);
     destroy(&w);
     close_world(&w);
@@ -118,7 +118,7 @@ TEST(cpu_time_is_counted_over_the_whole_tree)
     run(&w, &spec);
     expect_end(&w, ENDED_CPU);
     destroy(&w);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->cpu_ns.why);
     assert_true(r->cpu_ns.v >= 300 * NS_PER_MS);
     if (r->cpu_ns.v > 700 * slow_factor() * NS_PER_MS)
@@ -142,7 +142,7 @@ TEST(memory_ends_the_execution_whoever_was_killed)
 
     for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
         struct world w;
-        struct box_spec box = plain_spec();
+        struct sandbox_spec box = plain_spec();
         struct exec_spec spec = { .argv = PY(scripts[i]), .wall_ms = 20000 };
 
         box.limits.v[LIMIT_MEMORY] = 64 * MIB;
@@ -151,7 +151,7 @@ TEST(memory_ends_the_execution_whoever_was_killed)
         turn_until(&w, &w.exited, 30);
         expect_end(&w, ENDED_MEMORY);
         destroy(&w);
-        const struct receipt *r = exec_receipt(w.exec);
+        const struct receipt *r = exec_handle_receipt(w.exec);
         /* whether the kernel's kill or ours came first is open; that the limit was reached is not */
         assert_true(r->memory_peak.why || r->memory_peak.v >= 48 * MIB);
         close_world(&w);
@@ -162,7 +162,7 @@ TEST(memory_ends_the_execution_whoever_was_killed)
 static bool bomb(uint64_t wall_ms)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct exec_spec spec = {
         .argv = PY("import os\nx = b'!'\nwhile True:\n    try: os.fork()\n"
                    "    except OSError: x = x and os.write(1, x) and b''\n"),
@@ -174,7 +174,7 @@ static bool bomb(uint64_t wall_ms)
     turn_until(&w, &w.exited, 120);
     expect_end(&w, ENDED_WALL);
     destroy(&w);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     bool off = w.out.len > 0;
     assert_true(!off || r->pids_refused.why || r->pids_refused.v > 0);
     close_world(&w);
@@ -206,9 +206,9 @@ TEST(limits_that_refused_are_known_at_the_end_and_no_others)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct box_spec box = plain_spec();
+        struct sandbox_spec box = plain_spec();
         struct exec_spec spec = { .argv = SH(rows[i].script), .wall_ms = 20000 };
-        struct met met[LIMIT_COUNT];
+        struct limit_hit met[LIMIT_COUNT];
         struct world w;
 
         box.limits.v[LIMIT_TMP] = box.limits.v[LIMIT_WORKSPACE] = box.limits.v[LIMIT_SHM] = MIB;
@@ -216,11 +216,11 @@ TEST(limits_that_refused_are_known_at_the_end_and_no_others)
         box.limits.v[LIMIT_PIDS] = 16;
         begin(&w, &box, &spec);
         turn_until(&w, &w.exited, 30);
-        const struct receipt *r = exec_receipt(w.exec);
-        size_t n = met_list(r, met);
+        const struct receipt *r = exec_handle_receipt(w.exec);
+        size_t n = limit_hits_list(r, met);
         if (rows[i].limit == LIMIT_PIDS && r->pids_refused.why) {
             assert_int_equal(n, 0); /* this host counts none, and the receipt says so */
-            assert_non_null(met_unseen(r, LIMIT_PIDS));
+            assert_non_null(limit_hit_unobservable(r, LIMIT_PIDS));
         } else if (n != 1 || met[0].limit != rows[i].limit) {
             fail_msg("row %zu: %zu limits, the first is %s", i, n, n ? limit_info(met[0].limit)->name : "none");
         }
@@ -238,7 +238,7 @@ TEST(output_past_the_cap_is_dropped_with_a_count_and_never_blocks)
 
     run(&w, &spec);
     expect_end(&w, ENDED_EXIT);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_int_equal(r->stdout_bytes, 3000000);
     assert_int_equal(r->stderr_bytes, 4);
     assert_int_equal(w.out.len + w.errout.len, 1000000);
@@ -250,7 +250,7 @@ TEST(output_past_the_cap_is_dropped_with_a_count_and_never_blocks)
 TEST(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct exec_spec spec = { .argv = SH("echo before; sleep 1000") };
 
     begin(&w, &box, &spec);
@@ -267,7 +267,7 @@ TEST(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process)
 TEST(lifetime_ends_execution_and_sandbox)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct exec_spec spec = { .argv = SH("sleep 1000") };
 
     box.limits.v[LIMIT_LIFETIME] = 1000;
@@ -283,12 +283,12 @@ TEST(lifetime_ends_execution_and_sandbox)
 TEST(frozen_time_is_not_wall_time)
 {
     struct world w;
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct exec_spec spec = { .argv = SH("sleep 0.3; echo done"), .wall_ms = 4000 };
 
     begin(&w, &box, &spec);
     turn_until(&w, &w.started, 30);
-    box_freeze(w.box, on_done, &w);
+    sandbox_handle_freeze(w.box, on_done, &w);
     turn_until(&w, &w.done, 10);
     assert_true(w.done_ok);
     uint64_t end = clock_mono_ns() + 4200 * NS_PER_MS;
@@ -296,7 +296,7 @@ TEST(frozen_time_is_not_wall_time)
         ev_turn(w.ev, 100);
     assert_int_equal(w.exited, 0);
     w.done = 0;
-    box_thaw(w.box, on_done, &w);
+    sandbox_handle_thaw(w.box, on_done, &w);
     turn_until(&w, &w.exited, 10);
     expect_end(&w, ENDED_EXIT);
     assert_string_equal(w.out.data, "done\n");
@@ -309,7 +309,7 @@ TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
 {
     struct world w[8];
     struct exec_spec spec = { .argv = SH("echo $$"), .wall_ms = 20000 };
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct err err = { 0 };
 
     open_world(&w[0]);
@@ -317,7 +317,7 @@ TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
         if (i > 0)
             w[i] = (struct world){ .ev = w[0].ev, .engine = w[0].engine };
         w[i].spec = &spec;
-        assert_int_equal(box_new(w[0].engine, &box, &box_ops, &w[i], &w[i].box, &err), 0);
+        assert_int_equal(sandbox_handle_new(w[0].engine, &box, &box_ops, &w[i], &w[i].box, &err), 0);
     }
     for (size_t i = 0; i < ARRAY_LEN(w); i++) {
         turn_until(&w[i], &w[i].exited, 30);
@@ -326,8 +326,8 @@ TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
         destroy(&w[i]);
     }
     for (size_t i = ARRAY_LEN(w) - 1; i > 0; i--) {
-        exec_free(w[i].exec);
-        box_free(w[i].box);
+        exec_handle_free(w[i].exec);
+        sandbox_handle_free(w[i].box);
         buf_done(&w[i].out);
         buf_done(&w[i].errout);
     }
@@ -338,49 +338,53 @@ static struct exec_resume resume; /* what the second host knows of the first one
 
 static void on_adopted(void *arg)
 {
-    struct exec_spec spec = { .wall_ms = 20000, .confirm = true };
+    struct exec_spec spec = { .wall_ms = 20000, .confirm_end = true };
     struct world *w = arg;
 
     w->ready++;
-    assert_int_equal(box_exec_resume(w->box, &spec, &resume, &exec_ops, w, &w->exec, NULL), 0);
-    box_resume_end(w->box);
+    assert_int_equal(sandbox_handle_exec_resume(w->box, &spec, &resume, &exec_ops, w, &w->exec, NULL), 0);
+    sandbox_handle_resume_finish(w->box);
 }
 
 /* The first host stores "one" and goes without a word; what the program wrote meanwhile, and its end, are not lost. */
 TEST(a_second_host_takes_up_an_execution_and_misses_nothing)
 {
-    static const struct box_ops adopted_ops = { .on_ready = on_adopted, .on_failed = on_failed, .on_ended = on_ended };
+    static const struct sandbox_handle_ops adopted_ops = { .on_ready = on_adopted,
+                                                           .on_failed = on_failed,
+                                                           .on_ended = on_ended };
     struct exec_spec spec = { .argv = SH("echo one; sleep 0.3; echo two; echo three >&2; exit 7"), .wall_ms = 20000 };
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     char id[ID_SIZE];
     struct world w;
     int sock;
 
-    spec.confirm = true;
+    spec.confirm_end = true;
     begin(&w, &box, &spec);
     turn_until(&w, &w.started, 20);
     while (w.out.len < 4)
         ev_turn(w.ev, 100);
     assert_string_equal(w.out.data, "one\n");
-    box_keep(w.box, on_done, &w);
+    sandbox_handle_keep(w.box, on_done, &w);
     turn_until(&w, &w.done, 10);
-    str_copy(id, sizeof(id), box_id(w.box));
-    resume = (struct exec_resume){ .stream = exec_stream(w.exec), .stored = { 4, 0 }, .elapsed_ms = 10 };
+    str_copy(id, sizeof(id), sandbox_handle_id(w.box));
+    resume = (struct exec_resume){ .stream_id = exec_handle_stream_id(w.exec),
+                                   .stored_bytes = { 4, 0 },
+                                   .elapsed_ms = 10 };
     assert_int_equal(jailer_connect_kept(state_dir, id, &sock, NULL), 0);
     engine_free(w.engine); /* as a kill would leave it: every connection just ends */
-    exec_free(w.exec);
-    box_free(w.box);
+    exec_handle_free(w.exec);
+    sandbox_handle_free(w.box);
     buf_clear(&w.out);
     w.exited = w.started = w.done = 0;
     w.exec = NULL;
     assert_int_equal(engine_new(w.ev, sock, &engine_ops, &w, &w.engine, NULL), 0);
-    assert_int_equal(box_adopt(w.engine, id, &box, &adopted_ops, &w, &w.box, NULL), 0);
+    assert_int_equal(sandbox_handle_adopt(w.engine, id, &box, &adopted_ops, &w, &w.box, NULL), 0);
     turn_until(&w, &w.exited, 20);
     expect_end(&w, ENDED_EXIT);
-    assert_int_equal(exec_receipt(w.exec)->exit_code, 7);
+    assert_int_equal(exec_handle_receipt(w.exec)->exit_code, 7);
     assert_string_equal(w.out.data, "two\n");
     assert_string_equal(w.errout.data, "three\n");
-    assert_int_equal(exec_receipt(w.exec)->stdout_bytes, 8);
+    assert_int_equal(exec_handle_receipt(w.exec)->stdout_bytes, 8);
     destroy(&w);
     close_world(&w);
 }

@@ -9,17 +9,19 @@ static void on_kernel(void *arg UNUSED, const void *data, size_t len)
     buf_add(&said, data, len);
 }
 
-static const struct exec_ops kernel_ops = { .on_started = on_started,
-                                            .on_output = on_output,
-                                            .on_exit = on_exit_,
-                                            .on_failed = on_exec_failed,
-                                            .on_kernel = on_kernel };
+static const struct exec_handle_ops kernel_ops = { .on_started = on_started,
+                                                   .on_output = on_output,
+                                                   .on_exit = on_exit_,
+                                                   .on_failed = on_exec_failed,
+                                                   .on_language_kernel_data = on_kernel };
 static const char *const python[] = { "python3", NULL };
-static const struct exec_spec taken = { .argv = python, .kernel = true, .joined = true, .wall_ms = 60000 };
+static const struct exec_spec taken = {
+    .argv = python, .is_language_kernel = true, .use_waiting_interpreter = true, .wall_ms = 60000
+};
 
-static struct box_spec joinable(const struct zygote_spec *zygote)
+static struct sandbox_spec joinable(const struct zygote_spec *zygote)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
 
     spec.zygote = zygote;
     return spec;
@@ -29,7 +31,7 @@ static struct box_spec joinable(const struct zygote_spec *zygote)
 static void begin_joined(struct world *w, const char *preload)
 {
     struct zygote_spec zygote = { "python", preload };
-    struct box_spec box = joinable(&zygote);
+    struct sandbox_spec box = joinable(&zygote);
     struct err err = { 0 };
 
     world_kernels = open(getenv("COVE_KERNELS"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -37,15 +39,15 @@ static void begin_joined(struct world *w, const char *preload)
     begin(w, &box, NULL);
     close(world_kernels);
     world_kernels = 0;
-    assert_int_equal(engine_zygote(w->engine, &box, on_done, w, &err), 0);
+    assert_int_equal(engine_start_zygote(w->engine, &box, on_done, w, &err), 0);
     turn_until(w, &w->done, 60);
     assert_true(w->done_ok);
     turn_until(w, &w->ready, 30);
     w->done = 0;
-    box_join(w->box, on_done, w);
+    sandbox_handle_join_interpreter(w->box, on_done, w);
     turn_until(w, &w->done, 30);
     assert_true(w->done_ok);
-    assert_true(box_has_member(w->box));
+    assert_true(sandbox_handle_has_interpreter(w->box));
 }
 
 static void await(struct world *w, const char *what)
@@ -59,7 +61,7 @@ static void await(struct world *w, const char *what)
 static void execute(struct world *w, const char *line)
 {
     buf_clear(&said);
-    assert_int_equal(exec_kernel_write(w->exec, line, strlen(line)), strlen(line));
+    assert_int_equal(exec_handle_write_language_kernel(w->exec, line, strlen(line)), strlen(line));
 }
 
 static void leave(struct world *w)
@@ -76,8 +78,8 @@ TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
     struct err err = { 0 };
 
     begin_joined(&w, "json");
-    assert_int_equal(box_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
-    assert_false(box_has_member(w.box));
+    assert_int_equal(sandbox_handle_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
+    assert_false(sandbox_handle_has_interpreter(w.box));
     await(&w, "\"ready\"");
     execute(&w, "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"print('out'); 6 * 7\"}\n");
     await(&w, "\"finished\"");
@@ -87,7 +89,7 @@ TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
                 "0, None)\"}\n");
     await(&w, "\"finished\"");
     assert_non_null(memmem(said.data, said.len, "\"-1\"", 4));
-    exec_kill(w.exec);
+    exec_handle_kill(w.exec);
     turn_until(&w, &w.exited, 30);
     expect_end(&w, ENDED_KILLED);
     assert_int_equal(w.started, 1);
@@ -101,23 +103,23 @@ TEST(no_execution_takes_a_member_that_is_not_there)
 
     begin_joined(&w, "");
     w.done = 0;
-    box_join(w.box, on_done, &w); /* a second one */
+    sandbox_handle_join_interpreter(w.box, on_done, &w); /* a second one */
     turn_until(&w, &w.done, 30);
     assert_false(w.done_ok);
     assert_int_equal(w.err.id, ERR_EXISTS);
-    assert_int_equal(box_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
     await(&w, "\"ready\"");
-    struct exec *none;
-    assert_int_equal(box_exec(w.box, &taken, &kernel_ops, &w, &none, &err), -1);
+    struct exec_handle *none;
+    assert_int_equal(sandbox_handle_exec(w.box, &taken, &kernel_ops, &w, &none, &err), -1);
     assert_int_equal(err.id, ERR_MISSING);
-    exec_kill(w.exec);
+    exec_handle_kill(w.exec);
     turn_until(&w, &w.exited, 30);
     leave(&w);
 }
 
-static const struct box_spec *bare(const struct zygote_spec *zygote)
+static const struct sandbox_spec *bare(const struct zygote_spec *zygote)
 {
-    static struct box_spec spec;
+    static struct sandbox_spec spec;
 
     spec = joinable(zygote);
     return &spec;
@@ -137,7 +139,7 @@ static void zygote_of(struct world *w, const struct zygote_spec *zygote)
     struct err err = { 0 };
 
     w->done = 0;
-    assert_int_equal(engine_zygote(w->engine, bare(zygote), on_done, w, &err), 0);
+    assert_int_equal(engine_start_zygote(w->engine, bare(zygote), on_done, w, &err), 0);
     turn_until(w, &w->done, 60);
     assert_true(w->done_ok);
 }
@@ -147,10 +149,10 @@ static void prepare_joined(struct world *w, const struct zygote_spec *zygote)
     struct err err = { 0 };
 
     w->ready = 0;
-    assert_int_equal(box_prepare(w->engine, bare(zygote), &box_ops, w, &w->box, &err), 0);
+    assert_int_equal(sandbox_handle_prepare(w->engine, bare(zygote), &box_ops, w, &w->box, &err), 0);
     turn_until(w, &w->ready, 30);
     w->done = 0;
-    box_join(w->box, on_done, w);
+    sandbox_handle_join_interpreter(w->box, on_done, w);
     turn_until(w, &w->done, 30);
     if (!w->done_ok)
         fail_msg("join: %s", w->err.msg);
@@ -161,10 +163,10 @@ static void claim_and_run(struct world *w, const struct zygote_spec *zygote)
     struct err err = { 0 };
 
     w->ready = 0;
-    assert_int_equal(box_claim(w->box, bare(zygote), &box_ops, w, &err), 0);
+    assert_int_equal(sandbox_handle_claim(w->box, bare(zygote), &box_ops, w, &err), 0);
     turn_until(w, &w->ready, 30);
-    assert_true(box_has_member(w->box));
-    assert_int_equal(box_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
+    assert_true(sandbox_handle_has_interpreter(w->box));
+    assert_int_equal(sandbox_handle_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
     await(w, "\"ready\"");
 }
 
@@ -185,11 +187,11 @@ TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
         execute(&w, ask_for);
         await(&w, "\"finished\"");
         assert_non_null(memmem(said.data, said.len, i ? "\"False\"" : "\"True\"", i ? 7 : 6));
-        exec_free(w.exec);
+        exec_handle_free(w.exec);
         w.exec = NULL;
         w.done = 0;
         destroy(&w);
-        box_free(w.box);
+        sandbox_handle_free(w.box);
         w.box = NULL;
         buf_clear(&said);
     }
@@ -200,22 +202,22 @@ TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
 TEST(a_prepared_box_is_refused_to_who_wants_another)
 {
     static const struct zygote_spec mine = { "python", "" }, other = { "python", "json" };
-    struct box_spec wants = joinable(&other);
+    struct sandbox_spec wants = joinable(&other);
     struct world w;
     struct err err = { 0 };
 
     begin_kernels(&w);
     zygote_of(&w, &mine);
     prepare_joined(&w, &mine);
-    assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), -1);
+    assert_int_equal(sandbox_handle_claim(w.box, &wants, &box_ops, &w, &err), -1);
     assert_int_equal(err.id, ERR_BUG);
     wants.zygote = &mine;
     wants.limits.v[LIMIT_PIDS]++;
-    assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), -1);
+    assert_int_equal(sandbox_handle_claim(w.box, &wants, &box_ops, &w, &err), -1);
     claim_and_run(&w, &mine); /* it is as it was */
-    assert_int_equal(box_claim(w.box, bare(&mine), &box_ops, &w, &err), -1);
+    assert_int_equal(sandbox_handle_claim(w.box, bare(&mine), &box_ops, &w, &err), -1);
     assert_int_equal(err.id, ERR_LOST);
-    exec_free(w.exec);
+    exec_handle_free(w.exec);
     w.exec = NULL;
     leave(&w);
 }
@@ -224,33 +226,33 @@ TEST(a_prepared_box_holds_the_limits_of_its_claim)
 {
     static const char *const hungry[] = { "/usr/bin/python3", "-c", "print(len(b'x' * (450 << 20)))", NULL };
     struct exec_spec eats = { .argv = hungry, .wall_ms = 60000 };
-    struct box_spec wants = plain_spec();
+    struct sandbox_spec wants = plain_spec();
     struct world w;
     struct err err = { 0 };
 
     begin_kernels(&w);
     for (int i = 0; i < 2; i++) { /* less than it was prepared with, and more */
-        struct box_spec like = plain_spec();
+        struct sandbox_spec like = plain_spec();
 
         like.limits.v[LIMIT_MEMORY] = (i ? 400 : 600) * MIB;
         wants.limits.v[LIMIT_MEMORY] = (i ? 600 : 400) * MIB;
         wants.limits.v[LIMIT_PIDS] = 20;
         w.ready = w.exited = w.done = 0;
-        assert_int_equal(box_prepare(w.engine, &like, &box_ops, &w, &w.box, &err), 0);
+        assert_int_equal(sandbox_handle_prepare(w.engine, &like, &box_ops, &w, &w.box, &err), 0);
         turn_until(&w, &w.ready, 30);
         w.ready = 0;
-        assert_int_equal(box_claim(w.box, &wants, &box_ops, &w, &err), 0);
+        assert_int_equal(sandbox_handle_claim(w.box, &wants, &box_ops, &w, &err), 0);
         turn_until(&w, &w.ready, 30);
-        assert_int_equal(box_exec(w.box, &eats, &exec_ops, &w, &w.exec, &err), 0);
+        assert_int_equal(sandbox_handle_exec(w.box, &eats, &exec_ops, &w, &w.exec, &err), 0);
         turn_until(&w, &w.exited, 90);
-        const struct receipt *r = exec_receipt(w.exec);
+        const struct receipt *r = exec_handle_receipt(w.exec);
         assert_int_equal(r->ended_by, i ? ENDED_EXIT : ENDED_MEMORY);
         assert_int_equal(r->limits.v[LIMIT_MEMORY], wants.limits.v[LIMIT_MEMORY]);
         assert_int_equal(r->limits.v[LIMIT_PIDS], 20);
-        exec_free(w.exec);
+        exec_handle_free(w.exec);
         w.exec = NULL;
         destroy(&w);
-        box_free(w.box);
+        sandbox_handle_free(w.box);
         w.box = NULL;
         buf_clear(&w.out);
     }
@@ -266,12 +268,12 @@ TEST(a_join_on_its_way_goes_with_the_box)
 
     begin_kernels(&w);
     zygote_of(&w, &mine);
-    assert_int_equal(box_prepare(w.engine, bare(&mine), &box_ops, &w, &w.box, &err), 0);
+    assert_int_equal(sandbox_handle_prepare(w.engine, bare(&mine), &box_ops, &w, &w.box, &err), 0);
     turn_until(&w, &w.ready, 30);
-    box_join(w.box, on_done, &unheard);
+    sandbox_handle_join_interpreter(w.box, on_done, &unheard);
     w.ready = w.done = 0;
-    assert_int_equal(box_claim(w.box, bare(&mine), &box_ops, &w, &err), 0);
-    box_join(w.box, on_done, &w);
+    assert_int_equal(sandbox_handle_claim(w.box, bare(&mine), &box_ops, &w, &err), 0);
+    sandbox_handle_join_interpreter(w.box, on_done, &w);
     turn_until(&w, &w.done, 30);
     assert_true(w.done_ok);
     assert_int_equal(unheard.done, 0);
@@ -282,8 +284,8 @@ TEST(a_join_on_its_way_goes_with_the_box)
 /* argv is only for a kernel that has to be started. */
 static const struct exec_spec wanted = { .argv = (const char *const[]){ "/usr/bin/python3", "-I",
                                                                         "/.cove/kernels/python/kernel.py", NULL },
-                                         .kernel = true,
-                                         .join = true,
+                                         .is_language_kernel = true,
+                                         .prefer_interpreter = true,
                                          .wall_ms = 60000 };
 
 static void run_wanted(struct world *w, bool preloaded)
@@ -291,23 +293,23 @@ static void run_wanted(struct world *w, bool preloaded)
     struct err err = { 0 };
 
     buf_clear(&said);
-    assert_int_equal(box_exec(w->box, &wanted, &kernel_ops, w, &w->exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w->box, &wanted, &kernel_ops, w, &w->exec, &err), 0);
     await(w, "\"ready\"");
     execute(w, "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"import sys; 'colorsys' in sys.modules\"}\n");
     await(w, "\"finished\"");
     assert_non_null(memmem(said.data, said.len, preloaded ? "\"True\"" : "\"False\"", preloaded ? 6 : 7));
-    exec_free(take_ptr(&w->exec));
+    exec_handle_free(take_ptr(&w->exec));
 }
 
 TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had)
 {
     static const struct zygote_spec zygote = { "python", "colorsys" };
-    struct box_spec spec = joinable(&zygote);
+    struct sandbox_spec spec = joinable(&zygote);
     struct world w;
     struct err err = { 0 };
 
     begin_kernels(&w);
-    assert_int_equal(box_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
+    assert_int_equal(sandbox_handle_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
     turn_until(&w, &w.ready, 30);
     run_wanted(&w, false); /* there is no zygote */
     zygote_of(&w, &zygote);
@@ -319,20 +321,20 @@ TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_h
 TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
 {
     static const struct zygote_spec zygote = { "python", "" };
-    struct box_spec spec = joinable(&zygote);
+    struct sandbox_spec spec = joinable(&zygote);
     struct world w;
     struct err err = { 0 };
 
     begin_kernels(&w);
     zygote_of(&w, &zygote);
-    assert_int_equal(box_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
+    assert_int_equal(sandbox_handle_new(w.engine, &spec, &box_ops, &w, &w.box, &err), 0);
     turn_until(&w, &w.ready, 30);
-    assert_int_equal(box_exec(w.box, &wanted, &kernel_ops, &w, &w.exec, &err), 0);
-    exec_free(take_ptr(&w.exec));
+    assert_int_equal(sandbox_handle_exec(w.box, &wanted, &kernel_ops, &w, &w.exec, &err), 0);
+    exec_handle_free(take_ptr(&w.exec));
     w.done = 0;
-    for (int i = 0; i < 600 && !box_has_member(w.box); i++) /* it comes, and waits for another */
+    for (int i = 0; i < 600 && !sandbox_handle_has_interpreter(w.box); i++) /* it comes, and waits for another */
         ev_turn(w.ev, 100);
-    assert_true(box_has_member(w.box));
+    assert_true(sandbox_handle_has_interpreter(w.box));
     assert_int_equal(w.exited + w.exec_failed, 0);
     leave(&w);
 }
@@ -352,26 +354,26 @@ TEST(a_member_can_be_forked_and_the_fork_outlives_it)
     static const char cell[] = "{\"op\":\"execute\",\"id\":\"b\",\"code\":\"print('forked'); x + 1\"}\n";
     struct world w;
     struct err err = { 0 };
-    struct exec *copy = NULL;
+    struct exec_handle *copy = NULL;
 
     begin_joined(&w, "json");
-    assert_int_equal(box_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w.box, &taken, &kernel_ops, &w, &w.exec, &err), 0);
     await(&w, "\"ready\"");
     execute(&w, "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"x = 41\"}\n");
     await(&w, "\"finished\"");
     buf_clear(&said);
-    struct exec_spec forked = { .argv = python, .kernel = true, .fork_of = w.exec };
-    assert_int_equal(box_exec(w.box, &forked, &kernel_ops, &w, &copy, &err), 0);
+    struct exec_spec forked = { .argv = python, .is_language_kernel = true, .fork_of = w.exec };
+    assert_int_equal(sandbox_handle_exec(w.box, &forked, &kernel_ops, &w, &copy, &err), 0);
     await(&w, "\"ready\"");
-    exec_kill(w.exec);
+    exec_handle_kill(w.exec);
     turn_until(&w, &w.exited, 30);
     expect_end(&w, ENDED_KILLED);
     buf_clear(&said);
-    assert_int_equal(exec_kernel_write(copy, cell, strlen(cell)), strlen(cell));
+    assert_int_equal(exec_handle_write_language_kernel(copy, cell, strlen(cell)), strlen(cell));
     await(&w, "\"finished\"");
     assert_non_null(memmem(said.data, said.len, "\"42\"", 4));
     assert_string_equal(w.out.data, "forked\n");
-    exec_free(copy);
+    exec_handle_free(copy);
     leave(&w);
 }
 

@@ -132,7 +132,7 @@ static int can_write(uint8_t expected, uint8_t claimed)
     auto_free uint8_t *out = mem_alloc(FRAME_PAYLOAD_MAX);
 
     host_hello(h, 1);
-    host_send(h, FRAME_EXPECT, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
+    host_send(h, FRAME_PRELOAD_RULES, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
     c.rules[0].access = claimed;
     host_claim(h, &c);
     assert_true(h->was_claimed);
@@ -161,7 +161,7 @@ TEST(nothing_is_expected_after_the_claim)
     auto_free uint8_t *out = mem_alloc(FRAME_PAYLOAD_MAX);
 
     h->error.id = 0;
-    host_send(h, FRAME_EXPECT, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
+    host_send(h, FRAME_PRELOAD_RULES, 0, 0, out, (size_t)rt_claim_encode(&c, out, NULL));
     while (!h->error.id)
         assert_true(host_turn(h, 60000));
     assert_int_equal(h->error.id, ERR_EXISTS);

@@ -140,7 +140,7 @@ TEST(a_read_of_the_file_that_was_seen_gets_no_other)
 
     put("f", "first");
     assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
-    uint32_t seen = rt_version(entry_of(g)->size, entry_of(g)->mtime_ns);
+    uint32_t seen = rt_file_version(entry_of(g)->size, entry_of(g)->mtime_ns);
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), 0);
     assert_string_equal(g->data[0].data, "first");
     put("f", "second and longer");
@@ -443,7 +443,7 @@ static void add_entry(struct buf *b, char kind, const char *name, const char *li
     e->mtime = 1234567890;
     snprintf(e->path, sizeof(e->path), "%s", name);
     snprintf(e->link, sizeof(e->link), "%s", link ? link : "");
-    buf_add(b, out, tar_header(out, e));
+    buf_add(b, out, tar_write_headers(out, e));
     if (len) {
         buf_add(b, content, len);
         buf_add(b, zero, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK);
@@ -638,7 +638,7 @@ TEST(changes_since_a_mark_are_found)
     put("gone", "x");
     mkdir(in("dir"), 0755);
     put("dir/f", "f");
-    assert_int_equal(ask(h, FRAME_MARK, top, 0, &g), 0);
+    assert_int_equal(ask(h, FRAME_SNAPSHOT, top, 0, &g), 0);
     assert_int_equal(done_of(g).files, 5);
     put("written", "two"); /* same size */
     unlink(in("gone"));
@@ -669,7 +669,7 @@ TEST(changes_are_counted_beyond_the_listed)
     uint8_t out[8192];
     char name[32];
 
-    assert_int_equal(ask(h, FRAME_MARK, top, 0, NULL), 0);
+    assert_int_equal(ask(h, FRAME_SNAPSHOT, top, 0, NULL), 0);
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof(name), "f%d", i);
         put(name, "");

@@ -148,7 +148,7 @@ TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
     one_sandbox(&h, id, &r);
     ask(&h, FRAME_J_DENIALS, id);
     expect_error(&h, ERR_PROTOCOL);
-    ask(&h, FRAME_J_FORGET, id);
+    ask(&h, FRAME_J_UNWATCH, id);
     expect_error(&h, ERR_PROTOCOL);
     send_frame(&h, FRAME_J_MONITOR, NULL, 0, NULL, 0); /* there is none here */
     expect_error(&h, ERR_MISSING);
@@ -221,25 +221,25 @@ TEST(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of
 /* Nobody's clock but the jailer's runs for a sandbox whose host has gone. */
 static void ask_extend(struct host *h, const char *id, uint64_t lifetime_ms)
 {
-    struct jail_extend m = { .lifetime_ms = lifetime_ms };
+    struct jail_set_limits m = { .lifetime_ms = lifetime_ms };
     uint8_t out[FRAME_PAYLOAD_MAX];
 
     memcpy(m.id, id, sizeof(m.id));
-    int len = jail_extend_encode(&m, out, NULL);
-    send_frame(h, FRAME_J_EXTEND, out, len, NULL, 0);
+    int len = jail_set_limits_encode(&m, out, NULL);
+    send_frame(h, FRAME_J_SET_LIMITS, out, len, NULL, 0);
 }
 
 static void ask_limits(struct host *h, const struct jail_create *c)
 {
-    struct jail_extend m = { .lifetime_ms = 60000,
-                             .memory = c->limits[LIMIT_MEMORY],
-                             .swap = c->limits[LIMIT_SWAP],
-                             .cpu = c->limits[LIMIT_CPU],
-                             .pids = c->limits[LIMIT_PIDS] };
+    struct jail_set_limits m = { .lifetime_ms = 60000,
+                                 .memory = c->limits[LIMIT_MEMORY],
+                                 .swap = c->limits[LIMIT_SWAP],
+                                 .cpu = c->limits[LIMIT_CPU],
+                                 .pids = c->limits[LIMIT_PIDS] };
     uint8_t out[FRAME_PAYLOAD_MAX];
 
     memcpy(m.id, c->id, sizeof(m.id));
-    send_frame(h, FRAME_J_EXTEND, out, jail_extend_encode(&m, out, NULL), NULL, 0);
+    send_frame(h, FRAME_J_SET_LIMITS, out, jail_set_limits_encode(&m, out, NULL), NULL, 0);
 }
 
 /* The number in a file of its leaf, wherever this host has that. */

@@ -2,7 +2,7 @@
  * outlive them, and nothing outlives the jailer. */
 #include "jail_host.h"
 
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -38,7 +38,7 @@ static void service_start(void)
 static void knock(struct host *h)
 {
     *h = (struct host){ .sock = -1, .jailer = service };
-    for (int i = 0; i < 500 && door_knock(door, &h->sock, NULL, NULL) < 0; i++)
+    for (int i = 0; i < 500 && unix_connect(door, &h->sock, NULL, NULL) < 0; i++)
         poll(NULL, 0, 10);
     assert_true(h->sock >= 0);
 }
@@ -126,7 +126,7 @@ static void stranger_is_sent_away(void)
 {
     struct host h = { .sock = -1 };
 
-    if (door_knock(door, &h.sock, NULL, NULL) == 0)
+    if (unix_connect(door, &h.sock, NULL, NULL) == 0)
         HOLDS(ended(&h));
 }
 
@@ -387,13 +387,13 @@ TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
     make_one(&h, &c, &r);
     ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
-    struct jail_extend m = { .lifetime_ms = 0 };
+    struct jail_set_limits m = { .lifetime_ms = 0 };
     memcpy(m.id, c.id, sizeof(m.id));
-    send_frame(&h, FRAME_J_EXTEND, out, jail_extend_encode(&m, out, NULL), NULL, 0);
+    send_frame(&h, FRAME_J_SET_LIMITS, out, jail_set_limits_encode(&m, out, NULL), NULL, 0);
     expect_error(&h, ERR_INVALID);
     m.lifetime_ms = c.limits[LIMIT_WALL] + 1;
     c.limits[LIMIT_WALL] = 1;
-    send_frame(&h, FRAME_J_EXTEND, out, jail_extend_encode(&m, out, NULL), NULL, 0);
+    send_frame(&h, FRAME_J_SET_LIMITS, out, jail_set_limits_encode(&m, out, NULL), NULL, 0);
     expect(&h, FRAME_J_OK);
     close(h.sock);
     assert_false(readable_within(r.fds[1], 300));

@@ -115,7 +115,7 @@ TEST(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host)
 {
     auto_free char *before = getenv("COVE_CGROUP_PARENT") ? str_dup(getenv("COVE_CGROUP_PARENT")) : NULL;
     auto_free char *mountinfo = mountinfo_read();
-    struct cgroup_forest forest;
+    struct cgroup_hierarchies forest;
     struct uids uids = { .fd = -1 };
     struct err err = { 0 };
     struct host h, other;
@@ -127,16 +127,16 @@ TEST(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host)
     set_parent(name);
     one_sandbox(&h, id, &r);
     assert_true(leaves(id) > 0);
-    assert_int_equal(cgroup_find(&forest, mountinfo, name, false, &err), 0);
+    assert_int_equal(cgroup_find_hierarchies(&forest, mountinfo, name, false, &err), 0);
     assert_int_equal(fstatat(forest.trees[0], id, &st, 0), 0);
-    cgroup_forget(&forest);
+    cgroup_close_hierarchies(&forest);
 
     set_parent(before ? before : "cove");
     assert_int_equal(leaves(id), 0);
-    assert_int_equal(sweep_open(&forest, &uids, &err), 0); /* with another parent, and the same locks */
+    assert_int_equal(sweep_open_host(&forest, &uids, &err), 0); /* with another parent, and the same locks */
     assert_true(uids_in_use(&uids, st.st_gid));
     uids_done(&uids);
-    cgroup_forget(&forest);
+    cgroup_close_hierarchies(&forest);
     host_start(&other);
     ask_template(&other, "t");
     expect(&other, FRAME_J_OK);
@@ -147,7 +147,7 @@ TEST(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host)
     drop_fds(&r);
     host_stop(&h);
     assert_int_equal(leaves(id), 0);
-    assert_int_equal(cgroup_find(&forest, mountinfo, name, false, &err), 0);
+    assert_int_equal(cgroup_find_hierarchies(&forest, mountinfo, name, false, &err), 0);
     for (size_t i = 0; i < forest.ntrees; i++) {
         char link[32], path[256];
 
@@ -157,7 +157,7 @@ TEST(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host)
         path[n] = '\0';
         assert_int_equal(rmdir(path), 0);
     }
-    cgroup_forget(&forest);
+    cgroup_close_hierarchies(&forest);
     set_parent(before);
 }
 

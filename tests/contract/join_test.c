@@ -20,7 +20,7 @@ struct scene {
     struct native_template t;
     struct native_spec spec;
     int kernel[2], out[2];
-    struct join join;
+    struct join_request join;
 };
 
 static pid_t pid_of(int pidfd)
@@ -62,7 +62,7 @@ static void open_leaves(struct scene *s)
     DIR *d = opendir("/sys/fs/cgroup");
     char path[600];
 
-    c->into = -1;
+    c->v2_dir = -1;
     for (struct dirent *e; d && (e = readdir(d)) && c->nprocs < CGROUP_TREES;) {
         snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s/%s/cgroup.procs", e->d_name, cgroup_parent(), s->id);
         if ((c->procs[c->nprocs] = open(path, O_WRONLY | O_CLOEXEC)) >= 0)
@@ -99,17 +99,17 @@ static void scene_begin(struct scene *s, bool joinable)
     assert_int_equal(filter_build(&calls, false, s->t.filter.prog, &s->t.filter.len, &err), 0);
     limits_default(&s->spec.limits);
     memcpy(s->spec.id, s->id, ID_SIZE);
-    s->spec.fail = tell_failure;
+    s->spec.report_failure = tell_failure;
     open_leaves(s);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s->kernel), 0);
     assert_int_equal(pipe2(s->out, O_CLOEXEC), 0);
-    s->join = (struct join){ .t = &s->t,
-                             .spec = &s->spec,
-                             .pidfd = s->r.fds[1],
-                             .kernel = s->kernel[1],
-                             .out = s->out[1],
-                             .err_out = s->out[1],
-                             .monitor = -1 };
+    s->join = (struct join_request){ .template = &s->t,
+                                     .spec = &s->spec,
+                                     .pidfd = s->r.fds[1],
+                                     .kernel = s->kernel[1],
+                                     .out = s->out[1],
+                                     .err_out = s->out[1],
+                                     .monitor = -1 };
 }
 
 static void scene_end(struct scene *s)

@@ -159,7 +159,7 @@ static void add_entry(struct buf *b, char kind, const char *name, const char *co
     e->mode = kind == 'd' ? 0711 : 0640;
     e->size = content ? strlen(content) : 0;
     snprintf(e->path, sizeof(e->path), "%s", name);
-    buf_add(b, out, tar_header(out, e));
+    buf_add(b, out, tar_write_headers(out, e));
     if (content) {
         buf_add(b, content, strlen(content));
         buf_add(b, (uint8_t[TAR_BLOCK]){ 0 }, TAR_BLOCK - strlen(content));
@@ -279,7 +279,7 @@ static uint32_t v_tar_in(struct host *h, const char *name)
 
 static uint32_t v_mark(struct host *h, const char *name)
 {
-    return ask(h, FRAME_MARK, name, 0);
+    return ask(h, FRAME_SNAPSHOT, name, 0);
 }
 
 static uint32_t v_watch(struct host *h, const char *name)
@@ -344,7 +344,7 @@ static uint32_t w_remove(struct host *h, const char *name)
 
 static uint32_t w_mark(struct host *h, const char *name UNUSED)
 {
-    return ask(h, FRAME_MARK, "work", 0);
+    return ask(h, FRAME_SNAPSHOT, "work", 0);
 }
 
 static uint32_t w_watch(struct host *h, const char *name UNUSED)

@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "jailer/jailer.h"
 #include "sandbox/manager.h"
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,9 +36,9 @@ struct world {
     uint64_t bytes[2], expires_ms, ended_ms;
     bool final;
     bool has_receipt; /* of this execution */
-    struct watch *watch;
+    struct execution_watch *watch;
     int changes, ended;
-    struct box_usage usage;
+    struct sandbox_handle_usage usage;
     size_t rows;
 };
 
@@ -58,7 +58,7 @@ static void start_jailer(void)
         _exit(jailer_service(&s));
     }
     close(s.runtime_fd);
-    for (int i = 0; i < 500 && door_knock(door, &sock, NULL, NULL) < 0; i++)
+    for (int i = 0; i < 500 && unix_connect(door, &sock, NULL, NULL) < 0; i++)
         poll(NULL, 0, 10);
     assert_true(sock >= 0);
     close(sock);
@@ -73,7 +73,7 @@ static void stop_jailer(int signo)
 static int knock(void *arg UNUSED, int *ret_jailer, int *ret_monitor, struct err *err)
 {
     *ret_monitor = -1;
-    return door_knock(door, ret_jailer, NULL, err);
+    return unix_connect(door, ret_jailer, NULL, err);
 }
 
 static void turn_for(struct world *w, const int *what)
@@ -118,7 +118,7 @@ static void open_world(struct world *w)
 
 static void close_world(struct world *w)
 {
-    watch_free(w->watch);
+    execution_watch_free(w->watch);
     manager_free(w->m);
     store_close(w->store);
     ev_turn(w->ev, 0);
@@ -186,7 +186,7 @@ static void on_accepted(void *arg, const struct err *err, const struct store_exe
 
     on_execution(w, err, row);
     if (!err)
-        w->watch = manager_watch(w->m, "me", row->sandbox, row->id, on_watch, w);
+        w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, on_watch, w);
 }
 
 static void answered(struct world *w)
@@ -219,7 +219,7 @@ static void create_for(struct world *w, const char *owner, const char *json, sto
     json_t *j = NULL;
 
     spec_init(&s);
-    assert_int_equal(body_parse(json, strlen(json), &j, &err), 0);
+    assert_int_equal(json_input_parse(json, strlen(json), &j, &err), 0);
     if (spec_read(&s, j, SPEC_OF_SANDBOX, NULL, &err) < 0 || spec_finish(&s, &err) < 0)
         fail_msg("%s", err.msg);
     json_decref(j);
@@ -236,12 +236,12 @@ static void begin(struct world *w, const char *json)
     open_world(w);
     create(w, json);
     good(w);
-    assert_int_equal(w->state, STORE_SB_RUNNING);
+    assert_int_equal(w->state, STORE_SANDBOX_RUNNING);
 }
 
 static void execute(struct world *w, const struct execution_spec *s)
 {
-    watch_free(take_ptr(&w->watch));
+    execution_watch_free(take_ptr(&w->watch));
     w->ended = 0;
     manager_execute(w->m, "me", w->sb, NULL, s, on_accepted, w);
 }
@@ -264,7 +264,7 @@ static void run(struct world *w, const struct execution_spec *s)
 static const char *read_output(struct world *w, int channel)
 {
     static char text[4096];
-    auto_fd int fd = manager_output(w->m, w->ex, channel);
+    auto_fd int fd = manager_open_output(w->m, w->ex, channel);
 
     if (fd < 0) {
         assert_int_equal(errno, ENOENT);
@@ -280,7 +280,7 @@ static void end(struct world *w)
 {
     manager_delete(w->m, "me", w->sb, on_row, w);
     good(w);
-    assert_int_equal(w->state, STORE_SB_ENDED);
+    assert_int_equal(w->state, STORE_SANDBOX_ENDED);
     close_world(w);
 }
 
@@ -298,7 +298,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
 
     begin(&w, "{\"runtime\":\"python\",\"env\":{\"WHO\":\"you\"}}");
     run(&w, &(struct execution_spec){ .code = "import os,sys\nprint(os.environ['WHO'])\nsys.stderr.write('e')\n" });
-    assert_int_equal(w.ex_state, STORE_EX_ENDED);
+    assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
     assert_string_equal(w.ended_by, "exit");
     assert_int_equal(w.exit_code, 0);
     assert_string_equal(read_output(&w, 1), "you\n");
@@ -315,7 +315,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     assert_true(w.final);
     manager_delete(w.m, "me", w.sb, on_row, &w);
     good(&w);
-    assert_int_equal(w.state, STORE_SB_ENDED);
+    assert_int_equal(w.state, STORE_SANDBOX_ENDED);
     assert_string_equal(w.ended_by, "killed");
     str_copy(w.ex, sizeof(w.ex), first);
     get_execution(&w);
@@ -341,7 +341,7 @@ TEST(another_s_sandbox_does_not_exist)
     bad(&w, ERR_MISSING);
     manager_pause(w.m, "me", "../../etc", on_row, &w);
     bad(&w, ERR_MISSING);
-    assert_null(manager_watch(w.m, "you", w.sb, w.sb, on_watch, &w));
+    assert_null(manager_watch_execution(w.m, "you", w.sb, w.sb, on_watch, &w));
     end(&w);
 }
 
@@ -368,7 +368,7 @@ TEST(a_program_that_cannot_start_is_a_failed_execution)
 
     begin(&w, "{\"runtime\":\"sh\"}");
     run(&w, &(struct execution_spec){ .argv = (const char *const[]){ "no-such-program", NULL } });
-    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    assert_int_equal(w.ex_state, STORE_EXECUTION_FAILED);
     end(&w);
 }
 
@@ -379,7 +379,7 @@ TEST(a_watch_kills_and_clocks_end)
     begin(&w, "{\"runtime\":\"sh\",\"timeoutMs\":300}");
     execute(&w, &(struct execution_spec){ .argv = SH("sleep 60"), .timeout_ms = 60000, .background = true });
     good(&w);
-    watch_kill(w.watch);
+    execution_watch_kill(w.watch);
     turn_for(&w, &w.ended);
     w.answers = 0;
     assert_string_equal(w.ended_by, "killed");
@@ -399,7 +399,7 @@ TEST(output_past_its_cap_is_counted)
     end(&w);
 }
 
-static void on_box(void *arg, struct box *box UNUSED, const struct err *err)
+static void on_box(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
 {
     note(arg, err);
 }
@@ -413,16 +413,16 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
     good(&w);
     manager_pause(w.m, "me", w.sb, on_row, &w);
     good(&w);
-    assert_int_equal(w.state, STORE_SB_PAUSED);
+    assert_int_equal(w.state, STORE_SANDBOX_PAUSED);
     manager_pause(w.m, "me", w.sb, on_row, &w);
     good(&w);
-    manager_use(w.m, "me", w.sb, on_box, &w);
+    manager_acquire_sandbox(w.m, "me", w.sb, on_box, &w);
     bad(&w, ERR_SANDBOX_PAUSED);
     for (uint64_t until = clock_mono_ns() + 3300 * NS_PER_MS; clock_mono_ns() < until;)
         ev_turn(w.ev, 100); /* longer than its timeout */
     assert_int_equal(w.ended, 0);
     manager_resume(w.m, "me", w.sb, on_row, &w);
-    while (w.state != STORE_SB_RUNNING) /* the end of the program may be told first */
+    while (w.state != STORE_SANDBOX_RUNNING) /* the end of the program may be told first */
         good(&w);
     turn_for(&w, &w.ended);
     w.answers = 0;
@@ -483,7 +483,7 @@ TEST(lifetimes_end_sandboxes_and_can_be_set_anew)
     close_world(&w);
 }
 
-static void on_usage(void *arg, const struct box_usage *u, const struct err *err)
+static void on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
 {
     struct world *w = arg;
 
@@ -497,9 +497,9 @@ TEST(usage_is_of_this_moment)
     struct world w;
 
     begin(&w, "{\"runtime\":\"sh\"}");
-    manager_usage(w.m, "me", w.sb, on_usage, &w);
+    manager_sandbox_usage(w.m, "me", w.sb, on_usage, &w);
     good(&w);
-    assert_true(w.usage.pids == BOX_UNKNOWN || w.usage.pids >= 1);
+    assert_true(w.usage.pids == SANDBOX_USAGE_UNKNOWN || w.usage.pids >= 1);
     assert_true(w.usage.memory > 0);
     end(&w);
 }
@@ -535,7 +535,7 @@ TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
                                           .input_len = 6,
                                           .background = true });
     good(&w);
-    while (watch_bytes(w.watch, 1) < 4)
+    while (execution_watch_output_bytes(w.watch, 1) < 4)
         ev_turn(w.ev, 50);
     str_copy(sb, sizeof(sb), w.sb);
     str_copy(ex, sizeof(ex), w.ex);
@@ -544,7 +544,7 @@ TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
     open_world(&w);
     str_copy(w.sb, sizeof(w.sb), sb);
     str_copy(w.ex, sizeof(w.ex), ex);
-    w.watch = manager_watch(w.m, "me", sb, ex, on_watch, &w);
+    w.watch = manager_watch_execution(w.m, "me", sb, ex, on_watch, &w);
     assert_non_null(w.watch);
     turn_for(&w, &w.ended);
     w.answers = 0;
@@ -562,7 +562,7 @@ static void ask_when_told(void *arg, const struct store_execution *ended)
 
     if (!ended)
         return;
-    manager_settle(w->m);
+    manager_flush_acknowledged_ends(w->m);
     store_execution_get(w->store, "me", ended->id, on_execution, w);
 }
 
@@ -575,7 +575,7 @@ static void on_asked(void *arg, const struct err *err, const struct store_execut
     else if (row->ended_ms)
         ask_when_told(w, row);
     else
-        w->watch = manager_watch(w->m, "me", row->sandbox, row->id, ask_when_told, w);
+        w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, ask_when_told, w);
 }
 
 TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
@@ -584,11 +584,11 @@ TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
 
     begin(&w, "{\"runtime\":\"sh\"}");
     for (int i = 0; i < 10; i++) {
-        manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("exit 7"), .at_end = i % 2 },
-                        on_asked, &w);
+        manager_execute(w.m, "me", w.sb, NULL,
+                        &(struct execution_spec){ .argv = SH("exit 7"), .report_only_end = i % 2 }, on_asked, &w);
         good(&w);
-        watch_free(take_ptr(&w.watch));
-        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        execution_watch_free(take_ptr(&w.watch));
+        assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
         assert_int_equal(w.exit_code, 7);
     }
     end(&w);
@@ -600,21 +600,22 @@ TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
 
     begin(&w, "{\"runtime\":\"sh\"}");
     for (int i = 0; i < 20; i++) {
-        execute(&w, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .at_end = true });
+        execute(&w, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .report_only_end = true });
         good(&w);
         if (w.watch) /* it was not over in a moment, on a slow machine */
             turn_for(&w, &w.ended);
         w.answers = 0;
-        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
         assert_int_equal(w.exit_code, 7);
         assert_string_equal(read_output(&w, 1), "x\n");
     }
     w.exit_code = 0;
     get_execution(&w);
-    assert_int_equal(w.ex_state, STORE_EX_ENDED);
+    assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
     assert_int_equal(w.exit_code, 7);
     assert_string_equal(read_output(&w, 1), "x\n");
-    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; exit 8"), .at_end = true }); /* told of while it runs */
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; exit 8"),
+                                      .report_only_end = true }); /* told of while it runs */
     assert_int_equal(w.exit_code, 8);
     end(&w);
 }
@@ -625,7 +626,7 @@ static void die_at_end(void *arg UNUSED, const struct store_execution *ended)
 {
     if (!ended)
         return;
-    if (ended->state == STORE_EX_ENDED && ended->exit_code == 7)
+    if (ended->state == STORE_EXECUTION_ENDED && ended->exit_code == 7)
         (void)!write(told[1], ended->id, sizeof(ended->id));
     kill(getpid(), SIGKILL);
 }
@@ -638,7 +639,7 @@ static void on_told(void *arg, const struct err *err, const struct store_executi
         _exit(1);
     if (row->ended_ms)
         die_at_end(w, row);
-    w->watch = manager_watch(w->m, "me", row->sandbox, row->id, die_at_end, w);
+    w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, die_at_end, w);
 }
 
 /* Whichever way the end is told, that comes before the store hears of it. */
@@ -647,8 +648,8 @@ static void be_killed_when_told(const char *sandbox)
     struct world w;
 
     open_world(&w);
-    manager_execute(w.m, "me", sandbox, NULL, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .at_end = true },
-                    on_told, &w);
+    manager_execute(w.m, "me", sandbox, NULL,
+                    &(struct execution_spec){ .argv = SH("echo x; exit 7"), .report_only_end = true }, on_told, &w);
     for (;;)
         ev_turn(w.ev, 1000);
 }
@@ -684,7 +685,7 @@ TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
         open_world(&w);
         str_copy(w.ex, sizeof(w.ex), ex);
         get_execution(&w);
-        assert_int_equal(w.ex_state, STORE_EX_ENDED);
+        assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
         assert_int_equal(w.exit_code, 7);
         assert_string_equal(w.ended_by, "exit");
         assert_true(w.has_receipt);
@@ -741,7 +742,7 @@ TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
     good(&w);
     assert_string_equal(w.ended_by, "lifetime");
     get_execution(&w);
-    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    assert_int_equal(w.ex_state, STORE_EXECUTION_FAILED);
     assert_string_equal(w.ended_by, "lifetime");
     close_world(&w);
 }
@@ -754,17 +755,17 @@ TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on)
     begin(&w, "{\"runtime\":\"sh\"}");
     execute(&w, &(struct execution_spec){ .argv = SH("echo begun; sleep 60"), .timeout_ms = 60000 });
     good(&w);
-    while (watch_bytes(w.watch, 1) < 6)
+    while (execution_watch_output_bytes(w.watch, 1) < 6)
         ev_turn(w.ev, 50);
     stop_jailer(SIGKILL);
     turn_for(&w, &w.ended);
     w.answers = 0;
-    assert_int_equal(w.ex_state, STORE_EX_FAILED);
+    assert_int_equal(w.ex_state, STORE_EXECUTION_FAILED);
     assert_string_equal(w.ended_by, "lost");
     assert_string_equal(read_output(&w, 1), "begun\n");
     manager_delete(w.m, "me", w.sb, on_row, &w);
     good(&w);
-    assert_int_equal(w.state, STORE_SB_ENDED);
+    assert_int_equal(w.state, STORE_SANDBOX_ENDED);
     assert_string_equal(w.ended_by, "lost");
     while (manager_ready(w.m, &why))
         ev_turn(w.ev, 10);
@@ -795,7 +796,7 @@ TEST(retention_removes_output_with_its_row)
     manager_gc(w.m, &keep, false, on_gc, &w);
     good(&w);
     assert_true(w.rows >= 1);
-    assert_int_equal(manager_output(w.m, w.ex, 1), -1);
+    assert_int_equal(manager_open_output(w.m, w.ex, 1), -1);
     assert_int_equal(errno, ENOENT);
     end(&w);
 }
@@ -913,7 +914,7 @@ static void on_few_run(void *arg, const struct err *err, const struct store_exec
 
 TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
 {
-    const struct execution_spec s = { .argv = SH("true"), .at_end = true };
+    const struct execution_spec s = { .argv = SH("true"), .report_only_end = true };
     struct world w;
     struct race r = { 0 };
 
@@ -957,7 +958,7 @@ TEST(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manag
         assert_true(clock_mono_ns() < end);
         store_sandbox_get(w.store, "me", id, on_row, &w);
         good(&w);
-    } while (w.state != STORE_SB_ENDED);
+    } while (w.state != STORE_SANDBOX_ENDED);
     assert_non_null(strstr(w.why, "tenant_suspended"));
     create(&w, "{\"runtime\": \"sh\"}");
     bad(&w, ERR_TENANT_SUSPENDED);

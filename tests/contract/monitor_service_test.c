@@ -4,7 +4,7 @@
 
 #include "monitor/monitor.h"
 #include "policy/denial.h"
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 #include "wire/frame.h"
 #include "wire/jail.h"
 
@@ -34,7 +34,7 @@ static pid_t start(int (*serve)(void))
 
 static int serve_monitor(void)
 {
-    struct monitor_settings s = { .args = denial_args, .socket = monitor_door };
+    struct monitor_settings s = { .significant_args = denial_significant_args, .socket = monitor_door };
 
     if (monitor_log && !freopen(monitor_log, "w", stderr))
         return 1;
@@ -55,7 +55,7 @@ static int knock(const char *door)
 {
     int sock = -1;
 
-    for (int i = 0; i < 500 && door_knock(door, &sock, NULL, NULL) < 0; i++)
+    for (int i = 0; i < 500 && unix_connect(door, &sock, NULL, NULL) < 0; i++)
         poll(NULL, 0, 10);
     assert_true(sock >= 0);
     return sock;
@@ -63,7 +63,7 @@ static int knock(const char *door)
 
 static void begin_in_services(struct world *w, const struct exec_spec *spec)
 {
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct err err = { 0 };
 
     snprintf(jailer_door, sizeof(jailer_door), "%s/jailer.sock", state_dir);
@@ -74,8 +74,8 @@ static void begin_in_services(struct world *w, const struct exec_spec *spec)
     jailer = start(serve_jailer);
     assert_int_equal(ev_new(&w->ev, &err), 0);
     assert_int_equal(engine_new(w->ev, knock(jailer_door), &engine_ops, w, &w->engine, &err), 0);
-    engine_watch_kept(w->engine);
-    assert_int_equal(box_new(w->engine, &box, &box_ops, w, &w->box, &err), 0);
+    engine_connect_monitor(w->engine);
+    assert_int_equal(sandbox_handle_new(w->engine, &box, &box_ops, w, &w->box, &err), 0);
 }
 
 static void end_process(pid_t *pid, int signo)
@@ -87,8 +87,8 @@ static void end_process(pid_t *pid, int signo)
 
 static void close_services(struct world *w)
 {
-    exec_free(w->exec);
-    box_free(w->box);
+    exec_handle_free(w->exec);
+    sandbox_handle_free(w->box);
     engine_free(w->engine);
     ev_turn(w->ev, 0);
     ev_free(w->ev);
@@ -102,10 +102,10 @@ static void close_services(struct world *w)
 
 static uint64_t counted(const struct world *w, const char *call)
 {
-    const struct receipt *r = exec_receipt(w->exec);
+    const struct receipt *r = exec_handle_receipt(w->exec);
 
     for (size_t i = 0; i < r->ndenials; i++)
-        if (str_eq(r->denials[i].what.call, call))
+        if (str_eq(r->denials[i].denial.call, call))
             return r->denials[i].count;
     return 0;
 }
@@ -132,7 +132,7 @@ TEST(refused_calls_are_counted_through_the_jailer)
     begin_in_services(&w, &spec);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "1 1\n");
-    assert_null(exec_receipt(w.exec)->denials_why);
+    assert_null(exec_handle_receipt(w.exec)->denials_why);
     assert_int_equal(counted(&w, "mount(...)"), 2);
     destroy(&w);
     close_services(&w);
@@ -152,25 +152,25 @@ TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
     begin_in_services(&w, &spec);
     await_output(&w, 3);
     end_process(&monitor, SIGKILL);
-    assert_int_equal(exec_write(w.exec, "go\n", 3), 3);
-    exec_write_end(w.exec);
+    assert_int_equal(exec_handle_write(w.exec, "go\n", 3), 3);
+    exec_handle_write_end(w.exec);
     for (int i = 0; i < 5; i++)
         ev_turn(w.ev, 50);
     assert_int_equal(w.out.len, 3); /* nobody is there to refuse it, and it is not allowed */
     monitor = start(serve_monitor);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "up\n1\n");
-    assert_non_null(exec_receipt(w.exec)->denials_why); /* what the first one knew is gone, and it says so */
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why); /* what the first one knew is gone, and it says so */
     /* The engine finds the next monitor by itself, and how soon is not promised: one that ran before says so. */
-    for (int tries = 0; tries < 50 && exec_receipt(w.exec)->denials_why; tries++) {
-        exec_free(w.exec);
+    for (int tries = 0; tries < 50 && exec_handle_receipt(w.exec)->denials_why; tries++) {
+        exec_handle_free(w.exec);
         w.exited = 0;
         buf_clear(&w.out);
-        assert_int_equal(box_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
+        assert_int_equal(sandbox_handle_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
         turn_until(&w, &w.exited, 30);
         assert_string_equal(w.out.data, "1\n");
     }
-    assert_null(exec_receipt(w.exec)->denials_why);
+    assert_null(exec_handle_receipt(w.exec)->denials_why);
     assert_int_equal(counted(&w, "mount(...)"), 1);
     destroy(&w);
     close_services(&w);
@@ -188,11 +188,11 @@ TEST(without_a_next_monitor_refused_calls_answer_enosys_after_a_while)
     begin_in_services(&w, &spec);
     await_output(&w, 3);
     end_process(&monitor, SIGKILL);
-    exec_write_end(w.exec);
+    exec_handle_write_end(w.exec);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "up\n38\n");
     expect_end(&w, ENDED_EXIT);
-    assert_non_null(exec_receipt(w.exec)->denials_why);
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why);
     destroy(&w);
     close_services(&w);
 }
@@ -248,11 +248,11 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
     begin_in_services(&w, &spec);
     monitor_log = NULL;
     await_output(&w, 3);
-    int stalled = stalled_host(box_id(w.box));
-    exec_write_end(w.exec);
+    int stalled = stalled_host(sandbox_handle_id(w.box));
+    exec_handle_write_end(w.exec);
     turn_until(&w, &w.exited, 60);
     assert_string_equal(w.out.data, "up\n1\n");
-    assert_null(exec_receipt(w.exec)->denials_why);
+    assert_null(exec_handle_receipt(w.exec)->denials_why);
     while (recv(stalled, &c, 1, 0) > 0) /* what it was told before, and then the end */
         ;
     close(stalled);
@@ -278,7 +278,8 @@ TEST(a_stranger_cannot_speak_to_the_monitor)
         char c;
 
         if (setgroups(0, NULL) < 0 || setresgid(STRANGER_UID, STRANGER_UID, STRANGER_UID) < 0 ||
-            setresuid(STRANGER_UID, STRANGER_UID, STRANGER_UID) < 0 || door_knock(monitor_door, &sock, NULL, NULL) < 0)
+            setresuid(STRANGER_UID, STRANGER_UID, STRANGER_UID) < 0 ||
+            unix_connect(monitor_door, &sock, NULL, NULL) < 0)
             _exit(1);
         struct pollfd p = { .fd = sock, .events = POLLIN };
         _exit(poll(&p, 1, 5000) == 1 && recv(sock, &c, 1, 0) <= 0 ? 0 : 2);

@@ -2,7 +2,7 @@
 #include "world.h"
 
 #include "monitor/monitor.h"
-#include "monitor/tally.h"
+#include "monitor/denial_tally.h"
 #include "policy/denial.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ static void open_watched(struct world *w)
 {
     struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
                                  .state_dir = state_dir };
-    struct monitor_settings watch = { .args = denial_args, .outlive = true };
+    struct monitor_settings watch = { .significant_args = denial_significant_args, .may_outlive_parent = true };
     struct err err = { 0 };
     int sv[2], jailer, host;
 
@@ -32,16 +32,16 @@ static void open_watched(struct world *w)
     close(sv[1]);
     assert_int_equal(ev_new(&w->ev, &err), 0);
     assert_int_equal(engine_new(w->ev, jailer, &engine_ops, w, &w->engine, &err), 0);
-    assert_int_equal(engine_watch(w->engine, host, &err), 0);
+    assert_int_equal(engine_set_monitor(w->engine, host, &err), 0);
 }
 
 static void start_box(struct world *w, struct engine *e, const struct exec_spec *spec)
 {
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
     struct err err = { 0 };
 
     w->spec = spec;
-    if (box_new(e, &box, &box_ops, w, &w->box, &err) < 0)
+    if (sandbox_handle_new(e, &box, &box_ops, w, &w->box, &err) < 0)
         fail_msg("box_new: %s", err.msg);
 }
 
@@ -71,7 +71,7 @@ static void kill_monitor(void)
 static const struct receipt_denial *find(const struct receipt *r, const char *call)
 {
     for (size_t i = 0; i < r->ndenials; i++)
-        if (str_eq(r->denials[i].what.call, call))
+        if (str_eq(r->denials[i].denial.call, call))
             return &r->denials[i];
     return NULL;
 }
@@ -111,7 +111,7 @@ TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
     expect_end(&w, ENDED_EXIT);
     /* the program sees EPERM, and what only looks missing is neither EPERM nor told: AF_VSOCK, clone3 */
     assert_string_equal(w.out.data, "1 1 1 1 1 1 1 1 1\n97 38\n");
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
         const struct receipt_denial *d = find(r, want[i].call);
@@ -119,8 +119,8 @@ TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
         if (!d)
             fail_msg("%s is not in the receipt", want[i].call);
         assert_int_equal(d->count, want[i].count);
-        assert_true(str_starts(d->what.rule, want[i].rule));
-        assert_string_equal(d->what.fix, want[i].fix);
+        assert_true(str_starts(d->denial.rule, want[i].rule));
+        assert_string_equal(d->denial.fix, want[i].fix);
     }
     assert_int_equal(r->ndenials, ARRAY_LEN(want));
     assert_int_equal(r->denials_more, 0);
@@ -135,8 +135,8 @@ TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
 
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 30);
-    assert_null(exec_receipt(w.exec)->denials_why);
-    assert_int_equal(exec_receipt(w.exec)->ndenials, 0);
+    assert_null(exec_handle_receipt(w.exec)->denials_why);
+    assert_int_equal(exec_handle_receipt(w.exec)->ndenials, 0);
     destroy(&w);
     close_watched(&w);
 }
@@ -148,7 +148,7 @@ TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
 
     run(&w, &spec);
     assert_string_equal(w.out.data, "1\n");
-    assert_non_null(exec_receipt(w.exec)->denials_why);
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why);
     destroy(&w);
     close_world(&w);
 }
@@ -163,12 +163,12 @@ TEST(a_second_execution_is_told_only_its_own)
 
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 30);
-    assert_int_equal(exec_receipt(w.exec)->ndenials, 2);
-    exec_free(w.exec);
+    assert_int_equal(exec_handle_receipt(w.exec)->ndenials, 2);
+    exec_handle_free(w.exec);
     w.exited = 0;
-    assert_int_equal(box_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w.box, &again, &exec_ops, &w, &w.exec, &err), 0);
     turn_until(&w, &w.exited, 30);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_int_equal(r->ndenials, 1);
     assert_int_equal(find(r, "mount(...)")->count, 2);
     destroy(&w);
@@ -190,7 +190,7 @@ TEST(what_was_refused_before_a_kill_is_told)
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 60);
     expect_end(&w, ENDED_WALL);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
     assert_non_null(find(r, "mount(...)"));
     destroy(&w);
@@ -235,7 +235,7 @@ TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
     assert_int_equal(refused, EPERM);
     if (ms > (int)(500 * slow_factor())) /* a moment, on a machine however busy; the flood would last for minutes */
         fail_msg("the other sandbox waited %d ms for its refusal", ms);
-    assert_non_null(find(exec_receipt(other.exec), "unshare(0x20000)"));
+    assert_non_null(find(exec_handle_receipt(other.exec), "unshare(0x20000)"));
     turn_until(&w, &w.exited, 60);
     uint64_t took = clock_mono_ns() - began;
     cpu = cpu_of(monitor) - cpu;
@@ -243,14 +243,14 @@ TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
                   (unsigned)(took / NS_PER_MS));
     expect_end(&w, ENDED_WALL);
     assert_true(cpu < took / 10 * slow_factor());
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
     assert_non_null(find(r, "mount(...)"));
     assert_in_range(find(r, "mount(...)")->count, PACE_ANSWERS,
                     (4500 * NS_PER_MS / PACE_TICK_NS + 20) * PACE_ANSWERS * slow_factor());
     destroy(&other);
-    exec_free(other.exec);
-    box_free(other.box);
+    exec_handle_free(other.exec);
+    sandbox_handle_free(other.box);
     buf_done(&other.out);
     buf_done(&other.errout);
     destroy(&w);
@@ -265,7 +265,7 @@ TEST(more_kinds_than_the_list_holds_are_counted)
 
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 30);
-    const struct receipt *r = exec_receipt(w.exec);
+    const struct receipt *r = exec_handle_receipt(w.exec);
     assert_int_equal(r->ndenials, JAIL_DENIALS_MAX);
     assert_int_equal(r->denials_more, 100 - JAIL_DENIALS_MAX);
     destroy(&w);
@@ -290,7 +290,7 @@ TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "250 True\n");
-    assert_int_equal(find(exec_receipt(w.exec), "mount(...)")->count, 250);
+    assert_int_equal(find(exec_handle_receipt(w.exec), "mount(...)")->count, 250);
     destroy(&w);
     close_watched(&w);
 }
@@ -309,12 +309,12 @@ TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
     while (w.out.len < 3 && !w.exited)
         ev_turn(w.ev, 100);
     kill_monitor();
-    exec_write_end(w.exec);
+    exec_handle_write_end(w.exec);
     turn_until(&w, &w.exited, 30);
     expect_end(&w, ENDED_EXIT);
     assert_string_equal(w.out.data, "up\n38\n"); /* never allowed */
-    assert_non_null(exec_receipt(w.exec)->denials_why);
-    assert_non_null(strstr(exec_receipt(w.exec)->denials_why, "lost"));
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why);
+    assert_non_null(strstr(exec_handle_receipt(w.exec)->denials_why, "lost"));
     destroy(&w);
     close_watched(&w);
 }
@@ -353,7 +353,7 @@ TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
     turn_until(&w, &w.exited, 10);
     expect_end(&w, ENDED_WALL);
     assert_int_equal(w.out.len, 0);
-    assert_non_null(strstr(exec_receipt(w.exec)->denials_why, "did not answer"));
+    assert_non_null(strstr(exec_handle_receipt(w.exec)->denials_why, "did not answer"));
     destroy(&w);
     kill(monitor, SIGCONT);
     close_watched(&w);
@@ -479,7 +479,7 @@ TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
     assert_non_null(strstr(status, "CapPrm:\t0000000000000000"));
     assert_non_null(strstr(status, "CapEff:\t0000000000000000"));
     assert_non_null(strstr(status, "NoNewPrivs:\t1"));
-    exec_kill(w.exec);
+    exec_handle_kill(w.exec);
     turn_until(&w, &w.exited, 30);
     destroy(&w);
     close_watched(&w);

@@ -12,19 +12,21 @@ static void on_kernel(void *arg UNUSED, const void *data, size_t len)
     buf_add(&said, data, len);
 }
 
-static const struct exec_ops kernel_ops = { .on_started = on_started,
-                                            .on_output = on_output,
-                                            .on_exit = on_exit_,
-                                            .on_failed = on_exec_failed,
-                                            .on_kernel = on_kernel };
+static const struct exec_handle_ops kernel_ops = { .on_started = on_started,
+                                                   .on_output = on_output,
+                                                   .on_exit = on_exit_,
+                                                   .on_failed = on_exec_failed,
+                                                   .on_language_kernel_data = on_kernel };
 static const char *const python[] = { "python3", NULL };
-static const struct exec_spec taken = { .argv = python, .kernel = true, .joined = true, .wall_ms = 60000 };
+static const struct exec_spec taken = {
+    .argv = python, .is_language_kernel = true, .use_waiting_interpreter = true, .wall_ms = 60000
+};
 
 struct scene {
     struct world w;
     struct pools *pools;
     struct zygote_spec zygote;
-    struct box_spec spec;
+    struct sandbox_spec spec;
 };
 
 static struct pool_info info(const struct scene *s)
@@ -39,7 +41,7 @@ static bool full(const struct scene *s)
 {
     struct pool_info i = info(s);
 
-    return i.size == i.target && i.bare == 0 && i.starting == 0;
+    return i.size == i.target && i.without_interpreter == 0 && i.starting == 0;
 }
 
 static bool full_without(const struct scene *s)
@@ -58,8 +60,8 @@ static void turn_to(struct scene *s, bool (*there)(const struct scene *s))
     if (!there(s)) {
         struct pool_info i = info(s);
 
-        fail_msg("size %u of %u, %u starting, %u bare, zygote %s %s", i.size, i.target, i.starting, i.bare,
-                 pool_zygote_names[i.zygote], i.zygote_why);
+        fail_msg("size %u of %u, %u starting, %u bare, zygote %s %s", i.size, i.target, i.starting,
+                 i.without_interpreter, pool_zygote_names[i.zygote], i.zygote_error);
     }
 }
 
@@ -76,7 +78,7 @@ static void begin_pool(struct scene *s, const char *preload, uint32_t min)
     close(world_kernels);
     world_kernels = 0;
     s->pools = pools_new(s->w.ev);
-    pools_engine(s->pools, s->w.engine);
+    pools_set_engine(s->pools, s->w.engine);
     if (pools_put(s->pools, "p", &s->spec, &set, &err) < 0)
         fail_msg("%s", err.msg);
 }
@@ -106,9 +108,9 @@ static void take_one(struct scene *s)
     w->ready = 0;
     w->box = pools_take(s->pools, &s->spec, NULL);
     assert_non_null(w->box);
-    assert_int_equal(box_claim(w->box, &s->spec, &box_ops, w, &err), 0);
+    assert_int_equal(sandbox_handle_claim(w->box, &s->spec, &box_ops, w, &err), 0);
     turn_until(w, &w->ready, 30);
-    pools_claimed(s->pools, &s->spec, 1);
+    pools_claim_finished(s->pools, &s->spec, 1);
 }
 
 static void run_in_it(struct scene *s)
@@ -118,17 +120,17 @@ static void run_in_it(struct scene *s)
     struct err err = { 0 };
 
     buf_clear(&said);
-    assert_int_equal(box_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(w->box, &taken, &kernel_ops, w, &w->exec, &err), 0);
     await(w, "\"ready\"");
-    assert_int_equal(exec_kernel_write(w->exec, line, strlen(line)), strlen(line));
+    assert_int_equal(exec_handle_write_language_kernel(w->exec, line, strlen(line)), strlen(line));
     await(w, "\"finished\"");
     assert_non_null(memmem(said.data, said.len, "\"42\"", 4));
 }
 
 static void leave(struct scene *s)
 {
-    exec_free(take_ptr(&s->w.exec));
-    box_free(take_ptr(&s->w.box));
+    exec_handle_free(take_ptr(&s->w.exec));
+    sandbox_handle_free(take_ptr(&s->w.box));
 }
 
 TEST(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again)
@@ -143,7 +145,7 @@ TEST(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again)
 
         take_one(&s);
         ready = min_u64(ready, clock_mono_ns() - began);
-        assert_true(box_has_member(s.w.box));
+        assert_true(sandbox_handle_has_interpreter(s.w.box));
         run_in_it(&s);
         answer = min_u64(answer, clock_mono_ns() - began);
         leave(&s);
@@ -229,7 +231,7 @@ TEST(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again)
     turn_to(&s, repaired);
     assert_true(info(&s).joins_failed >= 1);
     take_one(&s);
-    assert_true(box_has_member(s.w.box));
+    assert_true(sandbox_handle_has_interpreter(s.w.box));
     run_in_it(&s);
     leave(&s);
     end_pool(&s);
@@ -252,7 +254,7 @@ TEST(a_member_that_dies_while_it_waits_is_noticed_and_gets_another)
     turn_to(&s, repaired_member);
     for (int i = 0; i < 2; i++) {
         take_one(&s);
-        assert_true(box_has_member(s.w.box));
+        assert_true(sandbox_handle_has_interpreter(s.w.box));
         run_in_it(&s);
         leave(&s);
     }
@@ -267,11 +269,11 @@ TEST(a_preload_that_fails_is_named_and_members_come_without_an_interpreter)
 
     begin_pool(&s, "nosuchmodule", 2);
     turn_to(&s, full_without);
-    assert_non_null(strstr(info(&s).zygote_why, "nosuchmodule"));
+    assert_non_null(strstr(info(&s).zygote_error, "nosuchmodule"));
     take_one(&s);
-    assert_false(box_has_member(s.w.box));
+    assert_false(sandbox_handle_has_interpreter(s.w.box));
     assert_int_equal(info(&s).cold, 1);
-    assert_int_equal(box_exec(s.w.box, &started, &exec_ops, &s.w, &s.w.exec, &err), 0);
+    assert_int_equal(sandbox_handle_exec(s.w.box, &started, &exec_ops, &s.w, &s.w.exec, &err), 0);
     turn_until(&s.w, &s.w.exited, 60);
     assert_string_equal(s.w.out.data, "42\n");
     leave(&s);
@@ -298,8 +300,8 @@ TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
     struct scene s;
     struct err err = { 0 };
 
-    assert_true(jailer_room(20000) >= 4000);
-    assert_true(engine_room(20000) >= 4000);
+    assert_true(jailer_sandbox_capacity(20000) >= 4000);
+    assert_true(engine_max_sandboxes(20000) >= 4000);
     begin_pool(&s, "", 2);
     turn_to(&s, full);
     size_t ours = descriptors(getpid()), jailers = descriptors(s.w.jailer);
@@ -307,8 +309,8 @@ TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
         fail_msg("%s", err.msg);
     turn_to(&s, full);
     assert_int_equal(info(&s).size, 10);
-    assert_true(descriptors(getpid()) <= ours + 8 * (20000 / engine_room(20000)));
-    assert_true(descriptors(s.w.jailer) + 8 * 2 <= jailers + 8 * (20000 / jailer_room(20000)));
+    assert_true(descriptors(getpid()) <= ours + 8 * (20000 / engine_max_sandboxes(20000)));
+    assert_true(descriptors(s.w.jailer) + 8 * 2 <= jailers + 8 * (20000 / jailer_sandbox_capacity(20000)));
     end_pool(&s);
 }
 

@@ -331,7 +331,7 @@ uint32_t host_open(struct host *h, uint8_t type, const void *payload, size_t len
     while (h->streams[stream / 2]) /* in use */
         stream = stream / 2 + 1 < HOST_STREAMS ? stream + 2 : 2;
     h->next = stream / 2 + 1 < HOST_STREAMS ? stream + 2 : 2;
-    host_got(h, stream)->credit = rt_window(type);
+    host_got(h, stream)->credit = rt_initial_window(type);
     host_send(h, type, 0, stream, payload, len);
     return stream;
 }

@@ -268,7 +268,7 @@ void on_login(void *arg UNUSED, const struct err *err, const struct store_login 
 
 struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms)
 {
-    struct store_sandbox sb = { .state = STORE_SB_RUNNING, .created_ms = created_ms };
+    struct store_sandbox sb = { .state = STORE_SANDBOX_RUNNING, .created_ms = created_ms };
 
     id_new("sb", sb.id);
     str_copy(sb.owner, sizeof(sb.owner), owner);
@@ -277,7 +277,7 @@ struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms)
 
 struct store_execution an_execution(const struct store_sandbox *sb, uint64_t created_ms)
 {
-    struct store_execution ex = { .state = STORE_EX_RUNNING, .created_ms = created_ms };
+    struct store_execution ex = { .state = STORE_EXECUTION_RUNNING, .created_ms = created_ms };
 
     id_new("ex", ex.id);
     strcpy(ex.sandbox, sb->id);

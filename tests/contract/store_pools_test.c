@@ -57,7 +57,7 @@ TEST(a_pool_comes_back_as_it_was_written)
 TEST(a_pool_is_replaced_whole_and_only_by_those_who_know_its_generation)
 {
     struct store_pool other = { .name = "quick", .template = "node", .max = 9, .created_ms = 90, .updated_ms = 91 };
-    struct store_when stale = { .generation = 7 }, right = { .generation = 1 };
+    struct store_condition stale = { .generation = 7 }, right = { .generation = 1 };
 
     FAILS(ERR_MISSING, store_pool_put(store, &some, &right, on_pool, NULL));
     OK(store_pool_insert(store, &some, on_done, NULL));

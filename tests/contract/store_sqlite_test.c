@@ -148,19 +148,21 @@ TEST(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_
     OK(store_check(store, on_done, NULL));
 
     /* Ending a sandbox and forgetting others still work: that is how room is made. */
-    first.state = STORE_SB_ENDED;
+    first.state = STORE_SANDBOX_ENDED;
     first.ended_ms = 1;
-    OK(store_sandbox_update(store, "anna", &first, STORE_SB_SET_STATE | STORE_SB_SET_ENDED, NULL, on_sandbox, NULL));
+    OK(store_sandbox_update(store, "anna", &first, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL, on_sandbox,
+                            NULL));
     struct store_list q = { .owner = "anna", .limit = 1000 };
     OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
     assert_int_equal(got.rows.n, stored + 1);
     for (size_t i = 0; i < stored; i++) {
-        struct store_list one = { .owner = "anna", .limit = 1, .states = STORE_SB_LIVE };
+        struct store_list one = { .owner = "anna", .limit = 1, .states = STORE_SANDBOX_LIVE };
 
         OK(store_sandbox_list(store, &one, on_sandboxes, NULL));
-        struct store_sandbox end = { .state = STORE_SB_ENDED, .ended_ms = 1 };
+        struct store_sandbox end = { .state = STORE_SANDBOX_ENDED, .ended_ms = 1 };
         strcpy(end.id, GOT(store_sandbox, 0)->id);
-        OK(store_sandbox_update(store, "anna", &end, STORE_SB_SET_STATE | STORE_SB_SET_ENDED, NULL, on_sandbox, NULL));
+        OK(store_sandbox_update(store, "anna", &end, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL,
+                                on_sandbox, NULL));
     }
     struct store_retention all = { .sandboxes_before_ms = 100 };
     size_t gone = 0;

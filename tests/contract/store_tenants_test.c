@@ -197,22 +197,23 @@ TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
     struct store_user user = a_user("anna", "carla", "viewer"), again = a_user("anna", "carla", "viewer"),
                       far = a_user("bert", "carla", "viewer"), other = a_user("anna", "dora", "viewer");
 
-    OK(store_user_vouch(store, &user, on_done, NULL));
-    FAILS(ERR_EXISTS, store_user_vouch(store, &again, on_done, NULL));
+    OK(store_user_insert_from_provider(store, &user, on_done, NULL));
+    FAILS(ERR_EXISTS, store_user_insert_from_provider(store, &again, on_done, NULL));
     OK(store_user_remove(store, "anna", user.id, 70, false, on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &again, on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &again, on_done, NULL)); /* and the question changes nothing */
-    OK(store_user_vouch(store, &far, on_done, NULL));                        /* the name is another's elsewhere */
-    OK(store_user_vouch(store, &other, on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &again, on_done, NULL));
+    FAILS(ERR_USER_REMOVED,
+          store_user_insert_from_provider(store, &again, on_done, NULL)); /* and the question changes nothing */
+    OK(store_user_insert_from_provider(store, &far, on_done, NULL));      /* the name is another's elsewhere */
+    OK(store_user_insert_from_provider(store, &other, on_done, NULL));
     OK(store_user_insert(store, &again, on_done, NULL)); /* an admin */
     OK(store_user_remove(store, "anna", again.id, 80, false, on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &user, on_done, NULL));
+    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL));
     FAILS(ERR_MISSING,
           store_user_insert(store,
                             &(struct store_user){
                                 .id = "usaaaaaaaaaaaaaaaaaaaa", .owner = "anna", .name = "carla", .role = "nothing" },
                             on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_vouch(store, &user, on_done, NULL)); /* which added nobody */
+    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL)); /* which added nobody */
 }
 
 TEST(keys_are_listed_by_their_user)

@@ -84,7 +84,7 @@ static void check_row(const struct row_table *t, const void *row, const void *ot
     for (size_t i = 0; i < t->n; i++) {
         const struct row_column *c = &t->columns[i];
 
-        if (!c->given && !same_column(c, got.rows.rows, c->set & set ? other : row))
+        if (!c->is_generated && !same_column(c, got.rows.rows, c->set & set ? other : row))
             fail_msg("%s: column %s did not come back as it was written (set %x)", t->name, c->name, set);
     }
 }
@@ -95,7 +95,7 @@ TEST(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_nam
 
     fill_row(&row_sandbox, (char *)&row, 1);
     fill_row(&row_sandbox, (char *)&other, 2);
-    for (uint32_t set = 1; set <= STORE_SB_SET_RECEIPT; set <<= 1) {
+    for (uint32_t set = 1; set <= STORE_SANDBOX_SET_RECEIPT; set <<= 1) {
         id_new("sb", row.id);
         strcpy(other.id, row.id);
         OK(store_sandbox_insert(store, &row, 0, on_done, NULL));
@@ -123,7 +123,7 @@ TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_
     OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
     fill_row(&row_execution, (char *)&row, 1);
     fill_row(&row_execution, (char *)&other, 2);
-    for (uint32_t set = 1; set <= STORE_EX_SET_RECEIPT; set <<= 1) {
+    for (uint32_t set = 1; set <= STORE_EXECUTION_SET_RECEIPT; set <<= 1) {
         id_new("ex", row.id);
         strcpy(other.id, row.id);
         OK(store_execution_insert(store, &row, on_done, NULL));
@@ -201,21 +201,21 @@ TEST(an_id_that_is_taken_is_refused_and_the_first_row_stays)
 TEST(a_change_of_state_happens_only_from_the_states_it_names)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
-    struct store_when running = { .states = STORE_BIT(STORE_SB_RUNNING) | STORE_BIT(STORE_SB_CREATING) };
+    struct store_condition running = { .states = STORE_BIT(STORE_SANDBOX_RUNNING) | STORE_BIT(STORE_SANDBOX_CREATING) };
 
     OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
-    sb.state = STORE_SB_PAUSED;
-    OK(store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE, &running, on_sandbox, NULL));
-    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE, &running, on_sandbox, NULL));
+    sb.state = STORE_SANDBOX_PAUSED;
+    OK(store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
+    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
     assert_non_null(strstr(got.err.msg, "paused")); /* the message says what it is instead */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
     assert_int_equal(GOT(store_sandbox, 0)->generation, 2); /* the refused one did not count */
 
-    struct store_when first = { .generation = 1 }, second = { .generation = 2 };
-    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE, &first, on_sandbox, NULL));
-    OK(store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE, &second, on_sandbox, NULL));
+    struct store_condition first = { .generation = 1 }, second = { .generation = 2 };
+    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &first, on_sandbox, NULL));
+    OK(store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &second, on_sandbox, NULL));
     id_new("sb", sb.id);
-    FAILS(ERR_MISSING, store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE, NULL, on_sandbox, NULL));
+    FAILS(ERR_MISSING, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, NULL, on_sandbox, NULL));
 }
 
 static size_t succeeded, limited;
@@ -234,7 +234,7 @@ TEST(AU19_of_a_hundred_creations_at_the_limit_minus_one_exactly_one_succeeds)
     struct store_sandbox sb = a_sandbox("anna", 1), noise = a_sandbox("bert", 1), ended = a_sandbox("anna", 1);
 
     OK(store_sandbox_insert(store, &noise, 0, on_done, NULL));
-    ended.state = STORE_SB_ENDED;
+    ended.state = STORE_SANDBOX_ENDED;
     OK(store_sandbox_insert(store, &ended, 0, on_done, NULL));
     for (int i = 0; i < 4; i++) {
         id_new("sb", sb.id);
@@ -330,7 +330,7 @@ TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
 
     a.metadata_json = blue;
     b.metadata_json = red;
-    c.state = STORE_SB_ENDED;
+    c.state = STORE_SANDBOX_ENDED;
     OK(store_sandbox_insert(store, &a, 0, on_done, NULL));
     OK(store_sandbox_insert(store, &b, 0, on_done, NULL));
     OK(store_sandbox_insert(store, &c, 0, on_done, NULL));
@@ -342,9 +342,9 @@ TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
     q.oldest_first = false;
     assert_int_equal(list_all(&q, ids, 10), 3);
     assert_string_equal(ids[0], c.id);
-    q.states = STORE_SB_LIVE;
+    q.states = STORE_SANDBOX_LIVE;
     assert_int_equal(list_all(&q, ids, 10), 2);
-    q.states = STORE_BIT(STORE_SB_ENDED) | STORE_BIT(STORE_SB_PAUSED);
+    q.states = STORE_BIT(STORE_SANDBOX_ENDED) | STORE_BIT(STORE_SANDBOX_PAUSED);
     assert_int_equal(list_all(&q, ids, 10), 1);
     assert_string_equal(ids[0], c.id);
 
@@ -557,21 +557,23 @@ TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", theirs[0].id, on_sandbox, NULL));
     FAILS(ERR_MISSING, store_execution_get(store, "anna", other_ex.id, on_execution, NULL));
     FAILS(ERR_MISSING, store_key_get(store, "anna", other_key.id, on_key, NULL));
-    theirs[0].state = STORE_SB_ENDED;
-    FAILS(ERR_MISSING, store_sandbox_update(store, "anna", &theirs[0], STORE_SB_SET_STATE, NULL, on_sandbox, NULL));
-    FAILS(ERR_MISSING, store_execution_update(store, "anna", &other_ex, STORE_EX_SET_STATE, NULL, on_execution, NULL));
+    theirs[0].state = STORE_SANDBOX_ENDED;
+    FAILS(ERR_MISSING,
+          store_sandbox_update(store, "anna", &theirs[0], STORE_SANDBOX_SET_STATE, NULL, on_sandbox, NULL));
+    FAILS(ERR_MISSING,
+          store_execution_update(store, "anna", &other_ex, STORE_EXECUTION_SET_STATE, NULL, on_execution, NULL));
     FAILS(ERR_MISSING, store_key_update(store, "anna", &other_key, STORE_KEY_SET_REVOKED, on_key, NULL));
     OK(store_sandbox_get(store, "bert", theirs[0].id, on_sandbox, NULL));
-    assert_int_equal(GOT(store_sandbox, 0)->state, STORE_SB_RUNNING);
+    assert_int_equal(GOT(store_sandbox, 0)->state, STORE_SANDBOX_RUNNING);
 
     OK(store_count(store, "anna", on_counts, NULL));
-    assert_int_equal(got.counts.sandboxes[STORE_SB_RUNNING], 1);
-    assert_int_equal(got.counts.executions[STORE_EX_RUNNING], 1);
+    assert_int_equal(got.counts.sandboxes[STORE_SANDBOX_RUNNING], 1);
+    assert_int_equal(got.counts.executions[STORE_EXECUTION_RUNNING], 1);
     assert_int_equal(got.counts.keys, 1);
     assert_int_equal(got.counts.events, 0);
     assert_int_equal(got.counts.output_bytes, 0);
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
-    assert_int_equal(got.counts.sandboxes[STORE_SB_RUNNING], 21);
+    assert_int_equal(got.counts.sandboxes[STORE_SANDBOX_RUNNING], 21);
     assert_int_equal(got.counts.output_bytes, 20000);
 
     struct store_idem idem = { .owner = "bert", .key = idem_key, .status = 201, .body = answer };
@@ -655,7 +657,7 @@ TEST(a_forgotten_call_takes_effect_without_an_answer)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
 
-    store_forget(store_sandbox_insert(store, &sb, 0, on_never, NULL));
+    store_request_detach(store_sandbox_insert(store, &sb, 0, on_never, NULL));
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
@@ -701,10 +703,10 @@ TEST(finishing_answers_what_was_asked_and_writes_what_comes_later)
     store_sandbox_insert(store, &sb, 0, on_done, NULL);
     store_finish(store);
     assert_true(got.answered && !got.failed);
-    struct store_call *call = store_sandbox_insert(store, &late, 0, on_never, NULL);
+    struct store_request *call = store_sandbox_insert(store, &late, 0, on_never, NULL);
     store_sandbox_insert(store, &late, 0, on_never, NULL);
     ev_turn(loop, 0);
-    store_forget(call);
+    store_request_detach(call);
     store_finish(store);
     store_close(store);
     store = NULL;
@@ -790,7 +792,7 @@ TEST(a_template_is_replaced_only_by_those_who_know_its_generation)
 {
     char one[] = "{\"n\":1}", two[] = "{\"n\":2}";
     struct store_template t = { .name = "data-science", .spec_json = one, .created_ms = 10, .updated_ms = 10 };
-    struct store_when stale = { .generation = 7 }, right = { .generation = 1 };
+    struct store_condition stale = { .generation = 7 }, right = { .generation = 1 };
 
     FAILS(ERR_MISSING, store_template_put(store, &t, &right, on_template, NULL));
     OK(store_template_put(store, &t, NULL, on_template, NULL));
@@ -981,7 +983,7 @@ static void add_ended(const struct store_sandbox *sb, uint64_t at, uint64_t byte
 {
     struct store_execution ex = an_execution(sb, at);
 
-    ex.state = STORE_EX_ENDED;
+    ex.state = STORE_EXECUTION_ENDED;
     ex.ended_ms = at;
     ex.out_bytes[0] = bytes - bytes / 2 + 10;
     ex.dropped[0] = 10;
@@ -1000,7 +1002,7 @@ TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_l
     char old[ID_SIZE], young[ID_SIZE];
     struct store_retention keep = { .executions_before_ms = 100, .sandboxes_before_ms = 100 };
 
-    dead.state = later.state = STORE_SB_ENDED;
+    dead.state = later.state = STORE_SANDBOX_ENDED;
     dead.ended_ms = 50;
     later.ended_ms = 50;
     OK(store_sandbox_insert(store, &live, 0, on_done, NULL));
@@ -1050,10 +1052,10 @@ TEST(retention_bounds_output_by_removing_the_oldest_first)
 TEST(a_rehearsal_counts_all_that_would_go_and_removes_nothing)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), dead = a_sandbox("anna", 2);
-    struct store_retention keep = { .executions_before_ms = 1000, .sandboxes_before_ms = 1000, .rehearse = true };
+    struct store_retention keep = { .executions_before_ms = 1000, .sandboxes_before_ms = 1000, .dry_run = true };
     char id[ID_SIZE];
 
-    dead.state = STORE_SB_ENDED;
+    dead.state = STORE_SANDBOX_ENDED;
     dead.ended_ms = 50;
     OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
     OK(store_sandbox_insert(store, &dead, 0, on_done, NULL));
@@ -1101,7 +1103,7 @@ TEST(retention_bounds_the_database_itself)
     for (uint64_t i = 0; i < 150; i++) { /* 3 MB */
         struct store_execution ex = an_execution(&sb, i);
 
-        ex.state = STORE_EX_ENDED;
+        ex.state = STORE_EXECUTION_ENDED;
         ex.receipt_json = large;
         OK(store_execution_insert(store, &ex, on_done, NULL));
     }
@@ -1110,7 +1112,7 @@ TEST(retention_bounds_the_database_itself)
     while (got.gc.more);
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_true(got.counts.db_bytes <= MIB);
-    assert_true(got.counts.executions[STORE_EX_ENDED] > 20); /* and no more than needed */
+    assert_true(got.counts.executions[STORE_EXECUTION_ENDED] > 20); /* and no more than needed */
     OK(store_check(store, on_done, NULL));
 }
 
@@ -1124,7 +1126,7 @@ TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_
     OK(store_sandbox_insert(store, &alive, 0, on_done, NULL));
     for (uint64_t i = 0; i < 150; i++) {
         last = a_sandbox("anna", 2 + i);
-        last.state = STORE_SB_ENDED;
+        last.state = STORE_SANDBOX_ENDED;
         last.ended_ms = 1000 + i;
         last.why_json = large;
         OK(store_sandbox_insert(store, &last, 0, on_done, NULL));
@@ -1134,7 +1136,7 @@ TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_
     while (got.gc.more);
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_true(got.counts.db_bytes <= MIB);
-    assert_true(got.counts.sandboxes[STORE_SB_ENDED] > 20);
+    assert_true(got.counts.sandboxes[STORE_SANDBOX_ENDED] > 20);
     OK(store_sandbox_get(store, "anna", alive.id, on_sandbox, NULL));
     OK(store_sandbox_get(store, "anna", last.id, on_sandbox, NULL));
 }

@@ -45,7 +45,7 @@ static void ask(const char *owner, unsigned by, uint64_t now)
 static struct store_sandbox make(const char *owner, char *by, uint64_t at)
 {
     struct store_sandbox sb = {
-        .state = STORE_SB_RUNNING, .created_ms = at, .spec_json = (char *)SPEC, .created_by = by
+        .state = STORE_SANDBOX_RUNNING, .created_ms = at, .spec_json = (char *)SPEC, .created_by = by
     };
 
     id_new("sb", sb.id);
@@ -56,18 +56,20 @@ static struct store_sandbox make(const char *owner, char *by, uint64_t at)
 
 static void end(struct store_sandbox *sb, uint64_t at, uint64_t cpu_us)
 {
-    sb->state = STORE_SB_ENDED;
+    sb->state = STORE_SANDBOX_ENDED;
     sb->ended_ms = at;
     sb->ended_by = (char *)"killed";
     sb->cpu_us = cpu_us;
     sb->usage_memory_peak = cpu_us * 1000;
-    OK(store_sandbox_update(store, sb->owner, sb, STORE_SB_SET_STATE | STORE_SB_SET_ENDED,
-                            &(struct store_when){ .states = STORE_SB_LIVE }, on_sandbox, NULL));
+    OK(store_sandbox_update(store, sb->owner, sb, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
+                            &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, on_sandbox, NULL));
 }
 
 static struct store_execution run(const struct store_sandbox *sb, char *by, uint64_t at)
 {
-    struct store_execution ex = { .state = STORE_EX_RUNNING, .created_ms = at, .started_ms = at, .created_by = by };
+    struct store_execution ex = {
+        .state = STORE_EXECUTION_RUNNING, .created_ms = at, .started_ms = at, .created_by = by
+    };
 
     id_new("ex", ex.id);
     strcpy(ex.sandbox, sb->id);
@@ -76,11 +78,12 @@ static struct store_execution run(const struct store_sandbox *sb, char *by, uint
     return ex;
 }
 
-#define EX_END (STORE_EX_SET_STATE | STORE_EX_SET_END | STORE_EX_SET_OUTPUT | STORE_EX_SET_STARTED)
+#define EX_END \
+    (STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT | STORE_EXECUTION_SET_STARTED)
 
 static void fill_end(struct store_execution *ex, uint64_t at, uint64_t cpu_us)
 {
-    ex->state = STORE_EX_ENDED;
+    ex->state = STORE_EXECUTION_ENDED;
     ex->ended_ms = at;
     ex->out_bytes[0] = 100;
     ex->out_bytes[1] = 10;
@@ -88,7 +91,7 @@ static void fill_end(struct store_execution *ex, uint64_t at, uint64_t cpu_us)
     ex->usage_cpu_us = cpu_us;
 }
 
-static const struct store_when alive = { .states = STORE_EX_LIVE };
+static const struct store_condition alive = { .states = STORE_EXECUTION_LIVE };
 
 TEST(an_execution_is_counted_once_however_often_its_end_is_written)
 {
@@ -114,7 +117,7 @@ TEST(an_execution_is_counted_once_however_often_its_end_is_written)
     /* one that a kill left nothing of but a note comes as a row that has ended already */
     id_new("ex", noted.id);
     fill_end(&noted, NOON + HOUR, 1000000);
-    noted.state = STORE_EX_FAILED;
+    noted.state = STORE_EXECUTION_FAILED;
     OK(store_execution_insert(store, &noted, on_done, NULL));
     FAILS(ERR_EXISTS, store_execution_insert(store, &noted, on_done, NULL));
     ask("anna", STORE_USAGE_BY_HOUR, 0);
@@ -129,22 +132,22 @@ TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON);
     struct store_execution ex = run(&sb, (char *)"kyone", NOON);
-    struct store_usage_note notes[3] = { { .cpu_us = 500, .at_ms = NOON + HOUR },
-                                         { .cpu_us = 400, .at_ms = NOON + HOUR },
-                                         { .cpu_us = 900, .at_ms = NOON + HOUR } };
+    struct store_cpu_reading notes[3] = { { .cpu_us = 500, .at_ms = NOON + HOUR },
+                                          { .cpu_us = 400, .at_ms = NOON + HOUR },
+                                          { .cpu_us = 900, .at_ms = NOON + HOUR } };
 
     strcpy(notes[0].sandbox, sb.id);
     strcpy(notes[1].sandbox, sb.id);
     strcpy(notes[1].created_by, "kyone");
     strcpy(notes[2].sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* of which there is none */
     for (int i = 0; i < 3; i++)
-        OK(store_usage_note(store, notes, 3, on_done, NULL));
+        OK(store_usage_record_cpu(store, notes, 3, on_done, NULL));
     fill_end(&ex, NOON + 2 * HOUR, 800);
     OK(store_execution_update(store, "anna", &ex, EX_END, &alive, on_execution, NULL));
     end(&sb, NOON + 3 * HOUR, 1000);
-    OK(store_usage_note(store, notes, 1, on_done, NULL));
+    OK(store_usage_record_cpu(store, notes, 1, on_done, NULL));
     notes[0].cpu_us = 5000; /* late, and of one that has ended: nobody believes it */
-    OK(store_usage_note(store, notes, 1, on_done, NULL));
+    OK(store_usage_record_cpu(store, notes, 1, on_done, NULL));
     ask("anna", STORE_USAGE_BY_HOUR | STORE_USAGE_BY_USER, 0);
     uint64_t by_hour[4] = { 0 }, sum = 0;
     for (size_t i = 0; i < nrows; i++) {
@@ -206,8 +209,9 @@ TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_
     assert_int_equal(nrows, 1);
     assert_int_equal(rows[0].sandbox_ms, 0); /* what has ended only */
     end(&sb, NOON + 2 * HOUR + 1000, 0);
-    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SB_SET_STATE | STORE_SB_SET_ENDED,
-                                           &(struct store_when){ .states = STORE_SB_LIVE }, on_sandbox, NULL));
+    FAILS(ERR_EXISTS,
+          store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
+                               &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, on_sandbox, NULL));
     ask("anna", STORE_USAGE_BY_HOUR | STORE_USAGE_BY_SANDBOX, NOON + 50 * HOUR);
     assert_int_equal(nrows, 4);
     assert_memory_equal(rows, living, sizeof(living));
@@ -219,9 +223,10 @@ TEST(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded)
                          ahead = make("bert", NULL, 1000);
     struct store_usage_query all = { .owner = "bert", .to_ms = INT64_MAX };
 
-    unmade.state = STORE_SB_ENDED;
+    unmade.state = STORE_SANDBOX_ENDED;
     unmade.ended_ms = NOON + HOUR;
-    OK(store_sandbox_update(store, "anna", &unmade, STORE_SB_SET_STATE | STORE_SB_SET_ENDED, NULL, on_sandbox, NULL));
+    OK(store_sandbox_update(store, "anna", &unmade, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL, on_sandbox,
+                            NULL));
     end(&back, NOON - HOUR, 0);
     ask("anna", 0, NOON + HOUR);
     assert_int_equal(rows[0].sandbox_ms, 0);

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "runtime/watch.h"
-#include "runtime/wtree.h"
+#include "runtime/watch_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -312,7 +312,7 @@ TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watche
     uint32_t w = watch(h, top, RT_PATH_RECURSIVE, &s);
     host_got(h, w)->hold = true;
     host_got(h, w)->discard = true;
-    size_t window = rt_window(FRAME_WATCH), unit = 2 * (size_t)100;
+    size_t window = rt_initial_window(FRAME_WATCH), unit = 2 * (size_t)100;
     for (unsigned long i = 0; i < max + window / unit + 4096; i++) { /* two events each */
         char name[128];
 
@@ -351,7 +351,7 @@ TEST(watches_and_the_directories_of_one_have_a_bound)
     host_close(h, w[3]);
     w[3] = watch(h, top, 0, &s);
 
-    for (unsigned i = 0; i < WTREE_MAX; i++) {
+    for (unsigned i = 0; i < WATCH_TREE_MAX; i++) {
         char name[32];
 
         snprintf(name, sizeof(name), "d%u", i);

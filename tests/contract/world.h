@@ -22,8 +22,8 @@ static char state_dir[64];
 struct world {
     struct ev *ev;
     struct engine *engine;
-    struct box *box;
-    struct exec *exec;
+    struct sandbox_handle *box;
+    struct exec_handle *exec;
     pid_t jailer;
     const struct exec_spec *spec; /* started as soon as the box is ready */
     const char *input;            /* written to it, then the end */
@@ -50,8 +50,8 @@ static inline void on_started(void *arg)
     w->started++;
     if (!w->input)
         return;
-    assert_int_equal(exec_write(w->exec, w->input, strlen(w->input)), strlen(w->input));
-    exec_write_end(w->exec);
+    assert_int_equal(exec_handle_write(w->exec, w->input, strlen(w->input)), strlen(w->input));
+    exec_handle_write_end(w->exec);
 }
 
 static inline void on_output(void *arg, int channel, const void *data, size_t len)
@@ -67,7 +67,7 @@ static inline void on_exit_(void *arg, const struct receipt *r)
 {
     struct world *w = arg;
 
-    assert_ptr_equal(r, exec_receipt(w->exec));
+    assert_ptr_equal(r, exec_handle_receipt(w->exec));
     w->exited++;
     w->exit_order = ++w->order;
 }
@@ -80,7 +80,7 @@ static inline void on_exec_failed(void *arg, const struct err *err)
     w->err = *err;
 }
 
-static const struct exec_ops exec_ops = {
+static const struct exec_handle_ops exec_ops = {
     .on_started = on_started, .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed
 };
 
@@ -90,7 +90,7 @@ static inline void on_ready(void *arg)
     struct err err = { 0 };
 
     w->ready++;
-    if (w->spec && box_exec(w->box, w->spec, &exec_ops, w, &w->exec, &err) < 0)
+    if (w->spec && sandbox_handle_exec(w->box, w->spec, &exec_ops, w, &w->exec, &err) < 0)
         fail_msg("box_exec: %s", err.msg);
 }
 
@@ -122,7 +122,7 @@ static inline void on_done(void *arg, const struct err *err)
 }
 
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
-static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+static const struct sandbox_handle_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 
 static int world_kernels; /* a directory, or 0 */
 
@@ -153,27 +153,27 @@ static inline void turn_until(struct world *w, const int *what, uint64_t seconds
         fail_msg("waited in vain; last error: %s", w->err.msg);
 }
 
-static inline struct box_spec plain_spec(void)
+static inline struct sandbox_spec plain_spec(void)
 {
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
+    struct sandbox_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
 
     limits_default(&spec.limits);
     return spec;
 }
 
-static inline void begin(struct world *w, const struct box_spec *box, const struct exec_spec *spec)
+static inline void begin(struct world *w, const struct sandbox_spec *box, const struct exec_spec *spec)
 {
     struct err err = { 0 };
 
     open_world(w);
     w->spec = spec;
-    if (box_new(w->engine, box, &box_ops, w, &w->box, &err) < 0)
+    if (sandbox_handle_new(w->engine, box, &box_ops, w, &w->box, &err) < 0)
         fail_msg("box_new: %s", err.msg);
 }
 
 static inline void run(struct world *w, const struct exec_spec *spec)
 {
-    struct box_spec box = plain_spec();
+    struct sandbox_spec box = plain_spec();
 
     begin(w, &box, spec);
     turn_until(w, &w->exited, 30);
@@ -181,7 +181,7 @@ static inline void run(struct world *w, const struct exec_spec *spec)
 
 static inline void destroy(struct world *w)
 {
-    box_destroy(w->box, on_done, w);
+    sandbox_handle_destroy(w->box, on_done, w);
     turn_until(w, &w->done, 30);
     if (!w->done_ok)
         fail_msg("destroy: %s", w->err.msg);
@@ -189,8 +189,8 @@ static inline void destroy(struct world *w)
 
 static inline void close_world(struct world *w)
 {
-    exec_free(w->exec);
-    box_free(w->box);
+    exec_handle_free(w->exec);
+    sandbox_handle_free(w->box);
     engine_free(w->engine);
     ev_turn(w->ev, 0);
     ev_free(w->ev);
@@ -212,7 +212,7 @@ static inline void close_world(struct world *w)
 
 static inline void expect_end(const struct world *w, enum ended_by by)
 {
-    const struct receipt *r = exec_receipt(w->exec);
+    const struct receipt *r = exec_handle_receipt(w->exec);
 
     if (r->ended_by != by)
         fail_msg("ended by %s (code %d, signal %d) and not %s; stderr: %s", ended_by_name(r->ended_by), r->exit_code,

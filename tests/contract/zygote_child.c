@@ -1,6 +1,6 @@
 /* A zygote of a test: it is forked as an interpreter would be, and its members answer lines of one letter.
  * The preload says how it behaves: "plain", "fails", "dies", "lies", "late", or one of those in misuse(). */
-#include "wire/listener.h"
+#include "wire/seccomp_listener.h"
 #include "zygote/serve.h"
 
 #include <stdio.h>
@@ -38,10 +38,10 @@ static bool misuse(const char *how, const struct zygote_task *task)
         char id[ID_SIZE] = "";
 
         (void)snprintf(id, sizeof(id), "%s", how + 10);
-        return listener_send(way, id, STDIN_FILENO, 0) == 0;
+        return seccomp_listener_send(way, id, STDIN_FILENO, 0) == 0;
     }
     for (int i = 0; strcmp(how, "repeats") == 0; i++)
-        if (i == 2 || listener_send(way, task->spec.id, STDIN_FILENO, 0) < 0)
+        if (i == 2 || seccomp_listener_send(way, task->spec.id, STDIN_FILENO, 0) < 0)
             return true;
     return strcmp(how, "shuts") == 0 && shutdown(way, SHUT_RDWR) == 0;
 }
@@ -50,7 +50,7 @@ static int watch_later(int sock, const char *id, int listener, int sys)
 {
     char c;
 
-    return read(3, &c, 1) == 1 ? listener_send(sock, id, listener, sys) : -1;
+    return read(3, &c, 1) == 1 ? seccomp_listener_send(sock, id, listener, sys) : -1;
 }
 
 int main(int argc, char **argv)
@@ -63,24 +63,24 @@ int main(int argc, char **argv)
         return 1;
     if (strcmp(how, "fails") == 0) {
         err_set(&err, ERR_INVALID, "no module named 'nonsense'");
-        zygote_say(ZYGOTE_FD, ZYGOTE_FAILED, &err);
+        zygote_send_event(ZYGOTE_FD, ZYGOTE_FAILED, &err);
         return 1;
     }
-    zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
-    while (zygote_receive(ZYGOTE_FD, &task)) {
+    zygote_send_event(ZYGOTE_FD, ZYGOTE_READY, NULL);
+    while (zygote_receive_order(ZYGOTE_FD, &task)) {
         int rc = 0;
 
         if (misuse(how, &task))
             continue;
         if (strcmp(how, "late") == 0)
-            task.spec.watch = watch_later;
+            task.spec.send_listener = watch_later;
         if (strcmp(how, "lies") == 0)
             task.token += 100;
         else
             rc = join_fork(&task.join, &err);
         if (rc == 1)
             member();
-        zygote_answer(ZYGOTE_FD, &task, rc, &err);
+        zygote_answer_order(ZYGOTE_FD, &task, rc, &err);
     }
     return 0;
 }

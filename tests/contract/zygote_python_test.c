@@ -114,9 +114,9 @@ static void adopt_after(unsigned rehearsals, struct host *h, const char *id, int
 
     *m = (struct member){ .control = control, .stream = next_stream += 2 };
     join(h, id, &r);
-    tell(control, FRAME_MEMBER, 0, 0, NULL, 0, r.fds, 3);
+    tell(control, FRAME_INTERPRETER, 0, 0, NULL, 0, r.fds, 3);
     for (unsigned i = 0; i < rehearsals; i++)
-        tell(control, FRAME_REHEARSE, 0, 0, NULL, 0, NULL, 0);
+        tell(control, FRAME_WARM_UP, 0, 0, NULL, 0, NULL, 0);
     tell(control, FRAME_EXEC, 0, m->stream, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     drop_fds(&r);
     next_line(m, RT_KERNEL, line, sizeof(line));
@@ -476,7 +476,7 @@ static void lend(int control, int *ret)
     int sv[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     assert_true(null >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0);
-    tell(control, FRAME_MEMBER, 0, 0, NULL, 0, (int[]){ sv[0], null, null }, 3);
+    tell(control, FRAME_INTERPRETER, 0, 0, NULL, 0, (int[]){ sv[0], null, null }, 3);
     close(sv[0]);
     close(null);
     *ret = sv[1];
@@ -505,7 +505,7 @@ TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
     int end, other;
 
     begin(&h, "", id, &r);
-    tell(r.fds[0], FRAME_MEMBER, 0, 0, NULL, 0, NULL, 0);
+    tell(r.fds[0], FRAME_INTERPRETER, 0, 0, NULL, 0, NULL, 0);
     must_refuse(r.fds[0], ERR_PROTOCOL);
     lend(r.fds[0], &end);
     lend(r.fds[0], &other);
@@ -513,7 +513,7 @@ TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
     assert_int_equal(recv(other, &byte, 1, 0), 0); /* and let go */
     close(end);
     hear(r.fds[0], &a);
-    assert_int_equal(a.f.type, FRAME_MEMBER_LOST);
+    assert_int_equal(a.f.type, FRAME_INTERPRETER_LOST);
     tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     must_refuse(r.fds[0], ERR_LOST);
     close(other);
@@ -559,7 +559,7 @@ TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
     assert_true(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0 && pipe2(out_pipe, O_CLOEXEC) == 0 &&
                 pipe2(err_pipe, O_CLOEXEC) == 0);
     int fds[] = { sv[0], out_pipe[0], err_pipe[0] };
-    tell(r.fds[0], FRAME_MEMBER, 0, 0, NULL, 0, fds, 3);
+    tell(r.fds[0], FRAME_INTERPRETER, 0, 0, NULL, 0, fds, 3);
     tell(r.fds[0], FRAME_EXEC, 0, next_stream += 2, out, rt_exec_encode(&x, out, NULL), NULL, 0);
     close(sv[1]);
     hear(r.fds[0], &a);

@@ -2,7 +2,7 @@
  * and what it announces reaches this monitor and the next. */
 #include "zygote_host.h"
 
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 
 #include <errno.h>
 #include <sys/prctl.h>
@@ -251,7 +251,7 @@ TEST(both_listeners_of_a_sandbox_are_handed_to_the_next_monitor)
     int listening = open_monitor();
     pid_t service = start_service();
     int first = accept_jailer(listening);
-    for (int i = 0; i < 3000 && door_knock(jailer_door, &h.sock, NULL, NULL) < 0; i++)
+    for (int i = 0; i < 3000 && unix_connect(jailer_door, &h.sock, NULL, NULL) < 0; i++)
         poll(NULL, 0, 10);
     assert_true(h.sock >= 0);
     ask_joinable(&h, "t", true);

@@ -1,6 +1,6 @@
 /* A zygote whose members become the program that the environment names: an attacker that was never started by PID 1. */
 #include "base/mem.h"
-#include "zygote/member.h"
+#include "zygote/interpreter.h"
 #include "zygote/serve.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static NORETURN void become(void)
 
     int rc;
 
-    while ((rc = member_claim(KERNEL_FD, &text, &len, &err)) == 2)
+    while ((rc = interpreter_wait_for_claim(KERNEL_FD, &text, &len, &err)) == 2)
         ;
     if (rc != 0)
         _exit(125);
@@ -50,7 +50,7 @@ static NORETURN void become(void)
         else
             env[n++] = env[i];
     env[n] = NULL;
-    member_ready(KERNEL_FD);
+    interpreter_report_ready(KERNEL_FD);
     if (argv[0])
         execvpe(argv[0], argv, env);
     int why = errno;
@@ -81,13 +81,13 @@ int main(int argc, char **argv)
     make_a_mess();
     if (argc > 1 && argv[1][0])
         setenv("COVE_MUTATE", argv[1], 1); /* means something in a build for it */
-    zygote_say(ZYGOTE_FD, ZYGOTE_READY, NULL);
-    while (zygote_receive(ZYGOTE_FD, &task)) {
+    zygote_send_event(ZYGOTE_FD, ZYGOTE_READY, NULL);
+    while (zygote_receive_order(ZYGOTE_FD, &task)) {
         int rc = join_fork(&task.join, &err);
 
         if (rc == 1)
             become();
-        zygote_answer(ZYGOTE_FD, &task, rc, &err);
+        zygote_answer_order(ZYGOTE_FD, &task, rc, &err);
     }
     return 0;
 }

@@ -17,19 +17,19 @@
 
 int __real_jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err);
 int __wrap_jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err);
-int __real_box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                   struct box **ret, struct err *err);
-int __wrap_box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                   struct box **ret, struct err *err);
-int __real_box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg,
-                    struct exec **ret, struct err *err);
-int __wrap_box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg,
-                    struct exec **ret, struct err *err);
+int __real_sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const struct sandbox_handle_ops *ops,
+                              void *arg, struct sandbox_handle **ret, struct err *err);
+int __wrap_sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const struct sandbox_handle_ops *ops,
+                              void *arg, struct sandbox_handle **ret, struct err *err);
+int __real_sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec,
+                               const struct exec_handle_ops *ops, void *arg, struct exec_handle **ret, struct err *err);
+int __wrap_sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec,
+                               const struct exec_handle_ops *ops, void *arg, struct exec_handle **ret, struct err *err);
 
 static struct {
-    struct box_ops theirs;
+    struct sandbox_handle_ops theirs;
     void *arg;
-    struct box **box;
+    struct sandbox_handle **box;
     bool made, zygote; /* the box is ready; the zygote is */
 } birth;
 
@@ -62,14 +62,14 @@ static void on_zygote(void *unused UNUSED, const struct err *err)
     if (err)
         birth.theirs.on_failed(birth.arg, err);
     else if (birth.made)
-        box_join(*birth.box, on_joined, NULL);
+        sandbox_handle_join_interpreter(*birth.box, on_joined, NULL);
 }
 
 static void on_ready(void *unused UNUSED)
 {
     birth.made = true;
     if (birth.zygote)
-        box_join(*birth.box, on_joined, NULL);
+        sandbox_handle_join_interpreter(*birth.box, on_joined, NULL);
 }
 
 static void on_failed(void *unused UNUSED, const struct err *err)
@@ -84,28 +84,28 @@ static void on_ended(void *unused UNUSED, const struct err *why)
 
 static void on_made(void *unused UNUSED)
 {
-    if (birth.theirs.on_made)
-        birth.theirs.on_made(birth.arg);
+    if (birth.theirs.on_created)
+        birth.theirs.on_created(birth.arg);
 }
 
-int __wrap_box_new(struct engine *e, const struct box_spec *spec, const struct box_ops *ops, void *arg,
-                   struct box **ret, struct err *err)
+int __wrap_sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const struct sandbox_handle_ops *ops,
+                              void *arg, struct sandbox_handle **ret, struct err *err)
 {
     static struct zygote_spec zygote = { "attack", "" };
-    static const struct box_ops ours = { on_ready, on_failed, on_ended, on_made };
-    struct box_spec born = *spec;
+    static const struct sandbox_handle_ops ours = { on_ready, on_failed, on_ended, on_made };
+    struct sandbox_spec born = *spec;
 
     if (birth.box) /* the doctor makes several, and has a look at none of this */
-        return __real_box_new(e, spec, ops, arg, ret, err);
+        return __real_sandbox_handle_new(e, spec, ops, arg, ret, err);
     birth.theirs = *ops;
     birth.arg = arg;
     birth.box = ret;
     born.zygote = &zygote;
     if (getenv("COVE_MUTATE_BORN")) /* the wall that only the zygote's members shall lack */
         zygote.preload = getenv("COVE_MUTATE_BORN");
-    if (engine_zygote(e, &born, on_zygote, NULL, err) < 0)
+    if (engine_start_zygote(e, &born, on_zygote, NULL, err) < 0)
         return -1;
-    return __real_box_new(e, &born, &ours, NULL, ret, err);
+    return __real_sandbox_handle_new(e, &born, &ours, NULL, ret, err);
 }
 
 /* The program travels in the environment, and its words with a separator between them that none of them has. */
@@ -124,15 +124,15 @@ static char *in_one_word(const char *const *argv)
     return word;
 }
 
-int __wrap_box_exec(struct box *b, const struct exec_spec *spec, const struct exec_ops *ops, void *arg,
-                    struct exec **ret, struct err *err)
+int __wrap_sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec,
+                               const struct exec_handle_ops *ops, void *arg, struct exec_handle **ret, struct err *err)
 {
     const char *env[256] = { NULL };
     struct exec_spec born = *spec;
     size_t n = 0;
 
-    if (spec->tty || spec->stdin_open || !box_has_member(b))
-        return __real_box_exec(b, spec, ops, arg, ret, err);
+    if (spec->tty || spec->stdin_open || !sandbox_handle_has_interpreter(b))
+        return __real_sandbox_handle_exec(b, spec, ops, arg, ret, err);
     while (spec->env && spec->env[n] && n < ARRAY_LEN(env) - 2) {
         env[n] = spec->env[n];
         n++;
@@ -140,8 +140,8 @@ int __wrap_box_exec(struct box *b, const struct exec_spec *spec, const struct ex
     char *word = in_one_word(spec->argv);
     env[n] = word;
     born.env = env;
-    born.joined = born.kernel = true;
-    int rc = __real_box_exec(b, &born, ops, arg, ret, err);
+    born.use_waiting_interpreter = born.is_language_kernel = true;
+    int rc = __real_sandbox_handle_exec(b, &born, ops, arg, ret, err);
     free(word);
     return rc;
 }

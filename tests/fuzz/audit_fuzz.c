@@ -23,7 +23,7 @@ static bool line_holds(const char *line, size_t len)
     char hex[2 * CHAIN_HASH + 1];
     struct err err = { 0 };
 
-    if (chain_read(line, len, &l, &err) < 0) {
+    if (chain_parse_line(line, len, &l, &err) < 0) {
         must(err.id == ERR_INVALID && err.msg[0]);
         return false;
     }
@@ -32,11 +32,11 @@ static bool line_holds(const char *line, size_t len)
     chain_hex(l.hash, CHAIN_HASH, hex);
     must(memmem(line, len, hex, strlen(hex)) != NULL);
     must(!l.last || l.checkpoint);
-    if (!chain_holds(line, len, &l))
+    if (!chain_hash_matches(line, len, &l))
         return false;
     auto_free char *other = mem_copy(line, len);
     other[len / 2] ^= 1;
-    must(chain_read(other, len, &l, NULL) < 0 || !chain_holds(other, len, &l));
+    must(chain_parse_line(other, len, &l, NULL) < 0 || !chain_hash_matches(other, len, &l));
     return true;
 }
 
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(fd >= 0 && fd_write_all(fd, data, size) == 0 && lseek(fd, 0, SEEK_SET) == 0);
     bool hold = all_hold((const char *)data, size);
     must(verify_file(v, "log", fd, &err) == 0);
-    verify_end(v);
+    verify_finish(v);
     const struct verify_report *r = verify_report(v);
     must(r->fault == VERIFY_FINE ? hold : r->why[0] != '\0');
     return 0;

@@ -5,7 +5,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct policy p;
-    struct floor f;
+    struct operator_limits f;
     struct err err = { 0 };
     struct buf again = { 0 };
 
@@ -21,12 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (p.limits.v[i] < limit_info((enum limit)i)->min || p.limits.v[i] > limit_info((enum limit)i)->max)
             abort();
     for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
-        if ((policy_denies(p.deny, nr) || policy_denies(f.deny, nr)) && syscall_needed(nr))
+        if ((policy_denies(p.deny, nr) || policy_denies(f.deny, nr)) && syscall_is_needed(nr))
             abort();
     if ((p.workspace == POLICY_MEMORY) != !p.workspace_dir || p.npaths > POLICY_PATHS_MAX || p.grants & ~GRANTS_ALL)
         abort();
     buf_done(&again);
     policy_done(&p);
-    floor_done(&f);
+    operator_limits_done(&f);
     return 0;
 }

@@ -5,7 +5,7 @@
 #include "cli/args.h"
 #include "cli/plan.h"
 #include "cli/program.h"
-#include "cli/request.h"
+#include "cli/run_options.h"
 
 #include "base/buf.h"
 #include "base/str.h"
@@ -35,7 +35,7 @@ static size_t split(char *text, char **words)
     return n;
 }
 
-static void check_request(const struct request *r)
+static void check_request(const struct run_options *r)
 {
     struct err err = { 0 };
 
@@ -69,7 +69,7 @@ static void check_rest(const struct args *a, int argc, char **argv)
 static void check_line(const struct cli_verb *v, int argc, char **argv)
 {
     struct args a = { 0 };
-    struct request r = { 0 };
+    struct run_options r = { 0 };
     struct err err = { 0 };
 
     if (args_parse(v, argc, argv, &a, &err) < 0) {
@@ -81,11 +81,11 @@ static void check_line(const struct cli_verb *v, int argc, char **argv)
         must(a.items[i].opt->verb == v->id &&
              (a.items[i].value != NULL || !a.items[i].opt->arg || cli_arg_optional(a.items[i].opt)));
     if (v->id == VERB_RUN && !args_find(&a, OPT_HELP)) {
-        if (request_build(&a, NULL, NULL, &r, &err) < 0)
+        if (run_options_build(&a, NULL, NULL, &r, &err) < 0)
             must(err.id != ERR_NONE && err.id != ERR_BUG && err.msg[0]);
         else
             check_request(&r);
-        request_done(&r);
+        run_options_done(&r);
     }
     args_done(&a);
 }
@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct cli_verb *v = cli_verb_find(words[0]);
 
     check_line(v ? v : cli_verb_find("run"), (int)n, words);
-    (void)args_mentions((int)n, words, "--json");
+    (void)args_has_flag((int)n, words, "--json");
     if (program_shebang(line, &program, &arg))
         must(program[0] && (!arg || arg[0]));
     return 0;

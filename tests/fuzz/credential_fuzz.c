@@ -20,7 +20,7 @@ static void check_key(const char *text, const uint8_t hash[STORE_HASH_LEN])
     uint8_t again[STORE_HASH_LEN];
 
     must(strlen(digits) == 40);
-    must(apikey_hash(e2b, again) && apikey_same(hash, again));
+    must(apikey_hash(e2b, again) && apikey_hash_equal(hash, again));
     must(!apikey_hash(more, again));
 }
 

@@ -18,18 +18,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     auto_free char *text = str_dup_n((const char *)data, size);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct cursor one = { 0 }, two = { 0 };
+        struct store_cursor one = { 0 }, two = { 0 };
         struct err err = { 0 };
         char again[STORE_CURSOR_SIZE];
 
-        if (cursor_read(text, kinds[i], &one, &err) < 0) {
+        if (store_cursor_parse(text, kinds[i], &one, &err) < 0) {
             must(err.id == ERR_INVALID && err.msg[0]);
             continue;
         }
         must(kinds[i] ? id_valid(one.id, kinds[i]) : store_owner_valid(one.id));
-        cursor_write(&one, again);
+        store_cursor_format(&one, again);
         must(str_eq(again, text));
-        must(cursor_read(again, kinds[i], &two, &err) == 0);
+        must(store_cursor_parse(again, kinds[i], &two, &err) == 0);
         must(one.created_ms == two.created_ms && str_eq(one.id, two.id));
     }
     return 0;

@@ -20,8 +20,8 @@
 static struct {
     struct ev *ev;
     struct engine *engine;
-    struct box *box;
-    struct exec *exec;
+    struct sandbox_handle *box;
+    struct exec_handle *exec;
     struct files_job *job;
     int jailer, runtime;
     uint64_t oom_kills;
@@ -136,8 +136,10 @@ static void on_job_done(void *arg, const struct files_done *d, const struct err 
 }
 
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
-static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
-static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
+static const struct sandbox_handle_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+static const struct exec_handle_ops exec_ops = { .on_output = on_output,
+                                                 .on_exit = on_exit_,
+                                                 .on_failed = on_exec_failed };
 static void on_event(void *arg, const struct files_event *e)
 {
     (void)arg;
@@ -233,7 +235,7 @@ static void runtime_hello(void)
 static void open_world(uint8_t honest)
 {
     static const char *const argv[] = { "true", NULL };
-    struct box_spec box = { .level = LEVEL_STANDARD };
+    struct sandbox_spec box = { .level = LEVEL_STANDARD };
     struct exec_spec spec = { .argv = argv, .stdin_open = true, .output_max = 1000, .changes = honest & 2 };
     struct err err = { 0 };
     int pair[2];
@@ -244,12 +246,12 @@ static void open_world(uint8_t honest)
     CHECK(ev_new(&w.ev, &err) == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     w.jailer = pair[1];
     CHECK(engine_new(w.ev, pair[0], &engine_ops, NULL, &w.engine, &err) == 0);
-    CHECK(box_new(w.engine, &box, &box_ops, NULL, &w.box, &err) == 0);
+    CHECK(sandbox_handle_new(w.engine, &box, &box_ops, NULL, &w.box, &err) == 0);
     turn();
     if (!(honest & 1))
         return;
     runtime_hello();
-    CHECK(box_exec(w.box, &spec, &exec_ops, NULL, &w.exec, &err) == 0);
+    CHECK(sandbox_handle_exec(w.box, &spec, &exec_ops, NULL, &w.exec, &err) == 0);
     if (honest & 8)
         CHECK(files_watch(w.box, "/workspace", 0, &files_ops, NULL, &w.job, &err) == 0);
     else if (honest & 4)
@@ -295,7 +297,7 @@ static void news(uint8_t kind)
 {
     struct jail_event m = { .kind = kind, .status = SIGKILL };
 
-    memcpy(m.id, box_id(w.box), sizeof(m.id));
+    memcpy(m.id, sandbox_handle_id(w.box), sizeof(m.id));
     put(w.jailer, FRAME_J_EVENT, 0, 0, out, jail_event_encode(&m, out, NULL));
 }
 
@@ -330,18 +332,18 @@ static void act(uint8_t op, uint8_t arg)
         break;
     case 8:
         if (w.exec)
-            exec_kill(w.exec);
+            exec_handle_kill(w.exec);
         break;
     case 9:
         if (w.exec)
-            (void)exec_write(w.exec, "abc", 3);
+            (void)exec_handle_write(w.exec, "abc", 3);
         break;
     case 10:
         if (w.exec)
-            exec_hold(w.exec, arg & 1);
+            exec_handle_hold_credit(w.exec, arg & 1);
         break;
     case 11:
-        exec_free(w.exec);
+        exec_handle_free(w.exec);
         w.exec = NULL;
         break;
     case 12:
@@ -349,14 +351,14 @@ static void act(uint8_t op, uint8_t arg)
         w.job = NULL;
         break;
     case 13:
-        (arg & 1 ? box_freeze : box_thaw)(w.box, on_op, NULL);
+        (arg & 1 ? sandbox_handle_freeze : sandbox_handle_thaw)(w.box, on_op, NULL);
         break;
     case 14:
-        box_destroy(w.box, on_done, NULL);
+        sandbox_handle_destroy(w.box, on_done, NULL);
         break;
     default:
         if (w.exec)
-            exec_signal(w.exec, arg);
+            exec_handle_signal(w.exec, arg);
     }
 }
 
@@ -370,9 +372,9 @@ static void close_world(void)
     CHECK(!running || w.exited == 1);
     CHECK(!listing || w.job_done == 1);
     CHECK(w.failed || w.ended || w.done || w.lost);
-    exec_free(w.exec);
+    exec_handle_free(w.exec);
     files_free(w.job);
-    box_free(w.box);
+    sandbox_handle_free(w.box);
     engine_free(w.engine);
     turn();
     ev_free(w.ev);

@@ -19,7 +19,7 @@ static void must(bool ok)
 
 static void host_stop(void)
 {
-    http_free(server);
+    http_server_free(server);
     ev_free(loop);
 }
 
@@ -29,7 +29,7 @@ static void host_start(const struct http_settings *set)
 
     server_at.sun_family = AF_UNIX;
     snprintf(server_at.sun_path, sizeof(server_at.sun_path), "/tmp/cove-fuzz-%d", getpid());
-    must(ev_new(&loop, &err) == 0 && http_new(loop, set, &server, &err) == 0 &&
+    must(ev_new(&loop, &err) == 0 && http_server_new(loop, set, &server, &err) == 0 &&
          http_listen_unix(server, server_at.sun_path, 0600, &err) == 0);
     atexit(host_stop);
 }
@@ -52,5 +52,5 @@ static void host_turn(int fd, struct http_stats *ret)
     ev_turn(loop, 0);
     while (read(fd, answer, sizeof(answer)) > 0)
         ;
-    http_stats(server, ret);
+    http_server_stats(server, ret);
 }

@@ -50,10 +50,11 @@ static void check_again(const struct uri *u)
         for (const char *p = u->seg[i]; *p; p++)
             buf_addf(&text, "%%%02x", (unsigned char)*p);
     }
-    if (u->slash)
+    if (u->trailing_slash)
         buf_adds(&text, "/");
     auto_free char *mem = mem_alloc(text.len + 2);
-    must(uri_parse(text.data, mem, &again, &err) == 0 && again.nsegs == u->nsegs && again.slash == u->slash);
+    must(uri_parse(text.data, mem, &again, &err) == 0 && again.nsegs == u->nsegs &&
+         again.trailing_slash == u->trailing_slash);
     for (size_t i = 0; i < u->nsegs; i++)
         must(str_eq(u->seg[i], again.seg[i]));
 }
@@ -64,17 +65,17 @@ static void check_match(const struct uri *u, size_t size)
     struct route_match m;
 
     router_find(r, "GET", u, &m);
-    must(!m.route || m.allow);
+    must(!m.route || m.allowed_methods);
     for (size_t i = 0; i < m.nparams; i++) {
         auto_free char *rest = mem_alloc(size + 2);
 
         must(m.param[i].rest ? m.param[i].seg <= u->nsegs : m.param[i].seg < u->nsegs);
         if (!m.param[i].rest)
             continue;
-        route_rest(u, m.param[i].seg, rest);
+        route_join_rest(u, m.param[i].seg, rest);
         must(rest[0] != '/' && !strstr(rest, "//"));
     }
-    router_near(r, u);
+    router_nearest_pattern(r, u);
     router_free(r);
 }
 

@@ -2,7 +2,7 @@
  *
  * Held besides memory: a time that is read can be written and means the same when it is read again, the year 9999
  * included; offsets that are read are those of the text; and what is refused changes nothing. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -34,7 +34,7 @@ static void check_offsets(const char *text)
     struct err err = { 0 };
     char again[80];
 
-    if (follow_offsets(text, at, &err) < 0) {
+    if (follow_read_offsets(text, at, &err) < 0) {
         must(err.id == ERR_INVALID && err.msg[0] && at[0] == 7 && at[1] == 8 && at[2] == 9);
         return;
     }
@@ -43,7 +43,7 @@ static void check_offsets(const char *text)
     must(at[0] <= INT64_MAX && at[1] <= INT64_MAX && at[2] <= INT64_MAX);
     snprintf(again, sizeof(again), "%" PRIu64 "-%" PRIu64 "-%" PRIu64, at[0], at[1], at[2]);
     uint64_t twice[3];
-    must(follow_offsets(again, twice, &err) == 0 && twice[0] == at[0] && twice[1] == at[1] && twice[2] == at[2]);
+    must(follow_read_offsets(again, twice, &err) == 0 && twice[0] == at[0] && twice[1] == at[1] && twice[2] == at[2]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

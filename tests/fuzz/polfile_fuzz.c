@@ -2,7 +2,7 @@
  * whoever runs cove. The same bytes go through all three readers. */
 #include "policy/policy.h"
 #include "polfile/policy_file.h"
-#include "polfile/srt.h"
+#include "polfile/srt_import.h"
 
 static void check_problems(struct problems *pr)
 {
@@ -20,7 +20,7 @@ static void check_problems(struct problems *pr)
 static void try_policy(const char *data, size_t size)
 {
     static struct problems pr;
-    struct floor none = { 0 }, f;
+    struct operator_limits none = { 0 }, f;
     struct policy p, q;
     struct err err = { 0 };
     struct buf out = { 0 };
@@ -41,12 +41,12 @@ static void try_policy(const char *data, size_t size)
 static void try_floor(const char *data, size_t size)
 {
     static struct problems pr;
-    struct floor f = { 0 };
+    struct operator_limits f = { 0 };
 
     pr = (struct problems){ .file = "f" };
-    if (floor_file_read(data, size, "f", &f, &pr) < 0)
+    if (operator_limits_file_read(data, size, "f", &f, &pr) < 0)
         check_problems(&pr);
-    floor_done(&f);
+    operator_limits_done(&f);
 }
 
 static void try_import(const char *data, size_t size)

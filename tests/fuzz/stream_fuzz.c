@@ -2,7 +2,7 @@
  *
  * Held besides memory: what is taken to be executed is exactly one thing, a terminal has a size, a signal is one, and
  * base64 that is taken is the base64 of what was read. */
-#include "api/inside.h"
+#include "api/api_internal.h"
 
 #include "base/str.h"
 #include "base/text.h"
@@ -16,15 +16,15 @@ static void must(bool ok)
 static void read_launch(json_t *body)
 {
     static struct api api;
-    struct launch l = { .body = json_incref(body) };
+    struct execution_request l = { .body = json_incref(body) };
     const struct execution_spec *s = &l.spec;
 
-    if (launch_read(&l, &api, NULL) == 0) {
+    if (execution_request_read(&l, &api, NULL) == 0) {
         must(!s->code != !s->argv && (!s->argv || s->argv[0][0]));
         must(!s->tty || (s->rows > 0 && s->cols > 0 && s->input_open && !s->input));
         must(!s->input || !s->input_open);
     }
-    launch_done(&l);
+    execution_request_done(&l);
 }
 
 static void read_bytes(const json_t *body)
@@ -32,7 +32,7 @@ static void read_bytes(const json_t *body)
     const char *text = json_string_value(json_object_get(body, "base64"));
     auto_buf bytes = { 0 }, again = { 0 };
 
-    if (!text || !text_unbase64(&bytes, text, strlen(text)))
+    if (!text || !text_from_base64(&bytes, text, strlen(text)))
         return;
     text_base64(&again, bytes.data ? bytes.data : "", bytes.len);
     must(str_eq(again.data, text));
@@ -48,13 +48,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     jsonw_init(&w, &out, 0); /* and the way back: any bytes are a piece of output */
     jsonw_object(&w);
-    must(size == 0 || piece_json(&w, "content", (const char *)data, size, true) > 0);
+    must(size == 0 || output_chunk_write_json(&w, "content", (const char *)data, size, true) > 0);
     jsonw_end_object(&w);
-    if (body_parse((const char *)data, size, &body, NULL) < 0)
+    if (json_input_parse((const char *)data, size, &body, NULL) < 0)
         return 0;
     read_launch(body);
     read_bytes(body);
-    must(launch_size(body, &rows, &cols, NULL) < 0 || (rows > 0 && cols > 0));
-    must(terminal_signo(body, &signo, NULL) < 0 || (signo >= 1 && signo <= 64));
+    must(execution_request_read_tty_size(body, &rows, &cols, NULL) < 0 || (rows > 0 && cols > 0));
+    must(terminal_read_signal(body, &signo, NULL) < 0 || (signo >= 1 && signo <= 64));
     return 0;
 }

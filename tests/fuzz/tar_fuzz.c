@@ -67,19 +67,19 @@ static int on_entry_end(void *arg, struct err *err UNUSED)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct tar_ops ops = { on_entry, on_bytes, on_entry_end };
-    static struct tar t;
+    static struct tar_parser t;
     struct state s = { 0 };
     struct err err;
 
     if (size < 1)
         return 0;
     size_t piece = (size_t)data[0] * 8 + 1;
-    tar_init(&t, BYTES_MAX, &ops, &s);
+    tar_parser_init(&t, BYTES_MAX, &ops, &s);
     for (size_t at = 1; at < size; at += piece)
-        if (tar_feed(&t, data + at, min_size(piece, size - at), &err) < 0)
+        if (tar_parser_feed(&t, data + at, min_size(piece, size - at), &err) < 0)
             goto out;
-    tar_finish(&t, &err);
+    tar_parser_finish(&t, &err);
 out:
-    tar_done(&t);
+    tar_parser_done(&t);
     return 0;
 }

@@ -9,14 +9,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 16)
         return 0;
-    size_t len = userbus_length(data);
+    size_t len = userbus_message_length(data);
     if (len > USERBUS_ANSWER_MAX || (len && len < 16))
         abort();
     /* In a buffer of its own size, so that a read past its end is seen. */
     auto_free uint8_t *msg = mem_alloc(size);
     memcpy(msg, data, size);
     memset(why, 'x', sizeof(why));
-    enum userbus_answer a = userbus_decode(msg, size, 2, why);
+    enum userbus_answer a = userbus_decode_reply(msg, size, 2, why);
     if (size != len && a != USERBUS_MALFORMED)
         abort();
     if (a == USERBUS_REFUSED && !memchr(why, '\0', sizeof(why)))

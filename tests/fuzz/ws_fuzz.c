@@ -14,7 +14,7 @@ static unsigned opened, closed;
 
 static void on_message(void *arg UNUSED, bool text, const char *data, size_t len)
 {
-    must(len <= MESSAGE_MAX && (!text || text_utf8(data, len)));
+    must(len <= MESSAGE_MAX && (!text || text_is_utf8(data, len)));
     if (len == 3)
         ws_close(ws, WS_POLICY, "three");
     ws_send(ws, data, len);
@@ -48,7 +48,7 @@ static void start(void)
 
     http_limits_default(&set.limits);
     set.limits.ws_message_max = MESSAGE_MAX;
-    set.limits.ws_rate = 1000000;
+    set.limits.ws_frames_per_second = 1000000;
     host_start(&set);
 }
 
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (turns = 0; (closed == 0 || turns < 2) && turns < 2000; turns++)
         host_turn(fd, &st);
     ev_turn(loop, 0);
-    http_stats(server, &st);
-    must(closed == 1 && st.sockets == 0 && st.open == 0);
+    http_server_stats(server, &st);
+    must(closed == 1 && st.websockets == 0 && st.open == 0);
     return 0;
 }

@@ -6,7 +6,7 @@
 
 Prints TAP. The rules: every room is in the picture; an #include points along an arrow; the privileged and the static
 rooms use nothing but libc and the kernel's headers; every other library has one room that knows it; the privileged code
-stays small enough to read; no file hides a second module; ARCHITECTURE.md shows the same picture; every fuzz target is
+stays small enough to read; no file hides a second module; no struct tag and no external function exists twice; ARCHITECTURE.md shows the same picture; every fuzz target is
 run and described.
 """
 import glob
@@ -29,6 +29,9 @@ OWNERS = {
     "hiredis": ("store",), "archive": ("layer",), "yaml": ("doc",), "tree_sitter": ("api",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+TAG = re.compile(r"\b(struct|union|enum)\s+(\w+)\s*\{")
+FUNCTION = re.compile(r"^(?!typedef\b)((?:[A-Za-z_]\w*[ \t*]+)+)(\w+)\([^;{}]*\)\n\{", re.M)  # `{` stands alone: clang-format
 
 
 def read_arrows(path):
@@ -126,9 +129,36 @@ def check(root, arrows_path):
         ("no file hides a second module", long, "; ".join(notes)),
         ("privileged code can be read in an afternoon", large,
          f"{PRIVILEGED_NAMES}: {privileged} of {PRIVILEGED_LINES_MAX} lines"),
+        *check_names(root),
         check_picture(root, arrows_path),
         check_fuzz(root),
     ]
+
+
+def names_defined(text):
+    """(tags of structs, unions and enums, external functions, static functions) that a source defines"""
+    text = COMMENT.sub("", text)
+    tags = {match.group(2) for match in TAG.finditer(text)}
+    functions = [(match.group(1), match.group(2)) for match in FUNCTION.finditer(text)]
+    static = {name for kind, name in functions if "static" in kind.split()}
+    return tags, {name for _, name in functions} - static, static
+
+
+def check_names(root):
+    """Every tag and every external function has one definition; a static function's name has at least two words."""
+    tags, externals, bare = {}, {}, []
+    for path in sources(root):
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            defined_tags, defined_externals, defined_statics = names_defined(f.read())
+        for name in defined_tags:
+            tags.setdefault(name, []).append(path)
+        for name in defined_externals - {"main"}:
+            externals.setdefault(name, []).append(path)
+        bare += [f"{path}: static {name}() does not name what it acts on" for name in sorted(defined_statics) if "_" not in name]
+    twice = [f"struct, union or enum {name} is defined in {' and '.join(paths)}" for name, paths in sorted(tags.items()) if len(paths) > 1]
+    twice += [f"{name}() is defined in {' and '.join(paths)}" for name, paths in sorted(externals.items()) if len(paths) > 1]
+    return [("no struct tag and no external function exists twice", twice, f"{len(tags)} tags, {len(externals)} external functions"),
+            ("the name of a static function has at least two words", bare, "")]
 
 
 def check_picture(root, arrows_path):
@@ -174,6 +204,9 @@ PLANTS = [
     ("a file too long", "src/http/a.c", "int a;\n" * 801, "second module"),
     ("too much privileged code", "src/isolate/{}.c", "int a;\n" * 851, "more than 8500"),
     ("privileged code outside isolate and jailer", "src/rootless/{}.c", "int a;\n" * 851, "more than 8500"),
+    ("a struct tag that exists twice", "src/http/{}.h", "struct frame {\n    int a;\n};\n", "enum frame is defined in"),
+    ("an external function that exists twice", "src/engine/{}.c", "int frame_open(struct frame *f,\n               int a)\n{\n}\n", "frame_open() is defined in"),
+    ("a static function without a noun", "src/pool/a.c", "static void tell(void)\n{\n}\n", "static tell()"),
     ("a fuzz target without a row", "tests/fuzz/a_fuzz.c", "int a;\n", "has no row"),
     ("a fuzz target that is not built", "tests/fuzz/a_fuzz.c", "int a;\n", "is not in fuzz_targets"),
     ("a row without its fuzz target", "tests/fuzz/README.md", "| `a` | b | c |\n", "there is no target a"),

@@ -23,8 +23,8 @@
 
 struct box_state {
     const char *what;
-    struct box *box;
-    struct exec *exec;
+    struct sandbox_handle *box;
+    struct exec_handle *exec;
     bool ready, failed, ended, started, exited, exec_failed, done;
     struct err why;
     struct buf out;
@@ -97,8 +97,8 @@ static void on_done(void *arg, const struct err *err)
 }
 
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
-static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
-static const struct exec_ops exec_ops = {
+static const struct sandbox_handle_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+static const struct exec_handle_ops exec_ops = {
     .on_started = on_started, .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed
 };
 
@@ -120,8 +120,8 @@ static int complain(const struct box_state *s, const char *what)
 
 static int open_box(struct engine *e, int program_dir, struct box_state *s)
 {
-    struct box_mount mount = { .kind = BOX_BIND_RO, .fd = program_dir, .dst = "/mnt/storm" };
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON, .mounts = &mount, .nmounts = 1 };
+    struct sandbox_mount mount = { .kind = SANDBOX_MOUNT_BIND_RO, .fd = program_dir, .dst = "/mnt/storm" };
+    struct sandbox_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON, .mounts = &mount, .nmounts = 1 };
     struct err err = { 0 };
 
     limits_default(&spec.limits);
@@ -130,7 +130,7 @@ static int open_box(struct engine *e, int program_dir, struct box_state *s)
     if (geteuid() != 0) /* it may hold for each process alone, and all of them together must not hurt the host */
         spec.limits.v[LIMIT_PIDS] = 64;
     limits_fit(&spec.limits, LIMIT_BIT(MEMORY) | LIMIT_BIT(LIFETIME));
-    if (box_new(e, &spec, &box_ops, s, &s->box, &err) < 0) {
+    if (sandbox_handle_new(e, &spec, &box_ops, s, &s->box, &err) < 0) {
         s->why = err;
         return complain(s, "refused");
     }
@@ -144,11 +144,11 @@ static int start(struct box_state *s, const char *const *argv, bool input, unsig
     /* Not in /workspace, which is the storm's own to lock. */
     struct exec_spec spec = { .argv = argv, .cwd = "/", .stdin_open = input, .wall_ms = wall_ms };
 
-    exec_free(s->exec);
+    exec_handle_free(s->exec);
     s->exec = NULL;
     s->started = s->exited = s->exec_failed = false;
     s->why = (struct err){ 0 };
-    return box_exec(s->box, &spec, &exec_ops, s, &s->exec, &s->why) < 0 ? complain(s, "no execution") : 0;
+    return sandbox_handle_exec(s->box, &spec, &exec_ops, s, &s->exec, &s->why) < 0 ? complain(s, "no execution") : 0;
 }
 
 static int close_box(struct box_state *s)
@@ -157,12 +157,12 @@ static int close_box(struct box_state *s)
 
     if (s->box) {
         s->why = (struct err){ 0 };
-        box_destroy(s->box, on_done, s);
+        sandbox_handle_destroy(s->box, on_done, s);
         if (!until(&s->done, &lost, 30) || s->why.id)
             rc = complain(s, "was not destroyed");
     }
-    exec_free(s->exec);
-    box_free(s->box);
+    exec_handle_free(s->exec);
+    sandbox_handle_free(s->box);
     buf_done(&s->out);
     return rc;
 }
@@ -170,7 +170,7 @@ static int close_box(struct box_state *s)
 /* Memory may end the sandbox, PID 1 included: that is a limit at work. Nothing else may. */
 static bool ended_by_memory(const struct box_state *s)
 {
-    return s->exec && s->exited && exec_receipt(s->exec)->ended_by == ENDED_MEMORY;
+    return s->exec && s->exited && exec_handle_receipt(s->exec)->ended_by == ENDED_MEMORY;
 }
 
 /* What earlier bursts left may hold all processes that there may be, or all memory. */
@@ -201,7 +201,7 @@ static int one_round(struct engine *e, int program_dir, unsigned long seed, unsi
         if (!until(&s.exited, &s.exec_failed, ms / 1000 + 60) || s.exec_failed) {
             complain(&s, "the storm did not end");
         } else {
-            const struct receipt *r = exec_receipt(s.exec);
+            const struct receipt *r = exec_handle_receipt(s.exec);
             const char *said = s.out.data ? strstr(s.out.data, "\nstorm: ") : NULL;
 
             printf("seed %lu: %s; %zu kinds of call refused, %.*s\n", seed, ended_by_name(r->ended_by), r->ndenials,
@@ -222,10 +222,10 @@ static int one_round(struct engine *e, int program_dir, unsigned long seed, unsi
 
 static int steady_end(struct box_state *s)
 {
-    exec_write_end(s->exec);
+    exec_handle_write_end(s->exec);
     if (!until(&s->exited, &s->exec_failed, 30) || s->exec_failed)
         return complain(s, "did not end");
-    const struct receipt *r = exec_receipt(s->exec);
+    const struct receipt *r = exec_handle_receipt(s->exec);
     if (r->ended_by != ENDED_EXIT || r->exit_code != 0 || !s->out.data || !strstr(s->out.data, "steady: ")) {
         printf("the neighbour was disturbed: %s, exit code %d\n", ended_by_name(r->ended_by), r->exit_code);
         return -1;
@@ -238,7 +238,7 @@ static int serve(struct engine **ret, pid_t *monitor)
 {
     struct jailer_settings jail = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
                                     .state_dir = getenv("COVE_STATE_DIR") };
-    struct monitor_settings watch = { .args = denial_args };
+    struct monitor_settings watch = { .significant_args = denial_significant_args };
     struct err err = { 0 };
     int sv[2], sock, host;
     pid_t pid;
@@ -253,7 +253,7 @@ static int serve(struct engine **ret, pid_t *monitor)
     close(jail.runtime_fd);
     if (ev_new(&ev, &err) < 0 || engine_new(ev, sock, &engine_ops, NULL, ret, &err) < 0)
         return -1;
-    return engine_watch(*ret, host, &err);
+    return engine_set_monitor(*ret, host, &err);
 }
 
 int main(int argc, char **argv)

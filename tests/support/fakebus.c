@@ -66,6 +66,6 @@ size_t fakebus_read_call(int fd, uint8_t *msg, size_t cap)
 {
     if (fd_read_full(fd, msg, 16) != 16)
         return 0;
-    size_t len = userbus_length(msg);
+    size_t len = userbus_message_length(msg);
     return len && len <= cap && fd_read_full(fd, msg + 16, len - 16) == (ssize_t)(len - 16) ? len : 0;
 }

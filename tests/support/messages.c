@@ -66,14 +66,14 @@ PLAIN(jail_created, .pid = 1, .host_uid = 1900000000, .walls = JAIL_WALL_USER_NS
       .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL }, .why = { 0, 3, 255 },
       .nlimits = 3);
 PLAIN(jail_id, .id = ID_1);
-PLAIN(jail_extend, .id = ID_1, .lifetime_ms = 60000);
+PLAIN(jail_set_limits, .id = ID_1, .lifetime_ms = 60000);
 PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
 PLAIN(jail_list, .n = 2, .ids = { ID_1, ID_2 });
 PLAIN(jail_event, .id = ID_2, .kind = JAIL_EVENT_ENDED, .status = 0x8b);
 PLAIN(jail_watch, .id = ID_1, .sys = 16);
-PLAIN(jail_news, .id = ID_2, .watched = JAIL_WATCHED, .refused = 1);
-PLAIN(jail_denied, .watched = JAIL_WATCHED, .more = 7,
-      .each = { { 165, { 0 }, 1 }, { 41, { 2, 3, 0xffffffff, 4 }, UINT64_MAX } }, .n = 2);
+PLAIN(jail_denial_notice, .id = ID_2, .watched = JAIL_WATCHED, .refused = 1);
+PLAIN(jail_denied, .watched = JAIL_WATCHED, .overflow_count = 7,
+      .entries = { { 165, { 0 }, 1 }, { 41, { 2, 3, 0xffffffff, 4 }, UINT64_MAX } }, .n = 2);
 
 /* Messages with string lists */
 
@@ -227,7 +227,7 @@ const struct message messages[] = {
     { ROW(rt_hello), .types = { FRAME_HELLO } },
     { ROW(rt_number), .types = { FRAME_CREDIT, FRAME_STARTED } },
     { ROW(rt_resume), .types = { FRAME_RESUME } },
-    { ROW(rt_claim), .types = { FRAME_CLAIM, FRAME_EXPECT } },
+    { ROW(rt_claim), .types = { FRAME_CLAIM, FRAME_PRELOAD_RULES } },
     { ROW(rt_claimed), .types = { FRAME_CLAIMED } },
     { ROW(rt_exec), .types = { FRAME_EXEC } },
     { ROW(rt_signal), .types = { FRAME_SIGNAL } },
@@ -235,7 +235,7 @@ const struct message messages[] = {
     { ROW(rt_exit), .types = { FRAME_EXIT } },
     { ROW(rt_error), .types = { FRAME_ERROR, FRAME_J_ERROR } },
     { ROW(rt_path), .types = { FRAME_READ, FRAME_WRITE, FRAME_LIST, FRAME_STAT, FRAME_MKDIR, FRAME_REMOVE,
-                               FRAME_TAR_OUT, FRAME_TAR_IN, FRAME_MARK, FRAME_CHANGES, FRAME_WATCH } },
+                               FRAME_TAR_OUT, FRAME_TAR_IN, FRAME_SNAPSHOT, FRAME_CHANGES, FRAME_WATCH } },
     { ROW(rt_move), .types = { FRAME_MOVE } },
     { ROW(rt_done), .types = { FRAME_DONE } },
     { ROW(rt_reset), .types = { FRAME_DONE } },
@@ -250,13 +250,13 @@ const struct message messages[] = {
     { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },
     { ROW(jail_id), .jail = true,
       .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
-                 FRAME_J_KEEP, FRAME_J_LIST, FRAME_J_DENIALS, FRAME_J_FORGET } },
-    { ROW(jail_extend), .jail = true, .types = { FRAME_J_EXTEND } },
+                 FRAME_J_KEEP, FRAME_J_LIST, FRAME_J_DENIALS, FRAME_J_UNWATCH } },
+    { ROW(jail_set_limits), .jail = true, .types = { FRAME_J_SET_LIMITS } },
     { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },
     { ROW(jail_event), .jail = true, .types = { FRAME_J_EVENT } },
     { ROW(jail_watch), .jail = true, .types = { FRAME_J_WATCH } },
-    { ROW(jail_news), .jail = true, .types = { FRAME_J_NEWS } },
+    { ROW(jail_denial_notice), .jail = true, .types = { FRAME_J_DENIAL_NOTICE } },
     { ROW(jail_denied), .jail = true, .types = { FRAME_J_DENIED } },
 };
 const size_t nmessages = ARRAY_LEN(messages);

@@ -3,12 +3,12 @@
  * on.
  */
 #include "api/api.h"
-#include "auth/seal.h"
+#include "auth/mac.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "jailer/jailer.h"
-#include "wire/door.h"
+#include "wire/unix_listener.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ static int jailer(const char *dir, const char *runtime)
 static int knock(void *arg UNUSED, int *ret_jailer, int *ret_monitor, struct err *err)
 {
     *ret_monitor = -1;
-    return door_knock(door, ret_jailer, NULL, err);
+    return unix_connect(door, ret_jailer, NULL, err);
 }
 
 static void on_first_key(void *arg UNUSED, const struct err *err, const struct store_key *row UNUSED,
@@ -64,8 +64,8 @@ static void on_signal(void *arg, int signo UNUSED)
 {
     struct served *s = arg;
 
-    api_stop(s->api);
-    http_drain(s->http, 1000, on_drained, s);
+    api_end_streams(s->api);
+    http_server_drain(s->http, 1000, on_drained, s);
 }
 
 static void on_revoked(void *arg, const char *key_id)
@@ -85,7 +85,7 @@ static int serve(void)
     struct store_settings store_set = { .path = db };
     struct served s = { 0 };
     struct auth_settings auth_set = { .rate = { "none", "none", "none" }, .on_revoked = on_revoked, .arg = &s };
-    uint8_t pepper[SEAL_LEN];
+    uint8_t pepper[MAC_LEN];
     struct store *store;
     struct auth *auth;
     struct manager *manager;
@@ -102,7 +102,7 @@ static int serve(void)
     struct manager_settings manager_set = {
         .store = store, .output_dir = output, .connect = knock, .pools = pools, .live_max = 50
     };
-    if (seal_pepper(pepper_file, pepper, &err) < 0)
+    if (mac_load_pepper(pepper_file, pepper, &err) < 0)
         return die("token.key", &err);
     auth_set.pepper = pepper;
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
@@ -121,8 +121,8 @@ static int serve(void)
                                     .executor = executor,
                                     .auth = auth,
                                     .version = "0.0-test",
-                                    .scratch = output,
-                                    .retention = keep_nothing };
+                                    .scratch_dir = output,
+                                    .get_retention = keep_nothing };
     struct api *api = s.api = api_new(&api_set);
     struct http_settings http_set = {
         .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
@@ -130,17 +130,18 @@ static int serve(void)
     http_limits_default(&http_set.limits);
     http_set.limits.conns_per_addr = 200;
     http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */
-    if (http_new(s.ev, &http_set, &s.http, &err) < 0 || http_listen_tcp(s.http, "127.0.0.1:0", &port, &err) < 0 ||
-        http_listen_unix(s.http, sock, 0600, &err) < 0 || ev_signals(s.ev, &signals, on_signal, &s, &err) < 0)
+    if (http_server_new(s.ev, &http_set, &s.http, &err) < 0 ||
+        http_listen_tcp(s.http, "127.0.0.1:0", &port, &err) < 0 || http_listen_unix(s.http, sock, 0600, &err) < 0 ||
+        ev_signals(s.ev, &signals, on_signal, &s, &err) < 0)
         return die("http", &err);
     api_set_server(api, s.http);
     printf("port %u\n", port);
-    auth_first_key(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
+    auth_key_create_first(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
     executor_finish(executor);
     store_finish(store);
     manager_finish(manager);
-    http_free(s.http);
+    http_server_free(s.http);
     api_free(api);
     executor_free(executor);
     manager_free(manager);

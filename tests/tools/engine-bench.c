@@ -55,8 +55,8 @@ struct bench {
 
 struct run {
     struct bench *b;
-    struct box *box;
-    struct exec *exec;
+    struct sandbox_handle *box;
+    struct exec_handle *exec;
     uint64_t start_ns, over_ns;
     struct ev_defer defer;
     char said[8192]; /* --python: by the kernel */
@@ -84,8 +84,8 @@ static void free_run(void *arg)
 {
     struct run *r = arg;
 
-    exec_free(r->exec);
-    box_free(r->box);
+    exec_handle_free(r->exec);
+    sandbox_handle_free(r->box);
     free(r);
 }
 
@@ -128,7 +128,7 @@ static void on_exit_(void *arg, const struct receipt *receipt)
     if (r->b->o.live)
         finish_run(r);
     else
-        box_destroy(r->box, on_destroyed, r);
+        sandbox_handle_destroy(r->box, on_destroyed, r);
 }
 
 static void on_output(void *arg UNUSED, int channel, const void *data, size_t len)
@@ -156,7 +156,7 @@ static void on_kernel(void *arg, const void *data, size_t len)
     if (strstr(r->said, "\"ready\"") && !strstr(r->said, "\"started\"")) {
         int n = snprintf(line, sizeof(line), "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"%s\"}\n", r->b->o.argv[0]);
 
-        if (n >= (int)sizeof(line) || exec_kernel_write(r->exec, line, (size_t)n) != (size_t)n)
+        if (n >= (int)sizeof(line) || exec_handle_write_language_kernel(r->exec, line, (size_t)n) != (size_t)n)
             die("the code is too long", NULL);
     }
     if (!strstr(r->said, "\"finished\""))
@@ -164,33 +164,35 @@ static void on_kernel(void *arg, const void *data, size_t len)
     if (!strstr(r->said, "\"ok\""))
         die(r->said, NULL);
     r->over_ns = clock_mono_ns();
-    box_destroy(r->box, on_destroyed, r);
+    sandbox_handle_destroy(r->box, on_destroyed, r);
 }
 
-static const struct exec_ops kernel_ops = { .on_output = on_output,
-                                            .on_kernel = on_kernel,
-                                            .on_failed = on_exec_failed };
-static const struct exec_ops exec_ops = { .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed };
+static const struct exec_handle_ops kernel_ops = { .on_output = on_output,
+                                                   .on_language_kernel_data = on_kernel,
+                                                   .on_failed = on_exec_failed };
+static const struct exec_handle_ops exec_ops = { .on_output = on_output,
+                                                 .on_exit = on_exit_,
+                                                 .on_failed = on_exec_failed };
 
-static void execute(struct run *r, struct box *box)
+static void execute(struct run *r, struct sandbox_handle *box)
 {
     static const char *const python[] = { "python3", NULL };
     bool kernel = r->b->o.python > 0;
     struct exec_spec spec = { .argv = kernel ? python : r->b->o.argv,
                               .wall_ms = 30000,
                               .output_max = 8 * MIB,
-                              .kernel = kernel,
-                              .joined = kernel };
+                              .is_language_kernel = kernel,
+                              .use_waiting_interpreter = kernel };
     struct err err = { 0 };
 
-    if (box_exec(box, &spec, kernel ? &kernel_ops : &exec_ops, r, &r->exec, &err) < 0)
+    if (sandbox_handle_exec(box, &spec, kernel ? &kernel_ops : &exec_ops, r, &r->exec, &err) < 0)
         die("exec", &err);
 }
 
-static struct box_spec wanted(const struct bench *b)
+static struct sandbox_spec wanted(const struct bench *b)
 {
     static struct zygote_spec zygote;
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = b->o.python ? PROFILE_PYTHON : PROFILE_BASE };
+    struct sandbox_spec spec = { .level = LEVEL_STANDARD, .profile = b->o.python ? PROFILE_PYTHON : PROFILE_BASE };
 
     zygote = (struct zygote_spec){ "python", b->o.preload };
     if (b->o.python)
@@ -213,14 +215,14 @@ static void on_ready(void *arg)
 {
     struct run *r = arg;
     struct bench *b = r->b;
-    struct box_spec spec = wanted(b);
+    struct sandbox_spec spec = wanted(b);
 
     if (b->pools)
-        pools_claimed(b->pools, &spec, clock_mono_ns() - r->start_ns);
+        pools_claim_finished(b->pools, &spec, clock_mono_ns() - r->start_ns);
     if (b->o.live) {
         b->host = r;
-    } else if (b->o.python && !box_has_member(r->box)) {
-        box_join(r->box, on_joined, r);
+    } else if (b->o.python && !sandbox_handle_has_interpreter(r->box)) {
+        sandbox_handle_join_interpreter(r->box, on_joined, r);
     } else if (!b->o.idle) {
         execute(r, r->box);
     } else if (++b->ready == b->o.idle) {
@@ -244,7 +246,7 @@ static void on_lost(void *arg UNUSED, const struct err *why)
     die("the jailer is gone", why);
 }
 
-static const struct box_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
+static const struct sandbox_handle_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 static const struct engine_ops engine_ops = { .on_lost = on_lost };
 
 static struct run *new_run(struct bench *b)
@@ -258,14 +260,14 @@ static struct run *new_run(struct bench *b)
 
 static void begin_box(struct bench *b)
 {
-    struct box_spec spec = wanted(b);
+    struct sandbox_spec spec = wanted(b);
     struct err err = { 0 };
 
     struct run *r = new_run(b);
 
     r->box = b->pools ? pools_take(b->pools, &spec, NULL) : NULL;
-    int rc = r->box ? box_claim(r->box, &spec, &box_ops, r, &err)
-                    : box_new(b->engine, &spec, &box_ops, r, &r->box, &err);
+    int rc = r->box ? sandbox_handle_claim(r->box, &spec, &box_ops, r, &err)
+                    : sandbox_handle_new(b->engine, &spec, &box_ops, r, &r->box, &err);
     if (rc < 0)
         die("sandbox", &err);
 }
@@ -312,8 +314,8 @@ static bool pool_full(const struct bench *b)
     if (!pools_get(b->pools, "python", &info))
         die("there is no pool", NULL);
     if (info.zygote == POOL_ZYGOTE_FAILED)
-        die(info.zygote_why, NULL);
-    return info.size == b->o.python && info.bare == 0;
+        die(info.zygote_error, NULL);
+    return info.size == b->o.python && info.without_interpreter == 0;
 }
 
 static void start_engine(struct bench *b)
@@ -322,7 +324,7 @@ static void start_engine(struct bench *b)
                                         .kernels_fd = b->o.python ? open_built(NULL, "kernels") : 0,
                                         .state_dir = b->o.state_dir };
     struct pool_settings pool = { .min = b->o.python, .max = b->o.python };
-    struct box_spec like = wanted(b);
+    struct sandbox_spec like = wanted(b);
     struct err err = { 0 };
     int sock;
 
@@ -332,7 +334,7 @@ static void start_engine(struct bench *b)
     if (ev_new(&b->ev, &err) < 0 || engine_new(b->ev, sock, &engine_ops, b, &b->engine, &err) < 0)
         die("engine", &err);
     if (!b->o.idle)
-        pools_engine(b->pools = pools_new(b->ev), b->engine);
+        pools_set_engine(b->pools = pools_new(b->ev), b->engine);
     if (b->o.python && pools_put(b->pools, "python", &like, &pool, &err) < 0)
         die("pool", &err);
     while (b->o.python && !pool_full(b))

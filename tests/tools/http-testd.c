@@ -57,7 +57,7 @@ static void show(struct http_req *req, void *ctx UNUSED)
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (http_header(req, names[i]))
             buf_addf(&out, "%s: %s\n", names[i], http_header(req, names[i]));
-    if (peer->local)
+    if (peer->is_unix)
         buf_addf(&out, "uid %u\n", peer->uid);
     else
         buf_addf(&out, "addr %s\n", peer->addr);
@@ -117,7 +117,7 @@ static void slow(struct http_req *req, void *ctx UNUSED)
         l->next->prev = l;
     laters = l;
     if (http_query(req, "watch"))
-        http_on_gone(req, on_gone, NULL);
+        http_on_client_gone(req, on_gone, NULL);
     ev_timer_set(loop, &l->timer, ev_now(loop) + ms * NS_PER_MS, answer_later, l);
 }
 
@@ -177,7 +177,7 @@ static void flow(struct http_req *req, void *ctx UNUSED)
     *f = (struct flow){ req, bytes, http_query(req, "break") != NULL };
     http_answer_stream(req, 200, "application/octet-stream", http_query(req, "known") ? bytes : HTTP_UNTIL_END);
     http_on_room(req, flow_on, f);
-    http_on_gone(req, flow_gone, f);
+    http_on_client_gone(req, flow_gone, f);
     flow_on(f);
 }
 
@@ -221,7 +221,7 @@ static size_t upload_data(void *arg, const void *data UNUSED, size_t len)
         struct err err = { 0 };
 
         err_set(&err, ERR_DISK_FULL, "no room after %" PRIu64 " bytes", u->bytes);
-        http_drop_body(u->req);
+        http_discard_body(u->req);
         http_answer_err(u->req, &err);
         return n;
     }
@@ -250,7 +250,7 @@ static void upload(struct http_req *req, void *ctx UNUSED)
 
     handled++;
     u->req = req;
-    http_keep(req, u, upload_free);
+    http_free_with_request(req, u, upload_free);
     http_query_u64(req, "hold", 0, 60000, 0, &u->hold_ms, NULL);
     http_query_u64(req, "stop", 0, UINT64_MAX, 0, &u->stop, NULL);
     http_read_body(req, &reader, u);
@@ -260,8 +260,8 @@ static void events(struct http_req *req, void *ctx UNUSED)
 {
     handled++;
     http_answer_events(req);
-    http_event(req, "1", "note", "one\ntwo");
-    http_event(req, "2\nevent: forged", NULL, "three\r\n\r\nfour");
+    http_stream_event(req, "1", "note", "one\ntwo");
+    http_stream_event(req, "2\nevent: forged", NULL, "three\r\n\r\nfour");
     http_stream_end(req);
 }
 
@@ -277,7 +277,7 @@ static void lines(struct http_req *req, void *ctx UNUSED)
         jsonw_object(&w);
         jsonw_ku64(&w, "n", i);
         jsonw_end_object(&w);
-        http_ndjson(req, &b);
+        http_stream_ndjson(req, &b);
     }
     http_stream_end(req);
 }
@@ -344,7 +344,7 @@ static void socket_thaw(void *arg)
 {
     struct socket *s = arg;
 
-    ws_hold(s->ws, false);
+    ws_set_reading_paused(s->ws, false);
 }
 
 static void socket_message(void *arg, bool is_text, const char *data, size_t len)
@@ -358,7 +358,7 @@ static void socket_message(void *arg, bool is_text, const char *data, size_t len
         s->left += n;
         socket_flow(s);
     } else if (is_text && str_eat(&p, "hold ") && str_to_u64(p, 60000, &n)) {
-        ws_hold(s->ws, true);
+        ws_set_reading_paused(s->ws, true);
         ev_timer_set(loop, &s->timer, ev_now(loop) + n * NS_PER_MS, socket_thaw, s);
     } else if (is_text && str_eat(&p, "close ") && str_to_u64(p, 4999, &n)) {
         ws_send(s->ws, "last words", 10);
@@ -396,13 +396,13 @@ static void counts(struct http_req *req, void *ctx UNUSED)
     struct timespec cpu;
     char line[256];
 
-    http_stats(server, &st);
+    http_server_stats(server, &st);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     snprintf(line, sizeof(line),
              "handled %u\ngone %u\nopen %u\nactive %u\naccepted %" PRIu64 "\nrefused %" PRIu64 "\ncpu_ms %lld\n"
              "sockets %u\nclosed %u\nlast_code %u\n",
-             handled, gone, st.open, st.active, st.accepted, st.refused,
-             (long long)cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000, st.sockets, sockets_closed, last_code);
+             handled, gone, st.open, st.active, st.accepted, st.refused_per_addr,
+             (long long)cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000, st.websockets, sockets_closed, last_code);
     text(req, line);
 }
 
@@ -461,14 +461,14 @@ static void decide(void *arg)
     if (no)
         deny(req);
     else
-        http_continue(req);
+        http_pass_to_handler(req);
 }
 
 static bool on_request(struct http_req *req, void *ctx UNUSED)
 {
     const char *later = http_header(req, "X-Later");
 
-    http_set_user(req, somebody);
+    http_set_user_data(req, somebody);
     if (http_header(req, "X-Deny")) {
         deny(req);
         return false;
@@ -482,12 +482,12 @@ static bool on_request(struct http_req *req, void *ctx UNUSED)
     return false;
 }
 
-static void on_done(const struct http_done *d, void *ctx UNUSED)
+static void on_done(const struct http_request_summary *d, void *ctx UNUSED)
 {
     if (done_log.len < 65536 && !str_eq(d->path, "/log"))
         buf_addf(&done_log, "%s %s %s %s %d %s in=%" PRIu64 " out=%" PRIu64 " user=%s\n", d->id, d->method, d->path,
-                 d->route ? d->route->pattern : "-", d->status, d->whole ? "whole" : "cut", d->bytes_in, d->bytes_out,
-                 d->user ? (char *)d->user : "-");
+                 d->route ? d->route->pattern : "-", d->status, d->fully_sent ? "whole" : "cut", d->bytes_in,
+                 d->bytes_out, d->user_data ? (char *)d->user_data : "-");
 }
 
 static void stop(void *arg UNUSED)
@@ -497,7 +497,7 @@ static void stop(void *arg UNUSED)
 
 static void on_signal(void *arg UNUSED, int signo UNUSED)
 {
-    http_drain(server, drain_ms, stop, NULL);
+    http_server_drain(server, drain_ms, stop, NULL);
 }
 
 static uint64_t number(const char *s)
@@ -548,7 +548,7 @@ static void set(struct http_settings *st, const char **unix_path, const char *ar
     else if (str_starts(arg, "ws_ping_ms="))
         l->ws_ping_ms = number(v);
     else if (str_starts(arg, "ws_rate="))
-        l->ws_rate = (unsigned)number(v);
+        l->ws_frames_per_second = (unsigned)number(v);
     else if (str_starts(arg, "nofile=")) {
         few.rlim_cur = few.rlim_max = number(v);
         setrlimit(RLIMIT_NOFILE, &few);
@@ -576,7 +576,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     if (ev_new(&loop, &err) < 0 || ev_signals(loop, &signals, on_signal, NULL, &err) < 0 ||
-        http_new(loop, &st, &server, &err) < 0 || http_listen_tcp(server, "127.0.0.1:0", &port, &err) < 0 ||
+        http_server_new(loop, &st, &server, &err) < 0 || http_listen_tcp(server, "127.0.0.1:0", &port, &err) < 0 ||
         (unix_path && http_listen_unix(server, unix_path, 0666, &err) < 0)) {
         fprintf(stderr, "http-testd: %s\n", err.msg);
         return 1;
@@ -584,7 +584,7 @@ int main(int argc, char **argv)
     printf("port %u\n", port);
     fflush(stdout);
     ev_run(loop);
-    http_free(server);
+    http_server_free(server);
     while (laters) /* requests outlive their server until they are answered */
         answer_later(laters);
     ev_free(loop);

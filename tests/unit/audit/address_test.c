@@ -24,7 +24,7 @@ static bool public(const char *text)
 {
     struct sockaddr_storage a = addr_of(text);
 
-    return address_public((struct sockaddr *)&a);
+    return address_is_public((struct sockaddr *)&a);
 }
 
 TEST(SR01_only_public_addresses_are_reached)
@@ -82,8 +82,8 @@ TEST(SR01_only_public_addresses_are_reached)
         if (!public(open[i]))
             fail_msg("%s is not reached", open[i]);
     struct sockaddr local = { .sa_family = AF_UNIX };
-    assert_false(address_public(&local));
-    assert_false(address_allowed(&local, NULL, 0));
+    assert_false(address_is_public(&local));
+    assert_false(address_is_allowed(&local, NULL, 0));
 }
 
 TEST(exceptions_are_named_one_by_one)
@@ -95,11 +95,11 @@ TEST(exceptions_are_named_one_by_one)
 
     assert_int_equal(address_net_parse("10.1.0.0/16", &nets[0], &err), 0);
     assert_int_equal(address_net_parse("fd00::/8", &nets[1], &err), 0);
-    assert_true(address_allowed((struct sockaddr *)&in, nets, 2));
-    assert_true(address_allowed((struct sockaddr *)&mapped, nets, 2));
-    assert_true(address_allowed((struct sockaddr *)&six, nets, 2));
-    assert_true(address_allowed((struct sockaddr *)&world, nets, 2));
-    assert_false(address_allowed((struct sockaddr *)&out, nets, 2));
+    assert_true(address_is_allowed((struct sockaddr *)&in, nets, 2));
+    assert_true(address_is_allowed((struct sockaddr *)&mapped, nets, 2));
+    assert_true(address_is_allowed((struct sockaddr *)&six, nets, 2));
+    assert_true(address_is_allowed((struct sockaddr *)&world, nets, 2));
+    assert_false(address_is_allowed((struct sockaddr *)&out, nets, 2));
     assert_int_equal(address_net_parse("127.0.0.1", &nets[0], &err), 0);
     assert_int_equal(nets[0].bits, 128);
     static const char *const bad[] = { "",         "x",          "10.0.0.0/33", "10.0.0.0/",
@@ -127,11 +127,11 @@ TEST(SR01_addresses_in_other_clothes_are_refused)
         if (address_literal(names[i], &a, &err) != 0)
             fail_msg("'%s' is a name", names[i]);
     assert_int_equal(address_literal("127.0.0.1", &a, &err), 1);
-    assert_false(address_public((struct sockaddr *)&a));
+    assert_false(address_is_public((struct sockaddr *)&a));
     assert_int_equal(address_literal("[::ffff:127.0.0.1]", &a, &err), 1);
-    assert_false(address_public((struct sockaddr *)&a));
+    assert_false(address_is_public((struct sockaddr *)&a));
     assert_int_equal(address_literal("8.8.8.8", &a, &err), 1);
-    assert_true(address_public((struct sockaddr *)&a));
+    assert_true(address_is_public((struct sockaddr *)&a));
 }
 
 int main(void)

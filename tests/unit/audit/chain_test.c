@@ -28,7 +28,7 @@ static int teardown(void **state UNUSED)
 static const char *add(const struct audit_record *r)
 {
     buf_clear(&out);
-    chain_add(&at, r, 1700000000123, &out);
+    chain_append(&at, r, 1700000000123, &out);
     assert_int_equal(out.data[out.len - 1], '\n');
     return out.data;
 }
@@ -58,13 +58,13 @@ TEST(a_record_is_one_line_that_can_be_read_back_and_names_the_one_before)
                            "\"address\":\"192.0.2.1\"},\"target\":{\"sandbox\":\"sbaaaa\",\"path\":\"/workspace/a b\"},"
                            "\"requestId\":\"rq1\",\"details\":{\"bytes\":7},\"prev\":\""));
     assert_non_null(strstr(text, zeros));
-    assert_int_equal(chain_read(out.data, out.len - 1, &first, NULL), 0);
+    assert_int_equal(chain_parse_line(out.data, out.len - 1, &first, NULL), 0);
     assert_int_equal(first.seq, 1);
     assert_int_equal(first.at_ms, 1700000000123);
-    assert_true(chain_holds(out.data, out.len - 1, &first));
+    assert_true(chain_hash_matches(out.data, out.len - 1, &first));
     assert_memory_equal(first.hash, at.hash, CHAIN_HASH);
     add(&r);
-    assert_int_equal(chain_read(out.data, out.len - 1, &second, NULL), 0);
+    assert_int_equal(chain_parse_line(out.data, out.len - 1, &second, NULL), 0);
     assert_int_equal(second.seq, 2);
     assert_memory_equal(second.prev, first.hash, CHAIN_HASH);
     assert_false(second.checkpoint);
@@ -79,7 +79,7 @@ TEST(the_hash_is_that_of_prev_and_the_line_without_its_hash)
 
     add(&(struct audit_record){ .action = "server.start", .outcome = "success" });
     add(&(struct audit_record){ .action = "server.stop", .outcome = "success" });
-    assert_int_equal(chain_read(out.data, out.len - 1, &l, NULL), 0);
+    assert_int_equal(chain_parse_line(out.data, out.len - 1, &l, NULL), 0);
     buf_add(&text, l.prev, CHAIN_HASH);
     buf_add(&text, out.data, (size_t)(strstr(out.data, ",\"hash\":") - out.data));
     buf_adds(&text, "}");
@@ -112,7 +112,7 @@ TEST(AL03_names_cannot_break_a_line_or_forge_a_member)
                                     .target = &target,
                                     .ntarget = 1,
                                     .client_request = hostile[i] });
-        assert_int_equal(chain_read(out.data, out.len - 1, &l, NULL), 0);
+        assert_int_equal(chain_parse_line(out.data, out.len - 1, &l, NULL), 0);
         assert_ptr_equal(memchr(out.data, '\n', out.len), out.data + out.len - 1);
         for (size_t k = 0; k < out.len - 1; k++)
             assert_true((unsigned char)out.data[k] >= 0x20 && out.data[k] != 0x7f);
@@ -133,7 +133,7 @@ TEST(a_line_with_any_byte_changed_is_refused_or_does_not_hold)
     for (size_t i = 0; i + 1 < out.len; i++)
         for (unsigned bit = 0; bit < 8; bit++) {
             out.data[i] ^= (char)(1u << bit);
-            if (chain_read(out.data, out.len - 1, &l, NULL) == 0 && chain_holds(out.data, out.len - 1, &l))
+            if (chain_parse_line(out.data, out.len - 1, &l, NULL) == 0 && chain_hash_matches(out.data, out.len - 1, &l))
                 fail_msg("bit %u of byte %zu", bit, i);
             out.data[i] ^= (char)(1u << bit);
         }
@@ -153,12 +153,12 @@ TEST(what_is_not_a_record_is_refused)
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         err = (struct err){ 0 };
-        assert_int_equal(chain_read(bad[i], strlen(bad[i]), &l, &err), -1);
+        assert_int_equal(chain_parse_line(bad[i], strlen(bad[i]), &l, &err), -1);
         assert_int_equal(err.id, ERR_INVALID);
     }
     add(&(struct audit_record){ .action = "a.b", .outcome = "success" });
     for (size_t n = 0; n + 1 < out.len; n++)
-        assert_int_equal(chain_read(out.data, n, &l, NULL), -1);
+        assert_int_equal(chain_parse_line(out.data, n, &l, NULL), -1);
 }
 
 TEST(a_checkpoint_is_signed_by_the_key_and_by_no_other)
@@ -188,8 +188,8 @@ TEST(a_checkpoint_is_signed_by_the_key_and_by_no_other)
     add(&(struct audit_record){ .action = "a.b", .outcome = "success" });
     buf_clear(&out);
     chain_sign(&at, key, true, 1700000000000, &out);
-    assert_int_equal(chain_read(out.data, out.len - 1, &l, NULL), 0);
-    assert_true(l.checkpoint && l.last && chain_holds(out.data, out.len - 1, &l));
+    assert_int_equal(chain_parse_line(out.data, out.len - 1, &l, NULL), 0);
+    assert_true(l.checkpoint && l.last && chain_hash_matches(out.data, out.len - 1, &l));
     assert_string_equal(l.key, sign_id(key));
     assert_true(sign_check(public, l.seq, l.prev, l.signature));
     assert_false(sign_check(public, l.seq + 1, l.prev, l.signature));

@@ -18,7 +18,7 @@
 static struct ev *loop;
 static char dir[64];
 static struct audit *a;
-static struct audit_found found;
+static struct audit_open_report found;
 static struct chain_link signed_at;
 static struct audit_settings set;
 
@@ -32,7 +32,7 @@ static void open_log(void)
     struct err err = { 0 };
 
     set.dir = dir;
-    set.on_signed = remember;
+    set.on_checkpoint = remember;
     if (audit_open(loop, &set, &a, &found, &err) < 0)
         fail_msg("%s", err.msg);
 }
@@ -117,7 +117,7 @@ static struct verify_report check(void)
             break;
         assert_int_equal(verify_file(v, name, fd, &err), 0);
     }
-    verify_end(v);
+    verify_finish(v);
     return *verify_report(v);
 }
 
@@ -135,7 +135,7 @@ TEST(a_wait_is_called_when_the_record_is_in_the_file_and_not_before)
     unsigned called = 0;
 
     open_log();
-    assert_true(found.fresh && found.new_key);
+    assert_true(found.is_new && found.new_key);
     uint64_t seq = add("t", "sandbox.create");
     assert_false(audit_wait(a, &w, seq, count, &called));
     assert_int_equal(called, 0);
@@ -183,7 +183,7 @@ TEST(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says)
     set.sign_records = 5;
     for (int round = 0; round < 3; round++) {
         open_log();
-        assert_false(found.torn || found.shortened || found.replaced);
+        assert_false(found.torn_bytes || found.shortened || found.replaced);
         for (int i = 0; i < 20; i++) {
             add("t", "sandbox.create");
             settle();
@@ -237,7 +237,7 @@ TEST(a_torn_end_is_cut_off_and_told)
         close_log();
         append_raw(1, ends[i].text, ends[i].len);
         open_log();
-        assert_int_equal(found.torn, ends[i].len);
+        assert_int_equal(found.torn_bytes, ends[i].len);
         close_log();
         holds();
         auto_free char *name = file(1), *text = slurp(name);
@@ -312,7 +312,7 @@ TEST(AL06_records_taken_from_the_end_are_missed_by_who_remembers_the_last_checkp
     assert_int_equal(truncate(name, cut - text), 0);
     holds(); /* the file alone does not show it */
 
-    set.known = last;
+    set.known_checkpoint = last;
     open_log();
     assert_true(found.shortened && !found.replaced);
     struct audit_stats s;
@@ -336,7 +336,7 @@ TEST(AL06_a_log_that_was_written_anew_is_told)
     for (int i = 0; i < 5; i++)
         add("t", "sandbox.delete");
     close_log();
-    set.known = last;
+    set.known_checkpoint = last;
     open_log();
     assert_true(found.replaced);
     close_log();
@@ -396,7 +396,7 @@ TEST(AL02_a_full_disk_keeps_room_for_what_ends_things_then_shuts_and_opens_again
         settle();
     }
     assert_true(n > 3);
-    assert_int_equal(audit_state(a, &why), AUDIT_SHUT);
+    assert_int_equal(audit_state(a, &why), AUDIT_CLOSED);
     assert_non_null(strstr(why, "cannot be written"));
     uint64_t seq = 0;
     for (int i = 0; i < 10; i++) /* and these do not */

@@ -28,7 +28,7 @@ static unsigned alarms(const char *subject, int status, unsigned n, uint64_t now
     unsigned raised = 0;
 
     for (unsigned i = 0; i < n; i++)
-        raised += security_refusal(s, subject, status, now, &kind, &count);
+        raised += security_count_refusal(s, subject, status, now, &kind, &count);
     return raised;
 }
 

@@ -36,8 +36,8 @@ static void write_log(struct chain_link at, size_t from, const struct sign_key *
         if (i % 6 == 5)
             chain_sign(&at, by, i == 5, 1700000000000 - i, &out); /* the clock goes back, and nobody minds */
         else
-            chain_add(&at, &(struct audit_record){ .tenant = "t", .action = "sandbox.create", .outcome = "success" },
-                      1700000000000 - i, &out);
+            chain_append(&at, &(struct audit_record){ .tenant = "t", .action = "sandbox.create", .outcome = "success" },
+                         1700000000000 - i, &out);
         free(lines[i]);
         lines[i] = str_dup(out.data);
     }
@@ -90,7 +90,7 @@ static struct verify_report run(const struct chain_link *expect)
 
     feed(v, "one", 0, 6);
     feed(v, "two", 6, LINES);
-    verify_end(v);
+    verify_finish(v);
     return *verify_report(v);
 }
 
@@ -117,11 +117,11 @@ static void forge(size_t i, const char *tenant)
     struct chain_line l;
     auto_buf out = { 0 };
 
-    assert_int_equal(chain_read(lines[i], strlen(lines[i]) - 1, &l, NULL), 0);
+    assert_int_equal(chain_parse_line(lines[i], strlen(lines[i]) - 1, &l, NULL), 0);
     struct chain_link at = { .seq = l.seq - 1 };
     memcpy(at.hash, l.prev, CHAIN_HASH);
-    chain_add(&at, &(struct audit_record){ .tenant = tenant, .action = "sandbox.create", .outcome = "success" }, 1,
-              &out);
+    chain_append(&at, &(struct audit_record){ .tenant = tenant, .action = "sandbox.create", .outcome = "success" }, 1,
+                 &out);
     free(lines[i]);
     lines[i] = str_dup(out.data);
 }
@@ -145,7 +145,7 @@ TEST(a_log_may_begin_anywhere_but_must_not_end_before_what_is_known)
     auto_(verify) v = verify_new(keys, 1, NULL);
 
     feed(v, "two", 6, LINES); /* the older file is in an archive */
-    verify_end(v);
+    verify_finish(v);
     assert_int_equal(verify_report(v)->fault, VERIFY_FINE);
     assert_int_equal(verify_report(v)->first, 7);
     free(take_ptr(&lines[LINES - 1]));
@@ -175,7 +175,7 @@ TEST(AL06_a_chain_made_anew_is_stopped_by_the_signature)
 {
     forge(3, "other");
     struct chain_line l;
-    assert_int_equal(chain_read(lines[3], strlen(lines[3]) - 1, &l, NULL), 0);
+    assert_int_equal(chain_parse_line(lines[3], strlen(lines[3]) - 1, &l, NULL), 0);
     struct chain_link at = { .seq = l.seq };
     memcpy(at.hash, l.hash, CHAIN_HASH);
     write_log(at, 4, stranger);
@@ -195,7 +195,7 @@ TEST(a_signature_that_is_not_the_keys_is_refused)
     *hex = *hex == '0' ? '1' : '0';
     /* The hash of the line is made to fit, so that the signature alone is wrong. */
     char *tail = strstr(lines[5], ",\"hash\":\"");
-    assert_int_equal(chain_read(lines[5], strlen(lines[5]) - 1, &l, NULL), 0);
+    assert_int_equal(chain_parse_line(lines[5], strlen(lines[5]) - 1, &l, NULL), 0);
     buf_add(&text, l.prev, CHAIN_HASH);
     buf_add(&text, lines[5], (size_t)(tail - lines[5]));
     buf_adds(&text, "}");
@@ -252,7 +252,7 @@ TEST(a_file_that_is_missing_is_a_gap)
 
     feed(v, "one", 0, 6);
     feed(v, "three", 8, LINES);
-    verify_end(v);
+    verify_finish(v);
     expect_fault(verify_report(v), VERIFY_MISSING, "three", 1, 9);
 }
 
@@ -262,7 +262,7 @@ TEST(files_that_were_put_together_are_one_log)
     auto_(verify) v = verify_new(keys, 1, &head);
 
     feed(v, "both", 0, LINES);
-    verify_end(v);
+    verify_finish(v);
     assert_int_equal(verify_report(v)->fault, VERIFY_FINE);
     assert_int_equal(verify_report(v)->records, LINES);
 }

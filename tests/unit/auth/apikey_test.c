@@ -12,7 +12,7 @@ TEST(AU01_a_credential_is_a_whole_key_in_the_right_place_or_it_is_refused)
 {
     static const struct {
         const char *authorization, *x_api_key;
-        enum apikey_found expected;
+        enum apikey_header_result expected;
     } rows[] = {
         { NULL, NULL, APIKEY_NONE },
         { "Bearer cove_" K1, NULL, APIKEY_OK },

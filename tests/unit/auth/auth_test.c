@@ -230,7 +230,7 @@ TEST(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once)
     assert_true(looked);
     assert_string_equal(who.owner, "anna");
     assert_string_equal(who.key_id, id);
-    assert_int_equal(who.scopes, scope_whole(SCOPE_BIT(FILES)));
+    assert_int_equal(who.scopes, scope_expand(SCOPE_BIT(FILES)));
     assert_int_equal(who.kind, PRINCIPAL_KEY);
     assert_string_equal(who.user, "");
     req.authorization = other; /* the other form of the same key, and from memory */
@@ -248,7 +248,7 @@ TEST(local_is_root_or_the_servers_user_over_the_socket_without_a_key)
     bool looked;
 
     assert_int_equal(check_as(&req, &looked), AUTH_YES);
-    assert_true(principal_local(&who));
+    assert_true(principal_is_local(&who));
     assert_string_equal(who.owner, AUTH_LOCAL_OWNER);
     assert_int_equal(who.scopes, SCOPE_ALL);
     req.peer_uid = OWNER_UID + 1;
@@ -463,19 +463,19 @@ TEST(requests_are_counted_by_key_and_class_and_local_ones_are_not)
     struct principal root = local();
     struct ratelimit_answer r;
 
-    assert_true(auth_rate(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
-    assert_true(auth_rate(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
-    assert_false(auth_rate(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
+    assert_true(auth_rate_take(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
+    assert_true(auth_rate_take(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
+    assert_false(auth_rate_take(auth, &a, AUTH_CLASS_CREATE, now_ns, &r));
     assert_int_equal(r.limit, 2);
     assert_int_equal(r.retry_ns, 3600 * NS_PER_S);
-    assert_true(auth_rate(auth, &a, AUTH_CLASS_EXECUTE, now_ns, &r)); /* another class */
-    assert_true(auth_rate(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));  /* another key */
+    assert_true(auth_rate_take(auth, &a, AUTH_CLASS_EXECUTE, now_ns, &r)); /* another class */
+    assert_true(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));  /* another key */
     for (int i = 0; i < 1000; i++)
-        assert_true(auth_rate(auth, &root, AUTH_CLASS_CREATE, now_ns, &r));
+        assert_true(auth_rate_take(auth, &root, AUTH_CLASS_CREATE, now_ns, &r));
     now_ns += 2 * KEYCACHE_FRESH_NS; /* refreshing what is known of a key does not fill its bucket */
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_YES);
-    assert_true(auth_rate(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
-    assert_false(auth_rate(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
+    assert_true(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
+    assert_false(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
 }
 
 static uint64_t last_used;
@@ -519,7 +519,7 @@ TEST(a_use_is_written_as_soon_as_no_other_follows)
 static enum err_id first_key(void)
 {
     answered = false;
-    auth_first_key(auth, now_ms, on_key, NULL);
+    auth_key_create_first(auth, now_ms, on_key, NULL);
     await();
     return failure.id;
 }
@@ -559,7 +559,7 @@ TEST(ending_with_things_under_way_makes_no_call_and_leaks_nothing)
     answered = false;
     auth_key_create(auth, &root, &spec, now_ms, on_key, NULL);
     auth_key_rotate(auth, &root, "kyaaaaaaaaaaaaaaaaaaaa", on_key, NULL);
-    auth_first_key(auth, now_ms, on_key, NULL);
+    auth_key_create_first(auth, now_ms, on_key, NULL);
     auth_free(auth);
     auth = NULL;
     store_close(store);
@@ -578,7 +578,7 @@ TEST(a_check_that_was_forgotten_is_not_answered)
     struct auth_check *later;
 
     assert_int_equal(auth_check(auth, &req, &who, &retry_ns, &failure, on_forgotten, NULL, &later), AUTH_LATER);
-    auth_check_forget(later);
+    auth_check_cancel(later);
     local();
     assert_int_equal(check_key("cove_1111111111111111111111111111111111111111", "192.0.2.1"), AUTH_NO);
 }

@@ -79,7 +79,7 @@ static int setup(void **state UNUSED)
     hanging = NULL;
     keyset = minter_set(key, (const char *const[]){ "one" }, 1);
     http_limits_default(&set.limits);
-    if (ev_new(&loop, &err) < 0 || http_new(loop, &set, &http, &err) < 0 ||
+    if (ev_new(&loop, &err) < 0 || http_server_new(loop, &set, &http, &err) < 0 ||
         http_listen_tcp(http, "127.0.0.1:0", &port, &err) < 0)
         return -1;
     snprintf(url, sizeof(url), "http://127.0.0.1:%u/keys", port);
@@ -92,7 +92,7 @@ static int teardown(void **state UNUSED)
     issuer = NULL;
     if (hanging)
         http_answer_empty(hanging, 503);
-    http_free(http);
+    http_server_free(http);
     ev_free(loop);
     free(keyset);
     return 0;
@@ -108,8 +108,8 @@ static struct issuer_settings settings(void)
                                      .role_claim = "roles",
                                      .skew_ms = 1000,
                                      .lifetime_max_ms = 3600000,
-                                     .floor_ms = FLOOR_MS,
-                                     .age_ms = 3600000 };
+                                     .refetch_min_ms = FLOOR_MS,
+                                     .keys_max_age_ms = 3600000 };
 }
 
 static void open_issuer(uint32_t floor_ms)
@@ -117,7 +117,7 @@ static void open_issuer(uint32_t floor_ms)
     struct issuer_settings set = settings();
     struct err err = { 0 };
 
-    set.floor_ms = floor_ms;
+    set.refetch_min_ms = floor_ms;
     if (issuer_new(loop, &set, &issuer, &err) < 0)
         fail_msg("%s", err.msg);
 }
@@ -264,9 +264,9 @@ TEST(AU14_a_slow_issuer_holds_only_those_who_need_its_answer_and_those_can_leave
         assert_int_equal(issuer_check(issuer, unknown, NOW_MS, &claims, &failure, on_again, NULL, &waits[i]),
                          ISSUER_LATER);
     assert_int_equal(ask(good), ISSUER_YES);
-    issuer_forget(waits[1]);
-    issuer_forget(waits[0]);
-    issuer_forget(waits[2]);
+    issuer_wait_cancel(waits[1]);
+    issuer_wait_cancel(waits[0]);
+    issuer_wait_cancel(waits[2]);
     bool there = false;
     while (!there) {
         ev_turn(loop, 100);
@@ -287,7 +287,7 @@ TEST(a_file_is_read_at_the_start_and_again_when_a_key_is_new)
 
     set.jwks_url = NULL;
     set.jwks_file = path;
-    set.floor_ms = 0;
+    set.refetch_min_ms = 0;
     assert_int_equal(issuer_new(loop, &set, &issuer, &err), -1);
     assert_int_equal(err.id, ERR_CONF_VALUE);
     assert_int_equal(fd_write_all(fd, keyset, strlen(keyset)), 0);

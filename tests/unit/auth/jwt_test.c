@@ -44,7 +44,7 @@ static int judge(const char *token, uint64_t now_ms, struct err *err)
     uint64_t until;
 
     *err = (struct err){ 0 };
-    if (jwt_parse(token, &t, err) < 0 || jwt_check(&t, &rules, now_ms, &until, err) < 0)
+    if (jwt_parse(token, &t, err) < 0 || jwt_check_claims(&t, &rules, now_ms, &until, err) < 0)
         return -1;
     const struct jwk *k = jwks_find(set, t.kid, t.alg);
     return k ? jwt_verify(&t, k, err) : err_set(err, ERR_UNAUTHORIZED, "no key");

@@ -98,7 +98,7 @@ TEST(a_key_that_is_put_again_keeps_its_buckets_and_takes_its_new_rights)
 
     k.key.scopes = files;
     struct keycache_entry *e = keycache_put(cache, &k, 1, &lost);
-    assert_int_equal(e->scopes, scope_whole(SCOPE_BIT(FILES)));
+    assert_int_equal(e->scopes, scope_expand(SCOPE_BIT(FILES)));
     e->buckets[AUTH_CLASS_EXECUTE].full_at = 99;
     k.key.scopes = keys;
     e = keycache_put(cache, &k, 2, &lost);
@@ -155,11 +155,11 @@ TEST(a_change_of_a_user_or_tenant_outdates_their_keys_and_no_others)
     strcpy(b.key.owner, "bert");
     keycache_put(cache, &a, 1, &lost);
     keycache_put(cache, &b, 1, &lost);
-    keycache_drop_user(cache, a.key.user);
+    keycache_mark_user_stale(cache, a.key.user);
     assert_true(keycache_find(cache, a.key.hash)->stale);
     assert_false(keycache_find(cache, b.key.hash)->stale);
     assert_false(keycache_put(cache, &a, 2, &lost)->stale);
-    keycache_drop_owner(cache, "bert");
+    keycache_mark_owner_stale(cache, "bert");
     assert_true(keycache_find(cache, b.key.hash)->stale);
     assert_false(keycache_find(cache, a.key.hash)->stale);
 }

@@ -31,7 +31,8 @@ TEST(take_spends_burst_then_refills_at_rate)
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         uint64_t now = (1000 + steps[i].at_ms) * NS_PER_MS;
 
-        if (ratelimit_has(&r, &rl, now) != steps[i].granted || ratelimit_take(&r, &rl, now, &a) != steps[i].granted)
+        if (ratelimit_has_token(&r, &rl, now) != steps[i].granted ||
+            ratelimit_take(&r, &rl, now, &a) != steps[i].granted)
             fail_msg("step %zu, at %" PRIu64 " ms", i, steps[i].at_ms);
         assert_int_equal(a.limit, 2);
         assert_int_equal(a.remaining, steps[i].remaining);
@@ -50,7 +51,7 @@ TEST(waiting_for_the_time_that_was_named_is_enough)
     for (int i = 0; i < 50; i++) {
         while (ratelimit_take(&r, &rl, now, &a))
             ;
-        assert_false(ratelimit_has(&r, &rl, now + a.retry_ns - 1));
+        assert_false(ratelimit_has_token(&r, &rl, now + a.retry_ns - 1));
         now += a.retry_ns;
         assert_true(ratelimit_take(&r, &rl, now, &a));
     }

@@ -24,7 +24,7 @@ static unsigned tries_until_refused(const char *peer, uint64_t now)
     unsigned n = 0;
 
     while (n < 1000 && throttle_may_try(t, peer, now, &wait_ns)) {
-        throttle_failed(t, peer, now);
+        throttle_record_failure(t, peer, now);
         n++;
     }
     return n;
@@ -71,7 +71,7 @@ TEST(AU11_a_search_from_many_addresses_is_bounded_for_all_together)
 
         snprintf(peer, sizeof(peer), "10.%u.%u.%u", i >> 16 & 255, i >> 8 & 255, i & 255);
         if (throttle_may_try(t, peer, at, &wait_ns)) {
-            throttle_failed(t, peer, at);
+            throttle_record_failure(t, peer, at);
             tried++;
         }
     }
@@ -86,11 +86,11 @@ TEST(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together)
     uint64_t now = 100 * NS_PER_S;
     unsigned n = 0;
 
-    while (n < 1000 && throttle_may_look(t, now))
+    while (n < 1000 && throttle_may_look_up(t, now))
         n++;
     assert_int_equal(n, 100);
-    assert_true(throttle_may_look(t, now + 10 * NS_PER_MS));
-    assert_false(throttle_may_look(t, now + 10 * NS_PER_MS));
+    assert_true(throttle_may_look_up(t, now + 10 * NS_PER_MS));
+    assert_false(throttle_may_look_up(t, now + 10 * NS_PER_MS));
     assert_true(throttle_may_try(t, "192.0.2.1", now, &wait_ns)); /* and others wait for none of them */
 }
 

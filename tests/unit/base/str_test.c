@@ -140,7 +140,7 @@ TEST(text_of_a_stranger_cannot_steer_a_terminal)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         auto_free char *s = str_dup(cases[i].text);
 
-        str_tame(s);
+        str_strip_control_chars(s);
         assert_string_equal(s, cases[i].want);
     }
 }

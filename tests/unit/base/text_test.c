@@ -27,7 +27,7 @@ TEST(utf8_is_accepted_only_when_well_formed)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        if (text_utf8(cases[i].bytes, cases[i].len) != cases[i].valid)
+        if (text_is_utf8(cases[i].bytes, cases[i].len) != cases[i].valid)
             fail_msg("case %zu", i);
 }
 
@@ -101,7 +101,7 @@ TEST(base64_is_read_back_and_nothing_but_base64_is_read)
 
         bytes[n] = (char)(n * 37 + 200);
         text_base64(&coded, bytes, n);
-        assert_true(text_unbase64(&back, coded.data, coded.len));
+        assert_true(text_from_base64(&back, coded.data, coded.len));
         assert_int_equal(back.len, n);
         if (n)
             assert_memory_equal(back.data, bytes, n);
@@ -109,7 +109,7 @@ TEST(base64_is_read_back_and_nothing_but_base64_is_read)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         auto_buf out = { 0 };
 
-        if (text_unbase64(&out, bad[i], strlen(bad[i])) || out.len)
+        if (text_from_base64(&out, bad[i], strlen(bad[i])) || out.len)
             fail_msg("'%s' was taken", bad[i]);
     }
 }

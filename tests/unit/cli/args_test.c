@@ -32,7 +32,7 @@ TEST(flags_take_their_value_joined_or_apart_and_letters_may_cluster)
     assert_null(args_find(&a, OPT_JSON)); /* behind the program, so the program's own */
     assert_int_equal(a.nrest, 2);
     assert_string_equal(a.rest[0], "x");
-    assert_false(a.dashes);
+    assert_false(a.after_dashes);
     args_done(&a);
 }
 
@@ -42,12 +42,12 @@ TEST(two_dashes_end_the_flags_and_a_single_dash_is_no_flag)
     struct err err = { 0 };
 
     assert_int_equal(PARSE("run", &a, &err, "-q", "--", "-t", "--", "x"), 0);
-    assert_true(a.dashes);
+    assert_true(a.after_dashes);
     assert_int_equal(a.nrest, 3);
     assert_string_equal(a.rest[0], "-t");
     args_done(&a);
     assert_int_equal(PARSE("run", &a, &err, "--runtime", "node", "-", "-t"), 0);
-    assert_false(a.dashes);
+    assert_false(a.after_dashes);
     assert_string_equal(a.rest[0], "-");
     assert_null(args_find(&a, OPT_TTY));
     args_done(&a);
@@ -153,8 +153,8 @@ TEST(mentions_finds_a_flag_in_a_line_that_does_not_parse_but_not_in_the_program)
     char *program[] = { (char *)(uintptr_t) "cove", (char *)(uintptr_t) "run", (char *)(uintptr_t) "--",
                         (char *)(uintptr_t) "--json", NULL };
 
-    assert_true(args_mentions(4, bad, "--json"));
-    assert_false(args_mentions(4, program, "--json"));
+    assert_true(args_has_flag(4, bad, "--json"));
+    assert_false(args_has_flag(4, program, "--json"));
 }
 
 TEST(distance_counts_single_edits_and_swaps)

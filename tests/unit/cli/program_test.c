@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "cli/program.h"
-#include "engine/runtimes.h"
+#include "engine/languages.h"
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -60,20 +60,20 @@ struct outcome {
 
 static int resolve(const char *const *words, bool stdin_open, struct outcome *o, struct err *err)
 {
-    struct program_place place = { dirs, stdin_open };
-    struct request r;
+    struct program_search place = { dirs, stdin_open };
+    struct run_options r;
     struct args a;
     int n = 0;
 
     while (words[n])
         n++;
     assert_int_equal(args_parse(cli_verb_find("run"), n, (char **)(uintptr_t)words, &a, err), 0);
-    assert_int_equal(request_build(&a, NULL, NULL, &r, err), 0);
+    assert_int_equal(run_options_build(&a, NULL, NULL, &r, err), 0);
     int rc = program_resolve(&r, &place, &o->p, err);
     o->line[0] = '\0';
     for (size_t i = 0; rc == 0 && i < o->p.argc; i++)
         snprintf(o->line + strlen(o->line), sizeof(o->line) - strlen(o->line), "%s%s", i ? " " : "", o->p.argv[i]);
-    request_done(&r);
+    run_options_done(&r);
     args_done(&a);
     return rc;
 }
@@ -220,7 +220,7 @@ TEST(a_long_text_goes_by_file_and_endless_arguments_are_refused)
     memset(big, 'x', sizeof(big) - 1);
     assert_int_equal(RESOLVE(&o, &err, "--runtime", "sh", "-c", text, "a"), 0);
     assert_ptr_equal(o.p.code, text);
-    snprintf(want, sizeof(want), "%s/sh -c . " RUNTIME_CODE_FILE " sh a", bin);
+    snprintf(want, sizeof(want), "%s/sh -c . " LANGUAGE_CODE_FILE " sh a", bin);
     expect(&o, want, PROFILE_SHELL);
     assert_int_equal(RESOLVE(&o, &err, "--", "prog", big), -1);
     assert_int_equal(err.id, ERR_INVALID);

@@ -43,7 +43,7 @@ TEST(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once)
     sink_init(&s, ev, p[1], on_change, NULL);
     changes = 0;
     sink_write(&s, data, sizeof(data));
-    assert_true(sink_waiting(&s));
+    assert_true(sink_has_pending(&s));
     assert_int_equal(fcntl(p[1], F_GETFL) & O_NONBLOCK, 0); /* the descriptor we were given stays as it was */
     sink_write(&s, "tail", 4);
     for (int i = 0; i < 100 && changes == 0; i++) {
@@ -53,7 +53,7 @@ TEST(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once)
     got += drain(p[0]);
     assert_int_equal(got, sizeof(data) + 4);
     assert_int_equal(changes, 1);
-    assert_false(sink_waiting(&s));
+    assert_false(sink_has_pending(&s));
     sink_done(&s);
     close(p[0]);
     close(p[1]);
@@ -76,7 +76,7 @@ TEST(a_reader_that_is_gone_breaks_the_sink_and_further_output_is_dropped)
     assert_true(s.broken);
     assert_int_equal(s.error, EPIPE);
     sink_write(&s, "c", 1);
-    assert_false(sink_waiting(&s));
+    assert_false(sink_has_pending(&s));
     sink_done(&s);
     close(p[1]);
 }
@@ -98,7 +98,7 @@ TEST(a_reader_that_goes_while_something_waits_is_noticed_by_the_loop)
     ev_turn(ev, 1000);
     assert_true(s.broken);
     assert_int_equal(changes, 1);
-    assert_false(sink_waiting(&s));
+    assert_false(sink_has_pending(&s));
     sink_done(&s);
     close(p[1]);
 }
@@ -114,7 +114,7 @@ TEST(a_socket_that_is_full_does_not_block)
     assert_int_equal(ev_new(&ev, NULL), 0);
     sink_init(&s, ev, p[1], on_change, NULL);
     sink_write(&s, data, sizeof(data));
-    assert_true(sink_waiting(&s));
+    assert_true(sink_has_pending(&s));
     sink_done(&s);
     close(p[0]);
     close(p[1]);
@@ -176,7 +176,7 @@ TEST(input_is_read_only_as_fast_as_it_is_taken_and_ends_once)
     assert_int_equal(t.got, 10);
     assert_int_equal(t.ends, 0);
     t.room = 100;
-    source_more(&s);
+    source_resume(&s);
     for (int i = 0; i < 5; i++)
         ev_turn(ev, 0);
     assert_int_equal(t.got, 16);

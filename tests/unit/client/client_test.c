@@ -188,7 +188,7 @@ TEST(lines_come_one_by_one_however_they_were_cut)
           PIECES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"typ\r\n", "8\r\ne\":\"a\"}\n\r\n",
                  "1b\r\n{\"type\":\"b\"}\n\n{\"type\":\"c\"}\r\n", "1\r\n\n\r\n0\r\n\r\n"),
           NULL);
-    assert_int_equal(client_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err), 0);
+    assert_int_equal(client_json_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err), 0);
     assert_string_equal(l.text, "abc");
     stop(&s);
 }
@@ -207,7 +207,7 @@ TEST(a_stream_that_is_left_may_break_in_the_same_moment)
 
     start(&s, PIECES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"type\":\"a\"}\n\r\n"), NULL);
     s.drop = true;
-    assert_int_equal(client_lines(s.c, "GET", "/v1/x", NULL, slow_line, &l, &err), 0);
+    assert_int_equal(client_json_lines(s.c, "GET", "/v1/x", NULL, slow_line, &l, &err), 0);
     assert_string_equal(l.text, "a");
     stop(&s);
 }
@@ -224,7 +224,7 @@ TEST(a_stream_that_is_left_is_no_error_and_one_that_breaks_is)
                      "d\r\n{\"type\":\"b\"}\n\r\n"),
               NULL);
         s.drop = true;
-        int r = client_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err);
+        int r = client_json_lines(s.c, "GET", "/v1/x", NULL, keep_line, &l, &err);
         assert_int_equal(r, i == 0 ? 0 : -1);
         assert_string_equal(l.text, i == 0 ? "a" : "ab");
         if (i == 1)
@@ -362,9 +362,9 @@ TEST(a_provider_that_gives_no_page_leaves_nothing_to_free_twice)
           PIECES("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 70\r\n\r\n",
                  "{\"device_code\":\"d\",\"user_code\":\"u\",\"verification_uri\":\"file:///etc/p\"}"),
           NULL);
-    auto_free char *url = str_printf("%s/device", client_where(s.c));
-    struct oauth_place place = { .device_url = url };
-    assert_int_equal(oauth_begin(s.ev, &place, "cli", "cove", &d, &err), -1);
+    auto_free char *url = str_printf("%s/device", client_endpoint(s.c));
+    struct oauth_provider place = { .device_url = url };
+    assert_int_equal(oauth_device_begin(s.ev, &place, "cli", "cove", &d, &err), -1);
     assert_int_equal(err.id, ERR_PROTOCOL);
     assert_non_null(strstr(err.msg, "no page"));
     oauth_device_done(&d); /* as its caller does in any case */

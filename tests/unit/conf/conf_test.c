@@ -129,7 +129,7 @@ TEST(what_is_printed_is_a_file_that_sets_the_same)
     assert_non_null(strstr(out.data, "# --listen\n"));
     assert_int_equal(read_text(&b, out.data), 0);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
-        assert_string_equal(conf_text(&a, (enum setting)s), conf_text(&b, (enum setting)s));
+        assert_string_equal(conf_text(&a, (enum conf_setting)s), conf_text(&b, (enum conf_setting)s));
     conf_done(&a);
     conf_done(&b);
 }

@@ -1,4 +1,4 @@
-#include "ctl/inside.h"
+#include "ctl/ctl_internal.h"
 
 #include "test.h"
 

@@ -12,24 +12,24 @@ static const struct cpu_rate two_cores = { .quota_milli = 0, .cores = 2 };
 
 TEST(wall_fires_at_its_instant_and_not_before)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 100, 0, two_cores, T0, 0);
-    assert_int_equal(clocks_next(&c), T0 + 100 * MS);
-    assert_false(clocks_check(&c, T0 + 100 * MS - 1, 0, &by));
-    assert_true(clocks_check(&c, T0 + 100 * MS, 0, &by));
+    exec_clocks_start(&c, 100, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), T0 + 100 * MS);
+    assert_false(exec_clocks_check(&c, T0 + 100 * MS - 1, 0, &by));
+    assert_true(exec_clocks_check(&c, T0 + 100 * MS, 0, &by));
     assert_int_equal(by, ENDED_WALL);
 }
 
 TEST(no_clock_set_means_no_deadline)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 0, 0, two_cores, T0, 0);
-    assert_int_equal(clocks_next(&c), CLOCKS_NEVER);
-    assert_false(clocks_check(&c, UINT64_MAX - 1, UINT64_MAX - 1, &by));
+    exec_clocks_start(&c, 0, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    assert_false(exec_clocks_check(&c, UINT64_MAX - 1, UINT64_MAX - 1, &by));
 }
 
 TEST(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest)
@@ -51,133 +51,133 @@ TEST(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct clocks c;
+        struct exec_clocks c;
         enum ended_by by;
         uint64_t at = T0;
 
-        clocks_start(&c, 0, rows[i].budget_ms, rows[i].rate, T0, 77);
+        exec_clocks_start(&c, 0, rows[i].budget_ms, rows[i].rate, T0, 77);
         if (rows[i].used_ms > 0) {
-            at = clocks_next(&c);
-            assert_false(clocks_check(&c, at, 77 + rows[i].used_ms * MS, &by));
+            at = exec_clocks_next(&c);
+            assert_false(exec_clocks_check(&c, at, 77 + rows[i].used_ms * MS, &by));
         }
-        if (clocks_next(&c) != at + rows[i].wait_ms * MS)
-            fail_msg("row %zu: reads after %" PRIu64 " us", i, (clocks_next(&c) - at) / 1000);
+        if (exec_clocks_next(&c) != at + rows[i].wait_ms * MS)
+            fail_msg("row %zu: reads after %" PRIu64 " us", i, (exec_clocks_next(&c) - at) / 1000);
     }
 }
 
 TEST(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
-    assert_false(clocks_check(&c, clocks_next(&c), 1009 * MS, &by));
-    assert_true(clocks_check(&c, clocks_next(&c), 1010 * MS, &by));
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 1009 * MS, &by));
+    assert_true(exec_clocks_check(&c, exec_clocks_next(&c), 1010 * MS, &by));
     assert_int_equal(by, ENDED_CPU);
 }
 
 TEST(a_counter_that_goes_backwards_is_not_a_spent_budget)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
-    assert_false(clocks_check(&c, clocks_next(&c), 3, &by));
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 3, &by));
 }
 
 TEST(an_unreadable_counter_is_asked_again_later)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 0, 10, two_cores, T0, 0);
-    uint64_t at = clocks_next(&c);
-    assert_false(clocks_check(&c, at, CPU_UNKNOWN, &by));
-    assert_true(clocks_next(&c) > at && clocks_next(&c) <= at + 20 * MS);
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 0);
+    uint64_t at = exec_clocks_next(&c);
+    assert_false(exec_clocks_check(&c, at, CPU_UNKNOWN, &by));
+    assert_true(exec_clocks_next(&c) > at && exec_clocks_next(&c) <= at + 20 * MS);
 
-    clocks_start(&c, 0, 10, two_cores, T0, CPU_UNKNOWN);
-    assert_int_equal(clocks_next(&c), CLOCKS_NEVER);
+    exec_clocks_start(&c, 0, 10, two_cores, T0, CPU_UNKNOWN);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
 }
 
 TEST(when_both_are_due_the_wall_clock_is_named)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 10, 10, two_cores, T0, 0);
-    assert_true(clocks_check(&c, T0 + 10 * MS, 50 * MS, &by));
+    exec_clocks_start(&c, 10, 10, two_cores, T0, 0);
+    assert_true(exec_clocks_check(&c, T0 + 10 * MS, 50 * MS, &by));
     assert_int_equal(by, ENDED_WALL);
 }
 
 TEST(paused_time_counts_for_neither_wall_nor_cpu)
 {
-    struct clocks c;
+    struct exec_clocks c;
     enum ended_by by;
 
-    clocks_start(&c, 100, 1000, two_cores, T0, 0);
-    clocks_pause(&c, T0 + 60 * MS);
-    clocks_pause(&c, T0 + 70 * MS); /* twice is once */
-    assert_int_equal(clocks_next(&c), CLOCKS_NEVER);
-    assert_false(clocks_check(&c, T0 + 1000 * MS, 0, &by));
-    clocks_resume(&c, T0 + 1060 * MS);
-    assert_int_equal(clocks_next(&c), T0 + 1100 * MS);
-    assert_true(clocks_check(&c, T0 + 1100 * MS, 0, &by));
+    exec_clocks_start(&c, 100, 1000, two_cores, T0, 0);
+    exec_clocks_pause(&c, T0 + 60 * MS);
+    exec_clocks_pause(&c, T0 + 70 * MS); /* twice is once */
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    assert_false(exec_clocks_check(&c, T0 + 1000 * MS, 0, &by));
+    exec_clocks_resume(&c, T0 + 1060 * MS);
+    assert_int_equal(exec_clocks_next(&c), T0 + 1100 * MS);
+    assert_true(exec_clocks_check(&c, T0 + 1100 * MS, 0, &by));
 }
 
 TEST(a_deadline_past_the_end_of_time_never_comes)
 {
-    struct clocks c;
+    struct exec_clocks c;
 
-    clocks_start(&c, UINT64_MAX / NS_PER_MS, 0, two_cores, T0, 0);
-    assert_int_equal(clocks_next(&c), CLOCKS_NEVER);
-    clocks_start(&c, UINT64_MAX, UINT64_MAX, two_cores, T0, 0);
-    assert_int_equal(clocks_next(&c), CLOCKS_NEVER);
+    exec_clocks_start(&c, UINT64_MAX / NS_PER_MS, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    exec_clocks_start(&c, UINT64_MAX, UINT64_MAX, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
 }
 
 TEST(lifetime_runs_from_the_start_whatever_happens)
 {
-    struct life l;
+    struct sandbox_clocks l;
     enum ended_by by;
 
-    life_start(&l, 1000, 0, T0);
-    life_busy(&l);
-    life_pause(&l, T0 + 10 * MS);
-    assert_int_equal(life_next(&l), T0 + 1000 * MS);
-    assert_false(life_check(&l, T0 + 999 * MS, &by));
-    assert_true(life_check(&l, T0 + 1000 * MS, &by));
+    sandbox_clocks_start(&l, 1000, 0, T0);
+    sandbox_clocks_set_busy(&l);
+    sandbox_clocks_pause(&l, T0 + 10 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 1000 * MS);
+    assert_false(sandbox_clocks_check(&l, T0 + 999 * MS, &by));
+    assert_true(sandbox_clocks_check(&l, T0 + 1000 * MS, &by));
     assert_int_equal(by, ENDED_LIFETIME);
 }
 
 TEST(idle_time_starts_anew_after_each_execution)
 {
-    struct life l;
+    struct sandbox_clocks l;
     enum ended_by by;
 
-    life_start(&l, 0, 50, T0);
-    assert_int_equal(life_next(&l), T0 + 50 * MS);
-    life_busy(&l);
-    assert_int_equal(life_next(&l), CLOCKS_NEVER);
-    life_idle(&l, T0 + 200 * MS);
-    assert_false(life_check(&l, T0 + 249 * MS, &by));
-    assert_true(life_check(&l, T0 + 250 * MS, &by));
+    sandbox_clocks_start(&l, 0, 50, T0);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 50 * MS);
+    sandbox_clocks_set_busy(&l);
+    assert_int_equal(sandbox_clocks_next(&l), CLOCKS_NEVER);
+    sandbox_clocks_set_idle(&l, T0 + 200 * MS);
+    assert_false(sandbox_clocks_check(&l, T0 + 249 * MS, &by));
+    assert_true(sandbox_clocks_check(&l, T0 + 250 * MS, &by));
     assert_int_equal(by, ENDED_IDLE);
 }
 
 TEST(idle_time_stands_still_while_paused)
 {
-    struct life l;
+    struct sandbox_clocks l;
 
-    life_start(&l, 0, 50, T0);
-    life_pause(&l, T0 + 20 * MS);
-    assert_int_equal(life_next(&l), CLOCKS_NEVER);
-    life_resume(&l, T0 + 1020 * MS);
-    assert_int_equal(life_next(&l), T0 + 1050 * MS);
+    sandbox_clocks_start(&l, 0, 50, T0);
+    sandbox_clocks_pause(&l, T0 + 20 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), CLOCKS_NEVER);
+    sandbox_clocks_resume(&l, T0 + 1020 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 1050 * MS);
 
-    life_busy(&l); /* an execution that ended during the pause begins the idle time there */
-    life_pause(&l, T0 + 2000 * MS);
-    life_idle(&l, T0 + 2100 * MS);
-    life_resume(&l, T0 + 3000 * MS);
-    assert_int_equal(life_next(&l), T0 + 3050 * MS);
+    sandbox_clocks_set_busy(&l); /* an execution that ended during the pause begins the idle time there */
+    sandbox_clocks_pause(&l, T0 + 2000 * MS);
+    sandbox_clocks_set_idle(&l, T0 + 2100 * MS);
+    sandbox_clocks_resume(&l, T0 + 3000 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 3050 * MS);
 }
 
 TEST(counter_texts_are_read_in_their_units)
@@ -203,19 +203,19 @@ TEST(counter_texts_are_read_in_their_units)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         uint64_t ns = 0;
 
-        if (cpu_parse(rows[i].text, rows[i].unit, &ns) != rows[i].ok || ns != rows[i].ns)
+        if (cpu_counter_parse(rows[i].text, rows[i].unit, &ns) != rows[i].ok || ns != rows[i].ns)
             fail_msg("row %zu: %" PRIu64, i, ns);
     }
 }
 
 TEST(kills_for_want_of_memory_are_found_in_either_format)
 {
-    assert_int_equal(oom_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
-    assert_int_equal(oom_parse("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 7\n"), 2);
-    assert_int_equal(oom_parse("oom_kill_disable 5\n"), 0);
-    assert_int_equal(oom_parse("oom_kill x\n"), 0);
-    assert_int_equal(oom_parse(""), 0);
-    assert_int_equal(oom_read(-1), 0);
+    assert_int_equal(oom_kills_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+    assert_int_equal(oom_kills_parse("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 7\n"), 2);
+    assert_int_equal(oom_kills_parse("oom_kill_disable 5\n"), 0);
+    assert_int_equal(oom_kills_parse("oom_kill x\n"), 0);
+    assert_int_equal(oom_kills_parse(""), 0);
+    assert_int_equal(oom_kills_read(-1), 0);
 }
 
 TEST(the_counter_is_read_from_its_beginning_each_time)
@@ -223,13 +223,13 @@ TEST(the_counter_is_read_from_its_beginning_each_time)
     int fd = memfd_create("cpu", MFD_CLOEXEC);
 
     assert_int_equal(pwrite(fd, "10\n", 3, 0), 3);
-    assert_int_equal(cpu_read(fd, 0), 10);
+    assert_int_equal(cpu_counter_read(fd, 0), 10);
     assert_int_equal(pwrite(fd, "20\n", 3, 0), 3);
-    assert_int_equal(cpu_read(fd, 0), 20);
+    assert_int_equal(cpu_counter_read(fd, 0), 20);
     assert_int_equal(ftruncate(fd, 0), 0);
-    assert_int_equal(cpu_read(fd, 0), CPU_UNKNOWN);
+    assert_int_equal(cpu_counter_read(fd, 0), CPU_UNKNOWN);
     close(fd);
-    assert_int_equal(cpu_read(-1, 0), CPU_UNKNOWN);
+    assert_int_equal(cpu_counter_read(-1, 0), CPU_UNKNOWN);
 }
 
 int main(void)

@@ -11,7 +11,7 @@ static void monitor_comes(struct fake *k)
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     monitor = pair[1];
-    assert_int_equal(engine_watch(k->engine, pair[0], &err), 0);
+    assert_int_equal(engine_set_monitor(k->engine, pair[0], &err), 0);
 }
 
 static void scene_watched(struct fake *k, const struct exec_spec *spec)
@@ -29,12 +29,12 @@ static void scene_leave(struct fake *k)
 
 static void news(struct fake *k, enum jail_watched watched, bool refused)
 {
-    struct jail_news m = { .watched = (uint8_t)watched, .refused = refused };
+    struct jail_denial_notice m = { .watched = (uint8_t)watched, .refused = refused };
     static uint8_t out[FRAME_PAYLOAD_MAX];
 
     memcpy(m.id, k->id, sizeof(m.id));
-    int len = jail_news_encode(&m, out, NULL);
-    put(monitor, FRAME_J_NEWS, 0, 0, out, (size_t)len);
+    int len = jail_denial_notice_encode(&m, out, NULL);
+    put(monitor, FRAME_J_DENIAL_NOTICE, 0, 0, out, (size_t)len);
 }
 
 static void answer(uint32_t stream, const struct jail_denied *d)
@@ -47,7 +47,9 @@ static void answer(uint32_t stream, const struct jail_denied *d)
 }
 
 static const struct exec_spec plain_exec = { .argv = true_argv };
-static const struct jail_denied two_mounts = { .watched = JAIL_WATCHED, .each = { { .nr = 165, .count = 2 } }, .n = 1 };
+static const struct jail_denied two_mounts = { .watched = JAIL_WATCHED,
+                                               .entries = { { .nr = 165, .count = 2 } },
+                                               .n = 1 };
 
 TEST(who_was_refused_nothing_is_not_made_to_wait)
 {
@@ -59,8 +61,8 @@ TEST(who_was_refused_nothing_is_not_made_to_wait)
     runtime_exit(&k, 0, 0);
     assert_int_equal(k.exited, 1);
     silent(&k, monitor);
-    assert_null(exec_receipt(k.exec)->denials_why);
-    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
+    assert_null(exec_handle_receipt(k.exec)->denials_why);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
     scene_leave(&k);
 }
 
@@ -79,10 +81,10 @@ TEST(news_that_came_before_the_exit_is_never_missed)
     answer(got.f.stream, &two_mounts);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    const struct receipt *r = exec_receipt(k.exec);
+    const struct receipt *r = exec_handle_receipt(k.exec);
     assert_int_equal(r->ndenials, 1);
     assert_int_equal(r->denials[0].count, 2);
-    assert_string_equal(r->denials[0].what.name, "mount");
+    assert_string_equal(r->denials[0].denial.name, "mount");
     scene_leave(&k);
 }
 
@@ -98,7 +100,7 @@ TEST(before_the_first_news_the_monitor_is_asked)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "outside cove"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "outside cove"));
     scene_leave(&k);
 }
 
@@ -107,16 +109,20 @@ TEST(counts_that_shrink_are_not_told_as_huge_ones)
 {
     struct fake k;
     struct exec_spec again = { .argv = true_argv };
-    struct jail_denied many = { .watched = JAIL_WATCHED, .more = 9, .each = { { .nr = 165, .count = 5 } }, .n = 1 };
-    struct jail_denied less = { .watched = JAIL_WATCHED, .more = 3, .each = { { .nr = 165, .count = 4 } }, .n = 1 };
+    struct jail_denied many = {
+        .watched = JAIL_WATCHED, .overflow_count = 9, .entries = { { .nr = 165, .count = 5 } }, .n = 1
+    };
+    struct jail_denied less = {
+        .watched = JAIL_WATCHED, .overflow_count = 3, .entries = { { .nr = 165, .count = 4 } }, .n = 1
+    };
 
     scene_watched(&k, &plain_exec);
     runtime_exit(&k, 0, 0);
     take(monitor, FRAME_J_DENIALS);
     answer(got.f.stream, &many);
     turn(&k);
-    assert_int_equal(exec_receipt(k.exec)->denials_more, 9);
-    exec_free(k.exec);
+    assert_int_equal(exec_handle_receipt(k.exec)->denials_more, 9);
+    exec_handle_free(k.exec);
     k.exec = NULL;
     k.exited = k.started = 0;
     runtime_takes(&k, FRAME_CLOSE); /* of the stream that ended */
@@ -126,8 +132,8 @@ TEST(counts_that_shrink_are_not_told_as_huge_ones)
     answer(got.f.stream, &less);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
-    assert_int_equal(exec_receipt(k.exec)->denials_more, 0);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
+    assert_int_equal(exec_handle_receipt(k.exec)->denials_more, 0);
     scene_leave(&k);
 }
 
@@ -142,7 +148,7 @@ TEST(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "as many sandboxes as it can"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "as many sandboxes as it can"));
     scene_leave(&k);
 }
 
@@ -159,7 +165,7 @@ TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
     turn(&k);
     assert_int_equal(k.exited, 1);
     assert_int_equal(k.lost, 0);
-    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "lost"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost"));
     scene_leave(&k);
 }
 
@@ -176,8 +182,8 @@ TEST(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_coun
     turn(&k);
     runtime_exit(&k, 0, 0);
     assert_int_equal(k.exited, 1);
-    assert_non_null(exec_receipt(k.exec)->denials_why);
-    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "away for a part"));
+    assert_non_null(exec_handle_receipt(k.exec)->denials_why);
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "away for a part"));
     scene_leave(&k);
 }
 
@@ -192,11 +198,11 @@ TEST(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer)
     uint64_t began = now_ms();
     turn_until(&k, &k.exited);
     assert_in_range(now_ms() - began, 3900, 60000);
-    assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "did not answer"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "did not answer"));
     take(monitor, FRAME_J_DENIALS);
     answer(got.f.stream, &two_mounts); /* too late, and harmless */
     turn(&k);
-    assert_int_equal(exec_receipt(k.exec)->ndenials, 0);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
     scene_leave(&k);
 }
 
@@ -217,7 +223,7 @@ TEST(who_was_cut_off_is_asked_for_even_without_news)
     turn(&k);
     assert_int_equal(k.exited, 1);
     assert_int_equal(k.ended_by, ENDED_WALL);
-    assert_int_equal(exec_receipt(k.exec)->ndenials, 1);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 1);
     scene_leave(&k);
 }
 
@@ -230,7 +236,7 @@ TEST(a_monitor_cannot_answer_what_the_jailer_was_asked)
         struct fake k;
 
         scene_watched(&k, &plain_exec);
-        box_freeze(k.box, on_done, &k);
+        sandbox_handle_freeze(k.box, on_done, &k);
         jailer_takes(&k, FRAME_J_FREEZE);
         put(monitor, types[i], 0, got.f.stream, NULL, 0);
         turn(&k);
@@ -240,7 +246,7 @@ TEST(a_monitor_cannot_answer_what_the_jailer_was_asked)
         assert_int_equal(k.done, 1);
         runtime_exit(&k, 0, 0);
         assert_int_equal(k.exited, 1);
-        assert_non_null(strstr(exec_receipt(k.exec)->denials_why, "lost")); /* whoever lies is not listened to */
+        assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost")); /* whoever lies is not listened to */
         scene_leave(&k);
     }
 }
@@ -253,12 +259,12 @@ TEST(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor)
     news(&k, JAIL_WATCHED, false);
     turn(&k);
     runtime_exit(&k, 0, 0);
-    exec_free(k.exec);
-    box_free(k.box);
+    exec_handle_free(k.exec);
+    sandbox_handle_free(k.box);
     k.exec = NULL;
     k.box = NULL;
     turn(&k);
-    take(monitor, FRAME_J_FORGET);
+    take(monitor, FRAME_J_UNWATCH);
     scene_leave(&k);
 }
 

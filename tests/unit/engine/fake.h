@@ -31,8 +31,8 @@
 struct fake {
     struct ev *ev;
     struct engine *engine;
-    struct box *box;
-    struct exec *exec;
+    struct sandbox_handle *box;
+    struct exec_handle *exec;
     int jailer;  /* the jailer's end of its socket */
     int runtime; /* PID 1's end of the control stream, once created */
     int cpu;     /* what the CPU counter says */
@@ -192,10 +192,10 @@ static inline void on_output(void *arg, int channel, const void *data, size_t le
 
     buf_add(channel == 1 ? &k->out : &k->errout, data, len);
     if (k->free_exec_in_output) {
-        exec_free(k->exec);
+        exec_handle_free(k->exec);
         k->exec = NULL;
     } else if (k->hold) {
-        exec_hold(k->exec, true);
+        exec_handle_hold_credit(k->exec, true);
     }
 }
 
@@ -213,10 +213,10 @@ static inline void on_exit_(void *arg, const struct receipt *r)
     k->exit_code = r->exit_code;
     k->signal = r->signal;
     if (k->destroy_in_exit)
-        box_destroy(k->box, on_done, k);
+        sandbox_handle_destroy(k->box, on_done, k);
     if (k->free_all_in_exit) {
-        exec_free(k->exec);
-        box_free(k->box);
+        exec_handle_free(k->exec);
+        sandbox_handle_free(k->box);
         engine_free(k->engine);
         k->exec = NULL;
         k->box = NULL;
@@ -238,13 +238,15 @@ static inline void on_kernel(void *arg, const void *data, size_t len)
 }
 
 static const struct engine_ops fake_engine_ops = { .on_lost = on_lost };
-static const struct box_ops fake_box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
-static const struct exec_ops fake_exec_ops = { .on_started = on_started,
-                                               .on_output = on_output,
-                                               .on_writable = on_writable,
-                                               .on_exit = on_exit_,
-                                               .on_failed = on_exec_failed,
-                                               .on_kernel = on_kernel };
+static const struct sandbox_handle_ops fake_box_ops = { .on_ready = on_ready,
+                                                        .on_failed = on_failed,
+                                                        .on_ended = on_ended };
+static const struct exec_handle_ops fake_exec_ops = { .on_started = on_started,
+                                                      .on_output = on_output,
+                                                      .on_writable = on_writable,
+                                                      .on_exit = on_exit_,
+                                                      .on_failed = on_exec_failed,
+                                                      .on_language_kernel_data = on_kernel };
 
 /* --- the jailer's lines --- */
 
@@ -415,9 +417,9 @@ static inline void runtime_done(struct fake *k, uint32_t stream, const struct rt
 
 /* --- scenes --- */
 
-static inline struct box_spec plain_spec(void)
+static inline struct sandbox_spec plain_spec(void)
 {
-    struct box_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
+    struct sandbox_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
 
     limits_default(&spec.limits);
     return spec;
@@ -435,17 +437,17 @@ static inline void scene_engine(struct fake *k)
     assert_int_equal(engine_new(k->ev, pair[0], &fake_engine_ops, k, &k->engine, &err), 0);
 }
 
-static inline void scene_asked(struct fake *k, const struct box_spec *spec)
+static inline void scene_asked(struct fake *k, const struct sandbox_spec *spec)
 {
     struct err err = { 0 };
 
-    if (box_new(k->engine, spec, &fake_box_ops, k, &k->box, &err) < 0)
+    if (sandbox_handle_new(k->engine, spec, &fake_box_ops, k, &k->box, &err) < 0)
         fail_msg("box_new: %s", err.msg);
-    str_copy(k->id, sizeof(k->id), box_id(k->box));
+    str_copy(k->id, sizeof(k->id), sandbox_handle_id(k->box));
 }
 
 /* The jailer was asked for the sandbox, and has not answered. */
-static inline void scene_creating(struct fake *k, const struct box_spec *spec)
+static inline void scene_creating(struct fake *k, const struct sandbox_spec *spec)
 {
     scene_engine(k);
     scene_asked(k, spec);
@@ -455,7 +457,7 @@ static inline void scene_creating(struct fake *k, const struct box_spec *spec)
 }
 
 /* The walls are up, HELLO and CLAIM were sent. */
-static inline void scene_created(struct fake *k, const struct box_spec *spec)
+static inline void scene_created(struct fake *k, const struct sandbox_spec *spec)
 {
     struct rt_hello hello;
 
@@ -467,7 +469,7 @@ static inline void scene_created(struct fake *k, const struct box_spec *spec)
     runtime_takes(k, FRAME_CLAIM);
 }
 
-static inline void scene_ready_with(struct fake *k, const struct box_spec *spec)
+static inline void scene_ready_with(struct fake *k, const struct sandbox_spec *spec)
 {
     scene_created(k, spec);
     runtime_hello(k, WIRE_VERSION, k->epoch);
@@ -477,7 +479,7 @@ static inline void scene_ready_with(struct fake *k, const struct box_spec *spec)
 
 static inline void scene_ready(struct fake *k)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
 
     scene_ready_with(k, &spec);
 }
@@ -486,7 +488,7 @@ static inline void scene_exec(struct fake *k, const struct exec_spec *spec)
 {
     struct err err = { 0 };
 
-    if (box_exec(k->box, spec, &fake_exec_ops, k, &k->exec, &err) < 0)
+    if (sandbox_handle_exec(k->box, spec, &fake_exec_ops, k, &k->exec, &err) < 0)
         fail_msg("box_exec: %s", err.msg);
 }
 
@@ -512,8 +514,8 @@ static inline void scene_running(struct fake *k)
 /* Frees what is left and proves that no descriptor stayed open. */
 static inline void scene_end(struct fake *k)
 {
-    exec_free(k->exec);
-    box_free(k->box);
+    exec_handle_free(k->exec);
+    sandbox_handle_free(k->box);
     engine_free(k->engine);
     turn(k);
     ev_free(k->ev);

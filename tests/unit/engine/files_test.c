@@ -33,10 +33,10 @@ static void see_event(void *arg, const struct files_event *e)
     struct seen *s = arg;
 
     assert_true(!e->from == (e->kind != FILES_MOVED));
-    buf_addf(&s->names, "%d%s %s%s%s\n", (int)e->kind, e->dir ? "d" : "", e->from ? e->from : "", e->from ? ">" : "",
-             e->path);
+    buf_addf(&s->names, "%d%s %s%s%s\n", (int)e->kind, e->is_directory ? "d" : "", e->from ? e->from : "",
+             e->from ? ">" : "", e->path);
     if (s->hold)
-        files_hold(s->job, true);
+        files_hold_credit(s->job, true);
     give_up(s);
 }
 
@@ -46,7 +46,7 @@ static void see_data(void *arg, const void *data, size_t len)
 
     buf_add(&s->data, data, len);
     if (s->hold)
-        files_hold(s->job, true);
+        files_hold_credit(s->job, true);
     give_up(s);
 }
 
@@ -137,7 +137,7 @@ TEST(held_bytes_are_not_credited)
         runtime_says(&k, FRAME_DATA, 0, stream, chunk, sizeof(chunk));
     silent(&k, k.runtime);
     s.hold = false;
-    files_hold(s.job, false);
+    files_hold_credit(s.job, false);
     runtime_takes(&k, FRAME_CREDIT);
     scene_over(&k, &s);
 }
@@ -308,7 +308,7 @@ TEST(a_watch_that_is_held_credits_nothing)
         put_event(&k, stream, RT_CREATED, false, "", "a name that is long enough");
     silent(&k, k.runtime);
     s.hold = false;
-    files_hold(s.job, false);
+    files_hold_credit(s.job, false);
     runtime_takes(&k, FRAME_CREDIT);
     scene_over(&k, &s);
 }
@@ -506,7 +506,7 @@ TEST(a_box_freed_under_its_job_says_nothing_more)
 
     scene_ready(&k);
     assert_int_equal(files_write(k.box, "/workspace/a", 0, 0, &ops, &s, &s.job, NULL), 0);
-    box_free(k.box);
+    sandbox_handle_free(k.box);
     k.box = NULL;
     assert_int_equal(files_send(s.job, "x", 1), 0);
     files_send_end(s.job);

@@ -122,7 +122,7 @@ TEST(json_says_how_well_each_limit_is_kept)
 
     r.enforced[LIMIT_PIDS] = JAIL_NONE;
     r.enforced[LIMIT_CPU] = JAIL_PARTIAL;
-    r.enforced_why[LIMIT_CPU] = WHY_NO_CONTROLLER;
+    r.enforced_why[LIMIT_CPU] = REASON_NO_CONTROLLER;
     r.limits.v[LIMIT_CPUSET] = 3;
     expect_json(&r, with, without);
 }
@@ -142,7 +142,7 @@ static void add_denial(struct receipt *r, unsigned nr, uint64_t count)
     const struct filter_spec s = { .profile = PROFILE_SHELL };
 
     r->denials = mem_resize(r->denials, r->ndenials + 1, sizeof(*r->denials));
-    denial_describe(&s, nr, (uint64_t[6]){ 16 }, &r->denials[r->ndenials].what);
+    denial_describe(&s, nr, (uint64_t[6]){ 16 }, &r->denials[r->ndenials].denial);
     r->denials[r->ndenials++].count = count;
 }
 
@@ -227,9 +227,9 @@ TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
     auto_buf out = { 0 };
 
     r.enforced[LIMIT_MEMORY] = r.enforced[LIMIT_PIDS] = JAIL_PARTIAL;
-    r.enforced_why[LIMIT_MEMORY] = r.enforced_why[LIMIT_PIDS] = WHY_EACH_PROCESS;
+    r.enforced_why[LIMIT_MEMORY] = r.enforced_why[LIMIT_PIDS] = REASON_EACH_PROCESS;
     r.enforced[LIMIT_WORKSPACE] = JAIL_NONE;
-    r.enforced_why[LIMIT_WORKSPACE] = WHY_LENT_DIRECTORY;
+    r.enforced_why[LIMIT_WORKSPACE] = REASON_LENT_DIRECTORY;
     r.enforced[LIMIT_TMP] = JAIL_NONE;
     r.enforced_why[LIMIT_TMP] = 255;       /* of a newer jailer */
     r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set: nothing is missing */

@@ -408,7 +408,7 @@ TEST(a_child_that_forgets_the_loop_can_remove_sources_without_harming_the_parent
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        ev_forget(loop);
+        ev_close_after_fork(loop);
         ev_io_set(loop, &a.io, 0);
         ev_io_del(loop, &a.io);
         ev_free(loop);

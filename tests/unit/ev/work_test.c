@@ -16,7 +16,7 @@ static sem_t gate;      /* a job that waits passes when somebody posts */
 static sem_t inside;    /* posted by a job that has begun to wait */
 
 struct job {
-    struct work w;
+    struct work_item w;
     char name;
     bool waits;
     bool ran;

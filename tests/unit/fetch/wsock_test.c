@@ -110,7 +110,7 @@ static int start(struct scene *s, uint64_t patience_ns, struct err *err)
     assert_int_equal(ev_new(&s->ev, err), 0);
     assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
     auto_free char *url = str_printf("http://127.0.0.1:%d/v1", ntohs(a.sin_port));
-    struct wsock_spec spec = { .url = url, .protocol = "cove.v1", .patience_ns = patience_ns };
+    struct wsock_spec spec = { .url = url, .protocol = "cove.v1", .handshake_timeout_ns = patience_ns };
     return wsock_open(s->ev, &spec, &ops, s, &s->ws, &status, &body, err);
 }
 
@@ -204,7 +204,7 @@ TEST(a_flood_of_pings_from_who_reads_no_answers_costs_no_memory)
     frame(&says, 0x81, "end", 3);
     assert_int_equal(start(&s, 0, &err), 0);
     turn_until(&s, "end\n");
-    assert_true(wsock_waiting(s.ws) < 128 * KIB);
+    assert_true(wsock_unsent_bytes(s.ws) < 128 * KIB);
     stop(&s);
 }
 

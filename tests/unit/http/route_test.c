@@ -97,10 +97,10 @@ TEST(parameters_are_segments_and_the_rest)
     assert_int_equal(strncmp(m.param[0].name, "id", m.param[0].len), 0);
     assert_string_equal(u.seg[m.param[0].seg], "a/b");
     assert_true(m.param[1].rest && m.param[1].len == 4);
-    route_rest(&u, m.param[1].seg, rest);
+    route_join_rest(&u, m.param[1].seg, rest);
     assert_string_equal(rest, "x/y z/");
     find("GET", "/v1/sandboxes/a/files", &u, &m);
-    route_rest(&u, m.param[1].seg, rest);
+    route_join_rest(&u, m.param[1].seg, rest);
     assert_string_equal(rest, "");
 }
 
@@ -123,11 +123,11 @@ TEST(a_known_path_tells_its_methods)
 
         find("PATCH", cases[i].target, &u, &m);
         assert_null(m.route);
-        assert_string_equal(route_allow(m.allow, allow), cases[i].allow);
+        assert_string_equal(route_allow_text(m.allowed_methods, allow), cases[i].allow);
     }
-    assert_int_equal(route_method("BREW"), 0);
-    assert_int_not_equal(route_method("TRACE"), 0); /* known, and never served */
-    assert_int_equal(route_method("get"), 0);
+    assert_int_equal(route_method_bit("BREW"), 0);
+    assert_int_not_equal(route_method_bit("TRACE"), 0); /* known, and never served */
+    assert_int_equal(route_method_bit("get"), 0);
 }
 
 TEST(the_nearest_route_is_offered_for_a_slip)
@@ -152,7 +152,7 @@ TEST(the_nearest_route_is_offered_for_a_slip)
         struct uri u;
 
         assert_int_equal(uri_parse(cases[i].target, mem, &u, &err), 0);
-        const char *near = router_near(r, &u);
+        const char *near = router_nearest_pattern(r, &u);
         if (cases[i].near ? !near || !str_eq(near, cases[i].near) : near != NULL)
             fail_msg("%s: %s", cases[i].target, near ? near : "nothing");
     }

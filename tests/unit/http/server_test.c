@@ -41,12 +41,12 @@ static void start(void)
 
     http_limits_default(&set.limits);
     assert_int_equal(ev_new(&loop, &err), 0);
-    assert_int_equal(http_new(loop, &set, &server, &err), 0);
+    assert_int_equal(http_server_new(loop, &set, &server, &err), 0);
 }
 
 static void stop(void)
 {
-    http_free(server);
+    http_server_free(server);
     ev_free(loop);
     server = NULL;
 }
@@ -184,7 +184,7 @@ TEST(addresses_to_listen_on_are_literal)
 static void say_peer(struct http_req *req)
 {
     const struct http_peer *p = http_peer(req);
-    auto_free char *text = str_printf("<%d %u %d %s>", p->local, p->uid, p->pid == getpid(), p->addr);
+    auto_free char *text = str_printf("<%d %u %d %s>", p->is_unix, p->uid, p->pid == getpid(), p->addr);
 
     http_answer(req, 200, "text/plain", text, strlen(text));
 }
@@ -232,7 +232,7 @@ static void read_query(struct http_req *req)
     uint64_t limit;
     bool follow;
 
-    if (http_query_only(req, names, &err) < 0 || http_query_u64(req, "limit", 1, 100, 20, &limit, &err) < 0 ||
+    if (http_query_require_known(req, names, &err) < 0 || http_query_u64(req, "limit", 1, 100, 20, &limit, &err) < 0 ||
         http_query_bool(req, "follow", false, &follow, &err) < 0) {
         http_answer_err(req, &err);
         return;
@@ -268,7 +268,7 @@ TEST(query_parameters_are_known_in_range_or_named_in_the_error)
 
 static void say_wants(struct http_req *req)
 {
-    http_answer(req, 200, "text/plain", http_wants(req, "text/event-stream") ? "<yes>" : "<no>", 5);
+    http_answer(req, 200, "text/plain", http_prefers_type(req, "text/event-stream") ? "<yes>" : "<no>", 5);
 }
 
 TEST(a_client_wants_events_when_it_names_them_before_json)
@@ -316,16 +316,16 @@ TEST(a_request_outlives_its_client_and_its_server_until_it_is_answered)
     assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
     for (kept = NULL; !kept;)
         ev_turn(loop, 100);
-    http_keep(kept, &first, count_free); /* the last to be kept goes first */
-    http_keep(kept, &second, count_free);
+    http_free_with_request(kept, &first, count_free); /* the last to be kept goes first */
+    http_free_with_request(kept, &second, count_free);
     close(fd);
-    for (int i = 0; i < 1000 && !http_is_gone(kept); i++)
+    for (int i = 0; i < 1000 && !http_client_is_gone(kept); i++)
         ev_turn(loop, 5);
-    assert_true(http_is_gone(kept));
-    http_free(server);
+    assert_true(http_client_is_gone(kept));
+    http_server_free(server);
     assert_string_equal(http_param(kept, "id"), "abc");
     assert_string_equal(http_header(kept, "a"), "b");
-    assert_int_equal(http_stream_room(kept), HTTP_STREAM_HIGH);
+    assert_int_equal(http_stream_room(kept), HTTP_STREAM_HIGH_WATER);
     freed = 0;
     http_answer_stream(kept, 200, "text/plain", HTTP_UNTIL_END);
     assert_true(http_stream_write(kept, "x", 1));
@@ -365,9 +365,9 @@ TEST(a_body_that_is_read_after_its_client_went_fails_at_once)
     for (kept = NULL; !kept;)
         ev_turn(loop, 100);
     close(fd);
-    for (int i = 0; i < 1000 && !http_is_gone(kept); i++)
+    for (int i = 0; i < 1000 && !http_client_is_gone(kept); i++)
         ev_turn(loop, 5);
-    assert_true(http_is_gone(kept));
+    assert_true(http_client_is_gone(kept));
     freed = 0;
     http_read_body(kept, &reader, kept);
     assert_int_equal(freed, 100);
@@ -382,8 +382,8 @@ static bool hold(struct http_req *req, void *arg)
 {
     assert_ptr_equal(arg, &looked);
     looked++;
-    looked_status = http_status(req);
-    looked_error = http_error(req);
+    looked_status = http_answer_status(req);
+    looked_error = http_answer_error_id(req);
     kept = req;
     return false;
 }
@@ -453,7 +453,7 @@ TEST(a_held_answer_is_sent_when_it_is_released_and_not_before)
         held_and_silent(fd, cases[i].request);
         assert_int_equal(looked_status, cases[i].status);
         assert_int_equal(looked_error, cases[i].error);
-        http_release(kept);
+        http_release_answer(kept);
         if (!strstr(ask(fd, ""), cases[i].want))
             fail_msg("case %zu", i);
     }
@@ -469,13 +469,13 @@ TEST(a_client_that_goes_while_its_answer_is_held_costs_nothing)
     int fd = dial_unix();
     held_and_silent(fd, "GET /x/1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     freed = 0;
-    http_keep(kept, &first, count_free);
+    http_free_with_request(kept, &first, count_free);
     close(fd);
-    for (int i = 0; i < 5000 && !http_is_gone(kept); i++)
+    for (int i = 0; i < 5000 && !http_client_is_gone(kept); i++)
         ev_turn(loop, 2);
-    assert_true(http_is_gone(kept));
+    assert_true(http_client_is_gone(kept));
     assert_int_equal(freed, 0);
-    http_release(kept);
+    http_release_answer(kept);
     assert_int_equal(freed, 1);
     stop();
 }

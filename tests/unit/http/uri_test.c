@@ -36,7 +36,7 @@ TEST(segments_are_decoded_once)
         for (size_t k = 0; k < 4; k++)
             if (cases[i].segs[k] ? k >= u.nsegs || !str_eq(u.seg[k], cases[i].segs[k]) : k < u.nsegs)
                 fail_msg("%s: segment %zu", cases[i].target, k);
-        assert_int_equal(u.slash, cases[i].slash);
+        assert_int_equal(u.trailing_slash, cases[i].slash);
     }
 }
 

@@ -20,16 +20,16 @@
 struct world {
     char dir[64];
     int leaf;
-    struct cgroup_forest forest;
+    struct cgroup_hierarchies forest;
 };
 
 static void begin(struct world *w)
 {
     *w = (struct world){ .dir = "/tmp/cove-leaf-XXXXXX" };
     assert_non_null(mkdtemp(w->dir));
-    cgroup_none(&w->forest);
+    cgroup_init_none(&w->forest);
     w->forest.trees[0] = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    w->forest.v2[0] = w->forest.kill = true;
+    w->forest.v2[0] = w->forest.has_cgroup_kill = true;
     w->forest.ntrees = 1;
     for (size_t i = 0; i < CGROUP_JOBS; i++)
         w->forest.job[i] = 0;
@@ -43,7 +43,7 @@ static void end(struct world *w)
     auto_free char *command = str_printf("rm -rf %s", w->dir);
 
     close(w->leaf);
-    cgroup_forget(&w->forest);
+    cgroup_close_hierarchies(&w->forest);
     assert_int_equal(system(command), 0);
 }
 
@@ -76,7 +76,7 @@ TEST(counters_of_v2_are_read_with_their_units)
     put(&w, "pids.current", "3\n");
     put(&w, "pids.peak", "5\n");
     put(&w, "pids.events", "max 6\n");
-    cgroup_read(&w.forest, ID, false, &s);
+    cgroup_read_stats(&w.forest, ID, false, &s);
     assert_int_equal(s.cpu_ns, 1500000);
     assert_int_equal(s.throttled_ns, 7000);
     assert_int_equal(s.memory, 4096);
@@ -85,7 +85,7 @@ TEST(counters_of_v2_are_read_with_their_units)
     assert_int_equal(s.pids, 3);
     assert_int_equal(s.pids_peak, 5);
     assert_int_equal(s.pids_refused, 6);
-    cgroup_read(&w.forest, ID, true, &s); /* what has ended uses nothing any more */
+    cgroup_read_stats(&w.forest, ID, true, &s); /* what has ended uses nothing any more */
     assert_int_equal(s.cpu_ns, 1500000);
     assert_int_equal(s.memory, CGROUP_UNKNOWN);
     assert_int_equal(s.memory_peak, 8192);
@@ -103,7 +103,7 @@ TEST(what_a_kernel_does_not_count_is_unknown_and_not_nothing)
     put(&w, "cpu.stat", "usage_usec 1\n");
     put(&w, "memory.events", "low 0\n");
     put(&w, "pids.current", "many\n");
-    cgroup_read(&w.forest, ID, false, &s);
+    cgroup_read_stats(&w.forest, ID, false, &s);
     assert_int_equal(s.cpu_ns, 1000);
     assert_int_equal(s.throttled_ns, CGROUP_UNKNOWN);
     assert_int_equal(s.memory_peak, CGROUP_UNKNOWN);
@@ -196,7 +196,7 @@ TEST(without_cgroup_kill_everybody_listed_is_killed_while_it_stands_still)
         pause();
     auto_free char *procs = str_printf("%d\n", pid);
     begin(&w);
-    w.forest.kill = false;
+    w.forest.has_cgroup_kill = false;
     put_what_holds_back(&w);
     put(&w, "cgroup.events", "frozen 1\n");
     put(&w, "cgroup.procs", procs);
@@ -211,7 +211,7 @@ TEST(a_controller_that_is_missing_leaves_nothing_behind)
 {
     struct world w;
     struct limits lim;
-    struct limit_states held = { 0 };
+    struct limit_enforcements held = { 0 };
     struct err err = { 0 };
     static const char other[] = "sbbbbbbbbbbbbbbbbbbbbb";
 
@@ -240,33 +240,33 @@ TEST(leaves_are_told_from_what_else_is_there)
     begin(&w);
     assert_int_equal(mkdirat(w.forest.trees[0], "host", 0755), 0);
     assert_int_equal(mkdirat(w.forest.trees[0], "sbshort", 0755), 0);
-    cgroup_each(&w.forest, count, &n);
+    cgroup_each_leaf(&w.forest, count, &n);
     assert_int_equal(n, 1);
     end(&w);
 }
 
 TEST(without_a_forest_nothing_is_limited_and_everything_says_so)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct limits lim;
-    struct limit_states held = { 0 };
+    struct limit_enforcements held = { 0 };
     struct cgroup_entry e;
     struct cgroup_stats s;
     struct err err = { 0 };
     bool v2;
 
-    cgroup_none(&f);
+    cgroup_init_none(&f);
     limits_default(&lim);
     assert_int_equal(cgroup_make(&f, ID, 0, &lim, &held, &err), 0);
     for (size_t i = 0; i < LIMIT_COUNT; i++)
-        assert_int_equal(held.hold[i], 0);
+        assert_int_equal(held.enforcement[i], 0);
     assert_int_equal(cgroup_enter_open(&f, ID, &lim, false, &e, &err), 0);
     assert_int_equal(e.nprocs, 0);
-    assert_int_equal(e.into, -1);
+    assert_int_equal(e.v2_dir, -1);
     assert_int_equal(cgroup_freeze(&f, ID, true, &err), -1);
     assert_int_equal(err.id, ERR_NO_CGROUP);
     cgroup_kill(&f, ID);
-    cgroup_read(&f, ID, false, &s);
+    cgroup_read_stats(&f, ID, false, &s);
     assert_int_equal(s.memory, CGROUP_UNKNOWN);
     assert_int_equal(cgroup_usage_fd(&f, ID, &v2), -1);
     assert_int_equal(cgroup_memory_fd(&f, ID), -1);

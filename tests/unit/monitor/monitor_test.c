@@ -40,7 +40,7 @@ static uint8_t first_argument(unsigned nr UNUSED)
 
 static void begin(void)
 {
-    static const struct monitor_settings settings = { .args = first_argument };
+    static const struct monitor_settings settings = { .significant_args = first_argument };
     int in[2], host[2], small = 1;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, in), 0);
@@ -257,11 +257,11 @@ TEST(no_call_returns_before_the_host_could_be_told)
     assert_true(told < ARRAY_LEN(tasks)); /* or the socket was too large for this test */
     bool heard[ARRAY_LEN(tasks)] = { 0 };
     for (unsigned most = 0; most < told + ARRAY_LEN(tasks) && hear(0); most++) {
-        struct jail_news m;
+        struct jail_denial_notice m;
         char id[ID_SIZE];
 
-        assert_int_equal(got.f.type, FRAME_J_NEWS);
-        assert_int_equal(jail_news_decode(&got.f, &m, NULL), 0);
+        assert_int_equal(got.f.type, FRAME_J_DENIAL_NOTICE);
+        assert_int_equal(jail_denial_notice_decode(&got.f, &m, NULL), 0);
         for (unsigned i = 0; i < ARRAY_LEN(tasks); i++) {
             id_of(i, id);
             heard[i] |= m.refused && str_eq(m.id, id);
@@ -303,7 +303,7 @@ TEST(callers_that_die_in_the_middle_of_a_call_harm_nobody)
     const struct jail_denied *d = ask(0);
     assert_int_equal(d->watched, JAIL_WATCHED);
     assert_int_equal(d->n, 1);
-    assert_int_equal(d->each[0].args[0], 7);
+    assert_int_equal(d->entries[0].args[0], 7);
     assert_int_equal(settled_descriptors(before), before); /* each listener was closed when its last task died */
     task_end(&steady);
     finish();
@@ -351,7 +351,7 @@ static int move_in(void)
     int sv[2], old = mon.host;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
-    frame_header(packet, &(struct frame){ .type = FRAME_J_HOST });
+    frame_header(packet, &(struct frame){ .type = FRAME_J_NEW_CLIENT });
     assert_true(fd_send(mon.intake, packet, sizeof(packet), &sv[1], 1, 0) > 0);
     close(sv[1]);
     mon.host = sv[0];
@@ -361,7 +361,7 @@ static int move_in(void)
 TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
 {
     struct task t;
-    struct jail_news news;
+    struct jail_denial_notice news;
 
     begin();
     t = task_new(0, false);
@@ -370,15 +370,15 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
     assert_int_equal(ask(0)->n, 1);
     int old = move_in();
     assert_true(hear(5000)); /* it is told at once which sandboxes are watched */
-    assert_int_equal(got.f.type, FRAME_J_NEWS);
-    assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+    assert_int_equal(got.f.type, FRAME_J_DENIAL_NOTICE);
+    assert_int_equal(jail_denial_notice_decode(&got.f, &news, NULL), 0);
     assert_int_equal(news.watched, JAIL_WATCHED);
     assert_false(news.refused);
     assert_int_equal(ask(0)->n, 0);
     task_call(&t, 2);
     assert_int_equal(task_told(&t, 5000), EPERM);
     assert_true(hear(5000));
-    assert_int_equal(got.f.type, FRAME_J_NEWS);
+    assert_int_equal(got.f.type, FRAME_J_DENIAL_NOTICE);
     assert_int_equal(ask(0)->n, 1);
     struct pollfd gone = { .fd = old, .events = POLLIN };
     assert_int_equal(poll(&gone, 1, 5000), 1);
@@ -402,7 +402,7 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
 TEST(after_news_that_say_nothing_the_next_refusal_is_told)
 {
     struct task first, second;
-    struct jail_news news = { 0 };
+    struct jail_denial_notice news = { 0 };
 
     begin();
     first = task_new(0, false);
@@ -411,14 +411,14 @@ TEST(after_news_that_say_nothing_the_next_refusal_is_told)
     second = task_new(0, false); /* nobody has asked meanwhile */
     for (int i = 0; i < 3; i++) {
         assert_true(hear(5000)); /* watched; refused; watched */
-        assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+        assert_int_equal(jail_denial_notice_decode(&got.f, &news, NULL), 0);
     }
     assert_false(news.refused);
     task_call(&second, 2);
     assert_int_equal(task_told(&second, 5000), EPERM);
     assert_true(hear(5000));
-    assert_int_equal(got.f.type, FRAME_J_NEWS);
-    assert_int_equal(jail_news_decode(&got.f, &news, NULL), 0);
+    assert_int_equal(got.f.type, FRAME_J_DENIAL_NOTICE);
+    assert_int_equal(jail_denial_notice_decode(&got.f, &news, NULL), 0);
     assert_true(news.refused);
     assert_int_equal(ask(0)->n, 2);
     task_end(&first);

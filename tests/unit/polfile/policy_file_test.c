@@ -75,7 +75,7 @@ TEST(every_key_arrives_with_its_line)
     assert_int_equal(p.nenv, 3);
     assert_string_equal(p.env[0].text, "A=b c");
     assert_string_equal(p.env[1].text, "EMPTY=");
-    assert_true(p.env[2].pass);
+    assert_true(p.env[2].is_pass_through);
     policy_done(&p);
 }
 
@@ -278,7 +278,7 @@ TEST(more_errors_than_fit_are_counted)
         buf_addf(&text, "zz%u: 1\n", i);
     assert_int_equal(read_text(text.data, &p), -1);
     assert_int_equal(pr.n, PROBLEMS_MAX);
-    assert_int_equal(pr.more, 10);
+    assert_int_equal(pr.overflow_count, 10);
     problems_print(&pr, &out);
     assert_non_null(strstr(out.data, "and 10 more"));
 }
@@ -303,7 +303,7 @@ TEST(huge_and_deep_files_are_refused)
 TEST(what_was_read_is_the_same_behind_the_canonical_form)
 {
     struct policy p, q;
-    struct floor none = { 0 }, f;
+    struct operator_limits none = { 0 }, f;
     struct err err = { 0 };
     auto_buf out = { 0 };
 

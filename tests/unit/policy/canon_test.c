@@ -28,7 +28,7 @@ static const char full[] = "cove-policy 1\n"
 TEST(every_field_arrives)
 {
     struct policy p;
-    struct floor f;
+    struct operator_limits f;
     struct err err = { 0 };
 
     if (canon_parse(full, strlen(full), &p, &f, &err) < 0)
@@ -45,21 +45,21 @@ TEST(every_field_arrives)
     assert_string_equal(p.paths[1].dst, "/usr/bin/gcc");
     assert_int_equal(p.nenv, 2);
     assert_string_equal(p.env[0].text, "A=b c%");
-    assert_true(p.env[1].pass);
+    assert_true(p.env[1].is_pass_through);
     assert_int_equal(p.grants, GRANT_BIT(DEBUG));
     assert_true(policy_denies(p.deny, (unsigned)syscall_number("inotify_init1")));
     assert_int_equal(p.limits.v[LIMIT_MEMORY], 256 * MIB);
     assert_int_equal(p.limit_line[LIMIT_WALL], 17);
     assert_int_equal(p.limit_line[LIMIT_PIDS], 0);
     assert_string_equal(f.file, "/etc/cove/floor.yaml");
-    assert_int_equal(f.forbidden, GRANT_BIT(DEBUG));
-    assert_int_equal(f.workspaces, 1u << POLICY_MEMORY);
+    assert_int_equal(f.forbidden_grants, GRANT_BIT(DEBUG));
+    assert_int_equal(f.allowed_workspaces, 1u << POLICY_MEMORY);
     assert_true(policy_denies(f.deny, 101));
-    assert_int_equal(f.bounded, LIMIT_BIT(MEMORY));
-    assert_true(f.every_wall);
-    assert_int_equal(f.enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
+    assert_int_equal(f.has_max, LIMIT_BIT(MEMORY));
+    assert_true(f.requires_every_wall);
+    assert_int_equal(f.must_enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
     policy_done(&p);
-    floor_done(&f);
+    operator_limits_done(&f);
 }
 
 TEST(built_in_policies_survive_the_way)
@@ -68,7 +68,7 @@ TEST(built_in_policies_survive_the_way)
 
     for (size_t i = 0; names[i]; i++) {
         struct policy p, q;
-        struct floor none = { 0 }, f;
+        struct operator_limits none = { 0 }, f;
         struct err err = { 0 };
         auto_buf out = { 0 };
 
@@ -145,7 +145,7 @@ TEST(whatever_is_not_the_one_form_is_refused)
         const char *at = strstr(full, cases[i].from);
         bool fine = strstr(cases[i].to, "deny 14 ptrace\ndeny") != NULL;
         struct policy p;
-        struct floor f;
+        struct operator_limits f;
         struct err err = { 0 };
         auto_buf text = { 0 };
 
@@ -158,7 +158,7 @@ TEST(whatever_is_not_the_one_form_is_refused)
             fail_msg("case %zu, '%s': %s", i, cases[i].to, rc ? err.msg : "accepted");
         if (rc == 0) {
             policy_done(&p);
-            floor_done(&f);
+            operator_limits_done(&f);
         } else {
             assert_true(err.id == ERR_PROTOCOL || err.id == ERR_VERSION);
         }
@@ -169,7 +169,7 @@ TEST(another_version_is_said_to_be_one)
 {
     static const char text[] = "cove-policy 7\nend\n";
     struct policy p;
-    struct floor f;
+    struct operator_limits f;
     struct err err = { 0 };
 
     assert_int_equal(canon_parse(text, strlen(text), &p, &f, &err), -1);

@@ -16,7 +16,7 @@ TEST(built_in_policies_are_complete_and_say_what_they_are)
         assert_string_equal(p.name, names[n]);
         assert_string_equal(p.base, names[n]);
         assert_int_equal(limits_check(&p.limits, &err), 0);
-        assert_true(strlen(policy_says(names[n])) > 0);
+        assert_true(strlen(policy_builtin_summary(names[n])) > 0);
         policy_done(&p);
     }
     assert_int_equal(n, 3);
@@ -52,83 +52,83 @@ TEST(beyond_a_maximum_is_more_or_without_end_or_on_other_processors)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        if (floor_exceeded(cases[i].limit, cases[i].value, cases[i].max) != cases[i].beyond)
+        if (operator_limits_exceeded(cases[i].limit, cases[i].value, cases[i].max) != cases[i].beyond)
             fail_msg("case %zu", i);
 }
 
-static struct floor tight(void)
+static struct operator_limits tight(void)
 {
     static char file[] = "floor.yaml";
 
-    return (struct floor){ .file = file,
-                           .bounded = LIMIT_BIT(MEMORY) | LIMIT_BIT(CPU_TIME),
-                           .max = { [LIMIT_MEMORY] = 64 * MIB, [LIMIT_CPU_TIME] = 1000 },
-                           .forbidden = GRANT_BIT(DEBUG),
-                           .workspaces = 1u << POLICY_MEMORY };
+    return (struct operator_limits){ .file = file,
+                                     .has_max = LIMIT_BIT(MEMORY) | LIMIT_BIT(CPU_TIME),
+                                     .max = { [LIMIT_MEMORY] = 64 * MIB, [LIMIT_CPU_TIME] = 1000 },
+                                     .forbidden_grants = GRANT_BIT(DEBUG),
+                                     .allowed_workspaces = 1u << POLICY_MEMORY };
 }
 
 TEST(a_policy_below_the_floor_is_refused_by_the_name_of_the_field)
 {
-    struct floor f = tight();
+    struct operator_limits f = tight();
     struct policy p;
     struct err err = { 0 };
 
     assert_true(policy_builtin("standard", &p));
-    assert_int_equal(floor_check(&f, &p, &err), 0); /* nobody chose the 512M */
+    assert_int_equal(operator_limits_check(&f, &p, &err), 0); /* nobody chose the 512M */
     p.limit_line[LIMIT_MEMORY] = 4;
-    assert_int_equal(floor_check(&f, &p, &err), -1);
-    assert_int_equal(err.id, ERR_POLICY_FLOOR);
+    assert_int_equal(operator_limits_check(&f, &p, &err), -1);
+    assert_int_equal(err.id, ERR_POLICY_OPERATOR_LIMIT);
     assert_non_null(strstr(err.msg, "limits.memoryBytes: 512M is more than the 64M"));
     p.limits.v[LIMIT_MEMORY] = 32 * MIB;
-    assert_int_equal(floor_check(&f, &p, &err), 0);
+    assert_int_equal(operator_limits_check(&f, &p, &err), 0);
     p.workspace = POLICY_READ_WRITE;
-    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_non_null(strstr(err.msg, "filesystem.workspace"));
     assert_true(policy_builtin("debug", &p));
-    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_non_null(strstr(err.msg, "syscalls.grant"));
     assert_true(policy_builtin("standard", &p));
     f.level = LEVEL_HIGH;
-    assert_int_equal(floor_check(&f, &p, &err), -1);
+    assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_non_null(strstr(err.msg, "level"));
 }
 
 TEST(without_a_floor_nothing_is_refused)
 {
-    struct floor f = { 0 };
+    struct operator_limits f = { 0 };
     struct policy p;
     struct err err = { 0 };
 
     assert_true(policy_builtin("debug", &p));
-    assert_int_equal(floor_check(&f, &p, &err), 0);
+    assert_int_equal(operator_limits_check(&f, &p, &err), 0);
 }
 
 TEST(what_nobody_chose_is_lowered_to_the_floor)
 {
-    struct floor f = tight();
+    struct operator_limits f = tight();
     struct limits l;
 
     limits_default(&l);
-    assert_int_equal(floor_lower(&f, &l, LIMIT_BIT(MEMORY)), LIMIT_BIT(CPU_TIME));
+    assert_int_equal(operator_limits_lower(&f, &l, LIMIT_BIT(MEMORY)), LIMIT_BIT(CPU_TIME));
     assert_int_equal(l.v[LIMIT_MEMORY], 512 * MIB);
     assert_int_equal(l.v[LIMIT_CPU_TIME], 1000);
-    assert_int_equal(floor_lower(&f, &l, 0), LIMIT_BIT(MEMORY));
+    assert_int_equal(operator_limits_lower(&f, &l, 0), LIMIT_BIT(MEMORY));
     assert_int_equal(l.v[LIMIT_MEMORY], 64 * MIB);
-    assert_int_equal(floor_lower(&f, &l, 0), 0);
+    assert_int_equal(operator_limits_lower(&f, &l, 0), 0);
 }
 
 TEST(names_and_paths_are_what_they_should_be)
 {
-    assert_true(policy_env_name("A_1", 3));
-    assert_false(policy_env_name("1A", 2));
-    assert_false(policy_env_name("A-B", 3));
-    assert_false(policy_env_name("", 0));
-    assert_true(policy_plain_path("/mnt/.hidden/a..b"));
-    assert_false(policy_plain_path("mnt"));
-    assert_false(policy_plain_path("/mnt/../etc"));
-    assert_false(policy_plain_path("/mnt/."));
-    assert_false(policy_plain_path("/mnt//a"));
-    assert_false(policy_plain_path("/mnt/\n"));
+    assert_true(policy_env_name_valid("A_1", 3));
+    assert_false(policy_env_name_valid("1A", 2));
+    assert_false(policy_env_name_valid("A-B", 3));
+    assert_false(policy_env_name_valid("", 0));
+    assert_true(policy_path_is_plain("/mnt/.hidden/a..b"));
+    assert_false(policy_path_is_plain("mnt"));
+    assert_false(policy_path_is_plain("/mnt/../etc"));
+    assert_false(policy_path_is_plain("/mnt/."));
+    assert_false(policy_path_is_plain("/mnt//a"));
+    assert_false(policy_path_is_plain("/mnt/\n"));
 }
 
 int main(void)

@@ -399,13 +399,13 @@ TEST(every_needed_call_is_one_that_the_table_allows)
 #define NEEDED(name)                                                         \
     do {                                                                     \
         int nr = syscall_number(#name);                                      \
-        if (nr < 0 || !syscall_needed((unsigned)nr))                         \
+        if (nr < 0 || !syscall_is_needed((unsigned)nr))                      \
             fail_msg("%s is needed, but the table does not know it", #name); \
     } while (0);
 #include "policy/needed.def"
 #undef NEEDED
-    assert_false(syscall_needed(101));
-    assert_false(syscall_needed(511));
+    assert_false(syscall_is_needed(101));
+    assert_false(syscall_is_needed(511));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 #include "../engine/fake.h"
 
-#include "pool/inside.h"
+#include "pool/pool_internal.h"
 
 #define MEMBERS 4
 
@@ -16,7 +16,7 @@ static void begin(struct scene *s)
     *s = (struct scene){ 0 };
     scene_engine(&s->k);
     s->pools = pools_new(s->k.ev);
-    pools_engine(s->pools, s->k.engine);
+    pools_set_engine(s->pools, s->k.engine);
     for (size_t i = 0; i < MEMBERS; i++)
         s->runtime[i] = -1;
 }
@@ -73,7 +73,7 @@ static struct pool_info info(const struct scene *s, const char *name)
 
 static const struct pool_settings two = { .min = 2, .max = 2 };
 
-static void put_pool(struct scene *s, const struct box_spec *like, const struct pool_settings *set)
+static void put_pool(struct scene *s, const struct sandbox_spec *like, const struct pool_settings *set)
 {
     struct err err = { 0 };
 
@@ -84,7 +84,7 @@ static void put_pool(struct scene *s, const struct box_spec *like, const struct 
 /* A pool with two that wait. */
 static void begin_two(struct scene *s)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
 
     begin(s);
     put_pool(s, &spec, &two);
@@ -97,13 +97,13 @@ static void begin_two(struct scene *s)
     silent(&s->k, s->k.jailer);
 }
 
-static void claim(struct scene *s, const struct box_spec *spec)
+static void claim(struct scene *s, const struct sandbox_spec *spec)
 {
     struct err err = { 0 };
 
     s->k.box = pools_take(s->pools, spec, NULL);
     assert_non_null(s->k.box);
-    if (box_claim(s->k.box, spec, &fake_box_ops, &s->k, &err) < 0)
+    if (sandbox_handle_claim(s->k.box, spec, &fake_box_ops, &s->k, &err) < 0)
         fail_msg("%s", err.msg);
 }
 
@@ -132,25 +132,25 @@ static void await(struct scene *s, uint8_t type)
 
 TEST(who_asks_once_finds_nothing_and_nothing_is_made)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
     assert_null(pools_take(s.pools, &spec, NULL));
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     silent(&s.k, s.k.jailer);
     end(&s);
 }
 
 static void begin_ahead(struct scene *s)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
 
     begin(s);
     for (int i = 0; i < 2; i++)
         assert_null(pools_take(s->pools, &spec, NULL));
-    pools_claimed(s->pools, &spec, 1);
-    pools_claimed(s->pools, &spec, 1);
+    pools_claim_finished(s->pools, &spec, 1);
+    pools_claim_finished(s->pools, &spec, 1);
     take_template(s);
     asked_to_make(s, 0);
     silent(&s->k, s->k.jailer);
@@ -158,14 +158,14 @@ static void begin_ahead(struct scene *s)
 
 TEST(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_ahead(&s);
     made(&s, 0, ALL_OUTSIDE);
     claim(&s, &spec);
     claimed(&s, 0);
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     asked_to_make(&s, 1); /* the next one */
     assert_int_equal(info(&s, "").hits, 1);
     end(&s);
@@ -173,17 +173,17 @@ TEST(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead)
 
 TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_ahead(&s);
     made(&s, 0, ALL_OUTSIDE);
     spec.limits.v[LIMIT_MEMORY] -= 4096;
     assert_null(pools_take(s.pools, &spec, NULL));
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     silent(&s.k, s.k.jailer);
     assert_null(pools_take(s.pools, &spec, NULL));
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     asked_to_make(&s, 1);
     end(&s);
@@ -194,7 +194,7 @@ TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
 TEST(a_member_belongs_to_nobody_until_it_is_claimed)
 {
     static const char *const env[] = { "WHOSE=mine", NULL };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     auto_free void *strings = NULL;
     struct rt_claim m;
     bool found = false;
@@ -207,7 +207,7 @@ TEST(a_member_belongs_to_nobody_until_it_is_claimed)
     turn(&s.k);
     take(s.runtime[0], FRAME_CLAIM); /* the oldest */
     assert_int_equal(rt_claim_decode(&got.f, &m, &strings, NULL), 0);
-    assert_string_equal(m.id, box_id(s.k.box));
+    assert_string_equal(m.id, sandbox_handle_id(s.k.box));
     for (const char *const *e = m.env; *e; e++)
         found = found || strcmp(*e, env[0]) == 0;
     assert_true(found);
@@ -218,13 +218,13 @@ TEST(a_member_belongs_to_nobody_until_it_is_claimed)
 static void run_behind(struct scene *s)
 {
     struct exec_spec exec = { .argv = true_argv };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     auto_free void *strings = NULL;
     struct rt_claim m;
 
     begin_two(s);
     claim(s, &spec);
-    assert_true(box_takes_exec(s->k.box));
+    assert_true(sandbox_handle_accepts_exec(s->k.box));
     scene_exec(&s->k, &exec);
     turn(&s->k);
     s->k.runtime = take_fd(&s->runtime[0]);
@@ -245,7 +245,7 @@ TEST(an_execution_may_follow_the_claim_at_once)
     runtime_started(&s.k);
     runtime_exit(&s.k, 0, 0);
     assert_int_equal(s.k.exited, 1);
-    assert_int_equal(exec_receipt(s.k.exec)->inside_walls, ALL_INSIDE);
+    assert_int_equal(exec_handle_receipt(s.k.exec)->inside_walls, ALL_INSIDE);
     end(&s);
 }
 
@@ -266,19 +266,19 @@ TEST(what_followed_a_claim_that_is_refused_fails_with_it)
 
 TEST(no_execution_goes_to_one_whose_limits_are_still_being_set)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
     spec.limits.v[LIMIT_MEMORY] += MIB;
     claim(&s, &spec);
-    assert_false(box_takes_exec(s.k.box));
+    assert_false(sandbox_handle_accepts_exec(s.k.box));
     end(&s);
 }
 
 TEST(one_that_is_still_being_made_can_be_taken)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_ahead(&s);
@@ -292,9 +292,9 @@ TEST(one_that_is_still_being_made_can_be_taken)
 
 TEST(what_differs_for_the_jailer_is_not_served)
 {
-    static const struct box_mount mount = { .kind = BOX_BIND_RO, .fd = 0, .dst = "/mnt/x" };
+    static const struct sandbox_mount mount = { .kind = SANDBOX_MOUNT_BIND_RO, .fd = 0, .dst = "/mnt/x" };
     static const struct zygote_spec zygote = { "python", "" };
-    struct box_spec specs[6];
+    struct sandbox_spec specs[6];
     struct scene s;
 
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
@@ -316,7 +316,7 @@ TEST(what_differs_for_the_jailer_is_not_served)
 
 TEST(a_member_is_of_the_level_that_its_pool_is_for)
 {
-    struct box_spec custom = plain_spec(), standard = plain_spec();
+    struct sandbox_spec custom = plain_spec(), standard = plain_spec();
     struct err err = { 0 };
     struct scene s;
 
@@ -333,9 +333,9 @@ TEST(a_member_is_of_the_level_that_its_pool_is_for)
     assert_null(pools_take(s.pools, &standard, NULL));
     s.k.box = pools_take(s.pools, &custom, NULL);
     assert_non_null(s.k.box);
-    assert_int_equal(box_claim(s.k.box, &standard, &fake_box_ops, &s.k, &err), -1);
+    assert_int_equal(sandbox_handle_claim(s.k.box, &standard, &fake_box_ops, &s.k, &err), -1);
     assert_int_equal(err.id, ERR_BUG);
-    if (box_claim(s.k.box, &custom, &fake_box_ops, &s.k, &err) < 0)
+    if (sandbox_handle_claim(s.k.box, &custom, &fake_box_ops, &s.k, &err) < 0)
         fail_msg("%s", err.msg);
     put_pool(&s, &standard, &two); /* another level is another shape */
     assert_int_equal(info(&s, "p").generation, 2);
@@ -344,8 +344,8 @@ TEST(a_member_is_of_the_level_that_its_pool_is_for)
 
 TEST(what_the_host_keeps_itself_comes_with_the_claim)
 {
-    struct box_spec spec = plain_spec();
-    struct jail_extend m;
+    struct sandbox_spec spec = plain_spec();
+    struct jail_set_limits m;
     struct scene s;
 
     begin_two(&s);
@@ -355,16 +355,16 @@ TEST(what_the_host_keeps_itself_comes_with_the_claim)
     claim(&s, &spec);
     turn(&s.k);
     claimed(&s, 0);
-    jailer_takes(&s.k, FRAME_J_EXTEND); /* it runs this clock for a host that is away */
-    assert_int_equal(jail_extend_decode(&got.f, &m, NULL), 0);
+    jailer_takes(&s.k, FRAME_J_SET_LIMITS); /* it runs this clock for a host that is away */
+    assert_int_equal(jail_set_limits_decode(&got.f, &m, NULL), 0);
     assert_int_equal(m.lifetime_ms, 60000);
     end(&s);
 }
 
 TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
 {
-    struct box_spec spec = plain_spec();
-    struct jail_extend m;
+    struct sandbox_spec spec = plain_spec();
+    struct jail_set_limits m;
     struct scene s;
 
     begin_two(&s);
@@ -372,8 +372,8 @@ TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
     spec.limits.v[LIMIT_CPU] = 250;
     spec.limits.v[LIMIT_PIDS] -= 1;
     claim(&s, &spec);
-    jailer_takes(&s.k, FRAME_J_EXTEND);
-    assert_int_equal(jail_extend_decode(&got.f, &m, NULL), 0);
+    jailer_takes(&s.k, FRAME_J_SET_LIMITS);
+    assert_int_equal(jail_set_limits_decode(&got.f, &m, NULL), 0);
     assert_int_equal(m.memory, spec.limits.v[LIMIT_MEMORY]);
     assert_int_equal(m.swap, spec.limits.v[LIMIT_SWAP]);
     assert_int_equal(m.cpu, 250);
@@ -387,13 +387,13 @@ TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
 
 TEST(a_claim_fails_when_its_limits_cannot_be_set)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
     spec.limits.v[LIMIT_MEMORY] += MIB;
     claim(&s, &spec);
-    jailer_takes(&s.k, FRAME_J_EXTEND);
+    jailer_takes(&s.k, FRAME_J_SET_LIMITS);
     silent(&s.k, s.runtime[0]);
     jailer_error(&s.k, ERR_NO_CGROUP, "memory limit");
     await(&s, FRAME_J_DESTROY); /* the next member may be asked for before */
@@ -404,7 +404,7 @@ TEST(a_claim_fails_when_its_limits_cannot_be_set)
 
 TEST(a_member_with_a_wall_too_few_fails_its_taker)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_ahead(&s);
@@ -447,7 +447,7 @@ TEST(a_member_that_says_claimed_by_itself_is_ended)
 TEST(two_are_made_at_a_time)
 {
     static const struct pool_settings four = { .min = 4, .max = 4 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
@@ -465,13 +465,13 @@ TEST(two_are_made_at_a_time)
 TEST(a_large_pool_that_nobody_asks_is_filled_faster)
 {
     static const struct pool_settings many = { .min = 300, .max = 300 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
     put_pool(&s, &spec, &many);
     take_template(&s);
-    for (unsigned i = 0; i < POOLS_UNDER_WAY_CALM; i++)
+    for (unsigned i = 0; i < POOLS_STARTING_MAX_IDLE; i++)
         asked_to_make(&s, i % MEMBERS);
     silent(&s.k, s.k.jailer);
     s.k.box = pools_take(s.pools, &spec, NULL); /* the oldest in the making */
@@ -480,7 +480,7 @@ TEST(a_large_pool_that_nobody_asks_is_filled_faster)
     end(&s);
 }
 
-static void begin_with_three(struct scene *s, const struct box_spec *spec)
+static void begin_with_three(struct scene *s, const struct sandbox_spec *spec)
 {
     static const struct pool_settings three = { .min = 3, .max = 3 };
 
@@ -498,22 +498,22 @@ static void begin_with_three(struct scene *s, const struct box_spec *spec)
 
 TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_with_three(&s, &spec);
     claim(&s, &spec);
     turn(&s.k);
     bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
-    pools_claimed(s.pools, &spec, 5);
+    pools_claim_finished(s.pools, &spec, 5);
     if (waited)
         await(&s, FRAME_J_CREATE);
-    assert_int_equal(info(&s, "p").claimed, 1);
+    assert_int_equal(info(&s, "p").claims_ready, 1);
     assert_int_equal(info(&s, "p").claim_ns, 5);
-    box_free(take_ptr(&s.k.box));
+    sandbox_handle_free(take_ptr(&s.k.box));
     jailer_takes(&s.k, FRAME_J_DESTROY);
-    box_free(pools_take(s.pools, &spec, NULL)); /* one is left of three: the next is made at once */
-    box_free(pools_take(s.pools, &spec, NULL));
+    sandbox_handle_free(pools_take(s.pools, &spec, NULL)); /* one is left of three: the next is made at once */
+    sandbox_handle_free(pools_take(s.pools, &spec, NULL));
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_CREATE);
@@ -522,20 +522,20 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
 
 TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_with_three(&s, &spec);
-    pools_expect(s.pools, 1);
+    pools_adjust_queue_length(s.pools, 1);
     for (size_t i = 0; i < 2; i++) {
-        box_free(pools_take(s.pools, &spec, NULL));
+        sandbox_handle_free(pools_take(s.pools, &spec, NULL));
         jailer_takes(&s.k, FRAME_J_DESTROY);
     }
     turn(&s.k);
     bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
-    pools_expect(s.pools, -1);
-    pools_claimed(s.pools, &spec, 0);
-    pools_claimed(s.pools, &spec, 0);
+    pools_adjust_queue_length(s.pools, -1);
+    pools_claim_finished(s.pools, &spec, 0);
+    pools_claim_finished(s.pools, &spec, 0);
     if (waited)
         await(&s, FRAME_J_CREATE);
     end(&s);
@@ -543,12 +543,12 @@ TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
 
 TEST(an_empty_pool_is_a_miss)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
-    box_free(pools_take(s.pools, &spec, NULL));
-    box_free(pools_take(s.pools, &spec, NULL));
+    sandbox_handle_free(pools_take(s.pools, &spec, NULL));
+    sandbox_handle_free(pools_take(s.pools, &spec, NULL));
     assert_null(pools_take(s.pools, &spec, NULL));
     assert_int_equal(info(&s, "p").claims, 3);
     assert_int_equal(info(&s, "p").hits, 2);
@@ -559,7 +559,7 @@ TEST(an_empty_pool_is_a_miss)
 TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
 {
     static const struct pool_settings three = { .min = 3, .max = 3 }, one = { .min = 1, .max = 1 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
@@ -582,7 +582,7 @@ TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
 
 TEST(a_pool_that_is_put_with_other_limits_has_a_new_generation)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
@@ -596,7 +596,7 @@ TEST(a_pool_that_is_put_with_other_limits_has_a_new_generation)
 TEST(a_pool_that_is_put_with_another_version_has_a_new_generation)
 {
     static const struct pool_settings later = { .version = 1, .min = 2, .max = 2 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
@@ -612,7 +612,7 @@ TEST(a_pool_that_is_put_with_another_version_has_a_new_generation)
 
 TEST(a_pool_that_is_removed_lets_its_members_go)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
@@ -628,7 +628,7 @@ TEST(a_pool_that_is_removed_lets_its_members_go)
 TEST(a_member_is_replaced_for_its_age)
 {
     static const struct pool_settings old = { .min = 1, .max = 1, .max_age_ms = 200 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
@@ -659,7 +659,7 @@ TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
     static const struct pool_settings idle = {
         .min = 1, .max = 2, .autoscale = true, .target_hit_permille = 990, .scale_down_ms = 600000, .ttl_ms = 1000
     };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
@@ -668,7 +668,7 @@ TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
     asked_to_make(&s, 0);
     made(&s, 0, ALL_OUTSIDE);
     for (int i = 0; i < 8; i++) /* it wants as many as it may have */
-        box_free(pools_take(s.pools, &spec, NULL));
+        sandbox_handle_free(pools_take(s.pools, &spec, NULL));
     uint64_t began = now_ms();
     fill(&s, 2);
     assert_int_equal(info(&s, "p").expired, 0);
@@ -684,7 +684,7 @@ TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
 TEST(a_member_that_cannot_be_made_is_tried_again_later)
 {
     static const struct pool_settings one = { .min = 1, .max = 1 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin(&s);
@@ -701,7 +701,7 @@ TEST(a_member_that_cannot_be_made_is_tried_again_later)
 
 TEST(a_pool_that_cannot_be_is_refused)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct err err = { 0 };
     static const struct {
         struct pool_settings set;
@@ -727,13 +727,13 @@ TEST(a_pool_that_cannot_be_is_refused)
 
 TEST(members_do_not_keep_back_the_news_that_the_jailer_is_lost)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_two(&s);
     fd_close(&s.k.jailer);
     turn_until(&s.k, &s.k.lost);
-    pools_engine(s.pools, NULL);
+    pools_set_engine(s.pools, NULL);
     assert_int_equal(info(&s, "p").size, 0);
     assert_null(pools_take(s.pools, &spec, NULL));
     end(&s);
@@ -745,13 +745,13 @@ static const struct zygote_spec python = { "python", "json" };
 
 static void begin_zygote_with(struct scene *s, const struct pool_settings *set, uint64_t zygote_ns)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct jail_zygote m;
 
     spec.zygote = &python;
     begin(s);
     if (zygote_ns)
-        s->pools->zygote_ns = zygote_ns;
+        s->pools->zygote_start_timeout_ns = zygote_ns;
     put_pool(s, &spec, set);
     take_template(s);
     jailer_takes(&s->k, FRAME_J_ZYGOTE);
@@ -790,13 +790,13 @@ static void joined(struct scene *s, size_t i)
     for (size_t n = 0; n < 3; n++)
         close(fds[n]);
     assert_int_equal(count_fds(), before); /* none stays with us */
-    take(s->runtime[i], FRAME_MEMBER);
+    take(s->runtime[i], FRAME_INTERPRETER);
     assert_int_equal(got.nfds, 3);
 }
 
 TEST(a_member_waits_with_an_interpreter_in_it)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_zygote(&s);
@@ -807,11 +807,11 @@ TEST(a_member_waits_with_an_interpreter_in_it)
     joined(&s, 0);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.size, 1);
-    assert_int_equal(i.bare, 0);
-    assert_int_equal(i.zygote_members, 1);
+    assert_int_equal(i.without_interpreter, 0);
+    assert_int_equal(i.zygote_forks, 1);
     spec.zygote = &python;
     claim(&s, &spec);
-    assert_true(box_has_member(s.k.box));
+    assert_true(sandbox_handle_has_interpreter(s.k.box));
     assert_int_equal(info(&s, "p").hits, 1);
     end(&s);
 }
@@ -822,52 +822,52 @@ TEST(an_interpreter_that_waits_rehearses_once)
 
     begin_zygote(&s);
     zygote_answers(&s, ERR_NONE, NULL);
-    made_by(RT_FEATURE_REHEARSE, &s, 0, ALL_OUTSIDE);
+    made_by(RT_FEATURE_WARM_UP, &s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
     turn(&s.k);
-    take(s.runtime[0], FRAME_REHEARSE);
+    take(s.runtime[0], FRAME_WARM_UP);
     turn(&s.k);
     silent(&s.k, s.runtime[0]);
-    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, NULL, 0);
+    put(s.runtime[0], FRAME_INTERPRETER_LOST, 0, 0, NULL, 0);
     await(&s, FRAME_J_JOIN);
     joined(&s, 0);
     for (uint64_t until = now_ms() + 60000;
          !take_any(s.runtime[0]) && now_ms() < until;) /* the one before takes time */
         ev_turn(s.k.ev, 20);
-    assert_int_equal(got.f.type, FRAME_REHEARSE);
+    assert_int_equal(got.f.type, FRAME_WARM_UP);
     end(&s);
 }
 
 /* It would do in vain what its first cell does a moment later, and take the processor from who waits. */
 TEST(nobody_rehearses_while_others_stand_in_line)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_zygote(&s);
     zygote_answers(&s, ERR_NONE, NULL);
-    made_by(RT_FEATURE_REHEARSE, &s, 0, ALL_OUTSIDE);
+    made_by(RT_FEATURE_WARM_UP, &s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
-    pools_expect(s.pools, 1);
+    pools_adjust_queue_length(s.pools, 1);
     joined(&s, 0);
     turn(&s.k);
     silent(&s.k, s.runtime[0]);
-    pools_expect(s.pools, -1);
+    pools_adjust_queue_length(s.pools, -1);
     spec.profile = PROFILE_NODE; /* somebody else's claim is over */
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     turn(&s.k);
-    take(s.runtime[0], FRAME_REHEARSE);
+    take(s.runtime[0], FRAME_WARM_UP);
     end(&s);
 }
 
-static enum pool_found found(struct scene *s)
+static enum pool_result found(struct scene *s)
 {
-    struct box_spec spec = plain_spec();
-    enum pool_found ret;
+    struct sandbox_spec spec = plain_spec();
+    enum pool_result ret;
 
     spec.zygote = &python;
-    box_free(pools_take(s->pools, &spec, &ret));
+    sandbox_handle_free(pools_take(s->pools, &spec, &ret));
     return ret;
 }
 
@@ -875,7 +875,7 @@ TEST(only_a_member_with_its_interpreter_is_found_ready)
 {
     static const struct {
         bool made, zygote, joined;
-        enum pool_found found;
+        enum pool_result found;
     } rows[] = {
         { false, false, false, POOL_PARTIAL }, /* in the making */
         { true, false, false, POOL_PARTIAL },  /* without an interpreter */
@@ -914,12 +914,12 @@ TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
-    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, NULL, 0);
+    put(s.runtime[0], FRAME_INTERPRETER_LOST, 0, 0, NULL, 0);
     await(&s, FRAME_J_JOIN);
     assert_int_equal(info(&s, "p").lost, 1);
     joined(&s, 0);
     assert_int_equal(info(&s, "p").size, 1);
-    assert_int_equal(info(&s, "p").bare, 0);
+    assert_int_equal(info(&s, "p").without_interpreter, 0);
     end(&s);
 }
 
@@ -932,7 +932,7 @@ TEST(what_is_no_end_of_an_interpreter_ends_the_member)
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
-    put(s.runtime[0], FRAME_MEMBER_LOST, 0, 0, "x", 1);
+    put(s.runtime[0], FRAME_INTERPRETER_LOST, 0, 0, "x", 1);
     await(&s, FRAME_J_DESTROY);
     end(&s);
 }
@@ -943,18 +943,18 @@ TEST(members_that_were_ready_before_the_zygote_get_their_interpreter_later)
 
     begin_zygote(&s);
     made(&s, 0, ALL_OUTSIDE);
-    assert_int_equal(info(&s, "p").bare, 1);
+    assert_int_equal(info(&s, "p").without_interpreter, 1);
     zygote_answers(&s, ERR_NONE, NULL);
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
     assert_int_equal(info(&s, "p").size, 1);
-    assert_int_equal(info(&s, "p").bare, 0);
+    assert_int_equal(info(&s, "p").without_interpreter, 0);
     end(&s);
 }
 
 TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     begin_zygote(&s);
@@ -962,13 +962,13 @@ TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
     made(&s, 0, ALL_OUTSIDE);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.zygote, POOL_ZYGOTE_FAILED);
-    assert_non_null(strstr(i.zygote_why, "preload json starts threads"));
+    assert_non_null(strstr(i.zygote_error, "preload json starts threads"));
     assert_int_equal(i.size, 1);
     spec.zygote = &python;
     claim(&s, &spec); /* without an interpreter */
-    assert_false(box_has_member(s.k.box));
+    assert_false(sandbox_handle_has_interpreter(s.k.box));
     assert_int_equal(info(&s, "p").cold, 1);
-    pools_claimed(s.pools, &spec, 1);
+    pools_claim_finished(s.pools, &spec, 1);
     await(&s, FRAME_J_CREATE);
     silent(&s.k, s.k.jailer);
     end(&s);
@@ -987,13 +987,13 @@ TEST(a_preload_that_does_not_finish_is_ended_and_named)
     jailer_ok(&s.k);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.zygote, POOL_ZYGOTE_FAILED);
-    assert_non_null(strstr(i.zygote_why, "preload json did not finish within"));
+    assert_non_null(strstr(i.zygote_error, "preload json did not finish within"));
     zygote_answers(&s, ERR_LOST, "the zygote is not wanted any more");
     made(&s, 0, ALL_OUTSIDE);
     i = info(&s, "p");
-    assert_non_null(strstr(i.zygote_why, "preload json did not finish within"));
+    assert_non_null(strstr(i.zygote_error, "preload json did not finish within"));
     assert_int_equal(i.size, 1);
-    assert_int_equal(i.bare, 1);
+    assert_int_equal(i.without_interpreter, 1);
     silent(&s.k, s.k.jailer); /* it would not finish the next time either */
     end(&s);
 }
@@ -1007,7 +1007,7 @@ TEST(a_zygote_that_died_is_started_again)
     made(&s, 0, ALL_OUTSIDE);
     jailer_takes(&s.k, FRAME_J_JOIN);
     jailer_error(&s.k, ERR_LOST, "the zygote ended");
-    assert_int_equal(info(&s, "p").bare, 1); /* it can be taken meanwhile */
+    assert_int_equal(info(&s, "p").without_interpreter, 1); /* it can be taken meanwhile */
     assert_int_equal(info(&s, "p").joins_failed, 1);
     assert_int_not_equal(info(&s, "p").zygote, POOL_ZYGOTE_READY);
     await(&s, FRAME_J_ZYGOTE);
@@ -1016,7 +1016,7 @@ TEST(a_zygote_that_died_is_started_again)
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
     struct pool_info i = info(&s, "p");
-    assert_int_equal(i.bare, 0);
+    assert_int_equal(i.without_interpreter, 0);
     assert_int_equal(i.zygotes_started, 2);
     assert_int_equal(i.zygote, POOL_ZYGOTE_READY);
     end(&s);
@@ -1025,7 +1025,7 @@ TEST(a_zygote_that_died_is_started_again)
 TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
 {
     static const struct pool_settings few = { .min = 2, .max = 2, .zygote_max_members = 1 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
 
     spec.zygote = &python;
@@ -1051,7 +1051,7 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.zygotes_started, 2);
     assert_int_equal(i.zygotes_renewed, 1);
-    assert_int_equal(i.zygote_members, 0);
+    assert_int_equal(i.zygote_forks, 0);
     assert_int_equal(i.size, 2);
     silent(&s.k, s.k.jailer);
     end(&s);
@@ -1083,7 +1083,7 @@ TEST(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then)
     assert_int_equal(info(&s, "p").zygotes_renewed, 0);
     zygote_answers(&s, ERR_NONE, NULL);
     assert_int_equal(info(&s, "p").zygotes_renewed, 1);
-    assert_int_equal(info(&s, "p").zygote_members, 0);
+    assert_int_equal(info(&s, "p").zygote_forks, 0);
     end(&s);
 }
 
@@ -1101,7 +1101,7 @@ static void asked_to_end_zygote(struct scene *s)
 TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
 {
     static const struct pool_settings none = { .min = 0, .max = 1 };
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     struct scene s;
     struct err err = { 0 };
 
@@ -1125,7 +1125,7 @@ TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
 /* A runtime of before does not know the word; one that does makes ready what a claim of the usual level brings. */
 TEST(a_member_that_waits_is_told_the_file_rules_of_most_claims)
 {
-    struct box_spec spec = plain_spec();
+    struct sandbox_spec spec = plain_spec();
     auto_free void *strings = NULL, *expected = NULL;
     struct rt_claim m, e;
     struct scene s;
@@ -1135,9 +1135,9 @@ TEST(a_member_that_waits_is_told_the_file_rules_of_most_claims)
     take_template(&s);
     asked_to_make(&s, 0);
     asked_to_make(&s, 1);
-    made_by(RT_FEATURE_EXPECT, &s, 0, ALL_OUTSIDE);
+    made_by(RT_FEATURE_PRELOAD_RULES, &s, 0, ALL_OUTSIDE);
     made_by(0, &s, 1, ALL_OUTSIDE);
-    take(s.runtime[0], FRAME_EXPECT);
+    take(s.runtime[0], FRAME_PRELOAD_RULES);
     assert_int_equal(rt_claim_decode(&got.f, &e, &expected, NULL), 0);
     assert_true(e.nrules > 0);
     silent(&s.k, s.runtime[1]);

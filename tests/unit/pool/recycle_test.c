@@ -6,23 +6,23 @@
 /* One that may come back, before the reset and after it. */
 static struct recycle_facts good(void)
 {
-    return (struct recycle_facts){ .pool = true,
+    return (struct recycle_facts){ .pool_matches = true,
                                    .enabled = true,
-                                   .has = 1,
-                                   .room = 2,
+                                   .pool_size = 1,
+                                   .pool_max = 2,
                                    .age_ms = 1000,
                                    .max_age_ms = 1000,
-                                   .by_itself = true,
+                                   .ended_by_itself = true,
                                    .memory_peak = 799 * MIB,
                                    .memory_limit = 1000 * MIB,
                                    .uses = 1,
-                                   .reset = true,
+                                   .was_reset = true,
                                    .pids = 1,
                                    .memory = MIB };
 }
 
 struct spoilt {
-    enum recycle why;
+    enum recycle_verdict why;
     void (*spoil)(struct recycle_facts *f);
 };
 
@@ -31,12 +31,12 @@ struct spoilt {
     {                                         \
         f->what;                              \
     }
-SPOIL(no_pool, pool = false)
+SPOIL(no_pool, pool_matches = false)
 SPOIL(disabled, enabled = false)
-SPOIL(full, has = f->room)
+SPOIL(full, pool_size = f->pool_max)
 SPOIL(old, age_ms = 1001)
-SPOIL(stopped, by_itself = false)
-SPOIL(refused, refused = true)
+SPOIL(stopped, ended_by_itself = false)
+SPOIL(refused, has_denials = true)
 SPOIL(at_limit, at_limit = true)
 SPOIL(no_peak, memory_peak = UINT64_MAX)
 SPOIL(peak, memory_peak = 801 * MIB)
@@ -44,11 +44,11 @@ SPOIL(uses, uses = RECYCLE_USES_MAX)
 SPOIL(failed, reset_failed = true)
 SPOIL(no_pids, pids = UINT64_MAX)
 SPOIL(no_memory, memory = UINT64_MAX)
-SPOIL(left, left = 1)
+SPOIL(left, processes_left = 1)
 SPOIL(liar, pids = 2)
 SPOIL(nobody, pids = 0)
 SPOIL(sockets, sockets = 1)
-SPOIL(altered, altered = true)
+SPOIL(altered, init_altered = true)
 SPOIL(memory, memory = RECYCLE_MEMORY_MAX + 1)
 
 static const struct spoilt before[] = {
@@ -68,7 +68,7 @@ TEST(what_nothing_speaks_against_is_recycled)
     struct recycle_facts f = good();
 
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
-    f.reset = false;
+    f.was_reset = false;
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
     f.max_age_ms = 0; /* any age */
     f.age_ms = UINT64_MAX;
@@ -81,17 +81,17 @@ TEST(each_question_alone_destroys_under_its_own_name)
         for (int reset = 0; reset < 2; reset++) {
             struct recycle_facts f = good();
 
-            f.reset = reset;
+            f.was_reset = reset;
             before[i].spoil(&f);
             if (recycle_decide(&f) != before[i].why)
-                fail_msg("%s: %s", recycle_names[before[i].why], recycle_names[recycle_decide(&f)]);
+                fail_msg("%s: %s", recycle_verdict_names[before[i].why], recycle_verdict_names[recycle_decide(&f)]);
         }
     for (size_t i = 0; i < ARRAY_LEN(after); i++) {
         struct recycle_facts f = good();
 
         after[i].spoil(&f);
         if (recycle_decide(&f) != after[i].why)
-            fail_msg("%s: %s", recycle_names[after[i].why], recycle_names[recycle_decide(&f)]);
+            fail_msg("%s: %s", recycle_verdict_names[after[i].why], recycle_verdict_names[recycle_decide(&f)]);
     }
 }
 
@@ -106,7 +106,7 @@ TEST(the_first_of_several_reasons_counts)
         for (size_t j = 0; j < ARRAY_LEN(after); j++)
             after[j].spoil(&f);
         if (recycle_decide(&f) != before[i].why)
-            fail_msg("%s: %s", recycle_names[before[i].why], recycle_names[recycle_decide(&f)]);
+            fail_msg("%s: %s", recycle_verdict_names[before[i].why], recycle_verdict_names[recycle_decide(&f)]);
     }
 }
 
@@ -121,8 +121,8 @@ TEST(a_sandbox_without_a_memory_limit_has_no_part_of_it_to_use_up)
 TEST(every_outcome_has_a_name)
 {
     for (size_t i = 0; i < RECYCLE_COUNT; i++)
-        assert_non_null(recycle_names[i]);
-    assert_null(recycle_names[RECYCLE_COUNT]);
+        assert_non_null(recycle_verdict_names[i]);
+    assert_null(recycle_verdict_names[RECYCLE_COUNT]);
 }
 
 int main(void)

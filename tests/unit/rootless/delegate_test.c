@@ -7,9 +7,9 @@
 
 static const char *const names[] = { "none", "here", "beside", "ask" };
 
-static void expect(enum delegate_way way, struct delegate_facts f, int line)
+static void expect(enum delegate_method way, struct delegate_facts f, int line)
 {
-    enum delegate_way got = delegate_choose(&f);
+    enum delegate_method got = delegate_choose_method(&f);
 
     if (got != way)
         fail_msg("line %d: %s instead of %s", line, names[got], names[way]);
@@ -19,44 +19,52 @@ static void expect(enum delegate_way way, struct delegate_facts f, int line)
 
 TEST(a_login_session_asks_the_users_systemd)
 {
-    EXPECT(DELEGATE_ASK, .offered = ALL, .here = "memory pids\n", .manager = true);
-    EXPECT(DELEGATE_ASK, .offered = ALL, .manager = true);
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = "memory pids\n",
+           .has_user_manager = true);
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .has_user_manager = true);
 }
 
 TEST(a_delegated_scope_of_our_own_is_used_as_it_is)
 {
-    EXPECT(DELEGATE_HERE, .offered = ALL, .here = ALL, .writable = true, .marked = true, .alone = true,
-           .manager = true);
+    EXPECT(DELEGATE_OWN_CGROUP, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .is_delegated = true, .has_only_own_processes = true, .has_user_manager = true);
 }
 
 TEST(a_cgroup_that_systemd_has_not_given_away_is_left_to_it)
 {
-    EXPECT(DELEGATE_ASK, .offered = ALL, .here = ALL, .writable = true, .alone = true, .manager = true);
-    EXPECT(DELEGATE_HERE, .offered = ALL, .here = ALL, .writable = true, .alone = true); /* a container: no systemd */
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .has_only_own_processes = true, .has_user_manager = true);
+    EXPECT(DELEGATE_OWN_CGROUP, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .has_only_own_processes = true); /* a container: no systemd */
 }
 
 TEST(strangers_are_never_moved)
 {
-    EXPECT(DELEGATE_ASK, .offered = ALL, .here = ALL, .writable = true, .marked = true, .manager = true);
-    EXPECT(DELEGATE_NONE, .offered = ALL, .here = ALL, .writable = true, .marked = true);
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .is_delegated = true, .has_user_manager = true);
+    EXPECT(DELEGATE_NONE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true, .is_delegated = true);
 }
 
 TEST(a_place_beside_us_is_used_when_the_one_above_is_delegated)
 {
-    EXPECT(DELEGATE_BESIDE, .offered = ALL, .here = ALL, .writable = true, .parent_marked = true,
-           .parent_writable = true, .parent = "memory pids\n", .manager = true);
-    EXPECT(DELEGATE_ASK, .offered = ALL, .here = ALL, .writable = true, .parent_marked = true, .parent_writable = true,
-           .parent = "pids\n", .manager = true); /* it hands no memory down */
-    EXPECT(DELEGATE_ASK, .offered = ALL, .here = ALL, .writable = true, .parent_writable = true, .parent = ALL,
-           .manager = true); /* a slice of systemd's own */
+    EXPECT(DELEGATE_PARENT_CGROUP, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .parent_is_delegated = true, .parent_is_writable = true, .parent_controllers = "memory pids\n",
+           .has_user_manager = true);
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .parent_is_delegated = true, .parent_is_writable = true, .parent_controllers = "pids\n",
+           .has_user_manager = true); /* it hands no memory down */
+    EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
+           .parent_is_writable = true, .parent_controllers = ALL,
+           .has_user_manager = true); /* a slice of systemd's own */
 }
 
 TEST(controllers_that_limits_need_must_be_there)
 {
-    EXPECT(DELEGATE_NONE, .manager = true);
-    EXPECT(DELEGATE_NONE, .offered = "\n", .manager = true); /* a hybrid host keeps them on v1 */
-    EXPECT(DELEGATE_NONE, .offered = "cpu memory\n", .manager = true);
-    EXPECT(DELEGATE_NONE, .offered = ALL, .here = "cpu pids\n", .writable = true, .marked = true, .alone = true);
+    EXPECT(DELEGATE_NONE, .has_user_manager = true);
+    EXPECT(DELEGATE_NONE, .root_controllers = "\n", .has_user_manager = true); /* a hybrid host keeps them on v1 */
+    EXPECT(DELEGATE_NONE, .root_controllers = "cpu memory\n", .has_user_manager = true);
+    EXPECT(DELEGATE_NONE, .root_controllers = ALL, .own_controllers = "cpu pids\n", .is_writable = true,
+           .is_delegated = true, .has_only_own_processes = true);
 }
 
 TEST(the_v2_line_of_proc_is_found_and_must_be_in_sight)
@@ -89,10 +97,10 @@ TEST(the_v2_line_of_proc_is_found_and_must_be_in_sight)
 /* This room is not among the privileged lines that are counted, so it must never work for root. */
 TEST(root_is_refused)
 {
-    struct cgroup_forest f;
+    struct cgroup_hierarchies f;
     struct err err = { 0 };
 
-    assert_int_equal(delegate_find(&f, 0, 0, &err), -1);
+    assert_int_equal(delegate_find_cgroup(&f, 0, 0, &err), -1);
     assert_int_equal(err.id, ERR_BUG);
     assert_int_equal(f.ntrees, 0);
 }

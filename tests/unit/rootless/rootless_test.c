@@ -7,21 +7,21 @@
 TEST(the_setting_that_forbids_is_named_with_its_cure)
 {
     static const struct {
-        struct rootless_clues clues;
+        struct rootless_facts clues;
         const char *names;
     } rows[] = {
         { { .unprivileged_userns_clone = "0\n", .max_user_namespaces = "100\n" }, "unprivileged_userns_clone=1" },
         { { .max_user_namespaces = "0\n" }, "user.max_user_namespaces=" },
         { { .max_user_namespaces = "100\n", .apparmor_restrict = "1\n" }, "apparmor_restrict_unprivileged_userns=0" },
-        { { .max_user_namespaces = "100\n", .place = PLACE_CONTAINER }, "seccomp=unconfined" },
-        { { .place = PLACE_CONTAINER, .root = true }, "--privileged" },
-        { { .place = PLACE_POD }, "procMount: Unmasked" },
-        { { .place = PLACE_POD, .root = true }, "privileged: true" },
-        { { .place = PLACE_WSL1 }, "wsl --set-version" },
-        { { .root = true }, "CAP_SYS_ADMIN" },
+        { { .max_user_namespaces = "100\n", .host_kind = HOST_KIND_CONTAINER }, "seccomp=unconfined" },
+        { { .host_kind = HOST_KIND_CONTAINER, .is_root = true }, "--privileged" },
+        { { .host_kind = HOST_KIND_POD }, "procMount: Unmasked" },
+        { { .host_kind = HOST_KIND_POD, .is_root = true }, "privileged: true" },
+        { { .host_kind = HOST_KIND_WSL1 }, "wsl --set-version" },
+        { { .is_root = true }, "CAP_SYS_ADMIN" },
         /* What binds only plain users is not root's trouble. */
-        { { .root = true, .unprivileged_userns_clone = "0\n", .apparmor_restrict = "1\n" }, "CAP_SYS_ADMIN" },
-        { { .root = true, .max_user_namespaces = "0\n" }, "user.max_user_namespaces=" },
+        { { .is_root = true, .unprivileged_userns_clone = "0\n", .apparmor_restrict = "1\n" }, "CAP_SYS_ADMIN" },
+        { { .is_root = true, .max_user_namespaces = "0\n" }, "user.max_user_namespaces=" },
         { { .max_user_namespaces = "100\n", .apparmor_restrict = "0\n" }, "Operation not permitted" },
         { { 0 }, "Operation not permitted" },
     };

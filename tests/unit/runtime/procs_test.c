@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "runtime/procs.h"
-#include "runtime/walls.h"
+#include "runtime/runtime_walls.h"
 
 #include <stdio.h>
 
@@ -78,7 +78,7 @@ TEST(only_loopback_is_seen_as_no_network)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         snprintf(text, sizeof(text), "%s%s", head, cases[i].lines);
-        if (walls_only_loopback(text) != cases[i].alone)
+        if (runtime_walls_only_loopback(text) != cases[i].alone)
             fail_msg("case %zu", i);
     }
 }

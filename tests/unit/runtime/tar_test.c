@@ -45,16 +45,16 @@ static const struct tar_ops ops = { on_entry, on_bytes, on_entry_end };
 /* Parses in pieces of `piece` bytes. */
 static int parse(const struct buf *b, size_t piece, uint64_t max, struct heard *h, struct err *err)
 {
-    struct tar *t = mem_new(struct tar);
+    struct tar_parser *t = mem_new(struct tar_parser);
     int r = 0;
 
     buf_clear(&h->text);
-    tar_init(t, max, &ops, h);
+    tar_parser_init(t, max, &ops, h);
     for (size_t at = 0; r == 0 && at < b->len; at += piece)
-        r = tar_feed(t, b->data + at, min_size(piece, b->len - at), err);
+        r = tar_parser_feed(t, b->data + at, min_size(piece, b->len - at), err);
     if (r == 0)
-        r = tar_finish(t, err);
-    tar_done(t);
+        r = tar_parser_finish(t, err);
+    tar_parser_done(t);
     free(t);
     return r;
 }
@@ -69,7 +69,7 @@ static void fix_checksum(uint8_t *b)
     snprintf((char *)b + 148, 8, "%06o", sum);
 }
 
-/* A header written by hand, to say what tar_header never would. */
+/* A header written by hand, to say what tar_write_headers never would. */
 static uint8_t *raw(struct buf *b, char type, const char *name, const char *size, const char *magic)
 {
     uint8_t block[512] = { 0 };
@@ -97,7 +97,7 @@ static void add(struct buf *b, const struct tar_entry *e, const char *text)
 {
     auto_free uint8_t *out = mem_alloc(TAR_HEADERS_MAX);
 
-    buf_add(b, out, tar_header(out, e));
+    buf_add(b, out, tar_write_headers(out, e));
     if (text)
         content(b, text, strlen(text));
 }
@@ -158,7 +158,7 @@ TEST(sizes_beyond_eight_gibibytes_go_through_pax)
     struct err err = { 0 };
 
     *e = (struct tar_entry){ .kind = 'f', .path = "big", .size = 1ull << 40 };
-    buf_add(&b, out, tar_header(out, e));
+    buf_add(&b, out, tar_write_headers(out, e));
     assert_non_null(memmem(b.data, b.len, "22 size=1099511627776\n", 22));
     assert_int_equal(parse(&b, 512, (1ull << 40) - 1, &h, &err), -1); /* believed, and over the limit */
     assert_int_equal(err.id, ERR_LIMIT);
@@ -179,18 +179,18 @@ TEST(paths_are_made_clean_or_refused)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         snprintf(path, sizeof(path), "%s", cases[i].in);
-        int r = tar_clean(path, &err);
+        int r = tar_clean_path(path, &err);
         if ((r == 0) != (cases[i].out != NULL) || (r == 0 && strcmp(path, cases[i].out) != 0))
             fail_msg("'%s' became '%s'", cases[i].in, path);
     }
     path[0] = '\0';
     for (unsigned i = 0; i < TAR_DEPTH_MAX + 1; i++)
         strcat(path, "d/");
-    assert_int_equal(tar_clean(path, &err), -1);
+    assert_int_equal(tar_clean_path(path, &err), -1);
     assert_int_equal(err.id, ERR_LIMIT);
     memset(path, 'n', 256);
     path[256] = '\0';
-    assert_int_equal(tar_clean(path, &err), -1);
+    assert_int_equal(tar_clean_path(path, &err), -1);
 }
 
 TEST(what_no_archive_may_hold_is_refused_by_name)

@@ -146,9 +146,9 @@ TEST(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running)
     jailer_ok(&s.k);
     answered(&s);
     assert_false(s.failed);
-    assert_int_equal(s.state, STORE_SB_RUNNING);
+    assert_int_equal(s.state, STORE_SANDBOX_RUNNING);
     get(&s);
-    assert_int_equal(s.state, STORE_SB_RUNNING);
+    assert_int_equal(s.state, STORE_SANDBOX_RUNNING);
     scene_close(&s);
 }
 
@@ -166,7 +166,7 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
     assert_true(s.failed);
     assert_int_equal(s.err.id, ERR_SYS);
     get(&s);
-    assert_int_equal(s.state, STORE_SB_ENDED);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     assert_string_equal(s.ended_by, ""); /* nothing ended what was never made */
     scene_close(&s);
 }
@@ -194,7 +194,7 @@ TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     answered(&s);
     get(&s);
-    assert_int_equal(s.state, STORE_SB_ENDED);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     assert_string_equal(s.ended_by, "killed");
     manager_end_all(s.m, &why, on_emptied, &s); /* there is none left */
     assert_int_equal(s.answers, 1);
@@ -239,7 +239,7 @@ TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
     answered(&s);
     assert_true(s.failed);
     get(&s);
-    assert_int_equal(s.state, STORE_SB_ENDED);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     uint64_t end = now_ms() + 5000;
     while (knocks < 2 && now_ms() < end)
         ev_turn(s.k.ev, 20);

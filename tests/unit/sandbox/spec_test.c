@@ -12,7 +12,7 @@ static int read_as(struct spec *s, const char *text, enum spec_of of)
     json_t *j = NULL;
 
     last = (struct err){ 0 };
-    if (body_parse(text, strlen(text), &j, &last) < 0)
+    if (json_input_parse(text, strlen(text), &j, &last) < 0)
         return -1;
     int rc = spec_read(s, j, of, NULL, &last);
     json_decref(j);
@@ -27,14 +27,14 @@ static int read_over(struct spec *s, const char *text)
 TEST(presets_stand_where_nothing_is_said)
 {
     struct spec s;
-    struct box_spec box;
+    struct sandbox_spec box;
 
     spec_init(&s);
     assert_int_equal(read_over(&s, "{\"runtime\":\"python\"}"), 0);
     assert_int_equal(spec_finish(&s, &last), 0);
     assert_int_equal(s.limits.v[LIMIT_MEMORY], 512 * MIB);
     assert_int_equal(s.limits.v[LIMIT_LIFETIME], 300000);
-    spec_box(&s, &box);
+    spec_fill_sandbox_spec(&s, &box);
     assert_int_equal(box.profile, PROFILE_PYTHON);
     assert_int_equal(box.level, LEVEL_STANDARD);
     spec_done(&s);
@@ -59,7 +59,7 @@ TEST(a_request_is_read_over_its_template)
     assert_int_equal(s.limits.v[LIMIT_MEMORY], GIB);
     assert_int_equal(s.limits.v[LIMIT_PIDS], 20);
     assert_int_equal(s.limits.v[LIMIT_LIFETIME], 1000);
-    assert_true(s.pinning);
+    assert_true(s.cpu_pinning);
     assert_int_equal(s.idle_action, IDLE_PAUSE);
     assert_int_equal(s.nenv, 2);
     assert_string_equal(s.env[0], "A=1");

@@ -23,13 +23,13 @@ TEST(an_answer_is_told_from_a_refusal_and_from_other_talk)
     char why[128];
     size_t n = fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
 
-    assert_int_equal(userbus_length(buf), n);
-    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_DONE);
-    assert_int_equal(userbus_decode(buf, n, 3, why), USERBUS_OTHER);
+    assert_int_equal(userbus_message_length(buf), n);
+    assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_DONE);
+    assert_int_equal(userbus_decode_reply(buf, n, 3, why), USERBUS_OTHER);
     n = fakebus_answer(buf, FAKEBUS_SIGNAL, 2, NULL); /* a signal answers nothing, whatever it says */
-    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_OTHER);
+    assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_OTHER);
     n = fakebus_answer(buf, FAKEBUS_ERROR, 2, "org.freedesktop.systemd1.UnitExists");
-    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_REFUSED);
+    assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_REFUSED);
     assert_string_equal(why, "org.freedesktop.systemd1.UnitExists");
 }
 
@@ -40,18 +40,18 @@ TEST(what_is_cut_off_or_too_long_is_malformed)
     size_t n = fakebus_answer(buf, FAKEBUS_ERROR, 2, "a.b.C");
 
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(userbus_decode(buf, i, 2, why), USERBUS_MALFORMED);
+        assert_int_equal(userbus_decode_reply(buf, i, 2, why), USERBUS_MALFORMED);
     buf[28] = 200; /* a name longer than the message */
-    assert_int_equal(userbus_decode(buf, n, 2, why), USERBUS_MALFORMED);
+    assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_MALFORMED);
     (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[18] = 'v'; /* a type we do not know the length of */
-    assert_int_equal(userbus_decode(buf, 24, 2, why), USERBUS_MALFORMED);
+    assert_int_equal(userbus_decode_reply(buf, 24, 2, why), USERBUS_MALFORMED);
     (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[0] = 'B';
-    assert_int_equal(userbus_length(buf), 0);
+    assert_int_equal(userbus_message_length(buf), 0);
     (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[6] = 1; /* a body of 64 KiB */
-    assert_int_equal(userbus_length(buf), 0);
+    assert_int_equal(userbus_message_length(buf), 0);
 }
 
 TEST(a_call_names_the_scope_and_every_process)
@@ -59,10 +59,10 @@ TEST(a_call_names_the_scope_and_every_process)
     uint8_t buf[USERBUS_CALL_MAX];
     pid_t pids[] = { 0x01020304, 77 };
     static const uint8_t list[] = { 8, 0, 0, 0, 4, 3, 2, 1, 77, 0, 0, 0 };
-    size_t n = userbus_encode(buf, 2, "cove-x.scope", pids, 2);
+    size_t n = userbus_encode_scope_call(buf, 2, "cove-x.scope", pids, 2);
 
     assert_true(n > 0);
-    assert_int_equal(userbus_length(buf), n); /* the lengths in it agree */
+    assert_int_equal(userbus_message_length(buf), n); /* the lengths in it agree */
     assert_non_null(memmem(buf, n, "StartTransientUnit", 18));
     assert_non_null(memmem(buf, n, "cove-x.scope", 13));
     assert_non_null(memmem(buf, n, "Delegate", 9));
@@ -76,7 +76,7 @@ TEST(a_call_that_does_not_fit_is_none)
 
     memset(name, 'a', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
-    assert_int_equal(userbus_encode(buf, 2, name, NULL, 0), 0);
+    assert_int_equal(userbus_encode_scope_call(buf, 2, name, NULL, 0), 0);
 }
 
 /* --- a manager --- */
@@ -126,7 +126,7 @@ static int ask(const char *door_name, bool bus, enum manner manner, struct err *
 {
     int door = listen_at(door_name), status;
     pid_t pid = manager(door, bus, manner), self = getpid();
-    int done = userbus_scope(dir, 1000, "cove-test.scope", &self, 1, err);
+    int done = userbus_start_scope(dir, 1000, "cove-test.scope", &self, 1, err);
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -169,7 +169,7 @@ TEST(nobody_there_is_an_error_at_once)
     struct err err = { 0 };
     pid_t self = getpid();
 
-    assert_int_equal(userbus_scope(dir, 1000, "cove-test.scope", &self, 1, &err), -1);
+    assert_int_equal(userbus_start_scope(dir, 1000, "cove-test.scope", &self, 1, &err), -1);
     assert_int_equal(err.sys, ENOENT);
 }
 
@@ -179,7 +179,7 @@ TEST(root_never_asks)
     pid_t self = getpid();
     int door = listen_at("systemd/private");
 
-    assert_int_equal(userbus_scope(dir, 0, "cove-test.scope", &self, 1, &err), -1);
+    assert_int_equal(userbus_start_scope(dir, 0, "cove-test.scope", &self, 1, &err), -1);
     assert_int_equal(err.id, ERR_BUG);
     assert_int_equal(poll(&(struct pollfd){ .fd = door, .events = POLLIN }, 1, 0), 0); /* nobody even knocked */
     close(door);
@@ -191,12 +191,12 @@ TEST(a_manager_is_offered_by_either_of_its_sockets)
 {
     static const char *const doors[] = { "systemd/private", "bus" };
 
-    assert_false(userbus_offered(dir));
+    assert_false(userbus_is_available(dir));
     for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
         int door = listen_at(doors[i]);
         auto_free char *path = str_printf("%s/%s", dir, doors[i]);
 
-        assert_true(userbus_offered(dir));
+        assert_true(userbus_is_available(dir));
         close(door);
         unlink(path);
     }
@@ -207,11 +207,11 @@ TEST(sockets_lie_where_the_session_says_or_where_systemd_puts_them)
     char buf[USERBUS_DIR_MAX];
 
     setenv("XDG_RUNTIME_DIR", "/elsewhere", 1);
-    assert_string_equal(userbus_dir(1000, buf), "/elsewhere");
+    assert_string_equal(userbus_runtime_dir(1000, buf), "/elsewhere");
     setenv("XDG_RUNTIME_DIR", "not/absolute", 1);
-    assert_string_equal(userbus_dir(1000, buf), "/run/user/1000");
+    assert_string_equal(userbus_runtime_dir(1000, buf), "/run/user/1000");
     unsetenv("XDG_RUNTIME_DIR");
-    assert_string_equal(userbus_dir(4294967294u, buf), "/run/user/4294967294");
+    assert_string_equal(userbus_runtime_dir(4294967294u, buf), "/run/user/4294967294");
 }
 
 static int set_up(void **state UNUSED)

@@ -152,8 +152,8 @@ TEST(who_asks_is_answered_with_the_files_as_they_are_now)
     assert_int_equal(ev_new(&ev, &err), 0);
     assert_int_equal(pem_source_init(&source, ev, &paths, ours, &err), 0);
     free(file("cert", "TWO"));
-    assert_int_equal(pem_ask(theirs, &err), 0);
-    assert_int_equal(pem_ask(theirs, &err), 0);
+    assert_int_equal(pem_request(theirs, &err), 0);
+    assert_int_equal(pem_request(theirs, &err), 0);
     ev_turn(ev, 1000);
     assert_int_equal(pem_recv(theirs, &got, &err), 0);
     assert_part(&got, PEM_CERTIFICATE, "TWO");
@@ -161,7 +161,7 @@ TEST(who_asks_is_answered_with_the_files_as_they_are_now)
     assert_int_equal(pem_recv(theirs, &got, &err), -1); /* asked twice, answered once */
     assert_int_equal(err.id, ERR_BUSY);
     unlink(key);
-    pem_source_tell(&source);
+    pem_source_send(&source);
     assert_int_equal(pem_recv(theirs, &got, &err), -1);
     assert_non_null(strstr(err.msg, "tls.key"));
     pem_source_done(&source);
@@ -172,13 +172,13 @@ TEST(an_end_is_near_for_two_weeks)
     const uint64_t day = 24ull * 3600 * 1000;
     const struct {
         uint64_t not_after, now;
-        enum tls_age age;
-    } rows[] = { { 100 * day, 0, TLS_FRESH },           { 100 * day, 86 * day, TLS_FRESH },
-                 { 100 * day, 86 * day + 1, TLS_SOON }, { 100 * day, 100 * day - 1, TLS_SOON },
-                 { 100 * day, 100 * day, TLS_OVER },    { 0, 1, TLS_OVER } };
+        enum tls_expiry age;
+    } rows[] = { { 100 * day, 0, TLS_EXPIRES_LATER },           { 100 * day, 86 * day, TLS_EXPIRES_LATER },
+                 { 100 * day, 86 * day + 1, TLS_EXPIRES_SOON }, { 100 * day, 100 * day - 1, TLS_EXPIRES_SOON },
+                 { 100 * day, 100 * day, TLS_EXPIRED },         { 0, 1, TLS_EXPIRED } };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (tls_age(rows[i].not_after, rows[i].now) != rows[i].age)
+        if (tls_expiry_of(rows[i].not_after, rows[i].now) != rows[i].age)
             fail_msg("row %zu", i);
 }
 

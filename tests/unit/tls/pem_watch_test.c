@@ -93,7 +93,7 @@ static void begin(const char *certificate, const char *of_key)
     const struct pem_paths paths = { { certificate, of_key, "" } };
 
     pem_watch_init(&watch, ev, &paths, on_change, NULL);
-    watch.look_ns = 20 * NS_PER_MS;
+    watch.check_ns = 20 * NS_PER_MS;
 }
 
 static bool asleep(void)
@@ -279,7 +279,7 @@ TEST(what_was_noted_before_it_was_read_is_not_told)
     write_file("cert", "1");
     begin(cert, "");
     write_file("cert", "22");
-    pem_watch_note(&watch);
+    pem_watch_mark_read(&watch);
     assert_woken(true);
     while (watch.timer.slot)
         ev_turn(ev, 100);
@@ -296,14 +296,14 @@ TEST(without_inotify_the_files_are_looked_at_instead)
     write_file("cert", "22");
     assert_woken(true);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    while (!watch.blind)
+    while (!watch.is_polling)
         ev_turn(ev, 100);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
     assert_int_equal(watch.fd, -1);
     assert_int_not_equal(watch.timer.slot, 0);
     ev_timer_set(ev, &watch.timer, 0, watch.timer.fn, watch.timer.arg); /* as if the seconds had passed */
     assert_told(1);
-    assert_false(watch.blind);
+    assert_false(watch.is_polling);
 }
 
 int main(void)

@@ -127,8 +127,8 @@ TEST(kinds_that_do_not_exist_are_refused)
     assert_int_equal(err.id, ERR_INVALID);
     assert_int_equal(jail_event_encode(&event, bytes, &err), -1);
     assert_int_equal(err.id, ERR_INVALID);
-    struct jail_news news = { .id = ID, .watched = JAIL_UNWATCHED };
-    assert_int_equal(jail_news_encode(&news, bytes, &err), -1);
+    struct jail_denial_notice news = { .id = ID, .watched = JAIL_UNWATCHED };
+    assert_int_equal(jail_denial_notice_encode(&news, bytes, &err), -1);
     struct jail_denied denied = { .watched = JAIL_UNWATCHABLE + 1 };
     assert_int_equal(jail_denied_encode(&denied, bytes, &err), -1);
     denied = (struct jail_denied){ .n = JAIL_DENIALS_MAX + 1 };

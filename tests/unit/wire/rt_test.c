@@ -60,14 +60,15 @@ TEST(a_fork_names_the_stream_it_is_of_and_is_nothing_else)
                                       RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_STDIN,
                                       RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_TTY };
     const char *const argv[] = { "python", NULL };
-    struct rt_exec m = { .flags = RT_EXEC_FORKED | RT_EXEC_KERNEL, .cwd = "", .argv = argv, .of = 6 }, got = { 0 };
+    struct rt_exec m = { .flags = RT_EXEC_FORKED | RT_EXEC_KERNEL, .cwd = "", .argv = argv, .forked_stream = 6 },
+                   got = { 0 };
     auto_free void *strings = NULL;
 
     int n = rt_exec_encode(&m, bytes, &err);
     assert_true(n > 0);
     struct frame f = { .type = FRAME_EXEC, .len = (uint32_t)n, .data = bytes };
     assert_int_equal(rt_exec_decode(&f, &got, &strings, &err), 0);
-    assert_int_equal(got.of, 6);
+    assert_int_equal(got.forked_stream, 6);
     assert_string_equal(got.argv[0], "python");
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         m.flags = wrong[i];
@@ -258,12 +259,12 @@ TEST(an_item_that_does_not_fit_leaves_no_trace)
 
 TEST(windows_are_wide_for_files_and_archives_only)
 {
-    assert_int_equal(rt_window(FRAME_EXEC), WIRE_WINDOW);
-    assert_int_equal(rt_window(FRAME_LIST), WIRE_WINDOW);
-    assert_int_equal(rt_window(FRAME_READ), WIRE_WINDOW_BULK);
-    assert_int_equal(rt_window(FRAME_WRITE), WIRE_WINDOW_BULK);
-    assert_int_equal(rt_window(FRAME_TAR_IN), WIRE_WINDOW_BULK);
-    assert_int_equal(rt_window(FRAME_TAR_OUT), WIRE_WINDOW_BULK);
+    assert_int_equal(rt_initial_window(FRAME_EXEC), WIRE_WINDOW);
+    assert_int_equal(rt_initial_window(FRAME_LIST), WIRE_WINDOW);
+    assert_int_equal(rt_initial_window(FRAME_READ), WIRE_WINDOW_BULK);
+    assert_int_equal(rt_initial_window(FRAME_WRITE), WIRE_WINDOW_BULK);
+    assert_int_equal(rt_initial_window(FRAME_TAR_IN), WIRE_WINDOW_BULK);
+    assert_int_equal(rt_initial_window(FRAME_TAR_OUT), WIRE_WINDOW_BULK);
 }
 
 int main(void)

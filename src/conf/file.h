@@ -1,6 +1,0 @@
-/* file.h - what conf.c and file.c share. */
-#pragma once
-
-#include "conf/conf.h"
-
-int conf_set(struct conf *c, enum setting s, const char *text, uint32_t line, struct err *err); /* from the file */

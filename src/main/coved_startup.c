@@ -1,0 +1,127 @@
+/* What coved was given, and what it gives up before it serves anybody.
+ *
+ * Settings come from its own command line, or whole from a supervisor that read them first, so that the two never
+ * disagree about a file that changed in between. Sockets come from a supervisor or from a service manager. */
+#include "main/coved.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "doc/doc.h"
+#include "serve/no_fork_filter.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+struct coved_options {
+    const char *config_fd, *listen_fds, *ready_fd, *tls_fd;
+};
+
+static int coved_read_fd_number(const char *name, const char *text, uint64_t *ret, struct err *err)
+{
+    if (text && !str_to_u64(text, 1024, ret))
+        return err_set(err, ERR_USAGE, "%s: '%.20s' is no number of descriptors", name, text);
+    return 0;
+}
+
+/* From a supervisor: what it read, whole. The offset of the descriptor is shared with those who read it before us. */
+static int coved_read_inherited_config(struct coved *d, int fd, struct problems *pr)
+{
+    auto_free char *text = mem_alloc(DOC_BYTES_MAX + 1);
+    ssize_t n = pread(fd, text, DOC_BYTES_MAX, 0);
+
+    pr->file = "configuration of the supervisor";
+    if (n >= 0)
+        return conf_read(&d->conf, text, (size_t)n, pr);
+    problems_add(pr, ERR_SYS, 0, 0, NULL, "descriptor %d cannot be read", fd);
+    return -1;
+}
+
+int coved_read_settings(struct coved *d, int argc, char **argv, struct problems *pr)
+{
+    struct coved_options w = { 0 };
+    const struct conf_option own[] = { { "--config-fd", &w.config_fd, NULL },
+                                       { "--listen-fds", &w.listen_fds, NULL },
+                                       { "--ready-fd", &w.ready_fd, NULL },
+                                       { "--tls-fd", &w.tls_fd, NULL } };
+    uint64_t config = 0, ready = 0, tls = 0;
+    struct err err = { 0 };
+
+    conf_init(&d->conf);
+    conf_read_own_flags(argc, argv, own, ARRAY_LEN(own));
+    if (!w.config_fd && conf_read_command_line(&d->conf, "coved", argc, argv, environ, own, ARRAY_LEN(own), pr) < 0)
+        return -1;
+    if (coved_read_fd_number("--config-fd", w.config_fd, &config, &err) < 0 ||
+        coved_read_fd_number("--listen-fds", w.listen_fds, &d->nsockets, &err) < 0 ||
+        coved_read_fd_number("--ready-fd", w.ready_fd, &ready, &err) < 0 ||
+        coved_read_fd_number("--tls-fd", w.tls_fd, &tls, &err) < 0) {
+        problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
+        return -1;
+    }
+    d->ready_fd = ready ? (int)ready : -1;
+    d->tls_source = tls ? (int)tls : -1;
+    if (!config)
+        return 0;
+    if (coved_read_inherited_config(d, (int)config, pr) < 0)
+        return -1;
+    pr->file = "coved";
+    return conf_read_flags(&d->conf, argc, argv, own, ARRAY_LEN(own), pr);
+}
+
+/* A service manager may hand over sockets in its own way: LISTEN_FDS of them, from 3 on, for LISTEN_PID. */
+void coved_count_sockets(struct coved *d)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    uint64_t for_whom = 0;
+
+    if (!d->nsockets && pid && n && str_to_u64(pid, INT32_MAX, &for_whom) && for_whom == (uint64_t)getpid())
+        (void)str_to_u64(n, 16, &d->nsockets);
+    for (uint64_t i = 0; i < d->nsockets; i++)
+        (void)fcntl(COVED_FIRST_SOCKET + (int)i, F_SETFD, FD_CLOEXEC);
+}
+
+/* --- what it gives up --- */
+
+static int coved_drop_capabilities(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct none[2] = { { 0 } }, held[2] = { { 0 } };
+
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capget, &head, held) == 0 && memcmp(held, none, sizeof(none)) == 0)
+        return 0; /* a service manager's filter may refuse capset, and there is nothing to drop */
+    return (int)syscall(SYS_capset, &head, none);
+}
+
+/* The leak checker of a sanitized build is a process that looks into this one. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ALLOW_LEAK_CHECKER 1
+#endif
+#endif
+#ifndef ALLOW_LEAK_CHECKER
+#define ALLOW_LEAK_CHECKER 0
+#endif
+
+int coved_drop_privileges(struct err *err)
+{
+    struct rlimit files;
+
+    if (geteuid() == 0)
+        return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || coved_drop_capabilities() < 0 ||
+        prctl(PR_SET_DUMPABLE, ALLOW_LEAK_CHECKER, 0, 0, 0) < 0)
+        return err_sys(err, ERR_SYS, "give up privileges");
+    if (no_fork_filter_install(ALLOW_LEAK_CHECKER, err) < 0)
+        return -1;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    umask(077);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* What the root of every sandbox is made of, as tables: the code that builds it has no names of its own. */
+#include "policy/root_layout.h"
+
+const char *const root_system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", NULL };
+
+const char *const root_empty_dirs[] = { "proc",  "dev",         "dev/pts",   "dev/shm", "etc", "etc/ssl",
+                                        "tmp",   "var",         "workspace", "skills",  "mnt", "opt",
+                                        ".cove", ".cove/empty", "etc/fonts", NULL };
+
+const struct root_link root_links[] = {
+    { "dev/ptmx", "pts/ptmx" },
+    { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },
+    { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" },
+    { "var/tmp", "/tmp" },
+    { "etc/mtab", "/proc/self/mounts" },
+    { "etc/os-release", "/usr/lib/os-release" },
+    { "etc/matplotlibrc", "/usr/share/matplotlib/mpl-data/matplotlibrc" }, /* where Debian's looks for it */
+    { NULL, NULL },
+};
+
+const struct root_device root_devices[] = {
+    { "dev/null", 1, 3 },    { "dev/zero", 1, 5 }, { "dev/full", 1, 7 }, { "dev/random", 1, 8 },
+    { "dev/urandom", 1, 9 }, { "dev/tty", 5, 0 },  { NULL, 0, 0 },
+};
+
+const struct root_text_file root_text_files[] = {
+    { "etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+                    "cove:x:1000:1000:sandbox:/workspace:/bin/bash\n"
+                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+    { "etc/group", "root:x:0:\ntty:x:5:\ncove:x:1000:\nnogroup:x:65534:\n" },
+    { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 cove\n" },
+    { "etc/resolv.conf", "# no resolver: this sandbox has no network\noptions timeout:1 attempts:1\n" },
+    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
+    { "etc/hostname", "cove\n" },
+    { "etc/fonts/fonts.conf", "<?xml version=\"1.0\"?>\n<fontconfig>\n<dir>/usr/share/fonts</dir>\n"
+                              "<dir>/usr/local/share/fonts</dir>\n<cachedir prefix=\"xdg\">fontconfig</cachedir>\n"
+                              "</fontconfig>\n" },
+    { NULL, NULL },
+};
+
+const char *const root_host_files[] = { "etc/ld.so.cache",  "etc/ssl/openssl.cnf", "etc/services", "etc/protocols",
+                                        "etc/alternatives", "etc/ssl/certs",       "etc/pki",      NULL };
+
+/* They tell of the host or of its neighbours, or steer it. Files that the kernel shows to nobody but the host's root
+ * anyway are covered only where reaching them would be fatal. */
+const char *const root_proc_masks[] = { "acpi",    "asound",    "bus",           "cmdline",     "config.gz",
+                                        "driver",  "fs",        "interrupts",    "irq",         "kallsyms",
+                                        "kcore",   "key-users", "keys",          "kmsg",        "latency_stats",
+                                        "modules", "mtrr",      "pressure",      "sched_debug", "schedstat",
+                                        "scsi",    "softirqs",  "sysrq-trigger", "timer_list",  NULL };
+_Static_assert(ARRAY_LEN(root_proc_masks) <= ROOT_MASKS_MAX, "there is room for all of them");

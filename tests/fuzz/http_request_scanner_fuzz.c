@@ -1,0 +1,59 @@
+/* What any client sends, as the first reader sees it. The first byte says into which pieces it is cut.
+ *
+ * Held besides memory: the pieces make no difference to what is found, to what is refused and with which words; no more
+ * is let through than came; and all that is let through of whole requests has no line that ends in a bare LF. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "http/request_scanner.h"
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+struct outcome {
+    struct err err;
+    uint64_t ended;
+    enum request_scanner_state state;
+    size_t let;
+};
+
+static struct outcome scan(const char *data, size_t n, size_t piece)
+{
+    static struct http_limits lim;
+    struct outcome out = { 0 };
+    struct request_scanner f;
+    int ret = 0;
+
+    http_limits_default(&lim);
+    lim.line_max = 200;
+    lim.head_max = 1000;
+    request_scanner_init(&f, &lim);
+    for (size_t at = 0; at < n && ret == 0; at += piece) {
+        size_t len = min_size(piece, n - at), got = 0;
+
+        ret = request_scanner_scan(&f, data + at, len, &got, &out.err);
+        must(got <= len);
+        out.let += got;
+    }
+    must(ret == 0 || (out.err.msg[0] && f.state == SCAN_REFUSED));
+    out.ended = f.requests_ended;
+    out.state = f.state;
+    request_scanner_done(&f);
+    return out;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    const char *data = (const char *)bytes + 1;
+
+    if (size < 2)
+        return 0;
+    struct outcome whole = scan(data, size - 1, size - 1), cut = scan(data, size - 1, bytes[0] % 64 + 1u);
+    must(whole.err.id == cut.err.id && str_eq(whole.err.msg, cut.err.msg) && whole.ended == cut.ended &&
+         whole.state == cut.state && cut.let >= whole.let);
+    const char *lf = memchr(data, '\n', size - 1);
+    must(whole.ended == 0 || (lf && lf > data && lf[-1] == '\r'));
+    return 0;
+}
