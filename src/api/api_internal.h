@@ -20,7 +20,7 @@ struct api_counter {
 
 #define API_TARGETS_MAX 6u
 
-/* What a route does (action.c). */
+/* What a route does (audit_actions.c). */
 struct audit_action {
     const struct http_route *route;
     char name[64];
@@ -29,7 +29,7 @@ struct audit_action {
     bool frees_resources; /* it ends or removes something: allowed as long as there is any room for its record */
 };
 
-/* A request from the gate to its answer (record.c): http_user_data(). */
+/* A request from the gate to its answer (audit_trail.c): http_user_data(). */
 struct api_request {
     struct principal principal; /* first: request_principal() is this */
     bool authenticated;         /* who is */
@@ -56,12 +56,12 @@ struct api_request {
 struct api {
     struct api_settings settings;
     const struct http_server *server;
-    struct unread_quota *unread_quotas; /* untaken.c */
+    struct unread_quota *unread_quotas; /* unread_responses.c */
     uint64_t started_ns, started_ms;    /* monotonic; of the calendar */
     struct api_counter counters[API_ROUTES_MAX];
     size_t ncounters;
     bool backing_up;
-    struct open_stream *open_streams; /* answers that go on (live.c) */
+    struct open_stream *open_streams; /* answers that go on (open_streams.c) */
     struct event_tail *event_tail;    /* the latest events, and who listens to them (events.c) */
     struct event_stream *event_streams;
     struct audit_action *actions;
@@ -73,7 +73,7 @@ struct api {
     struct ev_timer refusal_summary_timer;
     struct security *security;
     uint64_t security_event_counts[SECURITY_KINDS];
-    struct pool_registry *pool_registry;          /* pools (warm.h) */
+    struct pool_registry *pool_registry;          /* pools (pool_registry.h) */
     struct template_cache *template_cache;        /* templates */
     struct socket_execution *orphaned_executions; /* of sockets that are gone, waiting for an answer */
 };
@@ -97,7 +97,7 @@ extern const struct http_route sandbox_routes[], execution_routes[], file_routes
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
     user_routes[], context_routes[], pool_routes[], execute_routes[];
 
-/* --- the record of a request (record.c) --- */
+/* --- the record of a request (audit_trail.c) --- */
 
 /* For handlers. What was acted on, beside what the path names; text about it; what was run, told by hash and length
  * unless the operator wants it whole. Names are static and plain. */
@@ -181,14 +181,14 @@ bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_
 void api_write_execution(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_write_runtimes(struct jsonw *w);                                     /* "runtimes": [...] */
 
-/* --- answers that are not taken yet (untaken.c) --- */
+/* --- answers that are not taken yet (unread_responses.c) --- */
 
 /* ERR_EXECUTOR_FULL: the tenant has too much of them. */
 int unread_responses_check(const struct api *api, const char *owner, struct err *err);
 void unread_responses_add(struct http_req *req, struct api *api, const char *owner,
                           uint64_t bytes); /* until the request is over */
 
-/* --- answers that go on (live.c) --- */
+/* --- answers that go on (open_streams.c) --- */
 
 struct open_stream {
     struct api *api; /* NULL when it is over */
@@ -212,7 +212,7 @@ void event_streams_init(struct api *api);
 void event_streams_done(struct api *api);
 void api_write_event(struct jsonw *w, const struct store_event *e); /* members; without whose it is */
 
-/* --- idempotency (idem.c) --- */
+/* --- idempotency (idempotency.c) --- */
 
 /* Decides whether a request that makes something is carried out. fresh: it is, with `id` for what it makes. Otherwise
  * `id` was made by an earlier request with the same key and body; look at it. On an error the request is answered. */
@@ -224,7 +224,7 @@ void idempotency_set_resource(struct http_req *req, struct api *api, const char 
 void idempotency_release_key(struct http_req *req, struct api *api,
                              const struct err *why); /* it was refused: the key may be used again */
 
-/* --- what is to be executed (launch.c) --- */
+/* --- what is to be executed (execution_request.c) --- */
 
 struct execution_request {
     json_t *body; /* owned */
@@ -250,7 +250,7 @@ int api_context_read_call(const json_t *body, struct api *api, struct context_ex
 /* The answer to one that asks for a line: text, or NULL for the end of input. */
 int api_context_read_input_line(const json_t *body, const char **ret, struct err *err);
 
-/* --- output in JSON (piece.c) --- */
+/* --- output in JSON (output_chunk.c) --- */
 
 /* A file of output to read: 1 with a descriptor in *ret; 0 when there is none, because nothing was written or it was
  * removed since; -1 when it is there and could not be opened, ERR_DESCRIPTORS or ERR_SYS. */
@@ -261,7 +261,7 @@ int output_chunk_open_file(struct api *api, const char *execution, int channel, 
 size_t output_chunk_write_json(struct jsonw *w, const char *text_key, const char *data, size_t n, bool last);
 bool output_chunk_is_partial_utf8(const char *data, size_t n); /* they are the beginning of a character, and no more */
 
-/* --- what the kernel of a context told (told.c) --- */
+/* --- what the kernel of a context told (kernel_events.c) --- */
 
 /* The line at the offset without its end, and its type. False: there is none, or not all of it. */
 bool kernel_events_read_line(int fd, uint64_t offset, struct buf *ret, char ret_type[16]);
@@ -274,7 +274,7 @@ void terminal_resize(struct http_req *req, void *ctx);
 void terminal_signal(struct http_req *req, void *ctx);
 int terminal_read_signal(const json_t *body, int *ret, struct err *err); /* "signal": a name or a number */
 
-/* --- standard input of an execution (input.c) --- */
+/* --- standard input of an execution (stdin_upload.c) --- */
 
 void stdin_upload_start(struct http_req *req, void *ctx);
 

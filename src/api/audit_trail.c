@@ -4,7 +4,7 @@
  * file. Requests that make something with an id of their own are recorded twice: as `accepted` when the work begins,
  * so that the writing costs no time of the answer, and with their outcome when it is known; that record is made behind
  * the answer, and before any other request is looked at. What was refused changed
- * nothing: its record follows when there is time, and a flood of them becomes a number (flood.h).
+ * nothing: its record follows when there is time, and a flood of them becomes a number (refusal_aggregator.h).
  *
  * An operator who acts on a sandbox of another tenant has two records: their own, and one before it for that tenant,
  * which says who and what, and neither from where nor with which details.

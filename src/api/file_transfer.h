@@ -1,5 +1,5 @@
-/* file_transfer.h - one request about files while it is carried out: files.c answers with names, bytes.c moves bytes,
- * watch.c tells what happens. */
+/* file_transfer.h - one request about files while it is carried out: files.c answers with names, file_content.c moves
+ * bytes, file_watch.c tells what happens. */
 #pragma once
 
 #include "api/api_internal.h"
@@ -22,7 +22,7 @@ struct file_transfer {
     int stat_attempts; /* at a file that changed before it was read */
     int status;
     uint64_t from, len, sent;
-    bool is_sse; /* watch.c */
+    bool is_sse; /* file_watch.c */
     struct open_stream open_stream;
     struct ev_timer heartbeat_timer;
     struct buf out;
@@ -41,11 +41,11 @@ int file_transfer_read_flag(const struct http_req *req, const char *name, uint32
 const char *file_transfer_kind_name(char kind);
 int file_transfer_check_path(const char *path, const char *name, struct err *err); /* absolute, and not too long */
 
-/* bytes.c */
+/* file_content.c */
 void file_content_read(struct http_req *req, void *ctx);
 void file_content_write(struct http_req *req, void *ctx);
 void file_content_read_tar(struct http_req *req, void *ctx);
 void file_content_write_tar(struct http_req *req, void *ctx);
 
-/* watch.c */
+/* file_watch.c */
 void file_watch_start(struct http_req *req, void *ctx);

@@ -2,8 +2,8 @@
  * them.
  *
  * Pools are the server's and not a tenant's: everybody who sees templates sees them, and whoever holds pools:write
- * changes them. A change is checked against the template, then written, then kept (warm.c); the answer does not wait
- * until there are members. */
+ * changes them. A change is checked against the template, then written, then kept (pool_registry.c); the answer does
+ * not wait until there are members. */
 #include "api/api_internal.h"
 
 #include "api/pool_registry.h"

@@ -1,4 +1,5 @@
-/* sandbox_socket.h - what socket.c and attach.c share: a WebSocket of a sandbox, and one execution on it.
+/* sandbox_socket.h - what sandbox_socket.c and socket_execution.c share: a WebSocket of a sandbox, and one execution on
+ * it.
  *
  * The socket owns its attaches. One that waits for the store or the manager outlives it: then `so` is NULL, and it goes
  * when it is answered. */
@@ -59,7 +60,7 @@ struct socket_execution {
     const char *end_error_code;
 };
 
-/* socket.c */
+/* sandbox_socket.c */
 void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
                                   const struct socket_execution *a);
 bool sandbox_socket_send_message(struct sandbox_socket *so,
@@ -70,7 +71,7 @@ uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *act
                                       const char *execution, const char *details);
 void sandbox_socket_schedule_pump(struct sandbox_socket *so); /* something changed; soon, not now */
 
-/* attach.c */
+/* socket_execution.c */
 struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *name);
 /* Takes the launch. id: chosen by the client, or "". context: where it is to run; then call is what, not the launch. */
 void socket_execution_start(struct sandbox_socket *so, const char *name, const char *id,

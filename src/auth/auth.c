@@ -1,8 +1,8 @@
 /* The check of a request.
  *
- * What a request shows is a key, or something that was handed out by somebody who had one (pass.h): then the maker's
- * key is looked up in the same way, and its rights are narrowed to the part that was handed on. Or it is a token of the
- * issuer that this server trusts (vouched.c).
+ * What a request shows is a key, or something that was handed out by somebody who had one (delegated_token.h): then the
+ * maker's key is looked up in the same way, and its rights are narrowed to the part that was handed on. Or it is a
+ * token of the issuer that this server trusts (jwt_login.c).
  *
  * A key is looked up by the hash of its text, first among the keys seen lately, then in the store. What the store says
  * is believed for KEYCACHE_FRESH_NS, so a key that another process revoked dies within that time; one that is revoked

@@ -92,7 +92,7 @@ struct auth_request {
     bool over_socket;
     uid_t peer_uid; /* over_socket: SO_PEERCRED */
     /* Of the query; NULL: not there. A ticket is held against the method and the path of the request, a signature
-     * against the method and the path of the file that is asked for (passes.h). */
+     * against the method and the path of the file that is asked for (delegation.h). */
     const char *ticket, *signature;
     const char *method, *path, *file;
     uint64_t now_ns, now_ms;

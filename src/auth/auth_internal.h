@@ -79,13 +79,13 @@ enum auth_verdict auth_refuse_credential(struct err *err); /* the same for every
 /* A credential that somebody made up: false when its address has tried too often, and *err says so. */
 bool auth_count_failed_attempt(const struct auth_check_args *q);
 
-/* vouched.c */
+/* jwt_login.c */
 enum auth_verdict auth_check_jwt(const struct auth_check_args *q, const char *token);
 /* A pass that a user of that kind made. */
 enum auth_verdict auth_check_delegated_user(const struct auth_check_args *q, enum principal_kind kind,
                                             const struct delegated_token *p);
 
-/* passes.c */
+/* delegation.c */
 void delegation_load_salt(struct auth *a);
 /* Makes of the maker's rights, in *p, those of the pass. ERR_UNAUTHORIZED when the maker has nothing to do there any
  * more. */

@@ -1,5 +1,5 @@
-/* Two tables of fixed size (ways.h). The one for good keys gives up the key that was used longest ago, the one for
- * wrong keys the oldest answer. Hashes are compared in constant time, though they are no secret: then nobody has to
+/* Two tables of fixed size (bounded_table.h). The one for good keys gives up the key that was used longest ago, the one
+ * for wrong keys the oldest answer. Hashes are compared in constant time, though they are no secret: then nobody has to
  * wonder. */
 #include "auth/keycache.h"
 

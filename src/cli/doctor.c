@@ -1,7 +1,7 @@
 /* `cove doctor`: makes real sandboxes, attacks them from inside, and says what held.
  *
  * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at once. Before that we
- * plant things that a leak would carry along (canary.c).
+ * plant things that a leak would carry along (doctor_bait.c).
  *
  *   sandbox 1: walls, limits, memory
  *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it

@@ -1,4 +1,4 @@
-/* conf_file.h - what conf.c and file.c share. */
+/* conf_file.h - what conf.c and conf_file.c share. */
 #pragma once
 
 #include "conf/conf.h"

@@ -1,5 +1,5 @@
-/* engine_internal.h - what engine.c, stream.c, box.c, sandbox_handle_end.c, claim.c, exec.c, settle.c and files.c know
- * of one another. Nothing outside this room includes it.
+/* engine_internal.h - what engine.c, sandbox_stream.c, sandbox_handle.c, sandbox_handle_end.c, sandbox_claim.c,
+ * exec_handle.c, exec_receipt.c and files.c know of one another. Nothing outside this room includes it.
  *
  * Who owns what: the engine knows its boxes and open questions but owns only the questions; a box owns its streams and
  * knows its executions; executions and boxes belong to the caller. A memory block is released at once when none of
@@ -114,7 +114,7 @@ void engine_error_from_wire(const struct rt_error *m, struct err *ret);
 void sandbox_handle_interpreter_lost(struct sandbox_handle *b,
                                      const struct frame *f); /* INTERPRETER_LOST: what waited has ended */
 
-/* --- stream.c: streams of one control connection --- */
+/* --- sandbox_stream.c: streams of one control connection --- */
 
 struct sandbox_stream;
 struct sandbox_stream_ops {
@@ -161,7 +161,7 @@ void sandbox_stream_on_resume(struct sandbox_handle *b,
 void sandbox_streams_on_drained(struct sandbox_handle *b);
 void sandbox_streams_close_all(struct sandbox_handle *b, const struct err *why);
 
-/* --- box.c, sandbox_handle_end.c, claim.c: one sandbox --- */
+/* --- sandbox_handle.c, sandbox_handle_end.c, sandbox_claim.c: one sandbox --- */
 
 enum sandbox_handle_state {
     SANDBOX_HANDLE_CREATING, /* J_CREATE or J_ADOPT is out */
@@ -250,7 +250,7 @@ struct sandbox_handle {
     struct ev_defer defer;
 };
 
-/* claim.c: from a spec to a box that is ready */
+/* sandbox_claim.c: from a spec to a box that is ready */
 int sandbox_claim_start(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err);
 int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec,
                           struct err *err); /* CLAIM, ready to be sent */
@@ -262,7 +262,7 @@ void sandbox_claim_on_adopted_frame(struct sandbox_handle *b,
 void sandbox_claim_preload_rules(struct sandbox_handle *b); /* EXPECT: while nobody waits */
 void sandbox_claim_drop(struct sandbox_handle *b);          /* whatever preparation is still held */
 
-/* box.c */
+/* sandbox_handle.c */
 int sandbox_handle_connect(struct sandbox_handle *b, int control_fd, struct err *err);
 void sandbox_handle_set_ready(struct sandbox_handle *b);
 void sandbox_handle_protocol_error(struct sandbox_handle *b, const char *fmt, ...)
@@ -288,7 +288,7 @@ void sandbox_handle_end_timeout(struct sandbox_handle *b); /* the deadline of an
 void sandbox_handle_start_destroy(struct sandbox_handle *b);
 void sandbox_handle_jailer_lost(struct sandbox_handle *b, const struct err *why);
 
-/* --- exec.c --- */
+/* --- exec_handle.c --- */
 
 enum exec_handle_state {
     EXEC_PREPARING, /* MARK is out, or an interpreter is on its way; nothing runs yet */
@@ -356,15 +356,15 @@ void exec_handle_on_stream_gone(void *arg, const struct err *why); /* on_gone of
 struct sandbox_stream *exec_handle_open_path_request(struct exec_handle *x, uint8_t type,
                                                      const struct sandbox_stream_ops *ops);
 void exec_handle_release(struct exec_handle *x);
-/* exec.c, for resume.c: an execution in the box's list, not launched */
+/* exec_handle.c, for exec_resume.c: an execution in the box's list, not launched */
 struct exec_handle *exec_handle_create(struct sandbox_handle *b, const struct exec_spec *spec,
                                        const struct exec_handle_ops *ops, void *arg);
 extern const struct sandbox_stream_ops exec_handle_stream_ops;
-/* resume.c */
+/* exec_resume.c */
 struct exec_handle *exec_resume_find(const struct sandbox_handle *b, uint32_t stream);
 void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const struct rt_resume *m);
 void exec_resume_timeout(struct exec_handle *x);
-/* settle.c */
+/* exec_receipt.c */
 #define MONITOR_ANSWER_NS (4 * NS_PER_S) /* for the monitor to answer; more than it waits for a listener on its way */
 void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a,
                           const struct err *err);    /* the monitor's answer */

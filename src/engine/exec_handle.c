@@ -6,7 +6,7 @@
  * EXIT. A runtime that does not answer within GRACE_NS (a fork bomb leaves it no time) loses its say: the jailer ends
  * the sandbox.
  *
- * SETTLING, the receipt and everything after EXIT are in settle.c.
+ * SETTLING, the receipt and everything after EXIT are in exec_receipt.c.
  *
  * Invariants:
  * 1. Every byte that arrived was delivered, or counted as dropped, before on_exit.

@@ -3,8 +3,8 @@
  *     CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
  *            any of them -> DESTROYING -> GONE
  *
- * The way to READY is claim.c, the ways out of it are sandbox_handle_end.c; here are its birth, its clocks, what the
- * caller asks of it and its last release.
+ * The way to READY is sandbox_claim.c, the ways out of it are sandbox_handle_end.c; here are its birth, its clocks,
+ * what the caller asks of it and its last release.
  *
  * Invariants:
  * 1. on_ready and every `done` are called at most once.

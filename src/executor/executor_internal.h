@@ -19,7 +19,7 @@ enum run_state {
 
 struct gather; /* gather.c */
 
-struct teardown_queue {        /* graves.c */
+struct teardown_queue {        /* teardown.c */
     struct run *first, **last; /* the line */
     uint32_t waiting, in_progress;
     struct ev_timer timer;
@@ -103,7 +103,7 @@ void run_add_output(struct run *r, int channel, const void *data, size_t len);
 void run_add_kernel_event(struct run *r, const struct kernel_event *e);
 void run_complete_with_result(struct run *r); /* all that it is to tell is here */
 
-/* start.c: files in, the program, and what the kernel says */
+/* run_program.c: files in, the program, and what the kernel says */
 void run_stage_files(struct run *r);
 void run_reset_program(struct run *r);               /* nothing of it has happened */
 void run_interrupt(struct run *r, enum ended_by by); /* a clock, or somebody: it is to end now */
@@ -115,14 +115,14 @@ uint64_t gather_bytes(const struct run *r);
 bool gather_is_incomplete(const struct run *r); /* something did not come out */
 void gather_free(struct run *r);
 
-/* graves.c: its sandbox goes, when there is time */
+/* teardown.c: its sandbox goes, when there is time */
 void teardown_init(struct executor *e);
 void teardown_flush(struct executor *e); /* all of them, as soon as may be */
 void teardown_done(struct executor *e);
 void teardown_add(struct run *r);
 void teardown_remove(struct run *r); /* there is no sandbox any more */
 
-/* answer.c */
+/* run_result.c */
 void run_make_receipt(struct run *r, enum ended_by by, int code, int signo); /* of code: the kernel's word */
 void run_write_result_json(struct run *r);
 bool run_result_is_cacheable(const struct run *r); /* it ended well by itself, and all of it is told */

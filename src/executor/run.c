@@ -6,7 +6,7 @@
  *
  * Invariants:
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
- * 2. A run has a place (turn) from MAKING until its sandbox is gone, or stands in line to go (graves.c).
+ * 2. A run has a place (turn) from MAKING until its sandbox is gone, or stands in line to go (teardown.c).
  * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
  *    that is told. Half of it is divided among the places, so what others write costs nobody the first of their own.
  * 4. Until its sandbox is ready nothing of a run has happened, and nothing is told of it. So a member of a pool that

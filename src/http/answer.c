@@ -1,4 +1,5 @@
-/* What a handler answers. Nothing is sent here: the answer is put into the request, and serve.c finds the moment. */
+/* What a handler answers. Nothing is sent here: the answer is put into the request, and request_lifecycle.c finds the
+ * moment. */
 #include "http/http_internal.h"
 
 #include "http/range.h"

@@ -1,11 +1,11 @@
-/* Did the daemon read the head as frame.c did?
+/* Did the daemon read the head as request_scanner.c did?
  *
- * frame.c has found the bytes well-formed, and this asks whether what libmicrohttpd made of them is the same. It does
- * not hand out the bytes, but all of its strings lie where they were received: the daemon cuts the lines in place. So
- * the head is measured. Method, target, version, names and values must follow each other with exactly the gaps that
- * the grammar has between them, and their sum must be the size of the head that the daemon counted. Whatever was
- * skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those are
- * counted without being looked at, which is safe since the daemon skips nothing else there.
+ * request_scanner.c has found the bytes well-formed, and this asks whether what libmicrohttpd made of them is the same.
+ * It does not hand out the bytes, but all of its strings lie where they were received: the daemon cuts the lines in
+ * place. So the head is measured. Method, target, version, names and values must follow each other with exactly the
+ * gaps that the grammar has between them, and their sum must be the size of the head that the daemon counted. Whatever
+ * was skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those
+ * are counted without being looked at, which is safe since the daemon skips nothing else there.
  *
  * A daemon that laid out its strings in another way would fail every request, which tests see at once: the check can be
  * wrong in the safe direction only. */

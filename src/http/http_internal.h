@@ -1,12 +1,12 @@
-/* http_internal.h - what the files of this room share. libmicrohttpd is known to those that include daemon.h;
+/* http_internal.h - what the files of this room share. libmicrohttpd is known to those that include mhd_callbacks.h;
  * the rest of the room sees requests only.
  *
  *     server.c  the daemon in our loop, drain           listen.c  sockets, who may connect, when accepting pauses
- *     conn.c    one connection: clocks, waiting, gone   serve.c   a request from its head to its answer
- *     frame.c   the first reader of all bytes           guard.c   sees to it that it is
- *     screen.c  is the head what the standard allows    check.c   may it come in: Host, Origin, route, body, hook
- *     req.c     what a handler reads                    answer.c  what it answers     stream.c  bodies made while sent
- *     send.c    answers turned into responses           handshake.c  from a request to a WebSocket
+ *     conn.c    one connection: clocks, waiting, gone   request_lifecycle.c   a request from its head to its answer
+ *     request_scanner.c   the first reader of all bytes           recv_shim.c   sees to it that it is
+ *     head_verify.c  is the head what the standard allows    request_policy.c   may it come in: Host, Origin, route,
+ * body, hook req.c     what a handler reads                    answer.c  what it answers     stream.c  bodies made
+ * while sent mhd_response.c    answers turned into responses           ws_handshake.c  from a request to a WebSocket
  *     ws.c      one WebSocket; wslay is known to it alone */
 #pragma once
 
@@ -25,9 +25,10 @@ struct MHD_Daemon;
 struct MHD_Response;
 
 #define REQUEST_ID_MAX 64
-#define BODY_DISCARD_MAX (256 * KIB) /* of a body that nobody wants is read, so that the connection can be used again \
-                                      */
-#define LINGER_MAX (4 * MIB)         /* is read and thrown away after an answer that came before the end of the body */
+#define BODY_DISCARD_MAX                                                                                      \
+    (256 * KIB)              /* of a body that nobody wants is read, so that the connection can be used again \
+                              */
+#define LINGER_MAX (4 * MIB) /* is read and thrown away after an answer that came before the end of the body */
 #define LINGER_MS 2000
 
 struct http_listener {
@@ -217,21 +218,21 @@ void http_conns_close_half_closed(struct http_server *s);
 void http_conn_send_raw(struct http_conn *c,
                         const struct buf *text); /* what fits into the socket; then the writing side closes */
 
-/* guard.c */
+/* recv_shim.c */
 void recv_shim_run_daemon(struct http_server *s); /* the daemon */
 void recv_shim_add_conn(struct http_conn *c);
 void recv_shim_remove_conn(struct http_conn *c);
 
-/* screen.c: 0 when the head has one meaning only. Copies it into the request. */
+/* head_verify.c: 0 when the head has one meaning only. Copies it into the request. */
 int head_verify(struct http_req *req, struct MHD_Connection *mhd, const char *url, const char *method,
                 const char *version, struct err *err);
 
-/* check.c */
+/* request_policy.c */
 int request_policy_check(struct http_req *req,
                          struct err *err);                  /* routing and all that can be refused before the body */
 bool request_policy_answer_preflight(struct http_req *req); /* OPTIONS: answered */
 
-/* serve.c */
+/* request_lifecycle.c */
 void request_body_timed_out(struct http_req *req);                     /* the clock of the body ran out */
 void request_refuse_input(struct http_conn *c, const struct err *err); /* what comes is no request; once */
 void request_answer_ready(struct http_req *req);    /* an answer came, and is not held: get it on its way */
@@ -242,11 +243,11 @@ struct http_req *http_req_new(struct http_server *s, struct http_conn *c, const 
 void http_req_free_if_done(struct http_req *req); /* frees it if neither side has it any more */
 void http_req_detach_conn(struct http_req *req);  /* the connection is done with it */
 
-/* send.c */
+/* mhd_response.c */
 bool mhd_response_queue(struct http_req *req);    /* false: the connection cannot be saved */
 bool mhd_response_send_raw(struct http_req *req); /* false: this kind of answer cannot go around the daemon */
 
-/* handshake.c */
+/* ws_handshake.c */
 struct MHD_Response *ws_handshake_response(struct http_req *req);
 
 /* ws.c */

@@ -5,7 +5,8 @@
 
 #include <microhttpd.h>
 
-/* serve.c: the first line has come; the head, a piece of the body or its end has come; the request is over */
+/* request_lifecycle.c: the first line has come; the head, a piece of the body or its end has come; the request is over
+ */
 void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
                                   const char *version, const char *data, size_t *size, void **ctx);

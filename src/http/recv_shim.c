@@ -1,4 +1,4 @@
-/* Between the sockets and the daemon: whatever it reads, frame.c has read before.
+/* Between the sockets and the daemon: whatever it reads, request_scanner.c has read before.
  *
  * libmicrohttpd reads by recv() and has no hook there. A relay with a second socket would cost every byte another copy
  * and every request two more turns of the loop; so this file defines recv() itself, which in ELF stands before that of

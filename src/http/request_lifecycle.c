@@ -11,8 +11,9 @@
  *
  * 1. An answer is queued once, at the end of the body, or at the head when the framing is not to be trusted or the
  * client waits to be told to go on.
- * 2. A connection that carried a chunked body is not used again. Chunks are read by the letter here (frame.c), but
- *    something in front may have seen the body end elsewhere; what follows is never read as a request.
+ * 2. A connection that carried a chunked body is not used again. Chunks are read by the letter here
+ * (request_scanner.c), but something in front may have seen the body end elsewhere; what follows is never read as a
+ * request.
  * 3. Whenever nothing can be done the connection is suspended, and whoever changes that resumes it. */
 #include "http/mhd_callbacks.h"
 

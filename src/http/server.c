@@ -1,13 +1,13 @@
 /* The daemon of libmicrohttpd has an epoll set of its own, which is one descriptor of our loop. Whenever it is ready,
- * MHD_run() does all there is to do and calls back into serve.c, conn.c and send.c. The daemon is given no listening
- * socket, no clock and no limit of connections that matters: sockets are accepted, counted, timed and cut here, because
- * its single inactivity timeout cannot tell a slow head from a slow reader, and because a suspended connection of its
- * would not notice that the client is gone.
+ * MHD_run() does all there is to do and calls back into request_lifecycle.c, conn.c and mhd_response.c. The daemon is
+ * given no listening socket, no clock and no limit of connections that matters: sockets are accepted, counted, timed
+ * and cut here, because its single inactivity timeout cannot tell a slow head from a slow reader, and because a
+ * suspended connection of its would not notice that the client is gone.
  *
  * Invariants:
  * 1. recv_shim_run_daemon() is called from the loop only, never from inside a handler's call.
- * 2. The daemon claims that it has work when it can do none with a line as large as its buffer; frame.c lets none of
- *    that size come to it, so that no client can make the server spin.
+ * 2. The daemon claims that it has work when it can do none with a line as large as its buffer; request_scanner.c lets
+ * none of that size come to it, so that no client can make the server spin.
  * 3. It may miss the end of a client; conn.c does not. */
 #include "http/mhd_callbacks.h"
 
@@ -77,7 +77,8 @@ static int http_server_start_daemon(struct http_server *s, struct err *err)
      * the daemon clears it all after each. */
     size_t pool = max_u64(3 * s->settings.limits.head_max, 128 * KIB);
 
-    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. frame.c refuses all of it. */
+    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. request_scanner.c refuses all of
+     * it. */
     s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
                               0, NULL, NULL, request_on_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool,
                               MHD_OPTION_CONNECTION_LIMIT, s->settings.limits.conns_max + 64,

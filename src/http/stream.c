@@ -1,6 +1,6 @@
 /* Bodies made while they are sent. The writer's bytes wait in one buffer per request, which the daemon empties as the
- * client takes them (read_stream in send.c). The buffer's high mark is a request to the writer, not a wall: a writer
- * who cannot stop in the middle of something may finish it. */
+ * client takes them (read_stream in mhd_response.c). The buffer's high mark is a request to the writer, not a wall: a
+ * writer who cannot stop in the middle of something may finish it. */
 #include "http/http_internal.h"
 
 #include "base/str.h"

@@ -1,4 +1,4 @@
-/* A leaf: made with its limits, entered, stopped, read, removed. What trees there are is found in forest.c.
+/* A leaf: made with its limits, entered, stopped, read, removed. What trees there are is found in cgroup_hierarchies.c.
  *
  * The leaf of a sandbox is made with fsgid set to the sandbox's group: the kernel gives the new directory that group in
  * the same step, so a leaf is never without an owner mark, and whoever sweeps can tell from it whether the owner lives.

@@ -69,7 +69,7 @@ void reply_created(struct jailed_sandbox *cell,
                    uint32_t stream); /* with the descriptors that make the sandbox the owner's */
 void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind);
 
-/* cell.c */
+/* jailed_sandbox.c */
 void jailed_sandbox_watch_memory(struct jailed_sandbox *cell);
 void jailed_sandbox_kill(struct jailed_sandbox *cell); /* every process; jailed_sandbox_on_death follows */
 void jailed_sandbox_on_death(struct jailed_sandbox *cell, int status); /* PID 1 was reaped */

@@ -1,11 +1,11 @@
-/* pool_internal.h - what pools.c, upkeep.c, member.c, used.c, breeder.c and shape.c know of one another. Nothing
- * outside this room includes it. */
+/* pool_internal.h - what pools.c, pool_reconcile.c, pool_member.c, recycled.c, zygote_keeper.c and owned_spec.c know of
+ * one another. Nothing outside this room includes it. */
 #pragma once
 
 #include "pool/forecast.h"
 #include "pool/pools.h"
 
-/* --- shape.c: a spec that outlives the one it was copied from --- */
+/* --- owned_spec.c: a spec that outlives the one it was copied from --- */
 
 struct owned_spec {
     struct sandbox_spec spec; /* points into the rest */
@@ -15,7 +15,7 @@ struct owned_spec {
 void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like); /* s is zeroed, or set */
 void owned_spec_done(struct owned_spec *s);
 
-/* --- breeder.c: the zygote of one kind of sandboxes --- */
+/* --- zygote_keeper.c: the zygote of one kind of sandboxes --- */
 
 struct zygote_keeper {
     struct zygote_keeper *next;
@@ -42,7 +42,7 @@ void zygote_keepers_reset(struct pools *p);               /* the jailer is gone 
 void zygote_keepers_free(struct pools *p);
 void zygote_keepers_drop_unused(struct pools *p); /* those of kinds that no pool has any more end */
 
-/* --- member.c --- */
+/* --- pool_member.c --- */
 
 enum pool_member_state { POOL_MEMBER_CREATING, POOL_MEMBER_JOINING, POOL_MEMBER_READY };
 struct pool_member {
@@ -62,7 +62,7 @@ struct sandbox_handle *pool_member_release(struct pool_member *m); /* it is the 
 void pool_member_destroy(struct pool_member *m);
 bool pool_member_lacks_interpreter(const struct pool_member *m); /* ready, and without what it should have */
 
-/* --- used.c: what was given back --- */
+/* --- recycled.c: what was given back --- */
 
 struct recycled_sandbox;
 bool recycled_add(struct pool *pool, struct sandbox_handle *box, const struct pool_loan *loan,
@@ -74,7 +74,7 @@ uint64_t recycled_evict(struct pool *pool, uint64_t now);       /* the old ones;
 void recycled_drop_owner(struct pool *pool, const char *owner);
 void recycled_clear(struct pool *pool);
 
-/* --- pools.c, upkeep.c --- */
+/* --- pools.c, pool_reconcile.c --- */
 
 struct pool {
     struct pool *next;

@@ -1,5 +1,5 @@
-/* The list of pools, and what is asked of them. The work is in upkeep.c, a member's life in member.c, the zygotes are
- * in breeder.c.
+/* The list of pools, and what is asked of them. The work is in pool_reconcile.c, a member's life in pool_member.c, the
+ * zygotes are in zygote_keeper.c.
  *
  * Beside those that somebody put there is one without a name, for who asks twice in a row for a shape that no pool
  * has: he will ask again. It holds one, of the last such shape.

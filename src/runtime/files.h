@@ -1,5 +1,5 @@
-/* files.h - requests about files: READ, WRITE, LIST, STAT, MKDIR, MOVE. REMOVE is in remove.h, archives in tar_in.h and
- * tar_out.h.
+/* files.h - requests about files: READ, WRITE, LIST, STAT, MKDIR, MOVE. REMOVE is in file_remove.h, archives in
+ * tar_in.h and tar_out.h.
  *
  * Everything happens with the rights of the sandbox's user, inside its quota and its walls; the host never opens a path
  * of the sandbox itself. */

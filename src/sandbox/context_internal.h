@@ -61,7 +61,7 @@ struct context {
     struct context_query *queries;
 };
 
-/* context.c: the kernel */
+/* context_kernel.c: the kernel */
 struct context *context_new(struct sandbox *sb, const char *id, const char *language);
 struct context *context_find(const struct sandbox *sb, const char *id);
 int context_start_kernel(struct context *cx, struct err *err);
@@ -79,7 +79,7 @@ void context_query_finish(struct context_query *a, const struct err *err, const 
 const char *context_get_language(const struct context *cx);
 void context_fill_info(const struct context *cx, struct context_info *ret);
 
-/* calls.c: executions */
+/* context_executions.c: executions */
 bool context_execution_event(struct context *cx, const struct kernel_event *e); /* false: it is of nothing that runs */
 void context_execution_output(struct context *cx, int channel, const void *data, size_t len);
 void context_start_next_execution(struct context *cx);
@@ -97,7 +97,7 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
 void context_execution_unlink(struct execution *ex);                                  /* it is being freed */
 uint64_t context_execution_elapsed_ms(const struct execution *ex);
 
-/* contexts.c: what is asked of them, and what is written down */
+/* context_api.c: what is asked of them, and what is written down */
 void contexts_json(const struct sandbox *sb, struct jsonw *w); /* "contexts": [...] */
 int contexts_read(struct sandbox *sb, const json_t *root, struct err *err);
 void contexts_commit(struct sandbox *sb);

@@ -1,8 +1,8 @@
 /* The kernel of a context: started, heard, interrupted, ended.
  *
- * Everything the kernel says is hostile input (kevent.c); what it says of an execution that does not run, or of nothing
- * that was asked, is counted and dropped. Output that comes while nothing runs belongs to nobody and is dropped too:
- * threads that user code left behind.
+ * Everything the kernel says is hostile input (kernel_event.c); what it says of an execution that does not run, or of
+ * nothing that was asked, is counted and dropped. Output that comes while nothing runs belongs to nobody and is dropped
+ * too: threads that user code left behind.
  *
  * Invariants:
  * 1. A kernel's end is seen in one place (kernel_gone), whoever brought it about; what follows is decided there by what

@@ -3,7 +3,7 @@
  * The program is started and its row inserted side by side; `done` waits for the row. Where nobody is told of it before
  * its end (at_end), the row waits too: most programs that are waited for are over in a moment, and then beginning and
  * end are one commit. Output goes to files as it comes (output.c) and watches are told once a turn. The end is one
- * update with everything in it (finish.c).
+ * update with everything in it (execution_end.c).
  *
  * Invariants:
  * 1. An execution that was told to anybody has a row, and the row gets an end: its own, or that it was lost.

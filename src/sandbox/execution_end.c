@@ -1,6 +1,6 @@
-/* The end of an execution: one update with everything in it. Who waits for it is told when it is safe: noted (ends.c),
- * or else committed. When it is committed, the sandbox may forget the execution (exec_handle_free confirms its last
- * word), and so do we. */
+/* The end of an execution: one update with everything in it. Who waits for it is told when it is safe: noted
+ * (end_journal.c), or else committed. When it is committed, the sandbox may forget the execution (exec_handle_free
+ * confirms its last word), and so do we. */
 #include "sandbox/sandbox_internal.h"
 
 #include "base/log.h"

@@ -45,7 +45,7 @@ struct sandbox_end_waiter { /* for an end */
     void *arg;
 };
 
-struct context; /* contexts.h */
+struct context; /* context_internal.h */
 
 struct sandbox {
     struct sandbox *next;
@@ -78,7 +78,7 @@ struct sandbox {
     uint64_t pinned_cpus;              /* processors that were chosen for it */
     uint64_t over_budget_cpu_us;       /* when its tenant's time was found used up, and one more; 0: it is not */
     uint64_t budget_stop_cpu_us;       /* the same when its last execution was stopped for that */
-    uint64_t cpu_us, committed_cpu_us; /* its counter as last seen, and as the store knows it (meter.c) */
+    uint64_t cpu_us, committed_cpu_us; /* its counter as last seen, and as the store knows it (usage_meter.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
@@ -187,7 +187,7 @@ struct execution {
 
 struct ephemeral_sandbox;
 
-struct ephemeral_usage_batch { /* what guests used (guest.c) */
+struct ephemeral_usage_batch { /* what guests used (ephemeral_sandbox.c) */
     struct store_usage *rows, *flushing;
     size_t n, nflushing;
     struct store_request *request;
@@ -266,7 +266,7 @@ int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct e
 void manager_jailer_lost(struct manager *m, const struct err *why);
 void manager_connect_jailer(struct manager *m);
 
-/* tenants.c */
+/* tenant_quotas.c */
 struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* made when there is none */
 void tenant_quotas_free(struct manager *m);
 uint64_t quota_now_ms(const struct manager *m);
@@ -275,7 +275,7 @@ void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_CO
 void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
                         void (*failed)(struct manager *m, const struct err *err));
 
-/* life.c */
+/* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
@@ -284,7 +284,7 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
                                const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
                                struct err *err);
 
-/* ops.c */
+/* sandbox_ops.c */
 void sandbox_restart_idle_timer(struct sandbox *sb); /* something runs in it, or just did: idleness begins anew */
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err,
                                 const struct store_sandbox *row); /* for its end */
@@ -303,18 +303,18 @@ char *execution_public_request_json(
     const struct execution *ex); /* of its request, what a row that is told has of it: whether it is a terminal */
 int execution_resume(struct execution *ex, struct err *err);
 
-/* input.c */
+/* execution_input.c */
 void execution_input_writable(struct execution *ex); /* its standard input may take more */
 void execution_input_end(struct execution *ex);      /* it takes no more */
 
-/* finish.c */
+/* execution_end.c */
 void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r);
 void manager_count_denials(struct manager *m, const char *owner, const struct receipt *r); /* of it, and told */
 void execution_unqueue_commit(struct execution *ex); /* takes it from the list of manager_flush_acknowledged_ends */
 void execution_end(struct execution *ex, enum store_execution_state state, const struct receipt *r,
                    const struct err *why);
 
-/* attend.c */
+/* subscription.c */
 void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused, or runs again */
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
@@ -331,18 +331,18 @@ void budget_add_cpu(struct manager *m, const char *owner, uint64_t us);
 void budget_add_execution(struct manager *m, const char *owner);
 void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms);
 
-/* guest.c */
+/* ephemeral_sandbox.c */
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its processor counter in us; 0: unknown */
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
 void ephemeral_usage_flush(struct manager *m); /* what is gathered goes to the store */
 void ephemeral_sandboxes_free(struct manager *m);
 
-/* meter.c */
+/* usage_meter.c */
 uint64_t usage_meter_read_cpu_us(struct sandbox *sb); /* its processor counter in us; 0: unknown */
 void usage_meter_activity(struct manager *m);         /* something began or ended */
 void usage_meter_stop(struct manager *m);
 
-/* watch.c */
+/* execution_watch.c */
 struct execution *execution_find(const struct sandbox *sb, const char *id);
 void execution_notify(struct execution *ex);                                        /* something changed */
 void execution_notify_end(struct execution *ex, const struct store_execution *row); /* its end is committed */
@@ -357,7 +357,7 @@ bool output_parse_file_name(const char *name, char ret_id[ID_SIZE]); /* of a fil
 void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3]);
 void output_resolve_temp_files(struct manager *m); /* files of executions that never got a row */
 
-/* ends.c */
+/* end_journal.c */
 #define EXECUTION_SET_ALL                                                                                             \
     (STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED | STORE_EXECUTION_SET_OUTPUT | STORE_EXECUTION_SET_END | \
      STORE_EXECUTION_SET_RECEIPT)
@@ -367,7 +367,7 @@ bool end_journal_append(struct manager *m, const struct store_execution *row); /
 void end_journal_committed(struct manager *m);                                 /* one that was noted is committed */
 void end_journal_replay(struct manager *m); /* before anything is read from the store */
 
-/* recover.c */
+/* recovery.c */
 void recovery_start(struct manager *m);
 void recovery_adopt_all(struct manager *m);      /* connected, and everything is loaded */
 void recovery_sandbox_ready(struct sandbox *sb); /* its box is ready */

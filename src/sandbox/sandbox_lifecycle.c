@@ -2,7 +2,7 @@
  *
  *     CREATING -> RUNNING <-> PAUSED -> ENDING -> (row only)
  *
- * What is asked of it between its creation and its end is ops.c.
+ * What is asked of it between its creation and its end is sandbox_ops.c.
  *
  * Invariants:
  * 1. A row is inserted before the box is asked for, so a kill leaves at most a row without a sandbox, never a sandbox

@@ -1,5 +1,6 @@
 /* The processor counters of living sandboxes, read now and then and told to the store, so that what runs for long is
- * counted in the hours in which it ran, and what a crash of the machine takes is a minute. When that is, looks.c says.
+ * counted in the hours in which it ran, and what a crash of the machine takes is a minute. When that is,
+ * sample_schedule.c says.
  *
  * A counter is one file of the kernel, read in a few microseconds; what did not move is not written down. The store
  * adds what a figure is above the highest before, so a note that comes twice, or behind an end, changes nothing. */

@@ -1,9 +1,9 @@
-/* requests.h - the way of a call through the store, for calls.c. */
+/* requests.h - the way of a call through the store, for requests.c. */
 #pragma once
 
 #include "store/backend.h"
 
-typedef void store_untyped_fn(void); /* a `done` of whatever type; calls.c knows which */
+typedef void store_untyped_fn(void); /* a `done` of whatever type; requests.c knows which */
 
 struct store_request *store_request_new(enum store_op op, const struct row_table *t, store_untyped_fn *done, void *arg);
 void store_request_free(struct store_request *c);

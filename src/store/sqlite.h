@@ -75,7 +75,7 @@ int db_budget_list(struct sqlite_db *db, struct store_request *c, struct err *er
 int db_count_all(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_gc(struct sqlite_db *db, struct store_request *c, struct err *err);
 
-/* sqlite_copy.c */
+/* sqlite_backup.c */
 int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_backup_step(struct sqlite_db *db, struct store_request *c, struct err *err);
 void db_backup_abandon(struct store_request *c);

@@ -1,4 +1,4 @@
-/* The calls of usage.h, as calls.c makes those of store.h: copied, checked, and answered by their type. */
+/* The calls of usage.h, as requests.c makes those of store.h: copied, checked, and answered by their type. */
 #include "store/usage.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Each message is one walk over its fields, used by both directions (walk.h). Ids become names of cgroups and
+/* Each message is one walk over its fields, used by both directions (codec.h). Ids become names of cgroups and
  * directories in a privileged process, so anything that is not exactly an id ends here. */
 #include "wire/jail.h"
 

@@ -1,4 +1,4 @@
-/* Each message is one walk over its fields, used by both directions (walk.h). Checks stand behind the fields they are
+/* Each message is one walk over its fields, used by both directions (codec.h). Checks stand behind the fields they are
  * about and say what the struct's comments in rt.h promise, so neither side can be handed a value that the other was
  * not allowed to send. */
 #include "wire/rt.h"

@@ -19,7 +19,7 @@ GCC, CLANG, MUTATE = "build: build with gcc", "build: build with clang, sanitize
 SETUP_GCC, SETUP_CLANG = "build: set up gcc", "build: set up clang, sanitized"
 NO_ROOT = "needs root, as the native driver does"
 # Parts that a long script is split into; each is a task. A script without the option --shard stays whole.
-SHARDS = {"e2e": 4, "sdk": 2, "docs": 2, "escape": 2, "escape/born": 2, "rootless": 2, "mutation": 2,
+SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "rootless": 2, "mutation": 2,
           "api/api": 3, "api/contexts": 2, "api/execute": 2, "api/pools": 2, "api/stream": 2, "api/tenants": 2, "api/tokens": 2,
           "api/transfers": 2, "http/http": 3, "http/ws": 2}
 WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc")  # Python programs that run as a whole only
@@ -197,7 +197,7 @@ def suite_e2e(wanted):
 
 def suite_sdk(wanted):
     """the Python package: types, wheel, and a real server through it"""
-    return script("sdk", "sdk", "tests/sdk/run.py", select=by_only)
+    return script("sdk", "sdk", "tests/sdk/run.py", ["--jobs", "2"], select=by_only)
 
 
 def suite_docs(wanted):
