@@ -13,6 +13,7 @@ import os
 import queue
 import threading
 
+from runner.parents import Parents
 from runner.tap import Result
 from runner.task import CPU, SANDBOX, Task
 
@@ -34,7 +35,7 @@ class Schedule:
         self.tasks, self.waiting, self.running, self.passed = [], [], [], set()
         self.broken, self.failed, self.flaky = {}, [], []  # broken: id -> why its dependants cannot run
         self.ended = queue.Queue()
-        self.parents = [f"cove-t{i}" for i in range(2 * jobs)]
+        self.parents = Parents(2 * jobs)
         self.open = {}  # suite -> tasks not yet finished
         self.expected = {}  # suite -> number of expanding tasks that have not ended
         self.add(tasks)
@@ -79,6 +80,7 @@ class Schedule:
                 self._repeat(self.failed.pop(0))
             else:
                 break
+        self.parents.close()
         if self.waiting:
             raise RuntimeError("tasks that never become ready: " + ", ".join(t.id for t in self.waiting))
 
@@ -89,7 +91,7 @@ class Schedule:
 
     def _fits(self, task):
         mates = [t for t in self.running if t.lane == task.lane]
-        if task.lane == SANDBOX and (any(t.exclusive for t in mates) or (task.exclusive and mates) or not self.parents):
+        if task.lane == SANDBOX and (any(t.exclusive for t in mates) or (task.exclusive and mates) or not self.parents.free):
             return False
         return not mates or sum(map(self.weight, mates)) + self.weight(task) <= self.jobs + 1e-9
 
@@ -113,7 +115,7 @@ class Schedule:
 
     def _take_parent(self, task):
         """A cgroup parent for its sandboxes, so that suites that run at the same time do not count those of each other."""
-        return self.parents.pop(0) if task.lane == SANDBOX and not task.exclusive else None
+        return self.parents.take() if task.lane == SANDBOX and not task.exclusive else None
 
     def _work(self, task, parent):
         try:
@@ -128,7 +130,7 @@ class Schedule:
         task, parent = ended
         self.running.remove(task)
         if parent:
-            self.parents.insert(0, parent)
+            self.parents.give(parent)
         self._log(task)
         if task.failures():
             self.failed.append(task)
