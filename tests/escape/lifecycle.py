@@ -1,4 +1,5 @@
 """lifecycle.py - what happens to a sandbox when its makers die or the kernel refuses them something."""
+import concurrent.futures
 import os
 import random
 import shutil
@@ -52,22 +53,23 @@ def kill_round(victim, nonce, delay):
 def kill_rounds(victim):
     chance = random.Random(f"{victim} {os.getpid()}")
     nonce = f"{os.getpid()}{'1' if victim == 'cove' else '2'}"
-    traces = Traces()
     hit = 0
     for _ in range(ROUNDS):
         # Most of the interesting points lie in the first milliseconds.
         hit += kill_round(victim, nonce, chance.choice((chance.uniform(0, 0.012 * h.SLOW), chance.uniform(0, 0.05 * h.SLOW))))
-    done = subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                          timeout=60)
-    if done.returncode != 0:
-        raise Escaped(f"the next start failed: {done.stderr}")
-    traces.must_be_gone(5)
     return hit
 
 
 def lc02(host):
     """SIGKILL at random points of a run."""
-    cove, jailer = kill_rounds("cove"), kill_rounds("jailer")
+    traces = Traces()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        cove, jailer = pool.map(kill_rounds, ("cove", "jailer"))
+    done = subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          timeout=60)
+    if done.returncode != 0:
+        raise Escaped(f"the next start failed: {done.stderr}")
+    traces.must_be_gone(5)
     return (f"cove killed {cove} times, the jailer {jailer} times: no process {2 * h.SLOW} seconds later, "
             "no cgroup, mount or file after the next start")
 
@@ -95,7 +97,7 @@ def fault(host, kit, call, n, error):
     """(did it happen, what the probe said, what cove said, status) of a run in which the n-th such call of every process
     fails. The status is None when the run had to be ended: who aborts as PID 1 of its namespace does not die while it is
     traced."""
-    out, trace, err = (os.path.join(host.dir, n) for n in ("lc03", "lc03-trace", "lc03-err"))
+    out, trace, err = (os.path.join(host.dir, f"lc03-{call}-{kind}") for kind in ("out", "trace", "err"))
     with open(out, "wb") as f, open(err, "wb") as e:
         tracer = subprocess.Popen(
             ["strace", "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", f"trace={call}", "-e", "signal=none", "-e",
@@ -117,6 +119,32 @@ def fault(host, kit, call, n, error):
         return happened, f.read(), e.read(), status
 
 
+def faults(host, kit, call, end):
+    """(how many refused the start, after how many every wall was up) of all faults of one system call"""
+    refused = harmless = 0
+    # An emulated machine takes seconds for each: the first call of every kind has to do there.
+    most, errors = (1, ("EPERM",)) if h.SLOW > 1 else (max(SETUP.values()), ("ENOMEM", "EPERM"))
+    for n, error in ((n, e) for n in range(1, min(SETUP[call], most) + 1) for e in (("EPERM",) if call in PROBED else errors)):
+        happened, said, words, status = fault(host, kit, call, n, error)
+        if not happened:
+            break
+        open_walls = [line for line in said.splitlines() if " ESCAPED " in line]
+        if open_walls:
+            raise Escaped(f"{call} number {n} failed with {error}, and code ran without a wall: {open_walls[:3]}")
+        if " HELD " in said:
+            harmless += 1
+        elif status == 0:
+            raise Escaped(f"{call} number {n} failed with {error}: nothing ran, but the status is 0")
+        else:
+            refused += 1
+            # Only who could not write has nothing to say.
+            if status is not None and call != "write" and "code: " not in words:
+                raise Escaped(f"{call} number {n} failed with {error}, and cove did not say what failed: {words[-80:]!r}")
+        if time.monotonic() > end:
+            raise Escaped(f"only came as far as {call}")
+    return refused, harmless
+
+
 def lc03(host):
     """Each system call of the set-up fails in turn: either nothing starts and the reason is said, or it starts with every
     wall."""
@@ -125,30 +153,11 @@ def lc03(host):
     if not shutil.which("strace"):
         raise Skip("strace is not installed")
     kit = host.kit()
-    refused, harmless = 0, {}
     traces = Traces()
     end = time.monotonic() + float(os.environ.get("COVE_INJECT_SECONDS", "300"))
-    # An emulated machine takes seconds for each: the first call of every kind has to do there.
-    most, errors = (1, ("EPERM",)) if h.SLOW > 1 else (max(SETUP.values()), ("ENOMEM", "EPERM"))
-    for call, times in SETUP.items():
-        for n, error in ((n, e) for n in range(1, min(times, most) + 1) for e in (("EPERM",) if call in PROBED else errors)):
-            happened, said, words, status = fault(host, kit, call, n, error)
-            if not happened:
-                break
-            open_walls = [line for line in said.splitlines() if " ESCAPED " in line]
-            if open_walls:
-                raise Escaped(f"{call} number {n} failed with {error}, and code ran without a wall: {open_walls[:3]}")
-            if " HELD " in said:
-                harmless[call] = harmless.get(call, 0) + 1
-            elif status == 0:
-                raise Escaped(f"{call} number {n} failed with {error}: nothing ran, but the status is 0")
-            else:
-                refused += 1
-                # Only who could not write has nothing to say.
-                if status is not None and call != "write" and "code: " not in words:
-                    raise Escaped(f"{call} number {n} failed with {error}, and cove did not say what failed: {words[-80:]!r}")
-            if time.monotonic() > end:
-                raise Escaped(f"only came as far as {call}")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = dict(zip(SETUP, pool.map(lambda call: faults(host, kit, call, end), SETUP)))
+    refused, harmless = sum(r for r, _ in found.values()), {call: n for call, (_, n) in found.items() if n}
     if not until(lambda: not h.processes(INSIDE), 3):
         raise Escaped(f"processes are left: {h.processes(INSIDE)[:5]}")
     subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
