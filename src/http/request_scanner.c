@@ -236,7 +236,7 @@ static int scan_chunk_line(struct request_scanner *f, const char *s, size_t n, s
     if (i == 0 || (i < n && s[i] != ';') || !request_scanner_is_value(s + i, n - i))
         return err_set(err, ERR_HTTP_MALFORMED, "a chunk does not begin with its size");
     f->bytes_left = size;
-    f->state = size > 0 ? FRAME_DATA : SCAN_TRAILER;
+    f->state = size > 0 ? SCAN_CHUNK_DATA : SCAN_TRAILER;
     return 0;
 }
 
@@ -302,7 +302,7 @@ static ssize_t scan_body_bytes(struct request_scanner *f, size_t n)
     size_t used = f->bytes_left < n ? (size_t)f->bytes_left : n;
 
     f->bytes_left -= used;
-    if (f->bytes_left == 0 && f->state == FRAME_DATA)
+    if (f->bytes_left == 0 && f->state == SCAN_CHUNK_DATA)
         f->state = SCAN_CHUNK_END;
     else if (f->bytes_left == 0)
         scan_next_request(f);
@@ -315,7 +315,7 @@ int request_scanner_scan(struct request_scanner *f, const char *data, size_t n, 
     uint64_t ended = f->requests_ended;
 
     while (at < n && f->state != SCAN_UPGRADE_PENDING && f->state != SCAN_AFTER_LAST) {
-        bool counted = f->state == SCAN_BODY || f->state == FRAME_DATA;
+        bool counted = f->state == SCAN_BODY || f->state == SCAN_CHUNK_DATA;
         ssize_t used = counted ? scan_body_bytes(f, n - at) : scan_partial_line(f, data + at, n - at, err);
 
         if (used < 0) {

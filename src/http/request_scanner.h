@@ -13,7 +13,7 @@ enum request_scanner_state {
     SCAN_HEADERS,         /* up to the empty line */
     SCAN_BODY,            /* `left` bytes */
     SCAN_CHUNK_HEADER,    /* the header of a chunk */
-    FRAME_DATA,           /* `left` bytes of a chunk */
+    SCAN_CHUNK_DATA,      /* `left` bytes of a chunk */
     SCAN_CHUNK_END,       /* CR LF after them */
     SCAN_TRAILER,         /* up to the empty line */
     SCAN_UPGRADE_PENDING, /* after a request to speak something else: whatever comes is passed on */
