@@ -259,7 +259,7 @@ void sandbox_claim_proceed(
 void sandbox_claim_on_frame(struct sandbox_handle *b, const struct frame *f); /* a frame on stream 0 */
 void sandbox_claim_on_adopted_frame(struct sandbox_handle *b,
                                     const struct frame *f); /* the first frames of an adopted runtime */
-void sandbox_claim_preload_rules(struct sandbox_handle *b); /* EXPECT: while nobody waits */
+void sandbox_claim_preload_rules(struct sandbox_handle *b); /* PRELOAD_RULES, while no request waits */
 void sandbox_claim_drop(struct sandbox_handle *b);          /* whatever preparation is still held */
 
 /* sandbox_handle.c */
@@ -291,7 +291,7 @@ void sandbox_handle_jailer_lost(struct sandbox_handle *b, const struct err *why)
 /* --- exec_handle.c --- */
 
 enum exec_handle_state {
-    EXEC_PREPARING, /* MARK is out, or an interpreter is on its way; nothing runs yet */
+    EXEC_PREPARING, /* SNAPSHOT is out, or an interpreter is on its way; nothing runs yet */
     EXEC_STARTING,  /* EXEC is out */
     EXEC_RUNNING,
     EXEC_COLLECTING, /* EXIT came; counters and changes are being asked for */
@@ -307,7 +307,7 @@ struct exec_handle {
     void *arg;
 
     struct sandbox_stream *stream; /* of the request that the state waits for */
-    uint8_t *request;              /* EXEC, while MARK is out */
+    uint8_t *request;              /* EXEC, while SNAPSHOT is out */
     uint32_t request_len;
     uint8_t *interpreter_request; /* EXEC for the interpreter that is on its way */
     uint32_t interpreter_request_len;

@@ -23,7 +23,7 @@
 #define GRACE_NS (200 * NS_PER_MS)                   /* for the runtime to kill a tree and report */
 #define EXEC_KILL_GRACE_SHARED_NS (1000 * NS_PER_MS) /* the same, when others would die with the sandbox */
 #define EXEC_KILL_GRACE_KEPT_NS (10 * NS_PER_S) /* the same, when its files and its name would be lost to somebody */
-#define STEP_NS (10 * NS_PER_S)                 /* for MARK */
+#define STEP_NS (10 * NS_PER_S)                 /* for SNAPSHOT */
 
 static void exec_handle_on_timer(void *arg);
 

@@ -11,9 +11,9 @@
 enum request_scanner_state {
     SCAN_REQUEST_LINE,    /* the request line, or empty lines before it */
     SCAN_HEADERS,         /* up to the empty line */
-    SCAN_BODY,            /* `left` bytes */
+    SCAN_BODY,            /* `bytes_left` bytes */
     SCAN_CHUNK_HEADER,    /* the header of a chunk */
-    SCAN_CHUNK_DATA,      /* `left` bytes of a chunk */
+    SCAN_CHUNK_DATA,      /* `bytes_left` bytes of a chunk */
     SCAN_CHUNK_END,       /* CR LF after them */
     SCAN_TRAILER,         /* up to the empty line */
     SCAN_UPGRADE_PENDING, /* after a request to speak something else: whatever comes is passed on */

@@ -1,5 +1,5 @@
-/* MARK walks the tree and remembers it; CHANGES walks it again and compares. Both go in slices. Counts go on when the
- * list is full, so that the totals are true and the flag says that the list is not all. */
+/* SNAPSHOT walks the tree and remembers it; CHANGES walks it again and compares. Both go in slices. Counts go on when
+ * the list is full, so that the totals are true and the flag says that the list is not all. */
 #include "runtime/snapshot.h"
 
 #include "base/fd.h"
@@ -15,7 +15,7 @@
 struct snapshot_request {
     struct tree_scan scan;
     struct tree_scan_item item;
-    struct snapshot *snapshot; /* MARK: being made, ours. CHANGES: the runtime's */
+    struct snapshot *snapshot; /* SNAPSHOT: being made, ours. CHANGES: the runtime's */
     bool scanned;              /* CHANGES: the tree was walked, deletions follow */
     size_t deleted_at;
     uint64_t entries_left; /* changes that may still be listed */
@@ -90,7 +90,7 @@ static struct snapshot_request *snapshot_request_new(struct runtime *rt, struct 
 
 static int snapshot_check_busy(const struct runtime *rt, struct err *err)
 {
-    return rt->snapshot_busy ? err_set(err, ERR_BUSY, "another MARK or CHANGES is under way") : 0;
+    return rt->snapshot_busy ? err_set(err, ERR_BUSY, "another SNAPSHOT or CHANGES is under way") : 0;
 }
 
 int snapshot_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
@@ -190,7 +190,7 @@ int changes_open(struct runtime *rt, struct runtime_stream *s, const struct fram
     if (snapshot_check_busy(rt, err) < 0)
         return -1;
     if (!rt->snapshot)
-        return err_set(err, ERR_INVALID, "CHANGES without a MARK to compare with");
+        return err_set(err, ERR_INVALID, "CHANGES without a SNAPSHOT to compare with");
     if (snapshot_open_root(rt, f, &m, &fd, err) < 0)
         return -1;
     struct snapshot_request *l = snapshot_request_new(rt, s, &changes_stream_ops, fd);

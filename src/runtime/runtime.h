@@ -57,8 +57,8 @@ struct runtime {
     size_t nframe_fds;
 
     struct runtime_exec *execs; /* whose main process was not reaped or whose output still flows */
-    struct snapshot *snapshot;  /* /workspace as MARK saw it; NULL before */
-    bool snapshot_busy;         /* a MARK or CHANGES is under way; they share the mark */
+    struct snapshot *snapshot;  /* /workspace as SNAPSHOT saw it; NULL before */
+    bool snapshot_busy;         /* a SNAPSHOT or CHANGES is under way; they share the mark */
     struct ev_defer reap;
     int status;
 };

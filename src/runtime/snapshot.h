@@ -1,4 +1,4 @@
-/* snapshot.h - MARK and CHANGES: what became of a tree since it was last looked at.
+/* snapshot.h - SNAPSHOT and CHANGES: what became of a tree since it was last looked at.
  *
  * The first half is pure: a set of paths with what identifies their content, and a comparison. */
 #pragma once

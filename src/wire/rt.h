@@ -49,8 +49,8 @@ struct rt_hello {
     uint32_t features; /* RT_FEATURE_* bits */
 };
 
-#define RT_FEATURE_PRELOAD_RULES 0x1u /* the runtime understands EXPECT */
-#define RT_FEATURE_WARM_UP 0x2u       /* and REHEARSE */
+#define RT_FEATURE_PRELOAD_RULES 0x1u /* the runtime understands PRELOAD_RULES */
+#define RT_FEATURE_WARM_UP 0x2u       /* and WARM_UP */
 
 struct rt_number { /* CREDIT: bytes consumed. STARTED: pid inside the sandbox */
     uint32_t value;
@@ -75,7 +75,7 @@ struct rt_rule {
     const char *path; /* decode: in *strings, see below */
 };
 
-struct rt_claim { /* EXPECT: without entropy, demands and environment */
+struct rt_claim { /* PRELOAD_RULES: without entropy, demands and environment */
     char id[ID_SIZE];
     uint8_t entropy[32];
     uint32_t landlock_min; /* refuse the claim when the kernel's Landlock ABI is lower; 0 accepts none at all */
@@ -107,14 +107,14 @@ struct rt_claimed {
 /* The program has a socket at descriptor 3, and RT_KERNEL is its other end; not with a terminal. Output that was
  * written before something on the socket is told before it. */
 #define RT_EXEC_KERNEL 0x04u
-/* No program is started: an interpreter has joined the sandbox and was given to PID 1 with MEMBER. With
+/* No program is started: an interpreter has joined the sandbox and was given to PID 1 with INTERPRETER. With
  * RT_EXEC_KERNEL; argv says what it is. */
 #define RT_EXEC_JOINED 0x08u
 /* No program is started: the kernel of another execution is asked to fork itself, and the copy is this one. With
  * RT_EXEC_KERNEL; directory and environment are the other's, argv says what it is. */
 #define RT_EXEC_FORKED 0x10u
 
-#define RT_INTERPRETER_FDS 3u /* of MEMBER: kernel socket, output and errors */
+#define RT_INTERPRETER_FDS 3u /* of INTERPRETER: kernel socket, output and errors */
 
 struct rt_exec {
     uint32_t flags;
@@ -179,7 +179,7 @@ struct rt_entry {
 #define RT_PATH_RECURSIVE 0x04u /* REMOVE, WATCH: a whole tree; REMOVE: missing is an error without MISSING_OK */
 #define RT_PATH_MISSING_OK 0x08u
 
-struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, MARK, CHANGES, WATCH */
+struct rt_path { /* READ, WRITE, LIST, STAT, MKDIR, REMOVE, TAR_OUT, TAR_IN, SNAPSHOT, CHANGES, WATCH */
     char path[RT_PATH_MAX];
     uint64_t offset, length; /* READ; length of LIST and CHANGES is the greatest number of entries */
     uint32_t mode;           /* WRITE, MKDIR; 0 is the default (0644, 0755) */
@@ -195,7 +195,7 @@ struct rt_done { /* counts; which ones mean something depends on the request */
     uint64_t bytes, files;
     uint64_t added, modified, deleted; /* CHANGES */
     uint64_t skipped;                  /* TAR_OUT: sockets, pipes and devices, and names too long to say */
-    uint8_t truncated;                 /* LIST, MARK, CHANGES: there was more than the limit */
+    uint8_t truncated;                 /* LIST, SNAPSHOT, CHANGES: there was more than the limit */
 };
 
 enum rt_change_kind { RT_ADDED = 'A', RT_MODIFIED = 'M', RT_DELETED = 'D' };
