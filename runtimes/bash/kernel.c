@@ -7,7 +7,7 @@
  * 1. Every `execute` and `reset` gets one `finished`, also when the shell ends in it.
  * 2. What the shell says is as untrusted as the code in it: it is bounded, and what does not fit is ignored.
  * 3. A line is ASCII, of at most LINE_MAX bytes. */
-#include "shell.h"
+#include "bash_process.h"
 
 #include "base/fd.h"
 #include "base/jsonr.h"
@@ -33,28 +33,28 @@
 #define TEXT_MAX (32u << 10)
 #define ANSWER_MAX 60000u /* what a pipe takes at once */
 
-enum doing { IDLE, STARTING, EXECUTING, COMPLETING, INSPECTING, SETTLING };
+enum bash_kernel_state { IDLE, STARTING, EXECUTING, COMPLETING, INSPECTING, SETTLING };
 
-struct kernel {
-    struct shell shell;
+struct bash_kernel {
+    struct bash_process bash;
     struct buf in;
     bool ready;             /* the first shell has begun */
-    bool dropping;          /* inside a line that is too long */
+    bool dropping_line;     /* inside a line that is too long */
     char *queue[QUEUE_MAX]; /* lines that wait */
     size_t queued;
-    enum doing doing;
+    enum bash_kernel_state state;
     char *id; /* of what is being done */
     uint64_t count;
     bool interrupted;
-    bool unsettled; /* the shell has not yet got over an interrupt */
-    bool asking;
+    bool interrupt_pending; /* the shell has not yet got over an interrupt */
+    bool waiting_for_input;
     uint64_t start, end; /* of the word that is completed */
-    struct buf looked;
+    struct buf query_result;
 };
 
 /* --- events --- */
 
-static void ascii(const char *utf8, size_t len, struct buf *out)
+static void bash_kernel_escape_non_ascii(const char *utf8, size_t len, struct buf *out)
 {
     for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)utf8[i];
@@ -77,7 +77,7 @@ static void ascii(const char *utf8, size_t len, struct buf *out)
     }
 }
 
-static void begin(struct jsonw *w, struct buf *out, const char *event, const char *id)
+static void bash_kernel_begin_event(struct jsonw *w, struct buf *out, const char *event, const char *id)
 {
     jsonw_init(w, out, 0);
     jsonw_object(w);
@@ -86,84 +86,84 @@ static void begin(struct jsonw *w, struct buf *out, const char *event, const cha
         jsonw_kstr(w, "id", id);
 }
 
-static void finish(struct jsonw *w)
+static void bash_kernel_send_event(struct jsonw *w)
 {
     auto_buf line = { 0 };
 
     jsonw_end_object(w);
-    ascii(w->out->data, w->out->len, &line);
+    bash_kernel_escape_non_ascii(w->out->data, w->out->len, &line);
     buf_adds(&line, "\n");
     if (line.len <= LINE_MAX_BYTES && fd_write_all(SOCKET_FD, line.data, line.len) < 0)
         exit(0); /* nobody listens */
 }
 
-static void refuse(const char *id, const char *why)
+static void bash_kernel_send_refusal(const char *id, const char *why)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    begin(&w, &out, "refused", id);
+    bash_kernel_begin_event(&w, &out, "refused", id);
     if (!id) {
         jsonw_key(&w, "id");
         jsonw_null(&w);
     }
     jsonw_kstr(&w, "why", why);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void send_error(struct kernel *k, const char *name, const char *value)
+static void bash_kernel_send_error(struct bash_kernel *k, const char *name, const char *value)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    begin(&w, &out, "error", k->id);
+    bash_kernel_begin_event(&w, &out, "error", k->id);
     jsonw_kstr(&w, "name", name);
     jsonw_kstr(&w, "value", value);
     jsonw_key(&w, "traceback");
     jsonw_array(&w);
     jsonw_end_array(&w);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void send_status(struct kernel *k, const char *status)
+static void bash_kernel_send_status(struct bash_kernel *k, const char *status)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    begin(&w, &out, "finished", k->id);
+    bash_kernel_begin_event(&w, &out, "finished", k->id);
     jsonw_kstr(&w, "status", status);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void send_ready(const char *version)
+static void bash_kernel_send_ready(const char *version)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    begin(&w, &out, "ready", NULL);
+    bash_kernel_begin_event(&w, &out, "ready", NULL);
     jsonw_kstr(&w, "language", "bash");
     jsonw_key(&w, "version");
     jsonw_strn(&w, version, strspn(version, "0123456789."));
     jsonw_ku64(&w, "protocol", 1);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
 /* --- what the shell says --- */
 
-static void send_completions(struct kernel *k)
+static void bash_kernel_send_completions(struct bash_kernel *k)
 {
     auto_buf out = { 0 };
     struct jsonw w;
     size_t n = 0;
 
-    begin(&w, &out, "completions", k->id);
+    bash_kernel_begin_event(&w, &out, "completions", k->id);
     jsonw_key(&w, "matches");
     jsonw_array(&w);
-    for (char *p = k->looked.data, *next; p && *p && n < MATCHES_MAX && out.len < LINE_MAX_BYTES / 8; p = next) {
+    for (char *p = k->query_result.data, *next; p && *p && n < MATCHES_MAX && out.len < LINE_MAX_BYTES / 8; p = next) {
         size_t len = strcspn(p, "\n");
 
         next = p + len + (p[len] == '\n');
-        const char *seen = k->looked.data; /* the lists of commands, functions and builtins overlap */
+        const char *seen = k->query_result.data; /* the lists of commands, functions and builtins overlap */
         while (seen < p && (strncmp(seen, p, len) != 0 || seen[len] != '\n'))
             seen += strcspn(seen, "\n") + 1;
         bool ours = strncmp(p, "__cove", 6) == 0 ||
@@ -177,137 +177,137 @@ static void send_completions(struct kernel *k)
     jsonw_end_array(&w);
     jsonw_ku64(&w, "start", k->start);
     jsonw_ku64(&w, "end", k->end);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void send_inspection(struct kernel *k)
+static void bash_kernel_send_inspection(struct bash_kernel *k)
 {
     auto_buf out = { 0 };
     struct jsonw w;
-    size_t len = k->looked.len < TEXT_MAX ? k->looked.len : TEXT_MAX;
+    size_t len = k->query_result.len < TEXT_MAX ? k->query_result.len : TEXT_MAX;
 
-    begin(&w, &out, "inspection", k->id);
+    bash_kernel_begin_event(&w, &out, "inspection", k->id);
     jsonw_kbool(&w, "found", len > 0);
     jsonw_key(&w, "data");
     jsonw_object(&w);
     if (len > 0) {
         jsonw_key(&w, "text/plain");
-        jsonw_strn(&w, k->looked.data, len);
+        jsonw_strn(&w, k->query_result.data, len);
     }
     jsonw_end_object(&w);
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void end_execution(struct kernel *k, int status)
+static void bash_kernel_end_execution(struct bash_kernel *k, int status)
 {
     char text[32];
 
     snprintf(text, sizeof(text), "%d", status);
     if (k->interrupted && status == 128 + SIGINT) {
-        send_error(k, "Interrupted", "the cell was interrupted");
-        send_status(k, "interrupted");
+        bash_kernel_send_error(k, "Interrupted", "the cell was interrupted");
+        bash_kernel_send_status(k, "interrupted");
     } else if (status != 0) {
-        send_error(k, "ExitStatus", text);
-        send_status(k, "error");
+        bash_kernel_send_error(k, "ExitStatus", text);
+        bash_kernel_send_status(k, "error");
     } else {
-        send_status(k, "ok");
+        bash_kernel_send_status(k, "ok");
     }
 }
 
-static void become_idle(struct kernel *k)
+static void bash_kernel_become_idle(struct bash_kernel *k)
 {
-    shell_unanswer(&k->shell);
-    k->doing = k->unsettled ? SETTLING : IDLE;
-    k->asking = false;
+    bash_process_drop_input(&k->bash);
+    k->state = k->interrupt_pending ? SETTLING : IDLE;
+    k->waiting_for_input = false;
     free(k->id);
     k->id = NULL;
 }
 
-static void end_request(struct kernel *k, int status)
+static void bash_kernel_end_request(struct bash_kernel *k, int status)
 {
-    if (k->doing == EXECUTING) {
-        k->shell.last = status;
-        end_execution(k, status);
-    } else if (k->doing == COMPLETING) {
-        send_completions(k);
-    } else if (k->doing == INSPECTING) {
-        send_inspection(k);
+    if (k->state == EXECUTING) {
+        k->bash.last_status = status;
+        bash_kernel_end_execution(k, status);
+    } else if (k->state == COMPLETING) {
+        bash_kernel_send_completions(k);
+    } else if (k->state == INSPECTING) {
+        bash_kernel_send_inspection(k);
     }
-    become_idle(k);
+    bash_kernel_become_idle(k);
 }
 
-static bool numbers(const char *text, uint32_t *ret_seq, uint32_t *ret_status)
+static bool bash_kernel_parse_numbers(const char *text, uint32_t *ret_seq, uint32_t *ret_status)
 {
     return str_eat_u32(&text, UINT32_MAX, ret_seq) && str_eat(&text, " ") && str_eat_u32(&text, 255, ret_status) &&
            !*text;
 }
 
-static void on_done(struct kernel *k, const char *text)
+static void bash_kernel_on_done(struct bash_kernel *k, const char *text)
 {
     uint32_t seq, status;
 
-    if (!numbers(text, &seq, &status))
+    if (!bash_kernel_parse_numbers(text, &seq, &status))
         return;
-    if (k->doing == STARTING && seq == 0)
-        become_idle(k);
-    else if (seq == k->shell.seq && k->doing != IDLE && k->doing != STARTING && k->doing != SETTLING)
-        end_request(k, (int)status);
+    if (k->state == STARTING && seq == 0)
+        bash_kernel_become_idle(k);
+    else if (seq == k->bash.seq && k->state != IDLE && k->state != STARTING && k->state != SETTLING)
+        bash_kernel_end_request(k, (int)status);
 }
 
 /* The shell has got over the last interrupt. If it did not say how the cell ended, it was the interrupt that ended it.
  */
-static void on_settled(struct kernel *k, const char *text)
+static void bash_kernel_on_interrupt_done(struct bash_kernel *k, const char *text)
 {
     uint32_t poke, status;
 
-    if (!numbers(text, &poke, &status) || poke != k->shell.pokes || !k->unsettled)
+    if (!bash_kernel_parse_numbers(text, &poke, &status) || poke != k->bash.interrupts_sent || !k->interrupt_pending)
         return;
-    k->unsettled = false;
-    if (k->doing != STARTING)
-        end_request(k, 128 + SIGINT);
+    k->interrupt_pending = false;
+    if (k->state != STARTING)
+        bash_kernel_end_request(k, 128 + SIGINT);
 }
 
-static void on_question(struct kernel *k, const char *text)
+static void bash_kernel_on_question(struct bash_kernel *k, const char *text)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    if (k->doing != EXECUTING || k->asking || (text[0] != '0' && text[0] != '1'))
+    if (k->state != EXECUTING || k->waiting_for_input || (text[0] != '0' && text[0] != '1'))
         return;
-    k->asking = true;
-    begin(&w, &out, "input", k->id);
+    k->waiting_for_input = true;
+    bash_kernel_begin_event(&w, &out, "input", k->id);
     jsonw_key(&w, "prompt");
     jsonw_strn(&w, text + 1, strnlen(text + 1, TEXT_MAX));
     jsonw_kbool(&w, "password", text[0] == '1');
-    finish(&w);
+    bash_kernel_send_event(&w);
 }
 
-static void on_messages(struct kernel *k)
+static void bash_kernel_on_messages(struct bash_kernel *k)
 {
     auto_buf message = { 0 };
 
-    shell_hear(&k->shell);
-    while (shell_message(&k->shell, &message)) {
+    bash_process_receive(&k->bash);
+    while (bash_process_next_message(&k->bash, &message)) {
         const char *text = message.len ? message.data + 1 : "";
 
         switch (message.len ? message.data[0] : 0) {
         case 'D':
-            on_done(k, text);
+            bash_kernel_on_done(k, text);
             break;
         case 'X':
-            on_settled(k, text);
+            bash_kernel_on_interrupt_done(k, text);
             break;
         case 'I':
-            on_question(k, text);
+            bash_kernel_on_question(k, text);
             break;
         case 'V':
             if (!k->ready)
-                send_ready(text);
+                bash_kernel_send_ready(text);
             k->ready = true;
             break;
         case 'L':
-            buf_clear(&k->looked);
-            buf_adds(&k->looked, text);
+            buf_clear(&k->query_result);
+            buf_adds(&k->query_result, text);
             break;
         default:
             break;
@@ -315,50 +315,50 @@ static void on_messages(struct kernel *k)
     }
 }
 
-static void start_shell(struct kernel *k, bool restore)
+static void bash_kernel_start_bash(struct bash_kernel *k, bool restore)
 {
     struct err err = { 0 };
 
-    if (shell_start(&k->shell, restore, &err) < 0) {
+    if (bash_process_start(&k->bash, restore, &err) < 0) {
         fprintf(stderr, "kernel: %s\n", err.msg);
         exit(1);
     }
-    k->doing = STARTING;
-    k->unsettled = false;
+    k->state = STARTING;
+    k->interrupt_pending = false;
 }
 
 /* The shell is gone: the cell ends with its status, and the next shell goes on where it could save what it knew. */
-static void on_shell_end(struct kernel *k, int wstatus)
+static void bash_kernel_on_bash_end(struct bash_kernel *k, int wstatus)
 {
-    bool saved = shell_saved(&k->shell);
+    bool saved = bash_process_has_saved_state(&k->bash);
     int status = WIFEXITED(wstatus) ? WEXITSTATUS(wstatus) : 128 + WTERMSIG(wstatus);
     char why[128];
 
-    on_messages(k);
-    if (k->doing == STARTING && status == 127) {
+    bash_kernel_on_messages(k);
+    if (k->state == STARTING && status == 127) {
         fprintf(stderr, "kernel: bash could not be started\n");
         exit(1);
     }
-    k->shell.pid = 0;
-    if (k->doing == EXECUTING && saved) {
-        end_execution(k, status);
-    } else if (k->doing == EXECUTING) {
+    k->bash.pid = 0;
+    if (k->state == EXECUTING && saved) {
+        bash_kernel_end_execution(k, status);
+    } else if (k->state == EXECUTING) {
         snprintf(why, sizeof(why), "the shell ended with status %d and could not save its variables", status);
-        send_error(k, "ShellEnded", why);
-        send_status(k, k->interrupted ? "interrupted" : "error");
-    } else if (k->doing == COMPLETING) {
-        send_completions(k);
-    } else if (k->doing == INSPECTING) {
-        send_inspection(k);
+        bash_kernel_send_error(k, "ShellEnded", why);
+        bash_kernel_send_status(k, k->interrupted ? "interrupted" : "error");
+    } else if (k->state == COMPLETING) {
+        bash_kernel_send_completions(k);
+    } else if (k->state == INSPECTING) {
+        bash_kernel_send_inspection(k);
     }
-    become_idle(k);
-    start_shell(k, saved);
-    k->shell.last = saved ? status : 0;
+    bash_kernel_become_idle(k);
+    bash_kernel_start_bash(k, saved);
+    k->bash.last_status = saved ? status : 0;
 }
 
 /* --- requests --- */
 
-static size_t points(const char *text, size_t bytes)
+static size_t bash_kernel_count_code_points(const char *text, size_t bytes)
 {
     size_t n = 0;
 
@@ -368,7 +368,7 @@ static size_t points(const char *text, size_t bytes)
 }
 
 /* Byte offset of a place that counts code points, or -1. */
-static ssize_t byte_of(const char *text, uint64_t cursor)
+static ssize_t bash_kernel_byte_offset(const char *text, uint64_t cursor)
 {
     size_t i = 0;
 
@@ -382,22 +382,22 @@ static ssize_t byte_of(const char *text, uint64_t cursor)
     return (ssize_t)i;
 }
 
-static void execute(struct kernel *k, const char *code)
+static void bash_kernel_execute(struct bash_kernel *k, const char *code)
 {
     auto_buf out = { 0 };
     struct jsonw w;
 
-    k->doing = EXECUTING;
+    k->state = EXECUTING;
     k->interrupted = false;
     k->count++;
-    begin(&w, &out, "started", k->id);
+    bash_kernel_begin_event(&w, &out, "started", k->id);
     jsonw_ku64(&w, "count", k->count);
-    finish(&w);
-    shell_run(&k->shell, code);
+    bash_kernel_send_event(&w);
+    bash_process_run(&k->bash, code);
 }
 
 /* The word before the cursor, and what kind of thing could stand there. */
-static void complete(struct kernel *k, const char *code, uint64_t cursor, size_t at)
+static void bash_kernel_complete(struct bash_kernel *k, const char *code, uint64_t cursor, size_t at)
 {
     static const char breaks[] = " \t\n;|&()<>\"'`=";
     size_t from = at, before;
@@ -418,14 +418,14 @@ static void complete(struct kernel *k, const char *code, uint64_t cursor, size_t
     }
     auto_buf word = { 0 };
     buf_add(&word, code + from, at - from);
-    k->doing = COMPLETING;
-    k->start = cursor - points(code + from, at - from);
+    k->state = COMPLETING;
+    k->start = cursor - bash_kernel_count_code_points(code + from, at - from);
     k->end = cursor;
-    buf_clear(&k->looked);
-    shell_look(&k->shell, command, word.data ? word.data : "");
+    buf_clear(&k->query_result);
+    bash_process_query(&k->bash, command, word.data ? word.data : "");
 }
 
-static void inspect(struct kernel *k, const char *code, size_t at)
+static void bash_kernel_inspect(struct bash_kernel *k, const char *code, size_t at)
 {
     static const char breaks[] = " \t\n;|&()<>\"'`={}";
     size_t from = at, to = at;
@@ -440,43 +440,43 @@ static void inspect(struct kernel *k, const char *code, size_t at)
     auto_buf word = { 0 };
     if (to > from)
         buf_add(&word, code + from, to - from);
-    k->doing = INSPECTING;
-    buf_clear(&k->looked);
-    shell_look(&k->shell, variable ? SHELL_VALUE : SHELL_TYPE, word.data ? word.data : "");
+    k->state = INSPECTING;
+    buf_clear(&k->query_result);
+    bash_process_query(&k->bash, variable ? SHELL_VALUE : SHELL_TYPE, word.data ? word.data : "");
 }
 
-static void reset(struct kernel *k)
+static void bash_kernel_reset(struct bash_kernel *k)
 {
     k->count = 0;
-    if (ftruncate(k->shell.state, 0) < 0)
+    if (ftruncate(k->bash.state_fd, 0) < 0)
         abort();
-    send_status(k, "ok");
-    become_idle(k);
-    start_shell(k, false);
+    bash_kernel_send_status(k, "ok");
+    bash_kernel_become_idle(k);
+    bash_kernel_start_bash(k, false);
 }
 
-static void answer(struct kernel *k, const char *id, const struct json *root)
+static void bash_kernel_input(struct bash_kernel *k, const char *id, const struct json *root)
 {
     const char *text = json_text(json_get(root, "text"));
     const struct json *eof = json_get(root, "eof");
 
-    if (!k->asking || strcmp(id, k->id) != 0) {
-        refuse(id, "no execution waits for input");
+    if (!k->waiting_for_input || strcmp(id, k->id) != 0) {
+        bash_kernel_send_refusal(id, "no execution waits for input");
     } else if (eof && eof->kind == JSON_TRUE) {
-        k->asking = false;
-        shell_answer(&k->shell, NULL);
+        k->waiting_for_input = false;
+        bash_process_send_input(&k->bash, NULL);
     } else if (!text) {
-        refuse(id, "text is not a string");
+        bash_kernel_send_refusal(id, "text is not a string");
     } else if (strlen(text) > ANSWER_MAX) {
-        refuse(id, "text is longer than 60000 bytes");
+        bash_kernel_send_refusal(id, "text is longer than 60000 bytes");
     } else {
-        k->asking = false;
-        shell_answer(&k->shell, text);
+        k->waiting_for_input = false;
+        bash_process_send_input(&k->bash, text);
     }
 }
 
 /* Serves a request whose id is good. */
-static void serve(struct kernel *k, const char *id, const struct json *root)
+static void bash_kernel_serve_request(struct bash_kernel *k, const char *id, const struct json *root)
 {
     const char *op = json_text(json_get(root, "op")), *code = json_text(json_get(root, "code"));
     uint64_t cursor = 0;
@@ -484,76 +484,77 @@ static void serve(struct kernel *k, const char *id, const struct json *root)
 
     if (!op || (strcmp(op, "execute") != 0 && strcmp(op, "complete") != 0 && strcmp(op, "inspect") != 0 &&
                 strcmp(op, "reset") != 0)) {
-        refuse(id, "no such op");
+        bash_kernel_send_refusal(id, "no such op");
         return;
     }
     if (strcmp(op, "reset") != 0 && !code) {
-        refuse(id, "code is not a string");
+        bash_kernel_send_refusal(id, "code is not a string");
         return;
     }
     bool looks = op[0] == 'c' || op[0] == 'i';
     if (looks && json_u64(json_get(root, "cursor"), &cursor))
-        at = byte_of(code, cursor);
+        at = bash_kernel_byte_offset(code, cursor);
     if (looks && at < 0) {
-        refuse(id, "cursor is not a place in the code");
+        bash_kernel_send_refusal(id, "cursor is not a place in the code");
         return;
     }
     k->id = mem_copy(id, strlen(id) + 1);
     if (op[0] == 'e')
-        execute(k, code);
+        bash_kernel_execute(k, code);
     else if (op[0] == 'c')
-        complete(k, code, cursor, (size_t)at);
+        bash_kernel_complete(k, code, cursor, (size_t)at);
     else if (op[0] == 'i')
-        inspect(k, code, (size_t)at);
+        bash_kernel_inspect(k, code, (size_t)at);
     else
-        reset(k);
+        bash_kernel_reset(k);
 }
 
 /* True when the line was dealt with; false when it must wait. */
-static bool take_line(struct kernel *k, const char *line, size_t len)
+static bool bash_kernel_take_line(struct bash_kernel *k, const char *line, size_t len)
 {
     struct json_doc doc = { 0 };
     struct err err = { 0 };
 
     if (json_read(line, len, &doc, &err) < 0) {
-        refuse(NULL, err.msg);
+        bash_kernel_send_refusal(NULL, err.msg);
         return true;
     }
     const char *id = json_text(json_get(doc.root, "id")), *op = json_text(json_get(doc.root, "op"));
     bool done = true;
     if (doc.root->kind != JSON_OBJECT)
-        refuse(NULL, "not an object");
-    else if (!id || points(id, strlen(id)) < 1 || points(id, strlen(id)) > ID_MAX)
-        refuse(NULL, "id is not a string of 1 to 64 characters");
+        bash_kernel_send_refusal(NULL, "not an object");
+    else if (!id || bash_kernel_count_code_points(id, strlen(id)) < 1 ||
+             bash_kernel_count_code_points(id, strlen(id)) > ID_MAX)
+        bash_kernel_send_refusal(NULL, "id is not a string of 1 to 64 characters");
     else if (op && strcmp(op, "input") == 0)
-        answer(k, id, doc.root);
-    else if (k->doing == IDLE)
-        serve(k, id, doc.root);
+        bash_kernel_input(k, id, doc.root);
+    else if (k->state == IDLE)
+        bash_kernel_serve_request(k, id, doc.root);
     else if (k->queued == QUEUE_MAX)
-        refuse(id, "too many requests wait");
+        bash_kernel_send_refusal(id, "too many requests wait");
     else
         done = false;
     json_doc_done(&doc);
     return done;
 }
 
-static void on_line(struct kernel *k, const char *line, size_t len)
+static void bash_kernel_on_line(struct bash_kernel *k, const char *line, size_t len)
 {
-    if (len > 0 && !take_line(k, line, len))
+    if (len > 0 && !bash_kernel_take_line(k, line, len))
         k->queue[k->queued++] = mem_copy(line, len + 1);
 }
 
-static void serve_queue(struct kernel *k)
+static void bash_kernel_serve_queue(struct bash_kernel *k)
 {
-    while (k->doing == IDLE && k->queued > 0) {
+    while (k->state == IDLE && k->queued > 0) {
         auto_free char *line = k->queue[0];
 
         memmove(k->queue, k->queue + 1, --k->queued * sizeof(k->queue[0]));
-        take_line(k, line, strlen(line));
+        bash_kernel_take_line(k, line, strlen(line));
     }
 }
 
-static void on_socket(struct kernel *k)
+static void bash_kernel_on_socket(struct bash_kernel *k)
 {
     char part[65536];
     ssize_t n = read(SOCKET_FD, part, sizeof(part));
@@ -561,52 +562,52 @@ static void on_socket(struct kernel *k)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n <= 0) {
-        shell_done(&k->shell);
+        bash_process_done(&k->bash);
         exit(0);
     }
     for (const char *p = part, *end = part + n; p < end;) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((nl ? nl : end) - p);
 
-        if (!k->dropping)
+        if (!k->dropping_line)
             buf_add(&k->in, p, len);
         if (k->in.len >= LINE_MAX_BYTES) {
             buf_clear(&k->in);
-            k->dropping = true;
+            k->dropping_line = true;
         }
         p += len + (nl ? 1 : 0);
         if (!nl)
             continue;
-        if (k->dropping)
-            refuse(NULL, "a line is longer than 1048576 bytes");
+        if (k->dropping_line)
+            bash_kernel_send_refusal(NULL, "a line is longer than 1048576 bytes");
         else if (memchr(k->in.data ? k->in.data : "", '\0', k->in.len))
-            refuse(NULL, "a NUL in a line");
+            bash_kernel_send_refusal(NULL, "a NUL in a line");
         else
-            on_line(k, k->in.data ? k->in.data : "", k->in.len);
+            bash_kernel_on_line(k, k->in.data ? k->in.data : "", k->in.len);
         buf_clear(&k->in);
-        k->dropping = false;
+        k->dropping_line = false;
     }
 }
 
-static void on_signal(struct kernel *k, int signals)
+static void bash_kernel_on_signal(struct bash_kernel *k, int signals)
 {
     struct signalfd_siginfo info;
     int wstatus;
 
     while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGINT && k->doing != IDLE && k->doing != STARTING && k->doing != SETTLING &&
-            k->shell.pid > 0) {
-            k->interrupted = k->unsettled = true;
-            shell_interrupt(&k->shell);
+        if (info.ssi_signo == SIGINT && k->state != IDLE && k->state != STARTING && k->state != SETTLING &&
+            k->bash.pid > 0) {
+            k->interrupted = k->interrupt_pending = true;
+            bash_process_interrupt(&k->bash);
         }
     }
-    if (k->shell.pid > 0 && waitpid(k->shell.pid, &wstatus, WNOHANG) == k->shell.pid)
-        on_shell_end(k, wstatus);
+    if (k->bash.pid > 0 && waitpid(k->bash.pid, &wstatus, WNOHANG) == k->bash.pid)
+        bash_kernel_on_bash_end(k, wstatus);
 }
 
 int main(void)
 {
-    struct kernel k = { 0 };
+    struct bash_kernel k = { 0 };
     struct err err = { 0 };
     sigset_t set;
 
@@ -615,25 +616,25 @@ int main(void)
     sigaddset(&set, SIGCHLD);
     signal(SIGPIPE, SIG_IGN);
     fcntl(SOCKET_FD, F_SETFD, FD_CLOEXEC);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || shell_init(&k.shell, &err) < 0)
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 || bash_process_init(&k.bash, &err) < 0)
         return 1;
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0)
         return 1;
-    start_shell(&k, false);
+    bash_kernel_start_bash(&k, false);
     for (;;) {
         struct pollfd fds[] = { { .fd = signals, .events = POLLIN },
-                                { .fd = k.shell.control, .events = POLLIN },
+                                { .fd = k.bash.message_fd, .events = POLLIN },
                                 { .fd = SOCKET_FD, .events = POLLIN } };
 
-        serve_queue(&k);
-        fds[1].fd = k.shell.control;
+        bash_kernel_serve_queue(&k);
+        fds[1].fd = k.bash.message_fd;
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             return 1;
         if (fds[0].revents) /* first: an interrupt that came before a request does not concern it */
-            on_signal(&k, signals);
-        on_messages(&k);
+            bash_kernel_on_signal(&k, signals);
+        bash_kernel_on_messages(&k);
         if (fds[2].revents)
-            on_socket(&k);
+            bash_kernel_on_socket(&k);
     }
 }

@@ -20,10 +20,10 @@
 
 #define NS_PER_S 1000000000ll
 
-static const char *why; /* the snapshot is not used; "": because that was asked for; NULL: it is */
+static const char *unused_snapshot_reason; /* the snapshot is not used; "": because that was asked for; NULL: it is */
 
 /* The place of a file beside this program, which is called by its whole path. */
-static const char *beside(const char *self, const char *name, char *path, size_t cap)
+static const char *path_beside_program(const char *self, const char *name, char *path, size_t cap)
 {
     const char *slash = strrchr(self, '/');
     int n = snprintf(path, cap, "%.*s%s", slash ? (int)(slash - self) + 1 : 0, self, name);
@@ -32,7 +32,7 @@ static const char *beside(const char *self, const char *name, char *path, size_t
 }
 
 /* The whole of a small file; false when it is none. */
-static bool small_file(const char *path, char *text, size_t cap)
+static bool read_small_file(const char *path, char *text, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, cap - 1);
@@ -46,7 +46,7 @@ static bool small_file(const char *path, char *text, size_t cap)
 }
 
 /* A line "SIZE NANOSECONDS PATH". */
-static bool same_file(char *line, const char *instead)
+static bool file_is_unchanged(char *line, const char *instead)
 {
     struct stat st;
     char *end;
@@ -59,7 +59,7 @@ static bool same_file(char *line, const char *instead)
 }
 
 /* The first file is Node itself, and is looked at where this one is called from. */
-static const char *unfit(char *text, const char *node)
+static const char *snapshot_misfit(char *text, const char *node)
 {
     char *at = text, *line = strsep(&at, "\n");
     bool first = true;
@@ -67,7 +67,7 @@ static const char *unfit(char *text, const char *node)
     if (strncmp(line, "made ", 5) != 0)
         return strncmp(line, "none ", 5) == 0 ? line + 5 : "what the snapshot was made with cannot be read";
     while ((line = strsep(&at, "\n")) != NULL && *line) {
-        if (!same_file(line, first ? node : NULL))
+        if (!file_is_unchanged(line, first ? node : NULL))
             return "this Node is another one than the snapshot was made with";
         first = false;
     }
@@ -83,17 +83,19 @@ int main(int argc, char **argv)
         return 2;
     }
     if (getenv("NODE_OPTIONS"))
-        why = ""; /* options can change what a snapshot means, and Node refuses it then */
-    else if (!small_file(beside(argv[0], "kernel.fits", place, sizeof(place)), fits, sizeof(fits)))
-        why = "no snapshot was made when cove was built";
+        unused_snapshot_reason = ""; /* options can change what a snapshot means, and Node refuses it then */
+    else if (!read_small_file(path_beside_program(argv[0], "kernel.fits", place, sizeof(place)), fits, sizeof(fits)))
+        unused_snapshot_reason = "no snapshot was made when cove was built";
     else
-        why = unfit(fits, argv[1]);
-    if (!why && access(beside(argv[0], "kernel.blob", blob, sizeof(blob)), R_OK) < 0)
-        why = "the snapshot cannot be read";
+        unused_snapshot_reason = snapshot_misfit(fits, argv[1]);
+    if (!unused_snapshot_reason && access(path_beside_program(argv[0], "kernel.blob", blob, sizeof(blob)), R_OK) < 0)
+        unused_snapshot_reason = "the snapshot cannot be read";
 
     char *from_snapshot[] = { argv[1], "--snapshot-blob", blob, argv[2], NULL };
-    char *from_source[] = { argv[1], argv[2], why && *why ? (char *)why : NULL, NULL };
-    execv(argv[1], why ? from_source : from_snapshot);
+    char *from_source[] = { argv[1], argv[2],
+                            unused_snapshot_reason && *unused_snapshot_reason ? (char *)unused_snapshot_reason : NULL,
+                            NULL };
+    execv(argv[1], unused_snapshot_reason ? from_source : from_snapshot);
     fprintf(stderr, "%s: %s\n", argv[1], strerror(errno));
     return 127;
 }

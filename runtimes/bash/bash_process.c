@@ -8,7 +8,7 @@
  *
  * Descriptors 250 to 253 are inherited by what the shell starts, because bash cannot mark them otherwise. Whoever
  * writes there lies about this shell only; the kernel's socket is not among them. */
-#include "shell.h"
+#include "bash_process.h"
 
 #include "base/fd.h"
 
@@ -27,7 +27,7 @@
 
 enum { FD_STDERR = 249, FD_CONTROL, FD_CODE, FD_STATE, FD_ANSWERS };
 
-static const char set_up[] =
+static const char bash_setup_script[] =
     "exec 2>&249 249>&-\n"
     "set +o history; set +H; unset MAILCHECK HISTFILE; export -n PS1 PS2\n"
     "coveeval='eval \"$covecode\"'\n"
@@ -52,50 +52,52 @@ static const char set_up[] =
     "  [[ $__cove_a == T* ]] || return 1\n"
     "  builtin read \"$@\" <<< \"${__cove_a:1}\"\n"
     "}\n";
-static const char restore_line[] = ". /proc/self/fd/252 >/dev/null 2>&1 </dev/null\n";
-static const char last_line[] =
+static const char bash_restore_line[] = ". /proc/self/fd/252 >/dev/null 2>&1 </dev/null\n";
+static const char bash_last_line[] =
     "trap __cove_save EXIT; PS1= PS2=; builtin printf '\\0V%s\\0D0 0\\0' \"$BASH_VERSION\" >&250\n";
 
-static void say(struct shell *s, const char *line)
+static void bash_process_write_line(struct bash_process *s, const char *line)
 {
-    (void)fd_write_all(s->lines, line, strlen(line)); /* a shell that is gone is noticed by its end */
+    (void)fd_write_all(s->command_fd, line, strlen(line)); /* a shell that is gone is noticed by its end */
 }
 
-static void memory_put(int fd, const char *text)
+static void bash_process_write_memory(int fd, const char *text)
 {
     if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 || fd_write_all(fd, text, strlen(text) + 1) < 0 ||
         lseek(fd, 0, SEEK_SET) < 0)
         abort(); /* memory of ours: there is no code without it */
 }
 
-int shell_init(struct shell *s, struct err *err)
+int bash_process_init(struct bash_process *s, struct err *err)
 {
-    *s = (struct shell){ .lines = -1, .control = -1, .answers = -1, .answers_in = -1, .code = -1, .state = -1 };
-    s->code = memfd_create("code", MFD_CLOEXEC);
-    s->state = memfd_create("state", MFD_CLOEXEC);
-    if (s->code < 0 || s->state < 0)
+    *s = (struct bash_process){
+        .command_fd = -1, .message_fd = -1, .answer_fd = -1, .answer_read_fd = -1, .code_fd = -1, .state_fd = -1
+    };
+    s->code_fd = memfd_create("code", MFD_CLOEXEC);
+    s->state_fd = memfd_create("state", MFD_CLOEXEC);
+    if (s->code_fd < 0 || s->state_fd < 0)
         return err_sys(err, ERR_SYS, "memory for the shell");
     return 0;
 }
 
-static void close_pipes(struct shell *s)
+static void bash_process_close_pipes(struct bash_process *s)
 {
-    fd_close(&s->lines);
-    fd_close(&s->control);
-    fd_close(&s->answers);
-    fd_close(&s->answers_in);
+    fd_close(&s->command_fd);
+    fd_close(&s->message_fd);
+    fd_close(&s->answer_fd);
+    fd_close(&s->answer_read_fd);
 }
 
-void shell_done(struct shell *s)
+void bash_process_done(struct bash_process *s)
 {
-    shell_kill(s);
-    fd_close(&s->code);
-    fd_close(&s->state);
-    buf_done(&s->heard);
+    bash_process_kill(s);
+    fd_close(&s->code_fd);
+    fd_close(&s->state_fd);
+    buf_done(&s->received);
 }
 
 /* In the child. The numbers may overlap with those that are given, so they are moved out of the way first. */
-static void become_shell(int in, int control, int code, int state, int answers)
+static void bash_process_exec(int in, int control, int code, int state, int answers)
 {
     static const struct {
         int to;
@@ -121,41 +123,41 @@ static void become_shell(int in, int control, int code, int state, int answers)
     _exit(127);
 }
 
-int shell_start(struct shell *s, bool restore, struct err *err)
+int bash_process_start(struct bash_process *s, bool restore, struct err *err)
 {
     int lines[2], control[2], answers[2];
 
-    shell_kill(s);
+    bash_process_kill(s);
     if (pipe2(lines, O_CLOEXEC) < 0)
         return err_sys(err, ERR_SYS, "pipe");
-    s->lines = lines[1];
+    s->command_fd = lines[1];
     auto_fd int in = lines[0];
     if (pipe2(control, O_CLOEXEC) < 0)
         return err_sys(err, ERR_SYS, "pipe");
-    s->control = control[0];
+    s->message_fd = control[0];
     auto_fd int out = control[1];
     if (pipe2(answers, O_CLOEXEC) < 0)
         return err_sys(err, ERR_SYS, "pipe");
-    s->answers = answers[1];
-    s->answers_in = answers[0];
+    s->answer_fd = answers[1];
+    s->answer_read_fd = answers[0];
 
     s->pid = fork();
     if (s->pid == 0)
-        become_shell(in, out, s->code, s->state, s->answers_in);
+        bash_process_exec(in, out, s->code_fd, s->state_fd, s->answer_read_fd);
     if (s->pid < 0) {
         s->pid = 0;
         return err_sys(err, ERR_SYS, "fork");
     }
-    buf_clear(&s->heard);
-    s->last = 0;
-    say(s, set_up);
+    buf_clear(&s->received);
+    s->last_status = 0;
+    bash_process_write_line(s, bash_setup_script);
     if (restore)
-        say(s, restore_line);
-    say(s, last_line);
+        bash_process_write_line(s, bash_restore_line);
+    bash_process_write_line(s, bash_last_line);
     return 0;
 }
 
-void shell_kill(struct shell *s)
+void bash_process_kill(struct bash_process *s)
 {
     if (s->pid > 0) {
         kill(-s->pid, SIGKILL);
@@ -164,113 +166,114 @@ void shell_kill(struct shell *s)
             ;
     }
     s->pid = 0;
-    close_pipes(s);
+    bash_process_close_pipes(s);
 }
 
-static void ask_status(struct shell *s)
+static void bash_process_request_status(struct bash_process *s)
 {
     char line[64];
 
     snprintf(line, sizeof(line), "__cove_said D%u $? 2>/dev/null\n", s->seq);
-    say(s, line);
+    bash_process_write_line(s, line);
 }
 
 /* An interrupt can reach the shell while it reads a line, or wait in it until it reads the next: then it loses the
  * beginning of that line, and takes the rest for a command. So empty lines follow, to be lost, and a question; when
  * that is answered the interrupt is over. Our lines hold no quotes, which would swallow what follows, and code that has
  * run is forgotten, lest it run again. */
-void shell_interrupt(struct shell *s)
+void bash_process_interrupt(struct bash_process *s)
 {
     char line[64];
 
     kill(-s->pid, SIGINT);
-    s->pokes++;
-    snprintf(line, sizeof(line), "\n\n__cove_said X%u 130 2>/dev/null\n", s->pokes);
-    say(s, line);
+    s->interrupts_sent++;
+    snprintf(line, sizeof(line), "\n\n__cove_said X%u 130 2>/dev/null\n", s->interrupts_sent);
+    bash_process_write_line(s, line);
 }
 
-void shell_run(struct shell *s, const char *code)
+void bash_process_run(struct bash_process *s, const char *code)
 {
     char line[256];
 
     /* What an earlier end saved has been taken up by now. */
-    if (ftruncate(s->state, 0) < 0 || lseek(s->state, 0, SEEK_SET) < 0)
+    if (ftruncate(s->state_fd, 0) < 0 || lseek(s->state_fd, 0, SEEK_SET) < 0)
         abort();
-    memory_put(s->code, code);
+    bash_process_write_memory(s->code_fd, code);
     s->seq++;
-    say(s, "__cove_take");
-    if (s->last != 0) {
-        snprintf(line, sizeof(line), "; __cove_status %d || ", s->last); /* false, and `set -e` does not mind here */
-        say(s, line);
+    bash_process_write_line(s, "__cove_take");
+    if (s->last_status != 0) {
+        snprintf(line, sizeof(line), "; __cove_status %d || ",
+                 s->last_status); /* false, and `set -e` does not mind here */
+        bash_process_write_line(s, line);
     }
-    say(s, s->last ? "" : "; ");
-    say(s, "eval $coveeval </dev/null\n");
-    ask_status(s);
+    bash_process_write_line(s, s->last_status ? "" : "; ");
+    bash_process_write_line(s, "eval $coveeval </dev/null\n");
+    bash_process_request_status(s);
 }
 
-void shell_look(struct shell *s, const char *command, const char *word)
+void bash_process_query(struct bash_process *s, const char *command, const char *word)
 {
     char line[128];
 
-    memory_put(s->code, word);
+    bash_process_write_memory(s->code_fd, word);
     s->seq++;
     snprintf(line, sizeof(line), "__cove_look %s\n", command);
-    say(s, line);
-    ask_status(s);
+    bash_process_write_line(s, line);
+    bash_process_request_status(s);
 }
 
-void shell_answer(struct shell *s, const char *text)
+void bash_process_send_input(struct bash_process *s, const char *text)
 {
     if (text) {
-        (void)fd_write_all(s->answers, "T", 1);
-        (void)fd_write_all(s->answers, text, strlen(text) + 1);
+        (void)fd_write_all(s->answer_fd, "T", 1);
+        (void)fd_write_all(s->answer_fd, text, strlen(text) + 1);
     } else {
-        (void)fd_write_all(s->answers, "E", 2);
+        (void)fd_write_all(s->answer_fd, "E", 2);
     }
 }
 
-void shell_unanswer(struct shell *s)
+void bash_process_drop_input(struct bash_process *s)
 {
-    struct pollfd p = { .fd = s->answers_in, .events = POLLIN };
+    struct pollfd p = { .fd = s->answer_read_fd, .events = POLLIN };
     char lost[4096];
 
-    while (s->answers_in >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN) &&
-           read(s->answers_in, lost, sizeof(lost)) > 0)
+    while (s->answer_read_fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN) &&
+           read(s->answer_read_fd, lost, sizeof(lost)) > 0)
         ;
 }
 
-void shell_hear(struct shell *s)
+void bash_process_receive(struct bash_process *s)
 {
-    struct pollfd p = { .fd = s->control, .events = POLLIN };
+    struct pollfd p = { .fd = s->message_fd, .events = POLLIN };
     char part[4096];
 
-    while (s->control >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN)) {
-        ssize_t n = read(s->control, part, sizeof(part));
+    while (s->message_fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN)) {
+        ssize_t n = read(s->message_fd, part, sizeof(part));
 
         if (n <= 0)
             return;
-        if (s->heard.len + (size_t)n > HEARD_MAX)
-            buf_clear(&s->heard); /* a message without end is not the shell's */
-        buf_add(&s->heard, part, (size_t)n);
+        if (s->received.len + (size_t)n > HEARD_MAX)
+            buf_clear(&s->received); /* a message without end is not the shell's */
+        buf_add(&s->received, part, (size_t)n);
     }
 }
 
-bool shell_message(struct shell *s, struct buf *ret)
+bool bash_process_next_message(struct bash_process *s, struct buf *ret)
 {
-    const char *end = s->heard.len ? memchr(s->heard.data, '\0', s->heard.len) : NULL;
+    const char *end = s->received.len ? memchr(s->received.data, '\0', s->received.len) : NULL;
 
     if (!end)
         return false;
-    size_t len = (size_t)(end - s->heard.data);
+    size_t len = (size_t)(end - s->received.data);
     buf_clear(ret);
-    buf_add(ret, s->heard.data, len);
-    buf_drop(&s->heard, len + 1);
+    buf_add(ret, s->received.data, len);
+    buf_drop(&s->received, len + 1);
     return true;
 }
 
-bool shell_saved(const struct shell *s)
+bool bash_process_has_saved_state(const struct bash_process *s)
 {
     struct stat st;
 
-    return fstat(s->state, &st) == 0 && st.st_size > 0;
+    return fstat(s->state_fd, &st) == 0 && st.st_size > 0;
 }
