@@ -10,7 +10,7 @@
  * writes there lies about this shell only; the kernel's socket is not among them. */
 #include "bash_process.h"
 
-#include "base/fd.h"
+#include "core/base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

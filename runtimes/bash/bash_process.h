@@ -1,8 +1,8 @@
 /* bash_process.h - one living bash that runs code as if it were typed, and tells how it ended. */
 #pragma once
 
-#include "base/buf.h"
-#include "base/err.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
 
 #include <sys/types.h>
 

@@ -9,11 +9,11 @@
  * 3. A line is ASCII, of at most LINE_MAX bytes. */
 #include "bash_process.h"
 
-#include "base/fd.h"
-#include "base/jsonr.h"
-#include "base/jsonw.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/fd.h"
+#include "core/base/jsonr.h"
+#include "core/base/jsonw.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,11 +4,11 @@
 #define Py_LIMITED_API 0x03070000
 #include <Python.h>
 
-#include "base/buf.h"
+#include "core/base/buf.h"
 #include "policy/level.h"
-#include "zygote/interpreter.h"
-#include "zygote/serve.h"
-#include "zygote/cmdline_wipe.h"
+#include "host/zygote/interpreter.h"
+#include "host/zygote/serve.h"
+#include "host/zygote/cmdline_wipe.h"
 
 #include <unistd.h>
 

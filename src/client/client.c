@@ -6,13 +6,13 @@
  * whatever the caller expected, and its code is looked up in our own table. */
 #include "client/client.h"
 
-#include "base/buf.h"
+#include "core/base/buf.h"
 #include "client/login.h"
 #include "client/oauth.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "fetch/fetch.h"
-#include "fetch/wsock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "remote/fetch/fetch.h"
+#include "remote/fetch/wsock.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -5,9 +5,9 @@
  * side can branch on it and prints the same cause and fix. */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
-#include "ev/ev.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
+#include "core/ev/ev.h"
 
 #include <jansson.h>
 
@@ -53,7 +53,7 @@ int client_post(struct client *c, const char *path, const void *data, size_t len
                 struct client_async_request **ret, struct err *err);
 void client_async_request_free(struct client_async_request *s);
 
-/* A WebSocket at this path (fetch/wsock.h), open when this returns. A refusal becomes an err like any other. */
+/* A WebSocket at this path (remote/fetch/wsock.h), open when this returns. A refusal becomes an err like any other. */
 struct wsock;
 struct wsock_ops;
 int client_websocket(struct client *c, const char *path, const struct wsock_ops *ops, void *arg, struct wsock **ret,

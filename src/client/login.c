@@ -2,9 +2,9 @@
  * another name first: whoever looks at the wrong moment finds the old one or the new one. */
 #include "client/login.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
  * ($XDG_CONFIG_HOME/cove/login.json, 0600). */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
 
 struct login {
     char *url;

@@ -1,12 +1,12 @@
 /* What the provider answers is as hostile as any answer: bounded, parsed strictly, and only https leads there. */
 #include "client/oauth.h"
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "base/text.h"
-#include "fetch/fetch.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+#include "remote/fetch/fetch.h"
 
 #include <errno.h>
 #include <jansson.h>

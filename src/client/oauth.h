@@ -7,7 +7,7 @@
 #pragma once
 
 #include "client/login.h"
-#include "ev/ev.h"
+#include "core/ev/ev.h"
 
 struct oauth_provider { /* the provider, as it describes itself */
     char *issuer, *device_url, *token_url;

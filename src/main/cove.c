@@ -1,15 +1,15 @@
 /* cove - the command. Finds the parts that were installed with it, and hands the command line the functions that need
  * the jailer. */
-#include "base/err.h"
-#include "base/fd.h"
-#include "base/id.h"
-#include "base/str.h"
-#include "cli/cli.h"
-#include "jailer/jailer.h"
-#include "monitor/monitor.h"
+#include "core/base/err.h"
+#include "core/base/fd.h"
+#include "core/base/id.h"
+#include "core/base/str.h"
+#include "client/cli/cli.h"
+#include "host/jailer/jailer.h"
+#include "host/monitor/monitor.h"
 #include "policy/denial.h"
 #include "policy/policy.h"
-#include "serve/service.h"
+#include "main/serve/service.h"
 
 #include "cove_version.h"
 
@@ -175,7 +175,7 @@ static const char *cove_find_libexec(void)
 
 static const struct cli_setting server_settings[] = {
 #define SETTING(id, name, kind, def, least, most, choices, help) { name, help },
-#include "conf/settings.def"
+#include "main/conf/settings.def"
 #undef SETTING
     { NULL, NULL },
 };

@@ -8,14 +8,14 @@
  * because who is asked later what became of them is told the truth only by somebody who was there. */
 #include "main/coved.h"
 
-#include "auth/mac.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "polfile/policy_file.h"
-#include "wire/unix_listener.h"
+#include "server/auth/mac.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "policy/file/policy_file.h"
+#include "core/wire/unix_listener.h"
 
 #include "cove_version.h"
 

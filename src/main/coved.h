@@ -1,19 +1,19 @@
 /* coved.h - what the files of coved share. */
 #pragma once
 
-#include "api/api.h"
-#include "api/server_audit.h"
-#include "auth/auth.h"
-#include "base/buf.h"
-#include "conf/conf.h"
-#include "ev/ev.h"
-#include "executor/executor.h"
-#include "http/server.h"
-#include "sandbox/manager.h"
-#include "serve/server_paths.h"
+#include "server/api/api.h"
+#include "server/api/server_audit.h"
+#include "server/auth/auth.h"
+#include "core/base/buf.h"
+#include "main/conf/conf.h"
+#include "core/ev/ev.h"
+#include "service/execute/executor.h"
+#include "server/http/server.h"
+#include "service/manager.h"
+#include "main/serve/server_paths.h"
 #include "store/wallclock_guard.h"
 #include "store/store.h"
-#include "tls/server.h"
+#include "server/tls/server.h"
 
 #define COVED_FIRST_SOCKET 3
 

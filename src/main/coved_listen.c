@@ -2,8 +2,8 @@
  * certificate. */
 #include "main/coved.h"
 
-#include "base/str.h"
-#include "serve/sockets.h"
+#include "core/base/str.h"
+#include "main/serve/sockets.h"
 
 #include <sys/socket.h>
 

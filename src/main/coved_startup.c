@@ -4,11 +4,11 @@
  * disagree about a file that changed in between. Sockets come from a supervisor or from a service manager. */
 #include "main/coved.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "doc/doc.h"
-#include "serve/no_fork_filter.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/doc/doc.h"
+#include "main/serve/no_fork_filter.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -1,5 +1,5 @@
 /* cove-ctl - the verbs of `cove` that talk to a server. */
-#include "ctl/ctl.h"
+#include "client/ctl/ctl.h"
 
 int main(int argc, char **argv)
 {

@@ -2,15 +2,15 @@
  *
  * A program of its own because it links libyaml: `cove` links libc alone, so that a run costs no more than it must.
  * Exit status: 0 fine (diff: alike); 1 diff: they differ; 2 and 125 as the errors of `cove` say. */
-#include "base/err.h"
-#include "base/fd.h"
-#include "base/jsonw.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "base/suggest.h"
-#include "polfile/policy_file.h"
-#include "polfile/policy_rows.h"
-#include "polfile/srt_import.h"
+#include "core/base/err.h"
+#include "core/base/fd.h"
+#include "core/base/jsonw.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/suggest.h"
+#include "policy/file/policy_file.h"
+#include "policy/file/policy_rows.h"
+#include "policy/file/srt_import.h"
 
 #include <stdio.h>
 

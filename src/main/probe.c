@@ -1,8 +1,8 @@
 /* cove-probe walls|uid|limits|memory|burn|shout|rates [NAME=VALUE...] - attacks the sandbox it runs in and says what it
  * saw. `cove doctor` binds it in, starts it and reads the answers; nobody else has a use for it. */
-#include "doctor/attack.h"
+#include "inside/doctor/attack.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* cove-runtime - PID 1 of a sandbox. Its one socket is descriptor 3. */
-#include "runtime/runtime.h"
+#include "inside/runtime/runtime.h"
 
 #define CONTROL_FD 3
 

@@ -2,18 +2,18 @@
  *
  * It reads the configuration, makes the directories, opens the sockets and waits. It is the only one of them that has
  * all rights all the time, so it does nothing else: no request of a client and no byte of a sandbox comes near it. */
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "cli/help.h"
-#include "conf/conf.h"
-#include "ev/ev.h"
-#include "serve/server_paths.h"
-#include "serve/sockets.h"
-#include "serve/supervisor.h"
-#include "tls/pem_source.h"
+#include "core/base/buf.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "client/cli/help.h"
+#include "main/conf/conf.h"
+#include "core/ev/ev.h"
+#include "main/serve/server_paths.h"
+#include "main/serve/sockets.h"
+#include "main/serve/supervisor.h"
+#include "server/tls/pem_source.h"
 
 #include "cove_version.h"
 

@@ -5,15 +5,15 @@
  * Restoring is only done where none runs: what a server holds in memory would be at odds with what it finds.
  *
  * A copy holds the hashes of keys and everybody's records, so it is made for its owner alone. */
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "cli/args.h"
-#include "cli/report.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "client/cli/args.h"
+#include "client/cli/report.h"
 #include "client/client.h"
-#include "conf/conf.h"
-#include "serve/server_paths.h"
+#include "main/conf/conf.h"
+#include "main/serve/server_paths.h"
 #include "store/store.h"
 
 #include <errno.h>

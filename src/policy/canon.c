@@ -8,8 +8,8 @@
  * faithfully as sense. */
 #include "policy/policy.h"
 
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #define FIELDS_MAX 5
 

@@ -3,7 +3,7 @@
  * for good, because allowing one of their calls would take a wall away. */
 #include "policy/denial.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/syscall_table.h"
 
 #include <linux/audit.h>

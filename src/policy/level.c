@@ -17,7 +17,7 @@
  * should behave as its author saw it behave elsewhere. */
 #include "policy/level.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 static const char *const level_names[] = {
     [LEVEL_STANDARD] = "standard",

@@ -1,8 +1,8 @@
 /* level.h - the isolation levels and the file rules that belong to them. Data only. */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
 
 enum level { LEVEL_STANDARD, LEVEL_HIGH, LEVEL_CUSTOM };
 

@@ -7,7 +7,7 @@
  * 3. After limits_fit(), a check that still fails names something that a person chose. */
 #include "policy/limits.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

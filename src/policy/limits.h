@@ -5,8 +5,8 @@
  * a limit of 0 bytes, no CPU clock is "unlimited". */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
 
 enum limit_unit { UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_MILLICPU, UNIT_CPUSET };
 

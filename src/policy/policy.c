@@ -3,7 +3,7 @@
  * refused where it is asked for. */
 #include "policy/policy.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <ctype.h>
 

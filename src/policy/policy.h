@@ -2,12 +2,12 @@
  *
  * A policy is complete: it begins as one of the built-in ones and a file changes some of its values. Each value knows
  * the line of the file it came from; 0 means that the built-in policy says so. A floor is what an operator sets below
- * which no policy goes. Files are read in src/polfile; here is what they become. */
+ * which no policy goes. Files are read in src/policy/file; here is what they become. */
 #pragma once
 
-#include "base/base.h"
-#include "base/buf.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
 #include "policy/level.h"
 #include "policy/limits.h"
 #include "policy/syscalls.h"

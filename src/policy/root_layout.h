@@ -2,7 +2,7 @@
  * NULL. */
 #pragma once
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define ROOT_MASKS_MAX 32 /* no list of root_proc_masks is longer */
 

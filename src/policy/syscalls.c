@@ -3,7 +3,7 @@
  * something the two share the tables and not one function. */
 #include "policy/syscall_table.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <linux/audit.h>
 

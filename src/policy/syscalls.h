@@ -6,8 +6,8 @@
  * filter once for every number when it is installed and a list costs ten times as much there. */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
 
 #include <linux/filter.h>
 

@@ -2,7 +2,7 @@
  * URL. A client can make one up, which gets it a place in its own list and nothing else. */
 #include "store/cursor.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
  * a backend sees only texts that are UTF-8 and bounded, owners that are well-formed and cursors that were parsed. */
 #include "store/requests.h"
 
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 #include "store/tenants.h"
 
 #include <assert.h>

@@ -2,9 +2,9 @@
  * added besides the schema; the contract suite fills every column and reads it back. */
 #include "store/rows.h"
 
-#include "base/jsonr.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/jsonr.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #define COLUMN(s, member, kind, ...)                                                 \
     {                                                                                \

@@ -7,7 +7,7 @@
  * it is a foreign key. */
 #include "store/schema.h"
 
-#include "store/sqlite.h"
+#include "store/sqlite/sqlite.h"
 
 #include <stdio.h>
 

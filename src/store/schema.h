@@ -1,8 +1,8 @@
 /* schema.h - the tables in SQLite, and the way from any older form of them to this one. */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
 
 #include <sqlite3.h>
 

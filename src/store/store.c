@@ -16,10 +16,10 @@
  * 2. A call is answered only after the commit of its batch. */
 #include "store/requests.h"
 
-#include "base/clock.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "ev/work.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/ev/work.h"
 
 #define BATCH_MAX 512u       /* calls in one transaction: bounds how long the first waits for the last */
 #define WAITING_MAX 8192u    /* beyond these two a call is refused */

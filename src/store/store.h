@@ -21,10 +21,10 @@
  * (nothing new is taken; updates and retention still work), ERR_STORE_CORRUPT, ERR_STORE_FAILED. */
 #pragma once
 
-#include "base/base.h"
-#include "base/err.h"
-#include "base/id.h"
-#include "ev/ev.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
+#include "core/base/id.h"
+#include "core/ev/ev.h"
 
 struct store;
 struct store_request; /* one call that was not answered yet */
@@ -192,7 +192,7 @@ struct store_request *store_execution_update(struct store *st, const char *owner
 struct store_request *store_execution_list(struct store *st, const struct store_list *q, store_executions_fn *done,
                                            void *arg);
 
-/* --- keys: the secret itself is never here; src/auth is the only caller. By their hash: tenants.h --- */
+/* --- keys: the secret itself is never here; src/server/auth is the only caller. By their hash: tenants.h --- */
 
 #define STORE_HASH_LEN 32
 #define STORE_PREFIX_SIZE 16

@@ -1,7 +1,7 @@
 /* Tenants, users and roles as calls, and the shape of their rows. */
 #include "store/tenants.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "store/requests.h"
 
 const char *const store_builtin_roles[] = { "admin", "developer", "viewer", NULL };

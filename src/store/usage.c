@@ -1,8 +1,8 @@
 /* The calls of usage.h, as requests.c makes those of store.h: copied, checked, and answered by their type. */
 #include "store/usage.h"
 
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 #include "store/requests.h"
 
 #define ANY(fn) ((store_untyped_fn *)(fn))

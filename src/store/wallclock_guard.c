@@ -1,6 +1,6 @@
 #include "store/wallclock_guard.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
  * The caller passes the time in: now_ns of the machine, real_ms of the calendar. */
 #pragma once
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define WALLCLOCK_GUARD_DAY_MS UINT64_C(86400000)
 #define WALLCLOCK_GUARD_AHEAD_MS (3 * WALLCLOCK_GUARD_DAY_MS)

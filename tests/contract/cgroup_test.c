@@ -1,12 +1,12 @@
 /* The cgroup room against the real kernel, once with everything the host has and once as if it had no v2: the paths of
  * a plain v1 host are the ones that a hybrid machine would never try by itself. */
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/id.h"
-#include "isolate/cgroup.h"
-#include "isolate/io_limits.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/id.h"
+#include "host/isolate/cgroup.h"
+#include "host/isolate/io_limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

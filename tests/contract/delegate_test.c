@@ -7,16 +7,16 @@
  *
  * A hybrid host has no controllers in its v2 tree, so the files that list them are covered, in that namespace only, by
  * files that say what a host with v2 alone would say. Who is moved where is never played. */
-#include "../support/fakebus.h"
-#include "../unit/test.h"
+#include "tests/support/fakebus.h"
+#include "tests/unit/test.h"
 
-#include "base/fd.h"
-#include "base/id.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "rootless/delegate.h"
-#include "isolate/mountinfo.h"
-#include "systemd/userbus.h"
+#include "core/base/fd.h"
+#include "core/base/id.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "host/rootless/delegate.h"
+#include "host/isolate/mountinfo.h"
+#include "host/systemd/userbus.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Files, changes and adoption through the engine, with the real runtime at the other end. */
 #include "world.h"
 
-#include "base/mem.h"
-#include "engine/files.h"
+#include "core/base/mem.h"
+#include "sandbox/files.h"
 
 struct seen {
     struct files_job *job;

@@ -1,7 +1,7 @@
 /* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. */
 #include "world.h"
 
-#include "engine/limit_hits.h"
+#include "sandbox/limit_hits.h"
 
 /* --- */
 

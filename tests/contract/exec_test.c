@@ -1,11 +1,11 @@
 /* The real cove-runtime, driven over its socket: programs. */
 #include "rt_host.h"
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
-#include "base/fd.h"
-#include "base/mem.h"
+#include "core/base/str.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* The real cove-runtime, driven over its socket: files and archives. */
 #include "rt_host.h"
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "runtime/tar.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "inside/runtime/tar.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""http_test.py HTTP_TESTD [--shard I/N] [CASE...] - raw bytes against a server of src/http; prints TAP.
+"""http_test.py HTTP_TESTD [--shard I/N] [CASE...] - raw bytes against a server of src/server/http; prints TAP.
 
 Cases whose name begins with HTnn or WBnn are those of the attack catalogue. Each starts from what a client sends and
 asks what came back, whether a handler ran, and whether the connection went on. Deadlines are set to fractions of a

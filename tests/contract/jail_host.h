@@ -2,15 +2,15 @@
  * Needs root. */
 #pragma once
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/fd.h"
-#include "base/str.h"
-#include "jailer/jailer.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "host/jailer/jailer.h"
 #include "policy/limits.h"
 #include "policy/syscalls.h"
-#include "wire/jail.h"
-#include "wire/rt.h"
+#include "core/wire/jail.h"
+#include "core/wire/rt.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * right one. And what a jailer finds when it starts that is not as it should be. */
 #include "jail_host.h"
 
-#include "base/clock.h"
+#include "core/base/clock.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

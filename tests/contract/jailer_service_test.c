@@ -2,7 +2,7 @@
  * outlive them, and nothing outlives the jailer. */
 #include "jail_host.h"
 
-#include "wire/unix_listener.h"
+#include "core/wire/unix_listener.h"
 
 #include <errno.h>
 #include <grp.h>

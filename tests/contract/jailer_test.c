@@ -2,9 +2,9 @@
  * a field, answer twice, or leave something behind. */
 #include "jail_host.h"
 
-#include "base/mem.h"
-#include "isolate/mountinfo.h"
-#include "jailer/sweep.h"
+#include "core/base/mem.h"
+#include "host/isolate/mountinfo.h"
+#include "host/jailer/sweep.h"
 
 #include <errno.h>
 #include <sys/mount.h>

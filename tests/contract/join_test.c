@@ -2,7 +2,7 @@
  * mercy of the sandbox it enters. */
 #include "jail_host.h"
 
-#include "zygote/join.h"
+#include "host/zygote/join.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -6,12 +6,12 @@
  * COVE_SWAP_ROUNDS is how often each request is made while they are swapped. */
 #include "rt_host.h"
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/mem.h"
-#include "runtime/tar.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "inside/runtime/tar.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /* The manager over a real jailer service and a real store: what was told stays true, also for the manager that comes
  * after a killed one. Needs root. */
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/str.h"
-#include "jailer/jailer.h"
-#include "sandbox/manager.h"
-#include "wire/unix_listener.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "host/jailer/jailer.h"
+#include "service/manager.h"
+#include "core/wire/unix_listener.h"
 
 #include <errno.h>
 #include <fcntl.h>

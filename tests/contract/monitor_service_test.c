@@ -2,11 +2,11 @@
  * allowed. */
 #include "world.h"
 
-#include "monitor/monitor.h"
+#include "host/monitor/monitor.h"
 #include "policy/denial.h"
-#include "wire/unix_listener.h"
-#include "wire/frame.h"
-#include "wire/jail.h"
+#include "core/wire/unix_listener.h"
+#include "core/wire/frame.h"
+#include "core/wire/jail.h"
 
 #include <errno.h>
 #include <grp.h>

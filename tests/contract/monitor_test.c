@@ -1,8 +1,8 @@
 /* Refused system calls of real sandboxes: named, counted, bounded, and refused whatever happens to the monitor. */
 #include "world.h"
 
-#include "monitor/monitor.h"
-#include "monitor/denial_tally.h"
+#include "host/monitor/monitor.h"
+#include "host/monitor/denial_tally.h"
 #include "policy/denial.h"
 
 #include <dirent.h>

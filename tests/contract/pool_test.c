@@ -1,7 +1,7 @@
 /* Pools over a real jailer and real Python zygotes: what is taken is used at once, and what dies is replaced. */
 #include "world.h"
 
-#include "pool/pools.h"
+#include "sandbox/pool/pools.h"
 
 #include <dirent.h>
 

@@ -1,9 +1,9 @@
 #include "rt_host.h"
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
  * machine lets us make them; otherwise as a plain child, and host->isolated says so. */
 #pragma once
 
-#include "base/base.h"
-#include "base/buf.h"
-#include "wire/rt.h"
+#include "core/base/base.h"
+#include "core/base/buf.h"
+#include "core/wire/rt.h"
 
 #define HOST_STREAMS 1100
 

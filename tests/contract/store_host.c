@@ -1,8 +1,8 @@
 #include "store_host.h"
 
-#include "base/clock.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #include <ftw.h>
 #include <stdio.h>

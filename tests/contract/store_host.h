@@ -1,7 +1,7 @@
 /* store_host.h - a store in a directory of its own, and a way to make its calls one after the other. */
 #pragma once
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
 #include "store/rows.h"
 #include "store/tenants.h"

@@ -1,7 +1,7 @@
 /* Warm pools, on every store. */
 #include "store_host.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "store/pools.h"
 
 static const struct store_pool some = { .name = "quick",

@@ -1,9 +1,9 @@
 /* What can happen to a database that is a file: another process, a full disk, a damaged page, a killed migration. */
 #include "store_host.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 #include "store/schema.h"
 
 #include <errno.h>

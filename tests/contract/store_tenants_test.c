@@ -1,7 +1,7 @@
 /* Tenants, users, roles and logging in, on every store. */
 #include "store_host.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

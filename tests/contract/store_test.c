@@ -2,10 +2,10 @@
  * `backends`; a new one is added there and nowhere else. */
 #include "store_host.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
 /* Usage, as every store must keep it: once for every end, by the hour, whatever dies in between. */
 #include "store_host.h"
 
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #define HOUR STORE_HOUR_MS
 #define NOON (UINT64_C(490000) * HOUR)

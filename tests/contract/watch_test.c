@@ -1,13 +1,13 @@
 /* The real cove-runtime, driven over its socket: what a watch tells. */
 #include "rt_host.h"
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "runtime/watch.h"
-#include "runtime/watch_tree.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "inside/runtime/watch.h"
+#include "inside/runtime/watch_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

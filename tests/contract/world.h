@@ -2,15 +2,15 @@
  * plain user with a runtime directory. */
 #pragma once
 
-#include "../unit/test.h"
+#include "tests/unit/test.h"
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/str.h"
-#include "engine/engine.h"
-#include "engine/receipt.h"
-#include "jailer/jailer.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "sandbox/receipt.h"
+#include "host/jailer/jailer.h"
 
 #include <fcntl.h>
 #include <signal.h>

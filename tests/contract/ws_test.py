@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ws_test.py HTTP_TESTD - WebSocket frames, byte by byte, against the /ws of a server of src/http; prints TAP.
+"""ws_test.py HTTP_TESTD - WebSocket frames, byte by byte, against the /ws of a server of src/server/http; prints TAP.
 
 Cases whose name begins with WBnn are those of the attack catalogue.
 """

@@ -1,7 +1,7 @@
 /* A zygote of a test: it is forked as an interpreter would be, and its members answer lines of one letter.
  * The preload says how it behaves: "plain", "fails", "dies", "lies", "late", or one of those in misuse(). */
-#include "wire/seccomp_listener.h"
-#include "zygote/serve.h"
+#include "core/wire/seccomp_listener.h"
+#include "host/zygote/serve.h"
 
 #include <stdio.h>
 #include <sys/mount.h>

@@ -2,7 +2,7 @@
  * and what it announces reaches this monitor and the next. */
 #include "zygote_host.h"
 
-#include "wire/unix_listener.h"
+#include "core/wire/unix_listener.h"
 
 #include <errno.h>
 #include <sys/prctl.h>

@@ -4,7 +4,7 @@
     tests/coverage/run.py                     build, run unit, contract, fuzz corpora, e2e and the faults put in
                                               the way of every system call of the set-up; print the table
     tests/coverage/run.py --keep              print the table of the last run again
-    tests/coverage/run.py --keep --lines src/isolate/net.c    the lines of it that nothing executed
+    tests/coverage/run.py --keep --lines src/host/isolate/net.c    the lines of it that nothing executed
 
 The counters of clang's source coverage are kept in a shared mapping of a file (see meson.build), so that processes that
 are forked, put behind walls, killed or leave by _exit are counted up to their last instruction. Not counted: cove-runtime

@@ -2,7 +2,7 @@
 """links.py - every link of README.md, CHANGELOG.md, docs/ and their neighbours leads somewhere, and so does the `docs` of every error; prints TAP.
 
 Links to files are followed from the page that holds them, anchors are those that GitHub makes of headings. Addresses on the network are left alone.
-An error's `docs` is docs/errors.md#CODE for each row of src/base/errors.def: what a client prints must be found by whoever follows it.
+An error's `docs` is docs/errors.md#CODE for each row of src/core/base/errors.def: what a client prints must be found by whoever follows it.
 """
 import glob
 import os
@@ -50,7 +50,7 @@ def wrong_links(page):
 
 
 def codes():
-    with open(os.path.join(ROOT, "src/base/errors.def"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "src/core/base/errors.def"), encoding="utf-8") as f:
         return re.findall(r'^ERR\(\w+,\s*"(\w+)"', f.read(), re.M)
 
 
@@ -58,7 +58,7 @@ def main():
     results = [(os.path.relpath(page, ROOT), list(wrong_links(page))) for page in pages()]
     known = anchors(os.path.join(ROOT, "docs/errors.md"))
     results.append(("the docs of every error", [f"docs/errors.md#{code}: there is no such heading" for code in codes() if code not in known]))
-    results.append(("the table of errors was found", [] if len(codes()) > 50 else ["src/base/errors.def has another form than this test reads"]))
+    results.append(("the table of errors was found", [] if len(codes()) > 50 else ["src/core/base/errors.def has another form than this test reads"]))
     for number, (name, wrong) in enumerate(results, 1):
         print(f"{'not ok' if wrong else 'ok'} {number} - links of {name}" if name.endswith(".md") else f"{'not ok' if wrong else 'ok'} {number} - {name}")
         for line in wrong:

@@ -300,7 +300,7 @@ class Serve(Server):
         for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
             self.assertEqual(int(status[name][0], 16), 0, name)
         self.assertEqual(status["NoNewPrivs"], ["1"])
-        self.assertEqual(status["Seccomp"], ["2"])  # what tests/unit/serve/no_fork_filter_test.c holds: it cannot fork or exec
+        self.assertEqual(status["Seccomp"], ["2"])  # what tests/unit/main/serve/no_fork_filter_test.c holds: it cannot fork or exec
         state = os.stat(os.path.join(self.place, "state"))
         self.assertEqual((state.st_uid, state.st_mode & 0o777), (uid, 0o700))
         self.assertEqual(os.stat(self.run_dir).st_uid, 0)

@@ -1,7 +1,7 @@
 /* A zygote whose members become the program that the environment names: an attacker that was never started by PID 1. */
-#include "base/mem.h"
-#include "zygote/interpreter.h"
-#include "zygote/serve.h"
+#include "core/base/mem.h"
+#include "host/zygote/interpreter.h"
+#include "host/zygote/serve.h"
 
 #include <errno.h>
 #include <fcntl.h>

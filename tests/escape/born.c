@@ -4,11 +4,11 @@
  *
  * Linked in front of three functions of the product. Programs with a terminal or a standard input, and all but the
  * first of a kept sandbox, are started as ever: kernels have neither. */
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "engine/engine.h"
-#include "jailer/jailer.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "host/jailer/jailer.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -3,11 +3,11 @@
  * Held besides memory: a line that is read has a number, a time and two hashes that stand in it; changing any byte of a
  * line that holds its hash makes it no longer hold; the verifier ends with a report, and calls a log fine only when
  * every line of it was read and holds. */
-#include "audit/verify.h"
+#include "server/audit/verify.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 
 #include <sys/mman.h>
 

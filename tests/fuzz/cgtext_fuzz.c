@@ -1,6 +1,6 @@
 /* Files of cgroupfs. A value that is reported must stand in the text as digits; anything else is unknown. */
-#include "base/mem.h"
-#include "isolate/cgtext.h"
+#include "core/base/mem.h"
+#include "host/isolate/cgtext.h"
 
 #include <stdio.h>
 

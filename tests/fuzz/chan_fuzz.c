@@ -1,8 +1,8 @@
 /* A channel and its peer living through any order of events: each byte of the input is one step of either side. The
  * bytes on the socket are the business of the wire target; here it is the order of sending, failing, pausing, closing
  * and finishing that is hostile. */
-#include "base/fd.h"
-#include "wire/chan.h"
+#include "core/base/fd.h"
+#include "core/wire/chan.h"
 
 #include <stdlib.h>
 

@@ -2,13 +2,13 @@
  *
  * Held besides memory: an error has a code and a message; what is accepted keeps its promises (every variable has a
  * name and a value, every bind an absolute target, the limits pass their own check). */
-#include "cli/args.h"
-#include "cli/plan.h"
-#include "cli/program.h"
-#include "cli/run_options.h"
+#include "client/cli/args.h"
+#include "client/cli/plan.h"
+#include "client/cli/program.h"
+#include "client/cli/run_options.h"
 
-#include "base/buf.h"
-#include "base/str.h"
+#include "core/base/buf.h"
+#include "core/base/str.h"
 
 #define WORDS_MAX 200
 

@@ -1,6 +1,6 @@
 /* The server's configuration: whatever the bytes are, there is a configuration or a reason, and what is accepted is
  * printed as a file that is accepted again. */
-#include "conf/conf.h"
+#include "main/conf/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
  *
  * Each message under each frame type that carries it, whole, and once cut and once with a few bits turned; then the
  * largest messages. The same table gives the same files, so a change of the wire shows up as a change of the corpus. */
-#include "../support/messages.h"
+#include "tests/support/messages.h"
 
 #include "wire/jail.h"
 #include "wire/rt.h"

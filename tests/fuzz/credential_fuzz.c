@@ -2,9 +2,9 @@
  *
  * Held besides memory: what is accepted is a whole key, gives the same hash in both places and in both of its forms,
  * and one letter more is no key any longer. */
-#include "auth/apikey.h"
+#include "server/auth/apikey.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 static void must(bool ok)
 {

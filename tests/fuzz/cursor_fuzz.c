@@ -4,7 +4,7 @@
  * holds nothing but the letters of an id or a name. */
 #include "store/cursor.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 static void must(bool ok)
 {

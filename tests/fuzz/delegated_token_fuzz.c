@@ -2,10 +2,10 @@
  * seal holds for, to reach the reader behind it. The first line is what it is bound to, the rest is the text.
  *
  * Held besides memory: nothing is accepted that was not sealed, and what is read back writes down as the same again. */
-#include "auth/delegated_token.h"
+#include "server/auth/delegated_token.h"
 
-#include "base/str.h"
-#include "base/text.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
 
 static void must(bool ok)
 {

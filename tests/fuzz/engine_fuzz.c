@@ -2,16 +2,16 @@
  * input choose when the runtime stops being honest; the rest are frames it says, mixed with acts of the host and news
  * from the jailer. Whatever comes, each report is made at most once, everything that was begun is reported when the
  * sandbox is dead, and no descriptor stays open. */
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "engine/engine.h"
-#include "engine/files.h"
-#include "engine/receipt.h"
-#include "engine/walls.h"
-#include "wire/jail.h"
-#include "wire/rt.h"
+#include "core/base/buf.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "sandbox/files.h"
+#include "sandbox/receipt.h"
+#include "sandbox/walls.h"
+#include "core/wire/jail.h"
+#include "core/wire/rt.h"
 
 #include <dirent.h>
 #include <fcntl.h>

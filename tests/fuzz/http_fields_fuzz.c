@@ -3,9 +3,9 @@
  * Held besides memory: a host that is let pass is a literal address, localhost or the listed name; an origin that is
  * let pass is the listed one or ends in the host; a part lies within the size; a tag that is found stands in the text.
  */
-#include "base/str.h"
-#include "http/origin.h"
-#include "http/range.h"
+#include "core/base/str.h"
+#include "server/http/origin.h"
+#include "server/http/range.h"
 
 #include <strings.h>
 

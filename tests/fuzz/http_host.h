@@ -1,8 +1,8 @@
-/* http_host.h - a server of src/http on a socket of its own, for targets that are its clients. */
+/* http_host.h - a server of src/server/http on a socket of its own, for targets that are its clients. */
 #pragma once
 
-#include "base/fd.h"
-#include "http/server.h"
+#include "core/base/fd.h"
+#include "server/http/server.h"
 
 #include <stdio.h>
 #include <sys/un.h>

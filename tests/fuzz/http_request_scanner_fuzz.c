@@ -2,9 +2,9 @@
  *
  * Held besides memory: the pieces make no difference to what is found, to what is refused and with which words; no more
  * is let through than came; and all that is let through of whole requests has no line that ends in a bare LF. */
-#include "base/mem.h"
-#include "base/str.h"
-#include "http/request_scanner.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "server/http/request_scanner.h"
 
 static void must(bool ok)
 {

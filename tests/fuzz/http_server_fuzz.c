@@ -2,8 +2,8 @@
  *
  * Held besides memory: a handler runs only for a head that stands in the input, line for line, as the standard writes
  * it; the connection ends after the client's end; and no request is left over. */
-#include "base/mem.h"
-#include "base/str.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
 #include "http_host.h"
 
 static const uint8_t *input;

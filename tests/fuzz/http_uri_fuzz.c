@@ -2,9 +2,9 @@
  *
  * Held besides memory: a refusal has a message; no decoded segment climbs, is empty or holds a NUL; a match belongs to
  * the path; the rest of a path is its segments; and a path that is written again, encoded, means the same. */
-#include "base/mem.h"
-#include "base/str.h"
-#include "http/route.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "server/http/route.h"
 
 static void must(bool ok)
 {

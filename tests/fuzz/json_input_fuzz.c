@@ -2,8 +2,8 @@
  *
  * Held besides memory: an error has a message without control characters; what is accepted stays within every range of
  * the table of limits, and is read the same from what is written down of it. */
-#include "base/buf.h"
-#include "sandbox/spec.h"
+#include "core/base/buf.h"
+#include "service/spec.h"
 
 static void must(bool ok)
 {

@@ -2,9 +2,9 @@
  *
  * Held besides memory: an error has a message; what is accepted is no deeper than the bound, has UTF-8 in every string,
  * and reads the same once more when it is written again. */
-#include "base/jsonr.h"
-#include "base/jsonw.h"
-#include "base/str.h"
+#include "core/base/jsonr.h"
+#include "core/base/jsonw.h"
+#include "core/base/str.h"
 
 static void must(bool ok)
 {

@@ -1,5 +1,5 @@
 /* The key set of an issuer, as its server sends it. Held besides memory: no key of it takes a signature of zeros. */
-#include "auth/jwks.h"
+#include "server/auth/jwks.h"
 
 static void must(bool ok)
 {

@@ -2,9 +2,9 @@
  *
  * Held besides memory: nothing that is not signed by the key of this file is ever verified, and what passes the rules
  * has the issuer, the audience and an end. */
-#include "auth/jwt.h"
+#include "server/auth/jwt.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 static void must(bool ok)
 {

@@ -2,7 +2,7 @@
  *
  * Held besides memory: however they are cut, the same events are found; and what is told of an event is JSON without a
  * line end. */
-#include "sandbox/kernel_event.h"
+#include "service/kernel_event.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

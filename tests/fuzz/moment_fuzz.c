@@ -2,10 +2,10 @@
  *
  * Held besides memory: a time that is read can be written and means the same when it is read again, the year 9999
  * included; offsets that are read are those of the text; and what is refused changes nothing. */
-#include "api/api_internal.h"
+#include "server/api/api_internal.h"
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "core/base/clock.h"
+#include "core/base/str.h"
 
 #include <stdio.h>
 

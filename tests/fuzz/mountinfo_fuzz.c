@@ -1,7 +1,7 @@
 /* The kernel writes mountinfo, but anybody who may mount chooses the names in it. Every field that comes out must be a
  * non-empty string within its bounds, and the reader must come to an end. */
-#include "base/mem.h"
-#include "isolate/mountinfo.h"
+#include "core/base/mem.h"
+#include "host/isolate/mountinfo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

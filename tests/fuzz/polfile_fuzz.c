@@ -1,8 +1,8 @@
 /* Policy files, floors and settings to import: a file from a repository that somebody cloned, read with the rights of
  * whoever runs cove. The same bytes go through all three readers. */
 #include "policy/policy.h"
-#include "polfile/policy_file.h"
-#include "polfile/srt_import.h"
+#include "policy/file/policy_file.h"
+#include "policy/file/srt_import.h"
 
 static void check_problems(struct problems *pr)
 {

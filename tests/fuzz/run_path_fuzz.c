@@ -1,10 +1,10 @@
 /* Paths and patterns of a run's files, as a client writes them: the first line is the path, the second a name that a
  * directory has. What is accepted stays below /workspace or /tmp, and what a pattern is taken apart into is the pattern
  * again. */
-#include "base/mem.h"
-#include "base/str.h"
-#include "executor/executor.h"
-#include "executor/run_path.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/execute/executor.h"
+#include "service/execute/run_path.h"
 
 static void need(bool holds)
 {

@@ -2,10 +2,10 @@
  *
  * Held besides memory: what is taken to be executed is exactly one thing, a terminal has a size, a signal is one, and
  * base64 that is taken is the base64 of what was read. */
-#include "api/api_internal.h"
+#include "server/api/api_internal.h"
 
-#include "base/str.h"
-#include "base/text.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
 
 static void must(bool ok)
 {

@@ -1,7 +1,7 @@
 /* Archives as a host sends them to be unpacked, cut into pieces by the input's first byte. What the parser hands out
  * must be as clean as its header promises, however the input was made. */
-#include "base/base.h"
-#include "runtime/tar.h"
+#include "core/base/base.h"
+#include "inside/runtime/tar.h"
 
 #define BYTES_MAX 100000u
 

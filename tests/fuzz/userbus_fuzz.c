@@ -1,7 +1,7 @@
 /* What the user's systemd answers. A message is taken as far as its own length says, whatever else is there, and an
  * error's name ends within its buffer. */
-#include "base/mem.h"
-#include "systemd/userbus.h"
+#include "core/base/mem.h"
+#include "host/systemd/userbus.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

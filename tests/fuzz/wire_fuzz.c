@@ -1,6 +1,6 @@
 /* Packets as the host reads from a runtime and the runtime from a host: the frame, then every decoder of rt.h that its
  * type selects. */
-#include "../support/messages.h"
+#include "tests/support/messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

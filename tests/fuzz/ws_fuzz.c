@@ -3,8 +3,8 @@
  *
  * Held besides memory: text is UTF-8 and no message is longer than allowed; the owner is told of the end exactly once;
  * and when the client has gone, no socket and no counted byte is left over. */
-#include "base/text.h"
-#include "http/ws.h"
+#include "core/base/text.h"
+#include "server/http/ws.h"
 #include "http_host.h"
 
 #define MESSAGE_MAX 2000

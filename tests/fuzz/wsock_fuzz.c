@@ -2,12 +2,12 @@
  *
  * Held besides memory: a message ends in a NUL; nothing is told after the end; the end is told once, at the latest when
  * the server closes; and its code is one that may be told. */
-#include "fetch/wsock.h"
+#include "remote/fetch/wsock.h"
 
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "base/wskey.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/wskey.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -194,18 +194,18 @@ PLANTS = [
     # what is planted, where, and a word of the complaint it must cause
     ("a file in an unknown room", "src/attic/a.c", "int a;\n", "no room"),
     ("a file outside every room", "src/a.c", "int a;\n", "no room"),
-    ("an include against the arrows", "src/base/a.c", '#include "engine/engine.h"\n', "no arrow base ──> engine"),
+    ("an include against the arrows", "src/base/a.c", '#include "sandbox/engine.h"\n', "no arrow base ──> engine"),
     ("runtime including policy", "src/runtime/a.c", '#include "policy/limits.h"\n', "no arrow runtime ──> policy"),
     ("an include of main", "src/cli/a.c", '#include "main/cove.h"\n', "nothing includes main"),
-    ("an indented include", "src/wire/a.c", '  #  include "jailer/jailer.h"\n', "no arrow wire ──> jailer"),
+    ("an indented include", "src/wire/a.c", '  #  include "host/jailer/jailer.h"\n', "no arrow wire ──> jailer"),
     ("an include without its room", "src/ev/a.c", '#include "ev.h"\n', "does not name its room"),
     ("jansson in the jailer", "src/jailer/a.c", "#include <jansson.h>\n", "neither libc nor kernel"),
-    ("curl outside its room", "src/api/a.c", "#include <curl/curl.h>\n", "belongs in src/fetch"),
+    ("curl outside its room", "src/api/a.c", "#include <curl/curl.h>\n", "belongs in src/remote/fetch"),
     ("a file too long", "src/http/a.c", "int a;\n" * 801, "second module"),
-    ("too much privileged code", "src/isolate/{}.c", "int a;\n" * 851, "more than 8500"),
-    ("privileged code outside isolate and jailer", "src/rootless/{}.c", "int a;\n" * 851, "more than 8500"),
-    ("a struct tag that exists twice", "src/http/{}.h", "struct frame {\n    int a;\n};\n", "enum frame is defined in"),
-    ("an external function that exists twice", "src/engine/{}.c", "int frame_open(struct frame *f,\n               int a)\n{\n}\n", "frame_open() is defined in"),
+    ("too much privileged code", "src/host/isolate/{}.c", "int a;\n" * 851, "more than 8500"),
+    ("privileged code outside isolate and jailer", "src/host/rootless/{}.c", "int a;\n" * 851, "more than 8500"),
+    ("a struct tag that exists twice", "src/server/http/{}.h", "struct frame {\n    int a;\n};\n", "enum frame is defined in"),
+    ("an external function that exists twice", "src/sandbox/{}.c", "int frame_open(struct frame *f,\n               int a)\n{\n}\n", "frame_open() is defined in"),
     ("a static function without a noun", "src/pool/a.c", "static void tell(void)\n{\n}\n", "static tell()"),
     ("a fuzz target without a row", "tests/fuzz/a_fuzz.c", "int a;\n", "has no row"),
     ("a fuzz target that is not built", "tests/fuzz/a_fuzz.c", "int a;\n", "is not in fuzz_targets"),
@@ -226,9 +226,9 @@ def self_test():
             found = [c for _, complaints, _ in check(root, arrows) for c in complaints or ()]
         yield (f"finds {what}", [] if any(expected in c for c in found) else [f"not found; complaints were {found}"], "")
     with tempfile.TemporaryDirectory() as root:
-        os.makedirs(os.path.join(root, "src/engine"))
+        os.makedirs(os.path.join(root, "src/sandbox"))
         with open(os.path.join(root, "src/engine/a.c"), "w", encoding="utf-8") as f:
-            f.write('#include "engine/a.h"\n#include "wire/rt.h"\n#include "base/base.h"\n#include <linux/bpf.h>\n')
+            f.write('#include "engine/a.h"\n#include "core/wire/rt.h"\n#include "core/base/base.h"\n#include <linux/bpf.h>\n')
         found = [c for _, complaints, _ in check(root, arrows) for c in complaints or ()]
     yield ("accepts what the arrows allow", found, "")
 

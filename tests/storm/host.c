@@ -5,14 +5,14 @@
  * next seed; afterwards it must still start a program, and then go without a trace. The jailer and the monitor are the
  * same for all of it, and must be there at the end. Says one line for each round, and exits with 0 when all of this
  * held. */
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/str.h"
-#include "engine/engine.h"
-#include "engine/receipt.h"
-#include "jailer/jailer.h"
-#include "monitor/monitor.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "sandbox/receipt.h"
+#include "host/jailer/jailer.h"
+#include "host/monitor/monitor.h"
 #include "policy/denial.h"
 
 #include <fcntl.h>

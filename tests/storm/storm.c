@@ -7,8 +7,8 @@
  * own pace.
  *
  * `storm --steady` is the neighbour: it works until its input ends and says whether anything it relies on changed. */
-#include "base/base.h"
-#include "base/clock.h"
+#include "core/base/base.h"
+#include "core/base/clock.h"
 #include "policy/syscalls.h"
 
 #include <errno.h>

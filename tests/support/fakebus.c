@@ -1,8 +1,8 @@
 #include "fakebus.h"
 
-#include "base/fd.h"
-#include "base/str.h"
-#include "systemd/userbus.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "host/systemd/userbus.h"
 
 #include <stdio.h>
 #include <sys/socket.h>

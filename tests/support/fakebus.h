@@ -1,7 +1,7 @@
-/* fakebus.h - the other end of src/systemd: enough of a user's systemd to be asked for a scope. */
+/* fakebus.h - the other end of src/host/systemd: enough of a user's systemd to be asked for a scope. */
 #pragma once
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define FAKEBUS_ANSWER_MAX 256
 enum { FAKEBUS_RETURN = 2, FAKEBUS_ERROR = 3, FAKEBUS_SIGNAL = 4 };

@@ -1,7 +1,7 @@
 #include "messages.h"
 
-#include "wire/jail.h"
-#include "wire/rt.h"
+#include "core/wire/jail.h"
+#include "core/wire/rt.h"
 
 #define ID_1 "sbabcdefghijklmnopqrst"
 #define ID_2 "sb234567234567234567ab"

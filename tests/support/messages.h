@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "wire/frame.h"
+#include "core/wire/frame.h"
 
 struct message {
     const char *name;

@@ -1,14 +1,14 @@
 /* api-testd jailer DIR RUNTIME | serve DIR - the two halves of a server, as bare as they can be, for the tests of
- * src/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other goes
+ * src/server/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other goes
  * on.
  */
-#include "api/api.h"
-#include "auth/mac.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/str.h"
-#include "jailer/jailer.h"
-#include "wire/unix_listener.h"
+#include "server/api/api.h"
+#include "server/auth/mac.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "host/jailer/jailer.h"
+#include "core/wire/unix_listener.h"
 
 #include <fcntl.h>
 #include <signal.h>

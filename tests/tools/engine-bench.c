@@ -11,14 +11,14 @@
  * "per second: R"; of --python it is the time until the interpreter has answered. Workers are processes, each with a
  * jailer of its own; depth is how many lives a worker leads at once. A run that does not exit with 0 ends everything,
  * because a failed start would look like a good figure. */
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "engine/engine.h"
-#include "engine/receipt.h"
-#include "jailer/jailer.h"
-#include "pool/pools.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "sandbox/receipt.h"
+#include "host/jailer/jailer.h"
+#include "sandbox/pool/pools.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,15 +1,15 @@
-/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of src/http alone.
+/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of src/server/http alone.
  *
  * Prints "port N" and serves until SIGTERM, which drains it. Numbers of struct http_limits are set by their names, a
  * Unix socket by unix=PATH, a bound of descriptors by nofile=N. GET /log tells what on_done was told. */
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/jsonw.h"
-#include "base/log.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "http/server.h"
-#include "http/ws.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/jsonw.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "server/http/server.h"
+#include "server/http/ws.h"
 
 #include <fcntl.h>
 #include <stdio.h>

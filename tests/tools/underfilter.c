@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/str.h"
+#include "core/base/str.h"
 
 static int install(struct sock_filter *prog, size_t len)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define TEST(name) static void name(void **state UNUSED)
 

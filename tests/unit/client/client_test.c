@@ -1,11 +1,11 @@
 /* The client against a server that says exactly what a test wants, one connection after another, in a thread. */
 #include "client/client.h"
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/str.h"
+#include "core/base/buf.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
 #include "client/oauth.h"
-#include "fetch/fetch.h"
+#include "remote/fetch/fetch.h"
 #include "test.h"
 
 #include <arpa/inet.h>

@@ -2,7 +2,7 @@
  * branch taken. Anything the kernel's checker would refuse fails the test. */
 #pragma once
 
-#include "../test.h"
+#include "tests/unit/test.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,6 @@
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/policy.h"
 
 static const char full[] = "cove-policy 1\n"

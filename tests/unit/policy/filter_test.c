@@ -2,7 +2,7 @@
  * then against the kernel. */
 #include "bpf.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/syscall_table.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/level.h"
-#include "wire/rt.h"
+#include "core/wire/rt.h"
 
 /* What the rules grant at a path, as Landlock adds it up: the union over all rules on the way to it. */
 static unsigned granted(const char *path)

@@ -1,6 +1,6 @@
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/limits.h"
 
 TEST(defaults_pass_their_own_check)

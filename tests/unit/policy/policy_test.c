@@ -1,6 +1,6 @@
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/policy.h"
 
 TEST(built_in_policies_are_complete_and_say_what_they_are)

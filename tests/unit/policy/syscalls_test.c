@@ -1,7 +1,7 @@
 /* The table itself: its form, its size, and the answers that the attack catalogue asks for, by id. */
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/str.h"
+#include "core/base/str.h"
 #include "policy/syscall_table.h"
 
 #include <linux/audit.h>

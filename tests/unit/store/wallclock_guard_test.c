@@ -1,6 +1,6 @@
-#include "../test.h"
+#include "tests/unit/test.h"
 
-#include "base/clock.h"
+#include "core/base/clock.h"
 #include "store/wallclock_guard.h"
 
 #define DAY WALLCLOCK_GUARD_DAY_MS

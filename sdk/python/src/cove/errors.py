@@ -1,4 +1,4 @@
-"""The errors of the server as classes, one for each code. Written by tools/doctables from src/base/errors.def.
+"""The errors of the server as classes, one for each code. Written by tools/doctables from src/core/base/errors.def.
 
 Catch what you can act upon: `SandboxEndedError`, a whole kind such as `NotFoundError`, or `CoveError` for all.
 """

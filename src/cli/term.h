@@ -1,9 +1,0 @@
-/* term.h - the terminal in raw mode, and back, whatever happens. */
-#pragma once
-
-#include "base/base.h"
-#include "base/err.h"
-
-int term_raw(int fd, struct err *err);
-void term_restore(void); /* nothing when it is not raw; safe in a signal handler */
-bool term_size(int fd, uint16_t *rows, uint16_t *cols);

@@ -1,0 +1,160 @@
+/* Finds the verb and hands over. A verb that is not in the table may be a program of its own beside cove
+ * (libexec/cove/cove-VERB): those link libraries that would cost every `cove run` its start-up time. */
+#include "client/cli/cli.h"
+
+#include "client/cli/args.h"
+#include "client/cli/help.h"
+#include "client/cli/report.h"
+#include "core/base/suggest.h"
+#include "client/cli/verbs.h"
+
+#include "core/base/str.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be written to as if it were
+ * standard output. */
+static void cli_fill_standard_fds(void)
+{
+    struct pollfd p[3] = { { .fd = 0 }, { .fd = 1 }, { .fd = 2 } };
+
+    if (poll(p, 3, 0) <= 0)
+        return;
+    for (int i = 0; i < 3; i++)
+        if (p[i].revents & POLLNVAL && open("/dev/null", i == 0 ? O_RDONLY : O_WRONLY) < 0)
+            _exit(125);
+}
+
+static void cli_exec_external(const char *libexec, const char *program, char **argv)
+{
+    char path[PATH_MAX];
+
+    if (!*libexec || strspn(program, "abcdefghijklmnopqrstuvwxyz-") != strlen(program))
+        return;
+    int n = snprintf(path, sizeof(path), "%s/%s", libexec, program);
+    if (n > 0 && (size_t)n < sizeof(path))
+        execv(path, argv);
+}
+
+static int cli_unknown_verb(const char *word, bool json)
+{
+    size_t n;
+    const struct cli_verb *v = cli_verbs(&n);
+    struct suggest s;
+    struct err err = { 0 };
+
+    suggest_init(&s, word);
+    for (size_t i = 0; i < n; i++)
+        suggest_offer(&s, v[i].name);
+    if (s.best)
+        err_set(&err, ERR_USAGE, "there is no verb '%.60s'; did you mean '%s'?", word, s.best);
+    else
+        err_set(&err, ERR_USAGE,
+                "there is no verb '%.60s'; 'cove help' lists them, and 'cove run -- %.60s' runs a program", word, word);
+    return report_error(&err, json);
+}
+
+static int cli_dispatch(const struct cli_verb *v, const struct args *a, const struct cli_settings *settings)
+{
+    switch (v->id) {
+    case VERB_RUN:
+        return verb_run(a, settings);
+    case VERB_ENTER:
+        return verb_enter(a, settings);
+    case VERB_LS:
+        return verb_ls(a, settings);
+    case VERB_RM:
+        return verb_rm(a, settings);
+    case VERB_DOCTOR:
+        return verb_doctor(a, settings);
+    case VERB_RUNTIMES:
+        return verb_runtimes(a);
+    case VERB_EXPLAIN:
+        return verb_explain(a);
+    case VERB_ERRORS:
+        return verb_errors(a);
+    case VERB_COMPLETION:
+        return verb_completion(a, settings->server);
+    case VERB_HELP:
+        return verb_help(a, settings->version);
+    case VERB_VERSION:
+        return verb_version(settings->version);
+    default:
+        return 125; /* programs of their own; cli_main has gone there */
+    }
+}
+
+static int cli_print_overview(const struct cli_settings *settings, bool asked)
+{
+    auto_buf out = { 0 };
+
+    help_overview(&out, settings->version);
+    if (asked)
+        return report_text(&out);
+    (void)!write(STDERR_FILENO, out.data, out.len);
+    return err_info(ERR_USAGE)->exit;
+}
+
+static int cli_print_verb_help(const struct cli_verb *v)
+{
+    auto_buf out = { 0 };
+
+    help_verb(&out, v);
+    return report_text(&out);
+}
+
+/* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
+/* Behind the sandbox of `exec` begins a program, which may have a --help of its own. */
+static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
+{
+    for (int i = 2; i < argc && (i < 4 || v->id != VERB_EXEC) && !str_eq(argv[i], "--"); i++)
+        if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
+            return true;
+    return false;
+}
+
+int cli_main(int argc, char **argv, const struct cli_settings *settings)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+    bool json = args_has_flag(argc, argv, "--json");
+    struct args a = { 0 };
+    struct err err = { 0 };
+
+    cli_fill_standard_fds();
+    if (!word || str_eq(word, "--help") || str_eq(word, "-h"))
+        return cli_print_overview(settings, word != NULL);
+    if (str_eq(word, "--version") || str_eq(word, "-V"))
+        return verb_version(settings->version);
+    if (str_eq(word, "__man") || str_eq(word, "__docs"))
+        return verb_gendocs(argc - 1, argv + 1);
+    if (word[0] == '-') {
+        err_set(&err, ERR_USAGE, "the verb comes first: cove VERB [FLAGS], for example 'cove run %.60s ...'", word);
+        return report_error(&err, json);
+    }
+    const struct cli_verb *v = cli_verb_find(word);
+    if (!v) {
+        char program[64];
+
+        if ((size_t)snprintf(program, sizeof(program), "cove-%s", word) < sizeof(program))
+            cli_exec_external(settings->find_libexec(), program, argv + 1);
+        return cli_unknown_verb(word, json);
+    }
+    /* The server knows its settings, and prints them for --help itself. */
+    if (v->program && v->id != VERB_SERVE && cli_asks_help(v, argc, argv))
+        return cli_print_verb_help(v);
+    if (v->program) {
+        cli_exec_external(settings->find_libexec(), v->program, argv + 1);
+        err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "there is no %s beside cove-runtime",
+                v->program);
+        return report_error(&err, json);
+    }
+    if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
+        return report_error(&err, json);
+    int rc = args_find(&a, OPT_HELP) ? cli_print_verb_help(v) : cli_dispatch(v, &a, settings);
+    args_done(&a);
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* A program that failed may have failed for this. One that did not has found another way, and the receipt knows; so
+ * this is said only after a failure, and briefly. */
+#include "client/cli/denial_notes.h"
+
+#include "client/cli/report.h"
+
+#include "sandbox/limit_hits.h"
+
+#include <string.h>
+
+#define SHOWN_CALLS 3
+
+/* What was dropped of the output is said with the end. */
+void denial_notes_limits(const struct receipt *r)
+{
+    struct limit_hit met[LIMIT_COUNT];
+    size_t n = limit_hits_list(r, met);
+
+    for (size_t i = 0; i < n; i++)
+        if (met[i].limit != LIMIT_OUTPUT)
+            report_note("limit: %s: %s; %s", limit_info(met[i].limit)->name, met[i].how, met[i].fix);
+}
+
+void denial_notes_calls(const struct receipt *r, bool whose)
+{
+    uint64_t rest = r->denials_more;
+
+    for (size_t i = 0; i < r->ndenials; i++) {
+        const struct denial *d = &r->denials[i].denial;
+
+        if (i >= SHOWN_CALLS)
+            rest += r->denials[i].count;
+        else if (whose)
+            report_note("refused: %s; %s", d->call, d->fix);
+        else
+            report_note("refused: %s: %.*s; %s", d->call, (int)strcspn(d->rule, ":"), d->rule, d->fix);
+    }
+    if (rest)
+        report_note("refused: %" PRIu64 " more calls%s", rest, whose ? "" : "; --receipt tells which");
+}

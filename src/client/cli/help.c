@@ -1,0 +1,104 @@
+/* Help teaches: how to write it, what it does, the flags by purpose, examples that can be pasted, and what the exit
+ * status means. It is laid out for 80 columns, whatever the terminal is, so that it looks the same in a log. */
+#include "client/cli/help.h"
+
+#include "core/base/str.h"
+#include "core/base/text.h"
+
+#define WIDTH 80
+#define FLAG_COLUMN 26
+
+static void help_pad(struct buf *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        buf_add(out, " ", 1);
+}
+
+void help_flag(struct buf *out, const struct cli_option *o)
+{
+    buf_addf(out, "--%s", o->name);
+    if (cli_arg_optional(o))
+        buf_addf(out, "[=%.*s]", (int)strlen(o->arg) - 2, o->arg + 1);
+    else if (o->arg)
+        buf_addf(out, " %s", o->arg);
+}
+
+static void help_flag_row(struct buf *out, const struct cli_option *o)
+{
+    auto_buf text = { 0 };
+    char num[LIMIT_TEXT];
+    const char *dflt = cli_option_default(o, num);
+    size_t start = out->len;
+
+    if (o->letter)
+        buf_addf(out, "  -%c, ", o->letter);
+    else
+        buf_adds(out, "      ");
+    help_flag(out, o);
+    if (out->len - start + 2 > FLAG_COLUMN) {
+        buf_adds(out, "\n");
+        start = out->len;
+    }
+    help_pad(out, FLAG_COLUMN - (out->len - start));
+    buf_adds(&text, o->help);
+    if (dflt)
+        buf_addf(&text, " [%s]", dflt);
+    text_wrap(out, text.data, FLAG_COLUMN, FLAG_COLUMN, WIDTH);
+}
+
+static void help_flags(struct buf *out, const struct cli_verb *v)
+{
+    for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o) {
+        if (!prev || prev->group != o->group)
+            buf_addf(out, "\n%s:\n", cli_group_title(o->group));
+        help_flag_row(out, o);
+    }
+}
+
+void help_verb(struct buf *out, const struct cli_verb *v)
+{
+    buf_addf(out, "cove %s - %s\n\n", v->name, v->brief);
+    for (size_t i = 0; v->synopsis[i]; i++)
+        buf_addf(out, "%s cove %s\n", i == 0 ? "Usage:" : "      ", v->synopsis[i]);
+    for (size_t i = 0; v->text[i]; i++) {
+        buf_adds(out, "\n");
+        text_wrap(out, v->text[i], 0, 0, WIDTH);
+    }
+    help_flags(out, v);
+    if (v->id == VERB_RUN || v->id == VERB_SANDBOX || v->id == VERB_EXECUTE)
+        buf_adds(out, "\nSizes are written 512K, 256M, 2G; times 500ms, 30s, 5m, 1h; processors 0.5, 2.\n");
+    buf_adds(out, "\nExamples:\n");
+    for (const struct cli_example *e = v->examples; e->command; e++)
+        buf_addf(out, "  # %s\n  %s\n", e->description, e->command);
+    if (!v->exit_codes)
+        return;
+    buf_adds(out, "\nExit status:\n");
+    for (const struct cli_exit *e = cli_exits(); e->code; e++) {
+        buf_addf(out, "  %-6s ", e->code);
+        text_wrap(out, e->means, 9, 9, WIDTH);
+    }
+}
+
+void help_overview(struct buf *out, const char *version)
+{
+    size_t n;
+    const struct cli_verb *v = cli_verbs(&n);
+
+    buf_addf(out, "cove %s - runs code that nobody trusts, behind real walls\n\n", version);
+    buf_adds(out, "Usage: cove VERB [FLAGS] ...\n");
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].id == VERB_RUN)
+            buf_adds(out, "\nOne sandbox, here and now:\n");
+        else if (v[i].id == VERB_SERVE)
+            buf_adds(out, "\nA server, and sandboxes that live on it:\n");
+        else if (v[i].id == VERB_POLICY)
+            buf_adds(out, "\nAround them:\n");
+        buf_addf(out, "  %-11s %s\n", v[i].name, v[i].brief);
+    }
+    buf_adds(out, "\nStart here:\n"
+                  "  cove run -- ls -l /                         a program in a fresh sandbox\n"
+                  "  cove run --runtime python -c 'print(1)'     a line of Python\n"
+                  "  cove run script.py                          a script of yours\n"
+                  "  cove run --dry-run -- true                  what would be enforced\n"
+                  "\n'cove VERB --help' tells all about a verb; 'cove errors CODE' explains an error.\n");
+}

@@ -1,0 +1,17 @@
+/* help.h - what the table of verbs and options looks like to people: on a terminal, in a manual, in a shell, on a page.
+ * Each function appends to `out`. */
+#pragma once
+
+#include "client/cli/table.h"
+
+#include "core/base/buf.h"
+
+void help_overview(struct buf *out, const char *version);
+void help_verb(struct buf *out, const struct cli_verb *v);
+
+void help_man(struct buf *out, const struct cli_verb *v); /* mdoc source; NULL is cove(1) itself */
+void help_markdown(struct buf *out);                      /* docs/cli.md */
+void help_errors_markdown(struct buf *out);               /* docs/errors.md */
+
+/* "--name ARG", or "--name[=ARG]". */
+void help_flag(struct buf *out, const struct cli_option *o);

@@ -1,0 +1,10 @@
+/* plan.h - `cove run --dry-run`: what would be started and what would be enforced, without starting anything. */
+#pragma once
+
+#include "client/cli/program.h"
+#include "client/cli/run_options.h"
+
+#include "core/base/buf.h"
+
+void plan_print(const struct run_options *r, const struct program *p, struct buf *out);
+void plan_json(const struct run_options *r, const struct program *p, struct buf *out);

@@ -1,0 +1,566 @@
+/* `cove run`: from a request to an exit status.
+ *
+ *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine -> box -> session -> destroy or
+ * keep
+ *
+ * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
+ * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
+ * mask. The monitor is forked when the jailer has answered: until then all processors are busy with what we wait for.
+ *
+ * The result is there when the program has ended, and the jailer needs a millisecond more to remove every trace. We
+ * wait for that only where a caller could tell the difference: when a receipt wants its final figures, and when the
+ * sandbox holds a directory of the caller, which nothing may touch after we returned. */
+#include "client/cli/verbs.h"
+
+#include "client/cli/policy_select.h"
+#include "client/cli/host_facts.h"
+#include "client/cli/plan.h"
+#include "client/cli/program.h"
+#include "client/cli/denial_notes.h"
+#include "client/cli/report.h"
+#include "client/cli/run_options.h"
+#include "sandbox/languages.h"
+#include "client/cli/session.h"
+#include "client/cli/state_dir.h"
+#include "client/cli/term.h"
+
+#include "core/base/fd.h"
+#include "core/base/jsonw.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/engine.h"
+#include "sandbox/files.h"
+#include "sandbox/hide.h"
+#include "sandbox/receipt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define STATUS_PIPE (128 + SIGPIPE)
+
+struct cli_run {
+    const struct cli_settings *settings;
+    struct policy policy;
+    struct operator_limits operator_limits;
+    struct run_options options;
+    struct program program;
+    bool input;    /* pass on standard input */
+    bool terminal; /* standard input is one */
+    struct sandbox_mount mounts[RUN_OPTIONS_BINDS_MAX + 3];
+    char hidden[RUN_OPTIONS_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* where those of the mounts go that hide something */
+    size_t nmounts;
+    uid_t owner_uid;
+    gid_t owner_gid;
+    int receipt_fd;
+
+    struct ev *ev;
+    struct engine *engine;
+    struct sandbox_handle *sandbox;
+    struct files_job *code_job; /* a long text on its way into the sandbox */
+    size_t code_sent;
+    struct session session;
+    bool session_started; /* the session was started */
+    bool is_kept;
+    bool failed;
+    struct err why;
+    int signaled; /* a signal ended us before the program was started */
+};
+
+/* --- before anything is started --- */
+
+/* Standard input is passed on unless it is a terminal nobody asked for, or nothing at all. */
+static void cli_run_inspect_stdin(struct cli_run *r)
+{
+    struct stat st;
+    bool null = fstat(STDIN_FILENO, &st) < 0 || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+
+    r->terminal = !null && S_ISCHR(st.st_mode) && isatty(STDIN_FILENO);
+    r->input = !null && (!r->terminal || r->options.interactive || r->options.tty);
+}
+
+static int cli_run_open_source(const char *path, const char *what, bool directory, struct stat *st, int *ret,
+                               struct err *err)
+{
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    enum err_id id = directory ? ERR_WORKSPACE_REFUSED : ERR_BIND_SOURCE;
+
+    if (fd < 0)
+        return err_sys(err, ERR_BIND_SOURCE, "%s %.120s", what, path);
+    if (fstat(fd, st) < 0)
+        return err_sys(err, ERR_SYS, "%s %.120s", what, path);
+    if (directory && !S_ISDIR(st->st_mode))
+        return err_set(err, id, "%s %.120s: it is not a directory", what, path);
+    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+        return err_set(err, id, "%s %.120s: only files and directories can be shown to a sandbox", what, path);
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+static int cli_run_open_hidden(struct cli_run *r, size_t i, struct err *err)
+{
+    char buf[STATE_DIR_MAX];
+    const char *state = state_dir(r->options.state_dir, buf);
+    int fd = -1;
+
+    (void)mkdir(state, 0700);
+    auto_fd int dir = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(err, ERR_SYS, "%.100s", state);
+    if (hide_open(dir, r->options.workspace, r->options.binds[i].dst, r->hidden[i], &fd, err) < 0)
+        return -1;
+    if (fd >= 0)
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, r->hidden[i] };
+    return 0;
+}
+
+static int cli_run_open_mounts(struct cli_run *r, struct err *err)
+{
+    const struct run_options *q = &r->options;
+    struct stat st = { 0 };
+    int fd = -1;
+
+    r->owner_uid = getuid();
+    r->owner_gid = getgid();
+    if (q->workspace) {
+        if (cli_run_open_source(q->workspace, "--workspace", true, &st, &fd, err) < 0)
+            return -1;
+        r->owner_uid = st.st_uid;
+        r->owner_gid = st.st_gid;
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ q->cow ? SANDBOX_MOUNT_WORKSPACE_COW
+                                                                 : SANDBOX_MOUNT_WORKSPACE,
+                                                          fd, "/workspace" };
+    }
+    for (size_t i = 0; i < q->nbinds; i++) {
+        bool skills = str_eq(q->binds[i].dst, "/skills");
+
+        if (!q->binds[i].src) {
+            if (cli_run_open_hidden(r, i, err) < 0)
+                return -1;
+            continue;
+        }
+        if (cli_run_open_source(q->binds[i].src, skills ? "--skills" : "--bind-ro", skills, &st, &fd, err) < 0)
+            return -1;
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, q->binds[i].dst };
+    }
+    if (r->program.script_fd >= 0 && !q->workspace && fstat(r->program.script_fd, &st) == 0) {
+        r->owner_uid = st.st_uid; /* so that a script which only its owner may read can be read inside */
+        r->owner_gid = st.st_gid;
+    }
+    if (r->program.script_fd >= 0)
+        r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, take_fd(&r->program.script_fd),
+                                                          r->program.script_dst };
+    return 0;
+}
+
+/* Opened before the run, so that a place that cannot be written is known before anything happens; emptied only when
+ * there is something to put into it. */
+static int cli_run_open_receipt(struct cli_run *r, struct err *err)
+{
+    if (!r->options.receipt_file)
+        return 0;
+    r->receipt_fd = open(r->options.receipt_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (r->receipt_fd < 0)
+        return err_sys(err, ERR_INVALID, "--receipt=%.120s", r->options.receipt_file);
+    return 0;
+}
+
+/* 0; -1 with err; or the exit status of one who has told the user already. */
+static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct cli_settings *settings,
+                           struct err *err)
+{
+    int rc = policy_select(a, settings, &r->policy, &r->operator_limits, err);
+
+    if (rc != 0)
+        return rc;
+    if (run_options_build(a, &r->policy, &r->operator_limits, &r->options, err) < 0)
+        return -1;
+    cli_run_inspect_stdin(r);
+    struct program_search place = { language_dirs, r->input };
+    if (program_resolve(&r->options, &place, &r->program, err) < 0)
+        return -1;
+    if (r->policy.has_profile)
+        r->program.profile = r->policy.profile;
+    return 0;
+}
+
+static int cli_run_print_plan(const struct cli_run *r)
+{
+    auto_buf out = { 0 };
+
+    if (r->options.json)
+        plan_json(&r->options, &r->program, &out);
+    else
+        plan_print(&r->options, &r->program, &out);
+    return report_text(&out);
+}
+
+/* --- while it runs --- */
+
+static void cli_run_fail(struct cli_run *r, const struct err *why)
+{
+    if (!r->failed)
+        r->why = *why;
+    r->failed = true;
+    ev_stop(r->ev);
+}
+
+static void cli_run_on_destroyed(void *arg, const struct err *err)
+{
+    struct cli_run *r = arg;
+
+    if (err)
+        cli_run_fail(r, err);
+    ev_stop(r->ev);
+}
+
+static void cli_run_on_kept(void *arg, const struct err *err)
+{
+    struct cli_run *r = arg;
+
+    r->is_kept = !err;
+    cli_run_on_destroyed(r, err);
+}
+
+static void cli_run_on_frozen(void *arg, const struct err *err)
+{
+    struct cli_run *r = arg;
+
+    if (err)
+        cli_run_fail(r, err);
+    else
+        sandbox_handle_keep(r->sandbox, cli_run_on_kept, r);
+}
+
+static void cli_run_on_session_end(void *arg)
+{
+    struct cli_run *r = arg;
+
+    if (r->session.failed)
+        cli_run_fail(r, &r->session.failure);
+    if (r->options.keep && !r->session.failed)
+        sandbox_handle_freeze(r->sandbox, cli_run_on_frozen, r);
+    else if (r->options.json || r->options.receipt || r->options.workspace)
+        sandbox_handle_destroy(r->sandbox, cli_run_on_destroyed, r);
+    else
+        ev_stop(r->ev); /* our exit lets go of the sandbox, and its jailer destroys it */
+}
+
+static void cli_run_start_program(struct cli_run *r)
+{
+    const uint64_t *limits = r->options.limits.v;
+    struct exec_spec exec = {
+        .argv = (const char *const *)r->program.argv,
+        .cwd = r->options.cwd,
+        .tty = r->options.tty,
+        .rows = 24,
+        .cols = 80,
+        .stdin_open = r->input,
+        .wall_ms = limits[LIMIT_WALL],
+        .cpu_ms = limits[LIMIT_CPU_TIME],
+        .output_max = r->options.output_capped ? limits[LIMIT_OUTPUT] : 0,
+        .changes = r->options.json || r->options.receipt,
+        .unmetered = !r->options.json && !r->options.receipt,
+    };
+    struct session_spec spec = { &exec, r->input, r->options.tty && r->terminal, r->options.json, r->options.quiet };
+    struct err err = { 0 };
+
+    if (spec.raw)
+        term_size(STDIN_FILENO, &exec.rows, &exec.cols);
+    r->session_started = true;
+    if (session_start(&r->session, r->ev, r->sandbox, &spec, cli_run_on_session_end, r, &err) < 0)
+        cli_run_fail(r, &err);
+}
+
+static void cli_run_send_code(void *arg)
+{
+    struct cli_run *r = arg;
+    size_t len = strlen(r->program.code);
+
+    r->code_sent += files_send(r->code_job, r->program.code + r->code_sent, len - r->code_sent);
+    if (r->code_sent == len)
+        files_send_end(r->code_job);
+}
+
+static void cli_run_on_code_written(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct cli_run *r = arg;
+
+    if (err)
+        cli_run_fail(r, err);
+    else
+        cli_run_start_program(r);
+}
+
+static void cli_run_on_ready(void *arg)
+{
+    static const struct files_ops ops = { .on_writable = cli_run_send_code, .on_done = cli_run_on_code_written };
+    struct cli_run *r = arg;
+    struct err err = { 0 };
+
+    if (r->options.keep && !sandbox_handle_can_freeze(r->sandbox)) { /* found out now, while no work can be lost */
+        err_set(&err, ERR_NO_CGROUP,
+                "--keep freezes the sandbox, and this user has no cgroup to freeze it in: log in through systemd on a "
+                "host with cgroup v2 (or loginctl enable-linger), or run as root");
+        cli_run_fail(r, &err);
+    } else if (!r->program.code)
+        cli_run_start_program(r);
+    else if (files_write(r->sandbox, LANGUAGE_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
+        cli_run_fail(r, &err);
+    else
+        cli_run_send_code(r);
+}
+
+static void cli_run_on_failed(void *arg, const struct err *err)
+{
+    cli_run_fail(arg, err);
+}
+
+static void cli_run_on_sandbox_ended(void *arg, const struct err *why)
+{
+    struct cli_run *r = arg;
+
+    if (!r->session.ended)
+        cli_run_fail(r, why);
+    /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
+}
+
+/* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor is free. */
+static void cli_run_on_sandbox_created(void *arg)
+{
+    struct cli_run *r = arg;
+    struct err err = { 0 };
+    int monitor;
+
+    if (r->settings->start_monitor(&monitor, &err) < 0 || engine_set_monitor(r->engine, monitor, &err) < 0)
+        cli_run_fail(r, &err);
+}
+
+static void cli_run_on_signal(void *arg, int signo)
+{
+    struct cli_run *r = arg;
+
+    if (r->session_started) {
+        session_on_signal(&r->session, signo);
+        return;
+    }
+    if (signo == SIGWINCH || signo == SIGTSTP)
+        return;
+    r->signaled = signo;
+    ev_stop(r->ev);
+}
+
+static int cli_run_start(struct cli_run *r, const struct cli_settings *settings, struct err *err)
+{
+    static const struct engine_ops engine_ops = { cli_run_on_failed };
+    static const struct sandbox_handle_ops box_ops = { cli_run_on_ready, cli_run_on_failed, cli_run_on_sandbox_ended,
+                                                       cli_run_on_sandbox_created };
+    char dir[STATE_DIR_MAX];
+    int jailer;
+    struct sandbox_spec spec = {
+        .level = r->options.level,
+        .policy = r->policy.name,
+        .profile = r->program.profile,
+        .grants = r->options.grants,
+        .require_all_walls = r->operator_limits.requires_every_wall,
+        .require_enforced = r->operator_limits.must_enforce,
+        .limits = r->options.limits,
+        .env = (const char *const *)r->options.env,
+        .mounts = r->mounts,
+        .nmounts = r->nmounts,
+        .owner_uid = r->owner_uid,
+        .owner_gid = r->owner_gid,
+    };
+
+    memcpy(spec.deny, r->options.deny, sizeof(spec.deny));
+    r->settings = settings;
+    if (settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, &jailer, err) < 0)
+        return -1;
+    if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0)
+        return -1; /* the descriptors go with the process */
+    if (session_catch_signals(r->ev, cli_run_on_signal, r, err) < 0)
+        return -1;
+    return sandbox_handle_new(r->engine, &spec, &box_ops, r, &r->sandbox, err);
+}
+
+/* --- what is said at the end --- */
+
+static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
+{
+    char text[LIMIT_TEXT];
+    const uint64_t *v = r->options.limits.v;
+
+    switch (rc->ended_by) {
+    case ENDED_WALL:
+        report_note("ended: it ran longer than %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
+        break;
+    case ENDED_CPU:
+        report_note("ended: it used more than %s of processor time (--cpu-time)",
+                    limit_print(LIMIT_CPU_TIME, v[LIMIT_CPU_TIME], text));
+        break;
+    case ENDED_MEMORY:
+        report_note("ended: it needed more than %s of memory (--memory)",
+                    limit_print(LIMIT_MEMORY, v[LIMIT_MEMORY], text));
+        break;
+    case ENDED_LIFETIME:
+        report_note("ended: the sandbox lived longer than %s (--lifetime)",
+                    limit_print(LIMIT_LIFETIME, v[LIMIT_LIFETIME], text));
+        break;
+    case ENDED_LOST:
+        report_note("the sandbox was lost before the program ended");
+        break;
+    default:
+        break;
+    }
+    if (rc->dropped_bytes)
+        report_note("%s of output past the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
+}
+
+/* Walls refuse, limits report: what this host cannot enforce is said once, in one line. */
+static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
+{
+    auto_buf names = { 0 };
+
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        bool asked = r->options.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
+
+        if (asked && rc->enforced[i] < 2 && !limit_is_unlimited((enum limit)i, r->options.limits.v[i])) {
+            const struct limit_info *info = limit_info((enum limit)i);
+
+            buf_addf(&names, "%s%s%s (%s)", names.len ? ", " : "", info->flag ? "--" : "",
+                     info->flag ? info->flag : info->name, rc->enforced[i] ? "in part" : "not at all");
+        }
+    }
+    if (!names.len)
+        return;
+    /* The one cause that its reader can often do something about. */
+    bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
+    report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
+                homeless ? host_facts_cgroup_advice_here() : "");
+}
+
+static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    session_json(&r->session, &w);
+    jsonw_kstr(&w, "sandbox", sandbox_handle_id(r->sandbox));
+    jsonw_kbool(&w, "kept", r->is_kept);
+    if (r->failed)
+        report_error_json(&w, &r->why);
+    jsonw_key(&w, "receipt");
+    receipt_json(rc, &w);
+    jsonw_end_object(&w);
+    buf_adds(&out, "\n");
+    fd_write_all(STDOUT_FILENO, out.data, out.len);
+}
+
+static int cli_run_write_receipt(const struct cli_run *r, const struct receipt *rc, struct err *err)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    if (r->receipt_fd < 0) {
+        receipt_print(rc, &out);
+        fd_write_all(STDERR_FILENO, out.data, out.len);
+        return 0;
+    }
+    jsonw_init(&w, &out, 2);
+    receipt_json(rc, &w);
+    buf_adds(&out, "\n");
+    if (ftruncate(r->receipt_fd, 0) < 0 && errno != EINVAL) /* EINVAL: a pipe or a device has no length */
+        return err_sys(err, ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
+    if (fd_write_all(r->receipt_fd, out.data, out.len) < 0)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
+    return 0;
+}
+
+static void cli_run_note_kept(const struct cli_run *r)
+{
+    const char *id = sandbox_handle_id(r->sandbox);
+    auto_buf more = { 0 };
+
+    report_note("sandbox %s is kept, frozen", id);
+    buf_addf(&more, "  cove enter %s   a shell in it\n  cove rm %s      end it\n", id, id);
+    fd_write_all(STDERR_FILENO, more.data, more.len);
+}
+
+static int cli_run_conclude(struct cli_run *r)
+{
+    const struct receipt *rc = r->session_started && r->session.exec && r->session.receipt
+                                   ? exec_handle_receipt(r->session.exec)
+                                   : NULL;
+    struct err err = { 0 };
+
+    if (r->signaled)
+        return 128 + r->signaled;
+    if (!rc)
+        return report_error(&r->why, r->options.json);
+    if (r->session.output_errno && r->session.output_errno != EPIPE) {
+        errno = r->session.output_errno;
+        err_sys(&err, errno == ENOSPC || errno == EDQUOT ? ERR_DISK_FULL : ERR_SYS, "writing to standard output");
+        return report_error(&err, false);
+    }
+    if (r->options.json)
+        cli_run_print_json(r, rc);
+    else if (!r->options.quiet && !r->session.output_errno)
+        cli_run_note_end(r, rc);
+    if (!r->options.json && !r->options.quiet)
+        cli_run_note_limits(r, rc);
+    if (!r->options.json && !r->options.quiet && !r->options.receipt && receipt_exit_code(rc) != 0) {
+        denial_notes_limits(rc);
+        denial_notes_calls(rc, false);
+    }
+    if (r->options.receipt && cli_run_write_receipt(r, rc, &err) < 0)
+        return report_error(&err, false);
+    if (r->is_kept && !r->options.json && !r->options.quiet)
+        cli_run_note_kept(r);
+    if (r->failed)
+        return r->options.json ? err_info(r->why.id)->exit : report_error(&r->why, false);
+    return r->session.output_errno ? STATUS_PIPE : receipt_exit_code(rc);
+}
+
+/* Of one that did not begin. */
+static void cli_run_done(struct cli_run *r)
+{
+    engine_free(r->engine);
+    ev_free(r->ev);
+    for (size_t i = 0; i < r->nmounts; i++)
+        fd_close(&r->mounts[i].fd);
+    fd_close(&r->receipt_fd);
+    program_done(&r->program);
+    run_options_done(&r->options);
+    policy_done(&r->policy);
+    operator_limits_done(&r->operator_limits);
+}
+
+/* A run that began is not taken apart: the caller waits for our exit, which does the same at once. The jailer sees the
+ * end of its socket and the monitor that of its own. */
+int verb_run(const struct args *a, const struct cli_settings *settings)
+{
+    static struct cli_run r = { .receipt_fd = -1, .program.script_fd = -1 };
+    bool json = args_find(a, OPT_JSON) != NULL;
+    int status;
+
+    status = cli_run_prepare(&r, a, settings, &r.why);
+    if (status < 0) {
+        status = report_error(&r.why, json);
+    } else if (status > 0) {
+        /* said by who found it */
+    } else if (r.options.dry_run) {
+        status = cli_run_print_plan(&r);
+    } else if (cli_run_open_mounts(&r, &r.why) < 0 || cli_run_open_receipt(&r, &r.why) < 0 ||
+               cli_run_start(&r, settings, &r.why) < 0) {
+        status = report_error(&r.why, json);
+    } else {
+        ev_run(r.ev);
+        return cli_run_conclude(&r);
+    }
+    cli_run_done(&r);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* There is one terminal, so there is one state, and it is static: the handlers of SIGSEGV and its like have to reach it
+ * without help. Signals that people send are read by the loop and end the program the ordinary way. SIGKILL cannot be
+ * caught; then `stty sane` is the answer, as it is for every program that uses a terminal. */
+#include "client/cli/term.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct termios term_saved;
+static volatile sig_atomic_t term_raw_fd = -1;
+
+void term_restore(void)
+{
+    int fd = term_raw_fd;
+
+    if (fd < 0)
+        return;
+    term_raw_fd = -1;
+    tcsetattr(fd, TCSANOW, &term_saved); /* not DRAIN: a terminal that nobody reads would hold us for ever */
+}
+
+static void term_on_crash(int signo)
+{
+    int fd = term_raw_fd;
+
+    term_raw_fd = -1;
+    if (fd >= 0)
+        tcsetattr(fd, TCSANOW, &term_saved);
+    signal(signo, SIG_DFL);
+    raise(signo);
+}
+
+int term_raw(int fd, struct err *err)
+{
+    static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS };
+    struct sigaction sa = { .sa_handler = term_on_crash, .sa_flags = (int)SA_RESETHAND };
+    struct termios t;
+
+    if (tcgetattr(fd, &term_saved) < 0)
+        return err_sys(err, ERR_SYS, "reading the terminal's settings");
+    t = term_saved;
+    cfmakeraw(&t);
+    for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
+        sigaction(crashes[i], &sa, NULL);
+    atexit(term_restore);
+    term_raw_fd = fd;
+    if (tcsetattr(fd, TCSADRAIN, &t) < 0) {
+        term_raw_fd = -1;
+        return err_sys(err, ERR_SYS, "putting the terminal into raw mode");
+    }
+    return 0;
+}
+
+bool term_size(int fd, uint16_t *rows, uint16_t *cols)
+{
+    struct winsize ws;
+
+    if (ioctl(fd, TIOCGWINSZ, &ws) < 0 || ws.ws_row == 0 || ws.ws_col == 0)
+        return false;
+    *rows = ws.ws_row;
+    *cols = ws.ws_col;
+    return true;
+}

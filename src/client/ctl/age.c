@@ -1,0 +1,34 @@
+/* Moments as people read them in a table: how long ago, or in what time, in one unit. Clocks of two machines differ by
+ * a little, so what lies less than a second ahead or behind is now. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/clock.h"
+
+#include <stdio.h>
+
+static void ctl_age_write_span(uint64_t s, char *buf, size_t size)
+{
+    static const struct {
+        uint64_t seconds;
+        const char *unit;
+    } units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "m" }, { 1, "s" } };
+    size_t i = 0;
+
+    while (units[i].seconds > 1 && s < 2 * units[i].seconds) /* 90m tells more than 1h */
+        i++;
+    snprintf(buf, size, "%" PRIu64 "%s", s / units[i].seconds, units[i].unit);
+}
+
+const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE])
+{
+    char span[32];
+    uint64_t then_ms;
+
+    if (!clock_from_rfc3339(moment, &then_ms))
+        return moment;
+    bool ahead = then_ms > now_ms;
+    uint64_t s = (ahead ? then_ms - now_ms : now_ms - then_ms) / 1000;
+    ctl_age_write_span(s, span, sizeof(span));
+    snprintf(buf, CTL_AGE, s == 0 ? "now" : ahead ? "in %s" : "%s ago", span);
+    return buf;
+}

@@ -1,0 +1,202 @@
+/* cove cp: a file or a directory into a sandbox or out of it; - is our own standard input or output. With --tar the
+ * file here is an archive of a directory there, as it comes.
+ *
+ * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one that ends with a
+ * slash is a directory that the file goes into under its own name, and so is a directory here. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/id.h"
+#include "core/base/str.h"
+#include "client/cli/report.h"
+#include "remote/fetch/fetch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+struct ctl_cp_location { /* one side of the copy */
+    char *id;            /* NULL is here */
+    const char *path;
+};
+
+struct ctl_cp_stream {
+    int fd;
+    struct err *err;
+    uint64_t bytes;
+};
+
+static int ctl_cp_parse_location(struct ctl *c, const char *word, struct ctl_cp_location *ret, struct err *err)
+{
+    const char *colon = strchr(word, ':');
+
+    ret->path = word;
+    if (!colon || !ctl_is_sandbox_id_prefix(word, (size_t)(colon - word)))
+        return 0;
+    auto_free char *name = str_dup_n(word, (size_t)(colon - word));
+    ret->path = colon + 1;
+    return ctl_resolve_sandbox(c, name, &ret->id, err);
+}
+
+static ssize_t ctl_cp_read(void *arg, void *to, size_t room)
+{
+    struct ctl_cp_stream *p = arg;
+    ssize_t n;
+
+    do
+        n = read(p->fd, to, room);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        p->bytes += (uint64_t)n;
+    return n < 0 ? FETCH_STOP : n;
+}
+
+static bool ctl_cp_write(void *arg, const void *data, size_t len)
+{
+    struct ctl_cp_stream *p = arg;
+
+    if (fd_write_all(p->fd, data, len) < 0) {
+        err_sys(p->err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "write");
+        return false;
+    }
+    p->bytes += len;
+    return true;
+}
+
+static const char *ctl_cp_last_component(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* own: the name of the file here, under which it goes into a directory; "" when it has none. */
+static char *ctl_cp_target_path(const struct ctl_cp_location *e, const char *own)
+{
+    bool into = !*e->path || str_ends(e->path, "/");
+    auto_free char *place = ctl_sandbox_path(e->path);
+
+    return str_printf("%s%s", place, into ? own : "");
+}
+
+static char *ctl_cp_remote_path(const struct ctl_cp_location *e, bool tar, const char *own)
+{
+    auto_free char *path = ctl_cp_target_path(e, own);
+
+    return ctl_api_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id, path);
+}
+
+/* The last name of a path, slashes behind it aside; "" for a path that has none of its own. The caller frees it. */
+static char *ctl_cp_base_name(const char *path)
+{
+    size_t len = strlen(path);
+
+    while (len && path[len - 1] == '/')
+        len--;
+    auto_free char *whole = str_dup_n(path, len);
+    const char *name = ctl_cp_last_component(whole);
+    return str_dup(str_eq(name, ".") || str_eq(name, "..") ? "" : name);
+}
+
+static int ctl_cp_upload(struct ctl *c, const char *from, const struct ctl_cp_location *to, bool tar, struct err *err)
+{
+    bool here = str_eq(from, "-");
+    auto_fd int fd = here ? dup(STDIN_FILENO) : open(from, O_RDONLY | O_CLOEXEC);
+    struct ctl_cp_stream in = { .fd = fd, .err = err };
+    struct stat st;
+    AUTO_JSON *answer = NULL;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", from);
+    if (S_ISDIR(st.st_mode) && tar)
+        return err_set(err, ERR_INVALID, "%.150s is a directory, and --tar takes an archive; leave the flag out", from);
+    if (S_ISDIR(st.st_mode)) {
+        auto_free char *name = ctl_cp_base_name(from), *place = ctl_cp_target_path(to, name);
+
+        return ctl_tree_upload(c, from, to->id, place, err);
+    }
+    auto_free char *path = ctl_cp_remote_path(to, tar, tar || here ? "" : ctl_cp_last_component(from));
+    uint64_t size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : FETCH_UNTIL_END;
+    if (client_upload(c->client, path, tar ? "application/x-tar" : "application/octet-stream", size, ctl_cp_read, &in,
+                      &answer, err) < 0)
+        return -1;
+    return c->json ? ctl_print_json(answer) : 0;
+}
+
+/* A file appears under its name when it is whole, and not at all otherwise. */
+static int ctl_cp_download_file(struct ctl *c, const char *path, const char *to, struct err *err)
+{
+    auto_free char *beside = str_printf("%s.cove-part", to);
+    auto_fd int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    struct ctl_cp_stream out = { .fd = fd, .err = err };
+
+    if (fd < 0)
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", to);
+    int bad = client_download(c->client, path, ctl_cp_write, &out, err);
+    if (!bad && rename(beside, to) < 0)
+        bad = err_sys(err, ERR_SYS, "%.150s", to);
+    if (bad)
+        unlink(beside);
+    return bad;
+}
+
+/* Where it goes here: a directory takes it under its own name. The caller frees *ret. */
+static int ctl_cp_local_path(const struct ctl_cp_location *from, const char *to, char **ret, struct err *err)
+{
+    auto_free char *name = ctl_cp_base_name(*from->path ? from->path : "/workspace");
+    struct stat st;
+
+    if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        *ret = str_dup(to);
+        return 0;
+    }
+    if (!*name)
+        return err_set(err, ERR_INVALID, "%.150s is a directory here, and %.60s has no name of its own; write one", to,
+                       from->path);
+    *ret = str_printf("%s/%s", to, name);
+    return 0;
+}
+
+static int ctl_cp_download(struct ctl *c, const struct ctl_cp_location *from, const char *to, bool tar, struct err *err)
+{
+    auto_free char *path = ctl_cp_remote_path(from, tar, ""), *local = NULL;
+    struct ctl_cp_stream out = { .fd = STDOUT_FILENO, .err = err };
+    struct stat st;
+
+    if (str_eq(to, "-"))
+        return client_download(c->client, path, ctl_cp_write, &out, err);
+    if (tar && stat(to, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the archive, or leave --tar out", to);
+    if (ctl_cp_local_path(from, to, &local, err) < 0)
+        return -1;
+    bool whole = !*from->path || str_ends(from->path, "/"); /* can only be a directory */
+    if (!whole && (ctl_cp_download_file(c, path, local, err) == 0 || err->id != ERR_WRONG_KIND || tar))
+        return err->id == ERR_NONE ? 0 : -1;
+    auto_free char *archive = ctl_cp_remote_path(from, true, "");
+    *err = (struct err){ 0 };
+    return ctl_tree_download(c, archive, local, err);
+}
+
+int ctl_cp(struct ctl *c, struct err *err)
+{
+    bool tar = args_find(&c->args, OPT_TAR) != NULL;
+    struct ctl_cp_location from = { 0 }, to = { 0 };
+
+    if (ctl_require_args(c, 2, 2, "cp FILE SANDBOX:PATH, or cove cp SANDBOX:PATH FILE", err) < 0)
+        return -1;
+    int bad = ctl_cp_parse_location(c, c->args.rest[0], &from, err) < 0 ||
+                      ctl_cp_parse_location(c, c->args.rest[1], &to, err) < 0
+                  ? -1
+                  : 0;
+    if (!bad && !from.id == !to.id)
+        bad = err_set(err, ERR_USAGE, "one of the two has to be in a sandbox, as SANDBOX:PATH, and the other here");
+    if (!bad)
+        bad = to.id ? ctl_cp_upload(c, from.path, &to, tar, err) : ctl_cp_download(c, &from, to.path, tar, err);
+    free(from.id);
+    free(to.id);
+    return bad;
+}

@@ -1,0 +1,130 @@
+/* One program for all verbs that need a server, beside `cove` because it links libcurl and jansson. The table of verbs
+ * and flags is that of src/client/cli, so help, manual pages and completion know them without asking this program.
+ *
+ * Some verbs have a second word (cove sandbox create): it comes right after the verb, and flags behind it. */
+#include "client/ctl/ctl.h"
+
+#include "core/base/str.h"
+#include "core/base/suggest.h"
+#include "client/cli/report.h"
+#include "client/ctl/ctl_internal.h"
+
+#include <signal.h>
+
+static int ctl_check_subcommand(const struct cli_verb *v, const char *word, struct err *err)
+{
+    auto_buf all = { 0 };
+    struct suggest near;
+
+    suggest_init(&near, word ? word : "");
+    for (const char *const *w = v->words; *w; w++) {
+        if (word && str_eq(*w, word))
+            return 0;
+        suggest_offer(&near, *w);
+        buf_addf(&all, "%s%s", w == v->words ? "" : w[1] ? ", " : " or ", *w);
+    }
+    if (!word || word[0] == '-')
+        return err_set(err, ERR_USAGE, "'cove %s' needs a word that says what to do: %s", v->name, all.data);
+    if (near.best)
+        return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; did you mean 'cove %s %s'?", v->name, word,
+                       v->name, near.best);
+    return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; there is %s", v->name, word, all.data);
+}
+
+static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+{
+    switch (v->id) {
+    case VERB_SANDBOX:
+        return ctl_sandbox(c, second, err);
+    case VERB_EXEC:
+        return ctl_exec(c, err);
+    case VERB_EXECUTE:
+        return ctl_execute(c, err);
+    case VERB_CONTEXT:
+        return ctl_context(c, second, err);
+    case VERB_ATTACH:
+        return ctl_attach(c, err);
+    case VERB_CP:
+        return ctl_cp(c, err);
+    case VERB_LOGS:
+        return ctl_logs(c, err);
+    case VERB_WATCH:
+        return ctl_watch(c, err);
+    case VERB_EVENTS:
+        return ctl_events(c, err);
+    case VERB_AUDIT:
+        return ctl_audit(c, second, err);
+    case VERB_TOP:
+        return ctl_top(c, err);
+    case VERB_USAGE:
+        return ctl_usage(c, err);
+    case VERB_BUDGET:
+        return ctl_budget(c, second, err);
+    case VERB_GC:
+        return ctl_gc(c, err);
+    case VERB_PS:
+        return ctl_ps(c, err);
+    case VERB_KEY:
+        return ctl_key(c, second, err);
+    case VERB_POOL:
+        return ctl_pool(c, second, err);
+    case VERB_TENANT:
+        return ctl_tenant(c, second, err);
+    case VERB_USER:
+        return ctl_user(c, second, err);
+    case VERB_ROLE:
+        return ctl_role(c, second, err);
+    case VERB_TOKEN:
+        return ctl_token(c, second, err);
+    case VERB_LOGIN:
+        return ctl_login(c, err);
+    case VERB_LOGOUT:
+        return ctl_logout(c, err);
+    case VERB_WHOAMI:
+        return ctl_whoami(c, err);
+    default:
+        return err_set(err, ERR_BUG, "'%s' is no verb of this program", v->name);
+    }
+}
+
+static int ctl_run_verb(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+{
+    const struct arg *url = args_find(&c->args, OPT_URL), *ca = args_find(&c->args, OPT_CACERT);
+    struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
+
+    c->json = args_find(&c->args, OPT_JSON) != NULL;
+    c->quiet = args_find(&c->args, OPT_QUIET) != NULL;
+    bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT;
+    if (ev_new(&c->ev, err) < 0 || (!alone && client_new(c->ev, &set, &c->client, err) < 0))
+        return -1;
+    return ctl_dispatch(c, v, second, err);
+}
+
+int ctl_main(int argc, char **argv)
+{
+    const struct cli_verb *v = argc > 0 ? cli_verb_find(argv[0]) : NULL;
+    bool json = args_has_flag(argc, argv, "--json");
+    struct err err = { 0 };
+    struct ctl c = { 0 };
+    const char *second = NULL;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (!v) {
+        err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
+        return report_error(&err, json);
+    }
+    if (v->words) {
+        second = argc > 1 ? argv[1] : NULL;
+        if (ctl_check_subcommand(v, second, &err) < 0)
+            return report_error(&err, json);
+        argc--;
+        argv++;
+    }
+    int status = args_parse(v, argc, argv, &c.args, &err);
+    if (status == 0)
+        status = ctl_run_verb(&c, v, second, &err);
+    client_free(c.client);
+    ev_free(c.ev);
+    args_done(&c.args);
+    return status < 0 ? report_error(&err, json) : status;
+}

@@ -1,0 +1,242 @@
+/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. Standard input goes to it as it
+ * comes (stdin_feed.c), by the rule of `cove run`: unless it is a terminal that nobody asked for. With -b nobody is
+ * there to send it, so it is read to its end and goes along, and only when asked: a pipe that nobody closes would be
+ * waited for. Ctrl-C ends the execution; a second one ends only us. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "client/cli/report.h"
+#include "client/cli/term.h"
+#include "core/base/text.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define STDIN_MAX (1 * MIB)
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static volatile bool exec_interrupted;
+
+static void ctl_exec_on_signal(void *arg, int signo UNUSED)
+{
+    struct ctl *c = arg;
+
+    if (exec_interrupted)
+        _exit(130);
+    exec_interrupted = true;
+    client_interrupt(c->client);
+}
+
+static int ctl_exec_catch_signals(struct ctl *c, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return ev_signals(c->ev, &set, ctl_exec_on_signal, c, err);
+}
+
+static bool ctl_exec_has_input(const struct ctl *c)
+{
+    struct stat st;
+
+    if (args_find(&c->args, OPT_INTERACTIVE))
+        return true;
+    if (fstat(STDIN_FILENO, &st) < 0 || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
+        return false; /* closed, or /dev/null */
+    return !isatty(STDIN_FILENO);
+}
+
+static int ctl_exec_read_input(const struct ctl *c, json_t *body, struct err *err)
+{
+    bool background = args_find(&c->args, OPT_BACKGROUND) != NULL;
+    auto_buf in = { 0 };
+    char piece[65536];
+    ssize_t n;
+
+    if (!ctl_exec_has_input(c) || (background && !args_find(&c->args, OPT_INTERACTIVE)))
+        return 0;
+    if (!background) {
+        json_object_set_new(body, "stdinOpen", json_true());
+        return 0;
+    }
+    while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0)
+            buf_add(&in, piece, (size_t)n);
+        if (in.len > STDIN_MAX)
+            return err_set(err, ERR_LIMIT,
+                           "standard input is larger than 1M; copy it in with 'cove cp' and read it there");
+    }
+    if (n < 0)
+        return err_sys(err, ERR_SYS, "standard input");
+    if (in.len == 0)
+        return 0;
+    if (!text_is_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
+        return err_set(err, ERR_INVALID, "standard input is no text; copy it in with 'cove cp' and read it there");
+    json_object_set_new(body, "stdin", json_stringn(in.data, in.len));
+    return 0;
+}
+
+static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
+{
+    const struct arg *code = args_find(&c->args, OPT_CODE);
+    bool tty = args_find(&c->args, OPT_TTY) != NULL;
+    json_t *env = NULL;
+
+    if (ctl_require_args(c, code || tty ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
+        return -1;
+    if (code) {
+        json_object_set_new(body, "code", json_string(code->value));
+    } else if (c->args.nrest > 1) {
+        json_t *command = json_array();
+
+        for (int i = 1; i < c->args.nrest; i++)
+            json_array_append_new(command, json_string(c->args.rest[i]));
+        if (json_array_size(command) != (size_t)(c->args.nrest - 1)) {
+            json_decref(command);
+            return err_set(err, ERR_USAGE, "a word of the command is no text");
+        }
+        json_object_set_new(body, "command", command);
+    }
+    ctl_set_text(c, OPT_CWD, body, "cwd");
+    if (ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    return tty ? 0 : ctl_exec_read_input(c, body, err);
+}
+
+static int ctl_exec_in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
+{
+    AUTO_JSON *answer = NULL;
+
+    json_object_set_new(body, "background", json_true());
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    ctl_printf("%s", ctl_field_text(answer, "id"));
+    return 0;
+}
+
+static int ctl_exec_cancel(struct ctl_follow *f, struct err *err)
+{
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s/cancel", f->sandbox, f->execution);
+
+    return client_json(f->c->client, "POST", path, NULL, NULL, err);
+}
+
+/* The execution as the server tells it with its output, which the stream did not write here. */
+static int ctl_exec_print_execution(const struct ctl_follow *f, struct err *err)
+{
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s", f->sandbox, f->execution);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(f->c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    return ctl_print_json(answer);
+}
+
+static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
+{
+    struct ctl_follow f = {
+        .c = c, .sandbox = sandbox, .is_muted = c->json, .forwards_stdin = json_object_get(body, "stdinOpen") != NULL
+    };
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+
+    int bad = client_json_lines(c->client, "POST", path, text, ctl_follow_line, &f, err);
+    if (!bad && f.err.id != ERR_NONE) {
+        *err = f.err;
+        bad = -1;
+    }
+    if (exec_interrupted && f.execution) {
+        if (!c->quiet)
+            report_note("ending %s; Ctrl-C again leaves it to itself", f.execution);
+        bad = ctl_exec_cancel(&f, err) < 0 ? -1 : 0;
+    }
+    /* Its beginning is known, so that it is not lost with the connection. */
+    if (f.execution && !f.ended_execution && f.err.id == ERR_NONE && !ctl_stdin_feed_error(f.feed) &&
+        (!bad || err->id == ERR_CUT_OFF))
+        bad = ctl_follow(&f, err);
+    if (!f.ended_execution && ctl_stdin_feed_error(f.feed)) { /* half of an input is worse than none */
+        struct err ignored = { 0 };
+
+        (void)ctl_exec_cancel(&f, &ignored);
+        *err = *ctl_stdin_feed_error(f.feed);
+        bad = -1;
+    }
+    ctl_stdin_feed_free(f.feed);
+    int status = f.ended_execution ? ctl_exit_status(f.ended_execution) : 130;
+    const json_t *why = json_object_get(f.ended_execution, "error");
+    if (!bad && f.ended_execution && c->json)
+        bad = ctl_exec_print_execution(&f, err);
+    if (!bad && why) {
+        enum err_id id = err_by_code(ctl_field_text(why, "code"));
+
+        err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
+        status = err_info(err->id)->exit;
+        bad = c->json ? 0 : -1; /* the object has it */
+    }
+    if (!bad && f.ended_execution && !exec_interrupted && !c->json)
+        ctl_note_end(c, f.ended_execution);
+    free(f.execution);
+    json_decref(f.ended_execution);
+    return bad ? -1 : status;
+}
+
+/* The execution is made first, so that it is there whatever becomes of the connection. */
+static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *path, json_t *body, struct err *err)
+{
+    const char *term = getenv("TERM");
+    json_t *env = json_object_get(body, "env");
+    AUTO_JSON *answer = NULL;
+    uint16_t rows, cols;
+
+    if (c->json)
+        return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
+    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_require_terminal("cove exec -t", err) < 0)
+        return -1;
+    json_object_set_new(body, "tty", json_true());
+    json_object_set_new(body, "background", json_true());
+    if (term_size(STDIN_FILENO, &rows, &cols)) {
+        json_object_set_new(body, "rows", json_integer(rows < 4096 ? rows : 4096));
+        json_object_set_new(body, "cols", json_integer(cols < 4096 ? cols : 4096));
+    }
+    if (term && *term && !json_object_get(env, "TERM")) {
+        if (!env)
+            json_object_set_new(body, "env", env = json_object());
+        json_object_set_new(env, "TERM", json_string(term));
+    }
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
+        return -1;
+    if (!args_find(&c->args, OPT_BACKGROUND))
+        return ctl_terminal(c, sandbox, ctl_field_text(answer, "id"), err);
+    ctl_printf("%s", ctl_field_text(answer, "id"));
+    return 0;
+}
+
+int ctl_exec(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object();
+    auto_free char *sandbox = NULL;
+
+    if (ctl_exec_make_body(c, body, err) < 0 || ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
+        return -1;
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions", sandbox);
+    if (args_find(&c->args, OPT_TTY))
+        return ctl_exec_on_terminal(c, sandbox, path, body, err);
+    if (args_find(&c->args, OPT_BACKGROUND))
+        return ctl_exec_in_background(c, path, body, err);
+    if (ctl_exec_catch_signals(c, err) < 0)
+        return -1;
+    return ctl_exec_streamed(c, sandbox, path, body, err);
+}

@@ -1,0 +1,391 @@
+/* cove execute: something in a fresh sandbox of a server, which is gone with its answer.
+ *
+ * Output and results come as they are told; files that are asked for are written here when it has ended. Standard input
+ * goes along with the request, whole, unless it is a terminal. Ctrl-C leaves, and the program there ends with that. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+#include "client/cli/report.h"
+#include "client/ctl/show.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+#define CODE_MAX (512 * KIB)
+#define INPUT_MAX (1 * MIB)
+#define PATIENCE_MS 2000
+#define FILE_MAX (3 * MIB) /* in base64 that is what a request takes */
+
+/* --- the request --- */
+
+static int ctl_execute_read_all(int fd, const char *what, size_t max, struct buf *ret, struct err *err)
+{
+    char piece[65536];
+    ssize_t n;
+
+    while ((n = read(fd, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0)
+            buf_add(ret, piece, (size_t)n);
+        if (ret->len > max)
+            return err_set(err, ERR_LIMIT,
+                           "%.120s is larger than %zu KiB; use a sandbox ('cove sandbox create') for that", what,
+                           max / 1024);
+    }
+    return n < 0 ? err_sys(err, ERR_SYS, "%.160s", what) : 0;
+}
+
+/* Whoever inherits an open pipe would wait for ever and not know what for. */
+static int ctl_execute_read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
+{
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+    if (!c->quiet && poll(&in, 1, PATIENCE_MS) == 0)
+        report_note("waiting for the end of standard input, which is %s; '</dev/null' gives it none", what);
+    return ctl_execute_read_all(STDIN_FILENO, what, max, ret, err);
+}
+
+static int ctl_execute_read_path(const char *path, size_t max, struct buf *ret, struct err *err)
+{
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_SYS, "%.160s", path);
+    return ctl_execute_read_all(fd, path, max, ret, err);
+}
+
+static int ctl_execute_put_text(json_t *body, const char *key, const struct buf *text, struct err *err)
+{
+    json_t *v = json_stringn(text->data ? text->data : "", text->len);
+
+    if (!v)
+        return err_set(err, ERR_INVALID, "%s is no text (UTF-8)", key);
+    json_object_set_new(body, key, v);
+    return 0;
+}
+
+/* HERE or HERE:THERE. */
+static int ctl_execute_add_file(json_t *files, const char *word, struct err *err)
+{
+    const char *colon = strrchr(word, ':'), *slash = strrchr(word, '/');
+    auto_free char *here = colon ? str_dup_n(word, (size_t)(colon - word)) : str_dup(word);
+    const char *there = colon ? colon + 1 : slash ? slash + 1 : word;
+    auto_buf data = { 0 }, coded = { 0 };
+
+    if (ctl_execute_read_path(here, FILE_MAX, &data, err) < 0)
+        return -1;
+    text_base64(&coded, data.data ? data.data : "", data.len);
+    json_t *file = json_object();
+    json_object_set_new(file, "path", json_string(there));
+    json_object_set_new(file, "contentBase64", json_string(coded.data ? coded.data : ""));
+    json_array_append_new(files, file);
+    return 0;
+}
+
+static int ctl_execute_put_files(const struct ctl *c, json_t *body, struct err *err)
+{
+    json_t *files = json_array(), *outputs = json_array();
+
+    json_object_set_new(body, "files", files);
+    json_object_set_new(body, "outputs", outputs);
+    for (size_t i = 0; i < c->args.n; i++) {
+        const struct arg *a = &c->args.items[i];
+
+        if (a->opt->id == OPT_FILE && ctl_execute_add_file(files, a->value, err) < 0)
+            return -1;
+        if (a->opt->id == OPT_OUTPUT)
+            json_array_append_new(outputs, json_string(a->value));
+    }
+    if (json_array_size(outputs) == 0)
+        json_object_del(body, "outputs");
+    return 0;
+}
+
+/* An ending that is known to nobody is not Python by accident. */
+static int ctl_execute_language_of(const char *path, const char **ret, struct err *err)
+{
+    static const char *const endings[][2] = { { ".py", "python" }, { ".js", "node" }, { ".mjs", "node" },
+                                              { ".cjs", "node" },  { ".sh", "bash" }, { ".bash", "bash" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++)
+        if (str_ends(path, endings[i][0]))
+            *ret = endings[i][1];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    if (!*ret && dot && dot != name)
+        return err_set(
+            err, ERR_USAGE,
+            "%.120s: the ending %.20s is that of no language cove knows; --language python, node or bash says "
+            "what it is, and '-- COMMAND' runs any program",
+            path, dot);
+    return 0;
+}
+
+static int ctl_execute_read_code(const char *path, struct buf *ret, struct err *err)
+{
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return err_set(err, ERR_MISSING,
+                       "there is no file '%.120s' here; code itself is given with -c, a command behind --", path);
+    return ctl_execute_read_path(path, CODE_MAX, ret, err);
+}
+
+static int ctl_execute_put_code(struct ctl *c, json_t *body, bool *ret_input, struct err *err)
+{
+    const struct arg *code = args_find(&c->args, OPT_CODE);
+    const char *path = !code && c->args.nrest == 1 && !c->args.after_dashes ? c->args.rest[0] : NULL;
+    const char *language = NULL;
+    auto_buf text = { 0 };
+
+    if (code) {
+        buf_adds(&text, code->value);
+    } else if (path) {
+        if (ctl_execute_read_code(path, &text, err) < 0 ||
+            (!args_find(&c->args, OPT_LANGUAGE) && ctl_execute_language_of(path, &language, err) < 0))
+            return -1;
+        if (language)
+            json_object_set_new(body, "language", json_string(language));
+    } else {
+        if (isatty(STDIN_FILENO))
+            return err_set(err, ERR_USAGE, "there is no code: give it with -c, as a file, or on standard input");
+        if (ctl_execute_read_input(c, "the code", CODE_MAX, &text, err) < 0)
+            return -1;
+        *ret_input = false;
+    }
+    return ctl_execute_put_text(body, "code", &text, err);
+}
+
+static void ctl_execute_put_command(const struct ctl *c, json_t *body)
+{
+    json_t *words = json_array();
+
+    for (int i = 0; i < c->args.nrest; i++)
+        json_array_append_new(words, json_string(c->args.rest[i]));
+    json_object_set_new(body, "command", words);
+}
+
+static int ctl_execute_put_input(const struct ctl *c, json_t *body, struct err *err)
+{
+    auto_buf in = { 0 };
+
+    if (isatty(STDIN_FILENO))
+        return 0;
+    if (ctl_execute_read_input(c, "the input of the program", INPUT_MAX, &in, err) < 0)
+        return -1;
+    return ctl_execute_put_text(body, "stdin", &in, err);
+}
+
+static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
+{
+    bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.after_dashes), input = true;
+    json_t *env = NULL;
+
+    if (command && args_find(&c->args, OPT_CODE))
+        return err_set(err, ERR_USAGE, "give -c CODE or a command, not both");
+    ctl_set_text(c, OPT_LANGUAGE, body, "language");
+    ctl_set_text(c, OPT_TEMPLATE, body, "template");
+    ctl_set_text(c, OPT_CWD, body, "cwd");
+    if (command)
+        ctl_execute_put_command(c, body);
+    else if (ctl_execute_put_code(c, body, &input, err) < 0)
+        return -1;
+    if ((input && ctl_execute_put_input(c, body, err) < 0) || ctl_execute_put_files(c, body, err) < 0 ||
+        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    if (ctl_set_resources(c, body, err) < 0)
+        return -1;
+    if (args_find(&c->args, OPT_CACHE))
+        json_object_set_new(body, "cache", json_true());
+    return ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err);
+}
+
+/* --- the answer --- */
+
+/* What the server names is written below the directory and nowhere else. */
+static bool ctl_execute_path_is_plain(const char *path)
+{
+    for (const char *p = path; *p;) {
+        size_t n = strcspn(p, "/");
+
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return false;
+        p += n;
+        p += *p == '/';
+    }
+    return *path != '\0';
+}
+
+static int ctl_execute_open_below(int dir, const char *path, struct err *err)
+{
+    auto_fd int at = dup(dir);
+    const char *p = path;
+
+    for (size_t n = strcspn(p, "/"); at >= 0 && p[n] == '/'; p += n + 1, n = strcspn(p, "/")) {
+        auto_free char *part = str_dup_n(p, n);
+
+        if (mkdirat(at, part, 0777) < 0 && errno != EEXIST)
+            return err_sys(err, ERR_SYS, "%.160s", path);
+        int next = openat(at, part, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
+        fd_close(&at);
+        at = next;
+    }
+    int fd = at < 0 ? -1 : openat(at, p, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return fd < 0 ? err_sys(err, ERR_SYS, "%.160s", path) : fd;
+}
+
+static int ctl_execute_save_file(const struct ctl *c, int dir, const json_t *file, struct err *err)
+{
+    const char *path = ctl_field_text(file, "path");
+    auto_buf data = { 0 };
+
+    path += *path == '/';
+    if (!ctl_execute_path_is_plain(path))
+        return err_set(err, ERR_PROTOCOL, "the server names a file that cannot be written here");
+    ctl_decode_base64(&data, ctl_field_text(file, "contentBase64"));
+    auto_fd int fd = ctl_execute_open_below(dir, path, err);
+    if (fd < 0)
+        return -1;
+    if (data.len && fd_write_all(fd, data.data, data.len) < 0)
+        return err_sys(err, ERR_SYS, "%.160s", path);
+    if (!c->quiet)
+        report_note("wrote %s", path);
+    return 0;
+}
+
+static int ctl_execute_save_files(const struct ctl *c, const json_t *end, struct err *err)
+{
+    const struct arg *to = args_find(&c->args, OPT_SAVE);
+    const json_t *files = json_object_get(end, "files"), *left = json_object_get(end, "omitted");
+
+    if (to && mkdir(to->value, 0777) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_SYS, "%.160s", to->value);
+    auto_fd int dir = open(to ? to->value : ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(err, ERR_SYS, "%.160s", to ? to->value : ".");
+    for (size_t i = 0; i < json_array_size(files); i++)
+        if (ctl_execute_save_file(c, dir, json_array_get(files, i), err) < 0)
+            return -1;
+    for (size_t i = 0; i < json_array_size(left) && !c->quiet; i++) {
+        const json_t *o = json_array_get(left, i);
+
+        report_note("%s did not come: %s", ctl_field_text(o, "path"), ctl_field_text(o, "reason"));
+    }
+    return 0;
+}
+
+struct ctl_execute_stream {
+    struct ctl_show show;
+    json_t *ended_execution;
+};
+
+static bool ctl_execute_on_line(void *arg, const json_t *line)
+{
+    struct ctl_execute_stream *s = arg;
+    const char *type = ctl_field_text(line, "type");
+
+    if (str_eq(type, "output"))
+        return ctl_show_output(&s->show, line);
+    if (str_eq(type, "display") || str_eq(type, "result"))
+        return ctl_show_data(&s->show, json_object_get(line, "data"));
+    if (str_eq(type, "exception"))
+        return ctl_show_exception(&s->show, line);
+    if (!str_eq(type, "end"))
+        return true;
+    s->ended_execution = json_incref(json_object_get(line, "execution"));
+    return false;
+}
+
+/* An answer that came whole, which is how those of earlier runs come. */
+static void ctl_execute_show_answer(struct ctl_execute_stream *s, json_t *answer)
+{
+    static const char *const streams[] = { "stdout", "stderr" };
+    const json_t *shown = json_object_get(answer, "results"), *raised = json_object_get(answer, "exception");
+    bool good = true;
+
+    for (size_t i = 0; i < ARRAY_LEN(streams); i++) {
+        AUTO_JSON *line = json_pack("{s:s, s:O}", "stream", streams[i], "data", json_object_get(answer, streams[i]));
+
+        good = good && line && ctl_show_output(&s->show, line);
+    }
+    for (size_t i = 0; good && i < json_array_size(shown); i++)
+        good = ctl_show_data(&s->show, json_object_get(json_array_get(shown, i), "data"));
+    if (good && raised)
+        ctl_show_exception(&s->show, raised);
+    if (!s->show.quiet && json_is_true(json_object_get(answer, "cached")))
+        report_note("this is the answer of an earlier run");
+    s->ended_execution = json_incref(answer);
+}
+
+static int ctl_execute_exit_status(const struct ctl *c, const json_t *end, struct err *err)
+{
+    const json_t *why = json_object_get(end, "error");
+    int bad = ctl_execute_save_files(c, end, err);
+
+    if (bad)
+        return -1;
+    if (str_eq(ctl_field_text(end, "status"), "died") && !str_eq(ctl_field_text(end, "endedBy"), "lost")) {
+        if (!str_eq(ctl_field_text(end, "endedBy"), "memory") && !c->quiet)
+            report_note("%s", ctl_field_text(why, "message"));
+        ctl_note_end(c, end);
+        return ctl_exit_status(end);
+    }
+    if (why) {
+        enum err_id id = err_by_code(ctl_field_text(why, "code"));
+
+        return err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
+    }
+    ctl_note_end(c, end);
+    return ctl_exit_status(end);
+}
+
+static void ctl_execute_on_signal(void *arg UNUSED, int signo)
+{
+    _exit(128 + signo); /* the server sees that we are gone, and ends it */
+}
+
+int ctl_execute(struct ctl *c, struct err *err)
+{
+    const struct arg *to = args_find(&c->args, OPT_SAVE);
+    struct ctl_execute_stream s = { .show = { .quiet = c->quiet, .save = to ? to->value : NULL, .name = "shown" } };
+    AUTO_JSON *body = json_object(), *answer = NULL;
+    sigset_t set;
+
+    if (ctl_execute_make_body(c, body, err) < 0)
+        return -1;
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (c->json) {
+        if (client_json(c->client, "POST", "/v1/execute", text, &answer, err) < 0 || ctl_print_json(answer) < 0)
+            return -1;
+        return ctl_exit_status(answer);
+    }
+    if (to && mkdir(to->value, 0777) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_SYS, "%.160s", to->value);
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    if (ev_signals(c->ev, &set, ctl_execute_on_signal, c, err) < 0)
+        return -1;
+    int bad = 0;
+    if (!args_find(&c->args, OPT_CACHE))
+        bad = client_json_lines(c->client, "POST", "/v1/execute", text, ctl_execute_on_line, &s, err);
+    else if ((bad = client_json(c->client, "POST", "/v1/execute", text, &answer, err)) == 0)
+        ctl_execute_show_answer(&s, answer);
+    if (!bad && s.show.err.id != ERR_NONE) {
+        *err = s.show.err;
+        bad = -1;
+    }
+    if (!bad && !s.ended_execution)
+        bad = err_set(err, ERR_CUT_OFF, "the connection was lost, and the program has ended with it");
+    if (!bad)
+        ctl_show_end(&s.show);
+    int status = bad ? -1 : ctl_execute_exit_status(c, s.ended_execution, err);
+    json_decref(s.ended_execution);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* cove login, logout and whoami: which server the command line uses, and as whom. A credential is tried before it is
+ * kept, and never comes from the command line, which other users of the machine can read. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+#include "client/cli/report.h"
+#include "client/login.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+#define KEY_MAX (16 * KIB)
+
+/* --- the key, from a person or from a pipe --- */
+
+static bool ctl_login_hide_typing(struct termios *was)
+{
+    struct termios hidden;
+
+    if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, was) < 0)
+        return false;
+    hidden = *was;
+    hidden.c_lflag &= ~(tcflag_t)ECHO;
+    return tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0;
+}
+
+static int ctl_login_read_key(char *ret, size_t cap, struct err *err)
+{
+    struct termios was;
+    size_t n = 0;
+    char c;
+
+    bool hidden = ctl_login_hide_typing(&was);
+    if (hidden)
+        fputs("Key: ", stderr);
+    while (n < cap - 1) {
+        ssize_t got = read(STDIN_FILENO, &c, 1);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || c == '\n')
+            break;
+        ret[n++] = c;
+    }
+    if (hidden) {
+        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
+        fputs("\n", stderr);
+    }
+    while (n > 0 && (ret[n - 1] == '\r' || ret[n - 1] == ' '))
+        n--;
+    ret[n] = '\0';
+    return n ? 0
+             : err_set(err, ERR_USAGE, "no key came: type it, or give it on standard input (cove login URL < file)");
+}
+
+/* --- whoami --- */
+
+static int ctl_login_request_whoami(struct ctl *c, json_t **ret, struct err *err)
+{
+    return client_json(c->client, "GET", "/v1/whoami", NULL, ret, err);
+}
+
+static void ctl_login_print_whoami(const struct ctl *c, const json_t *who)
+{
+    auto_buf scopes = { 0 };
+    const json_t *scope;
+    size_t i;
+
+    json_array_foreach(json_object_get(who, "scopes"), i, scope)
+        buf_addf(&scopes, "%s%s", i ? " " : "", json_is_string(scope) ? json_string_value(scope) : "");
+    ctl_printf("server   %s", client_endpoint(c->client));
+    ctl_printf("tenant   %s", ctl_field_text(who, "tenant"));
+    ctl_printf("by       %s", ctl_field_text(who, "kind"));
+    if (*ctl_field_text(who, "userId"))
+        ctl_printf("user     %s", ctl_field_text(who, "userId"));
+    if (*ctl_field_text(who, "keyId"))
+        ctl_printf("key      %s", ctl_field_text(who, "keyId"));
+    if (*ctl_field_text(who, "sandboxId"))
+        ctl_printf("sandbox  %s", ctl_field_text(who, "sandboxId"));
+    ctl_printf("may      %s", scopes.len ? scopes.data : "nothing");
+    if (*ctl_field_text(who, "expiresAt"))
+        ctl_printf("until    %s", ctl_field_text(who, "expiresAt"));
+}
+
+int ctl_whoami(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *who = NULL;
+
+    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &who, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(who);
+    ctl_login_print_whoami(c, who);
+    return 0;
+}
+
+/* --- login --- */
+
+static int ctl_login_store(struct ctl *c, const struct login *l, struct err *err)
+{
+    struct client_settings set = { .url = l->url, .key = l->key, .cacert = l->cacert };
+    AUTO_JSON *who = NULL;
+
+    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &who, err) < 0 ||
+        login_write(l, err) < 0)
+        return -1;
+    auto_free char *path = login_path();
+    if (c->json)
+        return ctl_print_json(who);
+    if (!c->quiet)
+        report_note("logged in at %s, tenant %s; kept in %s", l->url, ctl_field_text(who, "tenant"), path ? path : "");
+    return 0;
+}
+
+/* By a path that is good from everywhere. */
+static int ctl_login_read_authority(const struct ctl *c, struct login *l, struct err *err)
+{
+    const struct arg *ca = args_find(&c->args, OPT_CACERT);
+
+    if (ca && !(l->cacert = realpath(ca->value, NULL)))
+        return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", ca->value);
+    return 0;
+}
+
+int ctl_login(struct ctl *c, struct err *err)
+{
+    char key[KEY_MAX];
+    struct login l = { 0 };
+
+    if (ctl_require_args(c, 0, 1, "login [FLAGS] [URL]", err) < 0)
+        return -1;
+    const char *url = c->args.nrest ? c->args.rest[0] : getenv("COVE_URL");
+    if (!url || !*url)
+        url = CLIENT_URL_DEFAULT;
+    l.url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
+    bool device = args_find(&c->args, OPT_DEVICE) != NULL;
+    int rc = ctl_login_read_authority(c, &l, err);
+    if (rc == 0)
+        rc = device ? ctl_device_login(c, &l, err) : ctl_login_read_key(key, sizeof(key), err);
+    if (rc == 0 && !device)
+        l.key = str_dup(key);
+    if (rc == 0)
+        rc = ctl_login_store(c, &l, err);
+    explicit_bzero(key, sizeof(key));
+    login_done(&l);
+    return rc;
+}
+
+int ctl_logout(struct ctl *c, struct err *err)
+{
+    struct login l;
+    struct err none;
+
+    if (ctl_require_args(c, 0, 0, "logout", err) < 0)
+        return -1;
+    bool known = login_read(&l, &none) == 0;
+    int rc = login_remove(err);
+    if (rc == 0 && !c->quiet)
+        report_note("forgotten: the credential for %s; it is still good, revoke it if somebody else may have it",
+                    known ? l.url : "a server");
+    if (known)
+        login_done(&l);
+    return rc;
+}

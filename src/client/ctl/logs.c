@@ -1,0 +1,202 @@
+/* cove logs and cove ps: what ran, what runs, and what it wrote. Output is kept by the server with its offsets, of
+ * ended sandboxes too. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/str.h"
+#include "client/cli/explain.h"
+#include "client/cli/report.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+struct ctl_logs_copy {
+    struct ctl_follow *f;
+    int fd;
+    struct err *err;
+};
+
+static bool ctl_logs_copy_bytes(void *arg, const void *data, size_t len)
+{
+    struct ctl_logs_copy *c = arg;
+    const char *p = data;
+
+    while (len) {
+        ssize_t n = write(c->fd, p, len);
+
+        if (n < 0) {
+            err_sys(c->err, ERR_SYS, "standard output");
+            return false;
+        }
+        p += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+static int ctl_logs_newest_execution(struct ctl *c, const char *sandbox, char **ret, struct err *err)
+{
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions?limit=1", sandbox);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    const json_t *first = json_array_get(json_object_get(answer, "executions"), 0);
+    if (!first)
+        return err_set(err, ERR_MISSING, "nothing was ever executed in %.40s", sandbox);
+    *ret = str_dup(ctl_field_text(first, "id"));
+    return 0;
+}
+
+static int ctl_logs_copy_output(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    for (int channel = 1; channel <= 2; channel++) {
+        auto_free char *base = ctl_api_path("/v1/sandboxes/%s/executions/%s/output", sandbox, execution);
+        auto_free char *path = str_printf("%s?stream=%s", base, channel == 1 ? "stdout" : "stderr");
+        struct ctl_logs_copy to = { .fd = channel == 1 ? STDOUT_FILENO : STDERR_FILENO, .err = err };
+
+        if (client_download(c->client, path, ctl_logs_copy_bytes, &to, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Beside the output, what it cannot tell: why the program was ended, or that it never began. */
+static void ctl_logs_note_reason(const struct ctl *c, const json_t *execution)
+{
+    const json_t *why = json_object_get(execution, "error");
+
+    if (!why)
+        ctl_note_end(c, execution);
+    else if (!c->quiet)
+        report_note("%s: %.220s (%s)",
+                    *ctl_field_text(execution, "startedAt") ? "it did not come to its end" : "it never started",
+                    ctl_field_text(why, "message"), ctl_field_text(why, "code"));
+}
+
+static int ctl_logs_print_receipt(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s/receipt", sandbox, execution);
+    AUTO_JSON *answer = NULL;
+    auto_buf in = { 0 }, out = { 0 };
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    auto_free char *text = json_dumps(answer, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    buf_adds(&in, text);
+    return explain_receipt(&in, &out, err) < 0 ? -1 : report_text(&out);
+}
+
+static int ctl_logs_print_output(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
+{
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s", sandbox, execution);
+    AUTO_JSON *answer = NULL;
+
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    if (ctl_logs_copy_output(c, sandbox, execution, err) < 0)
+        return -1;
+    ctl_logs_note_reason(c, answer);
+    return 0;
+}
+
+static int ctl_logs_follow_output(struct ctl *c, char *sandbox, char *execution, struct err *err)
+{
+    struct ctl_follow f = { .c = c, .sandbox = sandbox, .execution = execution };
+    int bad = ctl_follow(&f, err);
+
+    if (!bad)
+        ctl_logs_note_reason(c, f.ended_execution);
+    json_decref(f.ended_execution);
+    return bad;
+}
+
+int ctl_logs(struct ctl *c, struct err *err)
+{
+    bool follow = args_find(&c->args, OPT_FOLLOW) != NULL, wants_receipt = args_find(&c->args, OPT_RECEIPT) != NULL;
+    auto_free char *sandbox = NULL, *execution = NULL;
+
+    if (ctl_require_args(c, 1, 2, "logs [-f | --receipt] SANDBOX [EXECUTION]", err) < 0)
+        return -1;
+    if (follow && (c->json || wants_receipt))
+        return err_set(err, ERR_USAGE, "-f does not go together with --receipt or --json, which tell of it at once");
+    if (ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
+        return -1;
+    if (c->args.nrest == 2)
+        execution = str_dup(c->args.rest[1]);
+    else if (ctl_logs_newest_execution(c, sandbox, &execution, err) < 0)
+        return -1;
+    if (wants_receipt)
+        return ctl_logs_print_receipt(c, sandbox, execution, err);
+    return follow ? ctl_logs_follow_output(c, sandbox, execution, err)
+                  : ctl_logs_print_output(c, sandbox, execution, err);
+}
+
+struct ctl_ps_listing {
+    struct ctl *c;
+    struct ctl_table table;
+    uint64_t now_ms;
+    json_t *all;
+    json_t *sandboxes;
+};
+
+static void ctl_ps_add_sandbox_id(void *arg, const json_t *s)
+{
+    struct ctl_ps_listing *p = arg;
+
+    json_array_append(p->sandboxes, json_object_get(s, "id"));
+}
+
+static void ctl_ps_add_row(void *arg, const json_t *x)
+{
+    struct ctl_ps_listing *p = arg;
+    const char *by = ctl_field_text(x, "endedBy");
+    char created[CTL_AGE];
+
+    if (!*by) /* one that never started */
+        by = ctl_field_text(json_object_get(x, "error"), "code");
+    json_array_append(p->all, (json_t *)(uintptr_t)x);
+    ctl_table_row(&p->table, ctl_field_text(x, "id"), ctl_field_text(x, "sandboxId"), ctl_field_text(x, "state"),
+                  ctl_age(ctl_field_text(x, "createdAt"), p->now_ms, created), *by ? by : "-");
+}
+
+int ctl_ps(struct ctl *c, struct err *err)
+{
+    bool all = args_find(&c->args, OPT_ALL) != NULL;
+    struct ctl_ps_listing p = {
+        .c = c, .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array(), .sandboxes = json_array()
+    };
+    AUTO_JSON *whole = json_pack("{s:o,s:o}", "executions", p.all, "sandboxes", p.sandboxes);
+    json_t *id;
+    size_t i;
+
+    if (ctl_require_args(c, 0, 1, "ps [-a] [SANDBOX]", err) < 0)
+        return -1;
+    if (c->args.nrest == 1) {
+        auto_free char *sandbox = NULL;
+
+        if (ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
+            return -1;
+        json_array_append_new(p.sandboxes, json_string(sandbox));
+    }
+    if (c->args.nrest == 0 && ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes",
+                                                ctl_ps_add_sandbox_id, &p, err) < 0)
+        return -1;
+    ctl_table_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
+    json_array_foreach(p.sandboxes, i, id)
+    {
+        auto_free char *path = ctl_api_path(
+            all ? "/v1/sandboxes/%s/executions" : "/v1/sandboxes/%s/executions?state=running", json_string_value(id));
+
+        if (ctl_for_each_item(c, path, "executions", ctl_ps_add_row, &p, err) < 0 && err->id != ERR_MISSING)
+            return -1; /* one that was removed meanwhile has nothing to tell */
+    }
+    json_object_del(whole, "sandboxes");
+    return c->json ? ctl_print_json(whole) : ctl_table_print(&p.table);
+}

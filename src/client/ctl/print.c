@@ -1,0 +1,217 @@
+/* What the verbs share: words and flags in, tables and JSON out. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "client/cli/report.h"
+#include "remote/fetch/fetch.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err)
+{
+    if (c->args.nrest < min)
+        return err_set(err, ERR_USAGE, "something is missing: cove %s", usage);
+    if (c->args.nrest > max)
+        return err_set(err, ERR_USAGE, "'%.60s' is one word too many: cove %s", c->args.rest[max], usage);
+    return 0;
+}
+
+char *ctl_api_path(const char *form, ...)
+{
+    auto_buf out = { 0 };
+    va_list ap;
+
+    va_start(ap, form);
+    for (const char *p = form; *p; p++) {
+        if (p[0] == '%' && p[1] == 's') {
+            auto_free char *word = fetch_escape(va_arg(ap, const char *));
+
+            buf_adds(&out, word);
+            p++;
+        } else {
+            buf_add(&out, p, 1);
+        }
+    }
+    va_end(ap);
+    return str_dup(out.data ? out.data : "");
+}
+
+/* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders; and shares with two
+ * digits more than a double has, which nobody gave. */
+char *ctl_json_text(const json_t *v)
+{
+    return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) |
+                             (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+}
+
+int ctl_print_json(const json_t *answer)
+{
+    auto_buf out = { 0 };
+    auto_free char *text = ctl_json_text(answer);
+
+    buf_adds(&out, text ? text : "null");
+    buf_adds(&out, "\n");
+    return report_text(&out);
+}
+
+void ctl_print_line(char *text)
+{
+    str_strip_control_chars(text);
+    printf("%s\n", text);
+    free(text);
+}
+
+const char *ctl_field_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+uint64_t ctl_field_number(const json_t *object, const char *key)
+{
+    json_int_t v = json_integer_value(json_object_get(object, key));
+
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+void ctl_table_add_row(struct ctl_table *t, const char *const *cells)
+{
+    size_t n = 0;
+
+    for (; cells[n]; n++) {
+        t->cells = mem_resize(t->cells, t->n + 1, sizeof(*t->cells));
+        t->cells[t->n] = str_dup(cells[n]);
+        str_strip_control_chars(t->cells[t->n++]);
+    }
+    t->columns = n;
+}
+
+int ctl_table_print(struct ctl_table *t)
+{
+    size_t *width = mem_new_array(size_t, t->columns + 1);
+    auto_buf out = { 0 };
+
+    memset(width, 0, sizeof(*width) * (t->columns + 1));
+    for (size_t i = 0; i < t->n; i++)
+        if (strlen(t->cells[i]) > width[i % t->columns])
+            width[i % t->columns] = strlen(t->cells[i]);
+    for (size_t i = 0; i < t->n; i++) {
+        size_t column = i % t->columns;
+
+        if (i < t->columns)
+            for (char *p = t->cells[i]; *p; p++)
+                *p = (char)toupper((unsigned char)*p);
+        if (column + 1 == t->columns)
+            buf_addf(&out, "%s\n", t->cells[i]);
+        else
+            buf_addf(&out, "%-*s  ", (int)width[column], t->cells[i]);
+        free(t->cells[i]);
+    }
+    free(t->cells);
+    free(width);
+    return report_text(&out);
+}
+
+int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item),
+                      void *arg, struct err *err)
+{
+    auto_free char *cursor = NULL;
+
+    do {
+        auto_free char *escaped = fetch_escape(cursor ? cursor : "");
+        auto_free char *page = str_printf("%s%climit=100%s%s", path, strchr(path, '?') ? '&' : '?',
+                                          cursor ? "&cursor=" : "", cursor ? escaped : "");
+        json_t *answer, *item;
+        size_t i;
+
+        if (client_json(c->client, "GET", page, NULL, &answer, err) < 0)
+            return -1;
+        json_array_foreach(json_object_get(answer, key), i, item) each(arg, item);
+        free(cursor);
+        cursor = *ctl_field_text(answer, "nextCursor") ? str_dup(ctl_field_text(answer, "nextCursor")) : NULL;
+        json_decref(answer);
+    } while (cursor);
+    return 0;
+}
+
+/* --- flags --- */
+
+int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err)
+{
+    json_t *object = NULL;
+
+    for (size_t i = 0; i < c->args.n; i++) {
+        const char *text = c->args.items[i].value;
+
+        if (c->args.items[i].opt->id != opt)
+            continue;
+        const char *eq = strchr(text, '=');
+        auto_free char *name = str_dup_n(text, eq ? (size_t)(eq - text) : strlen(text));
+        const char *value = eq ? eq + 1 : from_env ? getenv(name) : NULL;
+        if (!value || !*name) {
+            json_decref(object);
+            return err_set(err, ERR_USAGE, "--%s '%.60s': %s", c->args.items[i].opt->name, text,
+                           from_env && *name ? "you have no variable of that name" : "it has to be NAME=VALUE");
+        }
+        if (!object)
+            object = json_object();
+        if (json_object_set_new(object, name, json_string(value)) < 0) {
+            json_decref(object);
+            return err_set(err, ERR_USAGE, "--%s %.60s: its value is no text", c->args.items[i].opt->name, name);
+        }
+    }
+    *ret = object;
+    return 0;
+}
+
+int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err)
+{
+    const struct arg *a = args_find(&c->args, opt);
+    uint64_t v;
+
+    if (!a)
+        return 0;
+    if (limit_parse(l, a->value, &v, err) < 0)
+        return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
+    json_object_set_new(body, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
+{
+    static const struct {
+        enum limit limit;
+        const char *key;
+    } each[] = { { LIMIT_CPU, "cpuMillis" },
+                 { LIMIT_MEMORY, "memoryBytes" },
+                 { LIMIT_WORKSPACE, "storageBytes" },
+                 { LIMIT_PIDS, "pids" } };
+    json_t *r = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, r, each[i].key, err) < 0) {
+            json_decref(r);
+            return -1;
+        }
+    }
+    if (args_find(&c->args, OPT_PIN))
+        json_object_set_new(r, "cpuPinning", json_true());
+    if (json_object_size(r))
+        json_object_set_new(body, "resources", r);
+    else
+        json_decref(r);
+    return 0;
+}
+
+void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key)
+{
+    const struct arg *a = args_find(&c->args, opt);
+
+    if (a)
+        json_object_set_new(body, key, json_string(a->value));
+}

@@ -1,0 +1,168 @@
+/* cove sandbox: create, ls, info, rm, pause, resume, extend. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/str.h"
+#include "client/cli/report.h"
+
+#include <stdio.h>
+
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static int ctl_sandbox_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err)
+{
+    return ctl_set_limit(c, OPT_LIMIT + (int)l, l, body, key, err);
+}
+
+static int ctl_sandbox_create(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object(), *answer = NULL;
+    json_t *env = NULL, *metadata = NULL;
+
+    if (ctl_require_args(c, 0, 0, "sandbox create [FLAGS]", err) < 0)
+        return -1;
+    ctl_set_text(c, OPT_RUNTIME, body, "runtime");
+    ctl_set_text(c, OPT_TEMPLATE, body, "template");
+    ctl_set_text(c, OPT_LEVEL, body, "level");
+    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
+    if (ctl_set_resources(c, body, err) < 0 || ctl_sandbox_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+        ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
+        ctl_sandbox_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    if (ctl_read_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
+        return -1;
+    if (metadata)
+        json_object_set_new(body, "metadata", metadata);
+    if (!args_find(&c->args, OPT_RUNTIME) && !args_find(&c->args, OPT_TEMPLATE))
+        json_object_set_new(body, "runtime", json_string("python"));
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    if (client_json(c->client, "POST", "/v1/sandboxes", text, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    ctl_printf("%s", ctl_field_text(answer, "id"));
+    char until[CTL_AGE];
+    if (!c->quiet && *ctl_field_text(answer, "expiresAt"))
+        report_note("it ends %s; 'cove exec %s -- COMMAND' runs something in it",
+                    ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ns() / NS_PER_MS, until),
+                    ctl_field_text(answer, "id"));
+    return 0;
+}
+
+struct ctl_sandbox_listing {
+    struct ctl_table table;
+    uint64_t now_ms;
+    json_t *all;
+};
+
+static void ctl_sandbox_add_row(void *arg, const json_t *s)
+{
+    struct ctl_sandbox_listing *l = arg;
+    const char *ended = ctl_field_text(s, "endedBy");
+    char created[CTL_AGE], until[CTL_AGE];
+
+    if ((!*ended || str_eq(ended, "lost")) && *ctl_field_text(json_object_get(s, "reason"), "code"))
+        ended = ctl_field_text(json_object_get(s, "reason"),
+                               "code"); /* says more; one that was never made has nothing else */
+
+    json_array_append(l->all, (json_t *)(uintptr_t)s);
+    ctl_table_row(&l->table, ctl_field_text(s, "id"), ctl_field_text(s, "state"), ctl_field_text(s, "runtime"),
+                  ctl_age(ctl_field_text(s, "createdAt"), l->now_ms, created),
+                  *ended ? ended : ctl_age(ctl_field_text(s, "expiresAt"), l->now_ms, until));
+}
+
+static int ctl_sandbox_list(struct ctl *c, struct err *err)
+{
+    const struct arg *state = args_find(&c->args, OPT_STATE), *meta = args_find(&c->args, OPT_METADATA);
+    struct ctl_sandbox_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    AUTO_JSON *whole = NULL;
+
+    if (ctl_require_args(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
+        return -1;
+    auto_free char *by_state = ctl_api_path(state ? "?state=%s" : "", state ? state->value : "");
+    auto_free char *by_meta = ctl_api_path(meta ? "metadata=%s" : "", meta ? meta->value : "");
+    auto_free char *path = str_printf("/v1/sandboxes%s%s%s", by_state, meta ? state ? "&" : "?" : "", by_meta);
+    ctl_table_row(&l.table, "id", "state", "runtime", "created", "until, or why it ended");
+    int bad = ctl_for_each_item(c, path, "sandboxes", ctl_sandbox_add_row, &l, err);
+    whole = json_pack("{s:o}", "sandboxes", l.all);
+    if (bad)
+        return -1;
+    return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
+}
+
+/* One request for each sandbox that was named; the first that fails ends it. */
+static int ctl_sandbox_for_each_named(struct ctl *c, const char *method, const char *form, const char *body,
+                                      const char *usage, void (*say)(const json_t *answer), struct err *err)
+{
+    if (ctl_require_args(c, 1, 1000, usage, err) < 0)
+        return -1;
+    for (int i = 0; i < c->args.nrest; i++) {
+        auto_free char *id = NULL;
+        AUTO_JSON *answer = NULL;
+
+        if (ctl_resolve_sandbox(c, c->args.rest[i], &id, err) < 0)
+            return -1;
+        auto_free char *path = ctl_api_path(form, id);
+        if (client_json(c->client, method, path, body, &answer, err) < 0)
+            return -1;
+        if (c->json)
+            (void)ctl_print_json(answer);
+        else if (!c->quiet)
+            say(answer);
+    }
+    return 0;
+}
+
+static void ctl_sandbox_print_id(const json_t *s)
+{
+    ctl_printf("%s", ctl_field_text(s, "id"));
+}
+
+static void ctl_sandbox_print_all(const json_t *s)
+{
+    static const char *const shown[] = { "id",        "state",     "runtime", "template", "level",
+                                         "createdAt", "expiresAt", "endedAt", "endedBy" };
+    const json_t *r = json_object_get(s, "resources"), *why = json_object_get(s, "reason");
+    char memory[32], storage[32];
+
+    for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+        if (*ctl_field_text(s, shown[i]))
+            ctl_printf("%-10s %s", shown[i], ctl_field_text(s, shown[i]));
+    if (why)
+        ctl_printf("%-10s %s", "reason", ctl_field_text(why, "message"));
+    uint64_t millis = ctl_field_number(r, "cpuMillis");
+    ctl_printf("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes", "limits", (double)millis / 1000,
+               millis == 1000 ? "" : "s", str_bytes(ctl_field_number(r, "memoryBytes"), memory),
+               str_bytes(ctl_field_number(r, "storageBytes"), storage), ctl_field_number(r, "pids"));
+}
+
+int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
+{
+    if (str_eq(what, "create"))
+        return ctl_sandbox_create(c, err);
+    if (str_eq(what, "ls"))
+        return ctl_sandbox_list(c, err);
+    if (str_eq(what, "info"))
+        return ctl_sandbox_for_each_named(c, "GET", "/v1/sandboxes/%s", NULL, "sandbox info ID...",
+                                          ctl_sandbox_print_all, err);
+    if (str_eq(what, "rm"))
+        return ctl_sandbox_for_each_named(c, "DELETE", "/v1/sandboxes/%s", NULL, "sandbox rm ID...",
+                                          ctl_sandbox_print_id, err);
+    if (str_eq(what, "pause"))
+        return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/pause", NULL, "sandbox pause ID...",
+                                          ctl_sandbox_print_id, err);
+    if (str_eq(what, "resume"))
+        return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/resume", NULL, "sandbox resume ID...",
+                                          ctl_sandbox_print_id, err);
+    AUTO_JSON *body = json_object();
+    if (!args_find(&c->args, OPT_LIMIT + (int)LIMIT_LIFETIME))
+        return err_set(err, ERR_USAGE, "say how much longer: cove sandbox extend --lifetime 10m ID");
+    if (ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0)
+        return -1;
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/extend", text,
+                                      "sandbox extend --lifetime TIME ID...", ctl_sandbox_print_id, err);
+}

@@ -1,0 +1,73 @@
+/* err.h - how a function says that it failed.
+ *
+ * A function that can fail returns 0 or -1 and takes `struct err *err` last. The struct lives on the caller's stack and
+ * owns nothing. `id` names a row of errors.def, which holds the public code, the cause and the fix; `msg` says what
+ * happened this time. Whoever handles an error prints or logs it; whoever passes it up stays silent. */
+#pragma once
+
+#include "core/base/base.h"
+
+/* What a caller may branch on. */
+enum err_kind {
+    ERR_KIND_NONE,
+    ERR_KIND_INVALID, /* the request is wrong; repeating it will not help */
+    ERR_KIND_DENIED,  /* understood, and refused */
+    ERR_KIND_MISSING, /* the thing named does not exist */
+    ERR_KIND_EXISTS,  /* it exists already */
+    ERR_KIND_BUSY,    /* try again later */
+    ERR_KIND_LIMIT,   /* a limit was reached */
+    ERR_KIND_TIMEOUT, /* a clock ran out */
+    ERR_KIND_SYS,     /* the system refused something that should have worked */
+    ERR_KIND_LOST,    /* the other side is gone */
+    ERR_KIND_BUG,     /* cove is wrong */
+};
+
+enum err_id {
+    ERR_NONE,
+#define ERR(id, code, kind, http, exit, cause, fix) ERR_##id,
+#include "core/base/errors.def"
+#undef ERR
+    ERR_COUNT,
+};
+
+struct err_info {
+    const char *code; /* snake_case, public, never reused */
+    enum err_kind kind;
+    int http;
+    int exit;
+    const char *cause;
+    const char *fix;
+};
+
+struct err {
+    enum err_id id;
+    int sys; /* errno, or 0 */
+    char msg[240];
+};
+
+/* All three return -1, so that `return err_set(...)` reads as one thought. A NULL err is accepted. */
+int err_set(struct err *err, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4);
+int err_sys(struct err *err, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4); /* appends strerror(errno) */
+int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);                /* "context: message" */
+#ifdef __clang_analyzer__
+/* It reads one file at a time and would follow the path on which an error was set and 0 returned. */
+#define err_set(...)                \
+    ({                              \
+        (void)err_set(__VA_ARGS__); \
+        -1;                         \
+    })
+#define err_sys(...)                \
+    ({                              \
+        (void)err_sys(__VA_ARGS__); \
+        -1;                         \
+    })
+#define err_wrap(...)                \
+    ({                               \
+        (void)err_wrap(__VA_ARGS__); \
+        -1;                          \
+    })
+#endif
+
+const struct err_info *err_info(enum err_id id); /* never NULL; unknown ids read as internal_error */
+enum err_kind err_kind(const struct err *err);
+enum err_id err_by_code(const char *code); /* ERR_NONE when no row has it */

@@ -1,0 +1,36 @@
+/* jsonr.h - reads one JSON document into a tree. For what a person hands to the command line; not for streams.
+ *
+ * The text may come from anybody: depth and size are bounded, and the whole document must be valid. Strings are UTF-8;
+ * a NUL in one is refused, so they can be used as C strings. */
+#pragma once
+
+#include "core/base/base.h"
+#include "core/base/err.h"
+
+#define JSON_DEPTH_MAX 32
+#define JSON_SIZE_MAX (16u * 1024u * 1024u)
+
+enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+struct json {
+    enum json_kind kind;
+    const char *key;    /* of a member, else NULL */
+    const char *text;   /* STRING; NUMBER as it was written */
+    struct json *child; /* first element or member */
+    struct json *next;
+};
+
+struct json_doc {
+    struct json *root;
+    struct json *nodes;
+    char *text;
+};
+
+/* Copies what it needs. */
+int json_read(const char *text, size_t len, struct json_doc *ret, struct err *err);
+void json_doc_done(struct json_doc *d);
+
+/* All accept NULL. */
+const struct json *json_get(const struct json *object, const char *key); /* NULL when it is not there */
+const char *json_text(const struct json *j);                             /* of a string; else NULL */
+bool json_u64(const struct json *j, uint64_t *ret);

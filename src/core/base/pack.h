@@ -1,0 +1,42 @@
+/* pack.h - cursors over bytes that cross a trust border: little-endian numbers, counted strings.
+ *
+ * Both sides are sticky: after the first thing that does not fit, every further call does nothing and `bad` stays set,
+ * so a codec is a straight list of calls with one check at its end. A string or blob is u32 length + bytes; strings
+ * hold no NUL. Nothing here allocates; unpacked strings and blobs point into the input. */
+#pragma once
+
+#include "core/base/base.h"
+
+struct pack {
+    uint8_t *data;
+    size_t cap;
+    size_t len;
+    bool bad;
+};
+
+void pack_init(struct pack *p, void *data, size_t cap);
+void pack_u8(struct pack *p, uint8_t v);
+void pack_u16(struct pack *p, uint16_t v);
+void pack_u32(struct pack *p, uint32_t v);
+void pack_u64(struct pack *p, uint64_t v);
+void pack_bytes(struct pack *p, const void *data, size_t len); /* u32 length + bytes */
+void pack_str(struct pack *p, const char *s);
+void pack_raw(struct pack *p, const void *data, size_t len); /* no length */
+
+struct unpack {
+    const uint8_t *data;
+    size_t len;
+    size_t pos;
+    bool bad;
+};
+
+void unpack_init(struct unpack *u, const void *data, size_t len);
+uint8_t unpack_u8(struct unpack *u);
+uint16_t unpack_u16(struct unpack *u);
+uint32_t unpack_u32(struct unpack *u);
+uint64_t unpack_u64(struct unpack *u);
+const uint8_t *unpack_bytes(struct unpack *u, size_t max, size_t *len); /* NULL and bad when longer than max */
+/* Copies into dst (cap includes the NUL); bad when it does not fit or holds a NUL. */
+void unpack_str(struct unpack *u, char *dst, size_t cap);
+void unpack_raw(struct unpack *u, void *dst, size_t len);
+bool unpack_end(struct unpack *u); /* true when all was well and nothing is left over */

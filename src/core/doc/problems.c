@@ -1,0 +1,94 @@
+#include "core/doc/problems.h"
+
+#include "core/base/str.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t col, const char *fix, const char *fmt,
+                  ...)
+{
+    va_list ap;
+
+    if (p->n == PROBLEMS_MAX) {
+        p->overflow_count++;
+        return;
+    }
+    struct problem *q = &p->list[p->n++];
+    *q = (struct problem){ .id = id, .line = line, .col = col };
+    va_start(ap, fmt);
+    vsnprintf(q->msg, sizeof(q->msg), fmt, ap);
+    va_end(ap);
+    str_strip_control_chars(q->msg); /* it may quote a file that somebody else wrote */
+    snprintf(q->fix, sizeof(q->fix), "%s", fix ? fix : "");
+}
+
+static int problems_compare(const void *a, const void *b)
+{
+    const struct problem *x = a, *y = b;
+
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return (x->col > y->col) - (x->col < y->col);
+}
+
+static const char *problems_fix_of(const struct problem *q)
+{
+    return q->fix[0] ? q->fix : err_info(q->id)->fix;
+}
+
+void problems_print(struct problems *p, struct buf *out)
+{
+    qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct problem *q = &p->list[i];
+
+        buf_adds(out, p->file);
+        if (q->line)
+            buf_addf(out, ":%" PRIu32 ":%" PRIu32, q->line, q->col);
+        buf_addf(out, ": %s [%s]\n  cause: %s\n  fix:   %s\n", q->msg, err_info(q->id)->code, err_info(q->id)->cause,
+                 problems_fix_of(q));
+    }
+    if (p->overflow_count)
+        buf_addf(out, "%s: and %zu more\n", p->file, p->overflow_count);
+}
+
+static void problems_put_one_json(const struct problems *p, const struct problem *q, struct jsonw *w)
+{
+    jsonw_object(w);
+    jsonw_kstr(w, "code", err_info(q->id)->code);
+    jsonw_kstr(w, "file", p->file);
+    if (q->line) {
+        jsonw_ku64(w, "line", q->line);
+        jsonw_ku64(w, "column", q->col);
+    }
+    jsonw_kstr(w, "message", q->msg);
+    jsonw_kstr(w, "cause", err_info(q->id)->cause);
+    jsonw_kstr(w, "fix", problems_fix_of(q));
+    jsonw_end_object(w);
+}
+
+void problems_json(struct problems *p, struct jsonw *w)
+{
+    qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
+    jsonw_key(w, "error"); /* where every other error of cove is */
+    if (p->n)
+        problems_put_one_json(p, &p->list[0], w);
+    else
+        jsonw_null(w);
+    jsonw_key(w, "errors");
+    jsonw_array(w);
+    for (size_t i = 0; i < p->n; i++)
+        problems_put_one_json(p, &p->list[i], w);
+    jsonw_end_array(w);
+}
+
+int problems_exit(const struct problems *p)
+{
+    int status = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        if (err_info(p->list[i].id)->exit > status)
+            status = err_info(p->list[i].id)->exit;
+    return status;
+}

@@ -1,0 +1,324 @@
+/* Three things decide the shape of this file.
+ *
+ * 1. Last words count. A peer that dies has often just said why, and our own CREDIT then meets a closed socket. So a
+ *    failed send does not end the channel: it stops sending, drops the queue, and lets reading run dry first. For the
+ *    same reason ECONNRESET from recv is skipped: the kernel reports it once, before the packets that are still there.
+ * 2. Nothing calls back from inside chan_send; owners would have to survive their own death in the middle of a
+ *    sentence. What has to follow a failed send is deferred (`settle`).
+ * 3. One channel cannot starve the others: BURST packets, then the loop's next source. The rest is still readable in
+ *    the next turn.
+ *
+ * A packet is sent straight from the caller's memory as header + payload and copied only when it has to wait. All
+ * channels of a process read into one buffer, since a payload lives only as long as its on_frame call. */
+#include "core/wire/chan.h"
+
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+
+#define BURST 32
+
+struct chan_packet {
+    struct chan_packet *next;
+    int fds[FD_PASS_MAX];
+    size_t nfds;
+    size_t len;
+    uint8_t bytes[];
+};
+
+static uint8_t chan_inbox[FRAME_MAX];
+
+/* queue */
+
+static void chan_packet_free(struct chan_packet *p)
+{
+    for (size_t i = 0; i < p->nfds; i++)
+        close(p->fds[i]);
+    free(p);
+}
+
+static size_t chan_packet_cost(const struct chan_packet *p)
+{
+    return sizeof(*p) + p->len;
+}
+
+/* Keeps its own duplicates of the descriptors, because the caller closes its own. */
+static struct chan_packet *chan_packet_new(const struct iovec iov[2], const int *fds, size_t nfds)
+{
+    size_t len = iov[0].iov_len + iov[1].iov_len;
+    struct chan_packet *p = mem_alloc(sizeof(*p) + len);
+
+    p->len = len;
+    memcpy(p->bytes, iov[0].iov_base, iov[0].iov_len);
+    if (iov[1].iov_len)
+        memcpy(p->bytes + iov[0].iov_len, iov[1].iov_base, iov[1].iov_len);
+    for (; p->nfds < nfds; p->nfds++) {
+        p->fds[p->nfds] = fcntl(fds[p->nfds], F_DUPFD_CLOEXEC, 0);
+        if (p->fds[p->nfds] < 0) {
+            chan_packet_free(p);
+            return NULL;
+        }
+    }
+    return p;
+}
+
+static void chan_queue_push(struct chan *c, struct chan_packet *p)
+{
+    if (c->tail)
+        c->tail->next = p;
+    else
+        c->head = p;
+    c->tail = p;
+    c->queued += chan_packet_cost(p);
+    c->was_full = c->was_full || chan_full(c);
+}
+
+static void chan_queue_pop(struct chan *c)
+{
+    struct chan_packet *p = c->head;
+
+    c->head = p->next;
+    if (!c->head)
+        c->tail = NULL;
+    c->queued -= chan_packet_cost(p);
+    chan_packet_free(p);
+}
+
+static void chan_queue_clear(struct chan *c)
+{
+    while (c->head)
+        chan_queue_pop(c);
+}
+
+static void chan_set_interest(struct chan *c)
+{
+    uint32_t in = c->paused ? 0 : EPOLLIN;
+    uint32_t out = c->head ? EPOLLOUT : 0;
+
+    ev_io_set(c->ev, &c->io, in | out);
+}
+
+/* ends */
+
+static void chan_close_socket(struct chan *c)
+{
+    c->dead = true;
+    ev_defer_clear(c->ev, &c->after_failure);
+    ev_io_del(c->ev, &c->io);
+    if (c->is_sole_holder)
+        fd_hang_up(take_fd(&c->io.fd));
+    fd_close(&c->io.fd);
+    chan_queue_clear(c);
+}
+
+static void chan_end(struct chan *c, const struct err *why)
+{
+    chan_close_socket(c);
+    c->ops->on_end(c->arg, why);
+}
+
+static void chan_after_send_failure(void *arg);
+
+/* Sending failed for good. What the other side said before is read first; on_end follows. */
+static void chan_stop_sending(struct chan *c)
+{
+    chan_queue_clear(c);
+    chan_set_interest(c);
+    ev_defer(c->ev, &c->after_failure, chan_after_send_failure, c);
+}
+
+static void chan_stop_sending_errno(struct chan *c)
+{
+    if (errno == EPIPE || errno == ECONNRESET)
+        err_set(&c->send_error, ERR_LOST, "the other side closed the connection");
+    else
+        err_sys(&c->send_error, ERR_SYS, "sending");
+    chan_stop_sending(c);
+}
+
+/* sending */
+
+enum chan_send_result { CHAN_SENT, CHAN_SEND_LATER, CHAN_SEND_FAILED };
+
+static enum chan_send_result chan_transmit(const struct chan *c, struct iovec *iov, size_t niov, const int *fds,
+                                           size_t nfds)
+{
+    if (fd_sendv(c->io.fd, iov, niov, fds, nfds, MSG_DONTWAIT) >= 0)
+        return CHAN_SENT;
+    return errno == EAGAIN || errno == ENOBUFS ? CHAN_SEND_LATER : CHAN_SEND_FAILED;
+}
+
+static void chan_enqueue(struct chan *c, const struct iovec iov[2], const int *fds, size_t nfds)
+{
+    struct chan_packet *p = chan_packet_new(iov, fds, nfds);
+
+    if (!p) {
+        chan_stop_sending_errno(c);
+    } else if (c->queued + chan_packet_cost(p) > CHAN_HARD) {
+        chan_packet_free(p);
+        err_set(&c->send_error, ERR_LIMIT, "the other side does not read; %zu bytes wait for it", c->queued);
+        chan_stop_sending(c);
+    } else {
+        chan_queue_push(c, p);
+        chan_set_interest(c);
+    }
+}
+
+void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds)
+{
+    uint8_t header[FRAME_HEADER];
+    struct iovec iov[2] = { { header, sizeof(header) }, { (void *)(uintptr_t)f->data, f->len } };
+
+    assert(nfds <= FD_PASS_MAX);
+    if (c->dead || c->send_error.id)
+        return;
+    frame_header(header, f);
+    enum chan_send_result sent = c->head ? CHAN_SEND_LATER : chan_transmit(c, iov, 2, fds, nfds);
+    if (sent == CHAN_SEND_LATER)
+        chan_enqueue(c, iov, fds, nfds);
+    else if (sent == CHAN_SEND_FAILED)
+        chan_stop_sending_errno(c);
+}
+
+void chan_send(struct chan *c, const struct frame *f)
+{
+    chan_send_fds(c, f, NULL, 0);
+}
+
+static void chan_call_drain(struct chan *c)
+{
+    if (!c->was_full || chan_full(c))
+        return;
+    c->was_full = false;
+    if (c->ops->on_drain)
+        c->ops->on_drain(c->arg);
+}
+
+static void chan_flush(struct chan *c)
+{
+    while (c->head) {
+        struct iovec iov = { c->head->bytes, c->head->len };
+        enum chan_send_result sent = chan_transmit(c, &iov, 1, c->head->fds, c->head->nfds);
+
+        if (sent == CHAN_SEND_LATER)
+            break;
+        if (sent == CHAN_SEND_FAILED) {
+            chan_stop_sending_errno(c);
+            return;
+        }
+        chan_queue_pop(c);
+    }
+    chan_set_interest(c);
+    chan_call_drain(c);
+}
+
+/* receiving */
+
+/* Returns 0 when it makes sense to go on reading, -1 when there is nothing more now. */
+static int chan_receive_one(struct chan *c)
+{
+    int fds[FD_PASS_MAX];
+    size_t nfds = c->fds_allowed ? FD_PASS_MAX : 0;
+    ssize_t n = fd_recv(c->io.fd, chan_inbox, sizeof(chan_inbox), fds, &nfds, MSG_DONTWAIT);
+    struct err why = c->send_error;
+    struct frame f;
+
+    if (n < 0 && errno == ECONNRESET)
+        return 0;
+    if (n < 0 && errno == EAGAIN) {
+        if (c->send_error.id)
+            chan_end(c, &why);
+        return -1;
+    }
+    if (n > 0 && frame_parse(chan_inbox, (size_t)n, &f, &why) == 0) {
+        c->ops->on_frame(c->arg, &f, fds, nfds);
+        return 0;
+    }
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+    if (n < 0 && errno == EPROTO)
+        err_set(&why, ERR_PROTOCOL,
+                "a packet is longer than a frame, or carries descriptors that must not or cannot be taken");
+    else if (n < 0)
+        err_sys(&why, ERR_SYS, "receiving");
+    else if (n == 0 && !why.id)
+        err_set(&why, ERR_LOST, "the other side closed the connection");
+    chan_end(c, &why);
+    return -1;
+}
+
+static void chan_receive(struct chan *c)
+{
+    for (int i = 0; i < BURST && !c->dead && !c->paused; i++)
+        if (chan_receive_one(c) < 0)
+            return;
+}
+
+static void chan_after_send_failure(void *arg)
+{
+    struct chan *c = arg;
+
+    chan_call_drain(c); /* the queue is gone, and an owner that paused because of it must hear so to go on reading */
+    chan_receive(c);
+}
+
+static void chan_on_io(void *arg, uint32_t events)
+{
+    struct chan *c = arg;
+
+    if (events & EPOLLOUT)
+        chan_flush(c);
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        chan_receive(c);
+}
+
+int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
+              struct err *err)
+{
+    *c = (struct chan){ .ev = ev, .ops = ops, .arg = arg, .fds_allowed = fds_allowed };
+    if (fd_nonblock(fd, true) < 0)
+        err_sys(err, ERR_SYS, "making descriptor %d non-blocking", fd);
+    else if (ev_io_add(ev, &c->io, fd, EPOLLIN, chan_on_io, c, err) == 0)
+        return 0;
+    *c = (struct chan){ .dead = true };
+    close(fd);
+    return -1;
+}
+
+void chan_done(struct chan *c)
+{
+    if (!c->ev)
+        return;
+    if (!c->dead)
+        chan_close_socket(c);
+    c->ev = NULL;
+}
+
+void chan_pause(struct chan *c, bool paused)
+{
+    c->paused = paused;
+    if (c->dead)
+        return;
+    chan_set_interest(c);
+    if (!paused && c->send_error.id)
+        ev_defer(c->ev, &c->after_failure, chan_after_send_failure, c);
+}
+
+bool chan_full(const struct chan *c)
+{
+    return c->queued >= CHAN_HIGH;
+}
+
+bool chan_pending(const struct chan *c)
+{
+    char byte;
+
+    return c->dead || c->send_error.id || recv(c->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+bool chan_idle(const struct chan *c)
+{
+    return !c->head;
+}

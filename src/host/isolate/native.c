@@ -1,0 +1,212 @@
+/* Why a spawner: clone3 copies the caller's mount namespace, so the caller should have a handful of mounts; it lives in
+ * the template's root, which is those few. It is also PID 1 of a pid namespace in which all sandboxes of the template
+ * live, so if it dies, by whatever cause, the kernel ends every one of them.
+ *
+ * The user namespace belongs to the template's owner uid, not to root: clone3 is called with that effective uid while
+ * SECBIT_NO_SETUID_FIXUP keeps the capabilities in force.
+ *
+ * The network namespace is not one of those that clone3 makes: the child inherits the one its spawner is in, which was
+ * made, given its loopback and walled off before anybody asked, and which the spawner leaves for the next one at once.
+ * It belongs to the spawner's user namespace, so no capability that a sandbox could ever gain in its own counts there.
+ * Interpreters that join a sandbox enter its network as the owner of its user namespace, so the network of a joinable
+ * one must belong to that: there clone3 makes it, and the child furnishes it. Such sandboxes are made ahead. */
+#include "host/isolate/native.h"
+
+#include "core/base/fd.h"
+#include "core/base/mutate.h"
+#include "core/base/str.h"
+#include "host/isolate/net.h"
+#include "host/isolate/sandbox_child.h"
+#include "host/isolate/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
+
+int native_prepare(struct native_template *t, bool rootless, const char *scratch,
+                   const struct template_root_files *files, struct err *err)
+{
+    t->rootless = rootless;
+    /* What the caller's caller ignored would be ignored in every sandbox: dispositions outlive fork and exec. */
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, SIG_DFL);
+    if (template_root_build(&t->root, scratch, files, err) < 0)
+        return err_wrap(err, "template root");
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "secure bits");
+    return 0;
+}
+
+int native_set_template(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
+                        struct err *err)
+{
+    t->joinable = joinable;
+    t->owner = owner;
+    t->calls = *filter;
+    if (filter_build(filter, t->monitor >= 0, t->filter.prog, &t->filter.len, err) < 0)
+        return err_wrap(err, "system call filter");
+    return 0;
+}
+
+static int native_write_id_maps(const struct native_template *t, pid_t pid, uid_t host, struct err *err)
+{
+    static const char *const files[] = { "uid_map", "gid_map" };
+    char path[32], map[96];
+
+    if (t->rootless) /* the spawner is root of a user namespace in which 0 is the caller */
+        snprintf(map, sizeof(map), "%u 0 1\n", NATIVE_UID);
+    else
+        snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", NATIVE_UID_IMAGE, NATIVE_UID, host);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(path, sizeof(path), "%d/%s", pid, files[i]);
+        if (fd_put_at(t->root.proc, path, map) < 0)
+            return err_sys(err, ERR_WALL_MISSING, "%s", files[i]);
+    }
+    return 0;
+}
+
+/* EPERM, ENOSPC and EUSERS are how a host says that it has no (more) namespaces for us. */
+static int native_clone_failed(struct err *err)
+{
+    bool refused = errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EINVAL;
+
+    if (errno == EAGAIN || errno == ENOMEM)
+        return err_sys(err, ERR_LIMIT, "no room for another process on this host");
+    return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
+}
+
+/* The network that the caller has just entered. */
+int native_setup_netns(const struct native_template *t, struct err *err)
+{
+    if (!wall_is_mutated("routes") && net_loopback_only(err) < 0)
+        return -1;
+    /* Ports below 1024 are nothing special in a network of one's own. */
+    (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it would
+     * share otherwise, is looked through from end to end when it goes. */
+    (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
+    return 0;
+}
+
+int native_prepare_netns(struct native_template *t, struct err *err)
+{
+    if (t->net_ready)
+        return 0;
+    if (wall_is_mutated("network")) {
+        t->net_ready = true;
+        return 0;
+    }
+    if (unshare(CLONE_NEWNET) < 0)
+        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
+    if (native_setup_netns(t, err) < 0)
+        return -1;
+    t->net_ready = true;
+    return 0;
+}
+
+int native_new_netns(void)
+{
+    auto_fd int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+    if (home < 0 || wall_is_mutated("network") || unshare(CLONE_NEWNET) < 0)
+        return -1;
+    auto_fd int made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (setns(home, CLONE_NEWNET) < 0)
+        _exit(125); /* what is privileged must not go on in a sandbox's network */
+    return take_fd(&made);
+}
+
+int native_enter_netns(struct native_template *t, int network, struct err *err)
+{
+    if (setns(network, CLONE_NEWNET) < 0)
+        return err_sys(err, ERR_NO_NAMESPACES, "enter the network");
+    if (native_setup_netns(t, err) < 0)
+        return -1;
+    t->net_ready = true;
+    return 0;
+}
+
+int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+                 struct err *err)
+{
+    auto_fd int go = eventfd(0, EFD_CLOEXEC);
+    auto_fd int pidfd = -1;
+    struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.v2_dir };
+    struct sandbox_child shell = { .template = t, .spec = spec, .id_maps_ready = go };
+    struct sys_parent_death bond;
+    uint64_t one = 1;
+
+    if (!t->filter.len)
+        return err_set(err, ERR_BUG, "a template without a filter");
+    if (go < 0)
+        return err_sys(err, ERR_SYS, "eventfd");
+    if (native_prepare_netns(t, err) < 0)
+        return -1;
+    if (args.cgroup >= 0)
+        args.flags |= CLONE_INTO_CGROUP;
+    if (t->joinable && !wall_is_mutated("network"))
+        args.flags |= CLONE_NEWNET;
+    if (wall_is_mutated("ipc"))
+        args.flags &= ~(uint64_t)CLONE_NEWIPC;
+    if (wall_is_mutated("uts"))
+        args.flags &= ~(uint64_t)CLONE_NEWUTS;
+    sys_parent_death_save(&bond);
+    if (seteuid(t->owner) < 0)
+        return err_sys(err, ERR_SYS, "seteuid");
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        sandbox_child_main(&shell);
+    int saved = errno;
+    if (seteuid(0) < 0)
+        _exit(125); /* not abort: a traced PID 1 survives it, and the wrong identity must not go on */
+    sys_parent_death_restore(&bond);
+    errno = saved;
+    if (pid < 0)
+        return native_clone_failed(err);
+    if (!t->joinable)
+        t->net_ready = false; /* whatever becomes of the child, it has been there */
+    int done = native_write_id_maps(t, pid, spec->host_uid, err);
+    if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
+        done = err_sys(err, ERR_SYS, "let the sandbox go on");
+    if (done < 0) {
+        (void)sys_pidfd_send_signal(pidfd, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+        return -1;
+    }
+    *ret_pid = pid;
+    *ret_pidfd = take_fd(&pidfd);
+    return 0;
+}
+
+static bool native_path_is_below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+int native_check_target(const char *dst, struct err *err)
+{
+    static const char *const taken[] = { "/proc", "/dev", "/.cove", "/tmp", "/sys" };
+    size_t n = strlen(dst);
+
+    if (n < 2 || dst[0] != '/' || dst[n - 1] == '/' || strstr(dst, "//") || strstr(dst, "/./") || strstr(dst, "/../") ||
+        str_ends(dst, "/.") || str_ends(dst, "/.."))
+        return err_set(err, ERR_BIND_TARGET, "'%s' is not a plain absolute path", dst);
+    if (str_eq(dst, "/workspace") || str_eq(dst, "/mnt"))
+        return err_set(err, ERR_BIND_TARGET, "%s itself cannot be bound over; use a path below it%s", dst,
+                       dst[1] == 'w' ? ", or --workspace" : "");
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++)
+        if (native_path_is_below(dst, taken[i]))
+            return err_set(err, ERR_BIND_TARGET, "%s belongs to the sandbox itself", taken[i]);
+    return 0;
+}

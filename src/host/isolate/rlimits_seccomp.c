@@ -1,0 +1,101 @@
+/* The last walls of a process that is about to run code of others. A sandbox's first process and an interpreter that
+ * joins it later raise the same ones, from the same lines. */
+#include "host/isolate/rlimits_seccomp.h"
+
+#include "core/base/fd.h"
+#include "core/base/mutate.h"
+#include "host/isolate/sys.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+int rlimits_apply(const struct native_spec *spec, struct err *err)
+{
+    const uint64_t *v = spec->limits.v;
+    bool bare = spec->cgroup.nprocs == 0 && spec->cgroup.v2_dir < 0;
+    rlim_t cpu_s = (v[LIMIT_CPU_TIME] + 999) / 1000;
+    const struct {
+        int what;
+        rlim_t soft, hard;
+    } wanted[] = {
+        { RLIMIT_CORE, 0, 0 },
+        { RLIMIT_NOFILE, v[LIMIT_NOFILE], v[LIMIT_NOFILE] },
+        { RLIMIT_FSIZE, v[LIMIT_FSIZE], v[LIMIT_FSIZE] },
+        /* Behind the cgroup, should it ever fail; in front where there is none. PID 1 counts. */
+        { RLIMIT_NPROC, v[LIMIT_PIDS] + (bare ? 0 : 16), v[LIMIT_PIDS] + (bare ? 0 : 16) },
+        { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB },
+        { RLIMIT_SIGPENDING, 4096, 4096 },
+        { RLIMIT_MSGQUEUE, 819200, 819200 },
+        { RLIMIT_STACK, 8 * MIB, 64 * MIB },
+        { RLIMIT_NICE, 0, 0 },
+        { RLIMIT_RTPRIO, 0, 0 },
+        /* For hosts that give us no cgroups: each process by itself, which is less than the sandbox asks for. */
+        { RLIMIT_DATA, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY },
+        { RLIMIT_CPU, bare && cpu_s ? cpu_s : RLIM_INFINITY, bare && cpu_s ? cpu_s + 1 : RLIM_INFINITY },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(wanted) && !wall_is_mutated("rlimits"); i++) {
+        struct rlimit now, next;
+
+        if (sys_prlimit(wanted[i].what, NULL, &now) < 0)
+            return err_sys(err, ERR_SYS, "rlimit");
+        /* The host's own hard limit may be lower, and cannot be raised here. */
+        next.rlim_max = now.rlim_max < wanted[i].hard ? now.rlim_max : wanted[i].hard;
+        next.rlim_cur = next.rlim_max < wanted[i].soft ? next.rlim_max : wanted[i].soft;
+        if (sys_prlimit(wanted[i].what, &next, NULL) < 0)
+            return err_sys(err, ERR_SYS, "rlimit");
+    }
+    return 0;
+}
+
+static int seccomp_load(const struct native_filter *f, unsigned long flags)
+{
+    struct sock_fprog prog = { .len = (unsigned short)f->len, .filter = (struct sock_filter *)(uintptr_t)f->prog };
+
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+}
+
+/* For a kernel that gives us no listener, which is rare: nobody builds it before. */
+static int seccomp_install_without_listener(const struct native_template *t, struct err *err)
+{
+    static struct native_filter plain;
+
+    if (t->monitor >= 0 && filter_build(&t->calls, false, plain.prog, &plain.len, err) < 0)
+        return -1;
+    if (seccomp_load(t->monitor >= 0 ? &plain : &t->filter, 0) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "system call filter");
+    return 0;
+}
+
+/* A refused call is the same to the program with either filter; with a listener it is also known outside. Without
+ * WAIT_KILLABLE_RECV (before Linux 5.19) a signal makes one call two notifications. */
+int seccomp_install_filter(const struct native_template *t, const struct native_spec *spec, int monitor,
+                           struct err *err)
+{
+    int listener = -1, why = 0;
+
+    if (wall_is_mutated("seccomp"))
+        return 0;
+    if (t->monitor >= 0) {
+        listener = seccomp_load(&t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+        if (listener < 0 && errno == EINVAL)
+            listener = seccomp_load(&t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+        why = listener < 0 ? errno : 0;
+    }
+    if (listener < 0 && seccomp_install_without_listener(t, err) < 0)
+        return -1;
+    if (t->monitor < 0)
+        return 0;
+    if (spec->send_listener(monitor, spec->id, listener, why) < 0)
+        return err_sys(err, errno == EPIPE || errno == ECONNRESET ? ERR_LOST : ERR_SYS,
+                       "hand the refused calls to the monitor"); /* LOST: the jailer died, and we shall in a moment */
+    /* Both are close-on-exec as well: what could answer for the filter must not be left inside it. */
+    close(monitor);
+    fd_close(&listener);
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* sys.h - the system calls that libc does not wrap, with the constants that Debian's kernel headers do not know yet.
+ *
+ * Each returns what the kernel returns: -1 and errno on failure. Nothing here allocates, so all of it may be used
+ * between clone and exec. */
+#pragma once
+
+#include "core/base/base.h"
+
+#include <linux/mount.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+struct sys_clone {
+    uint64_t flags;
+    int *pidfd; /* set when flags has CLONE_PIDFD */
+    int cgroup; /* directory descriptor, used when flags has CLONE_INTO_CGROUP */
+};
+
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x00001000
+#endif
+#ifndef CLONE_NEWCGROUP
+#define CLONE_NEWCGROUP 0x02000000
+#endif
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ull
+#endif
+
+pid_t sys_clone3(const struct sys_clone *args); /* like fork: 0 in the child */
+int sys_open_tree(int dirfd, const char *path, unsigned flags);
+int sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags);
+int sys_fsopen(const char *type);
+int sys_fsconfig_str(int fs, const char *key, const char *value);
+int sys_fsconfig_flag(int fs, const char *key);
+int sys_fsconfig_fd(int fs, const char *key, int fd);
+int sys_fsconfig_create(int fs);
+int sys_fsmount(int fs, unsigned attrs);
+int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *attr);
+int sys_pivot_root(const char *new_root, const char *put_old);
+int sys_pidfd_send_signal(int pidfd, int signo);
+int sys_new_keyring(void); /* joins a fresh session keyring */
+/* Of the calling process. libc types the first argument differently from one to the next. */
+int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
+/* Lays down what the caller may have of a privilege over its neighbours: a negative nice value, a real-time policy, a
+ * spared out-of-memory score. All of it is inherited, and a sandbox must not have it. */
+int sys_reset_priorities(void);
+
+/* That a process dies with its parent is forgotten by the kernel whenever its identity changes, even for a moment. Kept
+ * before such a moment and renewed behind it, the bond holds. */
+struct sys_parent_death {
+    int signo;
+    pid_t parent;
+};
+void sys_parent_death_save(struct sys_parent_death *b);
+void sys_parent_death_restore(const struct sys_parent_death *b);
+
+/* Opens beneath dirfd without following any link and without leaving it. */
+int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

@@ -1,0 +1,437 @@
+/* From a host's request to a sandbox: every field is checked again, whoever sent it, then uid, cgroups, streams and
+ * mounts are made and the spawner of the template is asked. What fails on the way goes back in the reverse order.
+ *
+ * A spawner takes a few orders at a time. Requests beyond that wait here as they came, before anything was made for
+ * them, so that a thousand of them cost a thousand small buffers and no descriptors but those that were lent. */
+#include "host/jailer/jailer_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "host/isolate/io_limits.h"
+#include "host/isolate/sys.h"
+#include "host/jailer/mounts.h"
+#include "host/jailer/jailed_zygote.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+static struct jailed_sandbox *create_find_by_token(struct jailer *j, uint64_t token)
+{
+    for (struct jailed_sandbox *c = j->sandboxes; c; c = c->next)
+        if (c->token == token)
+            return c;
+    return NULL;
+}
+
+static void create_start_all_queued(struct jailer *j, const struct spawner *s);
+
+static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err)
+{
+    struct jailer *j = arg;
+    struct jailed_sandbox *cell = create_find_by_token(j, token);
+
+    if (!cell) { /* cannot happen while cells wait for this answer; do not leak it if it does */
+        if (pidfd >= 0)
+            (void)sys_pidfd_send_signal(pidfd, SIGKILL);
+        fd_close(&pidfd);
+        return;
+    }
+    create_start_all_queued(j, cell->spawner);
+    fd_close(&cell->runtime_socket);
+    if (err) {
+        reply_error(cell->owner, cell->create_stream, err);
+        cell->create_stream = 0;
+        cell->state = JAILED_SANDBOX_DEAD;
+        jailed_sandbox_destroy(cell);
+        return;
+    }
+    cell->pidfd = pidfd;
+    cell->created.pid = (uint32_t)pid;
+    cell->state = JAILED_SANDBOX_LIVE;
+    if (cell->destroy_requested || !cell->owner) {
+        struct err gone;
+
+        err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was ready", cell->id);
+        reply_error(cell->owner, cell->create_stream, &gone);
+        cell->create_stream = 0;
+        jailed_sandbox_destroy(cell);
+        return;
+    }
+    reply_created(cell, cell->create_stream);
+    cell->create_stream = 0;
+    jailed_sandbox_watch_memory(cell);
+}
+
+static void create_on_sandbox_ended(void *arg, uint64_t token, int status)
+{
+    struct jailed_sandbox *cell = create_find_by_token(arg, token);
+
+    if (cell)
+        jailed_sandbox_on_death(cell, status);
+}
+
+/* In the order of their last use. */
+static void create_unlist_spawner(struct jailer *j, const struct spawner *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (j->spawners[i] != s)
+            j->spawners[n++] = j->spawners[i];
+    j->nspawners = n;
+}
+
+static void create_mark_spawner_used(struct jailer *j, struct spawner *s)
+{
+    create_unlist_spawner(j, s);
+    j->spawners[j->nspawners++] = s;
+}
+
+static void create_drop_spawner(struct jailer *j, struct spawner *s)
+{
+    create_unlist_spawner(j, s);
+    jailed_zygote_forget_spawner(j, s);
+    if (j->spare_spawner == s)
+        j->spare_spawner = NULL;
+    uids_release(&j->uids, spawner_get_template(s)->owner);
+    spawner_free(s);
+}
+
+static bool create_spawner_has_sandboxes(const struct jailer *j, const struct spawner *s)
+{
+    const struct jailed_sandbox *c = j->sandboxes;
+
+    while (c && c->spawner != s)
+        c = c->next;
+    return c != NULL;
+}
+
+/* Room for another template: the one goes that is in no use, and has been for the longest time. */
+static void create_drop_idle_spawner(struct jailer *j)
+{
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (!create_spawner_has_sandboxes(j, j->spawners[i])) {
+            create_drop_spawner(j, j->spawners[i]);
+            return;
+        }
+}
+
+static void create_on_spawner_lost(void *arg, struct spawner *s)
+{
+    struct jailer *j = arg;
+
+    for (struct jailed_sandbox *c = j->sandboxes, *next; c; c = next) {
+        next = c->next;
+        if (c->spawner != s || c->state == JAILED_SANDBOX_DEAD)
+            continue;
+        if (c->create_stream) {
+            struct err err;
+
+            err_set(&err, ERR_LOST, "the spawner of this template died");
+            reply_error(c->owner, c->create_stream, &err);
+            c->create_stream = 0;
+            c->destroy_requested = true;
+        }
+        /* The kernel ends them all with the spawner, but a v1 freezer holds even the dying, and spawner_free waits. */
+        cgroup_kill(&j->cgroups, c->id);
+        jailed_sandbox_on_death(c, SIGKILL);
+    }
+    create_drop_spawner(j, s);
+}
+
+const struct spawner_ops create_spawner_ops = { create_on_spawned, create_on_sandbox_ended, create_on_spawner_lost };
+
+static bool create_name_valid(const char *s)
+{
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '-' || *s == '.'))
+            return false;
+    return true;
+}
+
+struct spawner *create_find_template(const struct jailer *j, const char *name)
+{
+    for (size_t i = 0; i < j->nspawners; i++)
+        if (str_eq(spawner_get_template(j->spawners[i])->name, name))
+            return j->spawners[i];
+    return NULL;
+}
+
+/* Names of calls that no policy may deny are checked where policies are read; a filter that denies one only ends its
+ * own sandbox. */
+static int create_read_template(const struct jail_template *m, struct spawner_template *ret, struct err *err)
+{
+    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    if (!create_name_valid(m->name) || !str_copy(ret->name, sizeof(ret->name), m->name))
+        return err_set(err, ERR_INVALID, "template '%s' has a bad name", m->name);
+    if (m->profile >= PROFILE_COUNT || m->grants & ~GRANTS_ALL)
+        return err_set(err, ERR_INVALID, "template '%s' has a bad profile or grant", m->name);
+    ret->filter.profile = (enum profile)m->profile;
+    ret->filter.grants = m->grants;
+    memcpy(ret->filter.deny, m->deny, sizeof(m->deny));
+    ret->joinable = m->joinable;
+    return 0;
+}
+
+static bool create_same_template(const struct spawner_template *a, const struct spawner_template *b)
+{
+    return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
+           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable;
+}
+
+int create_template(struct jailer_client *c, const struct frame *f, struct err *err)
+{
+    struct jailer *j = c->jailer;
+    struct jail_template m;
+    struct spawner_template kind = { 0 };
+
+    if (jail_template_decode(f, &m, err) < 0 || create_read_template(&m, &kind, err) < 0)
+        return -1;
+    kind.joinable = kind.joinable && !j->rootless; /* there are no zygotes there */
+    struct spawner *known = create_find_template(j, kind.name);
+    if (known && !create_same_template(spawner_get_template(known),
+                                       &kind)) /* EXISTS would let the host go on with the wrong one */
+        return err_set(err, ERR_INVALID, "template '%s' exists with another filter, or is not joinable alike", m.name);
+    if (known) {
+        create_mark_spawner_used(j, known);
+        return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
+    }
+    if (j->nspawners == TEMPLATES_MAX)
+        create_drop_idle_spawner(j);
+    if (j->nspawners == TEMPLATES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
+    if (!j->spare_spawner &&
+        spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, j->listener_relay.sender_socket,
+                    &create_spawner_ops, j, &j->spare_spawner, err) < 0)
+        return -1;
+    if (!j->rootless && uids_take_owner(&j->uids, &kind.owner, err) < 0)
+        return -1;
+    if (spawner_set_template(j->spare_spawner, &kind, j->uids.fd, err) < 0)
+        return -1;
+    j->spawners[j->nspawners++] = take_ptr(&j->spare_spawner);
+    reply_ok(c, f->stream);
+    return 0;
+}
+
+/* Checks a request again, field by field. */
+static int create_check_request(const struct jailer_client *c, const struct jail_create *m, struct limits *lim,
+                                struct err *err)
+{
+    struct jailer *j = c->jailer;
+
+    if (j->stopping)
+        return err_set(err, ERR_BUSY, "the jailer is going down");
+    if (!id_valid(m->id, "sb"))
+        return err_set(err, ERR_INVALID, "'%s' is no sandbox id", m->id);
+    if (!create_name_valid(m->hostname))
+        return err_set(err, ERR_INVALID, "host name '%s' has letters that host names cannot have", m->hostname);
+    if (jailed_sandbox_find(j, m->id))
+        return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
+    if (jailed_sandbox_check_room(j, FDS_PER_SANDBOX, err) < 0)
+        return -1;
+    if (m->nlimits != LIMIT_COUNT)
+        return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
+    /* Otherwise it could read and write through a sandbox what belongs to somebody else. */
+    if (m->nmounts && c->uid != 0 && (m->owner_uid != c->uid || m->owner_gid != c->gid))
+        return err_set(err, ERR_DENIED, "a host of uid %u lends files of its own only, not of %u:%u", c->uid,
+                       m->owner_uid, m->owner_gid);
+    memcpy(lim->v, m->limits, sizeof(lim->v));
+    return limits_check(lim, err);
+}
+
+/* What the spawner's child will enforce by itself. */
+static void create_limits_held_by_mounts(const struct jail_create *m, struct limit_enforcements *held)
+{
+    static const enum limit always[] = { LIMIT_NOFILE, LIMIT_FSIZE,      LIMIT_WORKSPACE, LIMIT_WORKSPACE_INODES,
+                                         LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM };
+
+    for (size_t i = 0; i < ARRAY_LEN(always); i++)
+        limit_set_enforcement(held, always[i], ENFORCEMENT_FULL, REASON_NONE);
+    for (size_t i = 0; i < m->nmounts; i++)
+        if (m->mounts[i].kind == JAIL_WORKSPACE) { /* somebody's own directory: the disk it lies on is the limit */
+            limit_set_enforcement(held, LIMIT_WORKSPACE, ENFORCEMENT_NONE, REASON_LENT_DIRECTORY);
+            limit_set_enforcement(held, LIMIT_WORKSPACE_INODES, ENFORCEMENT_NONE, REASON_LENT_DIRECTORY);
+        }
+}
+
+/* Without cgroups: one process at a time is held, not all of them together. */
+static void create_limits_held_by_rlimits(struct limit_enforcements *held)
+{
+    static const enum limit partly[] = { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPU_TIME };
+    static const enum limit never[] = { LIMIT_CPUSET, LIMIT_CPU, LIMIT_SWAP, LIMIT_IO_READ, LIMIT_IO_WRITE };
+
+    for (size_t i = 0; i < ARRAY_LEN(partly); i++)
+        limit_set_enforcement(held, partly[i], ENFORCEMENT_PARTIAL, REASON_EACH_PROCESS);
+    for (size_t i = 0; i < ARRAY_LEN(never); i++)
+        limit_set_enforcement(held, never[i], ENFORCEMENT_NONE, REASON_NO_CGROUP);
+}
+
+/* What a sandbox reaches of the host's disks: the system's directories, and all that was lent to it. */
+static void create_limit_disks(const struct jailer *j, const struct jailed_sandbox *cell, const struct jail_create *m,
+                               const int *fds, struct limit_enforcements *held)
+{
+    struct io_limits_reach reach = { 0 };
+
+    if (!cell->limits.v[LIMIT_IO_READ] && !cell->limits.v[LIMIT_IO_WRITE])
+        return;
+    auto_fd int disks = open("/sys/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int usr = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    io_limits_reach_add(&reach, usr, false);
+    for (size_t i = 0; i < m->nmounts; i++)
+        io_limits_reach_add(&reach, fds[m->mounts[i].fd], m->mounts[i].kind == JAIL_WORKSPACE);
+    io_limits_apply(&j->cgroups, cell->id, disks, &reach, &cell->limits, held);
+}
+
+#define ALL_WALLS                                                                                                    \
+    (JAIL_WALL_USER_NS | JAIL_WALL_MOUNT_NS | JAIL_WALL_PID_NS | JAIL_WALL_NET_NS | JAIL_WALL_IPC_NS |               \
+     JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
+     JAIL_WALL_KEYRING | JAIL_WALL_ROUTES | JAIL_WALL_UNIQUE_UID)
+
+/* From the checked request to an order for the spawner. On failure the cell is left for jailed_sandbox_remove. */
+static int create_start(struct jailer *j, struct jailed_sandbox *cell, const struct jail_create *m, const int *fds,
+                        size_t nfds, struct err *err)
+{
+    static struct native_spec spec;
+    struct limit_enforcements held = { 0 };
+    int sv[2];
+
+    if ((!j->rootless && uids_take(&j->uids, &cell->uid, err) < 0) ||
+        cgroup_make(&j->cgroups, cell->id, cell->uid, &cell->limits, &held, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "control stream");
+    cell->control = sv[0];
+    cell->runtime_socket = sv[1];
+    fd_set_send_buffer(sv[0],
+                       WIRE_WINDOW_BULK); /* a whole window in flight, so that neither side waits for every frame */
+    fd_set_send_buffer(sv[1], WIRE_WINDOW_BULK);
+    spec = (struct native_spec){
+        .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_socket, .nmounts = m->nmounts
+    };
+    memcpy(spec.id, cell->id, sizeof(spec.id));
+    (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
+    if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
+        return -1;
+    create_limit_disks(j, cell, m, fds, &held);
+    int bad = cgroup_enter_open(&j->cgroups, cell->id, &cell->limits, false, &spec.cgroup, err);
+    if (!bad) {
+        bad = spawner_order_sandbox(cell->spawner, cell->token, &spec, err);
+        cgroup_enter_close(&spec.cgroup);
+    }
+    mounts_close(spec.mounts, spec.nmounts);
+    if (bad)
+        return -1;
+    create_limits_held_by_mounts(m, &held);
+    if (!j->cgroups.ntrees)
+        create_limits_held_by_rlimits(&held);
+    cell->created = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
+    if (j->rootless)
+        cell->created.walls = (cell->created.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
+    _Static_assert((int)JAIL_ENFORCED == (int)ENFORCEMENT_FULL && (int)JAIL_PARTIAL == (int)ENFORCEMENT_PARTIAL,
+                   "sent as they are");
+    memcpy(cell->created.enforced, held.enforcement, sizeof(held.enforcement));
+    memcpy(cell->created.why, held.reason, sizeof(held.reason));
+    (void)str_copy(cell->created.cgroup, sizeof(cell->created.cgroup), j->cgroups.kind);
+    return 0;
+}
+
+/* --- those that wait --- */
+
+static int create_enqueue(struct jailed_sandbox *cell, const struct frame *f, int *fds, size_t nfds, struct err *err)
+{
+    struct jailer *j = cell->jailer;
+    struct jailed_sandbox **end = &j->create_queue;
+
+    if (j->nqueued_fds + nfds > QUEUED_FDS_MAX)
+        return err_set(err, ERR_BUSY, "too many sandboxes with lent directories wait to be made");
+    cell->request = mem_alloc(f->len);
+    memcpy(cell->request, f->data, f->len);
+    cell->request_len = f->len;
+    for (; cell->nlent_fds < nfds; cell->nlent_fds++)
+        cell->lent_fds[cell->nlent_fds] = take_fd(&fds[cell->nlent_fds]);
+    j->nqueued_fds += nfds;
+    while (*end)
+        end = &(*end)->next_waiting;
+    *end = cell;
+    return 0;
+}
+
+void create_dequeue(struct jailed_sandbox *cell)
+{
+    struct jailed_sandbox **p = &cell->jailer->create_queue;
+
+    if (!cell->request)
+        return;
+    while (*p != cell)
+        p = &(*p)->next_waiting;
+    *p = cell->next_waiting;
+    cell->jailer->nqueued_fds -= cell->nlent_fds;
+    while (cell->nlent_fds)
+        fd_close(&cell->lent_fds[--cell->nlent_fds]);
+    free(take_ptr(&cell->request));
+}
+
+static void create_start_queued(struct jailer *j, struct jailed_sandbox *cell)
+{
+    static struct jail_create m;
+    struct frame f = { .type = FRAME_J_CREATE, .len = cell->request_len, .data = cell->request };
+    struct err err = { 0 };
+
+    int bad = jail_create_decode(&f, &m, &err) < 0 ||
+              create_start(j, cell, &m, cell->lent_fds, cell->nlent_fds, &err) < 0;
+    create_dequeue(cell);
+    if (!bad)
+        return;
+    reply_error(cell->owner, cell->create_stream, &err);
+    (void)cgroup_remove(&j->cgroups, cell->id);
+    jailed_sandbox_remove(cell);
+}
+
+static void create_start_all_queued(struct jailer *j, const struct spawner *s)
+{
+    for (struct jailed_sandbox *cell = j->create_queue, *next; cell && !spawner_is_full(s); cell = next) {
+        next = cell->next_waiting;
+        if (cell->spawner == s)
+            create_start_queued(j, cell);
+    }
+}
+
+int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *fds, size_t nfds, struct err *err)
+{
+    struct jailer *j = c->jailer;
+    static struct jail_create m;
+    struct limits lim;
+
+    if (jail_create_decode(f, &m, err) < 0 || create_check_request(c, &m, &lim, err) < 0)
+        return -1;
+    for (size_t i = 0; c->uid != 0 && i < nfds; i++)
+        if (mounts_check_local_filesystem(fds[i], err) < 0)
+            return -1;
+    struct spawner *s = create_find_template(j, m.template);
+    if (!s)
+        return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
+    create_mark_spawner_used(j, s);
+    struct jailed_sandbox *cell = mem_new(struct jailed_sandbox);
+    cell->jailer = j;
+    memcpy(cell->id, m.id, sizeof(cell->id));
+    cell->token = ++j->last_token;
+    cell->spawner = s;
+    cell->limits = lim;
+    cell->pidfd = cell->control = cell->runtime_socket = cell->oom_fd = cell->listeners[0] = cell->listeners[1] = -1;
+    cell->host_uid = c->uid;
+    cell->next = j->sandboxes;
+    j->sandboxes = cell;
+    j->nsandboxes++;
+    int bad = spawner_is_full(s) ? create_enqueue(cell, f, fds, nfds, err) : create_start(j, cell, &m, fds, nfds, err);
+    if (bad) {
+        (void)cgroup_remove(&j->cgroups, cell->id);
+        jailed_sandbox_remove(cell);
+        return -1;
+    }
+    cell->owner = c;
+    cell->create_stream = f->stream;
+    return 0;
+}

@@ -1,0 +1,515 @@
+/* One loop serves hosts, spawners and timers. What a host may ask is one table: the request, the states of the cell in
+ * which it is legal, and the function that carries it out. Nothing here waits: a sandbox is made, killed, frozen and
+ * removed in steps that the loop takes when they are due.
+ *
+ * Invariants
+ * 1. A cell owns its uid, its cgroups and its descriptors until jailed_sandbox_remove; nothing else frees them.
+ * 2. The uid is given back only after the cgroups are gone, and they go only when nothing lives in them.
+ * 3. Every request is answered exactly once on its stream, or its connection is gone.
+ * 4. When a host goes, its cells go, unless it asked to keep them; when the last host and the last kept cell are gone,
+ *    the jailer ends, unless it is a service: that ends when it is told to, and its cells end first. */
+#include "host/jailer/jailer_internal.h"
+#include "host/jailer/jailed_zygote.h"
+
+#include "core/base/child.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "host/rootless/delegate.h"
+#include "host/rootless/rootless.h"
+#include "host/isolate/sys.h"
+#include "host/jailer/sweep.h"
+#include "core/wire/rt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#define SWEEP_AFTER_NS (20 * NS_PER_MS)
+#define SWEEPS_MAX 100
+
+static int jailer_do_kill(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+{
+    if (cell->state == JAILED_SANDBOX_DEAD) {
+        reply_ok(c, stream);
+        return 0;
+    }
+    if (cell->kill_stream)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being killed already", cell->id);
+    cell->kill_stream = stream;
+    jailed_sandbox_kill(cell);
+    return 0;
+}
+
+static int jailer_do_freeze(struct jailer_client *c UNUSED, struct jailed_sandbox *cell, uint32_t stream,
+                            struct err *err)
+{
+    return jailed_sandbox_freeze(cell, stream, err);
+}
+
+static int jailer_do_thaw(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+{
+    return jailed_sandbox_thaw(cell, err) < 0 ? -1 : (reply_ok(c, stream), 0);
+}
+
+static int jailer_do_stats(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream,
+                           struct err *err UNUSED)
+{
+    struct cgroup_stats s;
+
+    cgroup_read_stats(&c->jailer->cgroups, cell->id, false, &s);
+    reply_stats(c, stream, &s);
+    return 0;
+}
+
+static int jailer_do_destroy(struct jailer_client *c UNUSED, struct jailed_sandbox *cell, uint32_t stream,
+                             struct err *err)
+{
+    if (cell->destroy_requested)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being destroyed already", cell->id);
+    cell->destroy_stream = stream;
+    jailed_sandbox_destroy(cell);
+    return 0;
+}
+
+static int jailer_do_adopt(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+{
+    if (cell->owner && cell->owner != c)
+        return err_set(err, ERR_BUSY, "sandbox %s is in use by another process", cell->id);
+    if (!cell->kept)
+        return err_set(err, ERR_INVALID, "sandbox %s is not kept for another host", cell->id);
+    cell->owner = c;
+    reply_created(cell, stream);
+    return 0;
+}
+
+static int jailer_do_keep(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+{
+    if (c->nlent_fds != 1 || !fd_is_socket(c->lent_fds[0]))
+        return err_set(err, ERR_INVALID, "sandbox %s is kept by who brings its control stream", cell->id);
+    if (jailed_sandbox_keep(cell, c->lent_fds, err) < 0)
+        return -1;
+    reply_ok(c, stream);
+    return 0;
+}
+
+/* For a host that did not start the monitor: a service's, or that of a kept sandbox whose first host is gone. */
+static int jailer_do_monitor(struct jailer_client *c, const struct frame *f, struct err *err)
+{
+    int sv[2];
+
+    if (f->len != 0)
+        return err_set(err, ERR_PROTOCOL, "J_MONITOR has no payload");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socket for the monitor");
+    auto_fd int near = sv[0], far = sv[1];
+    if (listener_relay_add_client(c->jailer, far, err) < 0)
+        return -1;
+    chan_send_fds(&c->chan, &(struct frame){ .type = FRAME_J_OK, .stream = f->stream }, &near, 1);
+    return 0;
+}
+
+static int jailer_compare_ids(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Hosts of one uid are the same host before and after a restart. */
+static bool jailer_client_may_see(const struct jailer_client *c, const struct jailed_sandbox *cell)
+{
+    return c->uid == 0 || c->uid == cell->host_uid;
+}
+
+#define IN(s) (1u << (s))
+#define ALIVE (IN(JAILED_SANDBOX_LIVE) | IN(JAILED_SANDBOX_FROZEN))
+
+static int jailer_do_list(struct jailer_client *c, const struct frame *f, struct err *err)
+{
+    static struct jail_list m;
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+    struct jail_id after = { "" };
+    const char **ids = NULL;
+    size_t n = 0;
+
+    if (f->len && jail_id_decode(f, &after, err) < 0)
+        return -1;
+    ids = mem_resize(NULL, c->jailer->nsandboxes + 1, sizeof(*ids));
+    for (struct jailed_sandbox *cell = c->jailer->sandboxes; cell; cell = cell->next)
+        if ((IN(cell->state) & ALIVE) && jailer_client_may_see(c, cell) && strcmp(cell->id, after.id) > 0)
+            ids[n++] = cell->id;
+    qsort(ids, n, sizeof(*ids), jailer_compare_ids);
+    m.n = (uint32_t)min_u64(n, JAIL_LIST_MAX);
+    for (size_t i = 0; i < m.n; i++)
+        memcpy(m.ids[i], ids[i], ID_SIZE);
+    free(ids);
+    int len = jail_list_encode(&m, out, err);
+    if (len < 0)
+        return -1;
+    reply_frame(c, f->stream, FRAME_DONE, out, len);
+    return 0;
+}
+
+static const struct {
+    uint8_t type;
+    unsigned legal; /* states of the cell */
+    int (*fn)(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err);
+} jailer_requests[] = {
+    { FRAME_J_KILL, ALIVE | IN(JAILED_SANDBOX_ENDING) | IN(JAILED_SANDBOX_DEAD), jailer_do_kill },
+    { FRAME_J_FREEZE, IN(JAILED_SANDBOX_LIVE), jailer_do_freeze },
+    { FRAME_J_THAW, ALIVE, jailer_do_thaw },
+    { FRAME_J_STATS, ALIVE | IN(JAILED_SANDBOX_ENDING) | IN(JAILED_SANDBOX_DEAD), jailer_do_stats },
+    { FRAME_J_DESTROY, IN(JAILED_SANDBOX_MAKING) | ALIVE | IN(JAILED_SANDBOX_ENDING) | IN(JAILED_SANDBOX_DEAD),
+      jailer_do_destroy },
+    { FRAME_J_ADOPT, ALIVE, jailer_do_adopt },
+    { FRAME_J_KEEP, ALIVE, jailer_do_keep },
+    { FRAME_J_JOIN, IN(JAILED_SANDBOX_LIVE), jailed_zygote_request_join },
+};
+
+static struct jailed_sandbox *jailer_find_visible(struct jailer_client *c, const char *id, bool adopt, struct err *err)
+{
+    struct jailed_sandbox *cell = jailed_sandbox_find(c->jailer, id);
+
+    if (cell && jailer_client_may_see(c, cell) && (!cell->owner || cell->owner == c || adopt))
+        return cell;
+    err_set(err, ERR_MISSING, "no sandbox %s here", id);
+    return NULL;
+}
+
+/* A resource limit of PID 1 stands behind that of processes, and goes up for nobody. */
+static int jailer_change_limits(struct jailed_sandbox *cell, const struct jail_set_limits *m, struct err *err)
+{
+    struct limits lim = cell->limits;
+    struct limit_enforcements held = { 0 };
+
+    lim.v[LIMIT_MEMORY] = m->memory;
+    lim.v[LIMIT_SWAP] = m->swap;
+    lim.v[LIMIT_CPU] = m->cpu;
+    lim.v[LIMIT_PIDS] = m->pids;
+    if (!cell->jailer->cgroups.ntrees || m->pids > cell->limits.v[LIMIT_PIDS])
+        return err_set(err, ERR_INVALID, "these limits of sandbox %s cannot be changed any more", cell->id);
+    if (limits_check(&lim, err) < 0 || cgroup_set_limits(&cell->jailer->cgroups, cell->id, &lim, &held, err) < 0)
+        return -1;
+    cell->limits = lim;
+    return 0;
+}
+
+static int jailer_do_set_limits(struct jailer_client *c, const struct frame *f, struct err *err)
+{
+    struct jail_set_limits m;
+
+    if (jail_set_limits_decode(f, &m, err) < 0)
+        return -1;
+    struct jailed_sandbox *cell = jailer_find_visible(c, m.id, false, err);
+    if (!cell)
+        return -1;
+    if (!(ALIVE & IN(cell->state)))
+        return err_set(err, ERR_EXISTS, "sandbox %s is not alive any more", m.id);
+    if (m.lifetime_ms == 0 || m.lifetime_ms > limit_info(LIMIT_LIFETIME)->max)
+        return err_set(err, ERR_INVALID, "a sandbox cannot live for %" PRIu64 " ms", m.lifetime_ms);
+    if (m.memory && jailer_change_limits(cell, &m, err) < 0)
+        return -1;
+    jailed_sandbox_set_lifetime(cell, m.lifetime_ms);
+    reply_ok(c, f->stream);
+    return 0;
+}
+
+static int jailer_on_sandbox_request(struct jailer_client *c, const struct frame *f, struct err *err)
+{
+    struct jail_id m;
+
+    if (jail_id_decode(f, &m, err) < 0)
+        return -1;
+    struct jailed_sandbox *cell = jailer_find_visible(c, m.id, f->type == FRAME_J_ADOPT, err);
+    if (!cell)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(jailer_requests); i++) {
+        if (jailer_requests[i].type != f->type)
+            continue;
+        if (!(jailer_requests[i].legal & IN(cell->state)))
+            return err_set(err, ERR_EXISTS, "%s is not possible in the sandbox's present state", frame_name(f->type));
+        return jailer_requests[i].fn(c, cell, f->stream, err);
+    }
+    return err_set(err, ERR_PROTOCOL, "a jailer does not take %s", frame_name(f->type));
+}
+
+static void jailer_on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
+{
+    struct jailer_client *c = arg;
+    struct err err = { 0 };
+    int bad;
+
+    c->lent_fds = fds;
+    c->nlent_fds = nfds;
+    if (f->type == FRAME_J_TEMPLATE)
+        bad = create_template(c, f, &err);
+    else if (f->type == FRAME_J_CREATE)
+        bad = create_jailed_sandbox(c, f, fds, nfds, &err);
+    else if (f->type == FRAME_J_LIST)
+        bad = jailer_do_list(c, f, &err);
+    else if (f->type == FRAME_J_MONITOR)
+        bad = jailer_do_monitor(c, f, &err);
+    else if (f->type == FRAME_J_ZYGOTE)
+        bad = jailed_zygote_start(c, f, &err);
+    else if (f->type == FRAME_J_SET_LIMITS)
+        bad = jailer_do_set_limits(c, f, &err);
+    else
+        bad = jailer_on_sandbox_request(c, f, &err);
+    if (bad)
+        reply_error(c, f->stream, &err);
+    for (size_t i = 0; i < nfds; i++)
+        fd_close(&fds[i]);
+}
+
+/* --- hosts --- */
+
+static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
+{
+    struct jailer_client *c = arg;
+    struct jailer *j = c->jailer;
+    struct jailer_client **p = &j->clients;
+
+    while (*p != c)
+        p = &(*p)->next;
+    *p = c->next;
+    jailed_zygote_forget_client(j, c);
+    for (struct jailed_sandbox *cell = j->sandboxes, *next; cell; cell = next) {
+        next = cell->next;
+        if (cell->owner != c)
+            continue;
+        cell->owner = NULL;
+        cell->kill_stream = cell->freeze_stream = cell->destroy_stream = cell->create_stream = 0;
+        if (!cell->kept || cell->state == JAILED_SANDBOX_DEAD)
+            jailed_sandbox_destroy(cell);
+    }
+    chan_done(&c->chan);
+    ev_defer(j->ev, &c->free_later, free, c);
+    jailer_maybe_stop(j);
+}
+
+static const struct chan_ops jailer_client_ops = { .on_frame = jailer_on_frame, .on_end = jailer_on_client_end };
+
+static int jailer_client_add(struct jailer *j, int sock, const struct ucred *who, struct err *err)
+{
+    struct jailer_client *c = mem_new(struct jailer_client);
+
+    c->jailer = j;
+    c->uid = who->uid;
+    c->gid = who->gid;
+    if (chan_init(&c->chan, j->ev, sock, true, &jailer_client_ops, c, err) < 0) {
+        free(c);
+        return -1;
+    }
+    c->next = j->clients;
+    j->clients = c;
+    return 0;
+}
+
+static void jailer_on_connection(void *arg, int sock, const struct ucred *who)
+{
+    struct jailer *j = arg;
+    size_t n = 0;
+
+    for (const struct jailer_client *c = j->clients; c; c = c->next)
+        n++;
+    if (n < JAILER_CLIENTS_MAX && (who->uid == geteuid() || (j->listener.path && who->uid == j->settings->host_uid)))
+        (void)jailer_client_add(j, sock, who, NULL);
+    else
+        close(sock);
+}
+
+/* --- the process --- */
+
+/* Running out of descriptors in the middle of a message would cost a whole connection, so it must not happen: take all
+ * the host allows, and as many sandboxes as fit. */
+static size_t jailer_fds_for_sandboxes(void)
+{
+    struct rlimit l;
+
+    if (sys_prlimit(RLIMIT_NOFILE, NULL, &l) < 0)
+        return 0;
+    l.rlim_cur = l.rlim_max;
+    if (sys_prlimit(RLIMIT_NOFILE, &l, NULL) < 0)
+        return 0;
+    return (size_t)min_u64(jailer_sandbox_capacity(l.rlim_cur), JAILED_SANDBOXES_MAX) * FDS_PER_SANDBOX;
+}
+
+uint64_t jailer_sandbox_capacity(uint64_t nofile)
+{
+    return (nofile - min_u64(OTHER_FDS, nofile / 2)) /
+           FDS_PER_SANDBOX; /* with few of them, few are under way at a time */
+}
+
+/* Nobody waits for leftovers to go, so they go when the first sandbox is made; or at the end, if that comes sooner. */
+static void jailer_on_sweep(void *arg)
+{
+    struct jailer *j = arg;
+
+    if (sweep_once(&j->cgroups, &j->uids, NULL) > 0 && ++j->sweep_count < SWEEPS_MAX)
+        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
+}
+
+/* The spare spawner builds its root on another processor while this one looks around. */
+static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
+{
+    uid_t caller = geteuid();
+
+    j->settings = settings;
+    j->files.runtime = settings->runtime_fd;
+    j->files.kernels = settings->kernels_fd > 0 ? settings->kernels_fd : settings->runtime_fd;
+    j->fds_max = jailer_fds_for_sandboxes();
+    j->rootless = caller != 0;
+    if (j->rootless && rootless_enter(err) < 0)
+        return -1;
+    if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
+        listener_relay_start(j, err) < 0 ||
+        spawner_new(j->ev, j->rootless, settings->state_dir, &j->files, j->listener_relay.sender_socket,
+                    &create_spawner_ops, j, &j->spare_spawner, err) < 0 ||
+        (!j->rootless && sweep_open_host(&j->cgroups, &j->uids, err) < 0))
+        return -1;
+    if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
+        (void)delegate_find_cgroup(&j->cgroups, caller, spawner_pid(j->spare_spawner), NULL);
+    if (!j->cgroups.found_empty)
+        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
+    return 0;
+}
+
+static void jailer_end(struct jailer *j)
+{
+    if (j->sweep_timer.slot)
+        (void)sweep_until_idle(&j->cgroups, &j->uids);
+    ev_timer_clear(j->ev, &j->sweep_timer);
+    for (size_t i = 0; i < j->nspawners; i++) {
+        jailed_zygote_forget_spawner(j, j->spawners[i]);
+        spawner_free(j->spawners[i]);
+    }
+    spawner_free(j->spare_spawner);
+    kept_listeners_free(j->kept_listeners);
+    listener_relay_end(j);
+    while (j->clients) {
+        struct jailer_client *c = j->clients;
+
+        j->clients = c->next;
+        chan_done(&c->chan);
+        free(c);
+    }
+    ev_free(j->ev);
+    cgroup_close_hierarchies(&j->cgroups);
+    uids_done(&j->uids);
+    fd_close(&j->state_dir);
+}
+
+/* Says on every request why there is no jailer, until the host goes away. */
+static int jailer_refuse_all(int sock, const struct err *why)
+{
+    uint8_t packet[FRAME_MAX];
+    struct frame f;
+
+    for (;;) {
+        int fds[FD_PASS_MAX];
+        size_t nfds = FD_PASS_MAX;
+        ssize_t n = fd_recv(sock, packet, sizeof(packet), fds, &nfds, 0);
+
+        if (n <= 0 || frame_parse(packet, (size_t)n, &f, NULL) < 0)
+            return 125;
+        for (size_t i = 0; i < nfds; i++)
+            close(fds[i]);
+        struct rt_error e = { .id = (uint32_t)why->id, .sys = why->sys };
+        (void)snprintf(e.msg, sizeof(e.msg), "%s", why->msg);
+        f = (struct frame){ .type = FRAME_J_ERROR, .stream = f.stream };
+        int len = rt_error_encode(&e, packet + FRAME_HEADER, NULL);
+        if (len < 0)
+            return 125;
+        f.len = (uint32_t)len;
+        frame_header(packet, &f);
+        if (fd_send(sock, packet, FRAME_HEADER + f.len, NULL, 0, 0) < 0)
+            return 125;
+    }
+}
+
+int jailer_serve(int sock, const struct jailer_settings *settings)
+{
+    static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
+    struct err err = { 0 };
+    struct ucred who;
+    socklen_t len = sizeof(who);
+
+    log_setup("cove-jailer", settings->keep_log ? LOG_INFO : LOG_ERROR);
+    if (jailer_start(&j, settings, &err) < 0 ||
+        kept_listeners_new(j.ev, settings->state_dir, jailer_on_connection, &j, &j.kept_listeners, &err) < 0)
+        return jailer_refuse_all(sock, &err);
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || jailer_client_add(&j, sock, &who, &err) < 0)
+        return 125;
+    ev_run(j.ev);
+    jailer_end(&j);
+    return 0;
+}
+
+/* --- the service --- */
+
+static void jailer_on_signal(void *arg, int signo)
+{
+    struct jailer *j = arg;
+
+    if (j->stopping)
+        return;
+    log_info("%s: ending %zu sandboxes", signo == SIGTERM ? "SIGTERM" : "SIGINT", j->nsandboxes);
+    j->stopping = true;
+    unix_listener_close(&j->listener);
+    for (struct jailed_sandbox *cell = j->sandboxes, *next; cell; cell = next) {
+        next = cell->next;
+        if (!cell->destroy_requested)
+            jailed_sandbox_destroy(cell);
+    }
+    jailer_maybe_stop(j);
+}
+
+int jailer_service(const struct jailer_settings *settings)
+{
+    static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
+    struct err err = { 0 };
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    if (jailer_start(&j, settings, &err) < 0 || ev_signals(j.ev, &set, jailer_on_signal, &j, &err) < 0 ||
+        unix_listener_open(&j.listener, j.ev, settings->socket, j.rootless ? geteuid() : settings->host_uid,
+                           jailer_on_connection, &j, &err) < 0) {
+        log_error("%s", err.msg);
+        return err_info(err.id)->exit;
+    }
+    log_info("room for %zu sandboxes, cgroups %s", j.fds_max / FDS_PER_SANDBOX, j.cgroups.kind);
+    ev_run(j.ev);
+    jailer_end(&j);
+    return 0;
+}
+static NORETURN void jailer_child(int sock, const struct jailer_settings *settings)
+{
+    /* The host's streams are not ours to hold open: a reader of its output waits for the last writer. */
+    int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; i <= (settings->keep_log ? 1 : 2); i++)
+        if (nul < 0 || dup2(nul, i) < 0)
+            _exit(125);
+    /* Nor is anything else of it: a kept sandbox would hold its files, locks and directory for as long as it lives. */
+    struct jailer_settings own = *settings;
+    int keep[] = { sock, own.runtime_fd, own.kernels_fd > 0 ? own.kernels_fd : own.runtime_fd, own.monitor_fd };
+    if (fd_keep_only(keep, own.monitor_fd > 0 ? 4 : 3) < 0 || chdir("/") < 0)
+        _exit(125);
+    own.runtime_fd = keep[1];
+    own.kernels_fd = keep[2];
+    own.monitor_fd = own.monitor_fd > 0 ? keep[3] : 0;
+    _exit(jailer_serve(keep[0], &own));
+}
+
+int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err)
+{
+    if (child_fork("cove-jailer", true, ret_sock, ret_pid, err) < 0)
+        return -1;
+    if (*ret_pid == 0)
+        jailer_child(*ret_sock, settings);
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* kept_listeners.h - the doors of sandboxes that outlive the command that made them: one socket each, named by the id.
+ */
+#pragma once
+
+#include "core/base/err.h"
+#include "core/ev/ev.h"
+#include "core/wire/unix_listener.h"
+
+struct kept_listeners;
+
+/* Owns the socket, and decides whether its process may come in. */
+typedef void unix_connection_fn(void *arg, int sock, const struct ucred *who);
+
+int kept_listeners_new(struct ev *ev, const char *state_dir, unix_connection_fn *on_visitor, void *arg,
+                       struct kept_listeners **ret, struct err *err);
+void kept_listeners_free(struct kept_listeners *k); /* removes all doors */
+int kept_listeners_add(struct kept_listeners *k, const char *id, struct err *err);
+void kept_listeners_remove(struct kept_listeners *k, const char *id);

@@ -1,0 +1,232 @@
+/* Nothing here waits for the monitor: a connection is made or not, and what it is too slow to take is queued. A monitor
+ * that dies between taking a call and answering it leaves that one call waiting, for the listener is still open here;
+ * the clocks of its sandbox end it.
+ *
+ * Spawners are trusted with any sandbox. Whoever else announces listeners does so on a socket of its own, for sandboxes
+ * of its own template, and one for each process that it was asked to bring in: a monitor has only so much room. */
+#include "host/jailer/listener_relay.h"
+
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "host/jailer/jailer_internal.h"
+#include "core/wire/unix_listener.h"
+#include "core/wire/jail.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/time.h>
+
+#define FIRST_WAIT_NS (20 * NS_PER_MS)
+#define LAST_WAIT_NS (2 * NS_PER_S)
+
+/* Children of the spawners hand their listeners over before they become a sandbox. A reader that does not read, once
+ * the socket is full, must make that fail and not wait for ever: no clock of the sandbox runs yet. */
+static void listener_relay_set_send_timeout(int sock)
+{
+    struct timeval most = { .tv_sec = 2 };
+
+    if (sock > 0)
+        (void)setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+}
+
+int listener_relay_pair(int sv[2], struct err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    listener_relay_set_send_timeout(sv[1]);
+    return 0;
+}
+
+/* --- to the monitor --- */
+
+static void listener_relay_forward(struct jailer *j, const char *id, int listener, int32_t sys)
+{
+    uint8_t packet[FRAME_HEADER + 128];
+    struct jail_watch w = { .sys = sys };
+
+    memcpy(w.id, id, sizeof(w.id));
+    int len = jail_watch_encode(&w, packet + FRAME_HEADER, NULL);
+    if (len < 0)
+        return;
+    struct frame f = { .type = FRAME_J_WATCH, .len = (uint32_t)len, .data = packet + FRAME_HEADER };
+    frame_header(packet, &f);
+    if (!j->settings->monitor)
+        (void)fd_send(j->listener_relay.sender_socket, packet, FRAME_HEADER + f.len, &listener, listener >= 0 ? 1 : 0,
+                      MSG_DONTWAIT);
+    else if (j->listener_relay.connected)
+        chan_send_fds(&j->listener_relay.monitor, &f, &listener, listener >= 0 ? 1 : 0);
+}
+
+static bool listener_relay_in_grace(const struct jailer *j)
+{
+    return j->listener_relay.connected || ev_now(j->ev) < j->listener_relay.lost_at + LISTENER_RELAY_GRACE_NS;
+}
+
+static void listener_relay_connect_monitor(void *arg);
+
+static void listener_relay_retry_later(struct jailer *j)
+{
+    struct listener_relay *r = &j->listener_relay;
+
+    ev_timer_set(j->ev, &r->retry_timer, ev_now(j->ev) + r->retry_wait_ns, listener_relay_connect_monitor, j);
+    r->retry_wait_ns = min_u64(r->retry_wait_ns * 2, LAST_WAIT_NS);
+    if (listener_relay_in_grace(j))
+        return;
+    for (struct jailed_sandbox *cell = j->sandboxes; cell; cell = cell->next)
+        for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
+            fd_close(&cell->listeners[i]);
+}
+
+static void listener_relay_on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
+{
+    /* News are for hosts; a monitor has nothing to say to a jailer. */
+}
+
+static void listener_relay_on_monitor_end(void *arg, const struct err *why)
+{
+    struct jailer *j = arg;
+
+    log_warn("the monitor is gone (%s); refused calls wait for the next one", why->msg);
+    chan_done(&j->listener_relay.monitor);
+    j->listener_relay.connected = false;
+    j->listener_relay.lost_at = ev_now(j->ev);
+    j->listener_relay.retry_wait_ns = FIRST_WAIT_NS;
+    listener_relay_retry_later(j);
+}
+
+static const struct chan_ops listener_relay_monitor_ops = { .on_frame = listener_relay_on_frame,
+                                                            .on_end = listener_relay_on_monitor_end };
+
+static void listener_relay_connect_monitor(void *arg)
+{
+    struct jailer *j = arg;
+    struct listener_relay *r = &j->listener_relay;
+    auto_fd int sock = -1;
+    struct ucred who;
+
+    /* Whoever listens gets the power to answer refused calls, so it must be one that we, or root, started. */
+    if (unix_connect(j->settings->monitor, &sock, &who, NULL) < 0 || who.uid != geteuid() ||
+        chan_init(&r->monitor, j->ev, take_fd(&sock), false, &listener_relay_monitor_ops, j, NULL) < 0) {
+        listener_relay_retry_later(j);
+        return;
+    }
+    r->connected = true;
+    for (struct jailed_sandbox *cell = j->sandboxes; cell; cell = cell->next)
+        for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
+            if (cell->listeners[i] >= 0)
+                listener_relay_forward(j, cell->id, cell->listeners[i], 0);
+}
+
+/* --- from the sandboxes --- */
+
+/* In an empty place, or in that of a filter under which nobody lives any more. */
+static void listener_relay_keep_duplicate(struct jailed_sandbox *cell, int *fd)
+{
+    for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS && *fd >= 0; i++) {
+        struct pollfd p = { .fd = cell->listeners[i] };
+
+        if (p.fd >= 0 && (poll(&p, 1, 0) != 1 || !(p.revents & POLLHUP)))
+            continue;
+        fd_close(&cell->listeners[i]);
+        cell->listeners[i] = take_fd(fd);
+    }
+}
+
+/* False: it was none of theirs to say. A sandbox that has ended meanwhile is nobody's fault. */
+static bool listener_relay_on_watch(struct jailer *j, const struct spawner *of, const struct frame *f, int *fd)
+{
+    struct jail_watch w;
+
+    if (f->type != FRAME_J_WATCH || jail_watch_decode(f, &w, NULL) < 0)
+        return false;
+    struct jailed_sandbox *cell = jailed_sandbox_find(j, w.id);
+    if (!cell)
+        return true;
+    if (of && (cell->spawner != of || cell->awaited_listeners == 0 || fd_is_socket(*fd)))
+        return false;
+    cell->awaited_listeners -= of ? 1 : 0;
+    listener_relay_forward(j, w.id, *fd, w.sys);
+    if (j->settings->monitor && listener_relay_in_grace(j))
+        listener_relay_keep_duplicate(cell, fd);
+    return true;
+}
+
+bool listener_relay_read(struct jailer *j, int sock, const struct spawner *of)
+{
+    uint8_t packet[FRAME_HEADER + 128];
+
+    for (int turn = 0; turn < 64; turn++) {
+        auto_fd int fd = -1;
+        size_t nfds = 1;
+        struct frame f;
+        ssize_t n = fd_recv(sock, packet, sizeof(packet), &fd, &nfds, MSG_DONTWAIT);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return true;
+        bool good = n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && listener_relay_on_watch(j, of, &f, &fd);
+        if (!good && (of || n == 0))
+            return false;
+    }
+    return true;
+}
+
+static void listener_relay_on_readable(void *arg, uint32_t events UNUSED)
+{
+    struct jailer *j = arg;
+
+    if (!listener_relay_read(j, j->listener_relay.receiver_io.fd, NULL))
+        ev_io_del(j->ev, &j->listener_relay.receiver_io);
+}
+
+int listener_relay_start(struct jailer *j, struct err *err)
+{
+    struct listener_relay *r = &j->listener_relay;
+    int sv[2];
+
+    r->sender_socket = j->settings->monitor_fd;
+    if (j->settings->monitor) {
+        if (listener_relay_pair(sv, err) < 0)
+            return -1;
+        r->sender_socket = sv[1];
+        if (ev_io_add(j->ev, &r->receiver_io, sv[0], EPOLLIN, listener_relay_on_readable, j, err) < 0) {
+            close(sv[0]);
+            return -1;
+        }
+        r->lost_at = ev_now(j->ev);
+        r->retry_wait_ns = FIRST_WAIT_NS;
+        listener_relay_connect_monitor(j);
+    }
+    listener_relay_set_send_timeout(r->sender_socket);
+    return 0;
+}
+
+void listener_relay_end(struct jailer *j)
+{
+    struct listener_relay *r = &j->listener_relay;
+
+    if (!j->settings->monitor)
+        return;
+    ev_timer_clear(j->ev, &r->retry_timer);
+    chan_done(&r->monitor);
+    ev_io_del(j->ev, &r->receiver_io);
+    close(r->receiver_io.fd);
+    close(r->sender_socket);
+}
+
+int listener_relay_add_client(struct jailer *j, int sock, struct err *err)
+{
+    uint8_t packet[FRAME_HEADER];
+    struct frame f = { .type = FRAME_J_NEW_CLIENT };
+
+    if (j->settings->monitor ? !j->listener_relay.connected : j->listener_relay.sender_socket <= 0)
+        return err_set(err, ERR_MISSING, "no monitor watches the sandboxes of this jailer%s",
+                       j->settings->monitor ? " at the moment" : "");
+    if (j->settings->monitor) {
+        chan_send_fds(&j->listener_relay.monitor, &f, &sock, 1);
+        return 0;
+    }
+    frame_header(packet, &f);
+    if (fd_send(j->listener_relay.sender_socket, packet, sizeof(packet), &sock, 1, MSG_DONTWAIT) < 0)
+        return err_sys(err, ERR_LOST, "the monitor");
+    return 0;
+}

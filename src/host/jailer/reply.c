@@ -1,0 +1,91 @@
+/* Answers are built in one buffer, since there is one thread and sending copies; what a host is too slow to take waits
+ * in its channel, which has a bound. */
+#include "host/jailer/jailer_internal.h"
+
+#include "core/base/fd.h"
+#include "core/wire/rt.h"
+
+#include <stdio.h>
+
+static uint8_t reply_buffer[FRAME_PAYLOAD_MAX];
+
+void reply_frame(struct jailer_client *c, uint32_t stream, uint8_t type, const void *data, int len)
+{
+    if (!c || !stream || len < 0)
+        return;
+    chan_send(&c->chan, &(struct frame){ .type = type, .stream = stream, .len = (uint32_t)len, .data = data });
+}
+
+void reply_ok(struct jailer_client *c, uint32_t stream)
+{
+    reply_frame(c, stream, FRAME_J_OK, NULL, 0);
+}
+
+void reply_error(struct jailer_client *c, uint32_t stream, const struct err *err)
+{
+    struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
+    struct err ignored;
+
+    (void)snprintf(e.msg, sizeof(e.msg), "%s", err->msg);
+    reply_frame(c, stream, FRAME_J_ERROR, reply_buffer, rt_error_encode(&e, reply_buffer, &ignored));
+}
+
+void reply_stats(struct jailer_client *c, uint32_t stream, const struct cgroup_stats *s)
+{
+    struct err ignored;
+    struct jail_stats m = {
+        .cpu_ns = s->cpu_ns,
+        .memory = s->memory,
+        .memory_peak = s->memory_peak,
+        .oom_kills = s->oom_kills,
+        .pids = s->pids,
+        .pids_peak = s->pids_peak,
+        .pids_refused = s->pids_refused,
+        .throttled_ns = s->throttled_ns,
+        .io_read = JAIL_UNKNOWN,
+        .io_write = JAIL_UNKNOWN,
+    };
+    reply_frame(c, stream, FRAME_DONE, reply_buffer, jail_stats_encode(&m, reply_buffer, &ignored));
+}
+
+void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind)
+{
+    struct jail_event e = { .kind = (uint8_t)kind, .status = cell->status };
+    struct err ignored;
+
+    if (!cell->owner)
+        return;
+    memcpy(e.id, cell->id, sizeof(e.id));
+    int len = jail_event_encode(&e, reply_buffer, &ignored);
+    if (len >= 0)
+        chan_send(&cell->owner->chan,
+                  &(struct frame){ .type = FRAME_J_EVENT, .len = (uint32_t)len, .data = reply_buffer });
+}
+
+/* J_CREATED with the descriptors that make the sandbox the host's. */
+void reply_created(struct jailed_sandbox *cell, uint32_t stream)
+{
+    bool v2 = false;
+    auto_fd int usage = cgroup_usage_fd(&cell->jailer->cgroups, cell->id, &v2);
+    auto_fd int memory = cgroup_memory_fd(&cell->jailer->cgroups, cell->id);
+    int fds[4] = { cell->control, cell->pidfd };
+    size_t nfds = 2;
+    struct err err;
+
+    if ((cell->created.cpu_fd = usage >= 0))
+        fds[nfds++] = usage;
+    if ((cell->created.oom_fd = memory >= 0))
+        fds[nfds++] = memory;
+    cell->created.cpu_unit = v2;
+    int len = jail_created_encode(&cell->created, reply_buffer, &err);
+    if (len < 0) {
+        reply_error(cell->owner, stream, &err);
+        return;
+    }
+    chan_send_fds(
+        &cell->owner->chan,
+        &(struct frame){ .type = FRAME_J_CREATED, .stream = stream, .len = (uint32_t)len, .data = reply_buffer }, fds,
+        nfds);
+    if (!cell->kept)
+        fd_close(&cell->control);
+}

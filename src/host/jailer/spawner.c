@@ -1,0 +1,420 @@
+/* Jailer and spawner are one program and trust each other, so their messages are plain structs. A spawner that could
+ * not build its root stays and answers every request with that reason: the one who asked for a sandbox should hear it.
+ */
+#include "host/jailer/spawner.h"
+
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "host/rootless/rootless.h"
+#include "host/isolate/sys.h"
+#include "host/isolate/zygote_start.h"
+#include "core/wire/frame.h"
+#include "core/wire/jail.h"
+#include "core/wire/seccomp_listener.h"
+#include "core/wire/rt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+enum spawner_order_kind { SPAWNER_ORDER_NETNS, SPAWNER_ORDER_TEMPLATE, SPAWNER_ORDER_SANDBOX, SPAWNER_ORDER_ZYGOTE };
+struct spawner_order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
+    enum spawner_order_kind kind;
+    struct spawner_template template; /* SPAWNER_ORDER_TEMPLATE */
+    uint64_t token;                   /* SPAWNER_ORDER_SANDBOX */
+    struct native_spec spec;
+    char language[16], preload[JAIL_PRELOAD_MAX]; /* SPAWNER_ORDER_ZYGOTE */
+};
+
+enum spawner_event_kind { SPAWNER_EVENT_SPAWNED, SPAWNER_EVENT_FAILED, SPAWNER_EVENT_ENDED };
+struct spawner_event { /* from the spawner; SPAWNER_EVENT_SPAWNED carries a pidfd */
+    enum spawner_event_kind kind;
+    uint64_t token;
+    int status;
+    struct err err;
+};
+
+struct spawner {
+    struct ev *ev;
+    struct ev_io io;
+    const struct spawner_ops *ops;
+    void *arg;
+    struct spawner_template template;
+    pid_t pid;
+    size_t pending_orders; /* not answered yet */
+};
+
+#define ORDERS_MAX 16 /* a socket's default buffer holds a few dozen */
+
+/* --- inside the spawner --- */
+
+struct spawner_children { /* pid here -> token there */
+    struct {
+        pid_t pid;
+        uint64_t token;
+    } * entries;
+    size_t n, cap;
+};
+
+static void spawner_children_add(struct spawner_children *b, pid_t pid, uint64_t token)
+{
+    if (b->n == b->cap) {
+        b->cap = b->cap ? b->cap * 2 : 64;
+        b->entries = mem_resize(b->entries, b->cap, sizeof(*b->entries));
+    }
+    b->entries[b->n].pid = pid;
+    b->entries[b->n++].token = token;
+}
+
+static bool spawner_children_remove(struct spawner_children *b, pid_t pid, uint64_t *token)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->entries[i].pid == pid) {
+            *token = b->entries[i].token;
+            b->entries[i] = b->entries[--b->n];
+            return true;
+        }
+    return false;
+}
+
+/* The child of native_spawn tells its failure on the control stream, as a frame that the engine waits for anyway. */
+static void spawner_report_failure(int control, const struct err *err)
+{
+    uint8_t packet[FRAME_HEADER + 512];
+    struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
+    struct err ignored;
+
+    (void)snprintf(e.msg, sizeof(e.msg), "%s", err->msg);
+    int len = rt_error_encode(&e, packet + FRAME_HEADER, &ignored);
+    if (len < 0)
+        return;
+    frame_header(packet, &(struct frame){ .type = FRAME_ERROR, .len = (uint32_t)len });
+    (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
+}
+
+static void spawner_send_event(int sock, const struct spawner_event *n, int fd)
+{
+    /* A full socket means the jailer is far behind; waiting here slows only this template. What cannot be told at all
+     * the jailer would wait for for ever; our death it notices. */
+    if (fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0) < 0)
+        _exit(125);
+}
+
+/* Puts the received descriptors where the spec had them. */
+static bool spawner_place_fds(struct native_spec *spec, int *fds, size_t nfds)
+{
+    size_t want = 1 + spec->cgroup.nprocs + (spec->cgroup.v2_dir >= 0 ? 1u : 0u) + spec->nmounts;
+    size_t i = 0;
+
+    if (spec->cgroup.nprocs > CGROUP_TREES || spec->nmounts > NATIVE_MOUNTS || nfds != want)
+        return false;
+    spec->control = fds[i++];
+    for (size_t j = 0; j < spec->cgroup.nprocs; j++)
+        spec->cgroup.procs[j] = fds[i++];
+    if (spec->cgroup.v2_dir >= 0)
+        spec->cgroup.v2_dir = fds[i++];
+    for (size_t j = 0; j < spec->nmounts; j++)
+        spec->mounts[j].fd = fds[i++];
+    return true;
+}
+
+static void spawner_make_sandbox(int sock, struct native_template *t, const struct err *broken,
+                                 struct spawner_children *brood, struct spawner_order *o, int *fds, size_t nfds)
+{
+    struct spawner_event note = { .kind = SPAWNER_EVENT_FAILED, .token = o->token };
+    auto_fd int pidfd = -1;
+    pid_t pid;
+
+    o->spec.report_failure = spawner_report_failure;
+    o->spec.send_listener = seccomp_listener_send;
+    if (broken->id != ERR_NONE)
+        note.err = *broken;
+    else if (!spawner_place_fds(&o->spec, fds, nfds))
+        err_set(&note.err, ERR_BUG, "spawner got %zu descriptors", nfds);
+    else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
+        note.kind = SPAWNER_EVENT_SPAWNED;
+        spawner_children_add(brood, pid, o->token);
+    }
+    spawner_send_event(sock, &note, pidfd);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+/* The descriptor stays open on purpose: its locks live as long as we do. */
+static void spawner_apply_template(struct native_template *t, struct err *broken, const struct spawner_order *o)
+{
+    if (broken->id == ERR_NONE)
+        (void)native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken);
+}
+
+/* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
+static void spawner_enter_netns(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
+{
+    struct err later;
+
+    if (nfds == 1 && broken->id == ERR_NONE)
+        (void)native_enter_netns(t, fds[0], &later);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+/* Its death, or that it was never born, closes the socket, which the jailer notices. */
+static void spawner_start_zygote(const struct native_template *t, const struct err *broken,
+                                 const struct spawner_order *o, int *fds, size_t nfds)
+{
+    if (nfds == 1 && broken->id == ERR_NONE)
+        (void)zygote_start(t->owner, o->language, o->preload, fds[0], NULL);
+    for (size_t i = 0; i < nfds; i++)
+        close(fds[i]);
+}
+
+static void spawner_reap(int sock, struct spawner_children *brood)
+{
+    struct spawner_event note = { .kind = SPAWNER_EVENT_ENDED };
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &note.status, WNOHANG)) > 0)
+        if (spawner_children_remove(brood, pid, &note.token))
+            spawner_send_event(sock, &note, -1);
+}
+
+/* While nobody asks, the next network is made, unless one is on its way: before the first sandbox, and from the second
+ * on. Who asked once may be `cove run`, who asked twice will ask again. */
+static int spawner_wait_for_order(struct pollfd p[2], struct native_template *t, const struct err *broken,
+                                  bool promised, size_t made)
+{
+    struct err later; /* whoever asks for a sandbox will hear it */
+    int n = poll(p, 2, 0);
+
+    if (n == 0 && !promised && made != 1 && broken->id == ERR_NONE)
+        (void)native_prepare_netns(t, &later);
+    if (n == 0)
+        n = poll(p, 2, -1);
+    return n < 0 && errno != EINTR ? -1 : 0;
+}
+
+static NORETURN void spawner_main(int sock, bool rootless, const struct template_root_files *files, int monitor_fd,
+                                  const char *scratch)
+{
+    static struct native_template t;
+    static struct spawner_order order;
+    struct err broken = { 0 };
+    struct spawner_children brood = { 0 };
+    bool promised = !rootless; /* a network by the jailer */
+    size_t made = 0;
+    sigset_t chld;
+
+    prctl(PR_SET_NAME, "cove-spawner");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigfillset(&chld);
+    sigprocmask(SIG_SETMASK, &chld, NULL);
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    int kids = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (kids < 0)
+        _exit(125);
+    t.monitor = monitor_fd;
+    if (sys_reset_priorities() < 0)
+        _exit(125);
+    /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
+    if (native_prepare(&t, rootless, scratch, files, &broken) == 0) {
+        int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        for (int i = 0; i <= 2; i++)
+            if (dup2(nul, i) < 0)
+                err_sys(&broken, ERR_SYS, "/dev/null");
+        close(nul);
+    }
+    for (;;) {
+        struct pollfd p[] = { { .fd = sock, .events = POLLIN }, { .fd = kids, .events = POLLIN } };
+        int fds[FD_PASS_MAX];
+        size_t nfds = FD_PASS_MAX;
+
+        if (spawner_wait_for_order(p, &t, &broken, promised, made) < 0)
+            _exit(125);
+        if (p[1].revents) {
+            struct signalfd_siginfo si[16];
+
+            while (read(kids, si, sizeof(si)) > 0)
+                ;
+            spawner_reap(sock, &brood);
+        }
+        if (!p[0].revents)
+            continue;
+        ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
+        if (n != (ssize_t)sizeof(order))
+            _exit(n == 0 ? 0 : 125); /* the jailer is gone */
+        if (order.kind == SPAWNER_ORDER_NETNS) {
+            promised = false;
+            spawner_enter_netns(&t, &broken, fds, nfds);
+            continue;
+        }
+        if (order.kind == SPAWNER_ORDER_ZYGOTE) {
+            spawner_start_zygote(&t, &broken, &order, fds, nfds);
+            continue;
+        }
+        if (order.kind == SPAWNER_ORDER_TEMPLATE) {
+            spawner_apply_template(&t, &broken, &order);
+            continue;
+        }
+        spawner_make_sandbox(sock, &t, &broken, &brood, &order, fds, nfds);
+        made++;
+    }
+}
+
+/* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
+static NORETURN void spawner_child_main(int sock, bool rootless, const struct template_root_files *files,
+                                        int monitor_fd, const char *scratch)
+{
+    int keep[] = { sock, files->runtime, files->kernels, monitor_fd };
+
+    if (fd_keep_only(keep, monitor_fd > 0 ? 4 : 3) < 0)
+        _exit(125);
+    struct template_root_files ours = { .runtime = keep[1], .kernels = keep[2] };
+    spawner_main(keep[0], rootless, &ours, monitor_fd > 0 ? keep[3] : -1, scratch);
+}
+
+/* --- the jailer's side --- */
+
+static void spawner_on_event(void *arg, uint32_t events UNUSED)
+{
+    struct spawner *s = arg;
+
+    for (int turn = 0; turn < 64 && s->io.on; turn++) {
+        struct spawner_event n;
+        int fd = -1;
+        size_t nfds = 1;
+        ssize_t got = fd_recv(s->io.fd, &n, sizeof(n), &fd, &nfds, MSG_DONTWAIT);
+
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got != (ssize_t)sizeof(n)) {
+            ev_io_del(s->ev, &s->io);
+            s->ops->on_lost(s->arg, s);
+            return;
+        }
+        if (n.kind == SPAWNER_EVENT_ENDED) {
+            s->ops->on_ended(s->arg, n.token, n.status);
+            continue;
+        }
+        s->pending_orders--;
+        s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == SPAWNER_EVENT_FAILED ? &n.err : NULL);
+    }
+}
+
+static struct spawner_order
+    spawner_next_order; /* memory that was touched before costs nothing; each order is written whole */
+
+static int spawner_send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
+{
+    if (fd_send(s->io.fd, &spawner_next_order, sizeof(spawner_next_order), fds, n, MSG_DONTWAIT) < 0)
+        return err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "spawner of template %s", s->template.name);
+    return 0;
+}
+
+/* On this processor, while the spawner builds its root on another. A lost spawner is noticed elsewhere. */
+static void spawner_send_netns(struct spawner *s)
+{
+    auto_fd int network = native_new_netns();
+
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_NETNS };
+    (void)spawner_send_order(s, &network, network >= 0 ? 1 : 0, NULL);
+}
+
+int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct template_root_files *files,
+                int monitor_fd, const struct spawner_ops *ops, void *arg, struct spawner **ret, struct err *err)
+{
+    int sv[2];
+    struct sys_clone args = { .flags = CLONE_NEWPID | CLONE_NEWNS, .cgroup = -1 };
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    auto_fd int near = sv[0], far = sv[1];
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        spawner_child_main(far, rootless, files, monitor_fd, scratch);
+    if (pid < 0)
+        return errno == EPERM ? rootless_explain_refusal(!rootless, EPERM, err)
+                              : err_sys(err, ERR_SYS, "start the spawner");
+    struct spawner *s = mem_new(struct spawner);
+    s->ev = ev;
+    s->ops = ops;
+    s->arg = arg;
+    s->pid = pid;
+    if (ev_io_add(ev, &s->io, near, EPOLLIN, spawner_on_event, s, err) < 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        free(s);
+        return -1;
+    }
+    (void)take_fd(&near);
+    if (!rootless)
+        spawner_send_netns(s);
+    *ret = s;
+    return 0;
+}
+
+void spawner_free(struct spawner *s)
+{
+    if (!s)
+        return;
+    ev_io_del(s->ev, &s->io);
+    close(s->io.fd);
+    kill(s->pid, SIGKILL);
+    waitpid(s->pid, NULL, 0); /* returns when its whole pid namespace is gone */
+    free(s);
+}
+
+pid_t spawner_pid(const struct spawner *s)
+{
+    return s->pid;
+}
+
+const struct spawner_template *spawner_get_template(const struct spawner *s)
+{
+    return &s->template;
+}
+
+bool spawner_is_full(const struct spawner *s)
+{
+    return s->pending_orders >= ORDERS_MAX;
+}
+
+int spawner_set_template(struct spawner *s, const struct spawner_template *kind, int uids_fd, struct err *err)
+{
+    s->template = *kind;
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_TEMPLATE, .template = *kind };
+    return spawner_send_order(s, &uids_fd, uids_fd >= 0 ? 1 : 0, err);
+}
+
+int spawner_order_zygote(struct spawner *s, const char *language, const char *preload, int sock, struct err *err)
+{
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_ZYGOTE };
+    (void)snprintf(spawner_next_order.language, sizeof(spawner_next_order.language), "%s", language);
+    (void)snprintf(spawner_next_order.preload, sizeof(spawner_next_order.preload), "%s", preload);
+    return spawner_send_order(s, &sock, 1, err);
+}
+
+int spawner_order_sandbox(struct spawner *s, uint64_t token, const struct native_spec *spec, struct err *err)
+{
+    int fds[FD_PASS_MAX];
+    size_t n = 0;
+
+    spawner_next_order = (struct spawner_order){ .kind = SPAWNER_ORDER_SANDBOX, .token = token, .spec = *spec };
+    fds[n++] = spec->control;
+    for (size_t i = 0; i < spec->cgroup.nprocs; i++)
+        fds[n++] = spec->cgroup.procs[i];
+    if (spec->cgroup.v2_dir >= 0)
+        fds[n++] = spec->cgroup.v2_dir;
+    for (size_t i = 0; i < spec->nmounts; i++)
+        fds[n++] = spec->mounts[i].fd;
+    if (spawner_send_order(s, fds, n, err) < 0)
+        return -1;
+    s->pending_orders++;
+    return 0;
+}

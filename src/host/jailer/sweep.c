@@ -1,0 +1,132 @@
+/* A jailer that is killed takes its processes with it but leaves directories. Whoever starts next removes them. The
+ * owner of a leaf is told by the leaf itself: its group is the sandbox's uid, and that uid is locked while its jailer
+ * or spawner lives. There is no list on disk that could be wrong. */
+#include "host/jailer/sweep.h"
+
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "host/isolate/mountinfo.h"
+#include "host/isolate/native.h"
+#include "host/jailer/jailer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* The directory must be ours alone: its files are locks that others must not hold. */
+int sweep_open_state(const char *path, int *ret, struct err *err)
+{
+    struct stat st;
+
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%s", path);
+    auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, ERR_SYS, "%s", path);
+    if (st.st_uid != geteuid() || (st.st_mode & 022))
+        return err_set(err, ERR_DENIED, "%s belongs to somebody else or is writable by others", path);
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+int sweep_check_parent(const char *name, struct err *err)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+    if (str_starts(name, SWEEP_PARENT) && !name[len] && len <= SWEEP_PARENT_MAX)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   SWEEP_PARENT_VARIABLE ": '%.40s' is not a cgroup parent; use \"" SWEEP_PARENT
+                                         "\" and then a-z, 0-9 and '-', %d characters in all at most",
+                   name, SWEEP_PARENT_MAX);
+}
+
+/* The locks of uids are always below SWEEP_PARENT: jailers with different parents share the uids of the host. */
+int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err)
+{
+    auto_free char *mountinfo = mountinfo_read();
+    const char *parent = secure_getenv(SWEEP_PARENT_VARIABLE);
+
+    if (parent && sweep_check_parent(parent, err) < 0)
+        return -1;
+    if (cgroup_find_hierarchies(forest, mountinfo, SWEEP_PARENT, false, err) < 0)
+        return -1;
+    auto_fd int locks = cgroup_lock_file(forest);
+    if (locks < 0) {
+        if (errno == EROFS)
+            err_set(
+                err, ERR_NO_CGROUP,
+                "the cgroup tree is mounted read-only, as containers do: start it with --privileged, or run cove on "
+                "the host");
+        else
+            err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
+        cgroup_close_hierarchies(forest);
+        return -1;
+    }
+    if (parent && !str_eq(parent, SWEEP_PARENT)) {
+        cgroup_close_hierarchies(forest);
+        if (cgroup_find_hierarchies(forest, mountinfo, parent, false, err) < 0)
+            return -1;
+    }
+    return uids_open(uids, take_fd(&locks), err);
+}
+
+struct sweep_pass {
+    const struct cgroup_hierarchies *forest;
+    const struct uids *uids;
+    int found, busy;
+};
+
+static void sweep_leaf(void *arg, const char *id, gid_t gid)
+{
+    struct sweep_pass *s = arg;
+
+    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
+        return;
+    s->found++;
+    if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
+        return;
+    (void)cgroup_kill(s->forest, id); /* the dead may still be dying */
+    s->busy++;
+}
+
+int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found)
+{
+    struct sweep_pass s = { .forest = forest, .uids = uids };
+
+    cgroup_each_leaf(forest, sweep_leaf, &s);
+    if (ret_found)
+        *ret_found += s.found - s.busy;
+    return s.busy;
+}
+
+int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids)
+{
+    int found = 0;
+
+    for (int i = 0; i < 200 && sweep_once(forest, uids, &found) > 0; i++)
+        nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
+    return found;
+}
+
+int jailer_sweep(const char *state_dir, struct err *err)
+{
+    struct cgroup_hierarchies forest;
+    struct uids uids = { .fd = -1 };
+    auto_fd int dir = -1;
+
+    if (sweep_open_state(state_dir, &dir, err) < 0)
+        return -1;
+    if (geteuid() != 0) /* what a plain user's jailer leaves is removed by the user's systemd, or by the next jailer */
+        return 0;
+    if (sweep_open_host(&forest, &uids, err) < 0)
+        return -1;
+    int n = sweep_until_idle(&forest, &uids);
+    cgroup_close_hierarchies(&forest);
+    uids_done(&uids);
+    return n;
+}

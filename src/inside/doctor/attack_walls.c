@@ -1,0 +1,493 @@
+/* One function for each wall. Where the kernel would refuse an attack for two reasons, the attack is one that only the
+ * wall in question answers so, or the state behind it is looked at too: a wall that stands in the shade of another must
+ * not be called held because the other one is there. */
+#include "inside/doctor/attack.h"
+
+#include "core/base/str.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/securebits.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+
+#define PROC_TEXT 8192
+#define ATTACK_FDS_CHECKED 1024
+#define CONNECT_MS 500
+#define USERS_MAX 2     /* the one who owns the root's files, and the one whose programs run */
+#define PIDS_SEEN_MAX 4 /* the probe and the process of this attack, with room for one that is ending */
+
+extern char **environ;
+
+/* --- identity --- */
+
+/* A number and the blanks before it. */
+static bool attack_eat_number(const char **p, uint32_t *ret)
+{
+    *p += strspn(*p, " ");
+    return str_eat_u32(p, UINT32_MAX, ret);
+}
+
+/* Walks the lines of uid_map: how many users exist here, and which one of the host this process is. */
+static bool uid_map(unsigned *users, unsigned *outside)
+{
+    uint32_t in, out, count;
+    char map[512];
+
+    *users = 0;
+    *outside = 0;
+    if (attack_read_file("/proc/self/uid_map", map, sizeof(map)) <= 0)
+        return false;
+    for (const char *p = map; *p;) {
+        if (!attack_eat_number(&p, &in) || !attack_eat_number(&p, &out) || !attack_eat_number(&p, &count) ||
+            !str_eat(&p, "\n"))
+            return false;
+        *users = count > USERS_MAX ? count : *users + count;
+        if (in == getuid())
+            *outside = out;
+    }
+    return true;
+}
+
+static void user_namespace(struct attack *a)
+{
+    unsigned users, outside;
+
+    if (!uid_map(&users, &outside))
+        attack_open(a, "/proc/self/uid_map cannot be read");
+    else if (users > USERS_MAX)
+        attack_open(a, "%u users of the host are mapped", users);
+    attack_expect_failure(a, "setuid(0)", setuid(0));
+    attack_expect_failure(a, "a new user namespace", unshare(CLONE_NEWUSER));
+}
+
+static void plain_user(struct attack *a)
+{
+    if (getuid() == 0 || geteuid() == 0 || getgid() == 0)
+        attack_open(a, "it runs as uid %u, gid %u", (unsigned)getuid(), (unsigned)getgid());
+    attack_expect_failure(a, "setresuid(0, 0, 0)", setresuid(0, 0, 0));
+    attack_expect_failure(a, "setresgid(0, 0, 0)", setresgid(0, 0, 0));
+}
+
+static void unique_uid(struct attack *a)
+{
+    unsigned users, outside;
+
+    if (!uid_map(&users, &outside))
+        attack_open(a, "/proc/self/uid_map cannot be read");
+    else if (outside == 0 || outside == attack_arg_u64("uid"))
+        attack_open(a, "on the host it is the user who started it");
+    else
+        attack_held(a, "on the host it is uid %u", outside);
+}
+
+static void no_groups(struct attack *a)
+{
+    gid_t groups[64];
+    int n = getgroups(ARRAY_LEN(groups), groups);
+
+    if (n < 0)
+        attack_open(a, "getgroups: %s", strerror(errno));
+    for (int i = 0; i < n; i++)
+        if (groups[i] != getgid())
+            attack_open(a, "it is in group %u", (unsigned)groups[i]);
+    attack_expect_failure(a, "setgroups", setgroups(1, (gid_t[]){ 0 }));
+}
+
+/* --- files --- */
+
+static bool attack_directory_is_empty(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    bool empty = true;
+
+    while (dir && (e = readdir(dir)))
+        if (e->d_name[0] != '.')
+            empty = false;
+    if (dir)
+        closedir(dir);
+    return empty;
+}
+
+static void mount_namespace(struct attack *a)
+{
+    static const char *const of_host[] = { "/root", "/home", "/boot", "/sys", "/var/lib", "/run", "/srv", "/opt" };
+
+    for (size_t i = 0; i < ARRAY_LEN(of_host); i++)
+        if (!attack_directory_is_empty(of_host[i]))
+            attack_open(a, "%s has something in it", of_host[i]);
+    attack_expect_failure(a, "mounting a tmpfs", mount("none", "/tmp", "tmpfs", 0, NULL));
+    attack_expect_failure(a, "unmounting /proc", umount2("/proc", MNT_DETACH));
+}
+
+static void read_only_root(struct attack *a)
+{
+    static const char *const places[] = { "/", "/usr", "/etc" };
+    struct statvfs fs;
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (statvfs(places[i], &fs) < 0 || !(fs.f_flag & ST_RDONLY))
+            attack_open(a, "%s is not read-only", places[i]);
+    attack_expect_failure(a, "a file in /", open("/cove-probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    attack_expect_failure(a, "a file in /etc", open("/etc/cove-probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    attack_expect_failure(a, "a directory in /usr/bin", mkdir("/usr/bin/cove-probe", 0700));
+}
+
+static void masked_proc(struct attack *a)
+{
+    static const char *const hidden[] = {
+        "kcore",   "keys",     "key-users",  "kmsg",    "sysrq-trigger", "timer_list", "kallsyms",
+        "cmdline", "softirqs", "interrupts", "modules", "pressure/cpu",  "irq/0",      "fs/ext4",
+    };
+    static const char *const controls[] = { "sys/kernel/core_pattern", "sys/kernel/hostname", "sysrq-trigger" };
+    char path[64], text[64];
+    struct statvfs fs;
+
+    for (size_t i = 0; i < ARRAY_LEN(hidden); i++) {
+        snprintf(path, sizeof(path), "/proc/%s", hidden[i]);
+        if (attack_read_file(path, text, sizeof(text)) > 0)
+            attack_open(a, "%s can be read", path);
+    }
+    if (statvfs("/proc/sys", &fs) < 0 || !(fs.f_flag & ST_RDONLY))
+        attack_open(a, "/proc/sys is not read-only");
+    for (size_t i = 0; i < ARRAY_LEN(controls); i++) {
+        snprintf(path, sizeof(path), "/proc/%s", controls[i]);
+        attack_expect_failure(a, path, open(path, O_WRONLY | O_CLOEXEC));
+    }
+}
+
+static void attack_landlock(struct attack *a)
+{
+    attack_expect_error(a, "opening /.cove/runtime", open("/.cove/runtime", O_RDONLY | O_CLOEXEC), EACCES, 0);
+}
+
+static bool attack_device_is_ordinary(dev_t dev)
+{
+    static const struct {
+        unsigned major, minor;
+    } known[] = { { 1, 3 }, { 1, 5 }, { 1, 7 }, { 1, 8 }, { 1, 9 }, { 5, 0 }, { 5, 2 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (major(dev) == known[i].major && minor(dev) == known[i].minor)
+            return true;
+    return major(dev) == 136; /* terminals of this sandbox */
+}
+
+static void attack_devices(struct attack *a)
+{
+    DIR *dir = opendir("/dev");
+    struct dirent *e;
+    struct stat st;
+
+    while (dir && (e = readdir(dir)))
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
+            (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !attack_device_is_ordinary(st.st_rdev))))
+            attack_open(a, "/dev/%.60s is there", e->d_name);
+    if (dir)
+        closedir(dir);
+    attack_expect_failure(a, "making a device", mknod("/tmp/device", S_IFCHR | 0600, makedev(1, 1)));
+}
+
+/* --- processes --- */
+
+static void pid_namespace(struct attack *a)
+{
+    pid_t host = (pid_t)attack_arg_u64("pid");
+    DIR *dir = opendir("/proc");
+    struct dirent *e;
+    int seen = 0;
+
+    while (dir && (e = readdir(dir)))
+        seen += e->d_name[0] >= '1' && e->d_name[0] <= '9';
+    if (dir)
+        closedir(dir);
+    if (!dir || seen > PIDS_SEEN_MAX)
+        attack_open(a, "%d processes are in sight", seen);
+    else
+        attack_held(a, "%d processes are in sight, all of the sandbox", seen);
+    if (host > 1000) /* below, one of our own may have the number */
+        attack_expect_error(a, "a signal to cove", kill(host, 0), ESRCH, 0);
+}
+
+static void hidden_init(struct attack *a)
+{
+    static const char *const files[] = { "environ", "maps", "mem", "exe", "root", "fd" };
+    char path[32];
+
+    attack_expect_failure(a, "looking at /proc/1", access("/proc/1", F_OK));
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(path, sizeof(path), "/proc/1/%s", files[i]);
+        attack_expect_failure(a, path, open(path, O_RDONLY | O_CLOEXEC));
+    }
+}
+
+static void cgroup_namespace(struct attack *a)
+{
+    char text[PROC_TEXT];
+    ssize_t n = attack_read_file("/proc/self/cgroup", text, sizeof(text));
+
+    if (n < 0)
+        attack_open(a, "/proc/self/cgroup cannot be read");
+    for (char *line = text; n > 0 && *line;) {
+        char *end = strchr(line, '\n');
+
+        if (!end || end - line < 2 || strncmp(end - 2, ":/", 2) != 0)
+            attack_open(a, "a path of the host shows: %.*s", (int)(end ? end - line : 80), line);
+        line = end ? end + 1 : line + strlen(line);
+    }
+    attack_held(a, "/proc/self/cgroup shows no path but /");
+}
+
+static void ipc_namespace(struct attack *a)
+{
+    char text[PROC_TEXT];
+    const char *end = attack_read_file("/proc/sysvipc/shm", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
+
+    if (end && end[1])
+        attack_open(a, "shared memory of the host is in sight");
+    else
+        attack_held(a, "no shared memory of the host is in sight");
+}
+
+static void uts_namespace(struct attack *a)
+{
+    struct utsname u;
+
+    if (uname(&u) < 0 || !str_eq(u.nodename, attack_arg("hostname")))
+        attack_open(a, "the host's name shows");
+    attack_expect_failure(a, "sethostname", sethostname("probe", 5));
+}
+
+/* --- privileges --- */
+
+static bool attack_read_status_line(const char *key, char value[64])
+{
+    char text[PROC_TEXT], find[32];
+
+    snprintf(find, sizeof(find), "\n%s:\t", key);
+    const char *at = attack_read_file("/proc/self/status", text, sizeof(text)) > 0 ? strstr(text, find) : NULL;
+    if (!at)
+        return false;
+    at += strlen(find);
+    snprintf(value, 64, "%.*s", (int)min_size(strcspn(at, "\n"), 60), at);
+    return true;
+}
+
+static void no_capabilities(struct attack *a)
+{
+    static const char *const sets[] = { "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb" };
+    char value[64];
+
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+        if (!attack_read_status_line(sets[i], value) || strspn(value, "0") != strlen(value))
+            attack_open(a, "%s is not empty", sets[i]);
+    attack_expect_failure(a, "chroot", chroot("/tmp"));
+}
+
+static void secure_bits(struct attack *a)
+{
+    unsigned all = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED;
+    long bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+
+    if (bits < 0 || ((unsigned)bits & all) != all)
+        attack_open(a, "securebits are %ld", bits);
+    else
+        attack_held(a, "uid 0 would mean nothing, and that is locked");
+    attack_expect_failure(a, "PR_SET_SECUREBITS", prctl(PR_SET_SECUREBITS, 0, 0, 0, 0));
+}
+
+static void no_new_privileges(struct attack *a)
+{
+    static const char *const places[] = { "/", "/usr", "/tmp", "/workspace", "/dev/shm" };
+    char value[64];
+    struct statvfs fs;
+
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || !attack_read_status_line("NoNewPrivs", value) ||
+        !str_eq(value, "1"))
+        attack_open(a, "no_new_privs is not set");
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (statvfs(places[i], &fs) < 0 || !(fs.f_flag & ST_NOSUID))
+            attack_open(a, "set-id bits count in %s", places[i]);
+    attack_expect_failure(a, "clearing no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
+}
+
+/* Without a filter unshare of nothing succeeds, and the others complain of their arguments. */
+static void attack_seccomp(struct attack *a)
+{
+    char value[64];
+
+    if (!attack_read_status_line("Seccomp", value) || !str_eq(value, "2"))
+        attack_open(a, "there is no filter");
+    attack_expect_error(a, "unshare(0)", unshare(0), EPERM, ENOSYS);
+    attack_expect_error(a, "io_uring_setup", syscall(SYS_io_uring_setup, 1, NULL), EPERM, ENOSYS);
+    attack_expect_error(a, "perf_event_open", syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0), EPERM, ENOSYS);
+}
+
+static void own_keyring(struct attack *a)
+{
+    attack_expect_error(a, "add_key", syscall(SYS_add_key, "user", "cove-probe", "x", 1, -3), EPERM, ENOSYS);
+    attack_expect_error(a, "keyctl", syscall(SYS_keyctl, 0, -3, 0, 0, 0), EPERM, ENOSYS);
+}
+
+/* --- what comes along --- */
+
+static void attack_descriptors(struct attack *a)
+{
+    for (int fd = 3; fd < ATTACK_FDS_CHECKED; fd++)
+        if (fcntl(fd, F_GETFD) >= 0)
+            attack_open(a, "descriptor %d is open", fd);
+    attack_held(a, "nothing is open but 0, 1 and 2");
+}
+
+/* The doctor names the variables that may be there, in one word with a comma after each. */
+static void attack_environment(struct attack *a)
+{
+    const char *allowed = attack_arg("environment");
+    char name[64];
+
+    for (char **e = environ; *e; e++) {
+        snprintf(name, sizeof(name), "%.*s,", (int)min_size(strcspn(*e, "="), 60), *e);
+        const char *at = strstr(allowed, name);
+        if (!at || (at != allowed && at[-1] != ','))
+            attack_open(a, "a variable that nobody gave it: %s", name);
+    }
+    attack_held(a, "only the variables of the level");
+}
+
+/* --- network --- */
+
+/* The error of a connection, 0 when it was made. */
+static int try_connect(const struct sockaddr *to, socklen_t len)
+{
+    int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+    socklen_t size = sizeof(error);
+
+    if (fd < 0)
+        return errno;
+    struct pollfd p = { fd, POLLOUT, 0 };
+    if (connect(fd, to, len) < 0)
+        error = errno;
+    if (error == EINPROGRESS && poll(&p, 1, CONNECT_MS) > 0)
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    close(fd);
+    return error;
+}
+
+static int attack_try_inet(const char *ip, uint64_t port)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+
+    inet_pton(AF_INET, ip, &to.sin_addr);
+    return try_connect((struct sockaddr *)&to, sizeof(to));
+}
+
+static void network_namespace(struct attack *a)
+{
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    const char *name = attack_arg("socket");
+    size_t len = min_size(strlen(name), sizeof(un.sun_path) - 1);
+    int error;
+
+    memcpy(un.sun_path + 1, name, len);
+    if (attack_arg_u64("port")) {
+        error = attack_try_inet("127.0.0.1", attack_arg_u64("port"));
+        if (error != ECONNREFUSED && error != EACCES)
+            attack_open(a, "a port of the host's loopback: %s", error ? strerror(error) : "connected");
+    }
+    error = try_connect((struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len));
+    if (error == 0 || error == EINPROGRESS)
+        attack_open(a, "an abstract socket of the host answered");
+    attack_held(a, "ports and sockets of the host: %s", strerror(error));
+}
+
+/* After two lines of headings, one line for each: "    lo: 0 0 ...". */
+static void no_interfaces(struct attack *a)
+{
+    char text[PROC_TEXT];
+    const char *line = attack_read_file("/proc/self/net/dev", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
+
+    line = line ? strchr(line + 1, '\n') : NULL;
+    if (!line)
+        attack_open(a, "/proc/self/net/dev cannot be read");
+    for (; line && line[1]; line = strchr(line + 1, '\n')) {
+        const char *name = line + 1 + strspn(line + 1, " ");
+
+        if (!str_starts(name, "lo:"))
+            attack_open(a, "there is an interface %.*s", (int)min_size(strcspn(name, ":\n"), 20), name);
+    }
+    attack_held(a, "no interface but lo");
+}
+
+static void no_routes(struct attack *a)
+{
+    static const char *const far[] = { "192.0.2.1", "169.254.169.254", "10.0.0.1" };
+
+    for (size_t i = 0; i < ARRAY_LEN(far); i++) {
+        int error = attack_try_inet(far[i], 80);
+
+        if (error == EACCES)
+            attack_held(a, "connecting to %s: %s", far[i], strerror(error));
+        else
+            attack_open(a, "connecting to %s: %s", far[i], error ? strerror(error) : "connected");
+    }
+}
+
+static struct attack attack_wall_table[] = {
+    { "user_namespace", user_namespace },
+    { "mount_namespace", mount_namespace },
+    { "pid_namespace", pid_namespace },
+    { "network_namespace", network_namespace },
+    { "ipc_namespace", ipc_namespace },
+    { "uts_namespace", uts_namespace },
+    { "cgroup_namespace", cgroup_namespace },
+    { "read_only_root", read_only_root },
+    { "masked_proc", masked_proc },
+    { "hidden_init", hidden_init },
+    { "devices", attack_devices },
+    { "no_capabilities", no_capabilities },
+    { "secure_bits", secure_bits },
+    { "no_new_privileges", no_new_privileges },
+    { "seccomp", attack_seccomp },
+    { "landlock", attack_landlock },
+    { "own_keyring", own_keyring },
+    { "plain_user", plain_user },
+    { "no_groups", no_groups },
+    { "unique_uid", unique_uid },
+    { "no_interfaces", no_interfaces },
+    { "no_routes", no_routes },
+    { "descriptors", attack_descriptors },
+    { "environment", attack_environment },
+};
+
+struct attack *attack_walls(size_t *count)
+{
+    *count = ARRAY_LEN(attack_wall_table);
+    return attack_wall_table;
+}
+
+struct attack *attack_find_wall(const char *wall, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(attack_wall_table); i++)
+        if (str_eq(attack_wall_table[i].name, wall)) {
+            *count = 1;
+            return &attack_wall_table[i];
+        }
+    return NULL;
+}

@@ -1,0 +1,29 @@
+/* schema.h - walking a document by a table of keys, and the kinds of values that policies and floors share. */
+#pragma once
+
+#include "policy/policy.h"
+#include "core/doc/doc.h"
+
+struct schema_key {
+    const char *name;
+    void (*read)(void *arg, const struct doc *value);
+    bool is_hidden; /* known only to be refused with a reason; never offered */
+};
+
+/* Calls the reader of every key that is in the table; every other key is a problem that names the nearest known one.
+ * `where` is "" at the top, else the path of the map: "limits". */
+void schema_map(struct problems *pr, const struct doc *map, const char *where, const struct schema_key *keys, size_t n,
+                void *arg);
+
+/* Each says what is wrong and returns false, or writes its result. */
+bool schema_text(struct problems *pr, const struct doc *d, const char *where);
+bool schema_list(struct problems *pr, const struct doc *d, const char *where);
+bool schema_version(struct problems *pr, const struct doc *map);
+bool schema_limit(struct problems *pr, const struct doc *d, enum limit *ret, uint64_t *value); /* key and value */
+bool schema_limit_name(struct problems *pr, const struct doc *d, const char *where, enum limit *ret); /* a value */
+bool schema_grant(struct problems *pr, const struct doc *d, const char *where, enum grant *ret);
+bool schema_syscall(struct problems *pr, const struct doc *d, const char *where, unsigned *ret);
+bool schema_workspace(struct problems *pr, const struct doc *d, enum policy_workspace *ret);
+void schema_network(struct problems *pr, const struct doc *d);
+
+extern const struct doc_rules schema_rules; /* of policies, floors, and settings of others */

@@ -1,0 +1,249 @@
+/* The zygote of a kind of sandboxes: started when the first member wants to be forked from it, started again when it
+ * was lost, and renewed by age and by how often it was forked, so that what it holds of the machine does not grow for
+ * ever. Its age is looked at when it is needed: one that nobody needs is not renewed, and no timer runs for it.
+ *
+ * Whether it lives is not asked: a join that finds it LOST or MISSING tells. Until the next one is ready, members have
+ * no interpreter, and whoever takes one starts his own.
+ *
+ * What a preload does wrong it will do again: such a zygote is given up until somebody puts the pool anew, and its
+ * reason stays. Everything else is tried again, each time later. An import may also go on for ever, so its time is
+ * bounded, and the zygote is ended when that is over. */
+#include "sandbox/pool/pool_internal.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+#define BACKOFF_MIN (1 * NS_PER_S)
+#define BACKOFF_MAX (300 * NS_PER_S)
+#define ZYGOTE_MIN_LIFE_NS (10 * NS_PER_S) /* one that dies earlier is not started again at once */
+#define ZYGOTE_BUSY_NS (50 * NS_PER_MS)
+#define ZYGOTE_JOIN_FAILURES_MAX 3u
+
+const char *const pool_zygote_names[] = { "none", "starting", "ready", "failed", NULL };
+
+static void zygote_keeper_start(struct zygote_keeper *b);
+
+static void zygote_keeper_on_retry(void *arg)
+{
+    struct zygote_keeper *b = arg;
+
+    b->state = POOL_ZYGOTE_NONE;
+    pool_reconcile_soon(b->pools); /* starts it, if anybody still wants it */
+}
+
+static void zygote_keeper_set_failed(struct zygote_keeper *b, const struct err *why)
+{
+    struct ev *ev = b->pools->ev;
+
+    b->state = POOL_ZYGOTE_FAILED;
+    b->renewing = false;
+    b->why = *why;
+    b->permanently_failed = why->id == ERR_INVALID || why->id == ERR_LIMIT;
+    if (b->permanently_failed) {
+        log_warn("interpreters are started one by one, because their zygote cannot be had: %s", why->msg);
+        return;
+    }
+    ev_timer_set(ev, &b->retry_timer, ev_now(ev) + b->backoff_ns, zygote_keeper_on_retry, b);
+    b->backoff_ns = min_u64(b->backoff_ns * 2, BACKOFF_MAX);
+}
+
+static void zygote_keeper_on_started(void *arg, const struct err *err)
+{
+    struct zygote_keeper *b = arg;
+    uint64_t now = ev_now(b->pools->ev);
+
+    if (b->state != POOL_ZYGOTE_STARTING && !b->renewing)
+        return;
+    ev_timer_clear(b->pools->ev, &b->start_timer);
+    if (err && b->renewing) { /* the old one serves on */
+        log_warn("a zygote could not be renewed: %s", err->msg);
+        b->renewing = false;
+        b->renew_not_before_ns = now + b->backoff_ns;
+        b->backoff_ns = min_u64(b->backoff_ns * 2, BACKOFF_MAX);
+        return;
+    }
+    if (err) {
+        zygote_keeper_set_failed(b, err);
+        pool_reconcile_soon(b->pools);
+        return;
+    }
+    b->starts++;
+    b->renewals += b->renewing;
+    b->renewing = false;
+    b->state = POOL_ZYGOTE_READY;
+    b->started_ns = now;
+    b->forks = b->join_failures_in_a_row = 0;
+    pool_reconcile_soon(b->pools);
+}
+
+/* The jailer ends zygotes by their kind, so one that was to be renewed goes along, and both are tried again. */
+static void zygote_keeper_on_start_timeout(void *arg)
+{
+    struct zygote_keeper *b = arg;
+    const char *preload = b->owned_spec.zygote.preload;
+    struct err why;
+
+    err_set(&why, b->renewing ? ERR_TIMEOUT : ERR_INVALID, "%s%.160s did not finish within %llu s",
+            *preload ? "preload " : "the start of an interpreter", preload,
+            b->pools->zygote_start_timeout_ns / NS_PER_S);
+    engine_forget_zygote_request(b->pools->engine, b);
+    engine_stop_zygote(b->pools->engine, &b->owned_spec.spec);
+    zygote_keeper_set_failed(b, &why);
+    pool_reconcile_soon(b->pools);
+}
+
+static void zygote_keeper_start(struct zygote_keeper *b)
+{
+    struct err err = { 0 };
+
+    ev_timer_set(b->pools->ev, &b->start_timer, ev_now(b->pools->ev) + b->pools->zygote_start_timeout_ns,
+                 zygote_keeper_on_start_timeout, b);
+    if (engine_start_zygote(b->pools->engine, &b->owned_spec.spec, zygote_keeper_on_started, b, &err) < 0)
+        zygote_keeper_on_started(b, &err);
+}
+
+static bool zygote_keeper_needs_renewal(const struct zygote_keeper *b, const struct pool_settings *set)
+{
+    uint64_t now = ev_now(b->pools->ev);
+
+    if (now < b->renew_not_before_ns)
+        return false;
+    return (set->zygote_max_members && b->forks >= set->zygote_max_members) ||
+           (set->zygote_max_age_ms && now - b->started_ns >= set->zygote_max_age_ms * NS_PER_MS);
+}
+
+bool zygote_keeper_ensure_ready(struct zygote_keeper *b, const struct pool_settings *set)
+{
+    if (!b->pools->engine)
+        return false;
+    if (b->state == POOL_ZYGOTE_NONE) {
+        b->state = POOL_ZYGOTE_STARTING;
+        zygote_keeper_start(b);
+    } else if (b->state == POOL_ZYGOTE_READY && !b->renewing && zygote_keeper_needs_renewal(b, set)) {
+        b->renewing = true;
+        zygote_keeper_start(b);
+    }
+    return b->state == POOL_ZYGOTE_READY && ev_now(b->pools->ev) >= b->busy_until;
+}
+
+static void zygote_keeper_on_lost(struct zygote_keeper *b, const struct err *why)
+{
+    uint64_t lived = ev_now(b->pools->ev) - b->started_ns;
+
+    if (b->state != POOL_ZYGOTE_READY || b->renewing)
+        return; /* the next one is on its way */
+    log_warn("a zygote has ended, and another is started: %s", why->msg);
+    if (lived < ZYGOTE_MIN_LIFE_NS) {
+        zygote_keeper_set_failed(b, why);
+        return;
+    }
+    b->backoff_ns = BACKOFF_MIN;
+    b->state = POOL_ZYGOTE_NONE;
+    pool_reconcile_soon(b->pools);
+}
+
+void zygote_keeper_on_join(struct zygote_keeper *b, const struct err *err)
+{
+    b->joins++;
+    if (!err) {
+        b->forks++;
+        b->join_failures_in_a_row = 0;
+        return;
+    }
+    b->joins_failed++;
+    if (err->id == ERR_LOST || err->id == ERR_MISSING) {
+        zygote_keeper_on_lost(b, err);
+    } else if (err->id == ERR_BUSY) {
+        b->busy_until = ev_now(b->pools->ev) + ZYGOTE_BUSY_NS;
+    } else if (++b->join_failures_in_a_row == ZYGOTE_JOIN_FAILURES_MAX && b->state == POOL_ZYGOTE_READY &&
+               !b->renewing) {
+        struct err why = *err;
+
+        why.id = ERR_LOST;
+        zygote_keeper_set_failed(b, &why);
+    }
+}
+
+void zygote_keeper_retry_failed(struct zygote_keeper *b)
+{
+    if (b->state == POOL_ZYGOTE_FAILED && b->permanently_failed)
+        b->state = POOL_ZYGOTE_NONE;
+    b->permanently_failed = false;
+}
+
+static void zygote_keeper_cancel(struct zygote_keeper *b)
+{
+    if (b->pools->engine)
+        engine_forget_zygote_request(b->pools->engine, b);
+    ev_timer_clear(b->pools->ev, &b->retry_timer);
+    ev_timer_clear(b->pools->ev, &b->start_timer);
+}
+
+void zygote_keepers_reset(struct pools *p)
+{
+    for (struct zygote_keeper *b = p->zygote_keepers; b; b = b->next) {
+        zygote_keeper_cancel(b);
+        b->state = POOL_ZYGOTE_NONE;
+        b->renewing = b->permanently_failed = false;
+        b->backoff_ns = BACKOFF_MIN;
+        b->busy_until = b->renew_not_before_ns = b->forks = b->join_failures_in_a_row = 0;
+    }
+}
+
+static void zygote_keeper_free(struct zygote_keeper *b)
+{
+    zygote_keeper_cancel(b);
+    owned_spec_done(&b->owned_spec);
+    free(b);
+}
+
+void zygote_keepers_free(struct pools *p)
+{
+    while (p->zygote_keepers) {
+        struct zygote_keeper *b = p->zygote_keepers;
+
+        p->zygote_keepers = b->next;
+        zygote_keeper_free(b);
+    }
+}
+
+static bool zygote_keeper_is_needed(const struct zygote_keeper *b)
+{
+    const struct pool *pool = &b->pools->auto_pool;
+
+    while (pool && pool->zygote_keeper != b)
+        pool = pool->next;
+    return pool;
+}
+
+void zygote_keepers_drop_unused(struct pools *p)
+{
+    for (struct zygote_keeper **at = &p->zygote_keepers, *b; (b = *at);) {
+        if (zygote_keeper_is_needed(b)) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        if (p->engine && b->state != POOL_ZYGOTE_NONE)
+            engine_stop_zygote(p->engine, &b->owned_spec.spec);
+        zygote_keeper_free(b);
+    }
+}
+
+/* What is made ahead without a pool changes its kind as often as others are asked for, so those of its earlier kinds
+ * stay until a pool is put or removed: starting one costs more than keeping it. */
+struct zygote_keeper *zygote_keeper_for_spec(struct pools *p, const struct sandbox_spec *like)
+{
+    if (!like->zygote)
+        return NULL;
+    for (struct zygote_keeper *b = p->zygote_keepers; b; b = b->next)
+        if (sandbox_spec_same_kind(&b->owned_spec.spec, like))
+            return b;
+    struct zygote_keeper *b = mem_new(struct zygote_keeper);
+    b->pools = p;
+    b->backoff_ns = BACKOFF_MIN;
+    owned_spec_set(&b->owned_spec, like);
+    b->next = p->zygote_keepers;
+    p->zygote_keepers = b;
+    return b;
+}

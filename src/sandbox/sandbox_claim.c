@@ -1,0 +1,474 @@
+/* From a spec to a box that is ready: J_CREATE, HELLO, CLAIM.
+ *
+ * Both J_CREATE and CLAIM are encoded when the box is made, so nothing of the caller's spec has to be copied and every
+ * mistake in it is found before anything exists. CLAIM follows HELLO without waiting for its echo: the runtime reads
+ * them in order and refuses a claim from a version it does not speak, so waiting would only cost a round trip. A
+ * runtime that was claimed by an earlier host answers HELLO and says CLAIMED once more.
+ *
+ * Invariants:
+ * 1. The walls are checked twice, at J_CREATED (for a spare when it is taken) and at CLAIMED; a box with a wall too few
+ *    never becomes ready.
+ * 2. Memory that held the claim (environment, entropy) is wiped before it is released. */
+#include "sandbox/engine_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/walls.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+static int sandbox_claim_random_bytes(void *out, size_t len, struct err *err)
+{
+    uint8_t *p = out;
+
+    for (size_t done = 0; done < len;) {
+        ssize_t n = getrandom(p + done, len - done, 0);
+
+        if (n < 0 && errno != EINTR)
+            return err_sys(err, ERR_SYS, "getrandom");
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* --- J_CREATE --- */
+
+static int sandbox_claim_add_mount(struct jail_create *m, const struct sandbox_mount *bm, struct err *err)
+{
+    static const uint8_t kinds[] = { [SANDBOX_MOUNT_BIND_RO] = JAIL_BIND_RO,
+                                     [SANDBOX_MOUNT_WORKSPACE] = JAIL_WORKSPACE,
+                                     [SANDBOX_MOUNT_WORKSPACE_COW] = JAIL_WORKSPACE_COW };
+    struct jail_mount *jm = &m->mounts[m->nmounts];
+
+    if ((size_t)bm->kind >= ARRAY_LEN(kinds) || bm->fd < 0)
+        return err_set(err, ERR_BUG, "mount %u is not one", m->nmounts);
+    jm->kind = kinds[bm->kind];
+    jm->fd = (uint8_t)m->nmounts;
+    if (bm->kind == SANDBOX_MOUNT_BIND_RO &&
+        (!bm->dst || bm->dst[0] != '/' || !str_copy(jm->dst, sizeof(jm->dst), bm->dst)))
+        return err_set(err, ERR_BIND_TARGET, "bind target '%s' is not an absolute path of at most %d bytes",
+                       bm->dst ? bm->dst : "", JAIL_DST_MAX - 1);
+    m->nmounts++;
+    return 0;
+}
+
+static int sandbox_claim_encode_create(const struct sandbox_handle *b, const struct sandbox_spec *spec, uint8_t *out,
+                                       struct err *err)
+{
+    struct jail_create m = { .owner_uid = spec->owner_uid, .owner_gid = spec->owner_gid, .nlimits = LIMIT_COUNT };
+
+    _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit travels");
+    memcpy(m.id, b->id, sizeof(m.id));
+    engine_template_name(&b->kind, m.template);
+    if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
+        return err_set(err, ERR_INVALID, "a host name has at most %d bytes", JAIL_NAME_MAX - 1);
+    memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
+    if (spec->nmounts > JAIL_MOUNTS_MAX)
+        return err_set(err, ERR_LIMIT, "%zu mounts, and a sandbox takes %d", spec->nmounts, JAIL_MOUNTS_MAX);
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (sandbox_claim_add_mount(&m, &spec->mounts[i], err) < 0)
+            return -1;
+    return jail_create_encode(&m, out, err);
+}
+
+/* --- CLAIM --- */
+
+static int sandbox_claim_add_rule(struct rt_claim *m, uint8_t access, const char *path, struct err *err)
+{
+    struct rt_rule *r = &m->rules[m->nrules];
+
+    if (m->nrules == RT_RULES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d file rules", RT_RULES_MAX);
+    r->access = access;
+    if (strlen(path) > RT_RULE_PATH_MAX)
+        return err_set(err, ERR_INVALID, "the path '%s' is too long for a file rule", path);
+    r->path = path;
+    m->nrules++;
+    return 0;
+}
+
+static int sandbox_claim_add_rules(struct rt_claim *m, const struct sandbox_spec *spec, struct err *err)
+{
+    size_t n;
+    const struct file_rule *rules = level_file_rules(spec->level, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned access = rules[i].access | (rules[i].optional ? RT_ACCESS_OPTIONAL : 0);
+
+        if (sandbox_claim_add_rule(m, (uint8_t)access, rules[i].path, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (spec->mounts[i].kind == SANDBOX_MOUNT_BIND_RO &&
+            sandbox_claim_add_rule(m, RT_ACCESS_READ_EXEC, spec->mounts[i].dst, err) < 0)
+            return -1;
+    return 0;
+}
+
+static size_t sandbox_claim_count_env(const char *const *list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+/* The level's environment with the spec's on top: a name that both have appears once, as the spec says it. */
+static const char **sandbox_claim_merge_env(const char *const *base, const char *const *over)
+{
+    const char **out = mem_new_array(const char *, sandbox_claim_count_env(base) + sandbox_claim_count_env(over) + 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < sandbox_claim_count_env(base); i++) {
+        size_t name = strcspn(base[i], "=") + 1;
+        bool replaced = false;
+
+        for (size_t j = 0; j < sandbox_claim_count_env(over) && !replaced; j++)
+            replaced = strncmp(base[i], over[j], name) == 0;
+        if (!replaced)
+            out[n++] = base[i];
+    }
+    for (size_t j = 0; j < sandbox_claim_count_env(over); j++)
+        out[n++] = over[j];
+    out[n] = NULL;
+    return out;
+}
+
+int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err)
+{
+    struct rt_claim m = { .landlock_min = walls_landlock_min(spec->level) };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    if (b->state != SANDBOX_HANDLE_CREATING)
+        m.walls = walls_inside_needed(b->jailer_report.walls & JAIL_ROOTLESS && !spec->require_all_walls);
+    b->runtime_checks_walls = m.walls != 0;
+    for (size_t i = 0; i < sandbox_claim_count_env(spec->env); i++)
+        if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))
+            return err_set(err, ERR_INVALID, "environment entry '%.60s' is not NAME=value", spec->env[i]);
+    if (sandbox_claim_random_bytes(m.entropy, sizeof(m.entropy), err) < 0 || sandbox_claim_add_rules(&m, spec, err) < 0)
+        return -1;
+    auto_free const char **env = sandbox_claim_merge_env(level_environment(spec->level), spec->env);
+    m.env = env;
+    int len = rt_claim_encode(&m, payload, err);
+    if (len >= 0) {
+        b->claim = mem_copy(payload, (size_t)len);
+        b->claim_len = (uint32_t)len;
+    } else {
+        err_wrap(err, "environment and file rules of the sandbox");
+    }
+    explicit_bzero(m.entropy, sizeof(m.entropy));
+    explicit_bzero(payload, len >= 0 ? (size_t)len : sizeof(payload));
+    return len < 0 ? -1 : 0;
+}
+
+void sandbox_claim_drop(struct sandbox_handle *b)
+{
+    if (b->claim)
+        explicit_bzero(b->claim, b->claim_len);
+    free(take_ptr(&b->claim));
+}
+
+/* --- the steps --- */
+
+static void sandbox_claim_on_created(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err);
+
+static void sandbox_claim_request_create(struct sandbox_handle *b, const struct sandbox_spec *spec,
+                                         const uint8_t *payload, uint32_t len)
+{
+    int fds[JAIL_MOUNTS_MAX];
+
+    for (size_t i = 0; i < spec->nmounts; i++)
+        fds[i] = spec->mounts[i].fd;
+    engine_request_template(b->engine, &b->kind);
+    struct jailer_request *a = engine_request(b->engine, FRAME_J_CREATE, payload, len, fds, spec->nmounts,
+                                              sandbox_claim_on_created, b);
+    memcpy(a->id, b->id, sizeof(a->id));
+}
+
+int sandbox_claim_start(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err)
+{
+    PAYLOAD(payload);
+
+    if (sandbox_claim_random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
+        return -1;
+    if (b->adopted) {
+        engine_request_for_sandbox(b->engine, FRAME_J_ADOPT, b->id, sandbox_claim_on_created, b);
+        return 0;
+    }
+    int len = sandbox_claim_encode_create(b, spec, payload, err);
+    if (len < 0 || (!b->is_unclaimed && sandbox_claim_prepare(b, spec, err) < 0))
+        return -1;
+    sandbox_claim_request_create(b, spec, payload, (uint32_t)len);
+    return 0;
+}
+
+static void sandbox_claim_send_frame(struct sandbox_handle *b)
+{
+    struct frame claim = { .type = FRAME_CLAIM, .len = b->claim_len, .data = b->claim };
+
+    chan_send(&b->chan, &claim);
+    sandbox_claim_drop(b);
+    b->claim_sent = true;
+}
+
+static void sandbox_claim_on_limits_set(struct jailer_request *ask, const struct jailer_reply *a UNUSED,
+                                        const struct err *err)
+{
+    struct sandbox_handle *b = ask->owner;
+
+    if (b->state >= SANDBOX_HANDLE_READY)
+        return;
+    if (err)
+        sandbox_handle_fail(b, err);
+    else
+        sandbox_claim_send_frame(b);
+}
+
+/* The jailer runs the clock of its life too, from the moment on at which the sandbox is to be kept. */
+static void sandbox_claim_send_limits(struct sandbox_handle *b, bool all)
+{
+    const uint64_t *v = b->limits.v;
+    struct jail_set_limits m = { .lifetime_ms = v[LIMIT_LIFETIME] };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    if (all) {
+        m.memory = v[LIMIT_MEMORY];
+        m.swap = v[LIMIT_SWAP];
+        m.cpu = v[LIMIT_CPU];
+        m.pids = v[LIMIT_PIDS];
+    }
+    b->jailer_limits = b->limits;
+    int len = jail_set_limits_encode(&m, payload, NULL);
+    engine_request(b->engine, FRAME_J_SET_LIMITS, payload, len > 0 ? (uint32_t)len : 0, NULL, 0,
+                   all ? sandbox_claim_on_limits_set : NULL, all ? b : NULL);
+}
+
+/* One that was prepared with other limits gets those of the claim before it runs anything. */
+static void sandbox_claim_send(struct sandbox_handle *b)
+{
+    bool late = !engine_jailer_limits_equal(&b->jailer_limits, &b->limits);
+
+    if (!late)
+        sandbox_claim_send_frame(b);
+    if (late || b->limits.v[LIMIT_LIFETIME] != b->jailer_limits.v[LIMIT_LIFETIME])
+        sandbox_claim_send_limits(b, late);
+}
+
+static void sandbox_claim_send_hello(struct sandbox_handle *b)
+{
+    struct rt_hello hello = { .version = WIRE_VERSION, .epoch = b->epoch };
+    PAYLOAD(payload);
+    int len = rt_hello_encode(&hello, payload, NULL);
+    struct frame f = { .type = FRAME_HELLO, .len = len > 0 ? (uint32_t)len : 0, .data = payload };
+
+    chan_send(&b->chan, &f);
+    if (!b->adopted && !b->is_unclaimed)
+        sandbox_claim_send(b);
+}
+
+/* Some walls need root; without it they are missing, and that is said, unless somebody demanded them. */
+static bool sandbox_claim_allows_rootless(const struct sandbox_handle *b)
+{
+    return b->jailer_report.walls & JAIL_ROOTLESS && !b->require_all_walls;
+}
+
+static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct err *err)
+{
+    static const char *const states[] = { "not at all", "in part" };
+
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+        uint8_t e = b->jailer_report.enforced[i];
+        const char *why = limit_reason_text(b->jailer_report.why[i]);
+
+        if (b->require_enforced >> i & 1 && e < JAIL_ENFORCED && !limit_is_unlimited((enum limit)i, b->limits.v[i]))
+            return err_set(err, ERR_LIMIT_PARTIAL, "%s is enforced %s on this host, and it has to be whole%s%s",
+                           limit_info((enum limit)i)->name, states[e], why ? ": " : "", why ? why : "");
+    }
+    return 0;
+}
+
+static int sandbox_claim_check_jailer_report(const struct sandbox_handle *b, struct err *err)
+{
+    if (walls_check_outside(b->level, sandbox_claim_allows_rootless(b), b->jailer_report.walls, err) < 0)
+        return -1;
+    return sandbox_claim_check_enforced(b, err);
+}
+
+static int sandbox_claim_take_created(struct sandbox_handle *b, const struct jailer_reply *a, struct err *err)
+{
+    struct jail_created *m = &b->jailer_report;
+
+    if (jail_created_decode(a->f, m, err) < 0)
+        return -1;
+    if (a->nfds != 2u + m->cpu_fd + m->oom_fd || m->cpu_unit > 1 || m->nlimits > LIMIT_COUNT)
+        return err_set(err, ERR_PROTOCOL, "J_CREATED with %zu descriptors", a->nfds);
+    b->pidfd = take_fd(&a->fds[1]);
+    if (m->cpu_fd)
+        b->cpu_fd = take_fd(&a->fds[2]);
+    if (m->oom_fd)
+        b->oom_fd = take_fd(&a->fds[2 + m->cpu_fd]);
+    /* These are kept by this side, whatever the host can do. */
+    m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
+    m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
+    if (b->cpu_fd >= 0)
+        m->enforced[LIMIT_CPU_TIME] = JAIL_ENFORCED;
+    if (!b->is_unclaimed && sandbox_claim_check_jailer_report(b, err) < 0)
+        return -1;
+    return sandbox_handle_connect(b, take_fd(&a->fds[0]), err);
+}
+
+/* The sandbox has work to do before it reads any of this, and its owner has a moment. */
+static void sandbox_claim_greet(struct sandbox_handle *b)
+{
+    sandbox_claim_send_hello(b);
+    if (b->ops && b->ops->on_created && !b->adopted)
+        b->ops->on_created(b->arg);
+}
+
+static void sandbox_claim_on_created(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+{
+    struct sandbox_handle *b = ask->owner;
+    struct err why = { 0 };
+
+    if (b->state != SANDBOX_HANDLE_CREATING) { /* it came too late */
+        if (!err && !b->adopted)
+            engine_request_for_sandbox(b->engine, FRAME_J_DESTROY, b->id, NULL, NULL);
+        return;
+    }
+    if (err && err->id == ERR_MISSING && !b->adopted) { /* its spawner died */
+        engine_forget_template(b->engine, &b->kind);
+        err_set(&why, ERR_BUSY, "what makes sandboxes of this kind has died and is made again; ask again");
+        err = &why;
+    }
+    if (err) {
+        sandbox_handle_fail(b, err);
+        return;
+    }
+    b->state = SANDBOX_HANDLE_HELLO; /* from here on there is something to destroy */
+    if (b->destroy_wanted)
+        sandbox_handle_start_destroy(b);
+    else if (sandbox_claim_take_created(b, a, &why) < 0)
+        sandbox_handle_fail(b, &why);
+    else
+        sandbox_claim_greet(b);
+}
+
+void sandbox_claim_proceed(struct sandbox_handle *b)
+{
+    struct err why = { 0 };
+
+    if (b->state == SANDBOX_HANDLE_CREATING)
+        return; /* it goes the way of every other from here on */
+    if (sandbox_claim_check_jailer_report(b, &why) < 0)
+        sandbox_handle_fail(b, &why);
+    else
+        sandbox_claim_send(b);
+}
+
+/* What most claims say of files, so that the runtime need not begin with it when somebody waits. */
+void sandbox_claim_preload_rules(struct sandbox_handle *b)
+{
+    struct rt_claim m = { 0 };
+    struct sandbox_spec usual = { .level = LEVEL_STANDARD };
+    static const char *const none[] = { NULL };
+    PAYLOAD(payload);
+
+    memcpy(m.id, b->id, sizeof(m.id));
+    m.env = none;
+    int len = sandbox_claim_add_rules(&m, &usual, NULL) < 0 ? -1 : rt_claim_encode(&m, payload, NULL);
+    struct frame f = { .type = FRAME_PRELOAD_RULES, .len = (uint32_t)len, .data = payload };
+    if (len > 0)
+        chan_send(&b->chan, &f);
+}
+
+static void sandbox_claim_on_hello(struct sandbox_handle *b, const struct frame *f)
+{
+    struct rt_hello m;
+    struct err err = { 0 };
+
+    if (b->state != SANDBOX_HANDLE_HELLO) {
+        sandbox_handle_protocol_error(b, "a second HELLO");
+    } else if (rt_hello_decode(f, &m, &err) < 0) {
+        sandbox_handle_protocol_error(b, "HELLO: %s", err.msg);
+    } else if (m.version != WIRE_VERSION) {
+        err_set(&err, ERR_VERSION, "cove-runtime speaks version %u of the wire, this cove version %u", m.version,
+                WIRE_VERSION);
+        sandbox_handle_fail(b, &err);
+    } else if (m.epoch != b->epoch) {
+        sandbox_handle_protocol_error(b, "HELLO that does not echo the epoch");
+    } else {
+        b->state = SANDBOX_HANDLE_CLAIMING;
+        if (b->is_unclaimed) {
+            if (m.features & RT_FEATURE_PRELOAD_RULES)
+                sandbox_claim_preload_rules(b);
+            b->supports_warm_up = m.features & RT_FEATURE_WARM_UP;
+            sandbox_handle_set_timer(b, CLOCKS_NEVER);
+            if (b->ops && b->ops->on_ready)
+                b->ops->on_ready(b->arg);
+        }
+    }
+}
+
+static void sandbox_claim_on_claimed(struct sandbox_handle *b, const struct frame *f)
+{
+    struct err err = { 0 };
+
+    if (b->state != SANDBOX_HANDLE_CLAIMING || b->is_unclaimed)
+        sandbox_handle_protocol_error(b, "CLAIMED without a claim");
+    else if (rt_claimed_decode(f, &b->runtime_report, &err) < 0)
+        sandbox_handle_protocol_error(b, "CLAIMED: %s", err.msg);
+    else if (walls_check_inside(b->level, sandbox_claim_allows_rootless(b), b->runtime_report.walls,
+                                b->runtime_report.landlock_abi, &err) < 0)
+        sandbox_handle_fail(b, &err);
+    else
+        sandbox_handle_set_ready(b);
+}
+
+static void sandbox_claim_on_error(struct sandbox_handle *b, const struct frame *f)
+{
+    struct rt_error m;
+    struct err err = { 0 };
+
+    if (b->state != SANDBOX_HANDLE_HELLO && b->state != SANDBOX_HANDLE_CLAIMING) {
+        sandbox_handle_protocol_error(b, "an ERROR about nothing");
+    } else if (rt_error_decode(f, &m, &err) < 0) {
+        sandbox_handle_protocol_error(b, "ERROR: %s", err.msg);
+    } else {
+        engine_error_from_wire(&m, &err);
+        err_wrap(&err, "setting up the sandbox");
+        sandbox_handle_fail(b, &err);
+    }
+}
+
+/* What was meant for the host before us may still lie in the socket. It ends where our own HELLO comes back. */
+void sandbox_claim_on_adopted_frame(struct sandbox_handle *b, const struct frame *f)
+{
+    struct rt_hello m;
+
+    if (f->type == FRAME_HELLO && f->stream == 0 && rt_hello_decode(f, &m, NULL) == 0 && m.epoch == b->epoch)
+        sandbox_claim_on_hello(b, f);
+}
+
+void sandbox_claim_on_frame(struct sandbox_handle *b, const struct frame *f)
+{
+    switch (f->type) {
+    case FRAME_HELLO:
+        sandbox_claim_on_hello(b, f);
+        break;
+    case FRAME_CLAIMED:
+        sandbox_claim_on_claimed(b, f);
+        break;
+    case FRAME_ERROR:
+        sandbox_claim_on_error(b, f);
+        break;
+    case FRAME_INTERPRETER_LOST:
+        sandbox_handle_interpreter_lost(b, f);
+        break;
+    default:
+        sandbox_handle_protocol_error(b, "a %s frame on stream 0", frame_name(f->type));
+    }
+}

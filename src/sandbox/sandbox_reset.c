@@ -1,0 +1,139 @@
+/* From a box that somebody had to one that nobody has: RESET, whose answer is the word of PID 1 and no more. So the
+ * monitor is asked behind it what was refused, and the jailer how many processes and how much memory are in there: what
+ * is refused or left is then known for good, since nothing but PID 1 should be.
+ *
+ * Everything of the claim is dropped here at once. What the runtime still says of it is swallowed until the answer
+ * comes; behind that nothing can come, since the runtime has forgotten all other streams before it answered. */
+#include "sandbox/engine_internal.h"
+
+#define RESET_NS (10 * NS_PER_S)
+
+static bool sandbox_reset_is_positive(uint64_t n)
+{
+    return n != JAIL_UNKNOWN && n > 0;
+}
+
+/* Limits may also be met behind the last look at them, by what went on until it was killed. */
+static void sandbox_reset_on_stats(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+{
+    struct sandbox_handle *b = ask->owner;
+    struct jail_stats st;
+    bool known = !err && jail_stats_decode(a->f, &st, NULL) == 0;
+
+    if (b->state != SANDBOX_HANDLE_CLAIMING)
+        return;
+    b->reset_report.limit_reached |= known && (sandbox_reset_is_positive(st.oom_kills) ||
+                                               sandbox_reset_is_positive(st.pids_refused));
+    b->reset_report.pids = known ? st.pids : SANDBOX_USAGE_UNKNOWN;
+    b->reset_report.memory = known ? st.memory : SANDBOX_USAGE_UNKNOWN;
+    sandbox_handle_set_timer(b, CLOCKS_NEVER);
+    if (b->ops && b->ops->on_ready)
+        b->ops->on_ready(b->arg);
+}
+
+static void sandbox_reset_request_stats(struct sandbox_handle *b, bool sure)
+{
+    b->reset_report.has_denials = !sure || b->denials.n > 0 || b->denials.overflow_count > 0;
+    engine_request_for_sandbox(b->engine, FRAME_J_STATS, b->id, sandbox_reset_on_stats, b);
+}
+
+static void sandbox_reset_on_denials(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+{
+    struct sandbox_handle *b = ask->owner;
+
+    if (b->state != SANDBOX_HANDLE_CLAIMING)
+        return;
+    denials_store_answer(b, a, err);
+    sandbox_reset_request_stats(b, b->denials_absent_why == NULL);
+}
+
+/* That the monitor has said nothing is not enough: what was killed may have waited for its answer. */
+static void sandbox_reset_verify(struct sandbox_handle *b)
+{
+    if (b->engine->monitor_absent_why)
+        sandbox_reset_request_stats(b, false);
+    else
+        engine_request_denials(b->engine, b->id, sandbox_reset_on_denials, b);
+}
+
+static bool sandbox_reset_on_frame(void *arg, const struct frame *f)
+{
+    struct sandbox_handle *b = arg;
+    struct rt_reset found;
+    struct rt_error m;
+    struct err err = { 0 };
+
+    if (f->type == FRAME_ERROR && rt_error_decode(f, &m, &err) == 0) {
+        engine_error_from_wire(&m, &err);
+        err_wrap(&err, "resetting the sandbox");
+        sandbox_handle_fail(b, &err);
+        return true;
+    }
+    if (f->type != FRAME_DONE || rt_reset_decode(f, &found, &err) < 0)
+        return false;
+    b->reset_report = (struct sandbox_reset_report){ .processes = found.processes,
+                                                     .objects = found.objects,
+                                                     .files = found.files,
+                                                     .sockets = found.sockets,
+                                                     .init_altered = found.altered,
+                                                     .limit_reached = found.full };
+    b->resetting = false;
+    sandbox_claim_preload_rules(b);
+    sandbox_reset_verify(b);
+    return true;
+}
+
+static void sandbox_reset_on_stream_gone(void *arg UNUSED, const struct err *why UNUSED)
+{
+}
+
+static const struct sandbox_stream_ops sandbox_reset_stream_ops = { .on_frame = sandbox_reset_on_frame,
+                                                                    .on_gone = sandbox_reset_on_stream_gone };
+
+bool sandbox_handle_can_reset(const struct sandbox_handle *b)
+{
+    return b->engine && !b->engine->lost && b->state == SANDBOX_HANDLE_READY && b->is_connected && !b->clock_expired &&
+           !b->paused && !b->is_kept && !b->join_request && !b->destroy_wanted;
+}
+
+static void sandbox_reset_forget_claim(struct sandbox_handle *b)
+{
+    sandbox_streams_close_all(b, NULL);
+    while (b->execs) {
+        engine_forget_requests(b->engine, b->execs);
+        exec_handle_detach(b->execs);
+    }
+    b->running_execs = 0;
+    b->interpreter = SANDBOX_INTERPRETER_NONE;
+    b->claim_sent = b->runtime_checks_walls = false;
+}
+
+void sandbox_handle_reset(struct sandbox_handle *b, const struct sandbox_handle_ops *ops, void *arg)
+{
+    struct err err;
+    bool can = sandbox_handle_can_reset(b);
+
+    sandbox_reset_forget_claim(b);
+    b->ops = ops;
+    b->arg = arg;
+    b->state = SANDBOX_HANDLE_CLAIMING;
+    b->is_unclaimed = b->resetting = b->was_reset = true;
+    sandbox_handle_set_timer(b, ev_now(b->ev) + RESET_NS);
+    if (can) {
+        sandbox_stream_open(b, FRAME_RESET, NULL, 0, &sandbox_reset_stream_ops, b);
+        return;
+    }
+    err_set(&err, ERR_LOST, "sandbox %s cannot be reset", b->id);
+    sandbox_handle_fail(b, &err);
+}
+
+const struct sandbox_reset_report *sandbox_handle_reset_report(const struct sandbox_handle *b)
+{
+    return &b->reset_report;
+}
+
+bool sandbox_handle_has_denials(const struct sandbox_handle *b)
+{
+    return !b->engine || b->engine->monitor_absent_why || b->has_new_denials || b->denials.n > 0 ||
+           b->denials.overflow_count > 0;
+}

@@ -1,0 +1,318 @@
+/* What every resource needs: who asks, what a page is, how a row becomes JSON. */
+#include "server/api/api_internal.h"
+
+#include "server/api/pool_registry.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/template_cache.h"
+
+#include <stdio.h>
+
+#define CURSOR_MAX 200u
+
+const struct http_route *const api_tables[] = { sandbox_routes,        execution_routes,   file_routes,
+                                                capability_routes,     template_routes,    key_routes,
+                                                health_metrics_routes, maintenance_routes, event_routes,
+                                                token_routes,          audit_routes,       sandbox_socket_routes,
+                                                usage_routes,          tenant_routes,      user_routes,
+                                                budget_routes,         live_usage_routes,  context_routes,
+                                                pool_routes,           execute_routes,     NULL };
+
+const struct api_permission permission_public = { .is_public = true };
+const struct api_permission permission_authenticated = { 0 };
+const struct api_permission permission_sandboxes_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
+const struct api_permission permission_sandboxes_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
+const struct api_permission permission_sandbox_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE),
+                                                          .class = AUTH_CLASS_CREATE };
+const struct api_permission permission_execute = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
+const struct api_permission permission_executions = { .scopes = SCOPE_BIT(EXECUTIONS) };
+const struct api_permission permission_executions_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
+const struct api_permission permission_files = { .scopes = SCOPE_BIT(FILES) };
+const struct api_permission permission_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
+const struct api_permission permission_file_download = { .scopes = SCOPE_BIT(FILES_READ), .allows_signed_url = true };
+const struct api_permission permission_file_upload = { .scopes = SCOPE_BIT(FILES), .allows_signed_url = true };
+const struct api_permission permission_self = { .allows_sandbox_credential = true };
+const struct api_permission permission_keys = { .scopes = SCOPE_BIT(KEYS) };
+const struct api_permission permission_admin = { .scopes = SCOPE_BIT(ADMIN) };
+const struct api_permission permission_usage = { .scopes = SCOPE_BIT(USAGE) };
+const struct api_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT) };
+const struct api_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
+const struct api_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };
+
+struct api *api_new(const struct api_settings *set)
+{
+    struct api *api = mem_new(struct api);
+
+    api->settings = *set;
+    api->started_ns = ev_now(set->ev);
+    api->started_ms = clock_real_ns() / NS_PER_MS;
+    event_streams_init(api);
+    audit_trail_init(api);
+    api->pool_registry = pool_registry_new(api);
+    api->template_cache = template_cache_new(set->store);
+    return api;
+}
+
+void api_free(struct api *api)
+{
+    if (api) {
+        socket_executions_free_orphans(api);
+        event_streams_done(api);
+        pool_registry_free(api->pool_registry);
+        template_cache_free(api->template_cache);
+        audit_trail_done(api);
+    }
+    free(api);
+}
+
+void api_set_server(struct api *api, const struct http_server *server)
+{
+    api->server = server;
+}
+
+/* --- who --- */
+
+const struct principal *request_principal(const struct http_req *req)
+{
+    const struct api_request *r = http_user_data(req);
+
+    return r ? &r->principal : NULL;
+}
+
+const char *request_tenant(const struct http_req *req)
+{
+    return request_principal(req)->owner;
+}
+
+const char *request_actor_id(const struct http_req *req)
+{
+    return principal_id(request_principal(req));
+}
+
+const char *request_visible_owner(const struct http_req *req)
+{
+    return principal_has_scopes(request_principal(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : request_tenant(req);
+}
+
+/* --- requests --- */
+
+int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
+{
+    size_t len;
+    const char *text = http_body(req, &len);
+
+    return json_input_parse(text, len, ret, err);
+}
+
+const char *const api_sandbox_states[] = { "creating", "running", "paused", "ended", NULL };
+const char *const api_execution_states[] = { "starting", "running", "ended", "failed", NULL };
+
+int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
+{
+    const char *state = http_query(req, "state");
+
+    if (!state)
+        return 0;
+    for (unsigned i = 0; names[i]; i++)
+        if (str_eq(state, names[i])) {
+            *ret = STORE_BIT(i);
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "state: it is %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
+}
+
+bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
+{
+    if (err) {
+        http_answer_err(req, err);
+        return false;
+    }
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_key(w, key);
+    jsonw_array(w);
+    return true;
+}
+
+void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
+{
+    jsonw_end_array(w);
+    if (next)
+        jsonw_kstr(w, "nextCursor", next);
+    jsonw_end_object(w);
+    http_answer_json(req, 200, w->out);
+}
+
+int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err)
+{
+    const char *known[11] = { "limit", "cursor" };
+    uint64_t limit;
+
+    for (size_t i = 0; names && names[i]; i++)
+        known[i + 2] = names[i];
+    if (http_query_require_known(req, known, err) < 0 ||
+        http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, err) < 0)
+        return -1;
+    q->owner = request_visible_owner(req);
+    q->limit = (uint32_t)limit;
+    q->cursor = http_query(req, "cursor");
+    if (q->cursor && strlen(q->cursor) > CURSOR_MAX)
+        return err_set(err, ERR_INVALID, "cursor: it is not one that a list gave");
+    return 0;
+}
+
+int api_require_no_query(const struct http_req *req, struct err *err)
+{
+    static const char *const none[] = { NULL };
+
+    return http_query_require_known(req, none, err);
+}
+
+int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
+{
+    *ret = http_param(req, "sandboxId");
+    return id_valid(*ret, "sb") ? 0 : err_set(err, ERR_MISSING, "there is no such sandbox");
+}
+
+int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err)
+{
+    *ret = http_param(req, "executionId");
+    return id_valid(*ret, "ex") ? 0 : err_set(err, ERR_MISSING, "there is no such execution");
+}
+
+/* --- answers --- */
+
+void api_answer_err(struct http_req *req, struct api *api, const struct err *err)
+{
+    const struct quota_refusal *r = manager_quota_refusal(api->settings.manager);
+    char details[200], seconds[24];
+
+    if (err->id != ERR_QUOTA) {
+        http_answer_err(req, err);
+        return;
+    }
+    snprintf(details, sizeof(details),
+             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}",
+             quota_names[r->quota], r->used, r->requested, r->limit);
+    snprintf(seconds, sizeof(seconds), "%" PRIu64, (r->retry_ms + 999) / 1000);
+    if (r->retry_ms)
+        http_set_header(req, "Retry-After", seconds);
+    http_answer_err_with(req, err, details);
+}
+
+void api_write_time(struct jsonw *w, const char *key, uint64_t ms)
+{
+    char text[32];
+
+    if (ms)
+        jsonw_kstr(w, key, clock_rfc3339_ms(ms, text));
+}
+
+/* It was written by us and came back from the store. */
+void api_write_raw_json(struct jsonw *w, const char *key, const char *json)
+{
+    if (!json)
+        return;
+    jsonw_key(w, key);
+    jsonw_raw(w, json);
+}
+
+void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
+{
+    struct spec spec;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "id", row->id);
+    jsonw_kstr(w, "state", api_sandbox_states[row->state]);
+    if (row->template)
+        jsonw_kstr(w, "template", row->template);
+    if (manager_read_stored_spec(row, &spec, NULL) == 0) {
+        spec_json(&spec, w);
+        spec_done(&spec);
+    }
+    if (row->created_by)
+        jsonw_kstr(w, "createdBy", row->created_by);
+    api_write_raw_json(w, "metadata", row->metadata_json ? row->metadata_json : "{}");
+    api_write_time(w, "createdAt", row->created_ms);
+    if (row->state != STORE_SANDBOX_ENDED)
+        api_write_time(w, "expiresAt", row->expires_ms);
+    api_write_time(w, "endedAt", row->ended_ms);
+    if (row->ended_by)
+        jsonw_kstr(w, "endedBy", row->ended_by);
+    api_write_raw_json(w, "reason", row->why_json);
+    jsonw_end_object(w);
+}
+
+static void api_write_execution_end(const struct store_execution *row, struct jsonw *w)
+{
+    jsonw_key(w, "exitCode");
+    if (row->has_exit_code)
+        jsonw_i64(w, row->exit_code);
+    else
+        jsonw_null(w);
+    jsonw_key(w, "signal");
+    if (row->signal)
+        jsonw_i64(w, row->signal);
+    else
+        jsonw_null(w);
+    if (row->ended_by)
+        jsonw_kstr(w, "endedBy", row->ended_by);
+}
+
+/* Of what was asked for, a row that comes from the manager has this alone. Both were written by us, and inside of a
+ * text the quotes would be escaped. */
+bool api_is_terminal(const struct store_execution *row)
+{
+    return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;
+}
+
+bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE])
+{
+    static const char key[] = "\"context\":\"";
+    const char *at = row->request_json ? strstr(row->request_json, key) : NULL;
+
+    if (!at || strlen(at) < sizeof(key) - 1 + ID_SIZE - 1)
+        return false;
+    memcpy(ret_id, at + sizeof(key) - 1, ID_SIZE - 1);
+    ret_id[ID_SIZE - 1] = '\0';
+    return id_valid(ret_id, "cx");
+}
+
+static const char *api_context_execution_status(const struct store_execution *row)
+{
+    if (row->state == STORE_EXECUTION_FAILED)
+        return "died";
+    if (row->has_exit_code)
+        return row->exit_code == 0 ? "ok" : "error";
+    return row->signal ? "interrupted" : "killed";
+}
+
+void api_write_execution(const struct store_execution *row, struct jsonw *w)
+{
+    char context[ID_SIZE];
+
+    jsonw_object(w);
+    jsonw_kstr(w, "id", row->id);
+    jsonw_kstr(w, "sandboxId", row->sandbox);
+    jsonw_kstr(w, "state", api_execution_states[row->state]);
+    jsonw_kbool(w, "background", row->background);
+    if (api_is_terminal(row))
+        jsonw_kbool(w, "tty", true);
+    if (row->created_by)
+        jsonw_kstr(w, "createdBy", row->created_by);
+    api_write_time(w, "createdAt", row->created_ms);
+    api_write_time(w, "startedAt", row->started_ms);
+    api_write_time(w, "endedAt", row->ended_ms);
+    if (row->ended_ms)
+        api_write_execution_end(row, w);
+    if (api_is_context_execution(row, context)) {
+        jsonw_kstr(w, "contextId", context);
+        if (row->ended_ms)
+            jsonw_kstr(w, "status", api_context_execution_status(row));
+    }
+    jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
+    jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
+    jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1] + row->dropped[2]);
+    api_write_raw_json(w, "error", row->error_json);
+}

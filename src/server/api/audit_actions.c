@@ -1,0 +1,99 @@
+/* What a route does, in one word for the audit log: "sandbox.create", "execution.cancel".
+ *
+ * The name is made from the row of the route table, so a new route has one from its first day: the noun is the last
+ * collection in the path without its plural, the verb is the literal behind its {id}, or what the method means. Where
+ * that reads badly, a row below says it better. */
+#include "server/api/api_internal.h"
+
+#include "core/base/str.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *method, *pattern, *name;
+} audit_action_overrides[] = {
+    { "POST", "/v1/execute", "execution.execute" },
+    { "POST", "/v1/gc", "server.gc" },
+    { "GET", "/v1/backup", "server.backup" },
+    { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },
+    { "DELETE", "/v1/sandboxes/{sandboxId}/files", "file.delete" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/mkdir", "file.mkdir" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/move", "file.move" },
+    { "PUT", "/v1/sandboxes/{sandboxId}/files/tar", "file.unpack" },
+    { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke" },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
+    { "POST", "/v1/tokens/revoke", "token.revoke_all" },
+    { "GET", "/v1/audit/key", "audit.read_key" },
+    { "GET", "/v1/pools/{pool}/status", "pool.status" },
+    { "GET", "/v1/warmpools/{pool}/status", "warmpool.status" },
+};
+
+/* Reads that are recorded like changes: they take everybody's records out of the server. */
+static const char *const audit_recorded_reads[] = { "/v1/backup" };
+
+static void audit_action_singular(const char *word, size_t n, char *ret, size_t cap)
+{
+    if (n > 4 && strncmp(word + n - 3, "xes", 3) == 0)
+        n -= 2; /* sandboxes */
+    else if (n > 4 && strncmp(word + n - 3, "ies", 3) == 0)
+        n -= 3;
+    else if (n > 2 && word[n - 1] == 's')
+        n -= 1;
+    snprintf(ret, cap, "%.*s%s", (int)n, word, strncmp(word + n, "ies", 3) == 0 ? "y" : "");
+}
+
+static const char *audit_action_verb(const char *method, bool one)
+{
+    return str_eq(method, "POST")     ? (one ? "run" : "create")
+           : str_eq(method, "DELETE") ? "delete"
+           : str_eq(method, "PUT")    ? "put"
+           : str_eq(method, "PATCH")  ? "update"
+           : one                      ? "read"
+                                      : "list";
+}
+
+static void audit_action_make_name(const struct http_route *r, char *ret, size_t cap)
+{
+    char noun[32] = "server", verb[32] = "";
+    const char *p = r->pattern;
+    bool after_id = false;
+
+    (void)str_eat(&p, "/v1");
+    while (*p == '/') {
+        size_t n = strcspn(++p, "/");
+
+        if (n > 0 && p[0] == '{') {
+            after_id = true;
+            verb[0] = '\0';
+        } else if (n > 0 && after_id && p[n] == '\0' && p[n - 1] != 's') {
+            snprintf(verb, sizeof(verb), "%.*s", (int)n, p);
+        } else if (n > 0) {
+            audit_action_singular(p, n, noun, sizeof(noun));
+            after_id = false;
+        }
+        p += n;
+    }
+    snprintf(ret, cap, "%s.%s", noun, verb[0] ? verb : audit_action_verb(r->method, after_id));
+    for (char *c = ret; *c; c++)
+        *c = (char)(*c == '-' ? '_' : *c);
+}
+
+static bool audit_action_is_read(const struct http_route *r)
+{
+    return str_eq(r->method, "GET");
+}
+
+void audit_action_of_route(const struct http_route *r, struct audit_action *ret)
+{
+    *ret = (struct audit_action){ .route = r, .is_change = !audit_action_is_read(r) };
+    for (size_t i = 0; i < ARRAY_LEN(audit_recorded_reads); i++)
+        ret->record_success |= audit_action_is_read(r) && str_eq(r->pattern, audit_recorded_reads[i]);
+    ret->record_success |= ret->is_change;
+    ret->frees_resources = str_eq(r->method, "DELETE") || str_ends(r->pattern, "/cancel") ||
+                           str_eq(r->pattern, "/v1/gc");
+    audit_action_make_name(r, ret->name, sizeof(ret->name));
+    for (size_t i = 0; i < ARRAY_LEN(audit_action_overrides); i++)
+        if (str_eq(audit_action_overrides[i].method, r->method) &&
+            str_eq(audit_action_overrides[i].pattern, r->pattern))
+            snprintf(ret->name, sizeof(ret->name), "%s", audit_action_overrides[i].name);
+}

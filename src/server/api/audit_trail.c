@@ -1,0 +1,527 @@
+/* The record of a request, made in one place for all routes: the gate begins it, the answer completes it.
+ *
+ * What changes something is recorded before whoever asked hears of it: the answer is held until the record is in the
+ * file. Requests that make something with an id of their own are recorded twice: as `accepted` when the work begins,
+ * so that the writing costs no time of the answer, and with their outcome when it is known; that record is made behind
+ * the answer, and before any other request is looked at. What was refused changed
+ * nothing: its record follows when there is time, and a flood of them becomes a number (refusal_aggregator.h).
+ *
+ * An operator who acts on a sandbox of another tenant has two records: their own, and one before it for that tenant,
+ * which says who and what, and neither from where nor with which details.
+ *
+ * Secrets do not come here. Keys are told by their ids, queries not at all, and what is run by hash and length unless
+ * the operator wants the text. */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <stdio.h>
+
+#define TEXT_MAX 4096u         /* of a name or path */
+#define CONTENT_MAX (64 * KIB) /* of what is run, where the operator wants it */
+#define DETAILS_MAX (256 * KIB)
+
+static const char *const audit_trail_principal_kinds[] = {
+    [PRINCIPAL_LOCAL] = "local",   [PRINCIPAL_KEY] = "key",
+    [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
+    [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed"
+};
+
+static uint64_t audit_trail_now_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
+static struct api_request *audit_trail_request(const struct http_req *req)
+{
+    return http_user_data(req);
+}
+
+static void audit_trail_record_pending(struct api_request *r);
+
+static void audit_trail_request_free(void *arg)
+{
+    struct api_request *r = arg;
+
+    audit_trail_record_pending(r);
+    *r->list_link = r->next;
+    if (r->next)
+        r->next->list_link = r->list_link;
+    for (size_t i = 0; i < r->ntarget; i++)
+        free(r->target_values[i]);
+    for (size_t i = 0; i < r->ntarget_names; i++)
+        free(r->target_names[i]);
+    buf_done(&r->details);
+    free(r);
+}
+
+static const struct audit_action *audit_trail_find_action(const struct api *api, const struct http_route *route)
+{
+    for (size_t i = 0; i < api->nactions; i++)
+        if (api->actions[i].route == route)
+            return &api->actions[i];
+    return NULL;
+}
+
+/* --- what a handler adds --- */
+
+void audit_trail_add_target(const struct http_req *req, const char *name, const char *value)
+{
+    struct api_request *r = audit_trail_request(req);
+
+    if (!r || !r->audit || r->ntarget == API_TARGETS_MAX)
+        return;
+    r->target[r->ntarget].name = name;
+    r->target_values[r->ntarget] = str_dup_n(value, strnlen(value, TEXT_MAX));
+    r->target[r->ntarget].value = r->target_values[r->ntarget];
+    r->ntarget++;
+}
+
+static void audit_trail_detail_key(struct api_request *r, const char *key)
+{
+    buf_adds(&r->details, r->details.len ? ",\"" : "{\"");
+    buf_adds(&r->details, key);
+    buf_adds(&r->details, "\":");
+}
+
+static void audit_trail_detail_text(struct api_request *r, const char *key, const char *value, size_t len)
+{
+    struct jsonw w;
+
+    if (r->details.len + len > DETAILS_MAX)
+        return;
+    audit_trail_detail_key(r, key);
+    jsonw_init(&w, &r->details, 0);
+    jsonw_strn(&w, value, len);
+}
+
+void audit_trail_add_detail(const struct http_req *req, const char *key, const char *value)
+{
+    struct api_request *r = audit_trail_request(req);
+
+    if (r && r->audit)
+        audit_trail_detail_text(r, key, value, strnlen(value, TEXT_MAX));
+}
+
+void audit_trail_add_number(const struct http_req *req, const char *key, uint64_t value)
+{
+    struct api_request *r = audit_trail_request(req);
+
+    if (!r || !r->audit || r->details.len > DETAILS_MAX)
+        return;
+    audit_trail_detail_key(r, key);
+    buf_addf(&r->details, "%" PRIu64, value);
+}
+
+void audit_trail_add_content(const struct http_req *req, const char *key, const char *data, size_t len)
+{
+    struct api_request *r = audit_trail_request(req);
+    uint8_t hash[CHAIN_HASH];
+    char hex[2 * CHAIN_HASH + 1];
+
+    if (!r || !r->audit || !data)
+        return;
+    if (r->record_content) {
+        audit_trail_detail_text(r, key, data, min_size(len, CONTENT_MAX));
+        if (len <= CONTENT_MAX)
+            return;
+    }
+    chain_sha256(data, len, hash);
+    chain_hex(hash, CHAIN_HASH, hex);
+    auto_free char *sum = str_printf("%sSha256", key), *size = str_printf("%sBytes", key);
+    audit_trail_detail_text(r, sum, hex, strlen(hex));
+    audit_trail_add_number(req, size, len);
+}
+
+void audit_trail_add_strings(const struct http_req *req, const char *key, const char *const *words)
+{
+    auto_buf text = { 0 };
+
+    for (; words && *words; words++)
+        buf_add(&text, *words, strlen(*words) + 1);
+    if (text.len > 0)
+        audit_trail_add_content(req, key, text.data, text.len);
+}
+
+/* --- one record --- */
+
+/* sandboxId is a sandbox, keyId a key, template a template. */
+static void audit_trail_add_path_params(struct api_request *r, const struct http_route *route)
+{
+    for (const char *p = strchr(route->pattern, '{'); p; p = strchr(p + 1, '{')) {
+        size_t n = strcspn(++p, "*}");
+        char *name = str_dup_n(p, n);
+        const char *value = http_param(r->req, name);
+
+        if (n > 2 && str_eq(name + n - 2, "Id"))
+            name[n - 2] = '\0';
+        bool told = value && *value && r->ntarget_names < API_TARGETS_MAX;
+        if (told) {
+            r->target_names[r->ntarget_names++] = name;
+            audit_trail_add_target(r->req, name, value);
+        } else {
+            free(name);
+        }
+    }
+    const char *path = http_query(r->req, "path");
+    if (path && *path)
+        audit_trail_add_target(r->req, "path", path);
+}
+
+static const char *audit_trail_outcome(int status)
+{
+    return status < 400                                                                        ? "success"
+           : status == 401 || status == 403 || status == 404 || status == 421 || status == 429 ? "refused"
+                                                                                               : "failed";
+}
+
+static struct audit_record audit_trail_begin_record(struct api_request *r, const char *outcome)
+{
+    const struct http_peer *peer = http_peer(r->req);
+    bool other_id = !str_eq(http_id(r->req), http_server_assigned_id(r->req));
+
+    if (r->details.len && r->details.data[r->details.len - 1] != '}')
+        buf_adds(&r->details, "}");
+    return (struct audit_record){ .tenant = r->principal.owner,
+                                  .action = r->action->name,
+                                  .outcome = outcome,
+                                  .kind = r->authenticated ? audit_trail_principal_kinds[r->principal.kind]
+                                                           : "anonymous",
+                                  .key = r->principal.key_id,
+                                  .user = r->principal.user,
+                                  .address = peer->is_unix ? "local" : peer->addr,
+                                  .target = r->target,
+                                  .ntarget = r->ntarget,
+                                  .request = http_server_assigned_id(r->req),
+                                  .client_request = other_id ? http_id(r->req) : NULL,
+                                  .details = r->details.len ? r->details.data : NULL };
+}
+
+/* For the tenant whose sandbox it was. It comes first: who waits for the other has waited for this. */
+static void audit_trail_record_for_owner(struct audit *audit, const char *owner, const struct audit_record *of)
+{
+    struct audit_record rec = *of;
+
+    if (!owner[0])
+        return;
+    rec.tenant = owner;
+    rec.kind = "operator";
+    rec.address = rec.client_request = rec.details = NULL;
+    audit_append(audit, &rec, false);
+}
+
+static void audit_trail_find_other_owner(const struct api *api, const struct principal *who, const char *sandbox,
+                                         char ret[STORE_OWNER_MAX + 1])
+{
+    const char *owner = sandbox && principal_has_scopes(who, SCOPE_BIT(ADMIN))
+                            ? manager_sandbox_owner(api->settings.manager, sandbox)
+                            : NULL;
+
+    ret[0] = '\0';
+    if (owner && !str_eq(owner, who->owner))
+        (void)str_copy(ret, STORE_OWNER_MAX + 1, owner);
+}
+
+void audit_trail_resolve_tenant(struct api_request *r)
+{
+    audit_trail_find_other_owner(r->api, &r->principal, http_param(r->req, "sandboxId"), r->acted_on_tenant);
+}
+
+void audit_trail_record_accepted(const struct http_req *req)
+{
+    struct api_request *r = audit_trail_request(req);
+
+    if (!r || !r->audit || !r->action->record_success || r->accepted_seq)
+        return;
+    if (!r->target_recorded)
+        audit_trail_add_path_params(r, http_route(req));
+    r->target_recorded = true;
+    struct audit_record rec = audit_trail_begin_record(r, "accepted");
+    audit_trail_record_for_owner(r->audit, r->acted_on_tenant, &rec);
+    r->accepted_seq = audit_append(r->audit, &rec, false);
+    buf_clear(&r->details); /* they are told; what follows is new */
+}
+
+static void audit_trail_on_recorded(void *arg)
+{
+    struct api_request *r = arg;
+
+    http_release_answer(r->req);
+}
+
+/* --- refusals --- */
+
+static void audit_trail_fill_refusal_key(struct refusal_key *k, const struct principal *who, bool known,
+                                         const char *address, const char *action, enum err_id error, int status)
+{
+    *k = (struct refusal_key){ .status = status };
+    snprintf(k->tenant, sizeof(k->tenant), "%s", known ? who->owner : "");
+    snprintf(k->kind, sizeof(k->kind), "%s", known ? audit_trail_principal_kinds[who->kind] : "anonymous");
+    snprintf(k->actor, sizeof(k->actor), "%s", known ? who->key_id : "");
+    snprintf(k->user, sizeof(k->user), "%s", known ? who->user : "");
+    snprintf(k->address, sizeof(k->address), "%s", address);
+    snprintf(k->action, sizeof(k->action), "%s", action);
+    snprintf(k->error, sizeof(k->error), "%s", error ? err_info(error)->code : "");
+}
+
+static void audit_trail_write_refusal_sum(struct api *api, const struct refusal_summary *s)
+{
+    char at[32];
+    auto_free char *details = str_printf("{\"count\":%" PRIu64 ",\"since\":\"%s\"}", s->count,
+                                         clock_rfc3339(s->since_ms * NS_PER_MS, at));
+
+    audit_append(api->settings.audit,
+                 &(struct audit_record){ .tenant = s->key.tenant,
+                                         .action = s->key.action,
+                                         .outcome = s->key.status ? audit_trail_outcome(s->key.status) : "refused",
+                                         .status = s->key.status,
+                                         .error = s->key.error,
+                                         .kind = s->key.kind,
+                                         .key = s->key.actor,
+                                         .user = s->key.user,
+                                         .address = s->key.address,
+                                         .details = details },
+                 true);
+}
+
+static void audit_trail_on_refusal_timer(void *arg)
+{
+    struct api *api = arg;
+    struct refusal_summary s;
+    uint64_t now = ev_now(api->settings.ev);
+
+    while (refusal_aggregator_next(api->refusals, now, false, &s))
+        audit_trail_write_refusal_sum(api, &s);
+    if (refusal_aggregator_due_ns(api->refusals))
+        ev_timer_set(api->settings.ev, &api->refusal_summary_timer, refusal_aggregator_due_ns(api->refusals),
+                     audit_trail_on_refusal_timer, api);
+}
+
+bool audit_trail_should_record(struct api *api, const struct refusal_key *k)
+{
+    bool yes = refusal_aggregator_admit(api->refusals, k, ev_now(api->settings.ev), audit_trail_now_ms());
+
+    if (!yes && !api->refusal_summary_timer.slot)
+        ev_timer_set(api->settings.ev, &api->refusal_summary_timer, refusal_aggregator_due_ns(api->refusals),
+                     audit_trail_on_refusal_timer, api);
+    return yes;
+}
+
+static void audit_trail_record_refusal(struct api_request *r, int status)
+{
+    const struct http_peer *peer = http_peer(r->req);
+    enum err_id error = http_answer_error_id(r->req);
+    struct refusal_key k;
+
+    audit_trail_fill_refusal_key(&k, &r->principal, r->authenticated, peer->is_unix ? "local" : peer->addr,
+                                 r->action->name, error, status);
+    api_security_refusal(r->api, &k);
+    if (!audit_trail_should_record(r->api, &k))
+        return;
+    if (!r->target_recorded)
+        audit_trail_add_path_params(r, http_route(r->req));
+    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status));
+    rec.status = status;
+    rec.error = k.error;
+    audit_append(r->audit, &rec, true);
+}
+
+/* Requests that never came to the gate: their head alone was reason enough. */
+void audit_trail_unrouted_request(struct api *api, const struct http_request_summary *done)
+{
+    const struct audit_action *action = done->route ? audit_trail_find_action(api, done->route) : NULL;
+    struct refusal_key k;
+
+    if (!api->settings.audit || done->status < 400 || (action && !action->is_change && done->status != 403))
+        return;
+    audit_trail_fill_refusal_key(&k, NULL, false, done->peer->is_unix ? "local" : done->peer->addr,
+                                 action ? action->name : "request.refuse", done->error, done->status);
+    api_security_refusal(api, &k);
+    if (!audit_trail_should_record(api, &k))
+        return;
+    audit_append(api->settings.audit,
+                 &(struct audit_record){ .action = k.action,
+                                         .outcome = audit_trail_outcome(done->status),
+                                         .status = done->status,
+                                         .error = k.error,
+                                         .kind = k.kind,
+                                         .address = k.address,
+                                         .request = done->own_id,
+                                         .client_request = str_eq(done->id, done->own_id) ? NULL : done->id },
+                 true);
+}
+
+/* --- the answer --- */
+
+static bool audit_trail_is_recorded_outcome(const struct api_request *r, int status)
+{
+    return r->action->record_success || status == 401 || status == 403 || status == 404 || status == 429;
+}
+
+static uint64_t audit_trail_record_outcome(struct api_request *r)
+{
+    int status = http_answer_status(r->req);
+    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status));
+
+    rec.status = status;
+    rec.error = http_answer_error_id(r->req) ? err_info(http_answer_error_id(r->req))->code : NULL;
+    audit_trail_record_for_owner(r->audit, r->acted_on_tenant, &rec);
+    return audit_append(r->audit, &rec, r->accepted_seq != 0);
+}
+
+static void audit_trail_record_pending(struct api_request *r)
+{
+    if (!r->pending_link)
+        return;
+    *r->pending_link = r->next_pending;
+    if (r->next_pending)
+        r->next_pending->pending_link = r->pending_link;
+    r->pending_link = NULL;
+    if (r->audit)
+        audit_trail_record_outcome(r);
+}
+
+void audit_trail_flush_pending(struct api *api)
+{
+    while (api->pending_records)
+        audit_trail_record_pending(api->pending_records);
+}
+
+static void audit_trail_on_flush(void *arg)
+{
+    audit_trail_flush_pending(arg);
+}
+
+static void audit_trail_record_later(struct api_request *r)
+{
+    struct api_request **end = &r->api->pending_records;
+
+    while (*end)
+        end = &(*end)->next_pending;
+    *end = r;
+    r->pending_link = end;
+    r->next_pending = NULL;
+    ev_defer(r->api->settings.ev, &r->api->pending_records_defer, audit_trail_on_flush, r->api);
+}
+
+static bool audit_trail_on_answer(struct http_req *req, void *arg)
+{
+    struct api_request *r = arg;
+    struct audit *a = r->audit;
+    int status = http_answer_status(req);
+
+    if (!audit_trail_is_recorded_outcome(r, status))
+        return true;
+    /* Also a 503 of the gate: if it says that nothing can be recorded, waiting for its record were waiting for good. */
+    if (status >= 400 && !r->accepted_seq && (status < 500 || !r->admitted)) {
+        audit_trail_record_refusal(r, status);
+        return true;
+    }
+    if (!r->target_recorded)
+        audit_trail_add_path_params(r, http_route(req));
+    if (r->accepted_seq)
+        audit_trail_record_later(r);
+    return audit_wait(a, &r->record_wait, r->accepted_seq ? r->accepted_seq : audit_trail_record_outcome(r),
+                      audit_trail_on_recorded, r);
+}
+
+/* --- the gate --- */
+
+struct api_request *audit_trail_new_request(struct api *api, struct http_req *req)
+{
+    struct api_request *r = mem_new(struct api_request);
+
+    *r = (struct api_request){ .api = api,
+                               .audit = api->settings.audit,
+                               .record_content = api->settings.audit_content,
+                               .req = req,
+                               .next = api->requests,
+                               .list_link = &api->requests };
+    if (r->next)
+        r->next->list_link = &r->next;
+    api->requests = r;
+    r->action = audit_trail_find_action(api, http_route(req));
+    http_free_with_request(req, r, audit_trail_request_free);
+    http_set_user_data(req, r);
+    if (api->settings.audit)
+        http_on_answer(req, audit_trail_on_answer, r);
+    return r;
+}
+
+int audit_trail_can_record(struct api_request *r, struct err *err)
+{
+    const char *why = "";
+    enum audit_state state = r->audit ? audit_state(r->audit, &why) : AUDIT_OPEN;
+
+    r->admitted = !r->action->record_success || state == AUDIT_OPEN ||
+                  (state == AUDIT_FULL && r->action->frees_resources);
+    if (r->admitted)
+        return 0;
+    return err_set(err, ERR_AUDIT, "%s, and nothing is changed without a record%s", why,
+                   state == AUDIT_FULL ? "; what ends or removes things still works" : "");
+}
+
+/* --- acts of the server, and those that come inside a connection --- */
+
+void audit_trail_init(struct api *api)
+{
+    for (const struct http_route *const *t = api_tables; *t; t++)
+        for (const struct http_route *r = *t; r->pattern; r++) {
+            api->actions = mem_resize(api->actions, api->nactions + 1, sizeof(*api->actions));
+            audit_action_of_route(r, &api->actions[api->nactions++]);
+        }
+    api->refusals = refusal_aggregator_new();
+    api->security = security_new();
+}
+
+void audit_trail_done(struct api *api)
+{
+    struct refusal_summary s;
+
+    while (api->settings.audit && refusal_aggregator_next(api->refusals, 0, true, &s))
+        audit_trail_write_refusal_sum(api, &s);
+    audit_trail_flush_pending(api);
+    ev_defer_clear(api->settings.ev, &api->pending_records_defer);
+    while (api->requests) { /* whoever still answers them finds nothing to record with */
+        struct api_request *r = api->requests;
+
+        api->requests = r->next;
+        if (r->next)
+            r->next->list_link = &api->requests;
+        r->api = NULL;
+        r->audit = NULL;
+        r->next = NULL;
+        r->list_link = &r->next;
+        http_on_answer(r->req, NULL, NULL);
+    }
+    ev_timer_clear(api->settings.ev, &api->refusal_summary_timer);
+    refusal_aggregator_free(api->refusals);
+    security_free(api->security);
+    free(api->actions);
+}
+
+uint64_t audit_trail_record_action(struct api *api, const struct principal *who, const char *address,
+                                   const char *action, const char *outcome, const struct audit_pair *target,
+                                   size_t ntarget, const char *details)
+{
+    struct audit_record rec = { .tenant = who->owner,
+                                .action = action,
+                                .outcome = outcome,
+                                .kind = audit_trail_principal_kinds[who->kind],
+                                .key = who->key_id,
+                                .user = who->user,
+                                .address = address,
+                                .target = target,
+                                .ntarget = ntarget,
+                                .details = details };
+    char owner[STORE_OWNER_MAX + 1];
+
+    if (!api->settings.audit)
+        return 0;
+    audit_trail_find_other_owner(api, who, ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL,
+                                 owner);
+    audit_trail_record_for_owner(api->settings.audit, owner, &rec);
+    return audit_append(api->settings.audit, &rec, false);
+}

@@ -1,0 +1,185 @@
+/* The hook before every handler: who is it, may they do this, not too often, and can it be recorded. In this order, so
+ * that a stranger learns nothing about rights, and one without the right uses up no allowance. */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <stdio.h>
+
+#define SOCKET_KEY "cove.key."
+
+static void authorize_set_number_header(struct http_req *req, const char *name, uint64_t v)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRIu64, v);
+    http_set_header(req, name, text);
+}
+
+static uint64_t authorize_round_up_seconds(uint64_t ns)
+{
+    return (ns + NS_PER_S - 1) / NS_PER_S;
+}
+
+static void authorize_refuse(struct http_req *req, const struct err *err, uint64_t retry_ns)
+{
+    if (err->id == ERR_UNAUTHORIZED)
+        http_set_header(req, "WWW-Authenticate", "Bearer realm=\"cove\"");
+    if (retry_ns)
+        authorize_set_number_header(req, "Retry-After", max_u64(authorize_round_up_seconds(retry_ns), 1));
+    http_answer_err(req, err);
+}
+
+static bool principal_is_delegated(const struct principal *p)
+{
+    return p->kind == PRINCIPAL_SANDBOX_TOKEN || p->kind == PRINCIPAL_TICKET || p->kind == PRINCIPAL_SIGNED;
+}
+
+/* Somebody with less than a key: where may they go? Of another sandbox they learn nothing. An operator still looks into
+ * a tenant that is suspended; whom they handed something on to does not. */
+static int check_credential_scope(struct http_req *req, const struct api *api, const struct principal *p,
+                                  struct err *err)
+{
+    const struct api_permission *right = http_route(req)->data;
+    const char *sandbox = http_param(req, "sandboxId"), *port = http_param(req, "port");
+    uint64_t number = 0;
+
+    if (principal_is_delegated(p) && manager_tenant_is_suspended(api->settings.manager, p->owner))
+        return err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", p->owner);
+    if (p->kind == PRINCIPAL_SIGNED && !right->allows_signed_url)
+        return err_set(err, ERR_UNAUTHORIZED, "the signature is not for this");
+    if (!p->sandbox[0])
+        return 0;
+    if (!sandbox)
+        return right->allows_sandbox_credential
+                   ? 0
+                   : err_set(err, ERR_DENIED, "this credential is for one sandbox, and for nothing else");
+    if (!str_eq(sandbox, p->sandbox))
+        return err_set(err, ERR_MISSING, "there is no such sandbox");
+    if (p->kind != PRINCIPAL_SIGNED && !manager_sandbox_is_live(api->settings.manager, STORE_ANY_OWNER, sandbox))
+        return err_set(err, ERR_UNAUTHORIZED, "the sandbox of this token has ended, and the token with it");
+    if (p->port && (!port || !str_to_u64(port, UINT16_MAX, &number) || number != p->port))
+        return err_set(err, ERR_DENIED, "this credential is for port %u of the sandbox, and for nothing else", p->port);
+    return 0;
+}
+
+/* What a URL may show besides what it was signed for. */
+static int check_signed_url_query(struct http_req *req, const struct principal *p, struct err *err)
+{
+    static const char *const names[] = { "path", NULL };
+
+    return p->kind == PRINCIPAL_SIGNED ? http_query_require_known(req, names, err) : 0;
+}
+
+static bool authorize_request(struct http_req *req, struct api *api, const struct principal *found)
+{
+    const struct api_permission *right = http_route(req)->data;
+    struct ratelimit_answer rate = { 0 };
+    struct api_request *r = http_user_data(req);
+    struct principal *who = &r->principal;
+    struct err err = { 0 };
+
+    *who = *found;
+    r->authenticated = true;
+    audit_trail_resolve_tenant(r);
+    if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* its URL is a secret */
+        http_set_header(req, "Cache-Control", "no-store");
+        http_set_header(req, "Referrer-Policy", "no-referrer");
+    }
+    if (check_credential_scope(req, api, who, &err) < 0 || principal_require(who, right->scopes, &err) < 0 ||
+        check_signed_url_query(req, who, &err) < 0) {
+        authorize_refuse(req, &err, 0);
+        return false;
+    }
+    bool granted = auth_rate_take(api->settings.auth, who, right->class, ev_now(api->settings.ev), &rate);
+    if (rate.limit) {
+        authorize_set_number_header(req, "X-RateLimit-Limit", rate.limit);
+        authorize_set_number_header(req, "X-RateLimit-Remaining", rate.remaining);
+        authorize_set_number_header(req, "X-RateLimit-Reset", authorize_round_up_seconds(rate.reset_ns));
+    }
+    if (!granted)
+        err_set(&err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
+    else if (audit_trail_can_record(r, &err) == 0)
+        return true;
+    authorize_refuse(req, &err, rate.retry_ns);
+    return false;
+}
+
+struct pending_authorization {
+    struct http_req *req;
+    struct api *api;
+    uint64_t retry_ns; /* if it comes too often */
+};
+
+static void authorize_on_checked(void *arg, const struct err *err, const struct principal *p)
+{
+    auto_free struct pending_authorization *w = arg;
+
+    if (err)
+        authorize_refuse(w->req, err, err->id == ERR_RATE_LIMITED ? w->retry_ns : 0);
+    else if (authorize_request(w->req, w->api, p))
+        http_pass_to_handler(w->req);
+}
+
+/* A web page cannot set a header of a WebSocket but this one: its key is a subprotocol that is never agreed on. */
+static const char *authorize_websocket_key(struct http_req *req)
+{
+    const char *offered = http_header(req, "Sec-WebSocket-Protocol");
+    const char *at = offered && http_header(req, "Upgrade") ? strstr(offered, SOCKET_KEY) : NULL;
+
+    if (!at || (at != offered && !strchr(", \t", at[-1])))
+        return NULL;
+    at += strlen(SOCKET_KEY);
+    char *key = str_dup_n(at, strcspn(at, ", \t"));
+    http_free_with_request(req, key, free);
+    return key;
+}
+
+bool api_on_request(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const struct api_permission *right = http_route(req)->data;
+    const struct http_peer *peer = http_peer(req);
+    struct auth_request ask = { .authorization = http_header(req, "Authorization"),
+                                .x_api_key = http_header(req, "X-API-Key"),
+                                .peer = peer->is_unix ? NULL : peer->addr,
+                                .over_socket = peer->is_unix,
+                                .peer_uid = peer->uid,
+                                .ticket = right->is_public ? NULL : http_query_take(req, "ticket"),
+                                .signature = right->is_public ? NULL : http_query_take(req, "signature"),
+                                .method = http_method(req),
+                                .path = http_path(req),
+                                .file = http_query(req, "path"),
+                                .now_ns = ev_now(api->settings.ev),
+                                .now_ms = clock_real_ns() / NS_PER_MS };
+    struct principal who;
+    struct auth_check *later;
+    uint64_t retry_ns = 0;
+    struct err err = { 0 };
+
+    if (right->is_public)
+        return true;
+    manager_flush_acknowledged_ends(api->settings.manager);
+    audit_trail_flush_pending(api);
+    if (!ask.authorization && !ask.x_api_key)
+        ask.x_api_key = authorize_websocket_key(req);
+    audit_trail_new_request(api, req);
+    struct pending_authorization *w = mem_new(struct pending_authorization);
+    w->req = req;
+    w->api = api;
+    switch (auth_check(api->settings.auth, &ask, &who, &retry_ns, &err, authorize_on_checked, w, &later)) {
+    case AUTH_YES:
+        free(w);
+        return authorize_request(req, api, &who);
+    case AUTH_NO:
+        free(w);
+        authorize_refuse(req, &err, retry_ns);
+        return false;
+    case AUTH_LATER:
+        w->retry_ns = retry_ns;
+        break;
+    }
+    return false;
+}

@@ -1,0 +1,185 @@
+/* /v1/tenants/{tenant}/budget: what a tenant may use in a day and in a month. The operator sets it; the tenant sees it,
+ * with what was used of it. */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "store/tenants.h"
+
+#define MAX_UNITS 1000000000000u
+
+static const char *const api_budget_periods[STORE_PERIOD_COUNT + 1] = { "day", "month" };
+static const char *const api_budget_figures[STORE_BUDGET_RESOURCES + 1] = { "cpuSeconds", "sandboxSeconds",
+                                                                            "executions" };
+
+struct api_budget_request {
+    struct http_req *req;
+    struct api *api;
+    struct store_budget row;
+};
+
+static void api_budget_answer(struct http_req *req, const struct store_budget *row, struct manager_budget *used)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "tenant", row->owner);
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
+        jsonw_key(&w, api_budget_periods[p]);
+        jsonw_object(&w);
+        for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+            if (row->max[p][k])
+                jsonw_ku64(&w, api_budget_figures[k], row->max[p][k]);
+        if (used) {
+            jsonw_key(&w, "used");
+            jsonw_object(&w);
+            for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+                jsonw_ku64(&w, api_budget_figures[k], used->used[p][k]);
+            jsonw_end_object(&w);
+            api_write_time(&w, "renewsAt", used->renews_ms[p]);
+        }
+        jsonw_end_object(&w);
+    }
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+/* --- reading --- */
+
+static void api_budget_on_rows(void *arg, const struct err *err, const struct store_budget *rows, size_t n)
+{
+    auto_free struct api_budget_request *s = arg;
+    struct manager_budget used;
+
+    if (err) {
+        http_answer_err(s->req, err);
+        return;
+    }
+    bool known = manager_get_budget(s->api->settings.manager, s->row.owner, &used);
+    api_budget_answer(s->req, n ? &rows[0] : &s->row, known ? &used : NULL);
+}
+
+static void api_budget_on_tenant(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
+{
+    struct api_budget_request *s = arg;
+
+    if (err) {
+        http_answer_err(s->req, err);
+        free(s);
+        return;
+    }
+    store_budget_list(s->api->settings.store, s->row.owner, api_budget_on_rows, s);
+}
+
+static struct api_budget_request *api_budget_new_request(struct http_req *req, struct api *api)
+{
+    const char *name = http_param(req, "tenant");
+    struct api_budget_request *s = mem_new(struct api_budget_request);
+    struct err err;
+
+    s->req = req;
+    s->api = api;
+    bool theirs = str_eq(request_visible_owner(req), STORE_ANY_OWNER) || str_eq(request_visible_owner(req), name);
+    if (theirs && store_owner_valid(name) && str_copy(s->row.owner, sizeof(s->row.owner), name))
+        return s;
+    err_set(&err, ERR_MISSING, "there is no such tenant");
+    http_answer_err(req, &err);
+    free(s);
+    return NULL;
+}
+
+static void api_budget_get(struct http_req *req, void *ctx)
+{
+    struct api_budget_request *s = api_budget_new_request(req, ctx);
+
+    if (s)
+        store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant, s);
+}
+
+/* --- setting --- */
+
+static void api_budget_on_put(void *arg, const struct err *err)
+{
+    auto_free struct api_budget_request *s = arg;
+    struct manager_budget used;
+
+    if (err) {
+        http_answer_err(s->req, err);
+        return;
+    }
+    manager_set_budget(s->api->settings.manager, &s->row);
+    bool known = manager_get_budget(s->api->settings.manager, s->row.owner, &used);
+    api_budget_answer(s->req, &s->row, known ? &used : NULL);
+}
+
+static void api_budget_on_tenant_for_put(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
+{
+    struct api_budget_request *s = arg;
+
+    if (err) {
+        http_answer_err(s->req, err);
+        free(s);
+        return;
+    }
+    store_budget_put(s->api->settings.store, &s->row, api_budget_on_put, s);
+}
+
+static int api_budget_read_period(const json_t *body, int p, struct store_budget *row, struct err *err)
+{
+    auto_free char *path = str_printf("%s.", api_budget_periods[p]);
+    json_t *object = NULL;
+
+    if (json_input_object(body, "", api_budget_periods[p], &object, err) < 0)
+        return -1;
+    if (!object)
+        return 0;
+    if (json_input_require_known_fields(object, path, api_budget_figures, err) < 0)
+        return -1;
+    for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+        if (json_input_u64(object, path, api_budget_figures[k], 1, MAX_UNITS, &row->max[p][k], NULL, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* "day.executions": 5; what is not there has no bound from now on. */
+static void api_budget_record(const struct api_budget_request *s)
+{
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+            if (s->row.max[p][k]) {
+                auto_free char *name = str_printf("%s.%s", api_budget_periods[p], api_budget_figures[k]);
+
+                audit_trail_add_number(s->req, name, s->row.max[p][k]);
+            }
+}
+
+static void api_budget_put(struct http_req *req, void *ctx)
+{
+    struct api_budget_request *s = api_budget_new_request(req, ctx);
+    auto_json *body = NULL;
+    struct err err = { 0 };
+
+    if (!s)
+        return;
+    s->row.updated_ms = clock_real_ns() / NS_PER_MS;
+    if (api_read_body(req, &body, &err) < 0 ||
+        json_input_require_known_fields(body, "", api_budget_periods, &err) < 0 ||
+        api_budget_read_period(body, STORE_PERIOD_DAY, &s->row, &err) < 0 ||
+        api_budget_read_period(body, STORE_PERIOD_MONTH, &s->row, &err) < 0) {
+        http_answer_err(req, &err);
+        free(s);
+        return;
+    }
+    api_budget_record(s);
+    store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant_for_put, s);
+}
+
+const struct http_route budget_routes[] = {
+    { "GET", "/v1/tenants/{tenant}/budget", api_budget_get, HTTP_BODY_NONE, .data = &permission_usage },
+    { "PUT", "/v1/tenants/{tenant}/budget", api_budget_put, HTTP_BODY_BUFFERED, 16 * KIB, "application/json",
+      &permission_admin },
+    { 0 },
+};

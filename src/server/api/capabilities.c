@@ -1,0 +1,284 @@
+/* /, /v1/runtimes, /v1/capabilities and the contract itself: what this server can do, read from what it does it by. */
+#include "server/api/contract.h"
+#include "server/api/api_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "policy/file/policy_rows.h"
+
+#include <limits.h>
+
+static void api_write_runtime(const struct language *rt, struct jsonw *w)
+{
+    char path[PATH_MAX];
+    struct err err = { 0 };
+    bool there = language_find_program(rt, language_dirs, path, sizeof(path), &err) == 0;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", rt->name);
+    jsonw_kstr(w, "program", rt->program);
+    jsonw_kstr(w, "profile", profile_name(rt->profile));
+    jsonw_kbool(w, "available", there);
+    if (there)
+        jsonw_kstr(w, "path", path);
+    else
+        jsonw_kstr(w, "reason", err.msg);
+    jsonw_end_object(w);
+}
+
+void api_write_runtimes(struct jsonw *w)
+{
+    size_t n;
+    const struct language *all = languages_all(&n);
+
+    jsonw_key(w, "runtimes");
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++)
+        api_write_runtime(&all[i], w);
+    jsonw_end_array(w);
+}
+
+static bool capabilities_require_no_query(struct http_req *req)
+{
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) == 0)
+        return true;
+    http_answer_err(req, &err);
+    return false;
+}
+
+/* For whoever opens the address in a browser or without a path: who is here, and where to go on. */
+static void api_get_root(struct http_req *req, void *ctx)
+{
+    static const char *const links[][2] = {
+        { "openapi", "/v1/openapi.yaml" },
+        { "capabilities", "/v1/capabilities" },
+        { "sandboxes", "/v1/sandboxes" },
+        { "health", "/health" },
+        { "ready", "/ready" },
+        { "metrics", "/metrics" },
+    };
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "name", "cove");
+    jsonw_kstr(&w, "version", api->settings.version);
+    jsonw_key(&w, "links");
+    jsonw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        jsonw_kstr(&w, links[i][0], links[i][1]);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_get_openapi(struct http_req *req, void *ctx UNUSED)
+{
+    if (capabilities_require_no_query(req))
+        http_answer(req, 200, "application/yaml", api_contract, api_contract_len);
+}
+
+static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    api_write_runtimes(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
+{
+    const struct language *rt = language_by_name(http_param(req, "runtime"));
+    struct buf out = { 0 };
+    struct jsonw w;
+    struct err err;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    if (!rt) {
+        err_set(&err, ERR_RUNTIME_MISSING, "there is no such runtime; GET /v1/runtimes lists them");
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    api_write_runtime(rt, &w);
+    http_answer_json(req, 200, &out);
+}
+
+static void capabilities_write_levels(struct jsonw *w)
+{
+    static const struct {
+        enum level level;
+        bool available;
+    } levels[] = { { LEVEL_STANDARD, true }, { LEVEL_HIGH, false }, { LEVEL_CUSTOM, true } };
+
+    jsonw_key(w, "levels");
+    jsonw_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
+        jsonw_object(w);
+        jsonw_kstr(w, "name", level_name(levels[i].level));
+        jsonw_kbool(w, "available", levels[i].available);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+/* Under the names that a request gives them. */
+static void capabilities_write_limits(struct jsonw *w)
+{
+    static const struct {
+        const char *name;
+        enum limit limit;
+    } limits[] = {
+        { "cpuMillis", LIMIT_CPU },       { "memoryBytes", LIMIT_MEMORY }, { "storageBytes", LIMIT_WORKSPACE },
+        { "pids", LIMIT_PIDS },           { "timeoutMs", LIMIT_WALL },     { "cpuTimeMs", LIMIT_CPU_TIME },
+        { "lifetimeMs", LIMIT_LIFETIME }, { "idleTimeoutMs", LIMIT_IDLE }, { "outputBytes", LIMIT_OUTPUT },
+    };
+
+    jsonw_key(w, "limits");
+    jsonw_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        const struct limit_info *info = limit_info(limits[i].limit);
+        uint64_t max = limits[i].limit == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
+
+        jsonw_key(w, limits[i].name);
+        jsonw_object(w);
+        jsonw_ku64(w, "default", info->dflt);
+        jsonw_ku64(w, "min", info->min);
+        jsonw_ku64(w, "max", max);
+        jsonw_kstr(w, "action", info->action);
+        jsonw_end_object(w);
+    }
+    jsonw_end_object(w);
+}
+
+static void capabilities_write_pools(struct jsonw *w)
+{
+    jsonw_key(w, "pools");
+    jsonw_object(w);
+    jsonw_ku64(w, "max", POOLS_MAX);
+    jsonw_ku64(w, "maxMembers", POOL_SIZE_MAX);
+    jsonw_kbool(w, "recycle", true);
+    jsonw_end_object(w);
+}
+
+static void api_get_capabilities(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "version", api->settings.version);
+    capabilities_write_levels(&w);
+    api_write_runtimes(&w);
+    capabilities_write_limits(&w);
+    capabilities_write_pools(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+/* --- policies --- */
+
+static void capabilities_copy_member(struct jsonw *w, const struct buf *object, const char *name)
+{
+    auto_json *all = json_loadb(object->data, object->len, 0, NULL);
+    char *text = json_dumps(json_object_get(all, name), JSON_COMPACT);
+
+    if (text)
+        api_write_raw_json(w, name, text);
+    free(text);
+}
+
+/* What is built in, and how a policy that extends nothing else reads in full, under the operator's floor. */
+static void api_write_policy(const struct api *api, const char *name, bool whole, struct jsonw *w)
+{
+    static const struct operator_limits none;
+    const struct operator_limits *floor = api->settings.operator_limits ? api->settings.operator_limits : &none;
+    auto_buf document = { 0 };
+    struct policy *p = mem_new(struct policy);
+    struct policy_rows rows;
+
+    policy_builtin(name, p);
+    jsonw_object(w);
+    jsonw_kstr(w, "name", name);
+    jsonw_kstr(w, "description", policy_builtin_summary(name));
+    jsonw_kbool(w, "available", p->level != LEVEL_HIGH);
+    if (whole) {
+        policy_rows_build(p, floor, &rows);
+        policy_rows_json(p, floor, &rows, &document);
+        policy_rows_done(&rows);
+        capabilities_copy_member(w, &document, "policy");
+        capabilities_copy_member(w, &document, "sources");
+    }
+    jsonw_end_object(w);
+    policy_done(p);
+    free(p);
+}
+
+static void api_policy_list(struct http_req *req, void *ctx)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "policies");
+    jsonw_array(&w);
+    for (const char *const *name = policy_builtins(); *name; name++)
+        api_write_policy(ctx, *name, false, &w);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_policy_get(struct http_req *req, void *ctx)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+    struct err err;
+
+    if (!capabilities_require_no_query(req))
+        return;
+    for (const char *const *name = policy_builtins(); *name; name++)
+        if (str_eq(*name, http_param(req, "policy"))) {
+            jsonw_init(&w, &out, 0);
+            api_write_policy(ctx, *name, true, &w);
+            http_answer_json(req, 200, &out);
+            return;
+        }
+    auto_buf names = { 0 };
+    for (const char *const *name = policy_builtins(); *name; name++)
+        buf_addf(&names, "%s%s", names.len ? ", " : "", *name);
+    err_set(&err, ERR_POLICY_MISSING, "there is no policy '%.60s'; there are %s", http_param(req, "policy"),
+            names.data);
+    http_answer_err(req, &err);
+}
+
+const struct http_route capability_routes[] = {
+    { "GET", "/", api_get_root, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/v1/openapi.yaml", api_get_openapi, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/v1/policies", api_policy_list, HTTP_BODY_NONE, .data = &permission_authenticated },
+    { "GET", "/v1/policies/{policy}", api_policy_get, HTTP_BODY_NONE, .data = &permission_authenticated },
+    { "GET", "/v1/runtimes", api_runtime_list, HTTP_BODY_NONE, .data = &permission_authenticated },
+    { "GET", "/v1/runtimes/{runtime}", api_runtime_get, HTTP_BODY_NONE, .data = &permission_authenticated },
+    { "GET", "/v1/capabilities", api_get_capabilities, HTTP_BODY_NONE, .data = &permission_authenticated },
+    { 0 },
+};

@@ -1,0 +1,552 @@
+/* /v1/sandboxes/{sandboxId}/contexts, and the answer to an execution of theirs that asks for a line. */
+#include "server/api/api_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/context.h"
+
+#define CWD_MAX 4000
+
+/* --- in JSON --- */
+
+static void api_context_write_json(const struct context_info *c, struct jsonw *w)
+{
+    jsonw_object(w);
+    jsonw_kstr(w, "id", c->id);
+    jsonw_kstr(w, "sandboxId", c->sandbox);
+    jsonw_kstr(w, "language", c->language);
+    if (c->version[0])
+        jsonw_kstr(w, "version", c->version);
+    jsonw_kstr(w, "state", context_states[c->state]);
+    jsonw_kstr(w, "cwd", c->cwd[0] ? c->cwd : "/workspace");
+    if (c->created_by[0])
+        jsonw_kstr(w, "createdBy", c->created_by);
+    if (c->forked_from[0])
+        jsonw_kstr(w, "forkedFrom", c->forked_from);
+    api_write_time(w, "createdAt", c->created_ms);
+    if (c->running[0])
+        jsonw_kstr(w, "executionId", c->running);
+    jsonw_ku64(w, "queued", c->queued);
+    jsonw_ku64(w, "executions", c->executions);
+    jsonw_ku64(w, "restarts", c->restarts);
+    jsonw_ku64(w, "refusedEvents", c->rejected_lines);
+    if (c->state == CONTEXT_DEAD) {
+        jsonw_key(w, "reason");
+        jsonw_object(w);
+        jsonw_kstr(w, "code", err_info(c->death_error.id)->code);
+        jsonw_kstr(w, "message", c->death_error.msg);
+        jsonw_end_object(w);
+    }
+    if (c->outcome)
+        jsonw_kstr(w, "outcome", c->outcome);
+    jsonw_end_object(w);
+}
+
+static void api_context_answer(struct http_req *req, int status, const struct context_info *info)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    api_context_write_json(info, &w);
+    http_answer_json(req, status, &out);
+}
+
+static void api_context_on_info(void *arg, const struct err *err, const struct context_info *info)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        api_context_answer(arg, 200, info);
+}
+
+/* --- requests --- */
+
+static int api_context_read_ids(struct http_req *req, const char **sandbox, const char **context, struct err *err)
+{
+    if (api_require_no_query(req, err) < 0 || api_read_sandbox_id(req, sandbox, err) < 0)
+        return -1;
+    if (!context)
+        return 0;
+    *context = http_param(req, "contextId");
+    return id_valid(*context, "cx") ? 0 : err_set(err, ERR_MISSING, "there is no such context in this sandbox");
+}
+
+struct context_creation { /* a context, anew or from another */
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox, *fork_of; /* live as long as the request; of NULL: anew */
+    json_t *body;
+    char **env;
+    struct context_spec spec;
+};
+
+static void context_creation_free(void *arg)
+{
+    struct context_creation *m = arg;
+
+    json_decref(m->body);
+    spec_env_free(m->env);
+    free(m);
+}
+
+static void context_creation_answer(struct http_req *req, const struct context_info *info)
+{
+    auto_free char *path = str_printf("/v1/sandboxes/%s/contexts/%s", info->sandbox, info->id);
+
+    http_set_header(req, "Location", path);
+    api_context_answer(req, 201, info);
+}
+
+static void context_creation_on_made(void *arg, const struct err *err, const struct context_info *info)
+{
+    struct context_creation *m = arg;
+
+    if (err) {
+        idempotency_release_key(m->req, m->api, err);
+        http_answer_err(m->req, err);
+    } else {
+        context_creation_answer(m->req, info);
+    }
+    context_creation_free(m);
+}
+
+/* One that was made by an earlier request with the same key. */
+static void context_creation_answer_known(struct context_creation *m, const char *id)
+{
+    struct context_info all[CONTEXTS_MAX];
+    struct err err = { 0 };
+    size_t n = 0, i = 0;
+
+    if (manager_contexts(m->api->settings.manager, request_visible_owner(m->req), m->sandbox, all, &n, &err) == 0) {
+        while (i < n && !str_eq(all[i].id, id))
+            i++;
+        if (i == n)
+            err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
+    }
+    if (err.id != ERR_NONE)
+        http_answer_err(m->req, &err);
+    else
+        context_creation_answer(m->req, &all[i]);
+    context_creation_free(m);
+}
+
+static void context_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+{
+    struct context_creation *m = arg;
+
+    m->spec.created_by = request_actor_id(req);
+    if (!fresh)
+        context_creation_answer_known(m, id);
+    else if (m->fork_of)
+        manager_context_fork(api->settings.manager, request_visible_owner(req), m->sandbox, m->fork_of, id,
+                             m->spec.created_by, context_creation_on_made, m);
+    else
+        manager_context_create(api->settings.manager, request_visible_owner(req), m->sandbox, id, &m->spec,
+                               context_creation_on_made, m);
+}
+
+static int context_creation_read_language(const json_t *body, const char **ret, struct err *err)
+{
+    const char *said = NULL;
+
+    if (json_input_text(body, "", "language", 1, 40, &said, err) < 0)
+        return -1;
+    *ret = context_language_name(said ? said : "python");
+    if (!*ret)
+        return err_set(err, ERR_INVALID, "language: it is python, node or bash");
+    return 0;
+}
+
+static int context_creation_read(struct context_creation *m, struct err *err)
+{
+    static const char *const names[] = { "language", "cwd", "env", NULL };
+    json_t *env = NULL;
+    size_t n = 0;
+
+    if (api_context_read_ids(m->req, &m->sandbox, NULL, err) < 0 || api_read_body(m->req, &m->body, err) < 0 ||
+        json_input_require_known_fields(m->body, "", names, err) < 0 ||
+        context_creation_read_language(m->body, &m->spec.language, err) < 0 ||
+        json_input_text(m->body, "", "cwd", 1, CWD_MAX, &m->spec.cwd, err) < 0 ||
+        json_input_object(m->body, "", "env", &env, err) < 0 ||
+        (env && spec_read_env(env, "env", &m->env, &n, err) < 0))
+        return -1;
+    m->spec.env = (const char *const *)m->env;
+    return 0;
+}
+
+static struct context_creation *context_creation_new(struct http_req *req, struct api *api)
+{
+    struct context_creation *m = mem_new(struct context_creation);
+
+    m->req = req;
+    m->api = api;
+    return m;
+}
+
+static void api_context_create(struct http_req *req, void *ctx)
+{
+    struct context_creation *m = context_creation_new(req, ctx);
+    struct err err = { 0 };
+
+    if (context_creation_read(m, &err) < 0) {
+        http_answer_err(req, &err);
+        context_creation_free(m);
+        return;
+    }
+    audit_trail_add_detail(req, "language", m->spec.language);
+    idempotency_begin(req, ctx, "cx", context_creation_on_claimed, m, context_creation_free);
+}
+
+static void api_context_fork(struct http_req *req, void *ctx)
+{
+    struct context_creation *m = context_creation_new(req, ctx);
+    struct err err = { 0 };
+
+    if (api_context_read_ids(req, &m->sandbox, &m->fork_of, &err) < 0) {
+        http_answer_err(req, &err);
+        context_creation_free(m);
+        return;
+    }
+    audit_trail_add_detail(req, "forkedFrom", m->fork_of);
+    idempotency_begin(req, ctx, "cx", context_creation_on_claimed, m, context_creation_free);
+}
+
+static void api_context_list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct context_info all[CONTEXTS_MAX];
+    struct err err = { 0 };
+    struct buf out = { 0 };
+    struct jsonw w;
+    const char *sandbox;
+    size_t n = 0;
+
+    if (api_context_read_ids(req, &sandbox, NULL, &err) < 0 ||
+        manager_contexts(api->settings.manager, request_visible_owner(req), sandbox, all, &n, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "contexts");
+    jsonw_array(&w);
+    for (size_t i = 0; i < n; i++)
+        api_context_write_json(&all[i], &w);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_context_get(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct context_info all[CONTEXTS_MAX];
+    struct err err = { 0 };
+    const char *sandbox, *id;
+    size_t n = 0;
+
+    if (api_context_read_ids(req, &sandbox, &id, &err) < 0 ||
+        manager_contexts(api->settings.manager, request_visible_owner(req), sandbox, all, &n, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(all[i].id, id)) {
+            api_context_answer(req, 200, &all[i]);
+            return;
+        }
+    err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
+    http_answer_err(req, &err);
+}
+
+typedef void context_order_fn(struct manager *m, const char *owner, const char *sandbox, const char *id,
+                              context_fn *done, void *arg);
+
+static void api_context_order(struct http_req *req, struct api *api, context_order_fn *fn)
+{
+    struct err err = { 0 };
+    const char *sandbox, *id;
+
+    if (api_context_read_ids(req, &sandbox, &id, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        fn(api->settings.manager, request_visible_owner(req), sandbox, id, api_context_on_info, req);
+}
+
+static void api_context_delete(struct http_req *req, void *ctx)
+{
+    api_context_order(req, ctx, manager_context_delete);
+}
+
+static void api_context_interrupt(struct http_req *req, void *ctx)
+{
+    api_context_order(req, ctx, manager_context_interrupt);
+}
+
+static void api_context_restart(struct http_req *req, void *ctx)
+{
+    api_context_order(req, ctx, manager_context_restart);
+}
+
+/* --- execute --- */
+
+struct context_execution {
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox, *context; /* live as long as the request */
+    json_t *body;
+    struct context_execution_spec spec;
+    enum follow_mode mode;
+};
+
+static void context_execution_free(void *arg)
+{
+    struct context_execution *c = arg;
+
+    json_decref(c->body);
+    free(c);
+}
+
+static void context_execution_answer_background(struct context_execution *c, const struct store_execution *row)
+{
+    auto_free char *path = str_printf("/v1/sandboxes/%s/executions/%s", row->sandbox, row->id);
+
+    http_set_header(c->req, "Location", path);
+    follow_answer_row(c->req, c->api, 202, row, false);
+}
+
+static void context_execution_on_accepted(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct context_execution *c = arg;
+
+    if (err) {
+        idempotency_release_key(c->req, c->api, err);
+        api_answer_err(c->req, c->api, err);
+    } else if (c->spec.background) {
+        context_execution_answer_background(c, row);
+    } else {
+        follow_execution_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
+    }
+    context_execution_free(c);
+}
+
+static void context_execution_on_known(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct context_execution *c = arg;
+
+    if (err)
+        http_answer_err(c->req, err);
+    else
+        context_execution_answer_background(c, row);
+    context_execution_free(c);
+}
+
+static void context_execution_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+{
+    struct context_execution *c = arg;
+
+    if (fresh) {
+        c->spec.created_by = request_actor_id(req);
+        c->spec.request_id = http_id(req);
+        manager_context_execute(api->settings.manager, request_visible_owner(req), c->sandbox, c->context, id, &c->spec,
+                                context_execution_on_accepted, c);
+    } else if (c->spec.background) {
+        store_execution_get(api->settings.store, request_visible_owner(req), id, context_execution_on_known, c);
+    } else {
+        follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
+        context_execution_free(c);
+    }
+}
+
+int api_context_read_call(const json_t *body, struct api *api, struct context_execution_spec *ret, struct err *err)
+{
+    static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", NULL };
+    const struct limit_info *wall = limit_info(LIMIT_WALL);
+
+    if (json_input_require_known_fields(body, "", names, err) < 0 ||
+        json_input_text(body, "", "code", 0, CONTEXT_CODE_MAX, &ret->code, err) < 0 ||
+        json_input_u64(body, "", "timeoutMs", wall->min, wall->max, &ret->timeout_ms, NULL, err) < 0 ||
+        json_input_u64(body, "", "outputBytes", 1, EXECUTION_OUTPUT_MAX, &ret->output_max, NULL, err) < 0 ||
+        json_input_bool(body, "", "background", &ret->background, err) < 0)
+        return -1;
+    if (!ret->code)
+        return err_set(err, ERR_INVALID, "code: there is nothing to run");
+    return api_check_operator_limits(api, ret->timeout_ms, ret->output_max, err);
+}
+
+static int context_execution_read(struct context_execution *c, struct err *err)
+{
+    if (api_context_read_ids(c->req, &c->sandbox, &c->context, err) < 0 || api_read_body(c->req, &c->body, err) < 0)
+        return -1;
+    return api_context_read_call(c->body, c->api, &c->spec, err);
+}
+
+static void api_context_execute(struct http_req *req, void *ctx)
+{
+    struct context_execution *c = mem_new(struct context_execution);
+    struct err err = { 0 };
+
+    c->req = req;
+    c->api = ctx;
+    c->mode = follow_mode_of_request(req);
+    if (context_execution_read(c, &err) < 0) {
+        http_answer_err(req, &err);
+        context_execution_free(c);
+        return;
+    }
+    audit_trail_add_content(req, "code", c->spec.code, strlen(c->spec.code));
+    idempotency_begin(req, ctx, "ex", context_execution_on_claimed, c, context_execution_free);
+}
+
+/* --- complete and inspect --- */
+
+static void api_context_on_kernel_reply(void *arg, const struct err *err, const char *json)
+{
+    struct http_req *req = arg;
+
+    if (err)
+        http_answer_err(req, err);
+    else
+        http_answer(req, 200, "application/json", json, strlen(json));
+}
+
+/* Of text that was found to be UTF-8. */
+static size_t count_utf8_characters(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void api_context_ask_kernel(struct http_req *req, struct api *api, bool inspect)
+{
+    static const char *const names[] = { "code", "cursor", NULL };
+    auto_json *body = NULL;
+    struct err err = { 0 };
+    const char *sandbox = NULL, *id = NULL, *code = NULL;
+    uint64_t cursor = 0;
+    bool placed = false;
+
+    if (api_context_read_ids(req, &sandbox, &id, &err) == 0 && api_read_body(req, &body, &err) == 0 &&
+        json_input_require_known_fields(body, "", names, &err) == 0 &&
+        json_input_text(body, "", "code", 0, CONTEXT_CODE_MAX, &code, &err) == 0 &&
+        json_input_u64(body, "", "cursor", 0, CONTEXT_CODE_MAX, &cursor, &placed, &err) == 0 && (!code || !placed))
+        err_set(&err, ERR_INVALID, "a question is code and cursor");
+    if (err.id == ERR_NONE && code && cursor > count_utf8_characters(code))
+        err_set(&err, ERR_INVALID, "cursor: the code has only %zu characters", count_utf8_characters(code));
+    if (err.id != ERR_NONE)
+        http_answer_err(req, &err);
+    else
+        manager_context_query(api->settings.manager, request_visible_owner(req), sandbox, id, inspect, code, cursor,
+                              api_context_on_kernel_reply, req);
+}
+
+static void api_context_complete(struct http_req *req, void *ctx)
+{
+    api_context_ask_kernel(req, ctx, false);
+}
+
+static void api_context_inspect(struct http_req *req, void *ctx)
+{
+    api_context_ask_kernel(req, ctx, true);
+}
+
+/* --- the answer to input() --- */
+
+struct context_input_line {
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox;
+    char *text; /* NULL: end of input */
+};
+
+static void context_input_line_free(void *arg)
+{
+    struct context_input_line *l = arg;
+
+    free(l->text);
+    free(l);
+}
+
+static void context_input_line_on_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct context_input_line *l = arg;
+    struct err why = { 0 };
+
+    if (!err && !str_eq(row->sandbox, l->sandbox))
+        err = (err_set(&why, ERR_MISSING, "there is no such execution in this sandbox"), &why);
+    if (!err && row->ended_ms)
+        err = (err_set(&why, ERR_EXISTS, "execution %s has ended", row->id), &why);
+    if (!err && manager_context_input(l->api->settings.manager, request_visible_owner(l->req), l->sandbox, row->id,
+                                      l->text, &why) < 0)
+        err = &why;
+    if (err)
+        http_answer_err(l->req, err);
+    else
+        follow_answer_row(l->req, l->api, 200, row, false);
+}
+
+int api_context_read_input_line(const json_t *body, const char **ret, struct err *err)
+{
+    const char *text = NULL;
+    bool eof = false;
+
+    if (json_input_text(body, "", "text", 0, CONTEXT_INPUT_MAX, &text, err) < 0 ||
+        json_input_bool(body, "", "eof", &eof, err) < 0)
+        return -1;
+    if (!text == !eof)
+        return err_set(err, ERR_INVALID, "give text, or eof: true for the end of input");
+    *ret = text;
+    return 0;
+}
+
+static int context_input_line_read(struct context_input_line *l, const json_t *body, struct err *err)
+{
+    static const char *const names[] = { "text", "eof", NULL };
+    const char *text = NULL;
+
+    if (json_input_require_known_fields(body, "", names, err) < 0 || api_context_read_input_line(body, &text, err) < 0)
+        return -1;
+    l->text = text ? str_dup(text) : NULL;
+    return 0;
+}
+
+static void api_context_input(struct http_req *req, void *ctx)
+{
+    struct context_input_line *l = mem_new(struct context_input_line);
+    auto_json *body = NULL;
+    struct err err = { 0 };
+    const char *id;
+
+    l->req = req;
+    l->api = ctx;
+    http_free_with_request(req, l, context_input_line_free);
+    if (api_context_read_ids(req, &l->sandbox, NULL, &err) < 0 || api_read_execution_id(req, &id, &err) < 0 ||
+        api_read_body(req, &body, &err) < 0 || context_input_line_read(l, body, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        store_execution_get(l->api->settings.store, request_visible_owner(req), id, context_input_line_on_row, l);
+}
+
+#define ALL "/v1/sandboxes/{sandboxId}/contexts"
+#define ONE ALL "/{contextId}"
+#define JSON_BODY HTTP_BODY_BUFFERED, JSON_INPUT_SIZE_MAX, "application/json"
+
+const struct http_route context_routes[] = {
+    { "POST", ALL, api_context_create, JSON_BODY, &permission_execute },
+    { "GET", ALL, api_context_list, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "GET", ONE, api_context_get, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "DELETE", ONE, api_context_delete, HTTP_BODY_NONE, .data = &permission_executions },
+    { "POST", ONE "/execute", api_context_execute, JSON_BODY, &permission_execute },
+    { "POST", ONE "/interrupt", api_context_interrupt, HTTP_BODY_NONE, .data = &permission_executions },
+    { "POST", ONE "/restart", api_context_restart, HTTP_BODY_NONE, .data = &permission_executions },
+    { "POST", ONE "/fork", api_context_fork, HTTP_BODY_NONE, .data = &permission_execute },
+    { "POST", ONE "/complete", api_context_complete, JSON_BODY, &permission_executions },
+    { "POST", ONE "/inspect", api_context_inspect, JSON_BODY, &permission_executions },
+    { "POST", "/v1/sandboxes/{sandboxId}/executions/{executionId}/input", api_context_input, JSON_BODY,
+      &permission_executions },
+    { 0 },
+};

@@ -1,0 +1,545 @@
+/* POST /v1/execute: one fresh sandbox, one answer.
+ *
+ * The body is read into what the executor takes, which borrows from it, so the body stays until the end. Answered as
+ * one JSON object, or as the stream that executions have: `started`, `output`, what code shows, `end`. Nothing is
+ * stored, so a stream that broke is not taken up again, and a client that goes away takes its program along. */
+#include "server/api/api_internal.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+#include "service/execute/run_path.h"
+#include "service/context.h"
+#include "service/custom_policy.h"
+#include "service/template_cache.h"
+
+#include <stdio.h>
+
+#define CWD_MAX 4000
+#define SHELL_MAX (32 * KIB)
+#define HEARTBEAT_NS (15 * NS_PER_S)
+
+struct execute_request {
+    struct http_req *req;
+    struct api *api;
+    json_t *body;
+    char template[STORE_NAME_MAX + 1];
+    struct spec spec;
+    char *policy_error_details; /* of an error in its policy */
+    struct run_request run_request;
+    const char **argv;
+    char **env;
+    char *cwd;
+    struct run_file files[RUN_FILES_MAX];
+    struct buf decoded[RUN_FILES_MAX];
+    char *outputs[RUN_OUTPUTS_MAX + 1];
+    enum follow_mode mode;
+
+    struct run *active_run;
+    struct open_stream open_stream;
+    struct ev_timer heartbeat_timer;
+    bool stream_begun;
+    char id[ID_SIZE], sandbox[ID_SIZE];
+    uint64_t offset[2];
+    struct buf partial_output[2]; /* the beginning of a character */
+};
+
+static void execute_request_free(void *arg)
+{
+    struct execute_request *c = arg;
+
+    open_stream_unregister(&c->open_stream);
+    ev_timer_clear(c->api->settings.ev, &c->heartbeat_timer);
+    json_decref(c->body);
+    spec_done(&c->spec);
+    free(c->policy_error_details);
+    free(c->argv);
+    spec_env_free(c->env);
+    free(c->cwd);
+    for (size_t i = 0; i < RUN_FILES_MAX; i++) {
+        free(c->files[i].path);
+        buf_done(&c->decoded[i]);
+    }
+    for (size_t i = 0; i < RUN_OUTPUTS_MAX; i++)
+        free(c->outputs[i]);
+    buf_done(&c->partial_output[0]);
+    buf_done(&c->partial_output[1]);
+    free(c);
+}
+
+static void execute_refuse(struct execute_request *c, const struct err *err)
+{
+    char seconds[24];
+
+    if (err->id == ERR_EXECUTOR_FULL) {
+        snprintf(seconds, sizeof(seconds), "%" PRIu64, (executor_retry_ms(c->api->settings.executor) + 999) / 1000);
+        http_set_header(c->req, "Retry-After", seconds);
+    }
+    if (err->id == ERR_QUOTA)
+        api_answer_err(c->req, c->api, err);
+    else
+        http_answer_err_with(c->req, err, c->policy_error_details);
+    execute_request_free(c);
+}
+
+/* --- the stream --- */
+
+static void execute_begin_event(struct jsonw *w, struct buf *out, const char *type)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_kstr(w, "type", type);
+}
+
+static void execute_send_event(struct execute_request *c, const char *type, const struct buf *json)
+{
+    bool room = c->mode == FOLLOW_NDJSON ? http_stream_ndjson(c->req, json)
+                                         : http_stream_event(c->req, NULL, type, json->data);
+
+    if (!room && c->active_run)
+        run_pause_output(c->active_run, true);
+}
+
+static void execute_on_room(void *arg)
+{
+    struct execute_request *c = arg;
+
+    if (c->active_run)
+        run_pause_output(c->active_run, false);
+}
+
+static void execute_on_heartbeat(void *arg)
+{
+    static const char text[] = "{\"type\":\"heartbeat\"}";
+    struct execute_request *c = arg;
+    struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
+
+    ev_timer_set(c->api->settings.ev, &c->heartbeat_timer, ev_now(c->api->settings.ev) + HEARTBEAT_NS,
+                 execute_on_heartbeat, c);
+    http_stream_ndjson(c->req, &json);
+}
+
+static void execute_on_started(void *arg, const char *id, const char *sandbox)
+{
+    struct execute_request *c = arg;
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    (void)str_copy(c->id, sizeof(c->id), id);
+    (void)str_copy(c->sandbox, sizeof(c->sandbox), sandbox);
+    c->stream_begun = true;
+    http_on_room(c->req, execute_on_room, c);
+    if (c->mode == FOLLOW_NDJSON) {
+        http_answer_ndjson(c->req, 200);
+        ev_timer_set(c->api->settings.ev, &c->heartbeat_timer, ev_now(c->api->settings.ev) + HEARTBEAT_NS,
+                     execute_on_heartbeat, c);
+    } else {
+        http_answer_events(c->req);
+    }
+    execute_begin_event(&w, &out, "started");
+    jsonw_key(&w, "execution");
+    jsonw_object(&w);
+    jsonw_kstr(&w, "id", id);
+    jsonw_kstr(&w, "sandboxId", sandbox);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    execute_send_event(c, "started", &out);
+}
+
+static void execute_send_output(struct execute_request *c, int i, bool last)
+{
+    struct buf *b = &c->partial_output[i];
+
+    while (b->len > 0 && (last || !output_chunk_is_partial_utf8(b->data, b->len))) {
+        auto_buf out = { 0 };
+        struct jsonw w;
+
+        execute_begin_event(&w, &out, "output");
+        jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
+        jsonw_ku64(&w, "offset", c->offset[i]);
+        size_t told = output_chunk_write_json(&w, "data", b->data, b->len, last);
+        jsonw_end_object(&w);
+        c->offset[i] += told;
+        buf_drop(b, told);
+        execute_send_event(c, "output", &out);
+    }
+}
+
+static void execute_on_output(void *arg, int channel, const void *data, size_t len)
+{
+    struct execute_request *c = arg;
+
+    buf_add(&c->partial_output[channel - 1], data, len);
+    execute_send_output(c, channel - 1, false);
+}
+
+static void execute_on_event(void *arg, const char *type, const struct buf *json)
+{
+    execute_send_event(arg, type, json);
+}
+
+/* --- the end --- */
+
+static void execute_write_run_facts(struct buf *out, const struct run_result *r)
+{
+    buf_addf(out, ",\"cached\":%s,\"queuedMs\":%" PRIu64 ",\"pool\":\"%s\"}", r->from_cache ? "true" : "false",
+             (uint64_t)(r->queued_ns / NS_PER_MS), r->recycled ? "recycled" : pool_result_names[r->pool_result]);
+}
+
+/* One that ran and was lost: what is known of it is the reason. */
+static void execute_write_lost(const struct execute_request *c, const struct err *err, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "id", c->id);
+    jsonw_kstr(&w, "sandboxId", c->sandbox);
+    jsonw_kstr(&w, "status", "died");
+    jsonw_key(&w, "error");
+    jsonw_object(&w);
+    jsonw_kstr(&w, "code", err_info(err->id)->code);
+    jsonw_kstr(&w, "message", err->msg);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+}
+
+static void execute_end_stream(struct execute_request *c, const struct err *err, const struct run_result *r)
+{
+    auto_buf out = { 0 };
+
+    execute_send_output(c, 0, true);
+    execute_send_output(c, 1, true);
+    buf_adds(&out, "{\"type\":\"end\",\"execution\":");
+    if (r) {
+        buf_add(&out, r->json->data, r->json->len);
+        execute_write_run_facts(&out, r);
+    } else {
+        execute_write_lost(c, err, &out);
+    }
+    buf_adds(&out, "}");
+    execute_send_event(c, "end", &out);
+    http_stream_end(c->req);
+    execute_request_free(c);
+}
+
+static void execute_on_end(void *arg, const struct err *err, const struct run_result *r)
+{
+    struct execute_request *c = arg;
+    struct buf out = { 0 };
+
+    c->active_run = NULL;
+    http_on_client_gone(c->req, NULL, NULL);
+    if (c->stream_begun) {
+        execute_end_stream(c, err, r);
+    } else if (err) {
+        execute_refuse(c, err);
+    } else {
+        buf_add(&out, r->json->data, r->json->len);
+        execute_write_run_facts(&out, r);
+        unread_responses_add(c->req, c->api, request_tenant(c->req), out.len);
+        audit_trail_add_target(c->req, "execution", r->from_cache ? "cached" : r->id);
+        http_answer_json(c->req, 200, &out);
+        execute_request_free(c);
+    }
+}
+
+static const struct run_ops execute_run_ops = { .on_started = execute_on_started,
+                                                .on_output = execute_on_output,
+                                                .on_event = execute_on_event,
+                                                .on_end = execute_on_end };
+
+static void execute_abort(struct execute_request *c, const struct err *err)
+{
+    if (c->active_run)
+        run_cancel(take_ptr(&c->active_run));
+    if (!c->stream_begun)
+        http_answer_err(c->req, err);
+    else if (err->id == ERR_CLIENT_GONE)
+        http_stream_end(c->req);
+    else
+        http_stream_break(c->req);
+    execute_request_free(c);
+}
+
+static void execute_on_client_gone(void *arg)
+{
+    struct err err;
+
+    err_set(&err, ERR_CLIENT_GONE, "the client went away");
+    execute_abort(arg, &err);
+}
+
+static void execute_on_revoked(void *arg, const struct err *why)
+{
+    struct execute_request *c = arg;
+
+    http_on_client_gone(c->req, NULL, NULL);
+    execute_abort(c, why);
+}
+
+/* --- reading --- */
+
+static int execute_read_file(struct execute_request *c, const json_t *file, size_t i, struct err *err)
+{
+    static const char *const names[] = { "path", "content", "contentBase64", NULL };
+    const char *path = NULL, *text = NULL, *coded = NULL;
+    char at[32];
+
+    snprintf(at, sizeof(at), "files[%zu].", i);
+    if (!json_is_object(file))
+        return err_set(err, ERR_INVALID, "files[%zu]: a file is an object with a path and its content", i);
+    if (json_input_require_known_fields(file, at, names, err) < 0 ||
+        json_input_text(file, at, "path", 1, RUN_PATH_MAX, &path, err) < 0 ||
+        json_input_text(file, at, "content", 0, JSON_INPUT_SIZE_MAX, &text, err) < 0 ||
+        json_input_text(file, at, "contentBase64", 0, JSON_INPUT_SIZE_MAX, &coded, err) < 0)
+        return -1;
+    if (!path || !text == !coded)
+        return err_set(err, ERR_INVALID, "files[%zu]: a file has a path, and either content or contentBase64", i);
+    if (coded && !text_from_base64(&c->decoded[i], coded, strlen(coded)))
+        return err_set(err, ERR_INVALID, "files[%zu].contentBase64: it is no base64", i);
+    snprintf(at, sizeof(at), "files[%zu].path", i);
+    if (run_path_resolve(path, at, &c->files[i].path, err) < 0)
+        return -1;
+    c->files[i].data = text ? text : c->decoded[i].data ? c->decoded[i].data : "";
+    c->files[i].len = text ? strlen(text) : c->decoded[i].len;
+    return 0;
+}
+
+static int execute_read_files(struct execute_request *c, struct err *err)
+{
+    json_t *list = NULL, *patterns = NULL;
+    char what[32];
+
+    if (json_input_array(c->body, "", "files", RUN_FILES_MAX, &list, err) < 0 ||
+        json_input_array(c->body, "", "outputs", RUN_OUTPUTS_MAX, &patterns, err) < 0)
+        return -1;
+    c->run_request.nfiles = json_array_size(list);
+    c->run_request.files = c->files;
+    for (size_t i = 0; i < c->run_request.nfiles; i++)
+        if (execute_read_file(c, json_array_get(list, i), i, err) < 0)
+            return -1;
+    for (size_t i = 0; i < json_array_size(patterns); i++) {
+        const json_t *v = json_array_get(patterns, i);
+
+        snprintf(what, sizeof(what), "outputs[%zu]", i);
+        if (!json_is_string(v))
+            return err_set(err, ERR_INVALID, "%s: it is a path, or a pattern of paths", what);
+        if (run_path_resolve(json_string_value(v), what, &c->outputs[i], err) < 0)
+            return -1;
+    }
+    c->run_request.outputs = patterns ? (const char *const *)c->outputs : NULL;
+    return 0;
+}
+
+/* A command is a list of words, or one line for the shell. */
+static int execute_read_command(struct execute_request *c, struct err *err)
+{
+    const char *line = NULL;
+
+    if (!json_is_string(json_object_get(c->body, "command")))
+        return execution_request_read_command(c->body, &c->argv, err);
+    if (json_input_text(c->body, "", "command", 1, SHELL_MAX, &line, err) < 0)
+        return -1;
+    c->argv = mem_new_array(const char *, 4);
+    c->argv[0] = "/bin/sh";
+    c->argv[1] = "-c";
+    c->argv[2] = line;
+    c->argv[3] = NULL;
+    return 0;
+}
+
+static int execute_read_program(struct execute_request *c, struct err *err)
+{
+    struct run_request *r = &c->run_request;
+    const char *language = NULL;
+
+    if (json_input_text(c->body, "", "code", 1, CONTEXT_CODE_MAX, &r->code, err) < 0 ||
+        execute_read_command(c, err) < 0 || json_input_text(c->body, "", "language", 1, 40, &language, err) < 0)
+        return -1;
+    r->argv = c->argv;
+    if (!r->code == !r->argv)
+        return err_set(err, ERR_INVALID,
+                       r->code ? "code and command do not go together: give one of them"
+                               : "give code or command: there is nothing to run");
+    if (!language)
+        return 0;
+    r->language = context_language_name(language);
+    if (!r->language) {
+        err_set(err, ERR_RUNTIME_MISSING, "language: there is no '%.40s'; there is python, node and bash", language);
+        err_sanitize(err);
+        return -1;
+    }
+    return 0;
+}
+
+static int execute_read_options(struct execute_request *c, struct err *err)
+{
+    const struct limit_info *wall = limit_info(LIMIT_WALL);
+    struct run_request *r = &c->run_request;
+    const char *cwd = NULL;
+    json_t *env = NULL;
+    bool stream = false;
+    size_t n = 0;
+
+    if (json_input_text(c->body, "", "stdin", 0, EXECUTION_STDIN_MAX, &r->input, err) < 0 ||
+        json_input_text(c->body, "", "cwd", 1, CWD_MAX, &cwd, err) < 0 ||
+        json_input_object(c->body, "", "env", &env, err) < 0 ||
+        (env && spec_read_env(env, "env", &c->env, &n, err) < 0) ||
+        json_input_u64(c->body, "", "timeoutMs", wall->min, wall->max, &r->timeout_ms, NULL, err) < 0 ||
+        json_input_u64(c->body, "", "outputBytes", 1, RUN_OUTPUT_MAX, &r->output_max, NULL, err) < 0 ||
+        json_input_bool(c->body, "", "stream", &stream, err) < 0 ||
+        json_input_bool(c->body, "", "cache", &r->is_cacheable, err) < 0)
+        return -1;
+    if (stream && c->mode == FOLLOW_ANSWER)
+        c->mode = FOLLOW_NDJSON;
+    r->streamed = c->mode != FOLLOW_ANSWER;
+    r->is_cacheable = r->is_cacheable && !r->streamed;
+    r->input_len = r->input ? strlen(r->input) : 0;
+    r->env = (const char *const *)c->env;
+    c->cwd = !cwd ? NULL : cwd[0] == '/' ? str_dup(cwd) : str_printf("/workspace/%s", cwd);
+    r->cwd = c->cwd;
+    return api_check_operator_limits(c->api, r->timeout_ms, r->output_max, err);
+}
+
+/* What the sandbox is to be, over what its template says. */
+static int execute_read_spec(struct execute_request *c, struct err *err)
+{
+    static const char *const names[] = { "level", "policy", "resources" };
+    auto_json *over = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        json_t *v = json_object_get(c->body, names[i]);
+
+        if (v)
+            json_object_set(over, names[i], v);
+    }
+    if (json_object_size(over) > 0 && spec_read(&c->spec, over, SPEC_OF_SANDBOX, &c->policy_error_details, err) < 0)
+        return -1;
+    if (c->spec.cpu_pinning)
+        return err_set(err, ERR_INVALID, "resources.cpuPinning: a sandbox for one execution is not pinned");
+    if (!c->spec.runtime[0])
+        (void)str_copy(c->spec.runtime, sizeof(c->spec.runtime),
+                       c->run_request.language ? c->run_request.language : "python");
+    if (c->run_request.code && !c->run_request.language)
+        c->run_request.language = context_language_name(c->spec.runtime);
+    if (c->run_request.code && !c->run_request.language)
+        return err_set(err, ERR_INVALID,
+                       "language: the template is of %s, which runs no code here; say python, node or bash",
+                       c->spec.runtime);
+    if (custom_policy_apply_operator_limits(&c->spec, c->api->settings.operator_limits, err) < 0)
+        return -1;
+    if (!c->run_request.timeout_ms)
+        c->run_request.timeout_ms = c->spec.limits.v[LIMIT_WALL];
+    if (!c->run_request.output_max)
+        c->run_request.output_max = min_u64(c->spec.limits.v[LIMIT_OUTPUT], RUN_OUTPUT_MAX);
+    return spec_finish(&c->spec, err);
+}
+
+/* A sandbox lives as long as its program may, and not less than those that are made ahead: another lifetime would be
+ * another sandbox. */
+static void execute_fit_lifetime(struct execute_request *c)
+{
+    uint64_t *lifetime = &c->spec.limits.v[LIMIT_LIFETIME];
+
+    if (c->run_request.timeout_ms >= *lifetime)
+        *lifetime = min_u64(c->run_request.timeout_ms + 60000, limit_info(LIMIT_LIFETIME)->max);
+}
+
+/* --- beginning --- */
+
+static void execute_record(const struct execute_request *c)
+{
+    const struct run_request *r = &c->run_request;
+
+    if (r->code)
+        audit_trail_add_content(c->req, "code", r->code, strlen(r->code));
+    audit_trail_add_strings(c->req, "command", r->argv);
+    audit_trail_add_strings(c->req, "env", r->env);
+    if (r->input)
+        audit_trail_add_content(c->req, "stdin", r->input, r->input_len);
+    for (size_t i = 0; i < r->nfiles; i++)
+        audit_trail_add_content(c->req, "file", r->files[i].data, r->files[i].len);
+    audit_trail_record_accepted(c->req);
+}
+
+static void execute_run(struct execute_request *c)
+{
+    struct err err = { 0 };
+
+    if (execute_read_spec(c, &err) < 0) {
+        execute_refuse(c, &err);
+        return;
+    }
+    execute_fit_lifetime(c);
+    c->run_request.owner = request_tenant(c->req);
+    c->run_request.created_by = request_actor_id(c->req);
+    c->run_request.request_id = http_id(c->req);
+    c->run_request.spec = &c->spec;
+    c->run_request.template = c->template[0] ? c->template : NULL;
+    if (executor_run(c->api->settings.executor, &c->run_request, &execute_run_ops, c, &c->active_run, &err) < 0) {
+        execute_refuse(c, &err);
+        return;
+    }
+    execute_record(c);
+    http_on_client_gone(c->req, execute_on_client_gone, c);
+    http_require_client(c->req);
+    open_stream_register(&c->open_stream, c->api, request_principal(c->req), execute_on_revoked, c);
+}
+
+static void execute_on_template(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct execute_request *c = arg;
+    struct err why = { 0 };
+    auto_json *spec = NULL;
+
+    if (err && err->id == ERR_MISSING) {
+        template_not_found_error(&why, c->template);
+        execute_refuse(c, &why);
+    } else if (err) {
+        execute_refuse(c, err);
+    } else if (json_input_parse(row->spec_json, strlen(row->spec_json), &spec, &why) < 0 ||
+               spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, NULL, &why) < 0) {
+        err_wrap(&why, "template %s", row->name);
+        execute_refuse(c, &why);
+    } else {
+        c->run_request.generation = row->generation;
+        execute_run(c);
+    }
+}
+
+static void api_execute(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "code",  "command", "language",  "template",    "level", "policy",
+                                         "env",   "cwd",     "resources", "files",       "stdin", "outputs",
+                                         "cache", "stream",  "timeoutMs", "outputBytes", NULL };
+    struct execute_request *c = mem_new(struct execute_request);
+    const char *template = NULL;
+    struct err err = { 0 };
+
+    c->req = req;
+    c->api = ctx;
+    c->mode = follow_mode_of_request(req);
+    spec_init(&c->spec);
+    if (!c->api->settings.executor)
+        err_set(&err, ERR_BUSY, "this server has no executor");
+    if (err.id || unread_responses_check(c->api, request_tenant(req), &err) < 0 ||
+        api_require_no_query(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
+        json_input_require_known_fields(c->body, "", names, &err) < 0 || execute_read_program(c, &err) < 0 ||
+        execute_read_files(c, &err) < 0 || execute_read_options(c, &err) < 0 ||
+        json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
+        execute_refuse(c, &err);
+    } else if (template) {
+        (void)str_copy(c->template, sizeof(c->template), template);
+        template_cache_get(c->api->template_cache, template, ev_now(c->api->settings.ev), execute_on_template, c);
+    } else {
+        execute_run(c);
+    }
+}
+
+const struct http_route execute_routes[] = {
+    { "POST", "/v1/execute", api_execute, HTTP_BODY_BUFFERED, JSON_INPUT_SIZE_MAX, "application/json",
+      &permission_execute },
+    { 0 },
+};

@@ -1,0 +1,310 @@
+/* /v1/sandboxes/{sandboxId}/executions */
+#include "server/api/api_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+/* --- create --- */
+
+struct execution_creation {
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox; /* lives as long as the request */
+    struct execution_request launch;
+    enum follow_mode mode;
+};
+
+static void execution_creation_free(void *arg)
+{
+    struct execution_creation *c = arg;
+
+    execution_request_done(&c->launch);
+    free(c);
+}
+
+static void execution_creation_answer_background(struct execution_creation *c, const struct store_execution *row)
+{
+    auto_free char *path = str_printf("/v1/sandboxes/%s/executions/%s", row->sandbox, row->id);
+
+    http_set_header(c->req, "Location", path);
+    follow_answer_row(c->req, c->api, 202, row, false);
+}
+
+static void execution_creation_on_accepted(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct execution_creation *c = arg;
+
+    if (err) {
+        idempotency_release_key(c->req, c->api, err);
+        api_answer_err(c->req, c->api, err);
+    } else if (c->launch.spec.background) {
+        execution_creation_answer_background(c, row);
+    } else {
+        follow_execution_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
+    }
+    execution_creation_free(c);
+}
+
+static void execution_creation_on_known(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct execution_creation *c = arg;
+
+    if (err)
+        http_answer_err(c->req, err);
+    else
+        execution_creation_answer_background(c, row);
+    execution_creation_free(c);
+}
+
+static void execution_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+{
+    struct execution_creation *c = arg;
+
+    if (fresh) {
+        c->launch.spec.created_by = request_actor_id(req);
+        c->launch.spec.request_id = http_id(req);
+        manager_execute(api->settings.manager, request_visible_owner(req), c->sandbox, id, &c->launch.spec,
+                        execution_creation_on_accepted, c);
+    } else if (c->launch.spec.background) {
+        store_execution_get(api->settings.store, request_visible_owner(req), id, execution_creation_on_known, c);
+    } else {
+        follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
+        execution_creation_free(c);
+    }
+}
+
+static int execution_creation_read(struct execution_creation *c, struct err *err)
+{
+    if (api_require_no_query(c->req, err) < 0 || api_read_sandbox_id(c->req, &c->sandbox, err) < 0 ||
+        api_read_body(c->req, &c->launch.body, err) < 0)
+        return -1;
+    return execution_request_read(&c->launch, c->api, err);
+}
+
+static void execution_creation_record(const struct execution_creation *c)
+{
+    const struct execution_spec *s = &c->launch.spec;
+
+    if (s->code)
+        audit_trail_add_content(c->req, "code", s->code, strlen(s->code));
+    audit_trail_add_strings(c->req, "command", s->argv);
+    audit_trail_add_strings(c->req, "env", s->env);
+    if (s->input)
+        audit_trail_add_content(c->req, "stdin", s->input, s->input_len);
+}
+
+static void api_execution_create(struct http_req *req, void *ctx)
+{
+    struct execution_creation *c = mem_new(struct execution_creation);
+    struct err err = { 0 };
+
+    c->req = req;
+    c->api = ctx;
+    c->mode = follow_mode_of_request(req);
+    if (execution_creation_read(c, &err) < 0) {
+        http_answer_err(req, &err);
+        execution_creation_free(c);
+    } else {
+        execution_creation_record(c);
+        /* With a key, or with input still to come, it has to be found while it runs. */
+        c->launch.spec.report_only_end = c->mode == FOLLOW_ANSWER && !c->launch.spec.background &&
+                                         !c->launch.spec.input_open && !http_header(req, "Idempotency-Key");
+        idempotency_begin(req, ctx, "ex", execution_creation_on_claimed, c, execution_creation_free);
+    }
+}
+
+/* --- list --- */
+
+static void api_execution_on_rows(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
+                                  const char *next)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!api_list_begin(req, err, &w, &out, "executions"))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        api_write_execution(&rows[i], &w);
+        jsonw_end_object(&w);
+    }
+    api_list_end(req, &w, next);
+}
+
+struct execution_list_query {
+    struct http_req *req;
+    struct api *api;
+    struct store_list q;
+};
+
+static void api_execution_on_list_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    auto_free struct execution_list_query *l = arg;
+
+    if (err) {
+        http_answer_err(l->req, err);
+        return;
+    }
+    l->q.sandbox = row->id;
+    store_execution_list(l->api->settings.store, &l->q, api_execution_on_rows, l->req);
+}
+
+static void api_execution_list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct execution_list_query *l = mem_new(struct execution_list_query);
+    struct err err = { 0 };
+    const char *id;
+
+    l->req = req;
+    l->api = api;
+    if (api_read_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
+        api_read_state_query(req, api_execution_states, &l->q.states, &err) < 0 ||
+        api_read_sandbox_id(req, &id, &err) < 0) {
+        http_answer_err(req, &err);
+        free(l);
+        return;
+    }
+    store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_execution_on_list_sandbox, l);
+}
+
+/* --- one --- */
+
+static bool api_execution_ids_or_refuse(struct http_req *req, const char *const *query, struct follow_spec *ret)
+{
+    struct err err = { 0 };
+
+    if (http_query_require_known(req, query, &err) == 0 && api_read_sandbox_id(req, &ret->sandbox, &err) == 0 &&
+        api_read_execution_id(req, &ret->execution, &err) == 0)
+        return true;
+    http_answer_err(req, &err);
+    return false;
+}
+
+struct execution_get_query {
+    struct http_req *req;
+    struct api *api;
+    const char *sandbox;
+    bool wants_receipt;
+};
+
+static void api_execution_answer_receipt(struct http_req *req, const struct store_execution *row)
+{
+    struct err err;
+
+    if (row->receipt_json) {
+        http_answer(req, 200, "application/json", row->receipt_json, strlen(row->receipt_json));
+        return;
+    }
+    if (row->ended_ms)
+        err_set(&err, ERR_MISSING, "execution %s was not run to its end, so it has no receipt", row->id);
+    else
+        err_set(&err, ERR_EXISTS, "execution %s has not ended; it gets a receipt when it does", row->id);
+    http_answer_err(req, &err);
+}
+
+static void api_execution_on_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    auto_free struct execution_get_query *s = arg;
+    struct err why;
+
+    if (!err && !str_eq(row->sandbox, s->sandbox))
+        err = (err_set(&why, ERR_MISSING, "there is no such execution in this sandbox"), &why);
+    if (err)
+        http_answer_err(s->req, err);
+    else if (s->wants_receipt)
+        api_execution_answer_receipt(s->req, row);
+    else
+        follow_answer_row(s->req, s->api, 200, row, true);
+}
+
+static void api_execution_read_one(struct http_req *req, struct api *api, bool receipt)
+{
+    struct follow_spec spec = { 0 };
+
+    if (!api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
+        return;
+    struct execution_get_query *s = mem_new(struct execution_get_query);
+    *s = (struct execution_get_query){ req, api, spec.sandbox, receipt };
+    store_execution_get(api->settings.store, request_visible_owner(req), spec.execution, api_execution_on_row, s);
+}
+
+static void api_execution_get(struct http_req *req, void *ctx)
+{
+    api_execution_read_one(req, ctx, false);
+}
+
+static void api_execution_receipt(struct http_req *req, void *ctx)
+{
+    api_execution_read_one(req, ctx, true);
+}
+
+static void api_execution_cancel(struct http_req *req, void *ctx)
+{
+    struct follow_spec spec = { .mode = FOLLOW_ANSWER, .cancel_first = true };
+
+    if (api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
+        follow_execution(req, ctx, &spec);
+}
+
+static void api_execution_output(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "stream", "offset", "follow", NULL };
+    struct follow_spec spec = { .mode = FOLLOW_RAW, .channel = 1 };
+    const char *stream = http_query(req, "stream");
+    struct err err = { 0 };
+    uint64_t offset;
+    bool live;
+
+    if (!api_execution_ids_or_refuse(req, names, &spec))
+        return;
+    if (stream && !str_eq(stream, "stdout") && !str_eq(stream, "stderr")) {
+        err_set(&err, ERR_INVALID, "stream: it is stdout or stderr");
+        http_answer_err(req, &err);
+    } else if (http_query_u64(req, "offset", 0, INT64_MAX, 0, &offset, &err) < 0 ||
+               http_query_bool(req, "follow", false, &live, &err) < 0) {
+        http_answer_err(req, &err);
+    } else {
+        spec.channel = stream && str_eq(stream, "stderr") ? 2 : 1;
+        spec.offset[spec.channel - 1] = offset;
+        spec.existing_only = !live;
+        follow_execution(req, ctx, &spec);
+    }
+}
+
+static void api_execution_stream(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "stdoutOffset", "stderrOffset", "eventsOffset", NULL };
+    struct follow_spec spec = { .mode = follow_mode_of_request(req) };
+    struct err err = { 0 };
+
+    if (!api_execution_ids_or_refuse(req, names, &spec))
+        return;
+    if (spec.mode == FOLLOW_ANSWER)
+        spec.mode = FOLLOW_NDJSON;
+    if (http_query_u64(req, "stdoutOffset", 0, INT64_MAX, 0, &spec.offset[0], &err) < 0 ||
+        http_query_u64(req, "stderrOffset", 0, INT64_MAX, 0, &spec.offset[1], &err) < 0 ||
+        http_query_u64(req, "eventsOffset", 0, INT64_MAX, 0, &spec.offset[2], &err) < 0 ||
+        follow_read_offsets(http_header(req, "Last-Event-ID"), spec.offset, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        follow_execution(req, ctx, &spec);
+}
+
+#define ALL "/v1/sandboxes/{sandboxId}/executions"
+#define ONE ALL "/{executionId}"
+
+const struct http_route execution_routes[] = {
+    { "POST", ALL, api_execution_create, HTTP_BODY_BUFFERED, JSON_INPUT_SIZE_MAX, "application/json",
+      &permission_execute },
+    { "GET", ALL, api_execution_list, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "GET", ONE, api_execution_get, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "POST", ONE "/cancel", api_execution_cancel, HTTP_BODY_NONE, .data = &permission_executions },
+    { "POST", ONE "/stdin", stdin_upload_start, HTTP_BODY_STREAMED, .data = &permission_executions },
+    { "POST", ONE "/resize", terminal_resize, HTTP_BODY_BUFFERED, 4096, "application/json", &permission_executions },
+    { "POST", ONE "/signal", terminal_signal, HTTP_BODY_BUFFERED, 4096, "application/json", &permission_executions },
+    { "GET", ONE "/output", api_execution_output, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "GET", ONE "/stream", api_execution_stream, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { "GET", ONE "/receipt", api_execution_receipt, HTTP_BODY_NONE, .data = &permission_executions_read },
+    { 0 },
+};

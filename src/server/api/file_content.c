@@ -1,0 +1,369 @@
+/* Contents of files, both ways: from the sandbox to the client and from the client to the sandbox, as fast as the
+ * slower of the two takes them. Neither side's bytes are gathered here. */
+#include "server/api/file_transfer.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+/* Whoever asked may not any more. Of an answer that has begun the client sees that it broke off, and of a file that was
+ * being written the old one stays. */
+static void file_content_on_revoked(void *arg, const struct err *why)
+{
+    struct file_transfer *t = arg;
+
+    if (!t->answer_begun) {
+        if (http_route(t->req)->body == HTTP_BODY_STREAMED)
+            http_discard_body(t->req);
+        file_transfer_refuse(t, why);
+        return;
+    }
+    http_on_client_gone(t->req, NULL, NULL);
+    http_stream_break(t->req);
+    file_transfer_free(t);
+}
+
+static void file_content_register_stream(struct file_transfer *t)
+{
+    open_stream_register(&t->open_stream, t->api, request_principal(t->req), file_content_on_revoked, t);
+}
+
+/* --- reading ---
+ *
+ * What an answer says first (how long, which version, which part) is known from a look at the file, and its bytes come
+ * later. They are read only of the file that was seen; when another has its name by then, or it was written to, the
+ * look is taken again. A file that never stands still for that long is sent as it was when it was opened, without a
+ * version and a length; a part of it is refused. */
+
+#define STAT_ATTEMPTS_MAX 8
+
+static void file_content_on_room(void *arg)
+{
+    struct file_transfer *t = arg;
+
+    files_hold_credit(t->job, false);
+}
+
+static void file_content_on_bytes(void *arg, const void *data, size_t len)
+{
+    struct file_transfer *t = arg;
+
+    if (!t->answer_begun) {
+        t->answer_begun = true;
+        http_on_room(t->req, file_content_on_room, t);
+        http_answer_stream(t->req, t->status,
+                           t->len == HTTP_UNTIL_END && t->limit ? "application/x-tar" : "application/octet-stream",
+                           t->len);
+    }
+    if (t->len != HTTP_UNTIL_END)
+        len = (size_t)min_u64(len, t->len - t->sent);
+    t->sent += len;
+    if (!http_stream_write(t->req, data, len))
+        files_hold_credit(t->job, true);
+}
+
+static void file_content_stat_again(void *arg, struct sandbox_handle *box, const struct err *err);
+static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, const struct err *err);
+
+/* It was not the file that was seen. */
+static void file_content_on_file_changed(struct file_transfer *t)
+{
+    struct err why;
+
+    http_on_client_gone(t->req, NULL, NULL);
+    open_stream_unregister(&t->open_stream);
+    if (++t->stat_attempts < STAT_ATTEMPTS_MAX) {
+        manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                                file_content_stat_again, t);
+    } else if (t->status == 200 && !http_header(t->req, "If-Match")) {
+        http_drop_header(t->req, "ETag");
+        t->len = HTTP_UNTIL_END;
+        manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                                file_content_read_seen_file, t);
+    } else {
+        err_set(&why, ERR_EXISTS, "the file changes faster than a part of it can be read; ask again");
+        file_transfer_refuse(t, &why);
+    }
+}
+
+static void file_content_on_read_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct file_transfer *t = arg;
+
+    if (err && err->id == ERR_BUSY && !t->answer_begun && t->len != HTTP_UNTIL_END) {
+        file_content_on_file_changed(t);
+        return;
+    }
+    if (err && !t->answer_begun) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    if (!t->answer_begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it became shorter since it was opened */
+        struct err why;
+
+        err_set(&why, ERR_EXISTS, "the file changed while it was read; ask again");
+        file_transfer_refuse(t, &why);
+        return;
+    }
+    if (!t->answer_begun)
+        file_content_on_bytes(t, "", 0);
+    http_on_client_gone(t->req, NULL, NULL);
+    if (err || (t->len != HTTP_UNTIL_END && t->sent < t->len))
+        http_stream_break(t->req);
+    else
+        http_stream_end(t->req);
+    file_transfer_free(t);
+}
+
+static const struct files_ops file_content_read_ops = { .on_data = file_content_on_bytes,
+                                                        .on_done = file_content_on_read_done };
+
+static void file_content_on_stat_entry(void *arg, const struct files_entry *e)
+{
+    struct file_transfer *t = arg;
+
+    t->entry = *e;
+    t->entry.name = t->entry.target = NULL;
+}
+
+static void file_content_set_headers(struct file_transfer *t)
+{
+    const char *slash = strrchr(t->path, '/');
+
+    http_set_header(t->req, "X-Content-Type-Options", "nosniff");
+    http_set_filename(t->req, slash[1] ? slash + 1 : "file");
+}
+
+static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, const struct err *err)
+{
+    struct file_transfer *t = arg;
+    struct err why = { 0 };
+
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* held by the first use */
+    files_free(take_ptr(&t->job));
+    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
+    file_content_register_stream(t);
+    int r = t->len == HTTP_UNTIL_END ? files_read(box, t->path, t->from, 0, &file_content_read_ops, t, &t->job, &why)
+                                     : files_read_unchanged(box, t->path, &t->entry, t->from, t->len,
+                                                            &file_content_read_ops, t, &t->job, &why);
+    if (r < 0)
+        file_transfer_refuse(t, &why);
+}
+
+static void file_content_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct file_transfer *t = arg;
+    char etag[64];
+    struct err why;
+
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    file_content_set_headers(t);
+    if (t->entry.kind == 'l') { /* where it leads, and how much is there, is known when it is read */
+        t->status = 200;
+        t->len = HTTP_UNTIL_END;
+    } else if (t->entry.kind != 'f') {
+        err_set(&why, ERR_WRONG_KIND,
+                "path: it is no file but a %s; files/list and files/tar (cove cp --tar) read directories",
+                file_transfer_kind_name(t->entry.kind));
+        file_transfer_refuse(t, &why);
+        return;
+    } else if (!http_select_range(t->req, t->entry.size, http_etag(t->entry.size, t->entry.mtime_ns, etag), &t->status,
+                                  &t->from, &t->len)) {
+        file_transfer_free(t);
+        return;
+    }
+    if (t->len == 0) {
+        http_on_client_gone(t->req, NULL, NULL);
+        http_answer(t->req, t->status, "application/octet-stream", "", 0);
+        file_transfer_free(t);
+        return;
+    }
+    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                            file_content_read_seen_file, t);
+}
+
+static void file_content_start_stat(struct file_transfer *t, struct sandbox_handle *box)
+{
+    static const struct files_ops ops = { .on_entry = file_content_on_stat_entry,
+                                          .on_done = file_content_on_stat_done };
+    struct err err = { 0 };
+
+    if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void file_content_stat_again(void *arg, struct sandbox_handle *box, const struct err *err)
+{
+    struct file_transfer *t = arg;
+
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* held by the use before */
+    files_free(take_ptr(&t->job));
+    file_content_start_stat(t, box);
+}
+
+void file_content_read(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+
+    if (t)
+        file_transfer_begin(t, file_content_start_stat);
+}
+
+static void file_content_start_tar_read(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    t->status = 200;
+    t->len = HTTP_UNTIL_END;
+    t->limit = 1; /* the answer is an archive */
+    http_set_header(t->req, "X-Content-Type-Options", "nosniff");
+    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
+    file_content_register_stream(t);
+    if (files_tar_out(box, t->path, &file_content_read_ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+void file_content_read_tar(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+
+    if (t)
+        file_transfer_begin(t, file_content_start_tar_read);
+}
+
+/* --- writing --- */
+
+static size_t file_content_on_body_data(void *arg, const void *data, size_t len)
+{
+    struct file_transfer *t = arg;
+
+    return files_send(t->job, data, len);
+}
+
+static void file_content_on_body_end(void *arg)
+{
+    files_send_end(((struct file_transfer *)arg)->job);
+}
+
+static void file_content_on_body_fail(void *arg, const struct err *err)
+{
+    file_transfer_refuse(arg, err); /* what was begun is given up, and the old file stays */
+}
+
+static void file_content_on_writable(void *arg)
+{
+    http_resume_body(((struct file_transfer *)arg)->req);
+}
+
+static void file_content_on_written(void *arg, const struct files_done *d, const struct err *err)
+{
+    struct file_transfer *t = arg;
+
+    if (err) {
+        struct err why = *err;
+
+        if (t->flags & FILES_EXCL && err_info(err->id)->kind == ERR_KIND_EXISTS)
+            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: there is a file of that name: %.150s", t->path);
+        http_discard_body(t->req);
+        file_transfer_refuse(t, &why);
+        return;
+    }
+    jsonw_init(&t->w, &t->out, 0);
+    jsonw_object(&t->w);
+    jsonw_kstr(&t->w, "path", t->path);
+    if (t->limit)
+        jsonw_ku64(&t->w, "files", d->files);
+    jsonw_ku64(&t->w, "sizeBytes", d->bytes);
+    jsonw_end_object(&t->w);
+    file_transfer_answer(t);
+}
+
+static const struct files_ops file_content_write_ops = { .on_writable = file_content_on_writable,
+                                                         .on_done = file_content_on_written };
+static const struct http_reader file_content_body_reader = { file_content_on_body_data, file_content_on_body_end,
+                                                             file_content_on_body_fail };
+
+static void file_content_start_write(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    if (files_write(box, t->path, t->mode, t->flags, &file_content_write_ops, t, &t->job, &err) < 0) {
+        file_transfer_refuse(t, &err);
+        return;
+    }
+    file_content_register_stream(t);
+    http_read_body(t->req, &file_content_body_reader, t);
+}
+
+static int file_content_read_mode(const struct http_req *req, uint32_t *ret, struct err *err)
+{
+    const char *text = http_query(req, "mode");
+    uint32_t mode = 0;
+
+    if (!text)
+        return 0;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '7' || p - text > 3)
+            return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+        mode = mode * 8 + (uint32_t)(*p - '0');
+    }
+    if (strlen(text) < 3 || mode == 0 || mode > 0777)
+        return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+    *ret = mode;
+    return 0;
+}
+
+void file_content_write(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", "parents", "mode", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+    const char *match = http_header(req, "If-None-Match");
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    if (file_content_read_mode(req, &t->mode, &err) < 0 ||
+        file_transfer_read_flag(req, "parents", FILES_PARENTS, &t->flags, &err) < 0) {
+        file_transfer_refuse(t, &err);
+    } else if (match && !str_eq(match, "*")) {
+        err_set(&err, ERR_INVALID, "If-None-Match: a write knows only '*'");
+        file_transfer_refuse(t, &err);
+    } else {
+        t->flags |= match ? FILES_EXCL : 0;
+        file_transfer_begin(t, file_content_start_write);
+    }
+}
+
+static void file_content_start_tar_write(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    t->limit = 1; /* the answer counts files */
+    if (files_tar_in(box, t->path, &file_content_write_ops, t, &t->job, &err) < 0) {
+        file_transfer_refuse(t, &err);
+        return;
+    }
+    file_content_register_stream(t);
+    http_read_body(t->req, &file_content_body_reader, t);
+}
+
+void file_content_write_tar(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+
+    if (t)
+        file_transfer_begin(t, file_content_start_tar_write);
+}

@@ -1,0 +1,400 @@
+/* /v1/sandboxes/{sandboxId}/files: everything happens inside the sandbox, by its runtime, as its user. Here bytes go
+ * from one side to the other, as fast as the slower of the two takes them. */
+#include "server/api/file_transfer.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define PATH_MAX_BYTES 4000u
+#define LIST_MAX 10000u
+#define LIST_PRESET 1000u
+#define LIST_SCAN_MAX 1000000u /* all of a directory is read for a page */
+
+void file_transfer_free(struct file_transfer *t)
+{
+    files_free(t->job);
+    open_stream_unregister(&t->open_stream);
+    ev_timer_clear(t->api->settings.ev, &t->heartbeat_timer);
+    if (t->holds_sandbox)
+        manager_release_sandbox(t->api->settings.manager, t->sandbox);
+    json_decref(t->body);
+    directory_page_done(&t->page);
+    buf_done(&t->out);
+    free(t);
+}
+
+void file_transfer_refuse(struct file_transfer *t, const struct err *err)
+{
+    struct err why = *err;
+
+    if (why.id == ERR_LIMIT && (why.sys == ENOSPC || why.sys == EDQUOT))
+        why.id = ERR_SANDBOX_FULL;
+    http_on_client_gone(t->req, NULL, NULL);
+    http_answer_err(t->req, &why);
+    file_transfer_free(t);
+}
+
+/* The client is gone while an answer is made or sent: nobody wants the rest. */
+void file_transfer_on_client_gone(void *arg)
+{
+    struct file_transfer *t = arg;
+
+    if (t->answer_begun)
+        http_stream_end(t->req);
+    else
+        http_answer_empty(t->req, 204);
+    file_transfer_free(t);
+}
+
+static void file_transfer_on_sandbox(void *arg, struct sandbox_handle *box, const struct err *err)
+{
+    struct file_transfer *t = arg;
+
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    t->holds_sandbox = true;
+    t->start_fn(t, box);
+}
+
+void file_transfer_begin(struct file_transfer *t, void (*start)(struct file_transfer *t, struct sandbox_handle *box))
+{
+    t->start_fn = start;
+    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                            file_transfer_on_sandbox, t);
+}
+
+int file_transfer_check_path(const char *path, const char *name, struct err *err)
+{
+    if (!path)
+        return err_set(err, ERR_INVALID, "%s: it is missing", name);
+    if (path[0] != '/')
+        return err_set(err, ERR_INVALID, "%s: write an absolute path, for example /workspace/data.csv", name);
+    if (strlen(path) > PATH_MAX_BYTES)
+        return err_set(err, ERR_INVALID, "%s: it is longer than %u bytes", name, PATH_MAX_BYTES);
+    return 0;
+}
+
+/* NULL: refused. */
+static struct file_transfer *file_transfer_new(struct http_req *req, struct api *api, const char *const *query)
+{
+    struct file_transfer *t = mem_new(struct file_transfer);
+    struct err err = { 0 };
+    const char *id;
+
+    t->req = req;
+    t->api = api;
+    t->path = http_query(req, "path");
+    if (http_query_require_known(req, query, &err) == 0 && api_read_sandbox_id(req, &id, &err) == 0) {
+        str_copy(t->sandbox, sizeof(t->sandbox), id);
+        return t;
+    }
+    file_transfer_refuse(t, &err);
+    return NULL;
+}
+
+struct file_transfer *file_transfer_from_query(struct http_req *req, struct api *api, const char *const *query)
+{
+    struct file_transfer *t = file_transfer_new(req, api, query);
+    struct err err = { 0 };
+
+    if (t && file_transfer_check_path(t->path, "path", &err) < 0) {
+        file_transfer_refuse(t, &err);
+        return NULL;
+    }
+    return t;
+}
+
+/* --- entries --- */
+
+const char *file_transfer_kind_name(char kind)
+{
+    switch (kind) {
+    case 'f':
+        return "file";
+    case 'd':
+        return "directory";
+    case 'l':
+        return "link";
+    case 'p':
+        return "fifo";
+    case 's':
+        return "socket";
+    default:
+        return "device";
+    }
+}
+
+static void api_file_write_entry(const struct files_entry *e, struct jsonw *w)
+{
+    char mode[8];
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", e->name);
+    if (!text_is_utf8(e->name, strlen(e->name))) {
+        auto_buf coded = { 0 };
+
+        text_base64(&coded, e->name, strlen(e->name));
+        jsonw_kstr(w, "nameBase64", coded.data);
+    }
+    jsonw_kstr(w, "kind", file_transfer_kind_name(e->kind));
+    snprintf(mode, sizeof(mode), "%04o", e->mode & 07777u);
+    jsonw_kstr(w, "mode", mode);
+    jsonw_ku64(w, "sizeBytes", e->size);
+    api_write_time(w, "modifiedAt", max_u64(e->mtime_ns / NS_PER_MS, 1));
+    if (e->kind == 'l')
+        jsonw_kstr(w, "target", e->target);
+    jsonw_end_object(w);
+}
+
+void file_transfer_answer(struct file_transfer *t)
+{
+    struct buf out = t->out;
+
+    t->out = (struct buf){ 0 };
+    http_on_client_gone(t->req, NULL, NULL);
+    http_answer_json(t->req, 200, &out);
+    file_transfer_free(t);
+}
+
+static void api_file_on_stat_entry(void *arg, const struct files_entry *e)
+{
+    struct file_transfer *t = arg;
+
+    api_file_write_entry(e, &t->w);
+}
+
+static void api_file_on_listed_entry(void *arg, const struct files_entry *e)
+{
+    struct file_transfer *t = arg;
+
+    directory_page_add(&t->page, e);
+}
+
+static void api_file_on_listed(void *arg, const struct files_done *d, const struct err *err)
+{
+    struct file_transfer *t = arg;
+    auto_buf cursor = { 0 };
+    struct err large = { 0 };
+
+    if (!err && d->truncated) {
+        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it as tar", t->path, LIST_SCAN_MAX);
+        err = &large;
+    }
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    bool more = directory_page_finish(&t->page, &cursor);
+    for (size_t i = 0; i < t->page.n; i++)
+        api_file_write_entry(t->page.heap[i], &t->w);
+    jsonw_end_array(&t->w);
+    jsonw_kbool(&t->w, "truncated", more);
+    if (more)
+        jsonw_kstr(&t->w, "nextCursor", cursor.data);
+    jsonw_end_object(&t->w);
+    file_transfer_answer(t);
+}
+
+static void api_file_start_list(struct file_transfer *t, struct sandbox_handle *box)
+{
+    static const struct files_ops ops = { .on_entry = api_file_on_listed_entry, .on_done = api_file_on_listed };
+    struct err err = { 0 };
+
+    jsonw_init(&t->w, &t->out, 0);
+    jsonw_object(&t->w);
+    jsonw_kstr(&t->w, "path", t->path);
+    jsonw_key(&t->w, "entries");
+    jsonw_array(&t->w);
+    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
+    if (files_list(box, t->path, LIST_SCAN_MAX, &ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void api_file_list(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", "limit", "cursor", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &t->limit, &err) < 0 ||
+        directory_page_init(&t->page, t->limit, http_query(req, "cursor"), &err) < 0)
+        file_transfer_refuse(t, &err);
+    else
+        file_transfer_begin(t, api_file_start_list);
+}
+
+static void api_file_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    if (err)
+        file_transfer_refuse(arg, err);
+    else
+        file_transfer_answer(arg);
+}
+
+static void api_file_start_stat(struct file_transfer *t, struct sandbox_handle *box)
+{
+    static const struct files_ops ops = { .on_entry = api_file_on_stat_entry, .on_done = api_file_on_stat_done };
+    struct err err = { 0 };
+
+    jsonw_init(&t->w, &t->out, 0);
+    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
+    if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void api_file_stat(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+
+    if (t)
+        file_transfer_begin(t, api_file_start_stat);
+}
+
+/* --- names --- */
+
+int file_transfer_read_flag(const struct http_req *req, const char *name, uint32_t bit, uint32_t *flags,
+                            struct err *err)
+{
+    bool on;
+
+    if (http_query_bool(req, name, false, &on, err) < 0)
+        return -1;
+    *flags |= on ? bit : 0;
+    return 0;
+}
+
+static void api_file_on_changed(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct file_transfer *t = arg;
+
+    if (err) {
+        file_transfer_refuse(t, err);
+        return;
+    }
+    http_on_client_gone(t->req, NULL, NULL);
+    http_answer_empty(t->req, 204);
+    file_transfer_free(t);
+}
+
+static const struct files_ops api_file_change_ops = { .on_done = api_file_on_changed };
+
+static void api_file_start_remove(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    if (files_remove(box, t->path, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void api_file_remove(struct http_req *req, void *ctx)
+{
+    static const char *const query[] = { "path", "recursive", NULL };
+    struct file_transfer *t = file_transfer_from_query(req, ctx, query);
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    if (file_transfer_read_flag(req, "recursive", FILES_RECURSIVE, &t->flags, &err) < 0)
+        file_transfer_refuse(t, &err);
+    else
+        file_transfer_begin(t, api_file_start_remove);
+}
+
+static int api_file_read_body_flag(const struct file_transfer *t, const char *name, uint32_t bit, uint32_t *flags,
+                                   struct err *err)
+{
+    bool on = false;
+
+    if (json_input_bool(t->body, "", name, &on, err) < 0)
+        return -1;
+    *flags |= on ? bit : 0;
+    return 0;
+}
+
+static int api_file_read_paths(struct file_transfer *t, const char *const *names, const char *path, struct err *err)
+{
+    if (api_read_body(t->req, &t->body, err) < 0 || json_input_require_known_fields(t->body, "", names, err) < 0 ||
+        json_input_text(t->body, "", path, 1, PATH_MAX_BYTES, &t->path, err) < 0 ||
+        file_transfer_check_path(t->path, path, err) < 0 ||
+        api_file_read_body_flag(t, "parents", FILES_PARENTS, &t->flags, err) < 0)
+        return -1;
+    audit_trail_add_target(t->req, "path", t->path ? t->path : "");
+    return api_file_read_body_flag(t, "exclusive", FILES_EXCL, &t->flags, err);
+}
+
+static void api_file_start_mkdir(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    if (files_mkdir(box, t->path, 0, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void api_file_mkdir(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "path", "parents", "exclusive", NULL };
+    struct file_transfer *t = file_transfer_new(req, ctx, (const char *const[]){ NULL });
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    t->path = NULL;
+    if (api_file_read_paths(t, names, "path", &err) < 0)
+        file_transfer_refuse(t, &err);
+    else
+        file_transfer_begin(t, api_file_start_mkdir);
+}
+
+static void api_file_start_move(struct file_transfer *t, struct sandbox_handle *box)
+{
+    struct err err = { 0 };
+
+    if (files_move(box, t->path, t->move_to, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+        file_transfer_refuse(t, &err);
+}
+
+static void api_file_move(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "from", "to", "parents", "exclusive", NULL };
+    struct file_transfer *t = file_transfer_new(req, ctx, (const char *const[]){ NULL });
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    t->path = NULL;
+    if (api_file_read_paths(t, names, "from", &err) < 0 ||
+        json_input_text(t->body, "", "to", 1, PATH_MAX_BYTES, &t->move_to, &err) < 0 ||
+        file_transfer_check_path(t->move_to, "to", &err) < 0) {
+        file_transfer_refuse(t, &err);
+    } else {
+        audit_trail_add_target(req, "to", t->move_to ? t->move_to : "");
+        file_transfer_begin(t, api_file_start_move);
+    }
+}
+
+#define FILES "/v1/sandboxes/{sandboxId}/files"
+#define JSON_BODY HTTP_BODY_BUFFERED, 64 * KIB, "application/json"
+
+const struct http_route file_routes[] = {
+    { "GET", FILES, file_content_read, HTTP_BODY_NONE, .data = &permission_file_download },
+    { "PUT", FILES, file_content_write, HTTP_BODY_STREAMED, .data = &permission_file_upload },
+    { "DELETE", FILES, api_file_remove, HTTP_BODY_NONE, .data = &permission_files },
+    { "GET", FILES "/list", api_file_list, HTTP_BODY_NONE, .data = &permission_files_read },
+    { "GET", FILES "/stat", api_file_stat, HTTP_BODY_NONE, .data = &permission_files_read },
+    { "POST", FILES "/mkdir", api_file_mkdir, JSON_BODY, &permission_files },
+    { "POST", FILES "/move", api_file_move, JSON_BODY, &permission_files },
+    { "GET", FILES "/watch", file_watch_start, HTTP_BODY_NONE, .data = &permission_files_read },
+    { "GET", FILES "/tar", file_content_read_tar, HTTP_BODY_NONE, .data = &permission_files_read },
+    { "PUT", FILES "/tar", file_content_write_tar, HTTP_BODY_STREAMED, .data = &permission_files },
+    { 0 },
+};

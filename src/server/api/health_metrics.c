@@ -1,0 +1,372 @@
+/* /health, /ready and /metrics: for those who run the server. */
+#include "server/api/api_internal.h"
+
+#include "server/api/pool_registry.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <stdio.h>
+
+static void api_health(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "status", "ok");
+    jsonw_kstr(&w, "version", api->settings.version);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+struct readiness_query {
+    struct http_req *req;
+    struct api *api;
+};
+
+/* The store is asked a real question; the jailer is connected or not. */
+static void readiness_on_store_reply(void *arg, const struct err *err, const char *value UNUSED)
+{
+    auto_free struct readiness_query *q = arg;
+    struct http_req *req = q->req;
+    struct api *api = q->api;
+    const char *why = NULL;
+    bool ready = manager_ready(api->settings.manager, &why);
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "status", ready && !err ? "ready" : "not_ready");
+    jsonw_key(&w, "checks");
+    jsonw_object(&w);
+    jsonw_kstr(&w, "store", err ? err_info(err->id)->code : "ok");
+    jsonw_kstr(&w, "sandboxes", ready ? "ok" : why);
+    if (api->settings.audit)
+        jsonw_kstr(&w, "audit", audit_state(api->settings.audit, &why) == AUDIT_OPEN ? "ok" : why);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    if (!ready || err)
+        http_set_header(req, "Retry-After", "1");
+    http_answer_json(req, ready && !err ? 200 : 503, &out);
+}
+
+static void api_ready(struct http_req *req, void *ctx)
+{
+    struct readiness_query *q = mem_new(struct readiness_query);
+
+    q->req = req;
+    q->api = ctx;
+    store_meta_get(q->api->settings.store, "ready", readiness_on_store_reply, q);
+}
+
+/* --- metrics --- */
+
+static struct api_counter *metrics_route_counter(struct api *api, const struct http_route *route)
+{
+    for (size_t i = 0; i < api->ncounters; i++)
+        if (api->counters[i].route == route)
+            return &api->counters[i];
+    if (api->ncounters == API_ROUTES_MAX)
+        return NULL;
+    struct api_counter *c = &api->counters[api->ncounters++];
+    c->route = route;
+    return c;
+}
+
+void api_on_done(const struct http_request_summary *done, void *ctx)
+{
+    struct api_counter *c = metrics_route_counter(ctx, done->route);
+    unsigned class = done->status / 100 > 0 && done->status < 600 ? (unsigned)done->status / 100 : 0;
+
+    if (!done->hook_called)
+        audit_trail_unrouted_request(ctx, done);
+    if (!c)
+        return;
+    c->requests[class]++;
+    c->duration_ns += done->duration_ns;
+    c->bytes_in += done->bytes_in;
+    c->bytes_out += done->bytes_out;
+}
+
+static void metrics_write_family(struct buf *out, const char *name, const char *kind, const char *help)
+{
+    buf_addf(out, "# HELP cove_%s %s\n# TYPE cove_%s %s\n", name, help, name, kind);
+}
+
+static void metrics_write_number(struct buf *out, const char *name, const char *kind, const char *help, uint64_t v)
+{
+    metrics_write_family(out, name, kind, help);
+    buf_addf(out, "cove_%s %" PRIu64 "\n", name, v);
+}
+
+static void metrics_write_seconds(struct buf *out, const char *name, const char *labels, uint64_t ns)
+{
+    buf_addf(out, "cove_%s%s %" PRIu64 ".%09" PRIu64 "\n", name, labels, ns / (uint64_t)NS_PER_S,
+             ns % (uint64_t)NS_PER_S);
+}
+
+static void metrics_write_by_end_reason(struct buf *out, const char *name, const char *help,
+                                        const uint64_t counts[MANAGER_END_CAUSES])
+{
+    metrics_write_family(out, name, "counter", help);
+    for (int i = 0; i < MANAGER_END_CAUSES; i++)
+        buf_addf(out, "cove_%s{ended_by=\"%s\"} %" PRIu64 "\n", name, ended_by_name((enum ended_by)i), counts[i]);
+}
+
+#define BUCKETS RUN_BUCKETS
+_Static_assert(BUCKETS == MANAGER_START_BUCKETS, "all histograms have the same bounds");
+
+/* labels: without braces, or "". */
+static void metrics_write_histogram_series(struct buf *out, const char *name, const char *labels,
+                                           const uint64_t counts[BUCKETS], uint64_t sum_ns)
+{
+    const char *comma = labels[0] ? "," : "";
+    auto_free char *sum = str_printf("%s_sum", name);
+    auto_free char *braced = labels[0] ? str_printf("{%s}", labels) : str_dup("");
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i + 1 < BUCKETS; i++) {
+        n += counts[i];
+        buf_addf(out, "cove_%s_bucket{%s%sle=\"%u.%03u\"} %" PRIu64 "\n", name, labels, comma, (1u << i) / 1000,
+                 (1u << i) % 1000, n);
+    }
+    n += counts[BUCKETS - 1];
+    buf_addf(out, "cove_%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
+    metrics_write_seconds(out, sum, braced, sum_ns);
+    buf_addf(out, "cove_%s_count%s %" PRIu64 "\n", name, braced, n);
+}
+
+static void metrics_write_histogram(struct buf *out, const char *name, const char *help, const uint64_t counts[BUCKETS],
+                                    uint64_t sum_ns)
+{
+    metrics_write_family(out, name, "histogram", help);
+    metrics_write_histogram_series(out, name, "", counts, sum_ns);
+}
+
+/* Only of what was started: most servers have few of the runtimes. */
+static void metrics_write_sandbox_starts(struct buf *out, const struct manager_stats *s)
+{
+    size_t n;
+    const struct language *all = languages_all(&n);
+
+    metrics_write_family(out, "sandbox_startup_seconds", "histogram",
+                         "From the request to a sandbox that is ready, by runtime and by whether it was made before.");
+    for (size_t i = 0; i < min_size(n, MANAGER_LANGUAGES_MAX); i++)
+        for (int warm = 0; warm < 2; warm++) {
+            const struct manager_start_histogram *t = &s->starts[i][warm];
+            auto_free char *labels = str_printf("runtime=\"%s\",warm=\"%s\"", all[i].name, warm ? "true" : "false");
+
+            if (t->sum_ns)
+                metrics_write_histogram_series(out, "sandbox_startup_seconds", labels, t->n, t->sum_ns);
+        }
+}
+
+static void metrics_write_manager(struct api *api, struct buf *out)
+{
+    struct manager_stats s;
+
+    manager_stats(api->settings.manager, &s);
+    metrics_write_number(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.", s.created);
+    metrics_write_number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be made.",
+                         s.create_failed);
+    metrics_write_by_end_reason(out, "sandboxes_ended_total", "Ends of sandboxes, by their reason.", s.ended);
+    metrics_write_sandbox_starts(out, &s);
+    metrics_write_family(out, "sandboxes", "gauge", "Sandboxes that live now.");
+    buf_addf(out, "cove_sandboxes{state=\"running\"} %" PRIu64 "\n", s.running);
+    buf_addf(out, "cove_sandboxes{state=\"paused\"} %" PRIu64 "\n", s.paused);
+    metrics_write_number(out, "executions_started_total", "counter", "Executions that were begun.", s.executions);
+    metrics_write_number(out, "executions_failed_total", "counter", "Executions that could not start, or were lost.",
+                         s.executions_failed);
+    metrics_write_by_end_reason(out, "executions_ended_total", "Ends of executions, by their reason.",
+                                s.executions_ended);
+    metrics_write_family(out, "execution_seconds", "summary", "From the start of a program to its end.");
+    metrics_write_seconds(out, "execution_seconds_sum", "", s.wall_ns);
+    buf_addf(out, "cove_execution_seconds_count %" PRIu64 "\n", s.with_receipt);
+    metrics_write_family(out, "execution_cpu_seconds_total", "counter", "Processor time of executions that ended.");
+    metrics_write_seconds(out, "execution_cpu_seconds_total", "", s.cpu_ns);
+    metrics_write_number(out, "refused_calls_total", "counter", "System calls that the filter refused.",
+                         s.denied_syscalls);
+    metrics_write_family(out, "limits_met_total", "counter",
+                         "Executions that met a limit which refused them something.");
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        buf_addf(out, "cove_limits_met_total{limit=\"%s\"} %" PRIu64 "\n", limit_info((enum limit)i)->name,
+                 s.limit_hits[i]);
+    metrics_write_number(out, "executions_running", "gauge", "Executions under way.", s.executing);
+    metrics_write_number(out, "output_bytes_total", "counter", "Output of executions that was stored.", s.output_bytes);
+    metrics_write_number(out, "output_lost_bytes_total", "counter", "Output that the disk refused.",
+                         s.output_lost_bytes);
+    metrics_write_number(out, "sandboxes_adopted_total", "counter",
+                         "Sandboxes taken over from a server before this one.", s.adopted);
+    metrics_write_number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
+}
+
+static void metrics_write_executor(struct api *api, struct buf *out)
+{
+    struct executor_stats s;
+
+    if (!api->settings.executor)
+        return;
+    executor_stats(api->settings.executor, &s);
+    metrics_write_number(out, "executor_runs_total", "counter",
+                         "Stateless executions that got a place or waited for one.", s.started);
+    metrics_write_number(out, "executor_refused_total", "counter",
+                         "Stateless executions for which the queue had no place.", s.refused);
+    metrics_write_number(out, "executor_failed_total", "counter", "Stateless executions that could not be run.",
+                         s.failed);
+    metrics_write_number(out, "executor_cancelled_total", "counter", "Stateless executions whose clients went away.",
+                         s.cancelled);
+    metrics_write_number(out, "executor_waiting", "gauge", "Stateless executions in the queue.", s.waiting);
+    metrics_write_number(out, "executor_running", "gauge", "Stateless executions that have a sandbox.", s.running);
+    metrics_write_number(out, "executor_ending", "gauge", "Sandboxes of answered executions that are being destroyed.",
+                         s.ending);
+    metrics_write_number(out, "executor_held_bytes", "gauge", "Output of stateless executions in memory.",
+                         s.held_bytes);
+    metrics_write_family(out, "executor_sandboxes_total", "counter",
+                         "Sandboxes of stateless executions, by where they came from.");
+    for (unsigned i = 0; i < POOL_RESULT_COUNT; i++)
+        buf_addf(out, "cove_executor_sandboxes_total{pool=\"%s\"} %" PRIu64 "\n", pool_result_names[i],
+                 s.by_pool_result[i]);
+    metrics_write_number(out, "executor_cache_hits_total", "counter",
+                         "Pure executions that were answered from the cache.", s.cache_hits);
+    metrics_write_number(out, "executor_cache_misses_total", "counter", "Pure executions that had to be run.",
+                         s.cache_misses);
+    metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory of kept answers.", s.cache_bytes);
+    metrics_write_number(out, "executor_cache_entries", "gauge", "Answers that are kept.", s.cache_entries);
+    metrics_write_histogram(out, "executor_wait_seconds", "In the queue.", s.waits, s.wait_ns);
+    metrics_write_histogram(out, "executor_run_seconds", "From a place to the answer.", s.runs, s.run_ns);
+}
+
+/* Of all tenants together: who reads metrics learns nothing of any, and there are never more lines than these. */
+static void metrics_write_budgets(struct api *api, struct buf *out)
+{
+    static const char *const states[BUDGET_LIMIT_STATES] = { "open", "near", "spent" };
+    static const char *const figures[STORE_BUDGET_RESOURCES] = { "cpu_seconds", "sandbox_seconds", "executions" };
+    struct manager_usage_totals s;
+
+    manager_usage_totals(api->settings.manager, &s);
+    metrics_write_family(out, "usage_cpu_seconds_total", "counter", "Processor time of sandboxes.");
+    metrics_write_seconds(out, "usage_cpu_seconds_total", "", s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
+    metrics_write_family(out, "usage_sandbox_seconds_total", "counter", "Time that sandboxes lived, summed.");
+    metrics_write_seconds(out, "usage_sandbox_seconds_total", "", s.used[STORE_BUDGET_SANDBOX_SECONDS] * NS_PER_MS);
+    metrics_write_number(out, "usage_executions_total", "counter", "Executions that ended.",
+                         s.used[STORE_BUDGET_EXECUTIONS]);
+    metrics_write_number(out, "budget_refusals_total", "counter", "Work that a budget did not let begin.", s.refused);
+    metrics_write_family(out, "budget_bounds", "gauge", "Bounds of budgets; near: nine tenths are used; spent: all.");
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
+            for (int i = 0; i < BUDGET_LIMIT_STATES; i++)
+                buf_addf(out, "cove_budget_bounds{period=\"%s\",of=\"%s\",state=\"%s\"} %" PRIu64 "\n",
+                         budget_period_names[p], figures[k], states[i], s.bounds[p][k][i]);
+}
+
+static void metrics_write_store(struct api *api, struct buf *out)
+{
+    struct store_stats s;
+
+    store_stats(api->settings.store, &s);
+    metrics_write_number(out, "store_calls_total", "counter", "Calls of the store.", s.calls);
+    metrics_write_number(out, "store_commits_total", "counter", "Commits, each of one or more calls.", s.commits);
+    metrics_write_number(out, "store_errors_total", "counter", "Calls that failed.", s.errors);
+    metrics_write_number(out, "store_waiting", "gauge", "Calls that are not answered yet.", s.waiting);
+    metrics_write_family(out, "store_commit_seconds_total", "counter", "Time spent in commits.");
+    metrics_write_seconds(out, "store_commit_seconds_total", "", s.commit_ns);
+}
+
+static void metrics_write_audit(struct api *api, struct buf *out)
+{
+    struct audit_stats s;
+
+    if (!api->settings.audit)
+        return;
+    audit_stats(api->settings.audit, &s);
+    metrics_write_number(out, "audit_records_total", "counter", "Records of the audit log.", s.records);
+    metrics_write_number(out, "audit_bytes_total", "counter", "Bytes written to the audit log.", s.bytes);
+    metrics_write_number(out, "audit_writes_total", "counter", "Writes to the audit log, each of one or more records.",
+                         s.batches);
+    metrics_write_number(out, "audit_errors_total", "counter", "Writes to the audit log that failed.", s.errors);
+    metrics_write_number(out, "audit_waiting", "gauge", "Records that are not written yet.", s.waiting);
+    metrics_write_number(out, "audit_state", "gauge",
+                         "0: open; 1: the disk is full, only what ends things is done; 2: shut.",
+                         (uint64_t)audit_state(api->settings.audit, NULL));
+    metrics_write_family(out, "audit_write_seconds_total", "counter", "Time spent in writing the audit log.");
+    metrics_write_seconds(out, "audit_write_seconds_total", "", s.write_ns);
+}
+
+static void metrics_route_labels(const struct api_counter *c, char *ret, size_t cap)
+{
+    snprintf(ret, cap, "{method=\"%s\",route=\"%s\"}", c->route ? c->route->method : "",
+             c->route ? c->route->pattern : "none");
+}
+
+static void metrics_write_requests(struct api *api, struct buf *out)
+{
+    char labels[256];
+
+    metrics_write_family(out, "api_requests_total", "counter", "Requests, by route and class of their status.");
+    for (size_t i = 0; i < api->ncounters; i++)
+        for (unsigned k = 0; k < API_STATUSES; k++) {
+            const struct api_counter *c = &api->counters[i];
+
+            if (!c->requests[k])
+                continue;
+            metrics_route_labels(c, labels, sizeof(labels));
+            labels[strlen(labels) - 1] = '\0';
+            buf_addf(out, "cove_api_requests_total%s,status=\"%s\"} %" PRIu64 "\n", labels,
+                     (const char *const[]){ "gone", "1xx", "2xx", "3xx", "4xx", "5xx" }[k], c->requests[k]);
+        }
+    metrics_write_family(out, "api_request_seconds_total", "counter",
+                         "Time from the head of requests to the end of their answers.");
+    for (size_t i = 0; i < api->ncounters; i++) {
+        metrics_route_labels(&api->counters[i], labels, sizeof(labels));
+        metrics_write_seconds(out, "api_request_seconds_total", labels, api->counters[i].duration_ns);
+    }
+    uint64_t in = 0, sent = 0;
+    for (size_t i = 0; i < api->ncounters; i++) {
+        in += api->counters[i].bytes_in;
+        sent += api->counters[i].bytes_out;
+    }
+    metrics_write_number(out, "api_received_bytes_total", "counter", "Bytes of the bodies of requests.", in);
+    metrics_write_number(out, "api_sent_bytes_total", "counter", "Bytes of the bodies of answers.", sent);
+    if (!api->server)
+        return;
+    struct http_stats s;
+    http_server_stats(api->server, &s);
+    metrics_write_number(out, "api_connections", "gauge", "Open connections.", s.open);
+    metrics_write_number(out, "api_requests_active", "gauge", "Requests under way.", s.active);
+    metrics_write_number(out, "api_websockets", "gauge", "Open WebSockets.", s.websockets);
+    metrics_write_number(out, "api_connections_total", "counter", "Connections that were accepted.", s.accepted);
+    metrics_write_number(out, "api_connections_refused_total", "counter", "Connections of addresses that had too many.",
+                         s.refused_per_addr);
+}
+
+static void api_serve_metrics(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    auto_buf out = { 0 };
+
+    metrics_write_family(&out, "build_info", "gauge", "The version of the server.");
+    buf_addf(&out, "cove_build_info{version=\"%s\"} 1\n", api->settings.version);
+    metrics_write_family(&out, "uptime_seconds", "gauge", "Since the start of the server.");
+    metrics_write_seconds(&out, "uptime_seconds", "", ev_now(api->settings.ev) - api->started_ns);
+    metrics_write_manager(api, &out);
+    metrics_write_executor(api, &out);
+    metrics_write_budgets(api, &out);
+    pool_registry_write_metrics(api->pool_registry, &out);
+    metrics_write_store(api, &out);
+    metrics_write_audit(api, &out);
+    api_security_metrics(api, &out);
+    metrics_write_requests(api, &out);
+    if (api->settings.write_metrics)
+        api->settings.write_metrics(api->settings.arg, &out);
+    http_answer(req, 200, "text/plain; version=0.0.4", out.data, out.len);
+}
+
+const struct http_route health_metrics_routes[] = {
+    { "GET", "/health", api_health, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/ready", api_ready, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/metrics", api_serve_metrics, HTTP_BODY_NONE, .data = &permission_metrics },
+    { 0 },
+};

@@ -1,0 +1,107 @@
+/* /v1/usage/live: every living sandbox with what it uses at this moment, in one answer: for those who watch many. Each
+ * is asked for its figures at once; the answer goes out when the last has told them. Looking is not using: it keeps no
+ * sandbox from being idle. */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+
+#define LIVE_SANDBOXES_MAX 1000u
+
+struct live_usage_entry {
+    struct live_usage_query *query;
+    struct manager_live_sandbox sandbox;
+    bool has_usage;
+    struct sandbox_handle_usage usage;
+};
+
+struct live_usage_query {
+    struct http_req *req;
+    struct live_usage_entry *entries;
+    size_t n, waiting;
+};
+
+static void live_usage_put_figure(struct jsonw *w, const char *name, uint64_t v, uint64_t unit)
+{
+    if (v != SANDBOX_USAGE_UNKNOWN)
+        jsonw_ku64(w, name, v / unit);
+}
+
+static void live_usage_write_entry(struct jsonw *w, const struct live_usage_entry *l)
+{
+    jsonw_object(w);
+    jsonw_kstr(w, "id", l->sandbox.id);
+    jsonw_kstr(w, "tenant", l->sandbox.owner);
+    jsonw_kstr(w, "state", l->sandbox.paused ? "paused" : "running");
+    api_write_time(w, "createdAt", l->sandbox.created_ms);
+    jsonw_ku64(w, "executions", l->sandbox.executions);
+    live_usage_put_figure(w, "cpuUs", l->usage.cpu_ns, NS_PER_US);
+    live_usage_put_figure(w, "memoryBytes", l->usage.memory, 1);
+    live_usage_put_figure(w, "pids", l->usage.pids, 1);
+    jsonw_key(w, "limits");
+    jsonw_object(w);
+    jsonw_ku64(w, "cpuMillis", l->sandbox.cpu_millis);
+    jsonw_ku64(w, "memoryBytes", l->sandbox.memory_bytes);
+    jsonw_ku64(w, "pids", l->sandbox.pids);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+static void live_usage_answer(struct live_usage_query *g)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    api_write_time(&w, "at", clock_real_ns() / NS_PER_MS);
+    jsonw_key(&w, "sandboxes");
+    jsonw_array(&w);
+    for (size_t i = 0; i < g->n; i++)
+        if (g->entries[i].has_usage)
+            live_usage_write_entry(&w, &g->entries[i]);
+    jsonw_end_array(&w);
+    jsonw_kbool(&w, "truncated", g->n == LIVE_SANDBOXES_MAX);
+    jsonw_end_object(&w);
+    http_answer_json(g->req, 200, &out);
+    free(g->entries);
+    free(g);
+}
+
+/* One that ended meanwhile is not there any more. */
+static void live_usage_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    struct live_usage_entry *l = arg;
+    struct live_usage_query *g = l->query;
+
+    l->has_usage = !err;
+    if (!err)
+        l->usage = *u;
+    if (--g->waiting == 0)
+        live_usage_answer(g);
+}
+
+static void api_live_usage(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct manager_live_sandbox *living = mem_new_array(struct manager_live_sandbox, LIVE_SANDBOXES_MAX);
+    struct live_usage_query *g = mem_new(struct live_usage_query);
+
+    g->req = req;
+    g->n = manager_list_live_sandboxes(api->settings.manager, request_visible_owner(req), living, LIVE_SANDBOXES_MAX);
+    g->entries = mem_new_array(struct live_usage_entry, g->n + 1);
+    g->waiting = g->n + 1; /* our own, so that none of them is the last before all were asked */
+    for (size_t i = 0; i < g->n; i++)
+        g->entries[i] = (struct live_usage_entry){ .query = g, .sandbox = living[i] };
+    for (size_t i = 0; i < g->n; i++)
+        manager_sandbox_usage(api->settings.manager, STORE_ANY_OWNER, living[i].id, live_usage_on_usage,
+                              &g->entries[i]);
+    free(living);
+    if (--g->waiting == 0)
+        live_usage_answer(g);
+}
+
+const struct http_route live_usage_routes[] = {
+    { "GET", "/v1/usage/live", api_live_usage, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { 0 },
+};

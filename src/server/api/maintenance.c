@@ -1,0 +1,213 @@
+/* /v1/gc and /v1/backup: for those who run the server.
+ *
+ * A backup is made beside the database, under a name that it loses as soon as it is open, and is then sent like any
+ * file: a client that is slow or goes away holds up nothing, and leaves nothing behind. It goes out piece by piece from
+ * here, because whoever asked for it may stop to be allowed to have it. */
+#include "server/api/api_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define PIECE (64 * KIB)
+
+/* --- gc --- */
+
+struct gc_request {
+    struct http_req *req;
+    bool is_dry_run;
+};
+
+static void gc_on_done(void *arg, const struct err *err, const struct manager_gc *removed)
+{
+    auto_free struct gc_request *s = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(s->req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kbool(&w, "dryRun", s->is_dry_run);
+    jsonw_ku64(&w, "executions", removed->executions);
+    jsonw_ku64(&w, "outputBytes", removed->output_bytes);
+    jsonw_ku64(&w, "sandboxes", removed->sandboxes);
+    jsonw_ku64(&w, "events", removed->events);
+    jsonw_ku64(&w, "idempotencyKeys", removed->idem);
+    jsonw_ku64(&w, "usageRows", removed->usage);
+    jsonw_ku64(&w, "strayFiles", removed->stray_files);
+    jsonw_ku64(&w, "strayBytes", removed->stray_bytes);
+    jsonw_end_object(&w);
+    http_answer_json(s->req, 200, &out);
+}
+
+static int gc_read_request(const struct http_req *req, bool *dry, struct err *err)
+{
+    static const char *const names[] = { "dryRun", NULL };
+    auto_json *body = NULL;
+    size_t len;
+
+    if (api_require_no_query(req, err) < 0)
+        return -1;
+    (void)http_body(req, &len);
+    if (len == 0)
+        return 0;
+    if (api_read_body(req, &body, err) < 0 || json_input_require_known_fields(body, "", names, err) < 0)
+        return -1;
+    return json_input_bool(body, "", "dryRun", dry, err);
+}
+
+static void api_gc(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_retention keep = { 0 };
+    struct err err = { 0 };
+    bool dry = false;
+
+    if (gc_read_request(req, &dry, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    struct gc_request *s = mem_new(struct gc_request);
+    s->req = req;
+    s->is_dry_run = dry;
+    if (api->settings.get_retention)
+        api->settings.get_retention(api->settings.arg, &keep);
+    keep.dry_run = dry;
+    manager_gc(api->settings.manager, &keep, true, gc_on_done, s);
+}
+
+/* --- backup --- */
+
+struct backup_stream {
+    struct http_req *req; /* NULL: it was refused meanwhile */
+    struct api *api;
+    char *path;
+    int fd;
+    uint64_t position, end;
+    struct open_stream open_stream;
+};
+
+static void backup_stream_free(struct backup_stream *s)
+{
+    open_stream_unregister(&s->open_stream);
+    fd_close(&s->fd);
+    free(s->path);
+    free(s);
+}
+
+static void backup_stream_pump(void *arg)
+{
+    struct backup_stream *s = arg;
+    char data[PIECE] __attribute__((uninitialized));
+
+    while (s->position < s->end) {
+        ssize_t n = pread(s->fd, data, (size_t)min_u64(s->end - s->position, sizeof(data)), (off_t)s->position);
+
+        if (n <= 0)
+            break;
+        s->position += (uint64_t)n;
+        if (!http_stream_write(s->req, data, (size_t)n) && s->position < s->end)
+            return;
+    }
+    http_on_client_gone(s->req, NULL, NULL);
+    if (s->position < s->end)
+        http_stream_break(s->req);
+    else
+        http_stream_end(s->req);
+    backup_stream_free(s);
+}
+
+static void backup_stream_on_client_gone(void *arg)
+{
+    struct backup_stream *s = arg;
+
+    http_stream_end(s->req);
+    backup_stream_free(s);
+}
+
+/* Whoever asked may not any more: a copy that is under way is broken off, one that is being made is nobody's. */
+static void backup_stream_on_revoked(void *arg, const struct err *why)
+{
+    struct backup_stream *s = arg;
+
+    if (s->fd >= 0) {
+        http_on_client_gone(s->req, NULL, NULL);
+        http_stream_break(s->req);
+        backup_stream_free(s);
+        return;
+    }
+    http_answer_err(s->req, why);
+    s->req = NULL;
+}
+
+/* As a whole: the next copy would be another one, and parts of two do not go together. */
+static void backup_stream_begin(struct backup_stream *s, int fd, uint64_t size)
+{
+    s->fd = fd;
+    s->end = size;
+    http_set_filename(s->req, "cove-backup.db");
+    http_on_client_gone(s->req, backup_stream_on_client_gone, s);
+    http_on_room(s->req, backup_stream_pump, s);
+    http_answer_stream(s->req, 200, "application/vnd.sqlite3", size);
+    backup_stream_pump(s);
+}
+
+static void backup_stream_on_saved(void *arg, const struct err *err)
+{
+    struct backup_stream *s = arg;
+    struct err why = { 0 };
+    struct stat st = { 0 };
+    auto_fd int fd = err ? -1 : open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    s->api->backing_up = false;
+    if (err)
+        why = *err;
+    else if (fd < 0 || fstat(fd, &st) < 0)
+        err_sys(&why, ERR_STORE_FAILED, "opening the backup");
+    unlink(s->path);
+    if (s->req && why.id == ERR_NONE) {
+        backup_stream_begin(s, take_fd(&fd), (uint64_t)st.st_size);
+        return;
+    }
+    if (s->req)
+        http_answer_err(s->req, &why);
+    backup_stream_free(s);
+}
+
+static void api_backup(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) == 0) {
+        if (!api->settings.scratch_dir)
+            err_set(&err, ERR_NOT_SUPPORTED_YET, "this server has no place for a backup");
+        else if (api->backing_up)
+            err_set(&err, ERR_BUSY, "another backup is being made");
+    }
+    if (err.id != ERR_NONE) {
+        http_answer_err(req, &err);
+        return;
+    }
+    struct backup_stream *s = mem_new(struct backup_stream);
+    s->req = req;
+    s->api = api;
+    s->fd = -1;
+    s->path = str_printf("%s/backup.tmp", api->settings.scratch_dir);
+    unlink(s->path); /* of one that a kill cut short */
+    api->backing_up = true;
+    open_stream_register(&s->open_stream, api, request_principal(req), backup_stream_on_revoked, s);
+    store_backup(api->settings.store, s->path, backup_stream_on_saved, s);
+}
+
+const struct http_route maintenance_routes[] = {
+    { "POST", "/v1/gc", api_gc, HTTP_BODY_BUFFERED, 4 * KIB, "application/json", &permission_admin },
+    { "GET", "/v1/backup", api_backup, HTTP_BODY_NONE, .data = &permission_admin },
+    { 0 },
+};

@@ -1,0 +1,121 @@
+/* Answers that go on for as long as their client wants them: who asked must still be allowed to hear. A key that is
+ * revoked or rotated ends what it has open at once, one that expires at its moment, and a server that stops ends those
+ * that would never end by themselves with a word, instead of waiting for them until its patience is over.
+ *
+ * `end` of a stream may free it and others never: the list is walked from its head again after each. */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/str.h"
+
+#define YEARS_MS (UINT64_C(1) << 40) /* no connection lives that long, and a sum of nanoseconds does not hold it */
+
+static void open_stream_unlink(struct open_stream *l)
+{
+    if (!l->list_link)
+        return;
+    *l->list_link = l->next;
+    if (l->next)
+        l->next->list_link = l->list_link;
+    l->list_link = NULL;
+}
+
+void open_stream_unregister(struct open_stream *l)
+{
+    if (!l->api)
+        return;
+    ev_timer_clear(l->api->settings.ev, &l->expiry_timer);
+    open_stream_unlink(l);
+    l->api = NULL;
+}
+
+static void open_stream_end(struct open_stream *l, const struct err *why)
+{
+    void (*end)(void *, const struct err *) = l->on_end;
+    void *arg = l->arg;
+
+    open_stream_unregister(l);
+    end(arg, why);
+}
+
+static void open_stream_on_expired(void *arg)
+{
+    struct err why;
+
+    err_set(&why, ERR_UNAUTHORIZED, "the key has expired");
+    open_stream_end(arg, &why);
+}
+
+void open_stream_register(struct open_stream *l, struct api *api, const struct principal *who,
+                          void (*end)(void *arg, const struct err *why), void *arg)
+{
+    uint64_t now = clock_real_ns() / NS_PER_MS, left = who->expires_ms > now ? who->expires_ms - now : 0;
+
+    *l = (struct open_stream){
+        .api = api, .next = api->open_streams, .list_link = &api->open_streams, .on_end = end, .arg = arg
+    };
+    str_copy(l->key_id, sizeof(l->key_id), who->key_id);
+    str_copy(l->user, sizeof(l->user), who->user);
+    str_copy(l->owner, sizeof(l->owner), who->owner);
+    l->is_delegated = who->kind == PRINCIPAL_SANDBOX_TOKEN || who->kind == PRINCIPAL_TICKET ||
+                      who->kind == PRINCIPAL_SIGNED;
+    if (l->next)
+        l->next->list_link = &l->next;
+    api->open_streams = l;
+    if (who->expires_ms && left < YEARS_MS)
+        ev_timer_set(api->settings.ev, &l->expiry_timer, ev_now(api->settings.ev) + left * NS_PER_MS,
+                     open_stream_on_expired, l);
+}
+
+static bool open_stream_belongs_to(const struct open_stream *l, const char *id)
+{
+    return str_eq(l->key_id, id) || str_eq(l->user, id) || str_eq(l->owner, id);
+}
+
+static bool open_stream_is_delegated(const struct open_stream *l, const char *id UNUSED)
+{
+    return l->is_delegated;
+}
+
+static bool open_stream_is_endless(const struct open_stream *l, const char *id UNUSED)
+{
+    return l->is_endless;
+}
+
+static void open_streams_end_matching(struct api *api, bool (*meant)(const struct open_stream *l, const char *id),
+                                      const char *id, const struct err *why)
+{
+    struct open_stream *l = api->open_streams;
+
+    while (l) {
+        bool it = meant(l, id);
+
+        if (it)
+            open_stream_end(l, why);
+        l = it ? api->open_streams : l->next;
+    }
+}
+
+void api_on_revoked(struct api *api, const char *id)
+{
+    struct err why;
+
+    err_set(&why, ERR_UNAUTHORIZED, "the key was revoked or replaced");
+    open_streams_end_matching(api, open_stream_belongs_to, id, &why);
+}
+
+void open_streams_end_delegated(struct api *api)
+{
+    struct err why;
+
+    err_set(&why, ERR_UNAUTHORIZED, "all tokens that were handed out have ended");
+    open_streams_end_matching(api, open_stream_is_delegated, NULL, &why);
+}
+
+void api_end_streams(struct api *api)
+{
+    struct err why;
+
+    err_set(&why, ERR_BUSY, "the server is stopping");
+    open_streams_end_matching(api, open_stream_is_endless, NULL, &why);
+}

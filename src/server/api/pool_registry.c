@@ -1,0 +1,399 @@
+/* Everything that is known of pools is held here, in the order of their names, so that reading them asks nobody. The
+ * store is read once; after that it is written first, and pool_registry_set follows its answer.
+ *
+ * A template is read from the store for each change. Answers of the store come in the order of the questions, but a
+ * pool can change twice before the first one is there; the number of the change tells which answer is the latest.
+ *
+ * The pool that a server has without being told is a row like the others that is not in the store. One of the same name
+ * in the store takes its place, and gives it back when it is removed. */
+#include "server/api/pool_registry.h"
+
+#include "server/api/api_internal.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/custom_policy.h"
+#include "service/templates.h"
+
+struct pool_registry {
+    struct api *api;
+    struct registered_pool *first;
+    size_t n;
+    bool is_loaded;
+    uint64_t last_change_number;
+};
+
+/* --- the list --- */
+
+static struct registered_pool *pool_registry_find_mutable(const struct pool_registry *w, const char *name)
+{
+    struct registered_pool *p = w->first;
+
+    while (p && !str_eq(p->row.name, name))
+        p = p->next;
+    return p;
+}
+
+const struct registered_pool *pool_registry_find(const struct pool_registry *w, const char *name)
+{
+    return pool_registry_find_mutable(w, name);
+}
+
+const struct registered_pool *pool_registry_first(const struct pool_registry *w)
+{
+    return w->first;
+}
+
+static struct registered_pool *pool_registry_insert(struct pool_registry *w, const char *name)
+{
+    struct registered_pool **at = &w->first, *p = mem_new(struct registered_pool);
+
+    while (*at && strcmp((*at)->row.name, name) < 0)
+        at = &(*at)->next;
+    p->next = *at;
+    *at = p;
+    w->n++;
+    return p;
+}
+
+static void pool_registry_drop(struct pool_registry *w, const char *name)
+{
+    struct registered_pool **at = &w->first;
+
+    while (*at && !str_eq((*at)->row.name, name))
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    struct registered_pool *p = *at;
+    *at = p->next;
+    w->n--;
+    free(p);
+}
+
+int pool_registry_check_loaded(const struct pool_registry *w, struct err *err)
+{
+    return w->is_loaded ? 0 : err_set(err, ERR_BUSY, "the pools are being read; try again in a moment");
+}
+
+int pool_registry_check_capacity(const struct pool_registry *w, const char *name, struct err *err)
+{
+    if (w->n < POOLS_MAX || pool_registry_find_mutable(w, name))
+        return 0;
+    return err_set(err, ERR_LIMIT, "a server has at most %u pools", POOLS_MAX);
+}
+
+/* --- from a template to a sandbox --- */
+
+static int pool_registry_check_poolable(const struct spec *spec, struct err *err)
+{
+    if (spec->nhidden_paths > 0)
+        return err_set(err, ERR_NOT_SUPPORTED_YET,
+                       "filesystem.hide of its policy: sandboxes with hidden paths cannot be made beforehand");
+    if (spec->cpu_pinning)
+        return err_set(err, ERR_NOT_SUPPORTED_YET,
+                       "resources.cpuPinning: processors are chosen for a sandbox when it is made");
+    return 0;
+}
+
+static int pool_registry_read_spec(const struct pool_registry *w, const char *text, struct spec *spec, struct err *err)
+{
+    auto_json *body = NULL;
+
+    if (json_input_parse(text, strlen(text), &body, err) < 0 ||
+        spec_read(spec, body, SPEC_OF_TEMPLATE, NULL, err) < 0 ||
+        custom_policy_apply_operator_limits(spec, w->api->settings.operator_limits, err) < 0)
+        return -1;
+    if (!spec->runtime[0])
+        return err_set(err, ERR_INVALID, "it names no runtime, so nobody knows what to make beforehand");
+    return spec_finish(spec, err) < 0 ? -1 : pool_registry_check_poolable(spec, err);
+}
+
+/* What the store said about a template. The spec is the caller's to end, also after a
+ * failure. */
+static int pool_registry_resolve_template(const struct pool_registry *w, const char *name, const struct err *err,
+                                          const struct store_template *row, struct spec *ret, struct err *why)
+{
+    spec_init(ret);
+    if (err && err->id == ERR_MISSING)
+        return template_not_found_error(why, name);
+    if (err) {
+        *why = *err;
+        return -1;
+    }
+    return pool_registry_read_spec(w, row->spec_json, ret, why) < 0 ? err_wrap(why, "template %s", name) : 0;
+}
+
+struct pool_template_query {
+    struct pool_registry *registry;
+    char template[STORE_NAME_MAX + 1];
+    char pool[STORE_NAME_MAX + 1];
+    uint64_t change_number;
+    store_done_fn *done;
+    void *arg;
+};
+
+static struct pool_template_query *pool_template_query_new(struct pool_registry *w, const char *template)
+{
+    struct pool_template_query *q = mem_new(struct pool_template_query);
+
+    q->registry = w;
+    str_copy(q->template, sizeof(q->template), template);
+    return q;
+}
+
+static void pool_registry_on_template_checked(void *arg, const struct err *err, const struct store_template *row)
+{
+    auto_free struct pool_template_query *q = arg;
+    struct err why = { 0 };
+    struct spec spec;
+
+    bool good = pool_registry_resolve_template(q->registry, q->template, err, row, &spec, &why) == 0;
+    q->done(q->arg, good ? NULL : &why);
+    spec_done(&spec);
+}
+
+void pool_registry_check_template(struct pool_registry *w, const char *template, store_done_fn *done, void *arg)
+{
+    struct pool_template_query *q = pool_template_query_new(w, template);
+
+    q->done = done;
+    q->arg = arg;
+    template_get(w->api->settings.store, q->template, pool_registry_on_template_checked, q);
+}
+
+/* --- what is kept --- */
+
+static void pool_registry_put_pool(struct registered_pool *p, struct pools *pools, const struct spec *spec)
+{
+    const struct store_pool *row = &p->row;
+    struct pool_settings set = { .version = p->template_generation,
+                                 .min = (uint32_t)row->min,
+                                 .max = (uint32_t)row->max,
+                                 .ttl_ms = row->ttl_ms,
+                                 .max_age_ms = row->max_age_ms,
+                                 .autoscale = row->autoscale,
+                                 .target_hit_permille = (uint32_t)row->hit_permille,
+                                 .scale_down_ms = row->scale_down_ms,
+                                 .zygote_max_age_ms = row->zygote_max_age_ms,
+                                 .zygote_max_members = row->zygote_max_members,
+                                 .recycle = row->recycle };
+    struct sandbox_spec box;
+
+    spec_fill_sandbox_spec(spec, &box);
+    p->problem = (struct err){ 0 };
+    if (row->max == 0) {
+        pools_remove(pools, row->name);
+        return;
+    }
+    (void)pools_put(pools, row->name, &box, &set, &p->problem);
+}
+
+static void pool_registry_on_template(void *arg, const struct err *err, const struct store_template *row)
+{
+    auto_free struct pool_template_query *q = arg;
+    struct registered_pool *p = pool_registry_find_mutable(q->registry, q->pool);
+    struct spec spec;
+
+    if (!p || p->change_number != q->change_number)
+        return;
+    p->problem = (struct err){ 0 };
+    if (pool_registry_resolve_template(q->registry, q->template, err, row, &spec, &p->problem) == 0) {
+        p->template_generation = template_is_builtin(row) ? 0 : row->generation;
+        pool_registry_put_pool(p, q->registry->api->settings.pools, &spec);
+    }
+    spec_done(&spec);
+    if (p->problem.id != ERR_NONE) {
+        log_warn("the pool %s is not kept: %s", p->row.name, p->problem.msg);
+        pools_remove(q->registry->api->settings.pools, p->row.name);
+    }
+}
+
+static void pool_registry_apply(struct pool_registry *w, struct registered_pool *p)
+{
+    struct pool_template_query *q = pool_template_query_new(w, p->row.template);
+
+    str_copy(q->pool, sizeof(q->pool), p->row.name);
+    q->change_number = p->change_number = ++w->last_change_number;
+    template_get(w->api->settings.store, q->template, pool_registry_on_template, q);
+}
+
+static void pool_registry_set_row(struct pool_registry *w, const struct store_pool *row, bool own)
+{
+    struct registered_pool *p = pool_registry_find_mutable(w, row->name);
+
+    if (!p)
+        p = pool_registry_insert(w, row->name);
+    p->row = *row;
+    p->is_builtin = own;
+    pool_registry_apply(w, p);
+}
+
+void pool_registry_set(struct pool_registry *w, const struct store_pool *row)
+{
+    pool_registry_set_row(w, row, false);
+}
+
+void pool_registry_remove(struct pool_registry *w, const char *name)
+{
+    const struct store_pool *own = w->api->settings.builtin_pool;
+
+    pools_remove(w->api->settings.pools, name);
+    if (own && str_eq(own->name, name))
+        pool_registry_set_row(w, own, true);
+    else
+        pool_registry_drop(w, name);
+}
+
+void pool_registry_template_changed(struct pool_registry *w, const char *name)
+{
+    for (struct registered_pool *p = w->first; p; p = p->next)
+        if (str_eq(p->row.template, name))
+            pool_registry_apply(w, p);
+}
+
+bool pool_registry_live_info(const struct pool_registry *w, const char *name, struct pool_info *ret)
+{
+    return pools_get(w->api->settings.pools, name, ret);
+}
+
+/* --- the beginning and the end --- */
+
+static void pool_registry_on_rows(void *arg, const struct err *err, const struct store_pool *rows, size_t n,
+                                  const char *next UNUSED)
+{
+    struct pool_registry *w = arg;
+
+    if (err) { /* nothing is lost: what is asked for is made when it is asked for */
+        log_error("the pools could not be read, and none is kept: %s", err->msg);
+        return;
+    }
+    w->is_loaded = true;
+    for (size_t i = 0; i < n; i++)
+        pool_registry_set_row(w, &rows[i], false);
+    if (w->api->settings.builtin_pool && !pool_registry_find_mutable(w, w->api->settings.builtin_pool->name))
+        pool_registry_set_row(w, w->api->settings.builtin_pool, true);
+}
+
+struct pool_registry *pool_registry_new(struct api *api)
+{
+    struct pool_registry *w = mem_new(struct pool_registry);
+
+    w->api = api;
+    store_pool_list(api->settings.store, &(struct store_list){ .limit = STORE_LIST_MAX }, pool_registry_on_rows, w);
+    return w;
+}
+
+void pool_registry_free(struct pool_registry *w)
+{
+    while (w && w->first)
+        pool_registry_drop(w, w->first->row.name);
+    free(w);
+}
+
+/* --- figures --- */
+
+enum pool_metric_kind { GAUGE, COUNTER, SECONDS };
+
+static const struct pool_metric {
+    const char *name, *labels, *help; /* no help: one more of the family before */
+    enum pool_metric_kind kind;
+    size_t offset;
+    bool is_64bit; /* 64 bits */
+} pool_metrics[] = {
+#define WIDE(member) offsetof(struct pool_info, member), true
+#define NARROW(member) offsetof(struct pool_info, member), false
+    { "pool_size", "", "Members that are ready.", GAUGE, NARROW(size) },
+    { "pool_bare", "", "Of these, members without the interpreter that they should have.", GAUGE,
+      NARROW(without_interpreter) },
+    { "pool_starting", "", "Members that are being made.", GAUGE, NARROW(starting) },
+    { "pool_target", "", "Members that the pool wants to have.", GAUGE, NARROW(target) },
+    { "pool_min", "", "The least that it wants.", GAUGE, NARROW(settings.min) },
+    { "pool_max", "", "The most that it may want.", GAUGE, NARROW(settings.max) },
+    { "pool_claims_total", "", "Sandboxes of its shape that were asked for.", COUNTER, WIDE(claims) },
+    { "pool_hits_total", "", "Claims that a ready member served.", COUNTER, WIDE(hits) },
+    { "pool_misses_total", "", "Claims that found no member: cold starts.", COUNTER, WIDE(misses) },
+    { "pool_partial_total", "", "Claims that a member served which was not ready yet, or lacked its interpreter.",
+      COUNTER, WIDE(cold) },
+    { "pool_claim_seconds_sum", "", "From a claim to a sandbox that is ready.", SECONDS, WIDE(claim_ns) },
+    { "pool_claim_seconds_count", "", NULL, COUNTER, WIDE(claims_ready) },
+    { "pool_refill_seconds", "", "How long making a member takes, on average.", SECONDS, WIDE(refill_ns) },
+    { "pool_removed_total", ",reason=\"expired\"", "Members that were let go unused.", COUNTER, WIDE(expired) },
+    { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
+    { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
+    { "pool_recycled", "", "Recycled members that wait for those who had them.", GAUGE, NARROW(recycled) },
+    { "pool_recycled_claims_total", "", "Claims that a recycled member served.", COUNTER, WIDE(recycled_hits) },
+    { "pool_failures_total", "", "Members that could not be made.", COUNTER, WIDE(failed) },
+    { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },
+    { "pool_join_failures_total", "", "Interpreters that could not join.", COUNTER, WIDE(joins_failed) },
+    { "pool_zygote_starts_total", "", "Zygotes that were started.", COUNTER, WIDE(zygotes_started) },
+    { "pool_zygote_renewals_total", "", "Of these, in the place of one too old or forked too often.", COUNTER,
+      WIDE(zygotes_renewed) },
+#undef WIDE
+#undef NARROW
+};
+
+static uint64_t pool_metric_value(const struct pool_metric *f, const struct pool_info *i)
+{
+    const char *at = (const char *)i + f->offset;
+
+    return f->is_64bit ? *(const uint64_t *)(const void *)at : *(const uint32_t *)(const void *)at;
+}
+
+static void pool_metric_write_family(struct buf *out, const struct pool_metric *f)
+{
+    size_t n = strlen(f->name);
+    bool sum = n > 4 && str_eq(f->name + n - 4, "_sum");
+
+    n -= sum ? 4 : 0;
+    buf_addf(out, "# HELP cove_%.*s %s\n# TYPE cove_%.*s %s\n", (int)n, f->name, f->help, (int)n, f->name,
+             sum                  ? "summary"
+             : f->kind == COUNTER ? "counter"
+                                  : "gauge");
+}
+
+/* One of its states has a 1. */
+static void pool_metric_write_zygotes(struct buf *out, const struct pool_info *live, size_t n)
+{
+    buf_adds(out, "# HELP cove_pool_zygote What the process is up to that interpreters are forked from.\n"
+                  "# TYPE cove_pool_zygote gauge\n");
+    for (size_t i = 0; i < n; i++)
+        for (unsigned state = 0; pool_zygote_names[state]; state++)
+            buf_addf(out, "cove_pool_zygote{pool=\"%s\",state=\"%s\"} %d\n", live[i].name, pool_zygote_names[state],
+                     live[i].zygote == state);
+}
+
+static void pool_metric_write_recycled(struct buf *out, const struct pool_info *live, size_t n)
+{
+    buf_adds(out, "# HELP cove_pool_recycle_total Sandboxes that were given back to a pool that recycles, by what came "
+                  "of it.\n# TYPE cove_pool_recycle_total counter\n");
+    for (size_t i = 0; i < n; i++)
+        for (size_t why = 0; why < RECYCLE_COUNT; why++)
+            if (why != RECYCLE_DISABLED) /* then it is not given back */
+                buf_addf(out, "cove_pool_recycle_total{pool=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", live[i].name,
+                         recycle_verdict_names[why], live[i].recycle_verdicts[why]);
+}
+
+void pool_registry_write_metrics(const struct pool_registry *w, struct buf *out)
+{
+    struct pool_info *live = mem_new_array(struct pool_info, POOLS_MAX);
+    size_t n = pools_list(w->api->settings.pools, live, POOLS_MAX);
+
+    for (const struct pool_metric *f = pool_metrics; n > 0 && f < pool_metrics + ARRAY_LEN(pool_metrics); f++) {
+        if (f->help)
+            pool_metric_write_family(out, f);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t v = pool_metric_value(f, &live[i]);
+
+            buf_addf(out, "cove_%s{pool=\"%s\"%s} ", f->name, live[i].name, f->labels);
+            if (f->kind == SECONDS)
+                buf_addf(out, "%" PRIu64 ".%09" PRIu64 "\n", v / (uint64_t)NS_PER_S, v % (uint64_t)NS_PER_S);
+            else
+                buf_addf(out, "%" PRIu64 "\n", v);
+        }
+    }
+    if (n > 0) {
+        pool_metric_write_zygotes(out, live, n);
+        pool_metric_write_recycled(out, live, n);
+    }
+    free(live);
+}

@@ -1,0 +1,533 @@
+/* /v1/pools, and /v1/warmpools, which is the same with other names: sandboxes that are made before somebody asks for
+ * them.
+ *
+ * Pools are the server's and not a tenant's: everybody who sees templates sees them, and whoever holds pools:write
+ * changes them. A change is checked against the template, then written, then kept (pool_registry.c); the answer does
+ * not wait until there are members. */
+#include "server/api/api_internal.h"
+
+#include "server/api/pool_registry.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define DAY_MS (24ull * 3600 * 1000)
+#define TIME_MAX (365 * DAY_MS)
+#define MEMBERS_MAX 1000000000ull
+
+static const struct api_permission permission_pools_write = { .scopes = SCOPE_BIT(POOLS_WRITE) };
+
+const struct store_pool pool_defaults = { .max = 8,
+                                          .ttl_ms = 3600 * 1000,
+                                          .max_age_ms = DAY_MS,
+                                          .autoscale = true,
+                                          .hit_permille = 950,
+                                          .scale_down_ms = 300 * 1000,
+                                          .zygote_max_age_ms = 3600 * 1000,
+                                          .zygote_max_members = 10000 };
+
+/* --- answers --- */
+
+static void api_pool_write_permille(struct jsonw *w, const char *key, uint64_t permille)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRIu64 ".%03" PRIu64, permille / 1000, permille % 1000);
+    jsonw_key(w, key);
+    jsonw_raw(w, text);
+}
+
+/* What a pool is up to, in one word. */
+static const char *api_pool_phase(const struct registered_pool *p, const struct pool_info *live)
+{
+    return p->problem.id == ERR_MISSING                                           ? "templateMissing"
+           : p->problem.id != ERR_NONE                                            ? "refused"
+           : p->row.max == 0                                                      ? "off"
+           : !live                                                                ? "waiting"
+           : live->zygote == POOL_ZYGOTE_FAILED                                   ? "degraded"
+           : live->size + live->starting == 0 && live->target > 0 && live->failed ? "degraded"
+           : live->size - live->without_interpreter < live->target                ? "filling"
+                                                                                  : "ready";
+}
+
+static void api_pool_write_zygote(struct jsonw *w, const struct pool_info *live)
+{
+    jsonw_key(w, "zygote");
+    jsonw_object(w);
+    jsonw_kstr(w, "state", pool_zygote_names[live->zygote]);
+    if (live->zygote == POOL_ZYGOTE_FAILED)
+        jsonw_kstr(w, "message", live->zygote_error);
+    jsonw_ku64(w, "started", live->zygotes_started);
+    jsonw_ku64(w, "renewed", live->zygotes_renewed);
+    jsonw_ku64(w, "members", live->zygote_forks);
+    jsonw_ku64(w, "joins", live->joins);
+    jsonw_ku64(w, "joinsFailed", live->joins_failed);
+    jsonw_end_object(w);
+}
+
+/* Only what has happened, of the many things that may. */
+static void api_pool_write_recycled(struct jsonw *w, const struct pool_info *live)
+{
+    if (!live->settings.recycle)
+        return;
+    jsonw_key(w, "recycled");
+    jsonw_object(w);
+    jsonw_ku64(w, "ready", live->recycled);
+    jsonw_ku64(w, "claims", live->recycled_hits);
+    jsonw_ku64(w, "total", live->recycle_verdicts[RECYCLE_YES]);
+    jsonw_key(w, "destroyed");
+    jsonw_object(w);
+    for (size_t i = RECYCLE_YES + 1; i < RECYCLE_COUNT; i++)
+        if (live->recycle_verdicts[i])
+            jsonw_ku64(w, recycle_verdict_names[i], live->recycle_verdicts[i]);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+static void api_pool_write_live(struct jsonw *w, const struct pool_info *live)
+{
+    jsonw_ku64(w, "ready", live->size);
+    jsonw_ku64(w, "starting", live->starting);
+    jsonw_ku64(w, "target", live->target);
+    jsonw_ku64(w, "claims", live->claims);
+    jsonw_ku64(w, "hits", live->hits);
+    jsonw_ku64(w, "misses", live->misses);
+    jsonw_ku64(w, "partial", live->cold);
+    if (live->claims > 0)
+        api_pool_write_permille(w, "hitRate", live->hits * 1000 / live->claims);
+    api_pool_write_permille(w, "claimsPerSecond", live->arrivals_milli);
+    if (live->claims_ready > 0)
+        jsonw_ku64(w, "claimUs", live->claim_ns / live->claims_ready / NS_PER_US);
+    if (live->refill_ns > 0)
+        jsonw_ku64(w, "refillUs", live->refill_ns / NS_PER_US);
+    jsonw_ku64(w, "expired", live->expired);
+    jsonw_ku64(w, "replaced", live->replaced);
+    jsonw_ku64(w, "failed", live->failed);
+    jsonw_ku64(w, "lost", live->lost);
+    api_pool_write_recycled(w, live);
+    api_pool_write_zygote(w, live);
+}
+
+static void api_pool_write_status(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
+{
+    struct pool_info info, *live = pool_registry_live_info(api->pool_registry, p->row.name, &info) ? &info : NULL;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "phase", api_pool_phase(p, live));
+    if (p->problem.id != ERR_NONE)
+        jsonw_kstr(w, "message", p->problem.msg);
+    if (live)
+        jsonw_ku64(w, "generation", live->generation);
+    if (p->template_generation)
+        jsonw_ku64(w, "templateGeneration", p->template_generation);
+    if (live)
+        api_pool_write_live(w, live);
+    if (theirs)
+        warmpools_compat_write_status(w, live);
+    jsonw_end_object(w);
+}
+
+/* theirs: with the names of /v1/warmpools too. */
+static void api_pool_write_json(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
+{
+    const struct store_pool *row = &p->row;
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", row->name);
+    jsonw_kstr(w, "template", row->template);
+    jsonw_ku64(w, "min", row->min);
+    jsonw_ku64(w, "max", row->max);
+    jsonw_ku64(w, "ttlMs", row->ttl_ms);
+    jsonw_ku64(w, "maxAgeMs", row->max_age_ms);
+    jsonw_key(w, "autoscale");
+    jsonw_object(w);
+    jsonw_kbool(w, "enabled", row->autoscale);
+    api_pool_write_permille(w, "targetHitRate", row->hit_permille);
+    jsonw_ku64(w, "scaleDownDelayMs", row->scale_down_ms);
+    jsonw_end_object(w);
+    jsonw_key(w, "zygote");
+    jsonw_object(w);
+    jsonw_ku64(w, "maxAgeMs", row->zygote_max_age_ms);
+    jsonw_ku64(w, "maxMembers", row->zygote_max_members);
+    jsonw_end_object(w);
+    jsonw_kbool(w, "recycle", row->recycle);
+    jsonw_kbool(w, "builtin", p->is_builtin);
+    if (!p->is_builtin)
+        jsonw_ku64(w, "generation", row->generation);
+    api_write_time(w, "createdAt", row->created_ms);
+    api_write_time(w, "updatedAt", row->updated_ms);
+    if (theirs)
+        warmpools_compat_write_pool(w, row);
+    jsonw_key(w, "status");
+    api_pool_write_status(w, api, p, theirs);
+    jsonw_end_object(w);
+}
+
+static void api_pool_answer(struct http_req *req, struct api *api, int status, const char *name)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    api_pool_write_json(&w, api, pool_registry_find(api->pool_registry, name), warmpools_compat_is_requested(req));
+    http_answer_json(req, status, &out);
+}
+
+/* --- reading --- */
+
+/* The pool of the path. NULL: refused. */
+static const struct registered_pool *api_pool_find_or_refuse(struct http_req *req, struct api *api)
+{
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) == 0 && pool_registry_check_loaded(api->pool_registry, &err) == 0) {
+        const struct registered_pool *p = pool_registry_find(api->pool_registry, http_param(req, "pool"));
+
+        if (p)
+            return p;
+        err_set(&err, ERR_MISSING, "there is no such pool");
+    }
+    http_answer_err(req, &err);
+    return NULL;
+}
+
+static void api_pool_list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct buf out = { 0 };
+    struct err err = { 0 };
+    struct jsonw w;
+
+    if (api_require_no_query(req, &err) < 0 || pool_registry_check_loaded(api->pool_registry, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "pools");
+    jsonw_array(&w);
+    for (const struct registered_pool *p = pool_registry_first(api->pool_registry); p; p = p->next)
+        api_pool_write_json(&w, api, p, warmpools_compat_is_requested(req));
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_pool_get(struct http_req *req, void *ctx)
+{
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
+
+    if (p)
+        api_pool_answer(req, ctx, 200, p->row.name);
+}
+
+static void api_pool_status(struct http_req *req, void *ctx)
+{
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!p)
+        return;
+    jsonw_init(&w, &out, 0);
+    api_pool_write_status(&w, ctx, p, warmpools_compat_is_requested(req));
+    http_answer_json(req, 200, &out);
+}
+
+/* --- changing --- */
+
+struct pool_change {
+    struct http_req *req;
+    struct api *api;
+    struct store_pool row;
+    struct store_condition precondition;
+    bool must_be_new; /* it must not be there */
+};
+
+static void pool_change_refuse(struct pool_change *c, const struct err *err)
+{
+    http_answer_err(c->req, err);
+    free(c);
+}
+
+static int pool_change_read_hit_rate(const json_t *object, uint64_t *permille, struct err *err)
+{
+    const json_t *v = json_object_get(object, "targetHitRate");
+    double rate = json_number_value(v);
+
+    if (!v)
+        return 0;
+    if (!json_is_number(v) || !(rate >= 0.5 && rate <= 0.999))
+        return err_set(err, ERR_INVALID, "autoscale.targetHitRate: a number from 0.5 to 0.999 is needed");
+    *permille = (uint64_t)lround(rate * 1000);
+    return 0;
+}
+
+static int pool_change_read_autoscale(const json_t *body, struct store_pool *row, struct err *err)
+{
+    static const char *const names[] = { "enabled", "targetHitRate", "scaleDownDelayMs", NULL };
+    json_t *o = NULL;
+
+    if (json_input_object(body, "", "autoscale", &o, err) < 0)
+        return -1;
+    if (!o)
+        return 0;
+    return json_input_require_known_fields(o, "autoscale.", names, err) < 0 ||
+                   json_input_bool(o, "autoscale.", "enabled", &row->autoscale, err) < 0 ||
+                   pool_change_read_hit_rate(o, &row->hit_permille, err) < 0 ||
+                   json_input_u64(o, "autoscale.", "scaleDownDelayMs", 1000, TIME_MAX, &row->scale_down_ms, NULL, err) <
+                       0
+               ? -1
+               : 0;
+}
+
+static int pool_change_read_zygote(const json_t *body, struct store_pool *row, struct err *err)
+{
+    static const char *const names[] = { "maxAgeMs", "maxMembers", NULL };
+    json_t *o = NULL;
+
+    if (json_input_object(body, "", "zygote", &o, err) < 0)
+        return -1;
+    if (!o)
+        return 0;
+    return json_input_require_known_fields(o, "zygote.", names, err) < 0 ||
+                   json_input_u64(o, "zygote.", "maxAgeMs", 0, TIME_MAX, &row->zygote_max_age_ms, NULL, err) < 0 ||
+                   json_input_u64(o, "zygote.", "maxMembers", 0, MEMBERS_MAX, &row->zygote_max_members, NULL, err) < 0
+               ? -1
+               : 0;
+}
+
+static int pool_change_read_row(const json_t *body, struct store_pool *row, struct err *err)
+{
+    static const char *const names[] = { "name",     "template",  "min",    "max",     "ttlMs",
+                                         "maxAgeMs", "autoscale", "zygote", "recycle", NULL };
+    const char *template = row->template;
+    bool max_said = false;
+
+    if (json_input_require_known_fields(body, "", names, err) < 0 ||
+        json_input_text(body, "", "template", 1, STORE_NAME_MAX - 1, &template, err) < 0 ||
+        json_input_u64(body, "", "min", 0, POOL_SIZE_MAX, &row->min, NULL, err) < 0 ||
+        json_input_u64(body, "", "max", 0, POOL_SIZE_MAX, &row->max, &max_said, err) < 0 ||
+        json_input_u64(body, "", "ttlMs", 0, TIME_MAX, &row->ttl_ms, NULL, err) < 0 ||
+        json_input_u64(body, "", "maxAgeMs", 0, TIME_MAX, &row->max_age_ms, NULL, err) < 0 ||
+        pool_change_read_autoscale(body, row, err) < 0 || pool_change_read_zygote(body, row, err) < 0 ||
+        json_input_bool(body, "", "recycle", &row->recycle, err) < 0)
+        return -1;
+    if (template != row->template)
+        str_copy(row->template, sizeof(row->template), template);
+    if (!api_is_valid_slug(row->template))
+        return err_set(err, ERR_INVALID, "template: the name of the template that the pool is made of is needed");
+    if (row->max < row->min && !max_said)
+        row->max = row->min;
+    if (row->max < row->min)
+        return err_set(err, ERR_INVALID, "min: %" PRIu64 " is more than max, which is %" PRIu64, row->min, row->max);
+    if (row->recycle && row->max && row->max == row->min)
+        return err_set(err, ERR_INVALID,
+                       "max: a pool that recycles needs it to be more than min, which is %" PRIu64
+                       ": used sandboxes wait between the two",
+                       row->min);
+    return 0;
+}
+
+static void pool_change_on_written(void *arg, const struct err *err, const struct store_pool *row)
+{
+    auto_free struct pool_change *c = arg;
+
+    if (err) {
+        http_answer_err(c->req, err);
+        return;
+    }
+    pool_registry_set(c->api->pool_registry, row);
+    api_pool_answer(c->req, c->api, 200, row->name);
+}
+
+static void pool_change_on_inserted(void *arg, const struct err *err)
+{
+    auto_free struct pool_change *c = arg;
+    auto_free char *path = str_printf("/v1/pools/%s", c->row.name);
+    struct err why = { 0 };
+
+    if (err && err->id == ERR_EXISTS)
+        err = (err_set(&why, ERR_EXISTS, "name: there is a pool '%s'", c->row.name), &why);
+    if (err) {
+        http_answer_err(c->req, err);
+        return;
+    }
+    c->row.generation = 1;
+    pool_registry_set(c->api->pool_registry, &c->row);
+    http_set_header(c->req, "Location", path);
+    api_pool_answer(c->req, c->api, 201, c->row.name);
+}
+
+static void pool_change_on_checked(void *arg, const struct err *err)
+{
+    struct pool_change *c = arg;
+    struct err why = { 0 };
+
+    if (!err && pool_registry_check_capacity(c->api->pool_registry, c->row.name, &why) < 0)
+        err = &why;
+    if (err)
+        pool_change_refuse(c, err);
+    else if (c->must_be_new)
+        store_pool_insert(c->api->settings.store, &c->row, pool_change_on_inserted, c);
+    else
+        store_pool_put(c->api->settings.store, &c->row, &c->precondition, pool_change_on_written, c);
+}
+
+static void pool_change_record_and_check(struct pool_change *c)
+{
+    if (c->must_be_new)
+        audit_trail_add_target(c->req, "pool", c->row.name); /* otherwise the path names it */
+    audit_trail_add_target(c->req, "template", c->row.template);
+    audit_trail_add_number(c->req, "min", c->row.min);
+    audit_trail_add_number(c->req, "max", c->row.max);
+    c->row.updated_ms = clock_real_ns() / NS_PER_MS;
+    if (!c->row.created_ms)
+        c->row.created_ms = c->row.updated_ms;
+    pool_registry_check_template(c->api->pool_registry, c->row.template, pool_change_on_checked, c);
+}
+
+static int pool_change_read_body(const struct http_req *req, json_t **ret, struct err *err)
+{
+    if (api_read_body(req, ret, err) < 0)
+        return -1;
+    return warmpools_compat_is_requested(req) ? warmpools_compat_read(*ret, err) : 0;
+}
+
+static struct pool_change *pool_change_new(struct http_req *req, struct api *api, const struct store_pool *from)
+{
+    struct pool_change *c = mem_new(struct pool_change);
+
+    c->req = req;
+    c->api = api;
+    c->row = *from;
+    return c;
+}
+
+static int pool_change_check_name(const char *name, struct err *err)
+{
+    if (name && api_is_valid_slug(name))
+        return 0;
+    return err_set(err, ERR_INVALID, "name: a pool's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+}
+
+static void api_pool_create(struct http_req *req, void *ctx)
+{
+    struct pool_change *c = pool_change_new(req, ctx, &pool_defaults);
+    auto_json *body = NULL;
+    const char *name = NULL;
+    struct err err = { 0 };
+
+    c->must_be_new = true;
+    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+        json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
+        pool_change_read_row(body, &c->row, &err) < 0 || pool_change_check_name(name, &err) < 0 ||
+        pool_registry_check_loaded(c->api->pool_registry, &err) < 0) {
+        pool_change_refuse(c, &err);
+        return;
+    }
+    str_copy(c->row.name, sizeof(c->row.name), name);
+    pool_change_record_and_check(c);
+}
+
+/* A body may repeat the name of the path, as the answers have it, and no other. */
+static int pool_change_read_named(const json_t *body, const char *name, struct store_pool *row, struct err *err)
+{
+    const char *said = name;
+
+    if (json_input_text(body, "", "name", 1, STORE_NAME_MAX, &said, err) < 0 ||
+        pool_change_read_row(body, row, err) < 0 || pool_change_check_name(name, err) < 0)
+        return -1;
+    if (!str_eq(said, name))
+        return err_set(err, ERR_INVALID, "name: a pool keeps its name, which the path says");
+    str_copy(row->name, sizeof(row->name), name);
+    return 0;
+}
+
+static void api_pool_put(struct http_req *req, void *ctx)
+{
+    struct pool_change *c = pool_change_new(req, ctx, &pool_defaults);
+    auto_json *body = NULL;
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+        pool_change_read_named(body, http_param(req, "pool"), &c->row, &err) < 0 ||
+        pool_registry_check_loaded(c->api->pool_registry, &err) < 0)
+        pool_change_refuse(c, &err);
+    else
+        pool_change_record_and_check(c);
+}
+
+static void api_pool_patch(struct http_req *req, void *ctx)
+{
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
+    auto_json *body = NULL;
+    struct err err = { 0 };
+
+    if (!p)
+        return;
+    struct pool_change *c = pool_change_new(req, ctx, &p->row);
+    c->precondition.generation = p->is_builtin ? 0 : p->row.generation;
+    if (pool_change_read_body(req, &body, &err) < 0 || pool_change_read_named(body, p->row.name, &c->row, &err) < 0) {
+        pool_change_refuse(c, &err);
+    } else if (json_object_size(body) == 0) {
+        err_set(&err, ERR_INVALID, "say what to change: template, min, max, ttlMs, maxAgeMs, autoscale or zygote");
+        pool_change_refuse(c, &err);
+    } else {
+        pool_change_record_and_check(c);
+    }
+}
+
+static void pool_change_on_deleted(void *arg, const struct err *err)
+{
+    auto_free struct pool_change *c = arg;
+
+    if (err) {
+        http_answer_err(c->req, err);
+        return;
+    }
+    pool_registry_remove(c->api->pool_registry, c->row.name);
+    http_answer_empty(c->req, 204);
+}
+
+static void api_pool_delete(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
+    struct err err;
+
+    if (!p)
+        return;
+    if (p->is_builtin) {
+        err_set(&err, ERR_EXISTS,
+                "the pool %s is the server's own: set its min and max to 0, or the setting pools.default to off",
+                p->row.name);
+        http_answer_err(req, &err);
+        return;
+    }
+    store_pool_delete(api->settings.store, p->row.name, pool_change_on_deleted, pool_change_new(req, ctx, &p->row));
+}
+
+#define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
+
+const struct http_route pool_routes[] = {
+    { "GET", "/v1/pools", api_pool_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "POST", "/v1/pools", api_pool_create, JSON_BODY, &permission_pools_write },
+    { "GET", "/v1/pools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/pools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
+    { "PATCH", "/v1/pools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
+    { "DELETE", "/v1/pools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
+    { "GET", "/v1/pools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/warmpools", api_pool_list, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read }, /* the same under another name */
+    { "POST", "/v1/warmpools", api_pool_create, JSON_BODY, &permission_pools_write },
+    { "GET", "/v1/warmpools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/warmpools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
+    { "PATCH", "/v1/warmpools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
+    { "DELETE", "/v1/warmpools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
+    { "GET", "/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { 0 },
+};

@@ -1,0 +1,613 @@
+/* GET /v1/sandboxes/{sandboxId}/stream: a WebSocket on which executions of a sandbox are started, followed, typed to
+ * and ended, as many at a time as one likes. docs/streaming.md has the messages.
+ *
+ * 1. Every message of ours has the next `seq` of its socket. Where a client goes on after a break is not told by it but
+ *    by the offsets of each execution: they mean the same on every socket, and after a restart of the server.
+ * 2. A message that cannot be carried out is answered with `error`, and the socket stays. It is closed when whoever
+ *    opened it may not hear more (4401), when the sandbox has ended (4410), and when the server stops (1001).
+ * 3. Executions do not end with the socket that started them. */
+#include "server/api/sandbox_socket.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+
+#include <stdio.h>
+
+#define SOCKET_EXECUTIONS_MAX 64u
+#define INPUT_HIGH_WATER (256 * KIB) /* of one execution: the socket is not read from beyond it */
+#define DATA_MAX (1 * MIB)
+#define FINAL_OUTPUT_TIMEOUT_NS (30 * NS_PER_S)
+#define CLOSE_UNAUTHORIZED 4401
+#define CLOSE_ENDED 4410
+
+/* --- messages of ours --- */
+
+void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
+                                  const struct socket_execution *a)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_kstr(w, "type", type);
+    jsonw_ku64(w, "seq", ++so->seq);
+    jsonw_ku64(w, "timestamp", clock_real_ns() / NS_PER_MS);
+    if (a)
+        jsonw_kstr(w, "executionId", a->name);
+}
+
+bool sandbox_socket_send_message(struct sandbox_socket *so, struct jsonw *w)
+{
+    jsonw_end_object(w);
+    return !so->ws || ws_send(so->ws, w->out->data, w->out->len);
+}
+
+void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err)
+{
+    const struct err_info *info = err_info(err->id);
+    bool hidden = info->kind == ERR_KIND_SYS || info->kind == ERR_KIND_BUG;
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    sandbox_socket_begin_message(so, &w, &out, "error", NULL);
+    if (name)
+        jsonw_kstr(&w, "executionId", name);
+    jsonw_kstr(&w, "code", code ? code : info->code);
+    jsonw_kstr(&w, "message", hidden ? "the server could not do this; its log has the reason" : err->msg);
+    jsonw_kstr(&w, "fix", info->fix);
+    (void)sandbox_socket_send_message(so, &w);
+}
+
+uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
+                                      const char *execution, const char *details)
+{
+    struct audit_pair target[2] = { { "sandbox", so->sandbox }, { "execution", execution } };
+
+    return audit_trail_record_action(so->api, &so->principal, so->address, action, outcome, target,
+                                     execution[0] ? 2 : 1, details);
+}
+
+/* --- status --- */
+
+struct socket_usage_query {
+    struct sandbox_socket *so; /* NULL: nobody waits */
+};
+
+static void sandbox_socket_send_status(struct sandbox_socket *so, const struct sandbox_handle_usage *u)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    sandbox_socket_begin_message(so, &w, &out, "status_update", NULL);
+    jsonw_kstr(&w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
+    if (u) {
+        jsonw_key(&w, "resources");
+        jsonw_object(&w);
+        if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
+            jsonw_ku64(&w, "cpuUsage", u->cpu_ns / NS_PER_MS);
+        if (u->memory != SANDBOX_USAGE_UNKNOWN)
+            jsonw_ku64(&w, "memoryUsage", u->memory);
+        jsonw_end_object(&w);
+    }
+    (void)sandbox_socket_send_message(so, &w);
+}
+
+static void sandbox_socket_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    auto_free struct socket_usage_query *ask = arg;
+
+    if (!ask->so)
+        return;
+    ask->so->usage_query = NULL;
+    if (!err)
+        sandbox_socket_send_status(ask->so, u);
+}
+
+static void sandbox_socket_on_status_timer(void *arg)
+{
+    struct sandbox_socket *so = arg;
+
+    ev_timer_set(so->api->settings.ev, &so->status_timer, ev_now(so->api->settings.ev) + so->status_ms * NS_PER_MS,
+                 sandbox_socket_on_status_timer, so);
+    if (so->usage_query || ws_room(so->ws) == 0 ||
+        sandbox_subscription_state(so->subscription) != STORE_SANDBOX_RUNNING)
+        return;
+    so->usage_query = mem_new(struct socket_usage_query);
+    so->usage_query->so = so;
+    manager_sandbox_usage(so->api->settings.manager, so->owner, so->sandbox, sandbox_socket_on_usage, so->usage_query);
+}
+
+/* --- messages of the client --- */
+
+struct socket_message {
+    struct sandbox_socket *socket;
+    json_t *body;
+    const char
+        *execution_name; /* executionId, in `held`: an error names it when the body has lost it; NULL without it */
+    char name_buf[SOCKET_EXECUTION_NAME_MAX + 1];
+};
+
+static bool socket_message_is_valid_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
+    return name[0] && name[strspn(name, letters)] == '\0';
+}
+
+static int socket_message_check_capacity(const struct socket_message *m, struct err *err)
+{
+    if (m->socket->nexecutions >= SOCKET_EXECUTIONS_MAX)
+        return err_set(err, ERR_LIMIT, "%u executions are followed on this socket already", SOCKET_EXECUTIONS_MAX);
+    if (m->execution_name && socket_execution_find(m->socket, m->execution_name))
+        return err_set(err, ERR_EXISTS, "execution %s is followed on this socket already", m->execution_name);
+    return 0;
+}
+
+/* {mode, content, language} as clients of other servers write it, into {code} or {command}. */
+static int socket_message_translate_content(const struct socket_message *m, bool context, struct err *err)
+{
+    static const char *const modes[] = { "code", "command", NULL };
+    const char *language = NULL;
+    const struct spec *spec = sandbox_subscription_spec(m->socket->subscription);
+    unsigned mode = 0;
+    json_t *content = json_incref(json_object_get(m->body, "content"));
+    bool has_mode = json_object_get(m->body, "mode") != NULL;
+
+    if (json_input_enum(m->body, "", "mode", modes, &mode, err) < 0 ||
+        json_input_text(m->body, "", "language", 1, 40, &language, err) < 0) {
+        json_decref(content);
+        return -1;
+    }
+    if (language && (context || (spec && !str_eq(language, spec->runtime)))) {
+        json_decref(content);
+        return context ? err_set(err, ERR_INVALID, "language: a context has its own, leave it out")
+                       : err_set(err, ERR_INVALID, "language: this sandbox speaks %.40s", spec->runtime);
+    }
+    json_object_del(m->body, "mode");
+    json_object_del(m->body, "language");
+    json_object_del(m->body, "content");
+    if (content && (json_object_get(m->body, "code") || json_object_get(m->body, "command"))) {
+        json_decref(content);
+        return err_set(err, ERR_INVALID, "content does not go together with code or command");
+    }
+    if (!content != !has_mode) {
+        json_decref(content);
+        return err_set(err, ERR_INVALID, "mode and content go together");
+    }
+    if (mode == 1 && json_is_string(content)) {
+        json_t *shell = json_pack("[sso]", "/bin/sh", "-c", content);
+
+        json_object_set_new(m->body, "command", shell);
+    } else if (content) {
+        json_object_set_new(m->body, modes[mode], content);
+    }
+    return 0;
+}
+
+/* Which context it is to run in, if any; "": none. */
+static int socket_message_read_context(const struct socket_message *m, char ret[ID_SIZE], struct err *err)
+{
+    const char *id = NULL;
+
+    ret[0] = '\0';
+    if (json_input_text(m->body, "", "contextId", 1, 64, &id, err) < 0)
+        return -1;
+    if (id && !id_valid(id, "cx"))
+        return err_set(err, ERR_MISSING, "contextId: there is no such context in this sandbox");
+    if (id)
+        (void)str_copy(ret, ID_SIZE, id);
+    json_object_del(m->body, "contextId");
+    return 0;
+}
+
+static int socket_message_on_execute(struct socket_message *m, struct err *err)
+{
+    struct sandbox_socket *so = m->socket;
+    struct execution_request launch = { 0 };
+    struct context_execution_spec call = { 0 };
+    struct ratelimit_answer rate;
+    char context[ID_SIZE];
+
+    if (socket_message_check_capacity(m, err) < 0)
+        return -1;
+    if (so->api->settings.audit && audit_state(so->api->settings.audit, NULL) != AUDIT_OPEN)
+        return err_set(err, ERR_AUDIT, "what is started could not be recorded");
+    if (!auth_rate_take(so->api->settings.auth, &so->principal, AUTH_CLASS_EXECUTE, ev_now(so->api->settings.ev),
+                        &rate))
+        return err_set(err, ERR_RATE_LIMITED, "this key has started too many executions");
+    const char *name = m->execution_name ? m->execution_name : "";
+    json_object_del(m->body, "type");
+    json_object_del(m->body, "executionId");
+    if (socket_message_read_context(m, context, err) < 0 || socket_message_translate_content(m, context[0], err) < 0)
+        return -1;
+    launch.body = json_incref(m->body);
+    if ((context[0] ? api_context_read_call(launch.body, so->api, &call, err)
+                    : execution_request_read(&launch, so->api, err)) < 0) {
+        execution_request_done(&launch);
+        return -1;
+    }
+    socket_execution_start(so, name, id_valid(name, "ex") ? name : "", &launch, context, &call);
+    return 0;
+}
+
+static int socket_message_on_resume(struct socket_message *m, struct err *err)
+{
+    static const char *const names[] = { "type",         "executionId",  "name",      "stdoutOffset",
+                                         "stderrOffset", "eventsOffset", "tailBytes", NULL };
+    uint64_t offset[3] = { 0 }, tail = UINT64_MAX;
+    const char *name = m->execution_name;
+
+    if (!m->execution_name || !id_valid(m->execution_name, "ex"))
+        return err_set(err, ERR_INVALID,
+                       "executionId: to resume, it is the id that execution_start told (execution.id)");
+    if (json_input_require_known_fields(m->body, "", names, err) < 0 || socket_message_check_capacity(m, err) < 0 ||
+        json_input_text(m->body, "", "name", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
+        json_input_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &offset[0], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "stderrOffset", 0, INT64_MAX, &offset[1], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "eventsOffset", 0, INT64_MAX, &offset[2], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "tailBytes", 0, INT64_MAX, &tail, NULL, err) < 0)
+        return -1;
+    if (!socket_message_is_valid_name(name))
+        return err_set(err, ERR_INVALID, "name: letters, digits, '-', '_' and '.'");
+    if (socket_execution_find(m->socket, name))
+        return err_set(err, ERR_EXISTS, "execution %s is followed on this socket already", name);
+    socket_execution_resume(m->socket, name, m->execution_name, offset, tail);
+    return 0;
+}
+
+/* The execution that the message is about, as far as it is followed here. */
+static struct socket_execution *socket_message_find_execution(const struct socket_message *m, const char *const *names,
+                                                              struct err *err)
+{
+    struct socket_execution *a = m->execution_name ? socket_execution_find(m->socket, m->execution_name) : NULL;
+
+    if (json_input_require_known_fields(m->body, "", names, err) < 0)
+        return NULL;
+    if (!a)
+        err_set(err, ERR_MISSING, "executionId: no such execution is followed on this socket; resume it first");
+    return a;
+}
+
+static int socket_message_on_cancel(struct socket_message *m, struct err *err)
+{
+    struct socket_execution *a = socket_message_find_execution(m, (const char *const[]){ "type", "executionId", NULL },
+                                                               err);
+
+    if (a && a->watch) {
+        (void)sandbox_socket_record_action(m->socket, "execution.cancel", "success", a->id, NULL);
+        execution_watch_kill(a->watch);
+    }
+    return a ? 0 : -1;
+}
+
+static int socket_message_on_detach(struct socket_message *m, struct err *err)
+{
+    struct socket_execution *a = socket_message_find_execution(m, (const char *const[]){ "type", "executionId", NULL },
+                                                               err);
+
+    if (a)
+        socket_execution_detach(a);
+    return a ? 0 : -1;
+}
+
+static int socket_message_on_signal(struct socket_message *m, struct err *err)
+{
+    const struct socket_execution *a = socket_message_find_execution(
+        m, (const char *const[]){ "type", "executionId", "signal", NULL }, err);
+    int signo;
+
+    if (!a || terminal_read_signal(m->body, &signo, err) < 0)
+        return -1;
+    if (a->watch) {
+        (void)sandbox_socket_record_action(m->socket, "execution.signal", "success", a->id, NULL);
+        execution_watch_signal(a->watch, signo);
+    }
+    return 0;
+}
+
+static int socket_message_on_resize(struct socket_message *m, struct err *err)
+{
+    struct socket_execution *a = socket_message_find_execution(
+        m, (const char *const[]){ "type", "executionId", "rows", "cols", NULL }, err);
+    uint16_t rows = 0, cols = 0;
+
+    if (!a || execution_request_read_tty_size(m->body, &rows, &cols, err) < 0)
+        return -1;
+    if (!rows || !cols)
+        return err_set(err, ERR_INVALID, "a size is rows and cols");
+    if (a->watch && !execution_watch_resize(a->watch, rows, cols))
+        return err_set(err, ERR_EXISTS, "execution %s is no terminal: it was started without tty", a->name);
+    a->rows = rows; /* who asked for it is not told */
+    a->cols = cols;
+    return 0;
+}
+
+static int socket_message_on_stdin(struct socket_message *m, struct err *err)
+{
+    static const char *const names[] = { "type", "executionId", "content", "base64", "offset", "close", NULL };
+    struct socket_execution *a = socket_message_find_execution(m, names, err);
+    const char *text = NULL, *coded = NULL;
+    auto_buf bytes = { 0 };
+    uint64_t offset = 0;
+    bool placed = false, ends = false;
+
+    if (!a || json_input_text(m->body, "", "content", 0, DATA_MAX, &text, err) < 0 ||
+        json_input_text(m->body, "", "base64", 0, 2 * DATA_MAX, &coded, err) < 0 ||
+        json_input_u64(m->body, "", "offset", 0, INT64_MAX, &offset, &placed, err) < 0 ||
+        json_input_bool(m->body, "", "close", &ends, err) < 0)
+        return -1;
+    if (text && coded)
+        return err_set(err, ERR_INVALID, "content and base64 do not go together");
+    if (coded && !text_from_base64(&bytes, coded, strlen(coded)))
+        return err_set(err, ERR_INVALID, "base64: it is not");
+    socket_execution_add_input(a,
+                               coded  ? (bytes.data ? bytes.data : "")
+                               : text ? text
+                                      : "",
+                               coded  ? bytes.len
+                               : text ? strlen(text)
+                                      : 0,
+                               placed ? &offset : NULL, ends);
+    return 0;
+}
+
+static int socket_message_on_input(struct socket_message *m, struct err *err)
+{
+    struct sandbox_socket *so = m->socket;
+    const struct socket_execution *a = socket_message_find_execution(
+        m, (const char *const[]){ "type", "executionId", "text", "eof", NULL }, err);
+    const char *text = NULL;
+
+    if (!a || api_context_read_input_line(m->body, &text, err) < 0 ||
+        manager_context_input(so->api->settings.manager, so->owner, so->sandbox, a->id, text, err) < 0)
+        return -1;
+    (void)sandbox_socket_record_action(so, "execution.input", "success", a->id, NULL);
+    return 0;
+}
+
+static int socket_message_on_ping(struct socket_message *m, struct err *err)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+    const json_t *sent = json_object_get(m->body, "timestamp");
+
+    if (json_input_require_known_fields(m->body, "", (const char *const[]){ "type", "timestamp", NULL }, err) < 0)
+        return -1;
+    sandbox_socket_begin_message(m->socket, &w, &out, "pong", NULL);
+    if (json_is_integer(sent))
+        jsonw_ki64(&w, "pingTimestamp", json_integer_value(sent));
+    (void)sandbox_socket_send_message(m->socket, &w);
+    return 0;
+}
+
+static const struct {
+    const char *type;
+    int (*fn)(struct socket_message *m, struct err *err);
+    bool looks;   /* changes nothing: who may only read may */
+    bool counted; /* it asks the store or leaves a record: the rate of requests is its rate too */
+} socket_message_handlers[] = { { "execute", socket_message_on_execute },
+                                { "resume", socket_message_on_resume, .looks = true, .counted = true },
+                                { "stdin", socket_message_on_stdin },
+                                { "input", socket_message_on_input, .counted = true },
+                                { "resize", socket_message_on_resize },
+                                { "signal", socket_message_on_signal, .counted = true },
+                                { "cancel", socket_message_on_cancel, .counted = true },
+                                { "detach", socket_message_on_detach, .looks = true },
+                                { "ping", socket_message_on_ping, .looks = true } };
+
+static bool sandbox_socket_take_rate_token(const struct sandbox_socket *so)
+{
+    struct ratelimit_answer rate;
+
+    return auth_rate_take(so->api->settings.auth, &so->principal, AUTH_CLASS_DEFAULT, ev_now(so->api->settings.ev),
+                          &rate);
+}
+
+static int socket_message_dispatch(struct socket_message *m, struct err *err)
+{
+    const char *type = NULL, *name = NULL;
+
+    if (json_input_text(m->body, "", "executionId", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
+        json_input_text(m->body, "", "type", 1, 40, &type, err) < 0)
+        return -1;
+    if (name && (!socket_message_is_valid_name(name) || !str_copy(m->name_buf, sizeof(m->name_buf), name)))
+        return err_set(err, ERR_INVALID, "executionId: letters, digits, '-', '_' and '.'");
+    m->execution_name = name ? m->name_buf : NULL;
+    for (size_t i = 0; type && i < ARRAY_LEN(socket_message_handlers); i++)
+        if (str_eq(type, socket_message_handlers[i].type)) {
+            if (!socket_message_handlers[i].looks &&
+                principal_require(&m->socket->principal, SCOPE_BIT(EXECUTIONS), err) < 0)
+                return -1;
+            if (socket_message_handlers[i].counted && !sandbox_socket_take_rate_token(m->socket))
+                return err_set(err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
+            return socket_message_handlers[i].fn(m, err);
+        }
+    return err_set(err, ERR_INVALID,
+                   "type: it is execute, resume, stdin, input, resize, signal, cancel, detach or ping");
+}
+
+static void sandbox_socket_update_back_pressure(struct sandbox_socket *so)
+{
+    size_t most = 0;
+
+    for (const struct socket_execution *a = so->executions; a; a = a->next)
+        most = socket_execution_pending_input(a) > most ? socket_execution_pending_input(a) : most;
+    if (so->ws)
+        ws_set_reading_paused(so->ws, most > INPUT_HIGH_WATER);
+}
+
+static void sandbox_socket_on_message(void *arg, bool text, const char *data, size_t len)
+{
+    struct sandbox_socket *so = arg;
+    auto_json *body = NULL;
+    struct socket_message m = { .socket = so };
+    struct err err = { 0 };
+
+    if (!text) {
+        ws_close(so->ws, WS_UNSUPPORTED, "messages are JSON texts");
+        return;
+    }
+    if (json_input_parse(data, len, &body, &err) < 0) {
+        sandbox_socket_send_error(so, NULL, NULL, &err);
+        return;
+    }
+    m.body = body;
+    manager_flush_acknowledged_ends(so->api->settings.manager); /* it may ask for what it was told of a moment ago */
+    if (socket_message_dispatch(&m, &err) < 0)
+        sandbox_socket_send_error(so, m.execution_name, NULL, &err);
+    sandbox_socket_update_back_pressure(so);
+}
+
+/* --- its life --- */
+
+static void sandbox_socket_free(struct sandbox_socket *so)
+{
+    open_stream_unregister(&so->open_stream);
+    ev_defer_clear(so->api->settings.ev, &so->pump_defer);
+    ev_timer_clear(so->api->settings.ev, &so->status_timer);
+    if (so->usage_query)
+        so->usage_query->so = NULL;
+    while (so->executions)
+        socket_execution_detach(so->executions);
+    sandbox_subscription_free(so->subscription);
+    free(so);
+}
+
+/* The sandbox has ended, and all of it was told; or whoever should hear it takes too long. */
+static void sandbox_socket_close_ended(void *arg)
+{
+    struct sandbox_socket *so = arg;
+
+    ev_timer_clear(so->api->settings.ev, &so->status_timer);
+    sandbox_socket_send_status(so, NULL);
+    ws_close(so->ws, CLOSE_ENDED, so->end_reason);
+}
+
+/* Each in its turn, so that one that floods does not keep the others waiting: the first goes to the end. */
+static void sandbox_socket_pump(void *arg)
+{
+    struct sandbox_socket *so = arg;
+    size_t n = so->nexecutions;
+    bool more = false;
+
+    for (size_t i = 0; i < n && so->executions; i++) {
+        struct socket_execution *a = so->executions, **end = &so->executions;
+
+        so->executions = a->next;
+        a->next = NULL;
+        while (*end)
+            end = &(*end)->next;
+        *end = a;
+        more = !socket_execution_pump(a) || more;
+    }
+    sandbox_socket_update_back_pressure(so);
+    if (so->sandbox_ended && !so->executions)
+        sandbox_socket_close_ended(so);
+    else if (more && ws_room(so->ws) > 0)
+        ev_defer(so->api->settings.ev, &so->pump_defer, sandbox_socket_pump, so);
+}
+
+void sandbox_socket_schedule_pump(struct sandbox_socket *so)
+{
+    if (so->ws)
+        ev_defer(so->api->settings.ev, &so->pump_defer, sandbox_socket_pump, so);
+}
+
+static void sandbox_socket_on_room(void *arg)
+{
+    sandbox_socket_schedule_pump(arg);
+}
+
+static void sandbox_socket_on_closed(void *arg, unsigned code UNUSED)
+{
+    struct sandbox_socket *so = arg;
+
+    so->ws = NULL;
+    sandbox_socket_free(so);
+}
+
+static void sandbox_socket_on_revoked(void *arg, const struct err *why)
+{
+    struct sandbox_socket *so = arg;
+
+    sandbox_socket_send_error(so, NULL, NULL, why);
+    ws_close(so->ws, CLOSE_UNAUTHORIZED, why->msg);
+}
+
+static void sandbox_socket_on_sandbox_change(void *arg, const struct err *ended)
+{
+    struct sandbox_socket *so = arg;
+
+    if (!ended) {
+        sandbox_socket_send_status(so, NULL);
+        return;
+    }
+    so->sandbox_ended = true;
+    snprintf(so->end_reason, sizeof(so->end_reason), "%s", ended->msg);
+    ev_timer_set(so->api->settings.ev, &so->status_timer, ev_now(so->api->settings.ev) + FINAL_OUTPUT_TIMEOUT_NS,
+                 sandbox_socket_close_ended, so);
+    sandbox_socket_schedule_pump(so);
+}
+
+static void sandbox_socket_refuse_ended(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct http_req *req = arg;
+    struct err why;
+
+    if (!err && row->state == STORE_SANDBOX_ENDED)
+        err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s has ended (%s)", row->id,
+                row->ended_by ? row->ended_by : "unmade");
+    else if (!err)
+        err_set(&why, ERR_BUSY, "the sandbox is not settled yet; ask again");
+    http_answer_err(req, err ? err : &why);
+}
+
+static void api_sandbox_socket_open(struct http_req *req, void *ctx)
+{
+    static const struct ws_ops ops = { sandbox_socket_on_message, sandbox_socket_on_room, sandbox_socket_on_closed };
+    static const char *const protocols[] = { "cove.v1", NULL };
+    struct api *api = ctx;
+    struct err err = { 0 };
+    const char *id;
+    uint64_t status_ms;
+
+    if (http_query_require_known(req, (const char *const[]){ "statusIntervalMs", "ticket", NULL }, &err) < 0 ||
+        http_query_u64(req, "statusIntervalMs", 500, 3600000, 0, &status_ms, &err) < 0 ||
+        api_read_sandbox_id(req, &id, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    struct sandbox_socket *so = mem_new(struct sandbox_socket);
+    so->api = api;
+    so->principal = *request_principal(req);
+    so->status_ms = status_ms;
+    (void)str_copy(so->owner, sizeof(so->owner), request_visible_owner(req));
+    (void)str_copy(so->sandbox, sizeof(so->sandbox), id);
+    (void)str_copy(so->request_id, sizeof(so->request_id), http_id(req));
+    (void)str_copy(so->address, sizeof(so->address), http_peer(req)->is_unix ? "local" : http_peer(req)->addr);
+    so->subscription = sandbox_subscribe(api->settings.manager, so->owner, id, sandbox_socket_on_sandbox_change, so,
+                                         &err);
+    if (!so->subscription) {
+        free(so);
+        if (err.id == ERR_MISSING)
+            store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_socket_refuse_ended, req);
+        else
+            http_answer_err(req, &err);
+        return;
+    }
+    so->ws = http_answer_ws(req, protocols, &ops, so);
+    if (!so->ws) {
+        sandbox_socket_free(so);
+        return;
+    }
+    open_stream_register(&so->open_stream, api, &so->principal, sandbox_socket_on_revoked, so);
+    sandbox_socket_send_status(so, NULL);
+    if (status_ms)
+        sandbox_socket_on_status_timer(so);
+}
+
+const struct http_route sandbox_socket_routes[] = {
+    { "GET", "/v1/sandboxes/{sandboxId}/stream", api_sandbox_socket_open, HTTP_BODY_NONE,
+      .data = &permission_executions_read },
+    { 0 },
+};

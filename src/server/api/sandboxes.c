@@ -1,0 +1,422 @@
+/* /v1/sandboxes */
+#include "server/api/api_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/custom_policy.h"
+#include "service/template_cache.h"
+
+#include <stdio.h>
+
+static void api_sandbox_answer_row(struct http_req *req, int status, const struct store_sandbox *row)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    api_write_sandbox(row, &w);
+    http_answer_json(req, status, &out);
+}
+
+static void api_sandbox_on_row(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    if (err)
+        http_answer_err(arg, err);
+    else
+        api_sandbox_answer_row(arg, 200, row);
+}
+
+/* --- create --- */
+
+struct sandbox_creation {
+    struct http_req *req;
+    struct api *api;
+    json_t *body;
+    char template[STORE_NAME_MAX + 1];
+    char chosen_id[ID_SIZE]; /* that was chosen */
+    struct spec spec;
+    char *policy_error_details; /* of an error in its policy */
+};
+
+static void sandbox_creation_free(void *arg)
+{
+    struct sandbox_creation *c = arg;
+
+    json_decref(c->body);
+    spec_done(&c->spec);
+    free(c->policy_error_details);
+    free(c);
+}
+
+static void sandbox_creation_on_created(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox_creation *c = arg;
+
+    if (err) {
+        idempotency_release_key(c->req, c->api, err);
+        api_answer_err(c->req, c->api, err);
+    } else {
+        auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);
+
+        http_set_header(c->req, "Location", path);
+        api_sandbox_answer_row(c->req, 201, row);
+    }
+    sandbox_creation_free(c);
+}
+
+static void sandbox_creation_on_known(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox_creation *c = arg;
+
+    if (err)
+        http_answer_err(c->req, err);
+    else
+        api_sandbox_answer_row(c->req, 201, row);
+    sandbox_creation_free(c);
+}
+
+static void sandbox_creation_on_named(void *arg, const char *id)
+{
+    struct sandbox_creation *c = arg;
+
+    idempotency_set_resource(c->req, c->api, c->chosen_id, id);
+}
+
+static void sandbox_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+{
+    struct sandbox_creation *c = arg;
+
+    str_copy(c->spec.created_by, sizeof(c->spec.created_by), request_actor_id(req));
+    str_copy(c->chosen_id, sizeof(c->chosen_id), id);
+    if (fresh)
+        manager_create(api->settings.manager, request_tenant(req), id, &c->spec, c->template[0] ? c->template : NULL,
+                       sandbox_creation_on_named, sandbox_creation_on_created, c);
+    else
+        store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_creation_on_known, c);
+}
+
+static void sandbox_creation_refuse(struct sandbox_creation *c, const struct err *err)
+{
+    http_answer_err_with(c->req, err, c->policy_error_details);
+    sandbox_creation_free(c);
+}
+
+static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
+{
+    struct err err = { 0 };
+
+    if (spec_read(&c->spec, c->body, SPEC_OF_SANDBOX, &c->policy_error_details, &err) < 0 ||
+        custom_policy_apply_operator_limits(&c->spec, c->api->settings.operator_limits, &err) < 0 ||
+        spec_finish(&c->spec, &err) < 0)
+        sandbox_creation_refuse(c, &err);
+    else
+        idempotency_begin(c->req, c->api, "sb", sandbox_creation_on_claimed, c, sandbox_creation_free);
+}
+
+static int sandbox_creation_read_template(struct sandbox_creation *c, const struct store_template *row, struct err *err)
+{
+    auto_json *spec = NULL;
+
+    if (json_input_parse(row->spec_json, strlen(row->spec_json), &spec, err) < 0 ||
+        spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, NULL, err) < 0)
+        return err_wrap(err, "template %s", row->name);
+    return 0;
+}
+
+static void sandbox_creation_on_template(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct sandbox_creation *c = arg;
+    struct err why = { 0 };
+
+    if (err && err->id == ERR_MISSING) {
+        template_not_found_error(&why, c->template);
+        sandbox_creation_refuse(c, &why);
+    } else if (err) {
+        sandbox_creation_refuse(c, err);
+    } else if (sandbox_creation_read_template(c, row, &why) < 0) {
+        sandbox_creation_refuse(c, &why);
+    } else {
+        sandbox_creation_read_and_claim(c);
+    }
+}
+
+static void api_sandbox_create(struct http_req *req, void *ctx)
+{
+    struct sandbox_creation *c = mem_new(struct sandbox_creation);
+    const char *template = NULL;
+    struct err err = { 0 };
+
+    c->req = req;
+    c->api = ctx;
+    spec_init(&c->spec);
+    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
+        json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
+        sandbox_creation_refuse(c, &err);
+    } else if (template) {
+        str_copy(c->template, sizeof(c->template), template);
+        template_cache_get(c->api->template_cache, template, ev_now(c->api->settings.ev), sandbox_creation_on_template,
+                           c);
+    } else {
+        sandbox_creation_read_and_claim(c);
+    }
+}
+
+/* --- list --- */
+
+static void api_sandbox_on_rows(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
+                                const char *next)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (!api_list_begin(req, err, &w, &out, "sandboxes"))
+        return;
+    for (size_t i = 0; i < n; i++)
+        api_write_sandbox(&rows[i], &w);
+    api_list_end(req, &w, next);
+}
+
+static void api_sandbox_list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    const char *meta = http_query(req, "metadata"), *pairs[3] = { NULL };
+    auto_free char *key = NULL;
+    struct err err = { 0 };
+
+    if (api_read_page(req, (const char *const[]){ "state", "metadata", NULL }, &q, &err) < 0 ||
+        api_read_state_query(req, api_sandbox_states, &q.states, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    if (meta) {
+        size_t n = strcspn(meta, "=");
+
+        if (n == 0 || meta[n] != '=') {
+            err_set(&err, ERR_INVALID, "metadata: write key=value");
+            http_answer_err(req, &err);
+            return;
+        }
+        key = str_dup_n(meta, n);
+        pairs[0] = key;
+        pairs[1] = meta + n + 1;
+        q.meta = pairs;
+    }
+    store_sandbox_list(api->settings.store, &q, api_sandbox_on_rows, req);
+}
+
+/* --- one --- */
+
+static const char *api_sandbox_id_or_refuse(struct http_req *req)
+{
+    struct err err = { 0 };
+    const char *id;
+
+    if (api_require_no_query(req, &err) == 0 && api_read_sandbox_id(req, &id, &err) == 0)
+        return id;
+    http_answer_err(req, &err);
+    return NULL;
+}
+
+static void api_sandbox_get(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+
+    if (id)
+        store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_sandbox_on_row, req);
+}
+
+static void api_sandbox_delete(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+
+    if (id)
+        manager_delete(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+}
+
+static void api_sandbox_pause(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+
+    if (id)
+        manager_pause(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+}
+
+static void api_sandbox_resume(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+
+    if (id)
+        manager_resume(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+}
+
+static void api_sandbox_extend(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "lifetimeMs", NULL };
+    const struct limit_info *info = limit_info(LIMIT_LIFETIME);
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+    auto_json *body = NULL;
+    uint64_t ms = 0;
+    struct err err = { 0 };
+
+    if (!id)
+        return;
+    if (api_read_body(req, &body, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
+        json_input_u64(body, "", "lifetimeMs", info->min, info->max, &ms, NULL, &err) < 0) {
+        http_answer_err(req, &err);
+    } else if (ms == 0) {
+        err_set(&err, ERR_INVALID, "lifetimeMs: say how much longer it lives");
+        http_answer_err(req, &err);
+    } else if (custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", ms,
+                                                  &err) < 0) {
+        http_answer_err(req, &err);
+    } else {
+        manager_extend(api->settings.manager, request_visible_owner(req), id, ms, api_sandbox_on_row, req);
+    }
+}
+
+/* --- usage --- */
+
+static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(req, err);
+        return;
+    }
+    const struct {
+        const char *name;
+        uint64_t v, unit;
+    } figures[] = {
+        { "cpuUs", u->cpu_ns, NS_PER_US }, { "throttledUs", u->throttled_ns, NS_PER_US },
+        { "memoryBytes", u->memory, 1 },   { "memoryPeakBytes", u->memory_peak, 1 },
+        { "oomKills", u->oom_kills, 1 },   { "pids", u->pids, 1 },
+        { "pidsPeak", u->pids_peak, 1 },   { "pidsRefused", u->pids_refused, 1 },
+        { "ioReadBytes", u->io_read, 1 },  { "ioWrittenBytes", u->io_write, 1 },
+    };
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "sandboxId", http_param(req, "sandboxId"));
+    api_write_time(&w, "at", clock_real_ns() / NS_PER_MS);
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++)
+        if (figures[i].v != SANDBOX_USAGE_UNKNOWN)
+            jsonw_ku64(&w, figures[i].name, figures[i].v / figures[i].unit);
+    jsonw_key(&w, "absent");
+    jsonw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++)
+        if (figures[i].v == SANDBOX_USAGE_UNKNOWN)
+            jsonw_kstr(&w, figures[i].name, "this host's cgroups do not count it");
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+static void api_sandbox_usage(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *id = api_sandbox_id_or_refuse(req);
+
+    if (id)
+        manager_sandbox_usage(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_usage, req);
+}
+
+/* --- events --- */
+
+struct sandbox_event_page {
+    struct http_req *req;
+    struct api *api;
+    uint64_t after, limit;
+};
+
+static void sandbox_event_page_on_rows(void *arg, const struct err *err, const struct store_event *rows, size_t n)
+{
+    auto_free struct sandbox_event_page *p = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+    char cursor[24];
+
+    if (err) {
+        http_answer_err(p->req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "events");
+    jsonw_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        jsonw_object(&w);
+        api_write_event(&w, &rows[i]);
+        jsonw_end_object(&w);
+    }
+    jsonw_end_array(&w);
+    if (n == p->limit) {
+        snprintf(cursor, sizeof(cursor), "%" PRIu64, rows[n - 1].seq);
+        jsonw_kstr(&w, "nextCursor", cursor);
+    }
+    jsonw_end_object(&w);
+    http_answer_json(p->req, 200, &out);
+}
+
+static void sandbox_event_page_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox_event_page *p = arg;
+
+    if (err) {
+        http_answer_err(p->req, err);
+        free(p);
+        return;
+    }
+    store_event_list(p->api->settings.store, request_visible_owner(p->req), row->id, p->after, (uint32_t)p->limit,
+                     sandbox_event_page_on_rows, p);
+}
+
+static void api_sandbox_events(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+    uint64_t after = 0;
+    const char *id;
+
+    if (api_read_page(req, NULL, &q, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &after)) {
+        err_set(&err, ERR_INVALID, "cursor: it is not one of this list");
+        http_answer_err(req, &err);
+        return;
+    }
+    struct sandbox_event_page *p = mem_new(struct sandbox_event_page);
+    *p = (struct sandbox_event_page){ req, api, after, q.limit };
+    store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_event_page_on_sandbox,
+                      p); /* a stranger's is not there */
+}
+
+#define JSON_BODY HTTP_BODY_BUFFERED, 256 * KIB, "application/json"
+
+const struct http_route sandbox_routes[] = {
+    { "POST", "/v1/sandboxes", api_sandbox_create, JSON_BODY, &permission_sandbox_create },
+    { "GET", "/v1/sandboxes", api_sandbox_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/sandboxes/{sandboxId}", api_sandbox_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "DELETE", "/v1/sandboxes/{sandboxId}", api_sandbox_delete, HTTP_BODY_NONE, .data = &permission_sandboxes_write },
+    { "GET", "/v1/sandboxes/{sandboxId}/usage", api_sandbox_usage, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "POST", "/v1/sandboxes/{sandboxId}/extend", api_sandbox_extend, JSON_BODY, &permission_sandboxes_write },
+    { "POST", "/v1/sandboxes/{sandboxId}/pause", api_sandbox_pause, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_write },
+    { "POST", "/v1/sandboxes/{sandboxId}/resume", api_sandbox_resume, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_write },
+    { "GET", "/v1/sandboxes/{sandboxId}/events", api_sandbox_events, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read },
+    { 0 },
+};

@@ -1,0 +1,167 @@
+/* What looks like an attack: counted, recorded, and told to the webhook.
+ *
+ * Events are records of the audit log like any other, with actions of their own. Whoever attacks decides how often, so
+ * they go through the same sieve as refusals: the first few of a kind are told one by one. */
+#include "server/api/api_internal.h"
+
+#include "server/audit/refusal_aggregator.h"
+#include "server/audit/security.h"
+#include "server/audit/webhook.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "policy/syscalls.h"
+
+#include <stdio.h>
+
+#define CALLS_MAX 8u
+
+/* --- telling --- */
+
+static void api_security_send_event(struct api *api, uint64_t seq, const struct audit_record *r)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+    char at[32];
+
+    if (!api->settings.webhook)
+        return;
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "type", "security_event");
+    jsonw_kstr(&w, "at", clock_rfc3339(clock_real_ns(), at));
+    jsonw_ku64(&w, "seq", seq);
+    jsonw_kstr(&w, "action", r->action);
+    jsonw_kstr(&w, "tenant", r->tenant);
+    if (r->key && *r->key)
+        jsonw_kstr(&w, "key", r->key);
+    if (r->address && *r->address)
+        jsonw_kstr(&w, "address", r->address);
+    jsonw_key(&w, "target");
+    jsonw_object(&w);
+    for (size_t i = 0; i < r->ntarget; i++)
+        jsonw_kstr(&w, r->target[i].name, r->target[i].value);
+    jsonw_end_object(&w);
+    if (r->details) {
+        jsonw_key(&w, "details");
+        jsonw_raw(&w, r->details);
+    }
+    jsonw_end_object(&w);
+    webhook_send(api->settings.webhook, out.data, out.len);
+}
+
+static void api_security_raise(struct api *api, enum security_kind kind, struct audit_record *r,
+                               const struct refusal_key *who)
+{
+    struct refusal_key k = *who;
+
+    api->security_event_counts[kind]++;
+    r->action = security_name(kind);
+    r->outcome = "refused";
+    snprintf(k.action, sizeof(k.action), "%s", r->action);
+    k.error[0] = '\0';
+    k.status = 0;
+    if (!api->settings.audit || !audit_trail_should_record(api, &k))
+        return;
+    uint64_t seq = audit_append(api->settings.audit, r, true);
+    api_security_send_event(api, seq, r);
+}
+
+/* --- refusals --- */
+
+void api_security_refusal(struct api *api, const struct refusal_key *k)
+{
+    const char *subject = *k->actor ? k->actor : *k->user ? k->user : k->address;
+    enum security_kind kind;
+    unsigned count;
+
+    if (str_eq(subject, "local") ||
+        !security_count_refusal(api->security, subject, k->status, ev_now(api->settings.ev), &kind, &count))
+        return;
+    auto_free char *details = str_printf("{\"count\":%u,\"seconds\":%llu,\"lastAction\":\"%s\"}", count,
+                                         SECURITY_WINDOW_NS / NS_PER_S, k->action);
+    struct audit_record r = { .tenant = k->tenant,
+                              .kind = k->kind,
+                              .key = k->actor,
+                              .user = k->user,
+                              .address = k->address,
+                              .details = details };
+    api_security_raise(api, kind, &r, k);
+}
+
+/* --- what programs tried --- */
+
+static bool api_security_is_attack_syscall(const char *name)
+{
+    int nr = syscall_number(name);
+
+    return nr >= 0 && syscall_is_attack((unsigned)nr);
+}
+
+void api_on_denials(struct api *api, const char *owner, const struct receipt *receipt)
+{
+    struct audit_pair target[] = { { "sandbox", receipt->sandbox }, { "execution", receipt->execution } };
+    struct refusal_key k = { .kind = "server" };
+    auto_buf details = { 0 };
+    struct jsonw w;
+    uint64_t total = 0;
+    unsigned told = 0;
+
+    jsonw_init(&w, &details, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "calls");
+    jsonw_object(&w);
+    for (size_t i = 0; i < receipt->ndenials; i++) {
+        if (!api_security_is_attack_syscall(receipt->denials[i].denial.name))
+            continue;
+        total += receipt->denials[i].count;
+        if (told++ < CALLS_MAX)
+            jsonw_ku64(&w, receipt->denials[i].denial.call, receipt->denials[i].count);
+    }
+    jsonw_end_object(&w);
+    jsonw_ku64(&w, "count", total);
+    jsonw_end_object(&w);
+    if (total == 0)
+        return;
+    struct audit_record r = { .tenant = owner,
+                              .kind = "sandbox",
+                              .target = target,
+                              .ntarget = *receipt->execution ? 2 : 1,
+                              .details = details.data };
+    snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
+    api_security_raise(api, SECURITY_ESCAPE, &r, &k);
+}
+
+void api_on_audit_damage(struct api *api)
+{
+    struct audit_record r = { .tenant = "", .action = security_name(SECURITY_DAMAGE) };
+
+    api->security_event_counts[SECURITY_DAMAGE]++; /* it has a record already */
+    api_security_send_event(api, 0, &r);
+}
+
+void api_security_metrics(const struct api *api, struct buf *out)
+{
+    struct webhook_stats s;
+
+    buf_adds(out, "# HELP cove_security_events_total What looked like an attack, by kind.\n"
+                  "# TYPE cove_security_events_total counter\n");
+    for (unsigned i = 0; i < SECURITY_KINDS; i++)
+        buf_addf(out, "cove_security_events_total{kind=\"%s\"} %" PRIu64 "\n", security_name(i) + strlen("security."),
+                 api->security_event_counts[i]);
+    if (!api->settings.webhook)
+        return;
+    webhook_stats(api->settings.webhook, &s);
+    buf_addf(out,
+             "# HELP cove_webhook_events_total Security events for the webhook, by what became of them.\n"
+             "# TYPE cove_webhook_events_total counter\n"
+             "cove_webhook_events_total{outcome=\"delivered\"} %" PRIu64 "\n"
+             "cove_webhook_events_total{outcome=\"dropped\"} %" PRIu64 "\n"
+             "# HELP cove_webhook_failures_total Tries of the webhook that did not succeed.\n"
+             "# TYPE cove_webhook_failures_total counter\n"
+             "cove_webhook_failures_total %" PRIu64 "\n"
+             "# HELP cove_webhook_waiting Events that wait for the webhook.\n"
+             "# TYPE cove_webhook_waiting gauge\n"
+             "cove_webhook_waiting %" PRIu64 "\n",
+             s.delivered, s.dropped, s.failed, s.waiting);
+}

@@ -1,0 +1,263 @@
+/* /v1/templates: named beginnings of sandboxes, kept as they were written. */
+#include "server/api/api_internal.h"
+
+#include "server/api/pool_registry.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/custom_policy.h"
+#include "service/template_cache.h"
+
+static void api_template_blank_values(json_t *env)
+{
+    const char *name;
+    json_t *value;
+    void *next;
+
+    json_object_foreach_safe(env, next, name, value) json_object_set_new(env, name, json_string(""));
+}
+
+/* Variables may be secrets: of those only the names are told. */
+static char *api_template_redacted_spec(const char *spec_json)
+{
+    auto_json *spec = NULL;
+
+    if (json_input_parse(spec_json, strlen(spec_json), &spec, NULL) < 0)
+        return str_dup("{}");
+    api_template_blank_values(json_object_get(spec, "env"));
+    api_template_blank_values(json_object_get(json_object_get(json_object_get(spec, "policy"), "environment"), "set"));
+    char *text = json_dumps(spec, JSON_COMPACT);
+    return text ? text : str_dup("{}");
+}
+
+static void api_template_write_json(const struct store_template *row, struct jsonw *w)
+{
+    auto_free char *spec = api_template_redacted_spec(row->spec_json);
+
+    jsonw_object(w);
+    jsonw_kstr(w, "name", row->name);
+    jsonw_ku64(w, "generation", row->generation);
+    jsonw_kbool(w, "builtin", template_is_builtin(row));
+    if (!template_is_builtin(row)) {
+        api_write_time(w, "createdAt", row->created_ms);
+        api_write_time(w, "updatedAt", row->updated_ms);
+    }
+    api_write_raw_json(w, "spec", spec);
+    jsonw_end_object(w);
+}
+
+static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct http_req *req = arg;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (err) {
+        http_answer_err(req, err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    api_template_write_json(row, &w);
+    http_answer_json(req, 200, &out);
+}
+
+/* The last page ends with what is built in and not replaced by one of the store, which is asked for each. */
+struct template_list_query {
+    struct http_req *req;
+    struct api *api;
+    struct jsonw w;
+    struct buf out;
+    size_t nbuiltin_queried;
+};
+
+static void api_template_on_builtin(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct template_list_query *l = arg;
+    size_t n;
+    const struct template_builtin *all = template_builtin_list(&n);
+
+    if (!err && row && template_is_builtin(row))
+        api_template_write_json(row, &l->w);
+    if (l->nbuiltin_queried < n) {
+        template_get(l->api->settings.store, all[l->nbuiltin_queried++].name, api_template_on_builtin, l);
+        return;
+    }
+    api_list_end(l->req, &l->w, NULL);
+    free(l);
+}
+
+static void api_template_on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n,
+                                 const char *next)
+{
+    struct template_list_query *l = arg;
+
+    if (!api_list_begin(l->req, err, &l->w, &l->out, "templates")) {
+        free(l);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        api_template_write_json(&rows[i], &l->w);
+    if (!next) {
+        api_template_on_builtin(l, NULL, NULL);
+        return;
+    }
+    api_list_end(l->req, &l->w, next);
+    free(l);
+}
+
+static void api_template_list(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+
+    if (api_read_page(req, NULL, &q, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    struct template_list_query *l = mem_new(struct template_list_query);
+    l->req = req;
+    l->api = api;
+    store_template_list(api->settings.store, &q, api_template_on_rows, l);
+}
+
+static bool api_template_name_is_valid(const char *name)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t n = strlen(name);
+
+    return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+}
+
+/* NULL: refused. */
+static const char *api_template_name_or_refuse(struct http_req *req, enum err_id id)
+{
+    const char *name = http_param(req, "template");
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) == 0) {
+        if (api_template_name_is_valid(name))
+            return name;
+        err_set(&err, id,
+                id == ERR_MISSING ? "there is no such template"
+                                  : "a template's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+    }
+    http_answer_err(req, &err);
+    return NULL;
+}
+
+static void api_template_get(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = api_template_name_or_refuse(req, ERR_MISSING);
+
+    if (name)
+        template_get(api->settings.store, name, api_template_on_row, req);
+}
+
+static int api_template_check_spec(const struct api *api, const json_t *body, char **ret_details, struct err *err)
+{
+    struct spec spec;
+
+    spec_init(&spec);
+    int rc = spec_read(&spec, body, SPEC_OF_TEMPLATE, ret_details, err);
+    if (rc == 0)
+        rc = custom_policy_apply_operator_limits(&spec, api->settings.operator_limits, err);
+    if (rc == 0 && !spec.runtime[0])
+        str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* the request may say which; the rest has to fit */
+    if (rc == 0)
+        rc = spec_finish(&spec, err);
+    spec_done(&spec);
+    return rc;
+}
+
+struct template_change {
+    struct http_req *req;
+    struct api *api;
+    char name[STORE_NAME_MAX + 1];
+};
+
+static struct template_change *template_change_new(struct http_req *req, struct api *api, const char *name)
+{
+    struct template_change *c = mem_new(struct template_change);
+
+    c->req = req;
+    c->api = api;
+    str_copy(c->name, sizeof(c->name), name);
+    return c;
+}
+
+static void template_change_on_put(void *arg, const struct err *err, const struct store_template *row)
+{
+    auto_free struct template_change *c = arg;
+
+    template_cache_invalidate(c->api->template_cache, c->name);
+    if (!err)
+        pool_registry_template_changed(c->api->pool_registry, row->name);
+    api_template_on_row(c->req, err, row);
+}
+
+static void api_template_put(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = api_template_name_or_refuse(req, ERR_INVALID);
+    auto_json *body = NULL;
+    auto_free char *details = NULL;
+    struct store_template row = { 0 };
+    struct err err = { 0 };
+
+    if (!name)
+        return;
+    if (api_read_body(req, &body, &err) < 0 || api_template_check_spec(api, body, &details, &err) < 0) {
+        http_answer_err_with(req, &err, details);
+        return;
+    }
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    str_copy(row.name, sizeof(row.name), name);
+    row.spec_json = text;
+    row.created_ms = row.updated_ms = clock_real_ns() / NS_PER_MS;
+    store_template_put(api->settings.store, &row, NULL, template_change_on_put, template_change_new(req, api, name));
+}
+
+static void template_change_on_deleted(void *arg, const struct err *err)
+{
+    auto_free struct template_change *c = arg;
+
+    template_cache_invalidate(c->api->template_cache, c->name);
+    if (err && err->id == ERR_MISSING && template_builtin_find(c->name)) {
+        struct err why = { 0 };
+
+        err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; PUT puts yours in its place",
+                c->name);
+        http_answer_err(c->req, &why);
+        return;
+    }
+    if (err) {
+        http_answer_err(c->req, err);
+        return;
+    }
+    pool_registry_template_changed(c->api->pool_registry, c->name); /* it may have stood for one that is built in */
+    http_answer_empty(c->req, 204);
+}
+
+static void api_template_delete(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    const char *name = api_template_name_or_refuse(req, ERR_MISSING);
+
+    if (name)
+        store_template_delete(api->settings.store, name, NULL, template_change_on_deleted,
+                              template_change_new(req, api, name));
+}
+
+const struct http_route template_routes[] = {
+    { "GET", "/v1/templates", api_template_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/templates/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/profiles", api_template_list, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read }, /* the same under another name */
+    { "GET", "/v1/profiles/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/v1/templates/{template}", api_template_put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json",
+      &permission_admin },
+    { "DELETE", "/v1/templates/{template}", api_template_delete, HTTP_BODY_NONE, .data = &permission_admin },
+    { 0 },
+};

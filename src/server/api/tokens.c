@@ -1,0 +1,359 @@
+/* What somebody hands on of their rights (server/auth/delegation.h), and who somebody is. Secrets are in answers only, which
+ * are never kept by anybody in between. */
+#include "server/api/file_transfer.h"
+
+#include "server/auth/delegation.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/text.h"
+
+#define OPERATIONS_MAX 6 /* as many as there are */
+
+static uint64_t token_now_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
+static void token_write_scopes(struct jsonw *w, const char *key, uint32_t scopes)
+{
+    auto_buf names = { 0 };
+    char *save = NULL;
+
+    scope_write_list(scopes, &names);
+    jsonw_key(w, key);
+    jsonw_array(w);
+    for (char *s = names.len ? strtok_r(names.data, " ", &save) : NULL; s; s = strtok_r(NULL, " ", &save))
+        jsonw_str(w, s);
+    jsonw_end_array(w);
+}
+
+static void token_answer_secret(struct http_req *req, int status, struct buf *out)
+{
+    http_set_header(req, "Cache-Control", "no-store");
+    http_answer_json(req, status, out);
+}
+
+static const char *const token_url_methods[] = {
+    "GET",
+    "PUT",
+    NULL,
+};
+
+/* --- of one sandbox: tokens and URLs --- */
+
+struct token_request {
+    struct http_req *req;
+    struct api *api;
+    json_t *body;
+    struct delegation_spec spec;
+    const char *method, *path; /* of a URL; NULL: a token */
+};
+
+static void token_request_free(struct token_request *w)
+{
+    json_decref(w->body);
+    free(w);
+}
+
+static void token_request_refuse(struct token_request *w, const struct err *err)
+{
+    http_answer_err(w->req, err);
+    token_request_free(w);
+}
+
+static void token_request_answer_token(struct token_request *w, const struct delegated_token *g, const char *token)
+{
+    struct buf out = { 0 };
+    struct jsonw j;
+
+    jsonw_init(&j, &out, 0);
+    jsonw_object(&j);
+    jsonw_kstr(&j, "id", g->id);
+    jsonw_kstr(&j, "sandboxId", g->sandbox);
+    token_write_scopes(&j, "operations", g->scopes);
+    if (g->port)
+        jsonw_ku64(&j, "port", g->port);
+    api_write_time(&j, "expiresAt", g->expires_ms);
+    jsonw_kstr(&j, "token", token);
+    jsonw_end_object(&j);
+    token_answer_secret(w->req, 201, &out);
+}
+
+static void token_request_answer_url(struct token_request *w, const struct delegated_token *g, const char *signature)
+{
+    auto_buf url = { 0 };
+    struct buf out = { 0 };
+    struct jsonw j;
+
+    buf_addf(&url, "/v1/sandboxes/%s/files?path=", g->sandbox);
+    text_percent_encode(&url, w->path);
+    buf_addf(&url, "&signature=%s", signature);
+    jsonw_init(&j, &out, 0);
+    jsonw_object(&j);
+    jsonw_kstr(&j, "id", g->id);
+    jsonw_kstr(&j, "sandboxId", g->sandbox);
+    jsonw_kstr(&j, "method", w->method);
+    jsonw_kstr(&j, "path", w->path);
+    api_write_time(&j, "expiresAt", g->expires_ms);
+    jsonw_kstr(&j, "url", url.data);
+    jsonw_end_object(&j);
+    token_answer_secret(w->req, 201, &out);
+}
+
+static void token_request_on_sandbox(void *arg, const struct err *failed, const struct store_sandbox *row)
+{
+    struct token_request *w = arg;
+    auto_buf text = { 0 };
+    struct delegated_token g;
+    struct err err = { 0 };
+    int rc = 0;
+
+    if (failed) {
+        token_request_refuse(w, failed);
+        return;
+    }
+    w->spec.owner = row->owner;
+    w->spec.sandbox = row->id;
+    if (row->state == STORE_SANDBOX_ENDED)
+        rc = err_set(&err, ERR_SANDBOX_ENDED, "sandbox %s has ended", row->id);
+    else if (w->path)
+        rc = delegation_sign_url(w->api->settings.auth, request_principal(w->req), &w->spec, w->method, w->path,
+                                 token_now_ms(), &text, &g, &err);
+    else
+        rc = delegation_make_token(w->api->settings.auth, request_principal(w->req), &w->spec, token_now_ms(), &text,
+                                   &g, &err);
+    if (rc < 0) {
+        token_request_refuse(w, &err);
+        return;
+    }
+    audit_trail_add_target(w->req, "token", g.id);
+    if (w->path)
+        token_request_answer_url(w, &g, text.data);
+    else
+        token_request_answer_token(w, &g, text.data);
+    token_request_free(w);
+}
+
+static int token_request_read_operations(const json_t *body, uint32_t *ret, struct err *err)
+{
+    json_t *list = NULL;
+
+    if (json_input_array(body, "", "operations", OPERATIONS_MAX, &list, err) < 0)
+        return -1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        uint32_t bits;
+
+        if (!name)
+            return err_set(err, ERR_INVALID, "operations[%zu]: an operation is a text, the name of a scope", i);
+        if (scope_parse(name, &bits, err) < 0)
+            return err_wrap(err, "operations[%zu]", i);
+        *ret |= bits;
+    }
+    return 0;
+}
+
+static int token_request_read_token(struct token_request *w, struct err *err)
+{
+    static const char *const names[] = { "operations", "port", "ttlMs", NULL };
+    uint64_t port = 0;
+
+    if (json_input_require_known_fields(w->body, "", names, err) < 0 ||
+        token_request_read_operations(w->body, &w->spec.scopes, err) < 0 ||
+        json_input_u64(w->body, "", "port", 1, UINT16_MAX, &port, NULL, err) < 0)
+        return -1;
+    w->spec.port = (uint16_t)port;
+    return json_input_u64(w->body, "", "ttlMs", 1000, DELEGATION_TTL_MAX_MS, &w->spec.ttl_ms, NULL, err);
+}
+
+static int token_request_read_url(struct token_request *w, struct err *err)
+{
+    static const char *const names[] = { "method", "path", "ttlMs", NULL };
+    unsigned method = 0;
+
+    if (json_input_require_known_fields(w->body, "", names, err) < 0 ||
+        json_input_enum(w->body, "", "method", token_url_methods, &method, err) < 0 ||
+        json_input_text(w->body, "", "path", 1, 4000, &w->path, err) < 0 ||
+        file_transfer_check_path(w->path, "path", err) < 0)
+        return -1;
+    w->method = token_url_methods[method];
+    audit_trail_add_target(w->req, "path", w->path);
+    return json_input_u64(w->body, "", "ttlMs", 1000, DELEGATION_TTL_MAX_MS, &w->spec.ttl_ms, NULL, err);
+}
+
+static void token_request_begin(struct http_req *req, struct api *api,
+                                int (*read)(struct token_request *w, struct err *err))
+{
+    struct token_request *w = mem_new(struct token_request);
+    struct err err = { 0 };
+    const char *id;
+
+    w->req = req;
+    w->api = api;
+    if (api_require_no_query(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
+        api_read_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
+        token_request_refuse(w, &err);
+    else
+        store_sandbox_get(api->settings.store, request_visible_owner(req), id, token_request_on_sandbox, w);
+}
+
+static void create_token(struct http_req *req, void *ctx)
+{
+    token_request_begin(req, ctx, token_request_read_token);
+}
+
+static void api_signed_url_create(struct http_req *req, void *ctx)
+{
+    token_request_begin(req, ctx, token_request_read_url);
+}
+
+/* --- tickets --- */
+
+/* Letters that a path has in a request; others are percent-encoded there, and would never match. */
+static bool ticket_is_request_path(const char *path)
+{
+    for (; *path; path++)
+        if (*path <= ' ' || *path > '~' || *path == '?' || *path == '#')
+            return false;
+    return true;
+}
+
+static int ticket_read_request(const json_t *body, const char **ret_method, const char **ret_path, struct err *err)
+{
+    static const char *const names[] = { "method", "path", NULL };
+    unsigned method = 0;
+
+    if (json_input_require_known_fields(body, "", names, err) < 0 ||
+        json_input_enum(body, "", "method", token_url_methods, &method, err) < 0 ||
+        json_input_text(body, "", "path", 1, TICKET_PATH_MAX, ret_path, err) < 0)
+        return -1;
+    if (!*ret_path || !str_starts(*ret_path, "/v1/") || !ticket_is_request_path(*ret_path))
+        return err_set(err, ERR_INVALID,
+                       "path: write the path of the request, for example /v1/events, without a query");
+    *ret_method = token_url_methods[method];
+    return 0;
+}
+
+static void api_ticket_create(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    auto_json *body = NULL;
+    char text[TICKET_SIZE];
+    const char *method = NULL, *path = NULL;
+    struct err err = { 0 };
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+        ticket_read_request(body, &method, &path, &err) < 0 ||
+        delegation_make_ticket(api->settings.auth, request_principal(req), method, path, ev_now(api->settings.ev), text,
+                               &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "method", method);
+    jsonw_kstr(&w, "path", path);
+    api_write_time(&w, "expiresAt", token_now_ms() + TICKET_NS / NS_PER_MS);
+    jsonw_kstr(&w, "ticket", text);
+    jsonw_end_object(&w);
+    token_answer_secret(req, 201, &out);
+}
+
+/* --- all of them --- */
+
+static void api_token_on_all_revoked(void *arg, const struct err *err)
+{
+    const struct api_request *r = http_user_data(arg);
+
+    if (err) {
+        http_answer_err(arg, err);
+        return;
+    }
+    if (r->api)
+        open_streams_end_delegated(r->api);
+    http_answer_empty(arg, 204);
+}
+
+static void api_token_revoke_all(struct http_req *req, void *ctx)
+{
+    struct api *api = ctx;
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        delegation_revoke_all(api->settings.auth, api_token_on_all_revoked, req);
+}
+
+/* --- who am I --- */
+
+static void api_whoami(struct http_req *req, void *ctx UNUSED)
+{
+    static const char *const kinds[] = { [PRINCIPAL_KEY] = "key",       [PRINCIPAL_LOCAL] = "local",
+                                         [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
+                                         [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed" };
+    const struct principal *p = request_principal(req);
+    struct err err = { 0 };
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (api_require_no_query(req, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "kind", kinds[p->kind]);
+    jsonw_kstr(&w, "tenant", p->owner);
+    if (p->user[0])
+        jsonw_kstr(&w, "userId", p->user);
+    if (p->key_id[0])
+        jsonw_kstr(&w, "keyId", p->key_id);
+    if (p->sandbox[0])
+        jsonw_kstr(&w, "sandboxId", p->sandbox);
+    if (p->port)
+        jsonw_ku64(&w, "port", p->port);
+    token_write_scopes(&w, "scopes", p->scopes);
+    api_write_time(&w, "expiresAt", p->expires_ms);
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+/* --- where to log in: told to everybody, for those who have nothing yet --- */
+
+static void api_login_settings(struct http_req *req, void *ctx)
+{
+    const struct api_settings *set = &((struct api *)ctx)->settings;
+    struct err err = { 0 };
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    if (api_require_no_query(req, &err) < 0) {
+        http_answer_err(req, &err);
+        return;
+    }
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    if (set->login_client && *set->login_client) {
+        jsonw_kstr(&w, "issuer", set->login_issuer);
+        jsonw_kstr(&w, "audience", set->login_audience);
+        jsonw_kstr(&w, "clientId", set->login_client);
+    }
+    jsonw_end_object(&w);
+    http_answer_json(req, 200, &out);
+}
+
+#define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
+
+const struct http_route token_routes[] = {
+    { "POST", "/v1/sandboxes/{sandboxId}/tokens", create_token, JSON_BODY, &permission_authenticated },
+    { "POST", "/v1/sandboxes/{sandboxId}/files/sign", api_signed_url_create, JSON_BODY, &permission_files_read },
+    { "POST", "/v1/tickets", api_ticket_create, JSON_BODY, &permission_self },
+    { "POST", "/v1/tokens/revoke", api_token_revoke_all, HTTP_BODY_NONE, .data = &permission_admin },
+    { "GET", "/v1/login", api_login_settings, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/v1/whoami", api_whoami, HTTP_BODY_NONE, .data = &permission_self },
+    { 0 },
+};

@@ -1,0 +1,71 @@
+/* Answers of executions that lie here until their clients have taken them. An execution is over when it is answered,
+ * and its place goes to the next; its answer can be large, and a client that reads slowly, or not at all, keeps it in
+ * memory. Who has too much of that lying here begins nothing more until some of it is taken; others are not asked to
+ * wait for them, so it is counted by tenant. A tenant without any has no entry. */
+#include "server/api/api_internal.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#define UNREAD_BYTES_MAX (64 * MIB)
+
+struct unread_quota {
+    struct unread_quota *next;
+    char owner[STORE_OWNER_MAX + 1];
+    uint64_t bytes;
+};
+
+struct unread_response {
+    struct api *api;
+    struct unread_quota *quota;
+    uint64_t bytes;
+};
+
+static struct unread_quota *unread_quota_find(const struct api *api, const char *owner)
+{
+    struct unread_quota *u = api->unread_quotas;
+
+    while (u && !str_eq(u->owner, owner))
+        u = u->next;
+    return u;
+}
+
+int unread_responses_check(const struct api *api, const char *owner, struct err *err)
+{
+    const struct unread_quota *u = unread_quota_find(api, owner);
+
+    if (!u || u->bytes < UNREAD_BYTES_MAX)
+        return 0;
+    return err_set(err, ERR_EXECUTOR_FULL, "answers of %llu MiB have not been read yet: read them first",
+                   u->bytes / MIB);
+}
+
+static void unread_response_free(void *p)
+{
+    auto_free struct unread_response *l = p;
+    struct unread_quota **at = &l->api->unread_quotas;
+
+    l->quota->bytes -= l->bytes;
+    if (l->quota->bytes > 0)
+        return;
+    while (*at != l->quota)
+        at = &(*at)->next;
+    *at = l->quota->next;
+    free(l->quota);
+}
+
+void unread_responses_add(struct http_req *req, struct api *api, const char *owner, uint64_t bytes)
+{
+    struct unread_response *l = mem_new(struct unread_response);
+    struct unread_quota *u = unread_quota_find(api, owner);
+
+    if (!u) {
+        u = mem_new(struct unread_quota);
+        (void)str_copy(u->owner, sizeof(u->owner), owner);
+        u->next = api->unread_quotas;
+        api->unread_quotas = u;
+    }
+    u->bytes += bytes;
+    *l = (struct unread_response){ api, u, bytes };
+    http_free_with_request(req, l, unread_response_free);
+}

@@ -1,0 +1,17 @@
+/* mhd_callbacks.h - the callbacks that libmicrohttpd gets. Included by the files that know it, and by no other. */
+#pragma once
+
+#include "server/http/http_internal.h"
+
+#include <microhttpd.h>
+
+/* request_lifecycle.c: the first line has come; the head, a piece of the body or its end has come; the request is over
+ */
+void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *size, void **ctx);
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_RequestTerminationCode why);
+
+/* conn.c */
+void http_conn_on_notify(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_ConnectionNotificationCode what);
+struct http_conn *http_conn_of_mhd(struct MHD_Connection *mhd);

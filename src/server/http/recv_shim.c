@@ -1,0 +1,99 @@
+/* Between the sockets and the daemon: whatever it reads, request_scanner.c has read before.
+ *
+ * libmicrohttpd reads by recv() and has no hook there. A relay with a second socket would cost every byte another copy
+ * and every request two more turns of the loop; so this file defines recv() itself, which in ELF stands before that of
+ * the C library, for the daemon too. It does what recv() does, except while this thread runs a daemon and the
+ * descriptor is a connection of it. Where that does not hold, say with a daemon that calls something else, nothing
+ * counts as come and no request is served: request_on_access() asks.
+ *
+ * 1. The daemon sees a request from its beginning or not at all, once it is known to be bad; the answer to it is made
+ *    by request_refuse_input().
+ * 2. The daemon takes a read that is shorter than what it asked for as the end of what there is, and then waits for an
+ *    edge. So nothing is held back that it is to see later.
+ * 3. The end of a client's side is kept from the daemon while requests of the client are complete and unanswered: it
+ *    would close the connection, and nothing says that such a client does not wait for its answer. */
+#include "server/http/mhd_callbacks.h"
+
+#include "core/base/mem.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+static _Thread_local struct http_server *recv_shim_server;
+
+void recv_shim_run_daemon(struct http_server *s)
+{
+    recv_shim_server = s;
+    MHD_run(s->mhd);
+    recv_shim_server = NULL;
+}
+
+void recv_shim_add_conn(struct http_conn *c)
+{
+    struct http_server *s = c->s;
+    size_t at = (size_t)c->fd;
+
+    if (at >= s->nconns_by_fd) {
+        size_t n = at + 64;
+
+        s->conns_by_fd = mem_resize(s->conns_by_fd, n, sizeof(struct http_conn *));
+        memset(s->conns_by_fd + s->nconns_by_fd, 0, (n - s->nconns_by_fd) * sizeof(struct http_conn *));
+        s->nconns_by_fd = n;
+    }
+    s->conns_by_fd[at] = c;
+    request_scanner_init(&c->scanner, &s->settings.limits);
+}
+
+void recv_shim_remove_conn(struct http_conn *c)
+{
+    struct http_server *s = c->s;
+
+    if ((size_t)c->fd < s->nconns_by_fd && s->conns_by_fd[c->fd] == c)
+        s->conns_by_fd[c->fd] = NULL;
+    request_scanner_done(&c->scanner);
+}
+
+static ssize_t recv_shim_would_block(void)
+{
+    errno = EAGAIN;
+    return -1;
+}
+
+/* After a refusal: the rest is thrown away, up to a bound, so that closing the socket does not take back the answer. */
+static ssize_t recv_shim_discard(struct http_conn *c, void *buf, size_t n)
+{
+    ssize_t got;
+
+    while ((got = recvfrom(c->fd, buf, n, 0, NULL, NULL)) > 0) {
+        c->discarded_bytes += (size_t)got;
+        if (c->discarded_bytes > LINGER_MAX)
+            return 0;
+    }
+    return got;
+}
+
+static ssize_t recv_shim_read(struct http_conn *c, void *buf, size_t n)
+{
+    struct err err = { 0 };
+    size_t take;
+
+    if (c->input_refused)
+        return c->scanner.requests_ended > c->requests_answered ? recv_shim_would_block()
+                                                                : recv_shim_discard(c, buf, n);
+    ssize_t got = recvfrom(c->fd, buf, n, 0, NULL, NULL);
+    if (got == 0 && c->scanner.requests_ended > c->requests_answered)
+        return recv_shim_would_block();
+    if (got <= 0)
+        return got;
+    if (request_scanner_scan(&c->scanner, buf, (size_t)got, &take, &err) < 0)
+        request_refuse_input(c, &err);
+    return take > 0 ? (ssize_t)take : recv_shim_would_block();
+}
+
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    struct http_server *s = recv_shim_server;
+    struct http_conn *c = s && fd >= 0 && (size_t)fd < s->nconns_by_fd && flags == 0 ? s->conns_by_fd[fd] : NULL;
+
+    return c ? recv_shim_read(c, buf, n) : recvfrom(fd, buf, n, flags, NULL, NULL);
+}

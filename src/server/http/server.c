@@ -1,0 +1,182 @@
+/* The daemon of libmicrohttpd has an epoll set of its own, which is one descriptor of our loop. Whenever it is ready,
+ * MHD_run() does all there is to do and calls back into request_lifecycle.c, conn.c and mhd_response.c. The daemon is
+ * given no listening socket, no clock and no limit of connections that matters: sockets are accepted, counted, timed
+ * and cut here, because its single inactivity timeout cannot tell a slow head from a slow reader, and because a
+ * suspended connection of its would not notice that the client is gone.
+ *
+ * Invariants:
+ * 1. recv_shim_run_daemon() is called from the loop only, never from inside a handler's call.
+ * 2. The daemon claims that it has work when it can do none with a line as large as its buffer; request_scanner.c lets
+ * none of that size come to it, so that no client can make the server spin.
+ * 3. It may miss the end of a client; conn.c does not. */
+#include "server/http/mhd_callbacks.h"
+
+#include "core/base/mem.h"
+
+#include <assert.h>
+
+#define DAEMON_RUNS_PER_TURN 4
+
+void http_limits_default(struct http_limits *lim)
+{
+    *lim = (struct http_limits){
+        .line_max = 8 * KIB,
+        .head_max = 16 * KIB,
+        .headers_max = 100,
+        .body_max = 1 * MIB,
+        .buffered_max = 64 * MIB,
+        .conns_max = 1024,
+        .conns_per_addr = 256,
+        .head_ms = 10000,
+        .body_ms = 30000,
+        .idle_ms = 60000,
+        .write_ms = 30000,
+        .ws_max = 10000,
+        .ws_per_addr = 1024,
+        .ws_message_max = 4 * MIB,
+        .ws_ping_ms = 30000,
+        .ws_frames_per_second = 5000,
+    };
+}
+
+/* The daemon says that it has more to do after every answer, and mostly it is little: that does not cost a turn of the
+ * loop. More than a few times in a row would let others wait. */
+static void http_server_run_daemon(void *arg)
+{
+    struct http_server *s = arg;
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    for (int i = 0; i < DAEMON_RUNS_PER_TURN; i++) {
+        recv_shim_run_daemon(s);
+        http_conns_close_half_closed(s);
+        if (MHD_get_timeout(s->mhd, &ms) != MHD_YES || ms != 0)
+            return;
+    }
+    ev_defer(s->ev, &s->run_again, http_server_run_daemon, s);
+}
+
+static void http_server_on_ready(void *arg, uint32_t events UNUSED)
+{
+    http_server_run_daemon(arg);
+}
+
+void http_server_schedule_run(struct http_server *s)
+{
+    ev_defer(s->ev, &s->run_again, http_server_run_daemon, s);
+}
+
+static size_t http_server_keep_escapes(void *cls UNUSED, struct MHD_Connection *mhd UNUSED, char *s)
+{
+    return strlen(s); /* uri.c decodes, once */
+}
+
+static int http_server_start_daemon(struct http_server *s, struct err *err)
+{
+    /* Per connection: a head, what the daemon notes about it, and the head of the answer. Half of it receives bodies,
+     * and pieces of 64 KiB cost an upload a third less than pieces of 24. More would make every request slower, because
+     * the daemon clears it all after each. */
+    size_t pool = max_u64(3 * s->settings.limits.head_max, 128 * KIB);
+
+    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. request_scanner.c refuses all of
+     * it. */
+    s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
+                              0, NULL, NULL, request_on_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool,
+                              MHD_OPTION_CONNECTION_LIMIT, s->settings.limits.conns_max + 64,
+                              MHD_OPTION_URI_LOG_CALLBACK, request_on_first_line, s, MHD_OPTION_UNESCAPE_CALLBACK,
+                              http_server_keep_escapes, s, MHD_OPTION_NOTIFY_COMPLETED, request_on_completed, s,
+                              MHD_OPTION_NOTIFY_CONNECTION, http_conn_on_notify, s, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+                              MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (!s->mhd)
+        return err_sys(err, ERR_SYS, "starting the HTTP daemon");
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return err_set(err, ERR_BUG, "the HTTP daemon has no epoll set");
+    return ev_io_add(s->ev, &s->io, info->epoll_fd, EPOLLIN, http_server_on_ready, s, err);
+}
+
+int http_server_new(struct ev *ev, const struct http_settings *settings, struct http_server **ret, struct err *err)
+{
+    struct http_server *s = mem_new(struct http_server);
+
+    signal(SIGPIPE, SIG_IGN); /* sendfile() cannot be told not to send it */
+    s->ev = ev;
+    s->settings = *settings;
+    s->router = router_new(settings->tables);
+    if (http_server_start_daemon(s, err) < 0) {
+        http_server_free(s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (!s)
+        return;
+    http_listeners_close(s);
+    s->draining = true;
+    for (struct http_conn *c = s->conns; c; c = c->next)
+        http_conn_shut_down(c);
+    if (s->mhd)
+        MHD_stop_daemon(s->mhd); /* calls request_on_completed() and http_conn_on_notify() for all that is left */
+    assert(!s->conns);
+    ws_free_all(s);
+    ev_io_del(s->ev, &s->io);
+    ev_defer_clear(s->ev, &s->run_again);
+    ev_defer_clear(s->ev, &s->drained_defer);
+    ev_timer_clear(s->ev, &s->accept_resume_timer);
+    ev_timer_clear(s->ev, &s->drain_timer);
+    router_free(s->router);
+    free(s->conns_by_fd);
+    free(s);
+}
+
+void http_server_stats(const struct http_server *s, struct http_stats *ret)
+{
+    *ret = s->stats;
+}
+
+/* drain */
+
+static void http_server_report_drained(void *arg)
+{
+    struct http_server *s = arg;
+    void (*fn)(void *) = s->on_drained;
+
+    ev_timer_clear(s->ev, &s->drain_timer);
+    s->on_drained = NULL;
+    if (fn)
+        fn(s->drain_arg);
+}
+
+static void http_server_on_drain_timeout(void *arg)
+{
+    struct http_server *s = arg;
+
+    for (struct http_conn *c = s->conns; c; c = c->next)
+        http_conn_shut_down(c);
+    ws_abort_all(s);
+}
+
+void http_server_conn_closed(struct http_server *s)
+{
+    if (s->draining && !s->conns && !s->websockets && s->on_drained)
+        ev_defer(s->ev, &s->drained_defer, http_server_report_drained, s);
+    else if (s->accept_paused)
+        http_listeners_resume(s);
+}
+
+void http_server_drain(struct http_server *s, uint64_t max_ms, void (*on_drained)(void *arg), void *arg)
+{
+    http_listeners_close(s);
+    s->draining = true;
+    s->on_drained = on_drained;
+    s->drain_arg = arg;
+    for (struct http_conn *c = s->conns; c; c = c->next)
+        if (!c->req)
+            http_conn_shut_down(c);
+    ws_close_all(s);
+    ev_timer_set(s->ev, &s->drain_timer, ev_now(s->ev) + max_ms * NS_PER_MS, http_server_on_drain_timeout, s);
+    http_server_conn_closed(s);
+}

@@ -1,0 +1,379 @@
+/* Executions of a context: each waits for its turn, is one `execute` to the kernel, and ends with the kernel's word, a
+ * clock's or the kernel's own end.
+ *
+ * Its row is written when it gets its place, so it can be followed while it waits. Its time begins with its turn. What
+ * is kept of its events has the same bound as its output. */
+#include "service/context_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+uint64_t context_execution_elapsed_ms(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : manager_mono_ms(sb->manager);
+    uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
+
+    return now > ex->created_mono_ms + paused ? now - ex->created_mono_ms - paused : 0;
+}
+
+/* --- the queue --- */
+
+static void context_unlink_execution(struct context *cx, struct execution *ex)
+{
+    struct execution **p = &cx->queue;
+
+    while (*p != ex)
+        p = &(*p)->next_in_context;
+    *p = ex->next_in_context;
+    cx->nqueued--;
+    ex->running_context = NULL;
+}
+
+void context_execution_unlink(struct execution *ex)
+{
+    if (ex->running_context)
+        context_unlink_execution(ex->running_context, ex);
+}
+
+void context_execution_set_context(struct execution *ex, const char *context)
+{
+    snprintf(ex->context_id, sizeof(ex->context_id), "%s", context);
+    snprintf(ex->public_request_json, sizeof(ex->public_request_json), "{\"context\":\"%s\"}", ex->context_id);
+}
+
+struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
+                                        store_execution_fn *done, void *arg)
+{
+    struct execution *ex = execution_alloc(id);
+
+    ex->done = done;
+    ex->done_arg = arg;
+    ex->code = str_dup(call->code);
+    ex->background = call->background;
+    ex->spec.wall_ms = call->timeout_ms;
+    ex->spec.output_max = call->output_max;
+    (void)str_copy(ex->created_by, sizeof(ex->created_by), call->created_by ? call->created_by : "");
+    (void)str_copy(ex->request_id, sizeof(ex->request_id), call->request_id ? call->request_id : "");
+    return ex;
+}
+
+static int context_may_add_execution(const struct context *cx, const struct execution *ex, struct err *err)
+{
+    struct sandbox *sb = cx->sandbox;
+
+    if (cx->nqueued >= CONTEXT_EXECUTIONS_MAX)
+        return err_set(err, ERR_LIMIT,
+                       "context %s has %zu executions that run or wait, and takes no more until one ended", cx->id,
+                       cx->nqueued);
+    if (execution_find(sb, ex->id))
+        return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
+    if (sb->nexecutions >= sb->manager->settings.executions_max)
+        return err_set(err, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
+                       sb->nexecutions);
+    if (budget_check(sb->manager, sb->owner, true, err) < 0)
+        return -1;
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, err);
+}
+
+int context_add_execution(struct context *cx, struct execution *ex, struct err *err)
+{
+    struct sandbox *sb = cx->sandbox;
+    struct execution **p = &cx->queue;
+
+    if (context_may_add_execution(cx, ex, err) < 0) {
+        execution_free(ex);
+        return -1;
+    }
+    execution_link(ex, sb);
+    context_execution_set_context(ex, cx->id);
+    if (!ex->spec.wall_ms)
+        ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
+    if (!ex->spec.output_max)
+        ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
+    while (*p)
+        p = &(*p)->next_in_context;
+    *p = ex;
+    ex->running_context = cx;
+    cx->nqueued++;
+    sb->manager->stats.executions++;
+    execution_insert_row(ex);
+    context_start_next_execution(cx);
+    return 0;
+}
+
+static bool context_execution_is_running(const struct execution *ex)
+{
+    return ex->running_context && ex->running_context->state == CONTEXT_BUSY && !ex->running_context->resumed_busy &&
+           ex->running_context->queue == ex;
+}
+
+static void context_execution_on_start_committed(void *arg UNUSED, const struct err *err UNUSED,
+                                                 const struct store_execution *row UNUSED)
+{
+}
+
+static void context_execution_begin(struct execution *ex)
+{
+    struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
+
+    ex->started = true;
+    row.started_ms = ex->started_ms = manager_wall_clock_ms();
+    ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
+    ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
+    ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);
+    ex->is_only_execution = ex->sandbox->nexecutions == 1;
+    memcpy(row.id, ex->id, sizeof(row.id));
+    store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
+                           STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
+                           &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
+                           context_execution_on_start_committed, NULL);
+    execution_notify(ex);
+}
+
+void context_start_next_execution(struct context *cx)
+{
+    struct execution *ex = cx->queue;
+    struct buf line = { 0 };
+    struct jsonw w;
+
+    if (cx->state != CONTEXT_IDLE || !ex || cx->sandbox->state == SANDBOX_STATE_ENDING)
+        return;
+    cx->state = CONTEXT_BUSY;
+    cx->interrupt_sent = false;
+    cx->executions_run++;
+    context_execution_begin(ex);
+    jsonw_init(&w, &line, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "op", "execute");
+    jsonw_kstr(&w, "id", ex->id);
+    jsonw_kstr(&w, "code", ex->code);
+    jsonw_end_object(&w);
+    buf_adds(&line, "\n");
+    context_send_kernel(cx, line.data, line.len);
+    buf_done(&line);
+    free(take_ptr(&ex->code));
+    context_set_timer(cx, ex->spec.wall_ms * NS_PER_MS);
+}
+
+/* --- the end --- */
+
+static struct receipt_figure context_execution_shared_figure(void)
+{
+    return (struct receipt_figure){ .why = "the kernel of a context is one process for all its executions" };
+}
+
+static void context_execution_make_receipt(const struct context *cx, const struct execution *ex, enum ended_by by,
+                                           int code, int signo, struct receipt *r)
+{
+    uint64_t cpu = sandbox_handle_cpu_ns(ex->sandbox->handle);
+
+    *r = *exec_handle_receipt(cx->exec);
+    r->changes = NULL;
+    r->denials = NULL;
+    r->nchanges = r->ndenials = 0;
+    memcpy(r->execution, ex->id, sizeof(r->execution));
+    memcpy(r->request, ex->request_id, sizeof(r->request));
+    r->final = true; /* of sums that are its kernel's or the sandbox's, it has none to wait for */
+    r->ended_by = by;
+    r->exit_code = code;
+    r->signal = signo;
+    r->started_real_ns = ex->started_ms * NS_PER_MS;
+    r->wall_ns = (struct receipt_figure){ .v = context_execution_elapsed_ms(ex) * NS_PER_MS };
+    r->cpu_ns = context_execution_shared_figure();
+    if (ex->is_only_execution && cpu != SANDBOX_USAGE_UNKNOWN && ex->cpu_base_ns != SANDBOX_USAGE_UNKNOWN &&
+        cpu >= ex->cpu_base_ns)
+        r->cpu_ns = (struct receipt_figure){ .v = cpu - ex->cpu_base_ns };
+    r->memory_peak = r->read_bytes = r->write_bytes = r->tasks_started = r->pids_peak =
+        context_execution_shared_figure();
+    r->pids_refused = r->oom_kills = r->throttled_ns = context_execution_shared_figure();
+    r->denials_why = r->full_filesystems_why = context_execution_shared_figure().why;
+    r->limits.v[LIMIT_WALL] = ex->spec.wall_ms;
+    r->limits.v[LIMIT_OUTPUT] = ex->spec.output_max;
+    r->stdout_bytes = ex->output_bytes[0] + ex->dropped_bytes[0];
+    r->stderr_bytes = ex->output_bytes[1] + ex->dropped_bytes[1];
+    r->dropped_bytes = ex->dropped_bytes[0] + ex->dropped_bytes[1] + ex->dropped_bytes[2];
+}
+
+static void context_execution_end(struct context *cx, struct execution *ex, enum ended_by by, int code, int signo)
+{
+    struct receipt r;
+
+    context_execution_make_receipt(cx, ex, by, code, signo, &r);
+    context_unlink_execution(cx, ex);
+    execution_end(ex, STORE_EXECUTION_ENDED, &r, NULL);
+}
+
+void context_execution_over(struct context *cx, enum ended_by by, int code, int signo)
+{
+    ev_timer_clear(cx->sandbox->manager->ev, &cx->timer);
+    cx->state = CONTEXT_IDLE;
+    context_execution_end(cx, cx->queue, by, code, signo);
+}
+
+void context_execution_kernel_died(struct context *cx, const struct receipt *kernel, const struct err *why)
+{
+    struct execution *ex = cx->queue;
+    struct receipt r;
+
+    cx->state = CONTEXT_IDLE;
+    context_execution_make_receipt(cx, ex, kernel->ended_by, kernel->exit_code, kernel->signal, &r);
+    context_unlink_execution(cx, ex);
+    execution_end(ex, STORE_EXECUTION_FAILED, &r, why);
+}
+
+void context_fail_executions(struct context *cx, const struct err *why)
+{
+    while (cx->queue) {
+        struct execution *ex = cx->queue;
+
+        context_unlink_execution(cx, ex);
+        execution_end(ex, STORE_EXECUTION_FAILED, NULL, why);
+    }
+}
+
+static void context_execution_on_cancel_deferred(void *arg)
+{
+    struct execution *ex = arg;
+
+    if (ex->ended)
+        return;
+    if (context_execution_is_running(ex))
+        context_interrupt(ex->running_context, ENDED_KILLED);
+    else if (ex->running_context && ex->running_context->exec)
+        context_execution_end(ex->running_context, ex, ENDED_KILLED, -1, 0);
+}
+
+/* One that waits would be over at once, and whoever asks for it is not prepared for that. */
+void context_execution_kill(struct execution *ex)
+{
+    ev_defer(ex->sandbox->manager->ev, &ex->cancel_defer, context_execution_on_cancel_deferred, ex);
+}
+
+void context_execution_signal(struct execution *ex, int signo)
+{
+    if (context_execution_is_running(ex) && signo == SIGINT)
+        context_interrupt(ex->running_context, ENDED_SIGNAL);
+    else if (context_execution_is_running(ex))
+        exec_handle_signal(ex->running_context->exec, signo);
+}
+
+/* --- what the kernel says of it --- */
+
+static size_t context_execution_output_budget(const struct execution *ex)
+{
+    uint64_t kept = ex->output_bytes[0] + ex->output_bytes[1] + ex->output_bytes[2];
+
+    if (!ex->spec.output_max)
+        return SIZE_MAX;
+    return (size_t)(ex->spec.output_max > kept ? ex->spec.output_max - kept : 0);
+}
+
+static struct execution *context_running_execution(const struct context *cx)
+{
+    return cx->state == CONTEXT_BUSY && !cx->resumed_busy ? cx->queue : NULL;
+}
+
+void context_execution_output(struct context *cx, int channel, const void *data, size_t len)
+{
+    struct execution *ex = context_running_execution(cx);
+
+    if (!ex)
+        return;
+    size_t n = min_size(len, context_execution_output_budget(ex));
+    ex->dropped_bytes[channel - 1] += len - n;
+    if (n > 0)
+        output_append(ex, channel, data, n);
+    execution_notify(ex);
+}
+
+static void context_execution_keep_event(struct execution *ex, const struct kernel_event *e)
+{
+    auto_buf line = { 0 };
+
+    kernel_event_json(e, &line);
+    buf_adds(&line, "\n");
+    if (line.len <= context_execution_output_budget(ex))
+        output_append(ex, CONTEXT_EVENTS, line.data, line.len);
+    else
+        ex->dropped_bytes[CONTEXT_EVENTS - 1] += line.len;
+    execution_notify(ex);
+}
+
+static void context_execution_on_finished(struct context *cx, const struct kernel_event *e)
+{
+    enum ended_by cause = cx->interrupt_cause;
+    bool stopped = cx->interrupt_sent && e->status == KERNEL_STATUS_INTERRUPTED;
+
+    cx->outcome = e->status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "finished";
+    if (stopped && cause != ENDED_SIGNAL)
+        context_execution_over(cx, cause, -1, SIGINT); /* a clock, or a cancel, that it heeded */
+    else if (e->status == KERNEL_STATUS_INTERRUPTED)
+        context_execution_over(cx, ENDED_SIGNAL, -1, SIGINT);
+    else
+        context_execution_over(cx, ENDED_EXIT, e->status == KERNEL_STATUS_OK ? 0 : 1, 0);
+    context_notify_waiters(cx, CONTEXT_WAIT_EXECUTION, NULL);
+    cx->outcome = NULL;
+    context_start_next_execution(cx);
+}
+
+bool context_execution_event(struct context *cx, const struct kernel_event *e)
+{
+    struct execution *ex = context_running_execution(cx);
+
+    if (!ex || !str_eq(e->id, ex->id))
+        return false;
+    switch (e->kind) {
+    case KERNEL_EVENT_DISPLAY:
+    case KERNEL_EVENT_RESULT:
+    case KERNEL_EVENT_ERROR:
+        context_execution_keep_event(ex, e);
+        return true;
+    case KERNEL_EVENT_INPUT:
+        ex->awaits_input = true;
+        context_execution_keep_event(ex, e);
+        return true;
+    case KERNEL_EVENT_STARTED:
+        return true;
+    case KERNEL_EVENT_FINISHED:
+        context_execution_on_finished(cx, e);
+        return true;
+    case KERNEL_EVENT_READY:
+    case KERNEL_EVENT_COMPLETIONS:
+    case KERNEL_EVENT_INSPECTION:
+    case KERNEL_EVENT_REFUSED:
+        break;
+    }
+    return false;
+}
+
+int manager_context_input(struct manager *m, const char *owner, const char *sandbox, const char *execution,
+                          const char *text, struct err *err)
+{
+    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct execution *ex = sb ? execution_find(sb, execution) : NULL;
+    auto_buf line = { 0 };
+    struct jsonw w;
+
+    if (!ex)
+        return err_set(err, ERR_MISSING, "there is no such execution that runs");
+    if (!context_execution_is_running(ex) || !ex->awaits_input)
+        return err_set(err, ERR_EXISTS, "execution %s does not wait for input", ex->id);
+    ex->awaits_input = false;
+    jsonw_init(&w, &line, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "op", "input");
+    jsonw_kstr(&w, "id", ex->id);
+    if (text)
+        jsonw_kstr(&w, "text", text);
+    else
+        jsonw_kbool(&w, "eof", true);
+    jsonw_end_object(&w);
+    buf_adds(&line, "\n");
+    context_send_kernel(ex->running_context, line.data, line.len);
+    return 0;
+}

@@ -1,0 +1,286 @@
+/* Ends that were told before the store had committed them, one a line in a plain file: a JSON object, a tab, and the
+ * receipt as it is.
+ *
+ * A commit changes a dozen pages of the database in another thread; a line at the end of a file is one write, and what
+ * was written survives a kill just as well. So whoever waits for an execution is answered after the line, and the
+ * commit follows. A new manager applies what it finds before it reads anything else: first as an update of a living
+ * row, then as a new row, and of the two the one that is not needed changes nothing.
+ *
+ * 1. A line is there before anybody is told, and stays until its commit. With nothing to be committed the file is
+ *    emptied, at leisure.
+ * 2. A line without its newline was never told.
+ * 3. Where acknowledged has to survive more than a kill (store.sync: full), nothing is noted, and answers wait for the
+ *    store. */
+#include "service/service_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#define END_JOURNAL_FILE "ends"
+#define END_JOURNAL_BYTES_MAX (64 * MIB) /* beyond, answers wait for the store until it has caught up */
+#define END_JOURNAL_TRUNCATE_DELAY_NS (1 * NS_PER_S)
+
+void end_journal_open(struct manager *m)
+{
+    m->end_journal.fd = -1;
+    if (m->settings.sync_full)
+        return;
+    m->end_journal.fd = openat(m->output_dir, END_JOURNAL_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+                               0600);
+    if (m->end_journal.fd < 0)
+        log_warn("ends are not noted, answers wait for the store: %s", strerror(errno));
+}
+
+/* --- noting --- */
+
+static void end_journal_truncate(void *arg)
+{
+    struct manager *m = arg;
+
+    if (m->end_journal.uncommitted == 0 && m->end_journal.fd >= 0 && ftruncate(m->end_journal.fd, 0) == 0)
+        m->end_journal.size = 0;
+}
+
+static void end_journal_write_row_json(const struct store_execution *row, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "id", row->id);
+    jsonw_kstr(&w, "sandbox", row->sandbox);
+    jsonw_kstr(&w, "owner", row->owner);
+    jsonw_kbool(&w, "failed", row->state == STORE_EXECUTION_FAILED);
+    jsonw_kbool(&w, "background", row->background);
+    jsonw_ku64(&w, "createdMs", row->created_ms);
+    jsonw_ku64(&w, "startedMs", row->started_ms);
+    jsonw_ku64(&w, "endedMs", row->ended_ms);
+    jsonw_ku64(&w, "out1", row->out_bytes[0]);
+    jsonw_ku64(&w, "out2", row->out_bytes[1]);
+    jsonw_ku64(&w, "dropped1", row->dropped[0]);
+    jsonw_ku64(&w, "dropped2", row->dropped[1]);
+    jsonw_ku64(&w, "out3", row->out_bytes[2]);
+    jsonw_ku64(&w, "dropped3", row->dropped[2]);
+    if (row->has_exit_code)
+        jsonw_ku64(&w, "exitCode", (uint64_t)row->exit_code);
+    jsonw_ku64(&w, "signal", (uint64_t)row->signal);
+    if (row->ended_by)
+        jsonw_kstr(&w, "endedBy", row->ended_by);
+    if (row->error_json)
+        jsonw_kstr(&w, "error", row->error_json);
+    if (row->created_by)
+        jsonw_kstr(&w, "createdBy", row->created_by);
+    jsonw_ku64(&w, "cpuUs", row->usage_cpu_us);
+    jsonw_end_object(&w);
+    buf_adds(out, "\t");
+}
+
+bool end_journal_append(struct manager *m, const struct store_execution *row)
+{
+    auto_buf head = { 0 };
+    char *receipt = row->receipt_json ? row->receipt_json : (char *)"";
+
+    if (m->end_journal.fd < 0 || m->end_journal.size > END_JOURNAL_BYTES_MAX)
+        return false;
+    end_journal_write_row_json(row, &head);
+    struct iovec line[] = { { head.data, head.len }, { receipt, strlen(receipt) }, { (char *)"\n", 1 } };
+    size_t len = head.len + line[1].iov_len + 1;
+    if (len > JSON_INPUT_SIZE_MAX)
+        return false;
+    if (writev(m->end_journal.fd, line, 3) != (ssize_t)len) {
+        if (ftruncate(m->end_journal.fd, (off_t)m->end_journal.size) < 0) /* half a line would spoil the next */
+            fd_close(&m->end_journal.fd);
+        return false;
+    }
+    m->end_journal.size += len;
+    m->end_journal.uncommitted++;
+    return true;
+}
+
+void end_journal_committed(struct manager *m)
+{
+    if (--m->end_journal.uncommitted > 0)
+        return;
+    if (m->end_journal.size > END_JOURNAL_BYTES_MAX)
+        end_journal_truncate(m);
+    else
+        ev_timer_set(m->ev, &m->end_journal.timer, ev_now(m->ev) + END_JOURNAL_TRUNCATE_DELAY_NS, end_journal_truncate,
+                     m);
+}
+
+/* --- after a kill --- */
+
+struct end_journal_entry {
+    struct end_journal_entry *next;
+    struct store_request *request;
+    struct manager *manager;
+    char id[ID_SIZE], sandbox[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1];
+};
+
+static void end_journal_entry_free(struct end_journal_entry *r)
+{
+    struct end_journal_entry **p = &r->manager->end_journal.replay_entries;
+
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    free(r);
+}
+
+void end_journal_close(struct manager *m)
+{
+    while (m->end_journal.replay_entries) {
+        store_request_detach(m->end_journal.replay_entries->request);
+        end_journal_entry_free(m->end_journal.replay_entries);
+    }
+    ev_timer_clear(m->ev, &m->end_journal.timer);
+    fd_close(&m->end_journal.fd);
+}
+
+static void end_journal_append_event(const struct end_journal_entry *r, const char *kind)
+{
+    auto_free char *body = str_printf("{\"executionId\":\"%s\"}", r->id);
+    struct store_event row = { .at_ms = manager_wall_clock_ms(), .kind = (char *)kind, .body_json = body };
+
+    memcpy(row.owner, r->owner, sizeof(row.owner));
+    memcpy(row.sandbox, r->sandbox, sizeof(row.sandbox));
+    store_event_append(r->manager->store, &row, NULL, NULL);
+}
+
+/* Both calls come here; of the one that changed something the events are missing too. */
+static void end_journal_on_applied(struct end_journal_entry *r, bool inserted, const struct err *err)
+{
+    struct manager *m = r->manager;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
+        log_error("the end of %s is noted and cannot be stored: %s", r->id, err->msg);
+        m->end_journal.uncommitted++; /* for ever: the file stays as it is for the next start */
+    }
+    if (!err && inserted)
+        end_journal_append_event(r, "execution_started");
+    if (!err)
+        end_journal_append_event(r, "execution_ended");
+    end_journal_entry_free(r);
+    end_journal_committed(m);
+}
+
+static void end_journal_on_updated(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    end_journal_on_applied(arg, false, err);
+}
+
+static void end_journal_on_inserted(void *arg, const struct err *err)
+{
+    end_journal_on_applied(arg, true, err);
+}
+
+static struct end_journal_entry *end_journal_entry_new(struct manager *m, const struct store_execution *row)
+{
+    struct end_journal_entry *r = mem_new(struct end_journal_entry);
+
+    r->manager = m;
+    memcpy(r->id, row->id, sizeof(r->id));
+    memcpy(r->sandbox, row->sandbox, sizeof(r->sandbox));
+    memcpy(r->owner, row->owner, sizeof(r->owner));
+    r->next = m->end_journal.replay_entries;
+    m->end_journal.replay_entries = r;
+    m->end_journal.uncommitted++;
+    return r;
+}
+
+static int end_journal_read_row(const json_t *o, struct store_execution *row, struct err *err)
+{
+    const char *id = "", *sandbox = "", *owner = "";
+    const char *ended_by = NULL, *receipt = NULL, *error = NULL, *by = NULL;
+    uint64_t code = 0, signo = 0;
+    bool failed = false;
+
+    if (json_input_text(o, "", "id", 1, ID_LEN, &id, err) < 0 ||
+        json_input_text(o, "", "sandbox", 1, ID_LEN, &sandbox, err) < 0 ||
+        json_input_text(o, "", "owner", 1, STORE_OWNER_MAX, &owner, err) < 0 ||
+        json_input_bool(o, "", "failed", &failed, err) < 0 ||
+        json_input_bool(o, "", "background", &row->background, err) < 0 ||
+        json_input_u64(o, "", "createdMs", 1, INT64_MAX, &row->created_ms, NULL, err) < 0 ||
+        json_input_u64(o, "", "startedMs", 0, INT64_MAX, &row->started_ms, NULL, err) < 0 ||
+        json_input_u64(o, "", "endedMs", 1, INT64_MAX, &row->ended_ms, NULL, err) < 0 ||
+        json_input_u64(o, "", "out1", 0, INT64_MAX, &row->out_bytes[0], NULL, err) < 0 ||
+        json_input_u64(o, "", "out2", 0, INT64_MAX, &row->out_bytes[1], NULL, err) < 0 ||
+        json_input_u64(o, "", "dropped1", 0, INT64_MAX, &row->dropped[0], NULL, err) < 0 ||
+        json_input_u64(o, "", "dropped2", 0, INT64_MAX, &row->dropped[1], NULL, err) < 0 ||
+        json_input_u64(o, "", "out3", 0, INT64_MAX, &row->out_bytes[2], NULL, err) < 0 ||
+        json_input_u64(o, "", "dropped3", 0, INT64_MAX, &row->dropped[2], NULL, err) < 0 ||
+        json_input_u64(o, "", "exitCode", 0, 255, &code, &row->has_exit_code, err) < 0 ||
+        json_input_u64(o, "", "signal", 0, 64, &signo, NULL, err) < 0 ||
+        json_input_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
+        json_input_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
+        json_input_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
+        json_input_text(o, "", "receipt", 2, JSON_INPUT_SIZE_MAX, &receipt, err) < 0 ||
+        json_input_text(o, "", "error", 2, JSON_INPUT_SIZE_MAX, &error, err) < 0)
+        return -1;
+    if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
+        return err_set(err, ERR_STORE_CORRUPT, "it names no execution of a sandbox");
+    str_copy(row->id, sizeof(row->id), id);
+    str_copy(row->sandbox, sizeof(row->sandbox), sandbox);
+    str_copy(row->owner, sizeof(row->owner), owner);
+    row->state = failed ? STORE_EXECUTION_FAILED : STORE_EXECUTION_ENDED;
+    row->exit_code = (int32_t)code;
+    row->signal = (int32_t)signo;
+    row->ended_by = (char *)ended_by;
+    row->receipt_json = (char *)receipt;
+    row->error_json = (char *)error;
+    row->created_by = (char *)by;
+    return 0;
+}
+
+static void end_journal_replay_line(struct manager *m, const char *line, size_t len)
+{
+    struct store_execution row = { 0 };
+    auto_json *root = NULL;
+    struct err err = { 0 };
+
+    const char *tab = memchr(line, '\t', len);
+    size_t head = tab ? (size_t)(tab - line) : len;
+    auto_free char *receipt = tab ? str_dup_n(tab + 1, len - head - 1) : NULL;
+    auto_json *checked = NULL;
+
+    if (json_input_parse(line, head, &root, &err) < 0 || end_journal_read_row(root, &row, &err) < 0 ||
+        (receipt && *receipt && json_input_parse(receipt, len - head - 1, &checked, &err) < 0)) {
+        log_error("a noted end cannot be read: %s", err.msg);
+        return;
+    }
+    if (receipt && *receipt)
+        row.receipt_json = receipt;
+    struct end_journal_entry *update = end_journal_entry_new(m, &row), *insert = end_journal_entry_new(m, &row);
+    update->request = store_execution_update(m->store, row.owner, &row, EXECUTION_SET_ALL,
+                                             &(struct store_condition){ .states = STORE_EXECUTION_LIVE },
+                                             end_journal_on_updated, update);
+    insert->request = store_execution_insert(m->store, &row, end_journal_on_inserted, insert);
+}
+
+void end_journal_replay(struct manager *m)
+{
+    struct stat st;
+
+    if (m->end_journal.fd < 0 || fstat(m->end_journal.fd, &st) < 0 || st.st_size == 0)
+        return;
+    size_t size = (size_t)min_u64((uint64_t)st.st_size, 2 * END_JOURNAL_BYTES_MAX);
+    auto_free char *text = mem_alloc(size + 1);
+    ssize_t n = pread(m->end_journal.fd, text, size, 0);
+    char *at = text, *end = text + (n > 0 ? n : 0);
+
+    m->end_journal.size = (uint64_t)st.st_size;
+    for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
+        end_journal_replay_line(m, at, (size_t)(stop - at));
+    if (m->end_journal.uncommitted == 0)
+        end_journal_truncate(m);
+}

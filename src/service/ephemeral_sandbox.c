@@ -1,0 +1,371 @@
+/* What guests used is gathered by tenant, user and hour, and written when the first of it is a second old. A store that
+ * refuses loses nothing: the sums stay and are offered again with what came since.
+ *
+ * Invariants:
+ * 1. From ephemeral_sandbox_admit to ephemeral_sandbox_end a guest is in the manager's list; its time and its processor
+ * time are in the sums of what lives until ephemeral_sandbox_end moves them to the sums of what has ended.
+ * 2. `flushing` is what the store was asked to add; nothing is added to it, and only its answer empties it. */
+#include "service/ephemeral_sandbox.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/limit_hits.h"
+#include "service/service_internal.h"
+
+#define FLUSH_NS (1 * NS_PER_S)
+#define SUMS_MAX 4096u /* tenants and users of one second; of more, the sums of a user become nobody's */
+
+/* --- sums on their way to the store --- */
+
+static struct store_usage *ephemeral_usage_row(struct manager *m, const char *owner, const char *by, uint64_t at_ms)
+{
+    struct ephemeral_usage_batch *s = &m->ephemeral_usage;
+    uint64_t hour = at_ms / STORE_HOUR_MS * STORE_HOUR_MS;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].hour_ms == hour && str_eq(s->rows[i].owner, owner) && str_eq(s->rows[i].created_by, by))
+            return &s->rows[i];
+    if (s->n >= SUMS_MAX && *by)
+        return ephemeral_usage_row(m, owner, "", at_ms);
+    s->rows = mem_resize(s->rows, s->n + 1, sizeof(*s->rows));
+    struct store_usage *u = &s->rows[s->n++];
+    *u = (struct store_usage){ .hour_ms = hour };
+    (void)str_copy(u->owner, sizeof(u->owner), owner);
+    (void)str_copy(u->created_by, sizeof(u->created_by), by);
+    return u;
+}
+
+static void ephemeral_usage_on_timer(void *arg);
+
+static void ephemeral_usage_set_timer(struct manager *m)
+{
+    if (m->ephemeral_usage.n && !m->ephemeral_usage.timer.slot && !m->ephemeral_usage.request)
+        ev_timer_set(m->ev, &m->ephemeral_usage.timer, ev_now(m->ev) + FLUSH_NS, ephemeral_usage_on_timer, m);
+}
+
+static void ephemeral_usage_put_back(struct manager *m, const struct store_usage *from)
+{
+    struct store_usage *to = ephemeral_usage_row(m, from->owner, from->created_by, from->hour_ms);
+
+    to->executions += from->executions;
+    to->failed += from->failed;
+    to->cpu_us += from->cpu_us;
+    to->execution_ms += from->execution_ms;
+    to->output_bytes += from->output_bytes;
+    to->sandbox_ms += from->sandbox_ms;
+    to->memory_mib_ms += from->memory_mib_ms;
+    to->storage_mib_ms += from->storage_mib_ms;
+    to->memory_peak = max_u64(to->memory_peak, from->memory_peak);
+}
+
+static void ephemeral_usage_on_flushed(void *arg, const struct err *err)
+{
+    struct manager *m = arg;
+    struct ephemeral_usage_batch *s = &m->ephemeral_usage;
+
+    s->request = NULL;
+    if (err) {
+        log_warn("usage was not written down yet: %s", err->msg);
+        for (size_t i = 0; i < s->nflushing; i++)
+            ephemeral_usage_put_back(m, &s->flushing[i]);
+    }
+    free(take_ptr(&s->flushing));
+    s->nflushing = 0;
+    ephemeral_usage_set_timer(m);
+}
+
+void ephemeral_usage_flush(struct manager *m)
+{
+    struct ephemeral_usage_batch *s = &m->ephemeral_usage;
+
+    ev_timer_clear(m->ev, &s->timer);
+    if (!s->n || s->request)
+        return;
+    s->flushing = take_ptr(&s->rows);
+    s->nflushing = s->n;
+    s->n = 0;
+    s->request = store_usage_add(m->store, s->flushing, s->nflushing, ephemeral_usage_on_flushed, m);
+}
+
+static void ephemeral_usage_on_timer(void *arg)
+{
+    ephemeral_usage_flush(arg);
+}
+
+static void ephemeral_usage_on_last_flush(void *arg UNUSED, const struct err *err)
+{
+    if (err)
+        log_warn("usage of the last second was not written down: %s", err->msg);
+}
+
+void manager_flush_ephemeral_usage(struct manager *m)
+{
+    struct ephemeral_usage_batch *s = &m->ephemeral_usage;
+
+    ev_timer_clear(m->ev, &s->timer);
+    if (s->n)
+        store_usage_add(m->store, s->rows, s->n, ephemeral_usage_on_last_flush, NULL);
+    s->n = 0;
+}
+
+void ephemeral_sandboxes_free(struct manager *m)
+{
+    struct ephemeral_usage_batch *s = &m->ephemeral_usage;
+
+    ev_timer_clear(m->ev, &s->timer);
+    if (s->request)
+        store_request_detach(s->request);
+    free(s->rows);
+    free(s->flushing);
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+        g->link = NULL;
+}
+
+/* --- one of them --- */
+
+void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
+{
+    *g = (struct ephemeral_sandbox){ .manager = m, .quota = tenant_quota_get(m, owner) };
+    (void)str_copy(g->created_by, sizeof(g->created_by), created_by ? created_by : "");
+}
+
+int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
+{
+    struct manager *m = g->manager;
+    const char *why;
+
+    if (!manager_ready(m, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    if (budget_check(m, g->quota->tenant, true, err) < 0 ||
+        quota_reserve_execution(g->quota, quota_now_ms(m), &m->quota_refusal, err) < 0)
+        return -1;
+    g->next = m->ephemeral_sandboxes;
+    g->link = &m->ephemeral_sandboxes;
+    if (g->next)
+        g->next->link = &g->next;
+    m->ephemeral_sandboxes = g;
+    m->stats.executions++;
+    return 0;
+}
+
+struct fair_queue_line *ephemeral_sandbox_queue_line(const struct ephemeral_sandbox *g)
+{
+    return &g->quota->ephemeral_line;
+}
+
+uint32_t ephemeral_sandbox_waiting(const struct ephemeral_sandbox *g)
+{
+    return g->quota->ephemeral_waiting;
+}
+
+void ephemeral_sandbox_count_waiting(const struct ephemeral_sandbox *g, int by)
+{
+    g->quota->ephemeral_waiting += (uint32_t)by;
+    pools_adjust_queue_length(g->manager->pools, by);
+}
+
+static void ephemeral_sandbox_fill_spec(const struct ephemeral_sandbox *g, const struct spec *spec,
+                                        struct sandbox_spec *ret)
+{
+    spec_fill_sandbox_spec(spec, ret);
+    ret->require_enforced = g->manager->settings.required_limits;
+    ret->require_all_walls = g->manager->settings.require_all_walls;
+}
+
+static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struct spec *spec,
+                                        const struct sandbox_handle_ops *ops, void *arg, struct err *err)
+{
+    struct sandbox_spec box;
+
+    ephemeral_sandbox_fill_spec(g, spec, &box);
+    if (spec->nhidden_paths == 0) {
+        g->handle = pools_lend(g->manager->pools, &box, g->quota->tenant, &g->loan);
+        g->cpu_base_ns = g->loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
+        g->claim_pending = true;
+        g->claim_began_ns = ev_now(g->manager->ev);
+    }
+    g->from_pool = g->handle != NULL;
+    if (!g->handle)
+        return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
+    if (sandbox_handle_claim(g->handle, &box, ops, arg, err) == 0)
+        return 0;
+    if (err->id == ERR_LOST)
+        return ephemeral_sandbox_replace(g, spec, ops, arg, err);
+    sandbox_handle_free(take_ptr(&g->handle));
+    return -1;
+}
+
+int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *spec,
+                              const struct sandbox_handle_ops *ops, void *arg, struct err *err)
+{
+    struct sandbox_spec box;
+    const char *why;
+
+    ephemeral_sandbox_claim_finished(g, spec, false);
+    sandbox_handle_free(take_ptr(&g->handle));
+    g->from_pool = false;
+    g->loan = (struct pool_loan){ 0 };
+    g->cpu_base_ns = 0;
+    if (!manager_ready(g->manager, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    ephemeral_sandbox_fill_spec(g, spec, &box);
+    return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
+}
+
+int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
+                             void *arg, struct err *err)
+{
+    struct manager *m = g->manager;
+    const char *why;
+
+    if (!manager_ready(m, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    quota_amounts_for_spec(spec, g->quota_amounts);
+    if (quota_reserve(g->quota, g->quota_amounts, &m->quota_refusal, err) < 0)
+        return -1;
+    g->quota_reserved = true;
+    g->created_ms = manager_wall_clock_ms();
+    return ephemeral_sandbox_new_handle(g, spec, ops, arg, err);
+}
+
+void ephemeral_sandbox_claim_finished(struct ephemeral_sandbox *g, const struct spec *spec, bool well)
+{
+    struct sandbox_spec box;
+
+    if (!g->claim_pending)
+        return;
+    g->claim_pending = false;
+    ephemeral_sandbox_fill_spec(g, spec, &box);
+    pools_claim_finished(g->manager->pools, &box, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
+}
+
+uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
+{
+    uint64_t ns = g->handle ? sandbox_handle_cpu_ns(g->handle) : SANDBOX_USAGE_UNKNOWN;
+
+    if (ns != SANDBOX_USAGE_UNKNOWN && ns >= g->cpu_base_ns)
+        ns -= g->cpu_base_ns;
+    if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
+        budget_add_cpu(g->manager, g->quota->tenant, ns / NS_PER_US - g->cpu_us);
+        g->cpu_us = ns / NS_PER_US;
+    }
+    return g->cpu_us;
+}
+
+void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct ephemeral_run_usage *use)
+{
+    struct manager *m = g->manager;
+    const struct receipt *r = use->receipt;
+    struct store_usage *u = ephemeral_usage_row(m, g->quota->tenant, g->created_by, manager_wall_clock_ms());
+
+    g->execution_counted = true;
+    u->executions++;
+    u->failed += use->failed;
+    u->execution_ms += use->wall_ms;
+    u->output_bytes += use->output_bytes;
+    budget_add_execution(m, g->quota->tenant);
+    m->stats.executions_failed += use->failed;
+    if (r) {
+        manager_stats_count_receipt(&m->stats, r);
+        m->stats.executions_ended[r->ended_by]++;
+        manager_count_denials(m, g->quota->tenant, r);
+    }
+    ephemeral_usage_set_timer(m);
+}
+
+void ephemeral_sandbox_count_denials(const struct ephemeral_sandbox *g, const struct receipt *r)
+{
+    manager_count_denials(g->manager, g->quota->tenant, r);
+}
+
+/* The hours that it lived in; nearly always one. */
+static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64_t ended_ms)
+{
+    uint64_t peak = g->handle        ? sandbox_handle_memory_peak(g->handle)
+                    : g->memory_peak ? g->memory_peak
+                                     : SANDBOX_USAGE_UNKNOWN;
+
+    if (g->loan.uses) /* it may be that of a run before */
+        peak = SANDBOX_USAGE_UNKNOWN;
+
+    for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
+        struct store_usage *u = ephemeral_usage_row(g->manager, g->quota->tenant, g->created_by, from);
+
+        to = min_u64(ended_ms, (from / STORE_HOUR_MS + 1) * STORE_HOUR_MS);
+        u->sandbox_ms += to - from;
+        u->memory_mib_ms += (to - from) * (g->quota_amounts[STORE_QUOTA_MEMORY] / MIB);
+        u->storage_mib_ms += (to - from) * (g->quota_amounts[STORE_QUOTA_STORAGE] / MIB);
+    }
+    struct store_usage *u = ephemeral_usage_row(g->manager, g->quota->tenant, g->created_by, ended_ms);
+    u->cpu_us += ephemeral_sandbox_read_cpu_us(g);
+    if (peak != SANDBOX_USAGE_UNKNOWN)
+        u->memory_peak = max_u64(u->memory_peak, peak);
+    budget_add_span(g->manager, g->quota->tenant, g->created_ms, ended_ms);
+}
+
+void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
+{
+    if (!g->link || !g->quota_reserved || g->quota_released)
+        return;
+    g->quota_released = true;
+    g->released_ms = manager_wall_clock_ms();
+    quota_release(g->quota, g->quota_amounts);
+}
+
+void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
+{
+    if (!g->link)
+        return;
+    ephemeral_sandbox_release_quota(g);
+    if (g->quota_reserved)
+        ephemeral_sandbox_count_lifetime(g, g->released_ms);
+    *g->link = g->next;
+    if (g->next)
+        g->next->link = g->link;
+    g->link = NULL;
+    ephemeral_usage_set_timer(g->manager);
+}
+
+static void ephemeral_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    struct ephemeral_sandbox *g = arg;
+
+    ephemeral_sandbox_read_cpu_us(g);
+    if (!err) {
+        g->pool_return.usage = *u;
+        g->memory_peak = u->memory_peak;
+        if (pools_return(g->manager->pools, g->handle, &g->loan, &g->pool_return))
+            g->handle = NULL;
+    }
+    g->on_returned(g->arg);
+}
+
+bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, const struct spec *spec, bool by_itself, bool full,
+                                      void (*done)(void *arg))
+{
+    struct sandbox_spec *as = &g->return_spec;
+
+    if (!g->handle || !pools_accepts_return(g->manager->pools, &g->loan))
+        return false;
+    ephemeral_sandbox_fill_spec(g, spec, as);
+    g->pool_return = (struct pool_return){
+        .owner = g->quota->tenant, .claimed_spec = as, .ended_by_itself = by_itself, .space_ran_out = full
+    };
+    g->on_returned = done;
+    sandbox_handle_usage(g->handle, ephemeral_sandbox_on_usage, g);
+    return true;
+}
+
+/* --- those of a tenant --- */
+
+void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why)
+{
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes, *next; g; g = next) {
+        next = g->next;
+        if (g->stop_requested || !g->on_stop || !str_eq(g->quota->tenant, owner))
+            continue;
+        g->stop_requested = true;
+        g->on_stop(g->arg, by, why); /* which takes none out of the list before it returns */
+    }
+}

@@ -1,0 +1,515 @@
+/* One run: WAITING -> MAKING -> STAGING -> STARTING -> RUNNING -> GATHERING -> OVER.
+ *
+ * The answer is given as soon as everything that it tells is here; the sandbox goes behind it, and the run with it. So
+ * between the program's end and the answer nothing is written, nothing is waited for, and nothing is asked of the
+ * jailer.
+ *
+ * Invariants:
+ * 1. on_end is called once, never inside executor_run, and never after run_cancel.
+ * 2. A run has a place (turn) from MAKING until its sandbox is gone, or stands in line to go (teardown.c).
+ * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
+ *    that is told. Half of it is divided among the places, so what others write costs nobody the first of their own.
+ * 4. Until its sandbox is ready nothing of a run has happened, and nothing is told of it. So a member of a pool that
+ *    turns out to be dead is replaced, once, and nobody learns of it. */
+#include "service/execute/executor_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <inttypes.h>
+
+/* --- what is held of it --- */
+
+static uint64_t saturating_sub_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What every place can count on. */
+static uint64_t run_guaranteed_bytes(const struct executor *e)
+{
+    return e->settings.output_bytes / 2 / e->settings.running_max;
+}
+
+static size_t run_output_budget(const struct run *r)
+{
+    const struct executor *e = r->executor;
+    uint64_t mine = saturating_sub_u64(r->request.output_max, r->kept_bytes);
+    uint64_t all = saturating_sub_u64(run_guaranteed_bytes(e), r->kept_bytes) +
+                   saturating_sub_u64(e->settings.output_bytes / 2, e->shared_held_bytes);
+
+    return (size_t)(r->request.streamed ? mine : min_u64(mine, all));
+}
+
+static void run_set_kept_bytes(struct run *r, uint64_t kept)
+{
+    struct executor *e = r->executor;
+
+    if (!r->request.streamed) {
+        e->shared_held_bytes -= saturating_sub_u64(r->kept_bytes, run_guaranteed_bytes(e));
+        e->shared_held_bytes += saturating_sub_u64(kept, run_guaranteed_bytes(e));
+        e->stats.held_bytes += kept - r->kept_bytes;
+    }
+    r->kept_bytes = kept;
+}
+
+static bool run_replace_dead_sandbox(struct run *r, const struct err *err);
+
+/* --- its end --- */
+
+static void run_drop_output(struct run *r)
+{
+    run_set_kept_bytes(r, 0);
+    buf_done(&r->kernel_out);
+    buf_done(&r->output[0]);
+    buf_done(&r->output[1]);
+    buf_done(&r->events);
+    buf_done(&r->exception);
+    buf_done(&r->result_json);
+}
+
+void run_free(struct run *r)
+{
+    struct ev *ev = r->executor->settings.ev;
+
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+    run_drop_output(r);
+    ev_timer_clear(ev, &r->timer);
+    ev_defer_clear(ev, &r->stop_defer);
+    ev_defer_clear(ev, &r->end_defer);
+    fair_queue_release(&r->slot);
+    gather_free(r);
+    files_free(r->files_job);
+    exec_handle_free(r->exec);
+    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
+    ephemeral_sandbox_end(&r->sandbox);
+    sandbox_handle_free(r->sandbox.handle);
+    kernel_event_reader_reset(&r->kernel_reader);
+    spec_done(&r->spec);
+    free(r);
+}
+
+void executor_free(struct executor *e)
+{
+    if (!e)
+        return;
+    teardown_done(e);
+    for (struct run *r = e->runs, *next; r; r = next) {
+        next = r->next;
+        run_free(r);
+    }
+    fair_queue_done(&e->queue);
+    result_cache_free(e->cache);
+    free(e);
+}
+
+static void run_begin_teardown(void *arg)
+{
+    struct run *r = arg;
+
+    files_free(take_ptr(&r->files_job));
+    gather_free(r);
+    run_drop_output(r);
+    teardown_add(r);
+}
+
+/* Nothing more is told of it, and its sandbox may go. */
+static void run_finish(struct run *r)
+{
+    r->state = RUN_DONE;
+    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
+}
+
+static unsigned run_histogram_bucket(uint64_t ns)
+{
+    uint64_t ms = ns / NS_PER_MS;
+    unsigned i = 0;
+
+    while (i < RUN_BUCKETS - 1 && ms >= UINT64_C(1) << i)
+        i++;
+    return i;
+}
+
+static void run_account(struct run *r)
+{
+    struct executor *e = r->executor;
+    uint64_t took = r->ended_ns > r->dequeued_ns ? r->ended_ns - r->dequeued_ns : 0;
+    struct ephemeral_run_usage use = { .receipt = r->has_receipt ? &r->receipt : NULL,
+                                       .wall_ms = r->started_ns ? (r->ended_ns - r->started_ns) / NS_PER_MS : 0,
+                                       .output_bytes = r->kept_bytes,
+                                       .failed = r->has_error };
+
+    if (!r->dequeued_ns || r->sandbox.execution_counted || !r->sandbox.link)
+        return;
+    ephemeral_sandbox_count_execution(&r->sandbox, &use);
+    e->stats.run_ns += took;
+    e->stats.runs[run_histogram_bucket(took)]++;
+    e->mean_run_ns = e->mean_run_ns ? (e->mean_run_ns * 15 + took) / 16 : took;
+}
+
+static void run_deliver_result(void *arg)
+{
+    struct run *r = arg;
+    const struct run_ops *ops = r->ops;
+    bool result = r->from_cache || r->has_receipt;
+
+    r->ops = NULL;
+    r->ended_ns = ev_now(r->executor->settings.ev);
+    if (r->has_error && !result)
+        r->executor->stats.failed++;
+    ephemeral_sandbox_release_quota(&r->sandbox); /* whoever hears of its end may have the next one */
+    if (ops)
+        ops->on_end(r->arg, result ? NULL : &r->error,
+                    result ? &(struct run_result){ .id = r->id,
+                                                   .json = &r->result_json,
+                                                   .from_cache = r->from_cache,
+                                                   .pool_result = r->sandbox.loan.result,
+                                                   .recycled = r->sandbox.loan.uses > 0,
+                                                   .queued_ns = r->dequeued_ns ? r->dequeued_ns - r->submitted_ns : 0 }
+                           : NULL);
+    if (r->has_cache_key && !r->from_cache && run_result_is_cacheable(r))
+        result_cache_put(r->executor->cache, r->cache_key, &r->result_json, r->ended_ns / NS_PER_MS);
+    run_account(r);
+    run_finish(r);
+}
+
+static void run_complete(struct run *r)
+{
+    r->state = RUN_DONE;
+    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    if (r->in_submit_call)
+        ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
+    else
+        run_deliver_result(r);
+}
+
+void run_fail(struct run *r, const struct err *err)
+{
+    if (r->state == RUN_DONE || run_replace_dead_sandbox(r, err))
+        return;
+    r->has_error = true;
+    r->has_receipt = false;
+    if (err != &r->error)
+        r->error = *err;
+    str_strip_control_chars(r->error.msg);
+    run_complete(r);
+}
+
+void run_complete_with_result(struct run *r)
+{
+    if (r->state == RUN_DONE)
+        return;
+    run_write_result_json(r);
+    run_complete(r);
+}
+
+void run_program_ended(struct run *r)
+{
+    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    if (r->request.outputs && r->request.outputs[0] && !r->has_error) {
+        r->state = RUN_GATHERING;
+        gather_start(r);
+    } else {
+        run_complete_with_result(r);
+    }
+}
+
+static void run_uncount_waiting(struct run *r)
+{
+    if (r->counted_waiting)
+        ephemeral_sandbox_count_waiting(&r->sandbox, -1);
+    r->counted_waiting = false;
+}
+
+/* Whoever is stopped may be let go of as well before the turn is over. */
+static void run_leave_queue(struct run *r)
+{
+    run_uncount_waiting(r);
+    if (r->state == RUN_WAITING)
+        fair_queue_release(&r->slot);
+}
+
+void run_cancel(struct run *r)
+{
+    r->ops = NULL;
+    r->executor->stats.cancelled++;
+    if (r->state == RUN_DONE)
+        return;
+    run_leave_queue(r);
+    r->ended_ns = ev_now(r->executor->settings.ev);
+    run_account(r);
+    run_finish(r);
+}
+
+void run_pause_output(struct run *r, bool hold)
+{
+    if (r->exec)
+        exec_handle_hold_credit(r->exec, hold);
+}
+
+/* --- what it writes --- */
+
+static void run_keep_bytes(struct run *r, uint64_t n)
+{
+    run_set_kept_bytes(r, r->kept_bytes + n);
+}
+
+void run_add_output(struct run *r, int channel, const void *data, size_t len)
+{
+    size_t n = min_size(len, run_output_budget(r));
+
+    r->produced_bytes[channel - 1] += len;
+    r->dropped_bytes[channel - 1] += len - n;
+    if (n == 0)
+        return;
+    run_keep_bytes(r, n);
+    if (!r->request.streamed)
+        buf_add(&r->output[channel - 1], data, n);
+    else if (r->ops && r->ops->on_output)
+        r->ops->on_output(r->arg, channel, data, n);
+}
+
+static const char *run_event_type_name(const struct kernel_event *e)
+{
+    return e->kind == KERNEL_EVENT_DISPLAY ? "display" : e->kind == KERNEL_EVENT_RESULT ? "result" : "exception";
+}
+
+void run_add_kernel_event(struct run *r, const struct kernel_event *e)
+{
+    auto_buf line = { 0 };
+
+    kernel_event_json(e, &line);
+    if (line.len > run_output_budget(r)) {
+        r->events_dropped++;
+        return;
+    }
+    run_keep_bytes(r, line.len);
+    if (r->request.streamed) {
+        if (r->ops && r->ops->on_event)
+            r->ops->on_event(r->arg, run_event_type_name(e), &line);
+        return;
+    }
+    struct buf *to = e->kind == KERNEL_EVENT_ERROR ? &r->exception : &r->events;
+    if (to == &r->exception)
+        buf_clear(to);
+    else if (to->len)
+        buf_adds(to, ",");
+    buf_add(to, line.data, line.len);
+}
+
+static void run_report_started(struct run *r)
+{
+    if (r->request.streamed && !r->start_reported && r->ops && r->ops->on_started)
+        r->ops->on_started(r->arg, r->id, sandbox_handle_id(r->sandbox.handle));
+    r->start_reported = true;
+}
+
+void run_program_started(struct run *r)
+{
+    if (r->state != RUN_STARTING)
+        return;
+    r->state = RUN_RUNNING;
+    r->started_ns = ev_now(r->executor->settings.ev);
+    r->started_real_ns = clock_real_ns();
+    if (!r->sandbox.claim_pending)
+        run_report_started(r);
+}
+
+/* --- its sandbox --- */
+
+static void run_on_sandbox_ready(void *arg)
+{
+    struct run *r = arg;
+
+    bool claimed = r->sandbox.claim_pending;
+
+    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, true);
+    if (claimed && r->state == RUN_RUNNING)
+        run_report_started(r);
+    if (r->state != RUN_CREATING)
+        return;
+    r->state = RUN_STAGING;
+    run_stage_files(r);
+}
+
+static void run_on_sandbox_failed(void *arg, const struct err *err)
+{
+    struct run *r = arg;
+
+    run_fail(r, err);
+    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
+}
+
+/* Its program was told of it before: what is left are files that come no more. */
+static void run_on_sandbox_ended(void *arg, const struct err *why)
+{
+    struct run *r = arg;
+
+    if (r->state == RUN_DONE)
+        teardown_remove(r);
+    else if (r->has_receipt)
+        run_complete_with_result(r);
+    else
+        run_fail(r, why);
+}
+
+static const struct sandbox_handle_ops run_sandbox_ops = { .on_ready = run_on_sandbox_ready,
+                                                           .on_failed = run_on_sandbox_failed,
+                                                           .on_ended = run_on_sandbox_ended };
+
+/* Its sandbox was dead before it was anybody's. */
+static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
+{
+    struct err why = { 0 };
+
+    if (err->id != ERR_LOST || !r->sandbox.from_pool || !r->sandbox.claim_pending || r->stop_requested || !r->ops)
+        return false;
+    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    run_reset_program(r);
+    r->has_error = false;
+    r->state = RUN_CREATING;
+    r->executor->stats.by_pool_result[r->sandbox.loan.result]--;
+    r->executor->stats.by_pool_result[POOL_MISS]++;
+    if (ephemeral_sandbox_replace(&r->sandbox, &r->spec, &run_sandbox_ops, r, &why) < 0)
+        run_fail(r, &why);
+    return true;
+}
+
+static void run_on_stop_deferred(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->state == RUN_DONE)
+        return;
+    if (r->has_receipt)
+        run_complete_with_result(r); /* without what files there are still to come */
+    else if (r->exec)
+        exec_handle_kill(r->exec);
+    else
+        run_fail(r, &r->error);
+}
+
+/* Its tenant may not go on. */
+static void run_on_tenant_stop(void *arg, enum ended_by by, const struct err *why)
+{
+    struct run *r = arg;
+
+    if (r->state == RUN_DONE || r->stop_requested)
+        return;
+    r->stop_requested = true;
+    r->stop_cause = by;
+    r->error = *why;
+    run_leave_queue(r);
+    ev_defer(r->executor->settings.ev, &r->stop_defer, run_on_stop_deferred, r);
+}
+
+/* Its turn has come, or will not. */
+static void run_on_slot(void *arg, const struct err *failed)
+{
+    struct run *r = arg;
+    struct executor *e = r->executor;
+    struct err err = { 0 };
+
+    run_uncount_waiting(r);
+    r->dequeued_ns = ev_now(e->settings.ev);
+    e->stats.wait_ns += r->dequeued_ns - r->submitted_ns;
+    e->stats.waits[run_histogram_bucket(r->dequeued_ns - r->submitted_ns)]++;
+    r->state = RUN_CREATING;
+    if (failed || ephemeral_sandbox_create(&r->sandbox, &r->spec, &run_sandbox_ops, r, &err) < 0) {
+        run_fail(r, failed ? failed : &err);
+        return;
+    }
+    e->stats.by_pool_result[r->sandbox.loan.result]++;
+    if (r->request.nfiles == 0 &&
+        sandbox_handle_accepts_exec(r->sandbox.handle)) { /* nobody waits for what cannot be otherwise */
+        r->state = RUN_STAGING;
+        run_stage_files(r);
+    }
+}
+
+/* --- its beginning --- */
+
+static int run_admit(struct run *r, struct err *err)
+{
+    struct executor *e = r->executor;
+    uint64_t waiting = 0;
+
+    if (e->is_stopping)
+        return err_set(err, ERR_BUSY, "the server is being stopped");
+    if (!fair_queue_has_room(&e->queue)) {
+        for (const struct run *o = e->runs; o; o = o->next)
+            waiting += o->state == RUN_WAITING && !o->from_cache;
+        if (waiting >= e->settings.waiting_max ||
+            ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2) {
+            e->stats.refused++;
+            return err_set(err, ERR_EXECUTOR_FULL,
+                           "%" PRIu64 " executions wait already, %" PRIu32 " of them of this tenant", waiting,
+                           ephemeral_sandbox_waiting(&r->sandbox));
+        }
+    }
+    return ephemeral_sandbox_admit(&r->sandbox, err);
+}
+
+/* A kept answer, which is told at the end of this turn. */
+static bool run_find_cached_result(struct run *r)
+{
+    struct executor *e = r->executor;
+    const struct buf *known;
+
+    if (!r->request.is_cacheable || !e->settings.cache_bytes || !result_cache_make_key(&r->request, r->cache_key))
+        return false;
+    r->has_cache_key = true;
+    known = result_cache_get(e->cache, r->cache_key, ev_now(e->settings.ev) / NS_PER_MS);
+    *(known ? &e->stats.cache_hits : &e->stats.cache_misses) += 1;
+    if (!known)
+        return false;
+    buf_add(&r->result_json, known->data, known->len);
+    r->from_cache = true;
+    return true;
+}
+
+int executor_run(struct executor *e, const struct run_request *req, const struct run_ops *ops, void *arg,
+                 struct run **ret, struct err *err)
+{
+    struct run *r = mem_new(struct run);
+
+    r->executor = e;
+    r->request = *req;
+    r->ops = ops;
+    r->arg = arg;
+    r->in_submit_call = true;
+    r->submitted_ns = ev_now(e->settings.ev);
+    r->next = e->runs;
+    r->link = &e->runs;
+    if (r->next)
+        r->next->link = &r->next;
+    e->runs = r;
+    ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
+    r->sandbox.on_stop = run_on_tenant_stop;
+    r->sandbox.arg = r;
+    if (run_find_cached_result(r)) {
+        r->spec = *req->spec;
+        *req->spec = (struct spec){ 0 };
+        run_complete(r);
+    } else if (run_admit(r, err) < 0) {
+        run_free(r);
+        return -1;
+    } else {
+        id_new("ex", r->id);
+        r->spec = *req->spec;
+        *req->spec = (struct spec){ 0 };
+        e->stats.started++;
+        r->counted_waiting = !fair_queue_has_room(&e->queue);
+        if (r->counted_waiting)
+            ephemeral_sandbox_count_waiting(&r->sandbox, 1);
+        fair_queue_acquire(&e->queue, ephemeral_sandbox_queue_line(&r->sandbox), &r->slot, run_on_slot, r);
+    }
+    r->request.spec = &r->spec;
+    r->in_submit_call = false;
+    *ret = r;
+    return 0;
+}

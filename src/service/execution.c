@@ -1,0 +1,560 @@
+/* One execution from its request to its row's last word.
+ *
+ * The program is started and its row inserted side by side; `done` waits for the row. Where nobody is told of it before
+ * its end (at_end), the row waits too: most programs that are waited for are over in a moment, and then beginning and
+ * end are one commit. Output goes to files as it comes (output.c) and watches are told once a turn. The end is one
+ * update with everything in it (execution_end.c).
+ *
+ * Invariants:
+ * 1. An execution that was told to anybody has a row, and the row gets an end: its own, or that it was lost.
+ * 2. Whatever a watch was told of is in a file or the row already.
+ * 3. The first execution of a sandbox stays with it to its end: if it remains the only one, the sandbox's final sums
+ * are its own, and its receipt is completed with them. */
+#include "service/context_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+#define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
+#define WORDS_MAX (56 * KIB)
+#define INPUT_STORED_MAX (512 * KIB) /* to go on with after a restart; a longer input just ends there */
+#define TERMINAL_RING_MIN (64 * KIB)
+#define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs for longer gets its row before its end */
+
+/* --- the object --- */
+
+char **execution_copy_list(const char *const *list)
+{
+    size_t n = 0;
+
+    while (list && list[n])
+        n++;
+    char **out = mem_new_array(char *, n + 1);
+    for (size_t i = 0; i < n; i++)
+        out[i] = str_dup(list[i]);
+    out[n] = NULL;
+    return out;
+}
+
+static void execution_free_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+struct execution *execution_alloc(const char *id)
+{
+    struct execution *ex = mem_new(struct execution);
+
+    if (id)
+        memcpy(ex->id, id, sizeof(ex->id));
+    else
+        id_new("ex", ex->id);
+    ex->spec.request = ex->request_id;
+    ex->output_fd[0] = ex->output_fd[1] = ex->output_fd[2] = -1;
+    ex->created_ms = manager_wall_clock_ms();
+    return ex;
+}
+
+void execution_link(struct execution *ex, struct sandbox *sb)
+{
+    for (struct execution *other = sb->executions; other; other = other->next)
+        other->is_only_execution = false;
+    ex->sandbox = sb;
+    ex->sandbox_paused_ms = sb->paused_total_ms;
+    ex->next = sb->executions;
+    sb->executions = ex;
+    sb->nexecutions++;
+    sb->manager->sample_schedule.running_executions++;
+    sandbox_restart_idle_timer(sb);
+}
+
+struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
+{
+    struct execution *ex = execution_alloc(id);
+
+    ex->row_submitted = true; /* it comes from its row */
+    execution_link(ex, sb);
+    return ex;
+}
+
+static void execution_unlink(struct execution *ex)
+{
+    struct sandbox *sb = ex->sandbox;
+    struct execution **p = &sb->executions;
+
+    while (*p != ex)
+        p = &(*p)->next;
+    *p = ex->next;
+    sb->nexecutions--;
+    sb->manager->sample_schedule.running_executions--;
+    ev_timer_clear(sb->manager->ev, &ex->retry_timer);
+    ev_timer_clear(sb->manager->ev, &ex->insert_timer);
+    ev_defer_clear(sb->manager->ev, &ex->notify_defer);
+    execution_unqueue_commit(ex);
+    ev_defer_clear(sb->manager->ev, &ex->cancel_defer);
+    sandbox_restart_idle_timer(sb);
+}
+
+void execution_free(struct execution *ex)
+{
+    for (struct execution_watch *w = ex->watches; w; w = w->next)
+        w->execution = NULL;
+    for (struct execution_writer *w = ex->input_writers; w; w = w->next)
+        w->execution = NULL;
+    context_execution_unlink(ex);
+    if (ex->insert_request)
+        store_request_detach(ex->insert_request);
+    if (ex->end_request)
+        store_request_detach(ex->end_request);
+    fair_queue_release(&ex->start_slot);
+    if (ex->sandbox)
+        execution_unlink(ex);
+    output_close(ex);
+    files_free(ex->files_job);
+    exec_handle_free(ex->exec);
+    execution_free_list(ex->argv);
+    spec_env_free(ex->env);
+    free(ex->code);
+    free(ex->cwd);
+    free(ex->input);
+    free(ex->receipt_json);
+    free(ex->error_json);
+    free(ex);
+}
+
+/* --- what the engine tells --- */
+
+static void execution_send_input(void *arg)
+{
+    struct execution *ex = arg;
+
+    if (!ex->input) {
+        execution_input_writable(ex);
+        return;
+    }
+    ex->input_sent += exec_handle_write(ex->exec, ex->input + ex->input_sent, ex->input_len - ex->input_sent);
+    if (ex->input_sent == ex->input_len)
+        exec_handle_write_end(ex->exec);
+}
+
+static void execution_on_start_committed(void *arg UNUSED, const struct err *err,
+                                         const struct store_execution *row UNUSED)
+{
+    if (err && err->id != ERR_EXISTS && err->id != ERR_MISSING)
+        log_warn("the start of an execution was not written down: %s", err->msg);
+}
+
+static void execution_on_started(void *arg)
+{
+    struct execution *ex = arg;
+    struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
+
+    ex->started = true;
+    fair_queue_release(&ex->start_slot);
+    if (!ex->started_ms)
+        row.started_ms = ex->started_ms = manager_wall_clock_ms();
+    if (row.started_ms && ex->row_submitted) {
+        memcpy(row.id, ex->id, sizeof(row.id));
+        store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
+                               STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
+                               &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
+                               execution_on_start_committed, NULL);
+    }
+    if (ex->resume_stream)
+        ex->input_sent = (size_t)exec_handle_stdin_received(ex->exec);
+    if (ex->resume_stream && ex->input)
+        ex->input_sent = min_size(ex->input_sent, ex->input_len);
+    execution_send_input(ex);
+    execution_notify(ex);
+}
+
+static void execution_on_output(void *arg, int channel, const void *data, size_t len)
+{
+    struct execution *ex = arg;
+
+    output_append(ex, channel, data, len);
+    execution_notify(ex);
+}
+
+static char *execution_code_path(const struct execution *ex)
+{
+    return str_printf("%s-%s", LANGUAGE_CODE_FILE, ex->id);
+}
+
+static void execution_remove_code_file(struct execution *ex)
+{
+    static const struct files_ops ops = { 0 };
+    auto_free char *path = execution_code_path(ex);
+
+    files_free(take_ptr(&ex->files_job));
+    (void)files_remove(ex->sandbox->handle, path, FILES_MISSING_OK, &ops, ex, &ex->files_job, NULL);
+}
+
+static void execution_on_exit(void *arg, const struct receipt *r)
+{
+    struct execution *ex = arg;
+    struct err lost;
+
+    if (ex->code_in_file && ex->sandbox->state != SANDBOX_STATE_ENDING)
+        execution_remove_code_file(ex);
+    if (r->ended_by != ENDED_LOST) {
+        execution_end(ex, STORE_EXECUTION_ENDED, r, NULL);
+        return;
+    }
+    err_set(&lost, ERR_LOST, "the sandbox was lost while it ran");
+    execution_end(ex, STORE_EXECUTION_FAILED, r, &lost);
+}
+
+static void execution_on_failed(void *arg, const struct err *err)
+{
+    execution_end(arg, STORE_EXECUTION_FAILED, NULL, err);
+}
+
+const struct exec_handle_ops execution_engine_ops = { .on_started = execution_on_started,
+                                                      .on_output = execution_on_output,
+                                                      .on_writable = execution_send_input,
+                                                      .on_exit = execution_on_exit,
+                                                      .on_failed = execution_on_failed };
+
+/* --- starting --- */
+
+static char *execution_request_json(const struct execution *ex)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    if (ex->exec) {
+        jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
+        jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
+    } else {
+        jsonw_kstr(&w, "context", ex->context_id);
+    }
+    if (ex->request_id[0])
+        jsonw_kstr(&w, "requestId", ex->request_id);
+    jsonw_ku64(&w, "timeoutMs", ex->spec.wall_ms);
+    jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
+    jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
+    jsonw_ku64(&w, "pausedMs", ex->sandbox_paused_ms);
+    jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
+    jsonw_kbool(&w, "changes", ex->spec.changes);
+    if (ex->input && ex->input_len <= INPUT_STORED_MAX)
+        jsonw_kstr(&w, "stdin", ex->input);
+    if (ex->input_open)
+        jsonw_kbool(&w, "stdinOpen", true);
+    if (ex->spec.tty) {
+        jsonw_kbool(&w, "tty", true);
+        jsonw_ku64(&w, "rows", ex->spec.rows);
+        jsonw_ku64(&w, "cols", ex->spec.cols);
+        jsonw_ku64(&w, "ring", ex->ring_bytes);
+    }
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+char *execution_public_request_json(const struct execution *ex)
+{
+    static char terminal[] = "{\"tty\":true}";
+
+    return ex->spec.tty ? terminal : ex->public_request_json[0] ? (char *)ex->public_request_json : NULL;
+}
+
+void execution_kill(struct execution *ex)
+{
+    if (ex->exec)
+        exec_handle_kill(ex->exec);
+    else
+        context_execution_kill(ex);
+}
+
+static void execution_on_row_inserted(void *arg, const struct err *err)
+{
+    struct execution *ex = arg;
+    store_execution_fn *done = ex->done;
+    struct store_execution row = { .created_ms = ex->created_ms,
+                                   .started_ms = ex->started_ms,
+                                   .background = ex->background };
+
+    ex->insert_request = NULL;
+    ex->done = NULL;
+    if (err && ex->end_journaled) {
+        ex->row_submitted = false; /* tried again with its end */
+        return;
+    }
+    output_set_final_names(ex, !err);
+    if (err) {
+        if (!ex->ended)
+            execution_kill(ex);
+        done(ex->done_arg, err, NULL);
+        return;
+    }
+    ex->row_inserted = true;
+    memcpy(row.id, ex->id, sizeof(row.id));
+    memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
+    memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
+    row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
+    row.request_json = execution_public_request_json(ex);
+    row.created_by = ex->created_by[0] ? ex->created_by : NULL;
+    if (done)
+        done(ex->done_arg, NULL, &row);
+}
+
+void execution_insert_row(struct execution *ex)
+{
+    struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
+                                   .created_ms = ex->created_ms,
+                                   .started_ms = ex->started_ms,
+                                   .background = ex->background };
+    auto_free char *request = execution_request_json(ex);
+
+    ex->row_submitted = true;
+    ev_timer_clear(ex->sandbox->manager->ev, &ex->insert_timer);
+    memcpy(row.id, ex->id, sizeof(row.id));
+    memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
+    memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
+    row.request_json = request;
+    row.created_by = ex->created_by[0] ? ex->created_by : NULL;
+    ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);
+    sandbox_append_event(ex->sandbox, "execution_started", ex->id, NULL);
+}
+
+static void execution_on_insert_timer(void *arg)
+{
+    execution_insert_row(arg);
+}
+
+static void execution_abort_start(struct execution *ex, const struct err *err)
+{
+    if (ex->done)
+        ex->done(ex->done_arg, err, NULL);
+    execution_free(ex);
+}
+
+static void execution_start(struct execution *ex)
+{
+    struct err err = { 0 };
+
+    ex->spec.id = ex->id;
+    ex->spec.argv = (const char *const *)ex->argv;
+    ex->spec.env = (const char *const *)ex->env;
+    ex->spec.cwd = ex->cwd;
+    ex->spec.stdin_open = ex->input_open || ex->input;
+    ex->spec.confirm_end = true;
+    if (sandbox_handle_exec(ex->sandbox->handle, &ex->spec, &execution_engine_ops, ex, &ex->exec, &err) < 0) {
+        execution_abort_start(ex, &err);
+        return;
+    }
+    ex->sandbox->manager->stats.executions++;
+    ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
+    if (ex->report_only_end)
+        ev_timer_set(ex->sandbox->manager->ev, &ex->insert_timer,
+                     ev_now(ex->sandbox->manager->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
+    else
+        execution_insert_row(ex);
+}
+
+static void execution_send_code(void *arg)
+{
+    struct execution *ex = arg;
+    size_t len = strlen(ex->code);
+
+    ex->code_sent += files_send(ex->files_job, ex->code + ex->code_sent, len - ex->code_sent);
+    if (ex->code_sent == len)
+        files_send_end(ex->files_job);
+}
+
+static void execution_on_code_written(void *arg, const struct files_done *d UNUSED, const struct err *err)
+{
+    struct execution *ex = arg;
+
+    if (err)
+        execution_abort_start(ex, err);
+    else
+        execution_start(ex);
+}
+
+static void execution_write_code_file(struct execution *ex)
+{
+    static const struct files_ops ops = { .on_writable = execution_send_code, .on_done = execution_on_code_written };
+    auto_free char *path = execution_code_path(ex);
+    struct err err = { 0 };
+
+    ex->code_in_file = true;
+    if (files_write(ex->sandbox->handle, path, 0600, 0, &ops, ex, &ex->files_job, &err) < 0)
+        execution_abort_start(ex, &err);
+    else
+        execution_send_code(ex);
+}
+
+/* The loader of a runtime names one file; executions side by side need one each. */
+static char *execution_code_loader(const struct language *rt, const struct execution *ex)
+{
+    const char *at = strstr(rt->code_loader, LANGUAGE_CODE_FILE);
+    auto_free char *path = execution_code_path(ex);
+
+    return str_printf("%.*s%s%s", (int)(at - rt->code_loader), rt->code_loader, path, at + strlen(LANGUAGE_CODE_FILE));
+}
+
+static int execution_set_code_argv(struct execution *ex, struct err *err)
+{
+    const struct language *rt = language_by_name(ex->sandbox->spec.runtime);
+    bool long_ = strlen(ex->code) > CODE_ARG_MAX;
+    char path[PATH_MAX];
+
+    if (!rt)
+        return err_set(err, ERR_BUG, "sandbox %s has no runtime", ex->sandbox->id);
+    if (language_find_program(rt, language_dirs, path, sizeof(path), err) < 0)
+        return -1;
+    auto_free char *text = long_ ? execution_code_loader(rt, ex) : str_dup(ex->code);
+    const char *const words[] = { path, rt->code_flag, text, rt->code_needs_argv0 ? rt->name : NULL, NULL };
+    ex->argv = execution_copy_list(words);
+    if (!long_)
+        free(take_ptr(&ex->code));
+    return 0;
+}
+
+static void execution_on_start_slot(void *arg, const struct err *err)
+{
+    struct execution *ex = arg;
+
+    if (err)
+        execution_abort_start(ex, err);
+    else if (ex->code)
+        execution_write_code_file(ex);
+    else
+        execution_start(ex);
+}
+
+static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
+{
+    struct execution *ex = arg;
+    struct sandbox *sb = ex->sandbox; /* found before it was asked for; linked only now */
+    struct err why = { 0 };
+
+    ex->sandbox = NULL;
+    if (err) {
+        execution_abort_start(ex, err);
+        return;
+    }
+    if (budget_check(sb->manager, sb->owner, true, &why) < 0) {
+        manager_release_sandbox(sb->manager, sb->id);
+        execution_abort_start(ex, &why);
+        return;
+    }
+    bool twice = execution_find(sb, ex->id) != NULL;
+    execution_link(ex, sb);
+    manager_release_sandbox(sb->manager, sb->id);
+    if (twice) {
+        err_set(&why, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
+        execution_abort_start(ex, &why);
+        return;
+    }
+    if (sb->nexecutions > sb->manager->settings.executions_max) {
+        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
+                sb->nexecutions - 1);
+        execution_abort_start(ex, &why);
+        return;
+    }
+    if (!ex->spec.wall_ms)
+        ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
+    if (!ex->spec.cpu_ms)
+        ex->spec.cpu_ms = sb->spec.limits.v[LIMIT_CPU_TIME];
+    if (!ex->spec.output_max)
+        ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
+    if (ex->spec.tty) {
+        ex->ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
+        ex->spec.output_max = 0;
+    }
+    if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, &why) < 0)
+        execution_abort_start(ex, &why);
+    else
+        fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,
+                           ex);
+}
+
+static int execution_check_argv_size(const struct execution_spec *s, struct err *err)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; s->argv && s->argv[i]; i++)
+        sum += strlen(s->argv[i]) + 4;
+    if (sum > WORDS_MAX)
+        return err_set(err, ERR_INVALID, "command: its words have %zu bytes, and at most %llu fit; use a file or stdin",
+                       sum, WORDS_MAX);
+    return 0;
+}
+
+void manager_execute(struct manager *m, const char *owner, const char *sandbox, const char *id,
+                     const struct execution_spec *s, store_execution_fn *done, void *arg)
+{
+    struct err err = { 0 };
+
+    if (execution_check_argv_size(s, &err) < 0) {
+        done(arg, &err, NULL);
+        return;
+    }
+    struct execution *ex = execution_alloc(id);
+    ex->done = done;
+    ex->done_arg = arg;
+    ex->code = s->code ? str_dup(s->code) : NULL;
+    ex->argv = s->argv ? execution_copy_list(s->argv) : NULL;
+    ex->env = execution_copy_list(s->env);
+    if (s->cwd)
+        ex->cwd = s->cwd[0] == '/' ? str_dup(s->cwd) : str_printf("/workspace/%s", s->cwd);
+    if (s->input) {
+        ex->input = str_dup_n(s->input, s->input_len);
+        ex->input_len = s->input_len;
+    }
+    ex->input_open = s->input_open;
+    ex->background = s->background;
+    (void)str_copy(ex->created_by, sizeof(ex->created_by), s->created_by ? s->created_by : "");
+    (void)str_copy(ex->request_id, sizeof(ex->request_id), s->request_id ? s->request_id : "");
+    ex->report_only_end = s->report_only_end;
+    ex->spec.wall_ms = s->timeout_ms;
+    ex->spec.cpu_ms = s->cpu_ms;
+    ex->spec.output_max = s->output_max;
+    ex->spec.changes = s->changes;
+    ex->spec.tty = s->tty;
+    ex->spec.rows = s->rows;
+    ex->spec.cols = s->cols;
+    ex->sandbox = m->loaded ? sandbox_find(m, owner, sandbox) : NULL;
+    manager_acquire_sandbox(m, owner, sandbox, execution_on_sandbox_acquired, ex);
+}
+
+/* --- after a restart --- */
+
+static uint64_t execution_elapsed_ms(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : manager_mono_ms(sb->manager);
+    uint64_t from = ex->created_mono_ms ? ex->created_mono_ms : now;
+    uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
+
+    return now > from + paused ? now - from - paused : 0;
+}
+
+int execution_resume(struct execution *ex, struct err *err)
+{
+    struct exec_resume resume = { .stream_id = ex->resume_stream, .elapsed_ms = execution_elapsed_ms(ex) };
+
+    if (output_open_existing(ex) < 0)
+        return err_sys(err, ERR_SYS, "the output of %s", ex->id);
+    resume.stored_bytes[0] = ex->output_bytes[0];
+    resume.stored_bytes[1] = ex->output_bytes[1];
+    resume.started_real_ns = ex->started_ms * NS_PER_MS;
+    resume.cpu_base_ns = ex->cpu_base_ns;
+    ex->spec.id = ex->id;
+    ex->spec.stdin_open = ex->input_open || ex->input;
+    ex->spec.confirm_end = true;
+    return sandbox_handle_exec_resume(ex->sandbox->handle, &ex->spec, &resume, &execution_engine_ops, ex, &ex->exec,
+                                      err);
+}

@@ -1,0 +1,235 @@
+/* The end of an execution: one update with everything in it. Who waits for it is told when it is safe: noted
+ * (end_journal.c), or else committed. When it is committed, the sandbox may forget the execution (exec_handle_free
+ * confirms its last word), and so do we. */
+#include "service/service_internal.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "sandbox/limit_hits.h"
+
+static void execution_commit_end(void *arg);
+
+static void execution_on_end_committed(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct execution *ex = arg;
+    struct sandbox *sb = ex->sandbox;
+    bool gone = err && (err->id == ERR_MISSING || err->id == ERR_EXISTS);
+
+    ex->end_request = NULL;
+    if (err && (!gone || (ex->end_journaled && !ex->row_inserted))) {
+        log_error("the end of %s is not written down yet: %s", ex->id, err->msg);
+        ev_timer_set(sb->manager->ev, &ex->retry_timer, ev_now(sb->manager->ev) + RETRY_NS, execution_commit_end, ex);
+        return;
+    }
+    if (ex->end_journaled)
+        end_journal_committed(sb->manager);
+    if (row)
+        execution_notify_end(ex, row);
+    if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
+        memcpy(sb->first_execution_id, ex->id, sizeof(sb->first_execution_id));
+        sb->first_exec = take_ptr(&ex->exec);
+    }
+    execution_free(ex);
+}
+
+static void execution_fill_ended_row(const struct execution *ex, struct store_execution *row)
+{
+    *row = (struct store_execution){ .state = ex->end_state,
+                                     .background = ex->background,
+                                     .created_ms = ex->created_ms,
+                                     .started_ms = ex->started_ms,
+                                     .ended_ms = ex->ended_ms,
+                                     .has_exit_code = ex->has_receipt && ex->exit_code >= 0,
+                                     .exit_code = ex->exit_code,
+                                     .signal = ex->signal };
+    memcpy(row->id, ex->id, sizeof(row->id));
+    memcpy(row->sandbox, ex->sandbox->id, sizeof(row->sandbox));
+    memcpy(row->owner, ex->sandbox->owner, sizeof(row->owner));
+    for (int i = 0; i < 3; i++) {
+        row->out_bytes[i] = ex->output_bytes[i] + ex->dropped_bytes[i];
+        row->dropped[i] = ex->dropped_bytes[i];
+    }
+    row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
+    row->receipt_json = ex->receipt_json;
+    row->error_json = ex->error_json;
+    row->request_json = execution_public_request_json(ex);
+    row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
+    row->usage_cpu_us = ex->end_cpu_us;
+}
+
+static void execution_commit_end(void *arg)
+{
+    struct execution *ex = arg;
+    struct store_execution row;
+
+    if (!ex->row_submitted)
+        execution_insert_row(ex);
+    execution_fill_ended_row(ex, &row);
+    ex->end_request = store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row, EXECUTION_SET_ALL,
+                                             &(struct store_condition){ .states = STORE_EXECUTION_LIVE },
+                                             execution_on_end_committed, ex);
+}
+
+static void execution_append_end_event(struct execution *ex)
+{
+    auto_buf body = { 0 };
+
+    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EXECUTION_ENDED ? "ended" : "failed");
+    if (ex->has_ended_by)
+        buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
+    sandbox_append_event(ex->sandbox, "execution_ended", ex->id, body.data);
+}
+
+static void execution_commit_end_and_event(struct execution *ex)
+{
+    execution_commit_end(ex);
+    execution_append_end_event(ex);
+}
+
+void execution_unqueue_commit(struct execution *ex)
+{
+    if (!ex->pending_commit_link)
+        return;
+    *ex->pending_commit_link = ex->next_pending_commit;
+    if (ex->next_pending_commit)
+        ex->next_pending_commit->pending_commit_link = ex->pending_commit_link;
+    else
+        ex->sandbox->manager->pending_commits_last = ex->pending_commit_link;
+    ex->pending_commit_link = NULL;
+}
+
+void manager_flush_acknowledged_ends(struct manager *m)
+{
+    struct execution *ex;
+
+    while ((ex = m->pending_commits)) {
+        execution_unqueue_commit(ex);
+        execution_commit_end_and_event(ex);
+    }
+}
+
+static void manager_on_flush_deferred(void *arg)
+{
+    manager_flush_acknowledged_ends(arg);
+}
+
+/* Behind the answer, which need not wait for the copying of the row. Whoever asks sooner than that settles first. */
+static void execution_queue_commit(struct execution *ex)
+{
+    struct manager *m = ex->sandbox->manager;
+
+    ex->next_pending_commit = NULL;
+    ex->pending_commit_link = m->pending_commits_last;
+    *m->pending_commits_last = ex;
+    m->pending_commits_last = &ex->next_pending_commit;
+}
+
+/* Before the commit, if somebody waits and it can be made safe. */
+static bool execution_ack_before_commit(struct execution *ex)
+{
+    struct manager *m = ex->sandbox->manager;
+    struct store_execution row;
+    store_execution_fn *done = ex->done;
+
+    if ((!done && !ex->watches) || (done && !ex->report_only_end))
+        return false;
+    execution_fill_ended_row(ex, &row);
+    if (!end_journal_append(m, &row))
+        return false;
+    ex->end_journaled = true;
+    ex->done = NULL;
+    execution_queue_commit(ex);
+    if (done)
+        done(ex->done_arg, NULL, &row);
+    execution_notify_end(ex, &row);
+    ev_defer(m->ev, &m->flush_defer, manager_on_flush_deferred,
+             m); /* only now: behind what they put off, which is to answer */
+    return true;
+}
+
+static void execution_set_receipt(struct execution *ex, const struct receipt *r)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    struct receipt told = *r;
+
+    if (ex->over_budget && told.ended_by == ENDED_KILLED)
+        told.ended_by = ENDED_BUDGET;
+    r = &told;
+    jsonw_init(&w, &out, 0);
+    receipt_json(r, &w);
+    ex->receipt_json = out.data;
+    ex->has_receipt = true;
+    ex->exit_code = r->exit_code;
+    ex->signal = r->signal;
+    ex->ended_by = r->ended_by;
+    ex->has_ended_by = true;
+    for (int i = 0; i < 2 && ex->exec; i++)
+        ex->dropped_bytes[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
+}
+
+void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r)
+{
+    struct limit_hit met[LIMIT_COUNT];
+    size_t n = limit_hits_list(r, met);
+
+    s->with_receipt++;
+    s->wall_ns += r->wall_ns.why ? 0 : r->wall_ns.v;
+    s->cpu_ns += r->cpu_ns.why ? 0 : r->cpu_ns.v;
+    for (size_t i = 0; i < n; i++)
+        s->limit_hits[met[i].limit]++;
+}
+
+void manager_count_denials(struct manager *m, const char *owner, const struct receipt *r)
+{
+    if (r->denials_why)
+        return;
+    for (size_t i = 0; i < r->ndenials; i++)
+        m->stats.denied_syscalls += r->denials[i].count;
+    m->stats.denied_syscalls += r->denials_more;
+    if (m->settings.on_denials)
+        m->settings.on_denials(m->settings.arg, owner, r);
+}
+
+void execution_end(struct execution *ex, enum store_execution_state state, const struct receipt *r,
+                   const struct err *why)
+{
+    struct manager *m = ex->sandbox->manager;
+
+    if (ex->ended)
+        return;
+    fair_queue_release(&ex->start_slot);
+    if (!ex->exec && !ex->row_submitted) { /* nobody knows of it but the one who asked */
+        if (ex->done)
+            ex->done(ex->done_arg, why, NULL);
+        execution_free(ex);
+        return;
+    }
+    ex->ended = true;
+    ex->end_state = state;
+    ex->ended_ms = manager_wall_clock_ms();
+    ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
+    budget_add_sandbox_execution(ex->sandbox);
+    output_close(ex);
+    if (r) {
+        execution_set_receipt(ex, r);
+        manager_stats_count_receipt(&m->stats, r);
+        manager_count_denials(m, ex->sandbox->owner, r);
+    }
+    if (why)
+        ex->error_json = manager_error_json(why);
+    if (why && why->id == ERR_LOST && !r) {
+        ex->ended_by = ENDED_LOST;
+        ex->has_ended_by = true;
+    }
+    for (int i = 0; i < 3; i++)
+        ex->dropped_bytes[i] += ex->lost_bytes[i];
+    if (state == STORE_EXECUTION_FAILED)
+        m->stats.executions_failed++;
+    if (ex->has_ended_by)
+        m->stats.executions_ended[ex->ended_by]++;
+    execution_input_end(ex);
+    if (!execution_ack_before_commit(ex))
+        execution_commit_end_and_event(ex);
+}

@@ -1,0 +1,93 @@
+/* Standard input that is written while the program runs. What the program does not read waits on the side of whoever
+ * writes: nothing is gathered here. Bytes are counted, so that a writer whose connection broke, or who met a new
+ * server, goes on where the sandbox has them. That needs one writer at a time; a terminal has as many as sit before it,
+ * and what they type goes in as it comes. */
+#include "service/service_internal.h"
+
+#include "core/base/mem.h"
+
+struct execution_writer *manager_open_execution_input(struct manager *m, const char *owner, const char *sandbox,
+                                                      const char *id, const struct execution_writer_ops *ops, void *arg,
+                                                      struct err *err)
+{
+    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct execution *ex = sb ? execution_find(sb, id) : NULL;
+
+    if (!ex || !ex->row_inserted || (ex->resume_stream && !ex->started && !ex->ended)) {
+        err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        return NULL;
+    }
+    const char *why = ex->ended                            ? "has ended"
+                      : !ex->input_open                    ? "was started without stdinOpen"
+                      : ex->input_closed                   ? "has had the end of its standard input"
+                      : ex->input_writers && !ex->spec.tty ? "is being written to by another request"
+                                                           : NULL;
+    if (why) {
+        err_set(err, ERR_EXISTS, "execution %s %s", ex->id, why);
+        return NULL;
+    }
+    struct execution_writer *w = mem_new(struct execution_writer);
+    w->execution = ex;
+    w->ops = ops;
+    w->arg = arg;
+    w->next = ex->input_writers;
+    ex->input_writers = w;
+    return w;
+}
+
+void execution_writer_free(struct execution_writer *w)
+{
+    if (w && w->execution) {
+        struct execution_writer **p = &w->execution->input_writers;
+
+        while (*p != w)
+            p = &(*p)->next;
+        *p = w->next;
+    }
+    free(w);
+}
+
+uint64_t execution_writer_bytes(const struct execution_writer *w)
+{
+    return w->execution ? w->execution->input_sent : 0;
+}
+
+size_t execution_writer_send(struct execution_writer *w, const void *data, size_t len)
+{
+    size_t n = w->execution ? exec_handle_write(w->execution->exec, data, len) : 0;
+
+    if (w->execution)
+        w->execution->input_sent += n;
+    return n;
+}
+
+void execution_writer_close(struct execution_writer *w)
+{
+    if (!w->execution)
+        return;
+    w->execution->input_closed = true;
+    exec_handle_write_end(w->execution->exec);
+}
+
+void execution_input_writable(struct execution *ex)
+{
+    struct execution_writer *next;
+
+    for (struct execution_writer *w = ex->input_writers; w; w = next) {
+        next = w->next; /* it may go, and no other */
+        w->ops->on_writable(w->arg);
+    }
+}
+
+void execution_input_end(struct execution *ex)
+{
+    uint64_t taken = ex->input_sent;
+
+    while (ex->input_writers) {
+        struct execution_writer *w = ex->input_writers;
+
+        ex->input_writers = w->next;
+        w->execution = NULL;
+        w->ops->on_end(w->arg, taken);
+    }
+}

@@ -1,0 +1,466 @@
+/* The table of living sandboxes, and the connection to the jailer they live in.
+ *
+ * Only what lives is in memory; what has ended is in the store. A sandbox enters the table when its creation begins or
+ * when it is loaded, and leaves it when its end is committed, so for any id the table and the store together have one
+ * answer.
+ *
+ * A lost jailer takes its sandboxes with it. The engine tells each of them before it tells us, so by then all of them
+ * are on their way to their tombstones, and all that is left to do is to connect again, a little later each time. */
+#include "service/context_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#define BACKOFF_MIN (100 * NS_PER_MS)
+#define BACKOFF_MAX (5 * NS_PER_S)
+#define QUEUE_MAX_WAIT_NS (60 * NS_PER_S)
+#define CREATE_MAX_HOLD_NS (2 * NS_PER_S) /* many times what either takes; whatever hangs holds up others no longer */
+#define START_MAX_HOLD_NS (1 * NS_PER_S)
+
+uint64_t manager_wall_clock_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
+uint64_t manager_mono_ms(const struct manager *m)
+{
+    return ev_now(m->ev) / NS_PER_MS;
+}
+
+/* --- the table --- */
+
+static struct sandbox **sandbox_bucket(const struct manager *m, const char *id)
+{
+    uint32_t h = 2166136261u;
+
+    for (const char *p = id; *p; p++)
+        h = (h ^ (uint8_t)*p) * 16777619u;
+    return (struct sandbox **)&m->sandboxes[h % SANDBOX_BUCKETS];
+}
+
+struct sandbox *sandbox_find(const struct manager *m, const char *owner, const char *id)
+{
+    struct sandbox *sb = *sandbox_bucket(m, id);
+
+    while (sb && !str_eq(sb->id, id))
+        sb = sb->next;
+    return sb && (str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner)) ? sb : NULL;
+}
+
+bool manager_sandbox_is_live(const struct manager *m, const char *owner, const char *id)
+{
+    const struct sandbox *sb = sandbox_find(m, owner, id);
+
+    return sb ? sb->state != SANDBOX_STATE_ENDING : !m->loaded;
+}
+
+struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner)
+{
+    struct sandbox *sb = mem_new(struct sandbox);
+    struct sandbox **p = sandbox_bucket(m, id);
+
+    sb->manager = m;
+    (void)str_copy(sb->id, sizeof(sb->id), id);
+    (void)str_copy(sb->owner, sizeof(sb->owner), owner);
+    spec_init(&sb->spec);
+    sb->quota = tenant_quota_get(m, owner);
+    sb->next = *p;
+    *p = sb;
+    m->nsandboxes++;
+    return sb;
+}
+
+static void sandbox_unlist(struct sandbox *sb)
+{
+    struct sandbox **p = sandbox_bucket(sb->manager, sb->id);
+
+    while (*p != sb)
+        p = &(*p)->next;
+    *p = sb->next;
+}
+
+void sandbox_set_id(struct sandbox *sb, const char *id)
+{
+    sandbox_unlist(sb);
+    (void)str_copy(sb->id, sizeof(sb->id), id);
+    struct sandbox **p = sandbox_bucket(sb->manager, id);
+    sb->next = *p;
+    *p = sb;
+}
+
+void sandbox_set_pinned_cpus(struct sandbox *sb, uint64_t pins)
+{
+    sb->pinned_cpus = pins;
+    for (unsigned i = 0; i < 64; i++)
+        sb->manager->pinned_per_cpu[i] += pins >> i & 1;
+}
+
+void sandbox_free(struct sandbox *sb)
+{
+    struct manager *m = sb->manager;
+
+    sandbox_unlist(sb);
+    m->nsandboxes--;
+    for (unsigned i = 0; i < 64; i++)
+        if (sb->pinned_cpus >> i & 1)
+            m->pinned_per_cpu[i]--;
+    ev_timer_clear(m->ev, &sb->idle_timer);
+    ev_timer_clear(m->ev, &sb->retry_timer);
+    for (struct sandbox_subscription *a = sb->subscriptions; a; a = a->next)
+        a->sandbox = NULL;
+    fair_queue_release(&sb->create_slot);
+    quota_release(sb->quota, sb->quota_reserved);
+    while (sb->contexts)
+        context_free(sb->contexts);
+    while (sb->executions)
+        execution_free(sb->executions);
+    exec_handle_free(sb->first_exec);
+    sandbox_handle_free(sb->handle);
+    while (sb->ops) {
+        struct sandbox_op *op = sb->ops;
+
+        sb->ops = op->next;
+        free(op);
+    }
+    while (sb->end_waiters) {
+        struct sandbox_end_waiter *w = sb->end_waiters;
+
+        sb->end_waiters = w->next;
+        free(w);
+    }
+    spec_done(&sb->spec);
+    free(sb->template);
+    free(sb);
+    if (m->nsandboxes == 0 && m->on_empty)
+        m->on_empty(m->on_empty_arg);
+}
+
+/* --- what is written down --- */
+
+char *manager_error_json(const struct err *why)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "code", err_info(why->id)->code);
+    jsonw_kstr(&w, "message", why->msg);
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+/* Limits that executions of an adopted sandbox still begin with. */
+static const enum limit manager_stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
+
+char *sandbox_stored_json(const struct sandbox *sb)
+{
+    uint64_t cpus = sb->spec.limits.v[LIMIT_CPUSET];
+    char text[LIMIT_TEXT];
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_key(&w, "spec");
+    jsonw_object(&w);
+    spec_json(&sb->spec, &w);
+    jsonw_end_object(&w);
+    jsonw_key(&w, "limits"); /* also those that no request can name: a policy or a floor decided them */
+    jsonw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(manager_stored_limits); i++)
+        jsonw_ku64(&w, limit_info(manager_stored_limits[i])->name, sb->spec.limits.v[manager_stored_limits[i]]);
+    if (cpus)
+        jsonw_kstr(&w, limit_info(LIMIT_CPUSET)->name, limit_print(LIMIT_CPUSET, cpus, text));
+    jsonw_end_object(&w);
+    jsonw_ku64(&w, "expiresMonoMs", sb->expires_mono_ms);
+    jsonw_ku64(&w, "pausedMs", sb->paused_total_ms);
+    jsonw_ku64(&w, "pausedAtMonoMs", sb->paused_at_ms);
+    jsonw_kbool(&w, "pausedByIdle", sb->paused_by_idle);
+    contexts_json(sb, &w);
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+static int sandbox_parse_stored_json(const char *text, struct sandbox *sb, struct spec *spec, struct err *err)
+{
+    auto_json *root = NULL;
+    json_t *inner = NULL, *limits = NULL;
+    const char *cpus = NULL;
+
+    if (!text)
+        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+    if (json_input_parse(text, strlen(text), &root, err) < 0 || json_input_object(root, "", "spec", &inner, err) < 0)
+        return -1;
+    if (!inner)
+        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+    if (spec_read(spec, inner, SPEC_OF_SANDBOX, NULL, err) < 0 || spec_finish(spec, err) < 0 ||
+        json_input_object(root, "", "limits", &limits, err) < 0)
+        return -1;
+    for (size_t i = 0; limits && i < ARRAY_LEN(manager_stored_limits); i++)
+        if (json_input_u64(limits, "limits.", limit_info(manager_stored_limits[i])->name, 0, UINT64_MAX,
+                           &spec->limits.v[manager_stored_limits[i]], NULL, err) < 0)
+            return -1;
+    if (limits && json_input_text(limits, "limits.", limit_info(LIMIT_CPUSET)->name, 1, LIMIT_TEXT, &cpus, err) < 0)
+        return -1;
+    if (cpus && limit_parse(LIMIT_CPUSET, cpus, &spec->limits.v[LIMIT_CPUSET], err) < 0)
+        return -1;
+    spec_env_free(take_ptr(&spec->env)); /* a policy names variables; the sandbox has them with their values */
+    spec->nenv = 0;
+    if (!sb)
+        return 0;
+    if (json_input_u64(root, "", "expiresMonoMs", 0, UINT64_MAX, &sb->expires_mono_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "pausedMs", 0, UINT64_MAX, &sb->paused_total_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "pausedAtMonoMs", 0, UINT64_MAX, &sb->paused_at_ms, NULL, err) < 0 ||
+        contexts_read(sb, root, err) < 0)
+        return -1;
+    return json_input_bool(root, "", "pausedByIdle", &sb->paused_by_idle, err);
+}
+
+int sandbox_read_stored_json(struct sandbox *sb, const char *text, struct err *err)
+{
+    return sandbox_parse_stored_json(text, sb, &sb->spec, err);
+}
+
+int manager_read_stored_spec(const struct store_sandbox *row, struct spec *ret, struct err *err)
+{
+    spec_init(ret);
+    if (sandbox_parse_stored_json(row->spec_json, NULL, ret, err) == 0)
+        return 0;
+    spec_done(ret);
+    return err_wrap(err, "the row of sandbox %s", row->id);
+}
+
+static void manager_on_event_appended(void *arg UNUSED, const struct err *err, uint64_t seq UNUSED)
+{
+    if (err)
+        log_warn("an event was not written down: %s", err->msg);
+}
+
+void sandbox_append_event(struct sandbox *sb, const char *kind, const char *execution, const char *body_json)
+{
+    auto_buf body = { 0 };
+    struct store_event row = { .at_ms = manager_wall_clock_ms(), .kind = (char *)kind };
+
+    str_copy(row.owner, sizeof(row.owner), sb->owner);
+    str_copy(row.sandbox, sizeof(row.sandbox), sb->id);
+    if (execution)
+        buf_addf(&body, "{\"executionId\":\"%s\"%s%s}", execution, body_json ? "," : "", body_json ? body_json : "");
+    else
+        buf_addf(&body, "{%s}", body_json ? body_json : "");
+    row.body_json = body.data;
+    store_event_append(sb->manager->store, &row, manager_on_event_appended, NULL);
+}
+
+/* --- the jailer --- */
+
+static void manager_on_engine_lost(void *arg, const struct err *why)
+{
+    manager_jailer_lost(arg, why);
+}
+
+static const struct engine_ops manager_engine_ops = { .on_lost = manager_on_engine_lost };
+
+static void manager_free_engine(void *arg)
+{
+    engine_free(arg);
+}
+
+static void manager_on_reconnect_timer(void *arg)
+{
+    manager_connect_jailer(arg);
+}
+
+void manager_jailer_lost(struct manager *m, const struct err *why)
+{
+    log_warn("no jailer: %s", why->msg);
+    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "there is no jailer: %.120s", why->msg);
+    pools_set_engine(m->pools, NULL);
+    if (m->engine)
+        ev_defer(m->ev, &m->free_engine_defer, manager_free_engine, take_ptr(&m->engine));
+    ev_timer_set(m->ev, &m->reconnect_timer, ev_now(m->ev) + m->backoff_ns, manager_on_reconnect_timer, m);
+    m->backoff_ns = min_u64(m->backoff_ns * 2, BACKOFF_MAX);
+}
+
+static int manager_new_engine(struct manager *m, struct err *err)
+{
+    int jailer = -1, monitor = -1;
+
+    if (m->settings.connect(m->settings.arg, &jailer, &monitor, err) < 0)
+        return -1;
+    if (engine_new(m->ev, jailer, &manager_engine_ops, m, &m->engine, err) < 0) {
+        fd_close(&jailer);
+        fd_close(&monitor);
+        return -1;
+    }
+    if (monitor < 0)
+        engine_connect_monitor(m->engine);
+    else if (engine_set_monitor(m->engine, monitor, err) < 0)
+        log_warn("no monitor: %s", err->msg); /* receipts say that refusals were not counted */
+    return 0;
+}
+
+void manager_connect_jailer(struct manager *m)
+{
+    struct err err = { 0 };
+
+    if (manager_new_engine(m, &err) < 0) {
+        manager_jailer_lost(m, &err);
+        return;
+    }
+    m->stats.reconnects++;
+    m->backoff_ns = BACKOFF_MIN;
+    m->not_ready_reason[0] = '\0';
+    if (m->loaded)
+        recovery_adopt_all(m);
+}
+
+bool manager_ready(const struct manager *m, const char **ret_why)
+{
+    const char *why = NULL;
+
+    if (!m->engine)
+        why = m->not_ready_reason;
+    else if (!m->loaded)
+        why = "the store is still being read";
+    else if (m->nadopting > 0)
+        why = "sandboxes of before are still being adopted";
+    if (ret_why)
+        *ret_why = why;
+    return why == NULL;
+}
+
+void manager_stats(const struct manager *m, struct manager_stats *ret)
+{
+    *ret = m->stats;
+    ret->running = ret->paused = ret->executing = 0;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
+            ret->running += sb->state == SANDBOX_STATE_RUNNING;
+            ret->paused += sb->state == SANDBOX_STATE_PAUSED;
+            ret->executing += sb->nexecutions;
+        }
+}
+
+/* --- life --- */
+
+int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
+{
+    auto_fd int dir = open(set->output_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+
+    if (dir < 0)
+        return err_sys(err, ERR_SYS, "%s", set->output_dir);
+    struct manager *m = mem_new(struct manager);
+    m->ev = ev;
+    m->settings = *set;
+    m->settings.output_dir = NULL;
+    m->store = set->store;
+    m->pending_commits_last = &m->pending_commits;
+    m->output_dir = take_fd(&dir);
+    m->backoff_ns = BACKOFF_MIN;
+    m->pools = set->pools ? set->pools : pools_new(ev);
+    if (!m->settings.executions_max)
+        m->settings.executions_max = 64;
+    fair_queue_init(&m->create_queue, ev, set->creating_max ? set->creating_max : 16, QUEUE_MAX_WAIT_NS,
+                    CREATE_MAX_HOLD_NS);
+    fair_queue_init(&m->start_queue, ev, set->starting_max ? set->starting_max : 64, QUEUE_MAX_WAIT_NS,
+                    START_MAX_HOLD_NS);
+    *ret = m;
+    m->started_ms = manager_wall_clock_ms();
+    budget_load_all(m);
+    end_journal_open(m);
+    end_journal_replay(m);
+    recovery_start(m);
+    manager_connect_jailer(m);
+    return 0;
+}
+
+void manager_end_all(struct manager *m, const struct err *why, void (*done)(void *arg), void *arg)
+{
+    size_t n = 0;
+    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+
+    m->on_empty = done;
+    m->on_empty_arg = arg;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            all[n++] = sb;
+    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+        sandbox_end(all[i], ENDED_KILLED, why);
+    free(all);
+    if (n == 0)
+        done(arg);
+}
+
+static void manager_fail_execution_caller(struct execution *ex, const struct err *why)
+{
+    store_execution_fn *done = ex->done;
+
+    ex->done = NULL;
+    if (done)
+        done(ex->done_arg, why, NULL);
+}
+
+static void manager_fail_sandbox_callers(struct sandbox *sb, const struct err *why)
+{
+    store_sandbox_fn *created = sb->on_created;
+
+    sb->on_created = NULL;
+    if (created)
+        created(sb->on_created_arg, why, NULL);
+    sandbox_answer_end_waiters(sb, why, NULL);
+    sandbox_fail_ops(sb, why);
+    contexts_fail_waiters(sb, why);
+    for (struct execution *ex = sb->executions; ex; ex = ex->next)
+        manager_fail_execution_caller(ex, why);
+}
+
+void manager_finish(struct manager *m)
+{
+    struct err why;
+
+    if (!m)
+        return;
+    err_set(&why, ERR_BUSY, "the server is being stopped; what runs in sandboxes goes on");
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            manager_fail_sandbox_callers(sb, &why);
+}
+
+/* The engine goes first: without it, letting go of an execution kills nothing. */
+void manager_free(struct manager *m)
+{
+    if (!m)
+        return;
+    m->on_empty = NULL;
+    ev_timer_clear(m->ev, &m->reconnect_timer);
+    budget_free_all(m);
+    ev_defer_clear(m->ev, &m->flush_defer);
+    if (m->free_engine_defer.on) {
+        ev_defer_clear(m->ev, &m->free_engine_defer);
+        engine_free(m->free_engine_defer.arg);
+    }
+    pools_set_engine(m->pools, NULL);
+    engine_free(m->engine);
+    if (!m->settings.pools)
+        pools_free(m->pools);
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        while (m->sandboxes[i])
+            sandbox_free(m->sandboxes[i]);
+    ephemeral_sandboxes_free(m);
+    fair_queue_done(&m->create_queue);
+    fair_queue_done(&m->start_queue);
+    tenant_quotas_free(m);
+    end_journal_close(m);
+    if (m->gc_dir)
+        closedir(m->gc_dir);
+    fd_close(&m->output_dir);
+    usage_meter_stop(m); /* what was let go of has stirred it */
+    free(m);
+}

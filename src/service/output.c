@@ -1,0 +1,256 @@
+/* What executions write, in two plain files each: <id>.1 and <id>.2; and <id>.3, what the kernel of a context told.
+ *
+ * A byte is in its file before the sandbox gets credit for it, and a file only grows; so what any reader was ever shown
+ * is there after a kill, and the length of the two files together says exactly where a resumed execution goes on. A
+ * disk that refuses costs the bytes and not the execution: they are counted, and told.
+ *
+ * A terminal may write for days. Of its file the beginning is given back to the disk (a hole is punched), so that
+ * offsets stay what they are and about the last `ring` bytes are there. Where data begins is asked of the file itself.
+ * A file system that cannot do that keeps the beginning, up to a bound, and what comes behind it is lost as on a full
+ * disk: a sandbox must not fill the host, and a terminal without its latest output is seen to be broken.
+ *
+ * A program may write before its row is committed, and a kill in between would leave files that no retention ever
+ * finds. So until then the files are called <id>.1.new and <id>.2.new, and the next manager looks what became of each.
+ */
+#include "service/service_internal.h"
+
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CHANNELS 3
+#define NAME_SIZE (ID_SIZE + sizeof(".1.new"))
+#define UNPUNCHED_RINGS 16u
+
+static void output_file_name(char ret[NAME_SIZE], const char *id, int channel, bool unnamed)
+{
+    snprintf(ret, NAME_SIZE, "%s.%d%s", id, channel, unnamed ? ".new" : "");
+}
+
+static int output_open_file(const struct manager *m, const char *id, int channel, bool unnamed, int flags)
+{
+    char name[NAME_SIZE];
+
+    output_file_name(name, id, channel, unnamed);
+    return openat(m->output_dir, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+int manager_open_output(struct manager *m, const char *id, int channel)
+{
+    if (!id_valid(id, "ex")) {
+        errno = ENOENT;
+        return -1;
+    }
+    int fd = output_open_file(m, id, channel, false, O_RDONLY);
+    return fd >= 0 || errno != ENOENT ? fd : output_open_file(m, id, channel, true, O_RDONLY);
+}
+
+/* --- names --- */
+
+static int output_set_final_name(const struct manager *m, const char *id, int channel)
+{
+    char from[NAME_SIZE], to[NAME_SIZE];
+
+    output_file_name(from, id, channel, true);
+    output_file_name(to, id, channel, false);
+    return renameat(m->output_dir, from, m->output_dir, to);
+}
+
+static void output_remove_file(const struct manager *m, const char *id, int channel, bool unnamed)
+{
+    char name[NAME_SIZE];
+
+    output_file_name(name, id, channel, unnamed);
+    if (unlinkat(m->output_dir, name, 0) < 0 && errno != ENOENT)
+        log_warn("output %s: %s", name, strerror(errno));
+}
+
+void output_set_final_names(struct execution *ex, bool has_row)
+{
+    const struct manager *m = ex->sandbox->manager;
+
+    for (int i = 0; i < CHANNELS; i++) {
+        if (!ex->has_temp_name[i])
+            continue;
+        ex->has_temp_name[i] = false;
+        if (!has_row)
+            output_remove_file(m, ex->id, i + 1, true);
+        else if (output_set_final_name(m, ex->id, i + 1) < 0)
+            log_error("output %s.%d keeps its first name: %s", ex->id, i + 1, strerror(errno));
+    }
+}
+
+struct output_temp_lookup {
+    struct manager *manager;
+    char id[ID_SIZE];
+};
+
+static void output_on_temp_looked_up(void *arg, const struct err *err, const struct store_execution *row UNUSED)
+{
+    auto_free struct output_temp_lookup *s = arg;
+
+    for (int i = 1; i <= CHANNELS; i++)
+        if (!err)
+            (void)output_set_final_name(s->manager, s->id, i);
+        else if (err->id == ERR_MISSING)
+            output_remove_file(s->manager, s->id, i, true);
+}
+
+void output_resolve_temp_files(struct manager *m)
+{
+    int fd = openat(m->output_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *e;
+
+    while (dir && (e = readdir(dir))) {
+        char id[ID_SIZE] = { 0 };
+
+        if (strlen(e->d_name) != NAME_SIZE - 2 || !str_ends(e->d_name, ".new"))
+            continue;
+        memcpy(id, e->d_name, ID_SIZE - 1);
+        if (!id_valid(id, "ex"))
+            continue;
+        struct output_temp_lookup *s = mem_new(struct output_temp_lookup);
+        s->manager = m;
+        memcpy(s->id, id, sizeof(s->id));
+        store_execution_get(m->store, STORE_ANY_OWNER, id, output_on_temp_looked_up, s);
+    }
+    if (dir)
+        closedir(dir);
+    else
+        fd_close(&fd);
+}
+
+/* --- bytes --- */
+
+static void output_punch_old(struct execution *ex)
+{
+    uint64_t from = ex->discarded_bytes, to = (ex->output_bytes[0] - ex->ring_bytes) & ~(uint64_t)4095;
+
+    if (ex->output_bytes[0] < from + ex->ring_bytes + ex->ring_bytes / 4)
+        return;
+    if (fallocate(ex->output_fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
+        ex->discarded_bytes = to;
+        return;
+    }
+    ex->file_bytes_max = max_u64(ex->ring_bytes * UNPUNCHED_RINGS, ex->output_bytes[0]);
+    log_warn("output of terminal %s is kept whole, and none behind %" PRIu64
+             " bytes: its file system cannot let go: %s",
+             ex->id, ex->file_bytes_max, strerror(errno));
+    ex->ring_bytes = 0;
+}
+
+/* How much of it may be stored. */
+static size_t output_writable_bytes(const struct execution *ex, int channel, size_t len)
+{
+    if (channel != 1 || !ex->file_bytes_max)
+        return len;
+    errno = EFBIG; /* for who says why it is not all */
+    return (size_t)min_u64(len, ex->file_bytes_max - min_u64(ex->file_bytes_max, ex->output_bytes[0]));
+}
+
+uint64_t output_first_kept_offset(int fd, uint64_t offset)
+{
+    off_t data = lseek(fd, (off_t)offset, SEEK_DATA);
+
+    return data > (off_t)offset ? (uint64_t)data : offset; /* -1 at the end, or where there are no holes */
+}
+
+void output_append(struct execution *ex, int channel, const void *data, size_t len)
+{
+    int *fd = &ex->output_fd[channel - 1];
+    struct manager *m = ex->sandbox->manager;
+    bool refused = ex->lost_bytes[0] + ex->lost_bytes[1] + ex->lost_bytes[2] > 0;
+
+    if (*fd < 0 && !refused) {
+        *fd = output_open_file(m, ex->id, channel, !ex->row_inserted, O_WRONLY | O_CREAT | O_APPEND);
+        ex->has_temp_name[channel - 1] = *fd >= 0 && !ex->row_inserted;
+    }
+    const uint8_t *p = data;
+    size_t room;
+    while (len > 0 && *fd >= 0 && !refused && (room = output_writable_bytes(ex, channel, len)) > 0) {
+        ssize_t n = write(*fd, p, room);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        p += n;
+        len -= (size_t)n;
+        ex->output_bytes[channel - 1] += (uint64_t)n;
+        m->stats.output_bytes += (uint64_t)n;
+    }
+    if (ex->ring_bytes && channel == 1)
+        output_punch_old(ex);
+    if (len == 0)
+        return;
+    if (!refused)
+        log_error("output of %s is not stored from here on: %s", ex->id, strerror(errno));
+    ex->lost_bytes[channel - 1] += len;
+    m->stats.output_lost_bytes += len;
+}
+
+int output_open_existing(struct execution *ex)
+{
+    struct stat st;
+
+    for (int i = 0; i < CHANNELS; i++) {
+        if (ex->output_fd[i] >= 0)
+            continue;
+        (void)output_set_final_name(ex->sandbox->manager, ex->id, i + 1); /* in case that it was not done any more */
+        ex->output_fd[i] = output_open_file(ex->sandbox->manager, ex->id, i + 1, false, O_WRONLY | O_APPEND);
+        if (ex->output_fd[i] < 0 && errno == ENOENT)
+            continue;
+        if (ex->output_fd[i] < 0 || fstat(ex->output_fd[i], &st) < 0)
+            return -1;
+        ex->output_bytes[i] = (uint64_t)st.st_size;
+        if (i == 0)
+            ex->discarded_bytes = output_first_kept_offset(ex->output_fd[0], 0);
+    }
+    return 0;
+}
+
+void output_close(struct execution *ex)
+{
+    fd_close(&ex->output_fd[0]);
+    fd_close(&ex->output_fd[1]);
+    fd_close(&ex->output_fd[2]);
+}
+
+void output_remove(const struct manager *m, const char *id)
+{
+    for (int i = 1; i <= CHANNELS; i++)
+        output_remove_file(m, id, i, false);
+}
+
+bool output_parse_file_name(const char *name, char ret_id[ID_SIZE])
+{
+    size_t len = strlen(name);
+
+    if (len != ID_SIZE + 1 || (!str_ends(name, ".1") && !str_ends(name, ".2") && !str_ends(name, ".3")))
+        return false;
+    memcpy(ret_id, name, ID_SIZE - 1);
+    ret_id[ID_SIZE - 1] = '\0';
+    return id_valid(ret_id, "ex");
+}
+
+void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3])
+{
+    char name[NAME_SIZE];
+    struct stat st;
+
+    for (int i = 0; i < CHANNELS; i++) {
+        (void)output_set_final_name(m, id, i + 1);
+        output_file_name(name, id, i + 1, false);
+        ret[i] = fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
+    }
+}

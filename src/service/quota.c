@@ -1,0 +1,108 @@
+/* Executions are counted by the minute, in a ring of an hour: what is older than its place in the ring falls out with
+ * the minute that takes the place over. So "an hour" is between 59 and 60 minutes, and counting costs the same at any
+ * rate. Time is that of the machine: the calendar may be set, and a quota with it. */
+#include "service/quota.h"
+
+#include "core/base/str.h"
+
+#include <inttypes.h>
+
+#define MINUTE_MS 60000u
+
+const char *const quota_names[STORE_QUOTA_COUNT] = { "sandboxes", "cpuMillis", "memoryBytes", "storageBytes",
+                                                     "executionsPerHour" };
+
+static int quota_check_suspended(const struct tenant_quota *s, struct err *err)
+{
+    return s->is_suspended ? err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", s->tenant) : 0;
+}
+
+static int quota_set_refusal_error(const struct tenant_quota *s, const struct quota_refusal *r, struct err *err)
+{
+    return err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
+                   s->tenant, r->used, r->limit, quota_names[r->quota], r->requested);
+}
+
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
+                  struct err *err)
+{
+    if (quota_check_suspended(s, err) < 0)
+        return -1;
+    for (unsigned q = 0; q < STORE_QUOTA_EXECUTIONS; q++) {
+        uint64_t limit = s->limit[q];
+
+        if (!limit || (asked[q] <= limit && s->used[q] <= limit - asked[q]))
+            continue;
+        *ret = (struct quota_refusal){ .quota = q, .used = s->used[q], .requested = asked[q], .limit = limit };
+        return quota_set_refusal_error(s, ret, err);
+    }
+    quota_add_reserved(s, asked);
+    return 0;
+}
+
+void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT])
+{
+    for (unsigned q = 0; q < STORE_QUOTA_EXECUTIONS; q++)
+        s->used[q] += amounts[q];
+}
+
+void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT])
+{
+    for (unsigned q = 0; q < STORE_QUOTA_EXECUTIONS; q++)
+        s->used[q] -= amounts[q];
+}
+
+/* Empties the places of the minutes that passed since the last count. */
+static void quota_advance_minute(struct tenant_quota *s, uint64_t now_ms)
+{
+    uint64_t minute = now_ms / MINUTE_MS;
+
+    for (unsigned i = 0; s->newest_minute < minute && i < QUOTA_MINUTES; i++)
+        s->executions_by_minute[++s->newest_minute % QUOTA_MINUTES] = 0;
+    s->newest_minute = max_u64(s->newest_minute, minute);
+}
+
+uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms)
+{
+    uint64_t sum = 0;
+
+    quota_advance_minute(s, now_ms);
+    for (unsigned i = 0; i < QUOTA_MINUTES; i++)
+        sum += s->executions_by_minute[i];
+    return sum;
+}
+
+/* When the oldest minute that has any falls out. */
+static uint64_t quota_retry_ms(const struct tenant_quota *s, uint64_t now_ms)
+{
+    for (unsigned i = 1; i <= QUOTA_MINUTES; i++) {
+        uint64_t at = s->newest_minute + i; /* takes over the place of the minute an hour before */
+
+        if (s->executions_by_minute[at % QUOTA_MINUTES])
+            return at * MINUTE_MS - now_ms;
+    }
+    return MINUTE_MS;
+}
+
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err)
+{
+    uint64_t limit = s->limit[STORE_QUOTA_EXECUTIONS];
+    uint64_t used = quota_executions_last_hour(s, now_ms);
+
+    if (quota_check_suspended(s, err) < 0)
+        return -1;
+    if (limit && used >= limit) {
+        *ret = (struct quota_refusal){ STORE_QUOTA_EXECUTIONS, used, 1, limit, quota_retry_ms(s, now_ms) };
+        return quota_set_refusal_error(s, ret, err);
+    }
+    s->executions_by_minute[s->newest_minute % QUOTA_MINUTES]++;
+    return 0;
+}
+
+void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n)
+{
+    quota_advance_minute(s, now_ms);
+    if (age_minutes < QUOTA_MINUTES)
+        s->executions_by_minute[(s->newest_minute - age_minutes) % QUOTA_MINUTES] += (uint32_t)min_u64(n,
+                                                                                                       UINT32_MAX / 2);
+}

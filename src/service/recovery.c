@@ -1,0 +1,337 @@
+/* What a new manager finds: rows that say "alive", and a jailer that knows what is.
+ *
+ * First the tenants are read, then the living rows, sandboxes and then executions; then, as soon as there is a jailer,
+ * each sandbox is adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so
+ * from now on. What the jailer knows and no row does was being made or removed when the last manager died, and is
+ * destroyed.
+ *
+ * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
+ * the last manager may have died after it had it frozen and before it could write that down. */
+#include "service/context_internal.h"
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- loading --- */
+
+static void recovery_load_sandboxes(struct manager *m, const char *cursor);
+static void recovery_load_executions(struct manager *m, const char *cursor);
+
+static void recovery_load_sandbox(struct manager *m, const struct store_sandbox *row)
+{
+    struct sandbox *sb = sandbox_new(m, row->id, row->owner);
+    struct err err = { 0 };
+
+    sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
+    sb->row_inserted = true;
+    sb->created_ms = row->created_ms;
+    sb->expires_ms = row->expires_ms;
+    sb->cpu_us = sb->committed_cpu_us = row->cpu_us;
+    if (sandbox_read_stored_json(sb, row->spec_json, &err) < 0) {
+        log_error("sandbox %s: its row cannot be read: %s", sb->id, err.msg);
+        spec_done(&sb->spec);
+        spec_init(&sb->spec);
+    }
+    (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
+    if (sb->spec.cpu_pinning)
+        sandbox_set_pinned_cpus(sb, sb->spec.limits.v[LIMIT_CPUSET]);
+    quota_amounts_for_spec(&sb->spec, sb->quota_reserved);
+    quota_add_reserved(sb->quota, sb->quota_reserved);
+    if (row->state != STORE_SANDBOX_PAUSED)
+        sb->paused_at_ms = 0;
+    else if (!sb->paused_at_ms)
+        sb->paused_at_ms = manager_mono_ms(m);
+}
+
+static void recovery_load_failed(struct manager *m, const struct err *err)
+{
+    log_error("what the store knows cannot be read: %s", err->msg);
+    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "the store cannot be read: %.100s", err->msg);
+}
+
+static void recovery_on_sandboxes(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
+                                  const char *next)
+{
+    struct manager *m = arg;
+
+    if (err) {
+        recovery_load_failed(m, err);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        recovery_load_sandbox(m, &rows[i]);
+    if (next)
+        recovery_load_sandboxes(m, next);
+    else
+        recovery_load_executions(m, NULL);
+}
+
+static void recovery_load_sandboxes(struct manager *m, const char *cursor)
+{
+    struct store_list q = { .owner = STORE_ANY_OWNER,
+                            .states = STORE_SANDBOX_LIVE,
+                            .cursor = cursor,
+                            .limit = STORE_LIST_MAX,
+                            .oldest_first = true };
+
+    store_sandbox_list(m->store, &q, recovery_on_sandboxes, m);
+}
+
+static int recovery_read_request(struct execution *ex, const char *text, struct err *err)
+{
+    auto_json *root = NULL;
+    const char *input = NULL, *context = NULL, *request = NULL;
+    uint64_t stream = 0, rows = 0, cols = 0;
+
+    if (!text)
+        return err_set(err, ERR_STORE_CORRUPT, "it has no request");
+    if (json_input_parse(text, strlen(text), &root, err) < 0 ||
+        json_input_u64(root, "", "stream", 1, UINT32_MAX, &stream, NULL, err) < 0 ||
+        json_input_u64(root, "", "timeoutMs", 0, UINT64_MAX, &ex->spec.wall_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "cpuTimeMs", 0, UINT64_MAX, &ex->spec.cpu_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "outputBytes", 0, UINT64_MAX, &ex->spec.output_max, NULL, err) < 0 ||
+        json_input_u64(root, "", "pausedMs", 0, UINT64_MAX, &ex->sandbox_paused_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "createdMonoMs", 0, UINT64_MAX, &ex->created_mono_ms, NULL, err) < 0 ||
+        json_input_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
+        json_input_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
+        json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
+        json_input_bool(root, "", "tty", &ex->spec.tty, err) < 0 ||
+        json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
+        json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
+        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring_bytes, NULL, err) < 0 ||
+        json_input_text(root, "", "context", 1, ID_SIZE - 1, &context, err) < 0 ||
+        json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
+        json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
+        return -1;
+    if (context)
+        context_execution_set_context(ex, context);
+    (void)str_copy(ex->request_id, sizeof(ex->request_id), request ? request : "");
+    ex->resume_stream = (uint32_t)stream;
+    ex->spec.rows = (uint16_t)rows;
+    ex->spec.cols = (uint16_t)cols;
+    if (input) {
+        ex->input = str_dup(input);
+        ex->input_len = strlen(input);
+    }
+    return 0;
+}
+
+static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err,
+                                         const struct store_execution *row UNUSED)
+{
+    if (err)
+        log_warn("the end of a lost execution was not written down: %s", err->msg);
+}
+
+/* Of a sandbox that has ended: the end was committed, this one's was not. */
+static void recovery_end_orphan(struct manager *m, const struct store_execution *row)
+{
+    struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = manager_wall_clock_ms() };
+    struct err lost;
+
+    err_set(&lost, ERR_LOST, "its sandbox ended while the server was away");
+    auto_free char *why = manager_error_json(&lost);
+    memcpy(end.id, row->id, sizeof(end.id));
+    end.ended_by = (char *)ended_by_name(ENDED_LOST);
+    end.error_json = why;
+    output_file_sizes(m, row->id, end.out_bytes);
+    store_execution_update(
+        m->store, row->owner, &end, STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
+        &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed, NULL);
+}
+
+static void recovery_load_execution(struct manager *m, const struct store_execution *row)
+{
+    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, row->sandbox);
+    struct err err = { 0 };
+
+    if (!sb) {
+        recovery_end_orphan(m, row);
+        return;
+    }
+    struct execution *ex = execution_new_from_row(sb, row->id);
+    ex->created_ms = row->created_ms;
+    ex->started_ms = row->started_ms;
+    ex->background = row->background;
+    (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
+    ex->row_inserted = true;
+    if (recovery_read_request(ex, row->request_json, &err) < 0)
+        log_error("execution %s: its row cannot be read: %s", ex->id, err.msg);
+    if (output_open_existing(ex) < 0) /* tried again when it is resumed */
+        log_warn("output of %s: %s", ex->id, strerror(errno));
+}
+
+static void recovery_on_executions(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
+                                   const char *next)
+{
+    struct manager *m = arg;
+
+    if (err) {
+        recovery_load_failed(m, err);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        recovery_load_execution(m, &rows[i]);
+    if (next) {
+        recovery_load_executions(m, next);
+        return;
+    }
+    m->loaded = true;
+    output_resolve_temp_files(m);
+    if (m->engine)
+        recovery_adopt_all(m);
+}
+
+static void recovery_load_executions(struct manager *m, const char *cursor)
+{
+    struct store_list q = { .owner = STORE_ANY_OWNER,
+                            .states = STORE_EXECUTION_LIVE,
+                            .cursor = cursor,
+                            .limit = STORE_LIST_MAX,
+                            .oldest_first = true };
+
+    store_execution_list(m->store, &q, recovery_on_executions, m);
+}
+
+static void recovery_on_quotas_loaded(struct manager *m)
+{
+    recovery_load_sandboxes(m, NULL);
+}
+
+void recovery_start(struct manager *m)
+{
+    tenant_quotas_load(m, recovery_on_quotas_loaded, recovery_load_failed);
+}
+
+/* --- adopting --- */
+
+static void recovery_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
+{
+}
+
+static void recovery_adopt_sandbox(struct sandbox *sb)
+{
+    struct manager *m = sb->manager;
+    uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : manager_wall_clock_ms();
+    uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
+    uint64_t left = until > now ? until - now : 1;
+    struct sandbox_spec box;
+    struct err err = { 0 };
+
+    spec_fill_sandbox_spec(&sb->spec, &box);
+    box.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
+    box.limits.v[LIMIT_WALL] = min_u64(box.limits.v[LIMIT_WALL], box.limits.v[LIMIT_LIFETIME]);
+    if (sandbox_handle_adopt(m->engine, sb->id, &box, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
+        sandbox_end(sb, ENDED_LOST, &err);
+        recovery_sandbox_resolved(m);
+        return;
+    }
+    sandbox_handle_thaw(sb->handle, recovery_on_thawed, sb);
+}
+
+static void recovery_on_refrozen(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+
+    if (sb->state != SANDBOX_STATE_LOADED)
+        return;
+    if (err)
+        log_warn("sandbox %s could not be paused again: %s", sb->id, err->msg);
+    sb->state = err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED;
+    sandbox_restart_idle_timer(sb);
+    recovery_sandbox_resolved(sb->manager);
+}
+
+void recovery_sandbox_ready(struct sandbox *sb)
+{
+    sb->manager->stats.adopted++;
+    if (sb->quota->is_suspended) {
+        struct manager *m = sb->manager;
+
+        sb->state = SANDBOX_STATE_RUNNING;
+        sandbox_end_suspended(sb);
+        recovery_sandbox_resolved(m);
+        return;
+    }
+    contexts_adopt(sb);
+    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
+        struct err err = { 0 };
+
+        next = ex->next;
+        if (ex->context_id[0])
+            continue;
+        if (execution_resume(ex, &err) < 0)
+            execution_end(ex, STORE_EXECUTION_FAILED, NULL, &err);
+    }
+    sandbox_handle_resume_finish(sb->handle);
+    if (sb->paused_at_ms) {
+        sandbox_handle_freeze(sb->handle, recovery_on_refrozen, sb);
+        return;
+    }
+    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_restart_idle_timer(sb);
+    recovery_sandbox_resolved(sb->manager);
+}
+
+static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err)
+{
+    struct manager *m = arg;
+
+    if (err) {
+        log_warn("the jailer's list: %s", err->msg);
+        pools_set_engine(m->pools, m->engine);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
+            log_info("sandbox %s belongs to nobody and is removed", ids[i]);
+            engine_destroy_sandbox(m->engine, ids[i]);
+        }
+    if (n == ENGINE_LIST_MAX)
+        engine_list_sandboxes(m->engine, ids[n - 1], recovery_on_jailer_list, m);
+    else
+        pools_set_engine(m->pools, m->engine); /* not before: what is made ahead belongs to nobody, too */
+}
+
+/* The last of them, and what is left over belongs to nobody. */
+void recovery_sandbox_resolved(struct manager *m)
+{
+    if (m->nadopting > 0 && --m->nadopting == 0 && m->engine)
+        engine_list_sandboxes(m->engine, NULL, recovery_on_jailer_list, m);
+}
+
+static void recovery_end_unfinished(struct sandbox *sb)
+{
+    struct err why;
+
+    err_set(&why, ERR_LOST, "the server was restarted before it was ready");
+    engine_destroy_sandbox(sb->manager->engine, sb->id);
+    sandbox_end(sb, ENDED_LOST, &why);
+}
+
+void recovery_adopt_all(struct manager *m)
+{
+    size_t n = 0;
+    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+
+    m->nadopting = 1; /* our own, so that none of them is the last before all were begun */
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (!sb->handle && !sb->create_slot.is_waiting &&
+                (sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING))
+                all[n++] = sb;
+    for (size_t i = 0; i < n; i++) {
+        m->nadopting += all[i]->state == SANDBOX_STATE_LOADED;
+        if (all[i]->state == SANDBOX_STATE_LOADED)
+            recovery_adopt_sandbox(all[i]);
+        else
+            recovery_end_unfinished(all[i]);
+    }
+    free(all);
+    recovery_sandbox_resolved(m);
+}

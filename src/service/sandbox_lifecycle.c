@@ -1,0 +1,568 @@
+/* One sandbox from its creation to its tombstone.
+ *
+ *     CREATING -> RUNNING <-> PAUSED -> ENDING -> (row only)
+ *
+ * What is asked of it between its creation and its end is sandbox_ops.c.
+ *
+ * Invariants:
+ * 1. A row is inserted before the box is asked for, so a kill leaves at most a row without a sandbox, never a sandbox
+ *    without a row: the next manager ends the former, and the jailer ends what was not kept.
+ * 2. `running` is told when the jailer has promised to keep the sandbox and the row says so.
+ * 3. A sandbox has one end, the first that was noticed. It is told when nothing of it is left and the row says so; a
+ *    store that refuses is asked again until it does not. */
+#include "service/context_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/hide.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+
+void sandbox_ended_error(const struct sandbox *sb, struct err *ret)
+{
+    err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s %s%s%s: %.140s", sb->id,
+            sb->creation_failed ? "was never made" : "has ended (",
+            sb->creation_failed ? "" : ended_by_name(sb->ended_by), sb->creation_failed ? "" : ")", sb->end_error.msg);
+}
+
+static void sandbox_claim_finished(struct sandbox *sb, bool well);
+static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err);
+
+/* The sandbox has it; here it would only wait to be found. */
+static void sandbox_free_env(struct sandbox *sb)
+{
+    spec_env_free(take_ptr(&sb->spec.env));
+    sb->spec.nenv = 0;
+}
+
+/* --- the end --- */
+
+static void sandbox_commit_end(void *arg);
+
+void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row)
+{
+    while (sb->end_waiters) {
+        struct sandbox_end_waiter *w = sb->end_waiters;
+
+        sb->end_waiters = w->next;
+        w->done(w->arg, err, row);
+        free(w);
+    }
+}
+
+static void sandbox_on_end_committed(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox *sb = arg;
+    struct manager *m = sb->manager;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
+        log_error("the end of sandbox %s is not written down yet: %s", sb->id, err->msg);
+        sandbox_answer_end_waiters(sb, err, NULL); /* nothing of it is left; only the row says otherwise for now */
+        ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
+        return;
+    }
+    if (sb->on_created)
+        sb->on_created(sb->on_created_arg, &sb->end_error, NULL);
+    sandbox_answer_end_waiters(sb, row ? NULL : &sb->end_error, row);
+    sandbox_notify_end(sb);
+    sandbox_free(sb);
+}
+
+static void sandbox_commit_end(void *arg)
+{
+    struct sandbox *sb = arg;
+    struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
+                                 .ended_ms = sb->ended_ms,
+                                 .cpu_us = usage_meter_read_cpu_us(sb) };
+    auto_free char *why = manager_error_json(&sb->end_error);
+
+    if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
+        row.usage_memory_peak = sandbox_handle_memory_peak(sb->handle);
+    memcpy(row.id, sb->id, sizeof(row.id));
+    row.ended_by = sb->creation_failed ? NULL : (char *)ended_by_name(sb->ended_by);
+    row.why_json = why;
+    store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
+                         &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_on_end_committed, sb);
+}
+
+static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct err *err,
+                                               const struct store_execution *row UNUSED)
+{
+    if (err && err->id != ERR_MISSING)
+        log_warn("a final receipt was not written down: %s", err->msg);
+}
+
+static void sandbox_commit_first_receipt(struct sandbox *sb)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+    struct store_execution row = { 0 };
+
+    if (!sb->first_exec || !exec_handle_receipt(sb->first_exec)->final)
+        return;
+    jsonw_init(&w, &out, 0);
+    receipt_json(exec_handle_receipt(sb->first_exec), &w);
+    memcpy(row.id, sb->first_execution_id, sizeof(row.id));
+    row.receipt_json = out.data;
+    store_execution_update(sb->manager->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,
+                           sandbox_on_first_receipt_committed, NULL);
+}
+
+static void sandbox_finish_end(struct sandbox *sb)
+{
+    auto_buf body = { 0 };
+    struct err err;
+
+    sb->is_destroyed = true;
+    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
+        next = ex->next;
+        if (ex->ended)
+            continue;
+        ex->ended_by = sb->ended_by;
+        ex->has_ended_by = true;
+        execution_end(ex, STORE_EXECUTION_FAILED, NULL, &sb->end_error);
+    }
+    sandbox_commit_first_receipt(sb);
+    sandbox_ended_error(sb, &err);
+    contexts_fail_waiters(sb, &err);
+    sandbox_fail_ops(sb, &err);
+    if (!sb->creation_failed)
+        budget_add_ended_sandbox(sb);
+    if (!sb->creation_failed) {
+        sb->manager->stats.ended[sb->ended_by]++;
+        buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
+    }
+    if (sb->row_inserted)
+        sandbox_append_event(sb, "sandbox_ended", NULL, body.data);
+    if (!sb->creation_failed && !sb->delete_requested && sb->manager->settings.on_end)
+        sb->manager->settings.on_end(sb->manager->settings.arg, sb->id, sb->owner, sb->ended_by, &sb->end_error);
+    sandbox_commit_end(sb);
+}
+
+static void sandbox_on_destroyed(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+
+    if (err && err->id != ERR_MISSING && err->id != ERR_LOST)
+        log_warn("sandbox %s: %s", sb->id, err->msg);
+    sandbox_finish_end(sb);
+}
+
+void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
+{
+    bool made = sb->handle != NULL && !sb->is_destroyed;
+
+    if (sb->state == SANDBOX_STATE_ENDING)
+        return;
+    sb->state = SANDBOX_STATE_ENDING;
+    sb->ended_by = by;
+    sb->end_error = *why;
+    sb->ended_ms = manager_wall_clock_ms();
+    (void)usage_meter_read_cpu_us(sb); /* where the end tells no figure, this one is the last */
+    ev_timer_clear(sb->manager->ev, &sb->idle_timer);
+    fair_queue_release(&sb->create_slot);
+    if (made)
+        sandbox_handle_destroy(sb->handle, sandbox_on_destroyed, sb);
+    else
+        sandbox_finish_end(sb);
+}
+
+/* --- creating --- */
+
+/* Nothing ended what was never made, so its row has a reason and no endedBy. A jailer that died over it took it along,
+ * and that is a loss. */
+static void sandbox_fail_create(struct sandbox *sb, const struct err *err)
+{
+    sandbox_claim_finished(sb, false);
+    sb->manager->stats.create_failed++;
+    if (sb->state != SANDBOX_STATE_ENDING)
+        sb->creation_failed = err->id != ERR_LOST;
+    sandbox_end(sb, ENDED_LOST, err); /* which answers */
+}
+
+static void sandbox_count_start_time(const struct sandbox *sb)
+{
+    size_t nruntimes, at = 0;
+    const struct language *all = languages_all(&nruntimes);
+    uint64_t ns = ev_now(sb->manager->ev) - sb->create_began_ns;
+    unsigned i = 0;
+
+    while (at < nruntimes && !str_eq(all[at].name, sb->spec.runtime))
+        at++;
+    if (at == nruntimes || at >= MANAGER_LANGUAGES_MAX)
+        return;
+    struct manager_start_histogram *s = &sb->manager->stats.starts[at][sb->from_warm_pool];
+    while (i < MANAGER_START_BUCKETS - 1 && ns >= (UINT64_C(1) << i) * NS_PER_MS)
+        i++;
+    s->n[i]++;
+    s->sum_ns += ns;
+}
+
+static void sandbox_on_running_committed(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox *sb = arg;
+    store_sandbox_fn *created = sb->on_created;
+
+    if (err) {
+        sandbox_fail_create(sb, err);
+        return;
+    }
+    sb->on_created = NULL;
+    sb->manager->stats.created++;
+    sandbox_count_start_time(sb);
+    sandbox_append_event(sb, "sandbox_created", NULL, NULL);
+    if (created)
+        created(sb->on_created_arg, NULL, row);
+    sandbox_restart_idle_timer(sb);
+}
+
+static void sandbox_create_step(struct sandbox *sb)
+{
+    struct store_sandbox row = { .state = STORE_SANDBOX_RUNNING };
+
+    if (sb->state != SANDBOX_STATE_CREATING || !sb->row_inserted || !sb->kept_by_jailer)
+        return;
+    fair_queue_release(&sb->create_slot);
+    sb->state = SANDBOX_STATE_RUNNING;
+    sb->expires_ms = manager_wall_clock_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
+    sb->expires_mono_ms = manager_mono_ms(sb->manager) + sb->spec.limits.v[LIMIT_LIFETIME];
+    auto_free char *spec = sandbox_stored_json(sb);
+    memcpy(row.id, sb->id, sizeof(row.id));
+    row.expires_ms = sb->expires_ms;
+    row.spec_json = spec;
+    store_sandbox_update(sb->manager->store, sb->owner, &row,
+                         STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_EXPIRES | STORE_SANDBOX_SET_SPEC,
+                         &(struct store_condition){ .states = STORE_BIT(STORE_SANDBOX_CREATING) },
+                         sandbox_on_running_committed, sb);
+}
+
+static void sandbox_on_row_inserted(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+
+    if (err) {
+        sandbox_fail_create(sb, err);
+        return;
+    }
+    sb->row_inserted = true;
+    sandbox_create_step(sb);
+}
+
+static void sandbox_on_kept_by_jailer(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+
+    if (sb->state != SANDBOX_STATE_CREATING)
+        return;
+    if (err) {
+        sandbox_fail_create(sb, err);
+        return;
+    }
+    sb->kept_by_jailer = true;
+    sandbox_create_step(sb);
+}
+
+static void sandbox_on_ready(void *arg)
+{
+    struct sandbox *sb = arg;
+
+    if (sb->state == SANDBOX_STATE_LOADED) {
+        recovery_sandbox_ready(sb);
+        return;
+    }
+    sandbox_handle_keep(sb->handle, sandbox_on_kept_by_jailer, sb);
+    sandbox_claim_finished(sb, true);
+    if (sb->pool_member_unconfirmed)
+        sandbox_free_env(sb);
+    sb->pool_member_unconfirmed = false;
+}
+
+bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms)
+{
+    return sb->expires_mono_ms ? manager_mono_ms(sb->manager) + slack_ms >= sb->expires_mono_ms
+                               : manager_wall_clock_ms() + slack_ms >= sb->expires_ms;
+}
+
+static void sandbox_on_failed(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    bool loaded = sb->state == SANDBOX_STATE_LOADED, late = loaded && sandbox_lifetime_expired(sb, 0);
+    struct err why = *err;
+
+    if (sandbox_replace_dead_member(sb, err))
+        return;
+    if (loaded && err->id == ERR_MISSING && late)
+        err_set(&why, ERR_TIMEOUT, "its lifetime was over while the server was away");
+    else if (loaded && err->id == ERR_MISSING)
+        err_set(&why, ERR_LOST, "it ended while the server was away");
+    sb->is_destroyed = true;
+    if (!loaded) {
+        sandbox_fail_create(sb, &why);
+        return;
+    }
+    sandbox_end(sb, late ? ENDED_LIFETIME : ENDED_LOST, &why);
+    recovery_sandbox_resolved(sb->manager);
+}
+
+static void sandbox_on_ended(void *arg, const struct err *why)
+{
+    struct sandbox *sb = arg;
+    enum ended_by by = sandbox_handle_ended_by(sb->handle);
+    bool loaded = sb->state == SANDBOX_STATE_LOADED;
+
+    /* The jailer runs the same clock, for a server that is away, and may be the first to look at it. */
+    if (by == ENDED_LOST && sb->expires_ms && sandbox_lifetime_expired(sb, 50))
+        by = ENDED_LIFETIME;
+    sandbox_end(sb, by, why);
+    if (loaded)
+        recovery_sandbox_resolved(sb->manager);
+}
+
+const struct sandbox_handle_ops sandbox_engine_ops = { .on_ready = sandbox_on_ready,
+                                                       .on_failed = sandbox_on_failed,
+                                                       .on_ended = sandbox_on_ended };
+
+/* As many processors as the share needs, of those that policy and floor leave (0: all), with the fewest others on
+ * them. */
+static uint64_t sandbox_choose_cpus(struct manager *m, uint64_t millis, uint64_t within)
+{
+    uint64_t chosen = 0, wanted = (millis + 999) / 1000;
+    cpu_set_t allowed;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+        return 0;
+    for (; wanted > 0; wanted--) {
+        int best = -1;
+
+        for (int i = 0; i < 64; i++) {
+            if (!CPU_ISSET((size_t)i, &allowed) || chosen >> i & 1 || (within && !(within >> i & 1)))
+                continue;
+            if (best < 0 || m->pinned_per_cpu[i] < m->pinned_per_cpu[best])
+                best = i;
+        }
+        if (best < 0)
+            break;
+        chosen |= 1ull << best;
+    }
+    return chosen;
+}
+
+/* Where none can be chosen the set stays as it was, and the jailer refuses one that this host does not have. */
+static void sandbox_pin_cpus(struct sandbox *sb)
+{
+    uint64_t *set = &sb->spec.limits.v[LIMIT_CPUSET];
+    uint64_t pins = sandbox_choose_cpus(sb->manager, sb->spec.limits.v[LIMIT_CPU], *set);
+
+    if (!pins)
+        return;
+    *set = pins;
+    sandbox_set_pinned_cpus(sb, pins);
+}
+
+static void sandbox_insert_row(struct sandbox *sb)
+{
+    struct store_sandbox row = { .state = STORE_SANDBOX_CREATING, .created_ms = sb->created_ms };
+    auto_free char *spec = sandbox_stored_json(sb);
+    auto_free char *metadata = spec_metadata_json(&sb->spec);
+
+    memcpy(row.id, sb->id, sizeof(row.id));
+    memcpy(row.owner, sb->owner, sizeof(row.owner));
+    row.template = sb->template;
+    row.runtime = sb->spec.runtime;
+    row.level = (char *)level_name(sb->spec.level);
+    row.spec_json = spec;
+    row.metadata_json = metadata;
+    row.created_by = sb->spec.created_by[0] ? sb->spec.created_by : NULL;
+    store_sandbox_insert(sb->manager->store, &row,
+                         sb->quota->limit[STORE_QUOTA_SANDBOXES] ? 0 : sb->manager->settings.live_max,
+                         sandbox_on_row_inserted, sb);
+}
+
+static int sandbox_create_check(struct manager *m, const struct spec *spec, struct err *err)
+{
+    const struct language *rt = language_by_name(spec->runtime);
+    char path[PATH_MAX];
+    const char *why;
+
+    if (!manager_ready(m, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    return rt ? language_find_program(rt, language_dirs, path, sizeof(path), err)
+              : err_set(err, ERR_RUNTIME_MISSING, "there is no runtime '%s'", spec->runtime);
+}
+
+/* What a policy hides, on the way to the jailer. */
+struct sandbox_hidden_mounts {
+    struct sandbox_mount mounts[POLICY_PATHS_MAX];
+    char dst[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1];
+    size_t n;
+};
+
+static int sandbox_open_hidden_mounts(const struct manager *m, const struct spec *spec, struct sandbox_hidden_mounts *h,
+                                      struct err *err)
+{
+    for (size_t i = 0; i < spec->nhidden_paths; i++) {
+        int fd;
+
+        if (hide_open(m->output_dir, NULL, spec->hidden_paths[i], h->dst[h->n], &fd, err) < 0)
+            return -1;
+        if (fd >= 0) {
+            h->mounts[h->n] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, h->dst[h->n] };
+            h->n++;
+        }
+    }
+    return 0;
+}
+
+static void sandbox_close_hidden_mounts(struct sandbox_hidden_mounts *h)
+{
+    while (h->n > 0)
+        close(h->mounts[--h->n].fd);
+}
+
+static void sandbox_fill_handle_spec(const struct sandbox *sb, struct sandbox_spec *ret)
+{
+    spec_fill_sandbox_spec(&sb->spec, ret);
+    ret->id = sb->id;
+    ret->require_enforced = sb->manager->settings.required_limits;
+    ret->require_all_walls = sb->manager->settings.require_all_walls;
+}
+
+/* One that was made ahead has its name already, so whoever chose one gets none of them. */
+static void sandbox_take_pool_member(struct sandbox *sb)
+{
+    struct sandbox_spec box;
+    enum pool_result found;
+
+    sandbox_fill_handle_spec(sb, &box);
+    if (sb->id_chosen_by_caller || sb->spec.nhidden_paths)
+        return;
+    sb->handle = pools_take(sb->manager->pools, &box, &found);
+    sb->from_warm_pool = found == POOL_HIT;
+    sb->claim_pending = true;
+    sb->claim_began_ns = ev_now(sb->manager->ev);
+    sb->pool_member_unconfirmed = sb->handle != NULL;
+    if (sb->handle)
+        sandbox_set_id(sb, sandbox_handle_id(sb->handle));
+}
+
+static void sandbox_claim_finished(struct sandbox *sb, bool well)
+{
+    struct sandbox_spec box;
+
+    if (!sb->claim_pending)
+        return;
+    sb->claim_pending = false;
+    sandbox_fill_handle_spec(sb, &box);
+    pools_claim_finished(sb->manager->pools, &box, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
+}
+
+int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
+                               const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
+                               struct err *err)
+{
+    struct sandbox_hidden_mounts h = { .n = 0 };
+    int rc = sandbox_open_hidden_mounts(m, spec, &h, err);
+
+    if (rc == 0) {
+        box->mounts = h.mounts;
+        box->nmounts = h.n;
+        box->owner_uid = h.n ? geteuid() : 0;
+        box->owner_gid = h.n ? getegid() : 0;
+        rc = sandbox_handle_new(m->engine, box, ops, arg, ret, err);
+    }
+    sandbox_close_hidden_mounts(&h);
+    return rc;
+}
+
+static int sandbox_new_or_claim_handle(struct sandbox *sb, struct err *err)
+{
+    struct sandbox_spec box;
+    int rc;
+
+    sandbox_fill_handle_spec(sb, &box);
+    if (sb->handle)
+        return sandbox_handle_claim(sb->handle, &box, &sandbox_engine_ops, sb, err);
+    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &box, &sandbox_engine_ops, sb, &sb->handle, err);
+    if (rc == 0)
+        sandbox_free_env(sb);
+    return rc;
+}
+
+/* One that was made ahead and died before it could be claimed held nothing of anybody: another is made under its name,
+ * once, and nobody learns of it. */
+static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err)
+{
+    struct err why = { 0 };
+
+    if (sb->state != SANDBOX_STATE_CREATING || !sb->pool_member_unconfirmed || err->id != ERR_LOST ||
+        !sb->manager->engine)
+        return false;
+    sandbox_claim_finished(sb, false);
+    sb->pool_member_unconfirmed = sb->from_warm_pool = false;
+    sandbox_handle_free(take_ptr(&sb->handle));
+    if (sandbox_new_or_claim_handle(sb, &why) < 0)
+        sandbox_fail_create(sb, &why);
+    return true;
+}
+
+/* Its turn has come, or will not. */
+static void sandbox_on_create_slot(void *arg, const struct err *failed)
+{
+    struct sandbox *sb = arg;
+    struct manager *m = sb->manager;
+    struct err err = { 0 };
+
+    if (!failed && !m->engine)
+        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err); /* it went while this one waited */
+    if (failed) {
+        sandbox_fail_create(sb, failed);
+        return;
+    }
+    if (sb->spec.cpu_pinning)
+        sandbox_pin_cpus(sb);
+    sandbox_take_pool_member(sb);
+    if (sb->on_id_assigned)
+        sb->on_id_assigned(sb->on_created_arg, sb->id);
+    sandbox_insert_row(sb);
+    if (sandbox_new_or_claim_handle(sb, &err) < 0 && !sandbox_replace_dead_member(sb, &err))
+        sandbox_fail_create(sb, &err);
+}
+
+void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
+                    manager_id_assigned_fn *named, store_sandbox_fn *done, void *arg)
+{
+    struct err err = { 0 };
+    char fresh[ID_SIZE]; /* until a box is taken that has a name */
+    uint64_t amounts[STORE_QUOTA_COUNT];
+
+    quota_amounts_for_spec(spec, amounts);
+    if (id && sandbox_find(m, STORE_ANY_OWNER, id))
+        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
+    if (err.id || sandbox_create_check(m, spec, &err) < 0 || budget_check(m, owner, false, &err) < 0 ||
+        quota_reserve(tenant_quota_get(m, owner), amounts, &m->quota_refusal, &err) < 0) {
+        spec_done(spec);
+        m->stats.create_failed++;
+        done(arg, &err, NULL);
+        return;
+    }
+    if (!id)
+        id_new("sb", fresh);
+    struct sandbox *sb = sandbox_new(m, id ? id : fresh, owner);
+    spec_done(&sb->spec);
+    sb->spec = *spec;
+    *spec = (struct spec){ 0 };
+    sb->state = SANDBOX_STATE_CREATING;
+    sb->id_chosen_by_caller = id != NULL && !named;
+    sb->on_id_assigned = named;
+    sb->created_ms = manager_wall_clock_ms();
+    sb->create_began_ns = ev_now(m->ev);
+    sb->on_created = done;
+    sb->on_created_arg = arg;
+    sb->template = template ? str_dup(template) : NULL;
+    memcpy(sb->quota_reserved, amounts, sizeof(amounts));
+    fair_queue_acquire(&m->create_queue, &sb->quota->create_line, &sb->create_slot, sandbox_on_create_slot, sb);
+}

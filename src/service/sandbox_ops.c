@@ -1,0 +1,401 @@
+/* What is asked of a sandbox, carried out one thing after another: each is put to the jailer, then written down, then
+ * answered. An end passes all of them: they are answered with its reason.
+ *
+ * Idleness is one more that asks. It is measured here and not by the engine, because file requests count too, and
+ * because an idle sandbox may be paused instead of ended; one that was is woken up by the next that has a use for it.
+ */
+#include "service/service_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+/* --- finding it --- */
+
+struct sandbox_lookup { /* for an id that is not in the table */
+    store_sandbox_fn *done;
+    sandbox_handle_usage_fn *on_usage;
+    manager_acquire_fn *on_acquired;
+    void *arg;
+    bool include_ended; /* bring one that has ended instead of refusing */
+};
+
+static void sandbox_lookup_answer(const struct sandbox_lookup *l, const struct err *err,
+                                  const struct store_sandbox *row)
+{
+    if (l->on_usage)
+        l->on_usage(l->arg, NULL, err);
+    else if (l->on_acquired)
+        l->on_acquired(l->arg, NULL, err);
+    else if (l->done)
+        l->done(l->arg, err, row);
+}
+
+static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    auto_free struct sandbox_lookup *l = arg;
+    struct err why = { 0 };
+    char at[32];
+
+    if (err) {
+        sandbox_lookup_answer(l, err, NULL);
+    } else if (row->state != STORE_SANDBOX_ENDED) { /* its end is being written down, or it is being loaded */
+        err_set(&why, ERR_BUSY, "sandbox %s is not settled yet; ask again", row->id);
+        sandbox_lookup_answer(l, &why, NULL);
+    } else if (l->include_ended) {
+        sandbox_lookup_answer(l, NULL, row);
+    } else {
+        err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s ended at %s (%s)", row->id,
+                clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "it was never made");
+        sandbox_lookup_answer(l, &why, NULL);
+    }
+}
+
+/* NULL: it was answered, or will be. */
+static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *owner, const char *id,
+                                              const struct sandbox_lookup *l)
+{
+    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct err err = { 0 };
+
+    if (!id_valid(id, "sb")) {
+        err_set(&err, ERR_MISSING, "there is no such sandbox");
+    } else if (!m->loaded || (sb && sb->state == SANDBOX_STATE_LOADED)) {
+        err_set(&err, ERR_BUSY, "the server has just started and is still finding its sandboxes");
+    } else if (!sb) {
+        store_sandbox_get(m->store, owner, id, sandbox_lookup_on_row, mem_copy(l, sizeof(*l)));
+        return NULL;
+    } else if (sb->state == SANDBOX_STATE_ENDING && !l->include_ended) {
+        sandbox_ended_error(sb, &err);
+    } else if (sb->state == SANDBOX_STATE_CREATING && !l->include_ended) {
+        err_set(&err, ERR_EXISTS, "sandbox %s is still being created", id);
+    } else {
+        return sb;
+    }
+    sandbox_lookup_answer(l, &err, NULL);
+    return NULL;
+}
+
+/* --- operations --- */
+
+static void sandbox_op_run_queue(struct sandbox *sb);
+
+static void sandbox_op_pop(struct sandbox *sb)
+{
+    struct sandbox_op *op = sb->ops;
+
+    sb->ops = op->next;
+    free(op);
+}
+
+static void sandbox_op_answer(const struct sandbox_op *op, const struct err *err, const struct store_sandbox *row)
+{
+    if (op->on_usage)
+        op->on_usage(op->arg, NULL, err);
+    else if (op->on_acquired)
+        op->on_acquired(op->arg, NULL, err);
+    else if (op->done)
+        op->done(op->arg, err, row);
+}
+
+void sandbox_fail_ops(struct sandbox *sb, const struct err *err)
+{
+    while (sb->ops) {
+        struct sandbox_op *op = sb->ops;
+
+        sb->ops = op->next;
+        sandbox_op_answer(op, err, NULL);
+        free(op);
+    }
+}
+
+/* The answer of the one at the front; what it said may come after the sandbox's end, and then nobody waits. */
+static struct sandbox_op *sandbox_op_in_progress(struct sandbox *sb)
+{
+    return sb->state == SANDBOX_STATE_ENDING || !sb->ops || !sb->ops->in_progress ? NULL : sb->ops;
+}
+
+static void sandbox_op_finish(struct sandbox *sb, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox_op op = *sb->ops;
+
+    sandbox_op_pop(sb);
+    sandbox_op_answer(&op, err, row);
+    sandbox_op_run_queue(sb);
+}
+
+static void sandbox_op_on_committed(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+
+    if (!op)
+        return;
+    if (op->kind == SANDBOX_OP_ACQUIRE && !err) {
+        op->in_progress = false;
+        sandbox_op_run_queue(sb);
+    } else {
+        sandbox_op_finish(sb, err, row);
+    }
+}
+
+static void sandbox_op_commit(struct sandbox *sb)
+{
+    auto_free char *spec = sandbox_stored_json(sb);
+    struct store_sandbox row = { .state = sb->state == SANDBOX_STATE_PAUSED ? STORE_SANDBOX_PAUSED
+                                                                            : STORE_SANDBOX_RUNNING,
+                                 .expires_ms = sb->expires_ms };
+
+    memcpy(row.id, sb->id, sizeof(row.id));
+    row.spec_json = spec;
+    store_sandbox_update(sb->manager->store, sb->owner, &row,
+                         STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES,
+                         &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_op_on_committed, sb);
+}
+
+static void sandbox_op_on_frozen(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+
+    if (!op)
+        return;
+    if (err) {
+        sandbox_op_finish(sb, err, NULL);
+        return;
+    }
+    sb->state = SANDBOX_STATE_PAUSED;
+    sb->paused_at_ms = manager_mono_ms(sb->manager);
+    sb->paused_by_idle = op->idle_initiated;
+    sandbox_append_event(sb, "sandbox_paused", NULL, op->idle_initiated ? "\"by\":\"idle\"" : "\"by\":\"request\"");
+    sandbox_notify_subscribers(sb);
+    sandbox_op_commit(sb);
+}
+
+static void sandbox_op_on_thawed(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+
+    if (!sandbox_op_in_progress(sb))
+        return;
+    if (err) {
+        sandbox_op_finish(sb, err, NULL);
+        return;
+    }
+    uint64_t now = manager_mono_ms(sb->manager);
+    sb->state = SANDBOX_STATE_RUNNING;
+    if (now > sb->paused_at_ms)
+        sb->paused_total_ms += now - sb->paused_at_ms;
+    sb->paused_at_ms = 0;
+    sb->paused_by_idle = false;
+    sandbox_append_event(sb, "sandbox_resumed", NULL, NULL);
+    sandbox_notify_subscribers(sb);
+    sandbox_op_commit(sb);
+}
+
+static void sandbox_op_on_extended(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+    auto_buf body = { 0 };
+
+    if (!op)
+        return;
+    if (err) {
+        sandbox_op_finish(sb, err, NULL);
+        return;
+    }
+    sb->spec.limits.v[LIMIT_LIFETIME] = op->lifetime_ms;
+    sb->expires_ms = manager_wall_clock_ms() + op->lifetime_ms;
+    sb->expires_mono_ms = manager_mono_ms(sb->manager) + op->lifetime_ms;
+    buf_addf(&body, "\"lifetimeMs\":%" PRIu64, op->lifetime_ms);
+    sandbox_append_event(sb, "sandbox_extended", NULL, body.data);
+    sandbox_op_commit(sb);
+}
+
+static void sandbox_on_idle(void *arg);
+
+static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+
+    if (!op)
+        return;
+    struct sandbox_op told = *op;
+    uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
+    sandbox_op_pop(sb);
+    told.on_usage(told.arg, u, err);
+    sandbox_op_run_queue(sb);
+    if (idle_at && sb->idle_timer.slot) /* looking is not using: idleness goes on where it was */
+        ev_timer_set(sb->manager->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
+}
+
+static void sandbox_op_start_acquire(struct sandbox *sb)
+{
+    struct sandbox_op op = *sb->ops;
+    struct err err;
+
+    if (sb->state == SANDBOX_STATE_PAUSED && sb->paused_by_idle) {
+        sb->ops->in_progress = true;
+        sandbox_handle_thaw(sb->handle, sandbox_op_on_thawed, sb);
+        return;
+    }
+    sandbox_op_pop(sb);
+    if (sb->state == SANDBOX_STATE_PAUSED) {
+        err_set(&err, ERR_SANDBOX_PAUSED, "sandbox %s is paused", sb->id);
+        op.on_acquired(op.arg, NULL, &err);
+    } else {
+        sb->use_count++;
+        op.on_acquired(op.arg, sb->handle, NULL);
+    }
+}
+
+static void sandbox_op_begin(struct sandbox *sb, struct sandbox_op *op)
+{
+    bool paused = sb->state == SANDBOX_STATE_PAUSED;
+
+    op->in_progress = true;
+    switch (op->kind) {
+    case SANDBOX_OP_PAUSE:
+        if (paused)
+            sb->paused_by_idle = sb->paused_by_idle && op->idle_initiated;
+        if (paused)
+            sandbox_op_commit(sb);
+        else
+            sandbox_handle_freeze(sb->handle, sandbox_op_on_frozen, sb);
+        break;
+    case SANDBOX_OP_RESUME:
+        if (paused)
+            sandbox_handle_thaw(sb->handle, sandbox_op_on_thawed, sb);
+        else
+            sandbox_op_commit(sb);
+        break;
+    case SANDBOX_OP_EXTEND:
+        sandbox_handle_set_lifetime(sb->handle, op->lifetime_ms, sandbox_op_on_extended, sb);
+        break;
+    case SANDBOX_OP_USAGE:
+        sandbox_handle_usage(sb->handle, sandbox_op_on_usage, sb);
+        break;
+    case SANDBOX_OP_ACQUIRE:
+        op->in_progress = false;
+        sandbox_op_start_acquire(sb);
+        break;
+    }
+}
+
+static void sandbox_op_run_queue(struct sandbox *sb)
+{
+    while (sb->ops && !sb->ops->in_progress &&
+           (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
+        sandbox_op_begin(sb, sb->ops);
+    if (!sb->ops)
+        sandbox_restart_idle_timer(sb);
+}
+
+static void sandbox_op_add(struct sandbox *sb, const struct sandbox_op *op)
+{
+    struct sandbox_op **p = &sb->ops;
+
+    while (*p)
+        p = &(*p)->next;
+    *p = mem_copy(op, sizeof(*op));
+    sandbox_op_run_queue(sb);
+}
+
+static void sandbox_op_submit(struct manager *m, const char *owner, const char *id, const struct sandbox_op *op)
+{
+    struct sandbox_lookup l = {
+        .done = op->done, .on_usage = op->on_usage, .on_acquired = op->on_acquired, .arg = op->arg
+    };
+    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &l);
+
+    if (sb)
+        sandbox_op_add(sb, op);
+}
+
+void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
+{
+    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .done = done, .arg = arg });
+}
+
+void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
+{
+    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .done = done, .arg = arg });
+}
+
+void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
+                    void *arg)
+{
+    sandbox_op_submit(
+        m, owner, id,
+        &(struct sandbox_op){ .kind = SANDBOX_OP_EXTEND, .lifetime_ms = lifetime_ms, .done = done, .arg = arg });
+}
+
+void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,
+                           void *arg)
+{
+    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_USAGE, .on_usage = done, .arg = arg });
+}
+
+void manager_acquire_sandbox(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
+{
+    sandbox_op_submit(m, owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_ACQUIRE, .on_acquired = done, .arg = arg });
+}
+
+void manager_release_sandbox(struct manager *m, const char *id)
+{
+    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, id);
+
+    if (!sb || sb->use_count == 0)
+        return;
+    sb->use_count--;
+    sandbox_restart_idle_timer(sb);
+}
+
+void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
+{
+    struct sandbox_lookup l = { .done = done, .arg = arg, .include_ended = true };
+    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &l);
+    struct err why;
+
+    if (!sb)
+        return;
+    struct sandbox_end_waiter *w = mem_new(struct sandbox_end_waiter);
+    w->done = done;
+    w->arg = arg;
+    w->next = sb->end_waiters;
+    sb->end_waiters = w;
+    err_set(&why, ERR_SANDBOX_ENDED, "it was deleted on request");
+    sb->delete_requested |= sb->state != SANDBOX_STATE_ENDING;
+    sandbox_end(sb, ENDED_KILLED, &why);
+}
+
+/* --- idleness --- */
+
+static void sandbox_on_idle(void *arg)
+{
+    struct sandbox *sb = arg;
+    struct err why;
+    char text[32];
+
+    if (sb->spec.idle_action == IDLE_PAUSE) {
+        sandbox_op_add(sb, &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .idle_initiated = true });
+        return;
+    }
+    err_set(&why, ERR_TIMEOUT, "nothing ran in the sandbox for %s", str_ms(sb->spec.limits.v[LIMIT_IDLE], text));
+    sandbox_end(sb, ENDED_IDLE, &why);
+}
+
+void sandbox_restart_idle_timer(struct sandbox *sb)
+{
+    struct ev *ev = sb->manager->ev;
+    uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
+
+    usage_meter_activity(sb->manager);
+    if (idle_ns && sb->state == SANDBOX_STATE_RUNNING && !sb->nexecutions && !sb->use_count && !sb->ops)
+        ev_timer_set(ev, &sb->idle_timer, ev_now(ev) + idle_ns, sandbox_on_idle, sb);
+    else
+        ev_timer_clear(ev, &sb->idle_timer);
+}

@@ -1,0 +1,376 @@
+#include "service/spec.h"
+
+#include "service/custom_policy.h"
+#include "service/templates.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/suggest.h"
+
+const char *const idle_action_names[] = { "end", "pause", NULL };
+
+/* What a request can say, and which limit it is. */
+static const struct {
+    const char *name;
+    enum limit limit;
+} spec_resource_limits[] = {
+    { "cpuMillis", LIMIT_CPU },
+    { "memoryBytes", LIMIT_MEMORY },
+    { "storageBytes", LIMIT_WORKSPACE },
+    { "pids", LIMIT_PIDS },
+}, spec_time_limits[] = {
+    { "timeoutMs", LIMIT_WALL },
+    { "lifetimeMs", LIMIT_LIFETIME },
+    { "idleTimeoutMs", LIMIT_IDLE },
+};
+
+void spec_init(struct spec *s)
+{
+    *s = (struct spec){ .level = LEVEL_STANDARD };
+    limits_default(&s->limits);
+}
+
+void spec_env_free(char **env)
+{
+    for (size_t i = 0; env && env[i]; i++) {
+        explicit_bzero(env[i], strlen(env[i]));
+        free(env[i]);
+    }
+    free(env);
+}
+
+void spec_done(struct spec *s)
+{
+    spec_env_free(s->env);
+    json_decref(s->metadata);
+    free(s->policy);
+    free(s->preload);
+    *s = (struct spec){ 0 };
+}
+
+/* --- variables --- */
+
+static bool spec_env_same_name(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+
+    return strncmp(a, b, n + 1) == 0;
+}
+
+static void spec_put_env(char ***env, size_t *nenv, char *pair)
+{
+    for (size_t i = 0; i < *nenv; i++)
+        if (spec_env_same_name((*env)[i], pair)) {
+            free((*env)[i]);
+            (*env)[i] = pair;
+            return;
+        }
+    *env = mem_resize(*env, *nenv + 2, sizeof(char *));
+    (*env)[(*nenv)++] = pair;
+    (*env)[*nenv] = NULL;
+}
+
+static int spec_check_variable(const char *path, const char *name, const json_t *value, struct err *err)
+{
+    if (!policy_env_name_valid(name, strlen(name))) {
+        err_set(err, ERR_INVALID, "%s: '%.40s': a variable's name holds letters, digits and '_'", path, name);
+        err_sanitize(err);
+        return -1;
+    }
+    if (!json_is_string(value))
+        return err_set(err, ERR_INVALID, "%s.%.60s: a variable's value has to be a text", path, name);
+    if (json_string_length(value) > SPEC_ENV_TEXT)
+        return err_set(err, ERR_INVALID, "%s.%.60s: the value is longer than %llu bytes", path, name, SPEC_ENV_TEXT);
+    return 0;
+}
+
+int spec_read_env(const json_t *object, const char *path, char ***env, size_t *nenv, struct err *err)
+{
+    const char *name;
+    json_t *value;
+    size_t sum = 0;
+
+    if (json_object_size(object) + *nenv > SPEC_ENV_MAX)
+        return err_set(err, ERR_INVALID, "%s: more than %d variables", path, SPEC_ENV_MAX);
+    for (size_t i = 0; i < *nenv; i++)
+        sum += strlen((*env)[i]) + 4;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        if (spec_check_variable(path, name, value, err) < 0)
+            return -1;
+        sum += strlen(name) + json_string_length(value) + 5;
+    }
+    if (sum > SPEC_ENV_SUM)
+        return err_set(err, ERR_INVALID, "%s: the variables have %zu bytes, and at most %llu fit", path, sum,
+                       SPEC_ENV_SUM);
+    json_object_foreach((json_t *)object, name, value)
+        spec_put_env(env, nenv, str_printf("%s=%s", name, json_string_value(value)));
+    return 0;
+}
+
+/* --- metadata --- */
+
+static int spec_read_metadata(struct spec *s, const json_t *object, struct err *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!*key || strlen(key) > SPEC_METADATA_KEY || strchr(key, '='))
+            return err_set(err, ERR_INVALID, "metadata: a key has 1 to %d bytes and no '='", SPEC_METADATA_KEY);
+        if (!json_is_string(value) || json_string_length(value) > SPEC_METADATA_VALUE)
+            return err_set(err, ERR_INVALID, "metadata: a value has to be a text of at most %d bytes",
+                           SPEC_METADATA_VALUE);
+    }
+    if (!s->metadata)
+        s->metadata = json_object();
+    json_object_update(s->metadata, (json_t *)object);
+    if (json_object_size(s->metadata) > SPEC_METADATA_MAX)
+        return err_set(err, ERR_INVALID, "metadata: more than %d pairs", SPEC_METADATA_MAX);
+    return 0;
+}
+
+char *spec_metadata_json(const struct spec *s)
+{
+    return s->metadata ? json_dumps(s->metadata, JSON_COMPACT | JSON_SORT_KEYS) : str_dup("{}");
+}
+
+/* --- limits --- */
+
+static int spec_read_limit(struct spec *s, const json_t *object, const char *path, const char *name, enum limit l,
+                           struct err *err)
+{
+    const struct limit_info *info = limit_info(l);
+    bool found;
+
+    if (json_input_u64(object, path, name, info->min, info->max, &s->limits.v[l], &found, err) < 0)
+        return -1;
+    if (found)
+        s->explicit_limits |= 1ull << l;
+    return 0;
+}
+
+static int spec_read_resources(struct spec *s, const json_t *object, struct err *err)
+{
+    static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids", "cpuPinning", NULL };
+
+    if (json_input_require_known_fields(object, "resources.", names, err) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
+        if (spec_read_limit(s, object, "resources.", spec_resource_limits[i].name, spec_resource_limits[i].limit, err) <
+            0)
+            return -1;
+    return json_input_bool(object, "resources.", "cpuPinning", &s->cpu_pinning, err);
+}
+
+/* --- preloads --- */
+
+static bool spec_is_module_name(const char *s)
+{
+    for (;;) {
+        size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+
+        if (n == 0 || (s[0] >= '0' && s[0] <= '9'))
+            return false;
+        if (s[n] != '.')
+            return s[n] == '\0';
+        s += n + 1;
+    }
+}
+
+static int spec_read_preload(struct spec *s, const json_t *object, struct err *err)
+{
+    const json_t *list = json_object_get(object, "preload"), *name;
+    auto_buf text = { 0 };
+    size_t i;
+
+    if (!list)
+        return 0;
+    if (!json_is_array(list) || json_array_size(list) > SPEC_PRELOAD_MAX)
+        return err_set(err, ERR_INVALID, "preload: a list of at most %d names of modules", SPEC_PRELOAD_MAX);
+    buf_adds(&text, "");
+    json_array_foreach(list, i, name)
+    {
+        if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name) ||
+            !spec_is_module_name(json_string_value(name)))
+            return err_set(err, ERR_INVALID, "preload: entry %zu is not the name of a module", i + 1);
+        buf_addf(&text, "%s%s", i ? "," : "", json_string_value(name));
+    }
+    if (text.len > SPEC_PRELOAD_SUM)
+        return err_set(err, ERR_INVALID, "preload: the names have %zu bytes, and at most %d fit", text.len,
+                       SPEC_PRELOAD_SUM);
+    free(s->preload);
+    s->preload = str_dup(text.len ? text.data : "");
+    return 0;
+}
+
+/* A kind of its own for every policy would be a zygote for each: who writes a policy says that it is worth it, by
+ * naming what to load. */
+static int spec_choose_zygote(struct spec *s, struct err *err)
+{
+    s->zygote = (struct zygote_spec){ 0 };
+    if (!str_eq(s->runtime, "python"))
+        return s->preload ? err_set(err, ERR_INVALID, "preload: only templates of runtime python have it") : 0;
+    if (s->level == LEVEL_STANDARD || s->preload)
+        s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
+    return 0;
+}
+
+/* --- the whole --- */
+
+static int spec_unknown_runtime_error(const char *name, struct err *err)
+{
+    size_t n;
+    const struct language *all = languages_all(&n);
+    struct suggest near;
+    auto_buf names = { 0 };
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < n; i++) {
+        suggest_offer(&near, all[i].name);
+        buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", all[i].name);
+    }
+    if (near.best)
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; did you mean %s?", name, near.best);
+    else
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; there is %s", name, names.data);
+    err_sanitize(err);
+    return -1;
+}
+
+static int spec_read_names(struct spec *s, const json_t *object, struct err *err)
+{
+    static const char *const levels[] = { "standard", "high", "custom", NULL };
+    unsigned level = s->level, idle = s->idle_action;
+    const char *runtime = NULL;
+
+    if (json_input_text(object, "", "runtime", 1, sizeof(s->runtime) - 1, &runtime, err) < 0 ||
+        json_input_enum(object, "", "level", levels, &level, err) < 0 ||
+        json_input_enum(object, "", "idleAction", idle_action_names, &idle, err) < 0)
+        return -1;
+    if (runtime) {
+        const struct language *rt = language_by_name(runtime);
+
+        if (!rt)
+            return spec_unknown_runtime_error(runtime, err);
+        str_copy(s->runtime, sizeof(s->runtime), rt->name);
+    }
+    s->level = (enum level)level;
+    s->idle_action = (enum idle_action)idle;
+    return 0;
+}
+
+/* A policy is read before everything that goes over it. */
+static int spec_read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
+{
+    json_t *document = NULL;
+    bool said = json_object_get(object, "level") && s->level != LEVEL_CUSTOM;
+
+    if (json_input_object(object, "", "policy", &document, err) < 0)
+        return -1;
+    if (document && said)
+        return err_set(err, ERR_INVALID, "level: %s and a policy do not go together: what has one is custom",
+                       level_name(s->level));
+    if (document)
+        return custom_policy_read(s, document, ret_details, err);
+    if (s->level == LEVEL_CUSTOM && !s->policy)
+        return err_set(err, ERR_INVALID, "policy: level custom needs one");
+    if (said && s->policy)
+        return err_set(err, ERR_INVALID, "level: the template has a policy, and that makes it custom");
+    return 0;
+}
+
+int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err)
+{
+    static const char *const names[] = { "runtime",  "level",     "policy",     "resources",     "env",
+                                         "metadata", "timeoutMs", "lifetimeMs", "idleTimeoutMs", "idleAction",
+                                         "template", "preload",   NULL };
+    json_t *sub[3] = { NULL };
+    char *details = NULL;
+
+    if (of == SPEC_OF_TEMPLATE && json_object_get(object, "template"))
+        return err_set(err, ERR_INVALID, "template: a template is not made from another");
+    if (of == SPEC_OF_SANDBOX && json_object_get(object, "preload"))
+        return err_set(err, ERR_INVALID, "preload: only a template has it; name one that does");
+    if (json_input_require_known_fields(object, "", names, err) < 0 || spec_read_names(s, object, err) < 0)
+        return -1;
+    int rc = spec_read_policy(s, object, &details, err);
+    if (ret_details)
+        *ret_details = take_ptr(&details);
+    free(details);
+    if (rc < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
+        if (spec_read_limit(s, object, "", spec_time_limits[i].name, spec_time_limits[i].limit, err) < 0)
+            return -1;
+    if (json_input_object(object, "", "resources", &sub[0], err) < 0 ||
+        json_input_object(object, "", "env", &sub[1], err) < 0 ||
+        json_input_object(object, "", "metadata", &sub[2], err) < 0)
+        return -1;
+    if (spec_read_preload(s, object, err) < 0)
+        return -1;
+    if (sub[0] && spec_read_resources(s, sub[0], err) < 0)
+        return -1;
+    if (sub[1] && spec_read_env(sub[1], "env", &s->env, &s->nenv, err) < 0)
+        return -1;
+    return sub[2] ? spec_read_metadata(s, sub[2], err) : 0;
+}
+
+int spec_finish(struct spec *s, struct err *err)
+{
+    if (!s->runtime[0])
+        return err_set(err, ERR_INVALID, "runtime: say which, or name a template that does");
+    if (s->level == LEVEL_HIGH)
+        return err_set(err, ERR_LEVEL_UNAVAILABLE,
+                       "level: high needs a second kernel behind the sandbox, and this server has no driver for one");
+    limits_fit(&s->limits, s->explicit_limits);
+    return spec_choose_zygote(s, err) < 0 ? -1 : limits_check(&s->limits, err);
+}
+
+/* The sandbox's idleness is the manager's to measure: file requests count too, and it may pause instead. */
+void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret)
+{
+    const struct language *rt = language_by_name(s->runtime);
+
+    *ret = (struct sandbox_spec){ .level = s->level,
+                                  .policy = s->policy ? s->policy_name : NULL,
+                                  .profile = s->has_profile ? s->profile
+                                             : rt           ? rt->profile
+                                                            : PROFILE_BASE,
+                                  .grants = s->grants,
+                                  .limits = s->limits,
+                                  .env = (const char *const *)s->env };
+    memcpy(ret->deny, s->deny, sizeof(ret->deny));
+    ret->zygote = s->zygote.language ? &s->zygote : NULL;
+    ret->limits.v[LIMIT_IDLE] = 0;
+}
+
+const char *spec_limit_name(enum limit l)
+{
+    static const char *const in_resources[] = { [LIMIT_CPU] = "resources.cpuMillis",
+                                                [LIMIT_MEMORY] = "resources.memoryBytes",
+                                                [LIMIT_WORKSPACE] = "resources.storageBytes",
+                                                [LIMIT_PIDS] = "resources.pids" };
+
+    return l < ARRAY_LEN(in_resources) && in_resources[l] ? in_resources[l] : limit_info(l)->name;
+}
+
+void spec_json(const struct spec *s, struct jsonw *w)
+{
+    jsonw_kstr(w, "runtime", s->runtime);
+    jsonw_kstr(w, "level", level_name(s->level));
+    if (s->policy) {
+        jsonw_key(w, "policy");
+        jsonw_raw(w, s->policy);
+    }
+    jsonw_key(w, "resources");
+    jsonw_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
+        jsonw_ku64(w, spec_resource_limits[i].name, s->limits.v[spec_resource_limits[i].limit]);
+    jsonw_kbool(w, "cpuPinning", s->cpu_pinning);
+    jsonw_end_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
+        jsonw_ku64(w, spec_time_limits[i].name, s->limits.v[spec_time_limits[i].limit]);
+    jsonw_kstr(w, "idleAction", idle_action_names[s->idle_action]);
+}

@@ -1,0 +1,121 @@
+/* What is built in is not written to the store: a new version of the program brings its own, and whoever stores one
+ * under such a name has his. */
+#include "service/templates.h"
+
+#include "core/base/jsonw.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+/* clang-format off */
+#define PYTHON_USUAL_MODULES \
+    "json,re,math,random,statistics,datetime,time,calendar,collections,itertools,functools,operator,string,textwrap," \
+    "pathlib,os,io,csv,tempfile,shutil,subprocess,hashlib,base64,uuid,decimal,fractions,dataclasses,enum,typing," \
+    "contextlib,copy,urllib.parse,zlib,heapq,bisect,pprint,inspect,threading,logging,struct,traceback"
+/* clang-format on */
+
+const char template_python_preload[] = PYTHON_USUAL_MODULES;
+
+static const struct template_builtin template_builtins[] = {
+    { "bash", "bash", NULL },
+    { "node", "node", NULL },
+    { "python", "python", PYTHON_USUAL_MODULES },
+    { "python-data", "python", PYTHON_USUAL_MODULES ",numpy,pandas,matplotlib,matplotlib.pyplot" },
+};
+
+const struct template_builtin *template_builtin_list(size_t *count)
+{
+    *count = ARRAY_LEN(template_builtins);
+    return template_builtins;
+}
+
+const struct template_builtin *template_builtin_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
+        if (str_eq(template_builtins[i].name, name))
+            return &template_builtins[i];
+    return NULL;
+}
+
+int template_not_found_error(struct err *err, const char *name)
+{
+    auto_buf built = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
+        buf_addf(&built, "%s%s",
+                 i == 0                                  ? ""
+                 : i + 1 == ARRAY_LEN(template_builtins) ? " and "
+                                                         : ", ",
+                 template_builtins[i].name);
+    return err_set(
+        err, ERR_MISSING,
+        "template: there is no template '%.63s'; %s are built in, others are made with PUT /v1/templates/{name}", name,
+        built.data);
+}
+
+static void template_put_preload_json(struct jsonw *w, const char *names)
+{
+    jsonw_key(w, "preload");
+    jsonw_array(w);
+    for (const char *p = names; *p; p += *p == ',') {
+        size_t n = strcspn(p, ",");
+        auto_free char *name = str_dup_n(p, n);
+
+        jsonw_str(w, name);
+        p += n;
+    }
+    jsonw_end_array(w);
+}
+
+char *template_builtin_json(const struct template_builtin *t)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "runtime", t->runtime);
+    if (t->preload)
+        template_put_preload_json(&w, t->preload);
+    jsonw_end_object(&w);
+    return str_dup(out.data);
+}
+
+void template_builtin_row(const struct template_builtin *t, struct store_template *ret)
+{
+    *ret = (struct store_template){ .generation = 1, .spec_json = template_builtin_json(t) };
+    (void)str_copy(ret->name, sizeof(ret->name), t->name);
+}
+
+bool template_is_builtin(const struct store_template *row)
+{
+    return row->created_ms == 0;
+}
+
+struct template_lookup {
+    const struct template_builtin *builtin;
+    store_template_fn *done;
+    void *arg;
+};
+
+static void template_on_row(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct template_lookup l = *(struct template_lookup *)arg;
+    struct store_template made;
+
+    free(arg);
+    if (!err || err->id != ERR_MISSING || !l.builtin) {
+        l.done(l.arg, err, row);
+        return;
+    }
+    template_builtin_row(l.builtin, &made);
+    l.done(l.arg, NULL, &made);
+    free(made.spec_json);
+}
+
+void template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
+{
+    struct template_lookup *l = mem_new(struct template_lookup);
+
+    *l = (struct template_lookup){ template_builtin_find(name), done, arg };
+    store_template_get(st, name, template_on_row, l);
+}

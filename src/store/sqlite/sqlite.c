@@ -1,0 +1,539 @@
+/* SQLite behind store.h: one handle, used by the store's one thread.
+ *
+ * The file is locked for this process alone (locking_mode EXCLUSIVE): a second server on the same state is refused at
+ * its start instead of fighting for every write, and the index of the WAL lives in memory instead of a shared file. WAL
+ * because a commit is then one append that kill -9 cannot tear; synchronous=NORMAL keeps that promise without a flush
+ * for each commit, and FULL adds the flush for those who also want to survive the loss of power.
+ *
+ * Texts that come from outside only ever travel as bound parameters. Statements are put together from words of this
+ * program (tables of rows.c), and prepared ones are kept, as there are few different ones.
+ *
+ * A file beside the database keeps some room on the disk. When the disk is full it is given up, and until it is there
+ * again only calls that end or forget something are taken: so a server with a full disk can still end sandboxes and
+ * remove what is old, and finds its way out without a restart.
+ *
+ * Errors of SQLite become ours in one place, db_set_error. SQLITE_NOMEM aborts, as everywhere in cove. */
+#include "store/sqlite/sqlite.h"
+
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "store/schema.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define LOCK_WAIT_MS 3000 /* for a server that is just ending */
+#define CACHE_KIB 4096
+#define RESERVE (4 * MIB) /* as much as the WAL grows to before it is folded in, so that folding it in fits */
+
+static int db_set_io_error(sqlite3 *h, const char *what, const char *reason, struct err *err)
+{
+    int sys = h ? sqlite3_system_errno(h) : 0;
+
+    if (sys == ENOSPC || sys == EDQUOT || sys == EFBIG) {
+        errno = sys;
+        return err_sys(err, ERR_STORE_FULL, "the database, %s", what);
+    }
+    if (sys == 0)
+        return err_set(err, ERR_STORE_FAILED, "the database, %s: %s", what, reason);
+    err_set(err, ERR_STORE_FAILED, "the database, %s: %s (%s)", what, reason, strerror(sys));
+    err->sys = sys;
+    return -1;
+}
+
+static int db_set_constraint_error(int code, const char *what, struct err *err)
+{
+    switch (code) {
+    case SQLITE_CONSTRAINT_PRIMARYKEY:
+    case SQLITE_CONSTRAINT_UNIQUE:
+    case SQLITE_CONSTRAINT_ROWID:
+        return err_set(err, ERR_EXISTS, "%s: it exists already", what);
+    case SQLITE_CONSTRAINT_FOREIGNKEY:
+        return err_set(err, ERR_MISSING, "%s: what it belongs to does not exist", what);
+    default:
+        return err_set(err, ERR_INVALID, "%s: a value is not allowed", what);
+    }
+}
+
+int db_set_error(sqlite3 *h, int code, const char *what, struct err *err)
+{
+    if (h && sqlite3_extended_errcode(h) != SQLITE_OK)
+        code = sqlite3_extended_errcode(h);
+    switch (code & 0xff) {
+    case SQLITE_NOMEM:
+        abort();
+    case SQLITE_FULL:
+        return err_set(err, ERR_STORE_FULL, "the database, %s: no space left on the device", what);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return err_set(err, ERR_STORE_CORRUPT, "the database, %s: %s", what, sqlite3_errstr(code & 0xff));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return err_set(err, ERR_STORE_IN_USE, "the database, %s: another process has it open", what);
+    case SQLITE_CONSTRAINT:
+        return db_set_constraint_error(code, what, err);
+    case SQLITE_ERROR:
+    case SQLITE_MISUSE:
+        return err_set(err, ERR_BUG, "the database, %s: %s", what, h ? sqlite3_errmsg(h) : "misuse");
+    case SQLITE_TOOBIG:
+        return err_set(err, ERR_INVALID, "%s: too large", what);
+    default:
+        return db_set_io_error(h, what, sqlite3_errstr(code & 0xff), err);
+    }
+}
+
+/* statements */
+
+sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *err)
+{
+    sqlite3_stmt *st;
+
+    for (size_t i = 0; i < DB_STATEMENTS && db->cache[i].sql; i++)
+        if (str_eq(db->cache[i].sql, sql)) {
+            sqlite3_clear_bindings(db->cache[i].st);
+            return db->cache[i].st;
+        }
+    int rc = sqlite3_prepare_v3(db->h, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
+    if (rc != SQLITE_OK) {
+        db_set_error(db->h, rc, "preparing a statement", err);
+        return NULL;
+    }
+    size_t slot = db->next_evict++ % DB_STATEMENTS;
+    sqlite3_finalize(db->cache[slot].st);
+    free(db->cache[slot].sql);
+    db->cache[slot].st = st;
+    db->cache[slot].sql = str_dup(sql);
+    return st;
+}
+
+int db_step(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err)
+{
+    int rc = sqlite3_step(st);
+
+    if (rc == SQLITE_ROW)
+        return 1;
+    if (rc == SQLITE_DONE) {
+        sqlite3_reset(st);
+        return 0;
+    }
+    db_set_error(db->h, rc, what, err);
+    sqlite3_reset(st);
+    return -1;
+}
+
+int db_exec(sqlite3 *h, const char *sql, const char *what, struct err *err)
+{
+    int rc = sqlite3_exec(h, sql, NULL, NULL, NULL);
+
+    return rc == SQLITE_OK ? 0 : db_set_error(h, rc, what, err);
+}
+
+int db_query_u64(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(db, sql, err);
+
+    if (!st)
+        return -1;
+    if (text)
+        db_bind_text(st, 1, text);
+    int rc = db_step(db, st, "counting", err);
+    if (rc < 0)
+        return -1;
+    *ret = rc ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    return 0;
+}
+
+void db_bind_text(sqlite3_stmt *st, int i, const char *text)
+{
+    sqlite3_bind_text(st, i, text, -1, SQLITE_STATIC);
+}
+
+const char *db_column_text(sqlite3_stmt *st, int i)
+{
+    const unsigned char *text = sqlite3_column_text(st, i);
+
+    return text ? (const char *)text : "";
+}
+
+void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v)
+{
+    sqlite3_bind_int64(st, i, (sqlite3_int64)v);
+}
+
+/* files */
+
+/* The directory is closed to others when it is ours to close; one that others may write to is no place for keys. */
+static int db_prepare_dir(const char *path, struct stat *ret, struct err *err)
+{
+    auto_free char *copy = str_dup(path);
+    const char *dir = dirname(copy);
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_STORE_FAILED, "the directory of the database, %s", dir);
+    if (stat(dir, ret) < 0)
+        return err_sys(err, ERR_STORE_FAILED, "the directory of the database, %s", dir);
+    if ((ret->st_uid != geteuid() && geteuid() != 0) || (ret->st_mode & S_ISVTX))
+        return err_set(err, ERR_STORE_FAILED, "%s is not ours alone: give the store a directory of its own", dir);
+    if ((ret->st_mode & 077) != 0 && chmod(dir, ret->st_mode & 0700) < 0)
+        return err_sys(err, ERR_STORE_FAILED, "closing %s to others", dir);
+    return 0;
+}
+
+/* Files belong to whom the directory belongs to, also when root tends the store of a server that is not root. */
+static int db_restrict_file(const char *path, const struct stat *dir, int flags, struct err *err)
+{
+    struct stat sb;
+    auto_fd int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+
+    if (fd < 0)
+        return errno == ENOENT && !flags ? 0 : err_sys(err, ERR_STORE_FAILED, "opening %s", path);
+    if (fstat(fd, &sb) < 0 || !S_ISREG(sb.st_mode))
+        return err_set(err, ERR_STORE_FAILED, "%s is not a file", path);
+    if (sb.st_uid != dir->st_uid && fchown(fd, dir->st_uid, dir->st_gid) < 0)
+        return err_sys(err, ERR_STORE_FAILED, "%s belongs to another user", path);
+    if ((sb.st_mode & 07777) != 0600 && fchmod(fd, 0600) < 0)
+        return err_sys(err, ERR_STORE_FAILED, "closing %s to others", path);
+    return 0;
+}
+
+/* Closing any descriptor of a file drops the locks that this process holds on it, so this comes before SQLite opens it,
+ * and never afterwards. */
+int db_prepare_file(const char *path, struct err *err)
+{
+    auto_free char *wal = str_printf("%s-wal", path);
+    struct stat dir;
+
+    if (db_prepare_dir(path, &dir, err) < 0 || db_restrict_file(path, &dir, O_CREAT, err) < 0)
+        return -1;
+    return db_restrict_file(wal, &dir, 0, err);
+}
+
+int db_sync_dir(const char *path, struct err *err)
+{
+    auto_free char *copy = str_dup(path);
+    auto_fd int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) < 0)
+        return err_sys(err, ERR_STORE_FAILED, "writing the directory of %s", path);
+    return 0;
+}
+
+static int db_configure(sqlite3 *h, bool sync_full, struct err *err)
+{
+    static const struct {
+        int what, on;
+    } switches[] = {
+        { SQLITE_DBCONFIG_DEFENSIVE, 1 },      /* no statement may write to the file around SQL */
+        { SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 }, /* a file from elsewhere runs no code by its schema */
+        { SQLITE_DBCONFIG_DQS_DML, 0 },        /* "x" is a name, never a text */
+        { SQLITE_DBCONFIG_DQS_DDL, 0 },        { SQLITE_DBCONFIG_ENABLE_FKEY, 1 },
+        { SQLITE_DBCONFIG_ENABLE_TRIGGER, 0 }, { SQLITE_DBCONFIG_ENABLE_VIEW, 0 },
+    };
+    char pragmas[400];
+
+    for (size_t i = 0; i < ARRAY_LEN(switches); i++)
+        sqlite3_db_config(h, switches[i].what, switches[i].on, (int *)NULL);
+    sqlite3_extended_result_codes(h, 1);
+    sqlite3_busy_timeout(h, LOCK_WAIT_MS);
+    sqlite3_limit(h, SQLITE_LIMIT_ATTACHED, 0);
+    snprintf(pragmas, sizeof(pragmas),
+             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
+             "PRAGMA synchronous = %s; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -%d; PRAGMA mmap_size = 0;"
+             "PRAGMA cell_size_check = ON; PRAGMA secure_delete = FAST",
+             sync_full ? "FULL" : "NORMAL", CACHE_KIB);
+    return db_exec(h, pragmas, "opening it", err);
+}
+
+int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *err)
+{
+    sqlite3 *h = NULL;
+    int rc = sqlite3_open_v2(path, &h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc != SQLITE_OK) {
+        db_set_error(h, rc, "opening it", err);
+        sqlite3_close(h);
+        return -1;
+    }
+    if (db_configure(h, sync_full, err) < 0) {
+        sqlite3_close(h);
+        return -1;
+    }
+    *ret = h;
+    return 0;
+}
+
+/* the reserve */
+
+static void db_make_reserve(struct sqlite_db *db)
+{
+    auto_fd int fd = open(db->reserve_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = -1;
+
+    if (fd < 0)
+        return;
+    do
+        rc = fallocate(fd, 0, 0, RESERVE);
+    while (rc < 0 && errno == EINTR);
+    db->has_reserve = rc == 0 || errno == EOPNOTSUPP; /* a file system that cannot promise room has none to give back */
+    if (!db->has_reserve)
+        unlink(db->reserve_path);
+}
+
+static bool sqlite_make_room(void *arg)
+{
+    struct sqlite_db *db = arg;
+    bool gave = db->has_reserve && unlink(db->reserve_path) == 0;
+    int frames = 0;
+
+    db->has_reserve = false;
+    int rc = sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_RESTART, &frames, NULL);
+    sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    return gave || (rc == SQLITE_OK && frames > 0);
+}
+
+/* the backend */
+
+static void sqlite_close(void *arg)
+{
+    struct sqlite_db *db = arg;
+
+    for (size_t i = 0; i < DB_STATEMENTS; i++) {
+        sqlite3_finalize(db->cache[i].st);
+        free(db->cache[i].sql);
+    }
+    sqlite3_close(db->h);
+    free(db->reserve_path);
+    free(db->path);
+    free(db);
+}
+
+static int db_open_migrated(const struct store_settings *set, sqlite3 **ret, struct err *err)
+{
+    if (db_prepare_file(set->path, err) < 0 || db_open_file(set->path, set->sync_full, ret, err) < 0)
+        return -1;
+    if (schema_migrate(*ret, &schema_current, err) == 0)
+        return 0;
+    sqlite3_close(*ret);
+    return -1;
+}
+
+static int sqlite_open(const struct store_settings *set, void **ret, struct err *err)
+{
+    auto_free char *reserve = str_printf("%s-reserve", set->path);
+    sqlite3 *h;
+
+    /* Opening needs room as well, and one that was killed on a full disk left the reserve for it. */
+    if (db_open_migrated(set, &h, err) < 0 &&
+        (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || db_open_migrated(set, &h, err) < 0))
+        return err_wrap(err, "%s", set->path);
+    struct sqlite_db *db = mem_new(struct sqlite_db);
+    db->h = h;
+    db->path = str_dup(set->path);
+    db->reserve_path = take_ptr(&reserve);
+    db_make_reserve(db); /* a disk that is full already shows when something new is to be kept */
+    *ret = db;
+    return 0;
+}
+
+static int sqlite_begin(void *arg, struct err *err)
+{
+    struct sqlite_db *db = arg;
+
+    if (!db->has_reserve) { /* what was removed gives its room back when the WAL is folded in */
+        sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+        db_make_reserve(db);
+    }
+    return db_exec(db->h, "BEGIN", "beginning", err);
+}
+
+static int sqlite_commit(void *arg, struct err *err)
+{
+    return db_exec(((struct sqlite_db *)arg)->h, "COMMIT", "committing", err);
+}
+
+static void sqlite_rollback(void *arg)
+{
+    struct sqlite_db *db = arg;
+
+    if (!sqlite3_get_autocommit(db->h))
+        sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static bool sqlite_in_transaction(void *arg)
+{
+    return !sqlite3_get_autocommit(((struct sqlite_db *)arg)->h);
+}
+
+static int db_key_touch(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(db, "UPDATE keys SET last_used_ms = max(last_used_ms, ?1) WHERE id = ?2", err);
+
+    for (size_t i = 0; st && i < c->nkey_uses; i++) {
+        db_bind_u64(st, 1, min_u64(c->key_uses[i].at_ms, INT64_MAX));
+        db_bind_text(st, 2, c->key_uses[i].id);
+        if (db_step(db, st, "noting the use of keys", err) < 0)
+            return -1;
+    }
+    return st ? 0 : -1;
+}
+
+static int db_idem_finish(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    bool drop = c->op == STORE_OP_IDEM_DROP;
+    sqlite3_stmt *st = db_statement(
+        db,
+        drop ? "DELETE FROM idempotency WHERE owner = ?1 AND key = ?2 AND (?4 IS NULL OR resource = ?4)"
+             : "UPDATE idempotency SET status = ?3, body = ?4 WHERE owner = ?1 AND key = ?2",
+        err);
+
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->owner);
+    db_bind_text(st, 2, c->id);
+    sqlite3_bind_int(st, 3, c->status);
+    db_bind_text(st, 4, c->text);
+    if (db_step(db, st, "keeping an answer", err) < 0)
+        return -1;
+    if (!drop && sqlite3_changes(db->h) == 0)
+        return err_set(err, ERR_MISSING, "there is no such idempotency key");
+    return 0;
+}
+
+static int db_idem_rename(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(
+        db, "UPDATE idempotency SET resource = ?4 WHERE owner = ?1 AND key = ?2 AND resource = ?3", err);
+
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->owner);
+    db_bind_text(st, 2, c->id);
+    db_bind_text(st, 3, c->text);
+    db_bind_text(st, 4, c->filter_id);
+    return db_step(db, st, "keeping an idempotency key", err) < 0 ? -1 : 0;
+}
+
+static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    bool put = c->op == STORE_OP_META_PUT;
+    sqlite3_stmt *st = db_statement(
+        db,
+        put ? "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            : "SELECT value FROM meta WHERE name = ?1",
+        err);
+
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->id);
+    if (put)
+        db_bind_text(st, 2, c->text);
+    int rc = db_step(db, st, "reading what the server knows of itself", err);
+    if (rc > 0) {
+        c->value = str_dup(db_column_text(st, 0));
+        sqlite3_reset(st);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+/* The last number outlives its row, so that it is never given again: SQLite keeps it beside the table. */
+static int db_event_range(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    uint64_t first = 0, last = 0;
+
+    if (db_query_u64(db, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", NULL, &last, err) < 0 ||
+        db_query_u64(db, "SELECT coalesce(min(seq), 0) FROM events", NULL, &first, err) < 0)
+        return -1;
+    c->first = first ? first : last + 1;
+    c->seq = last;
+    return 0;
+}
+
+static int sqlite_run(void *arg, struct store_request *c, struct err *err)
+{
+    struct sqlite_db *db = arg;
+
+    if (store_op_needs_space(c->op) && !db->has_reserve)
+        return err_set(err, ERR_STORE_FULL,
+                       "the disk of the database is full; the last room is kept for ending things");
+    switch (c->op) {
+    case STORE_OP_INSERT:
+        return db_insert_with_usage(db, c, err);
+    case STORE_OP_GET:
+        return db_get(db, c, err);
+    case STORE_OP_UPDATE:
+        return c->table == &row_user ? db_user_update(db, c, err) : db_update_with_usage(db, c, err);
+    case STORE_OP_LIST:
+        return db_list(db, c, err);
+    case STORE_OP_LOGIN:
+        return db_login(db, c, err);
+    case STORE_OP_EXECUTION_AGES:
+        return db_execution_ages(db, c, err);
+    case STORE_OP_REMOVE:
+        return db_remove_tenant_object(db, c, err);
+    case STORE_OP_KEY_TOUCH:
+        return db_key_touch(db, c, err);
+    case STORE_OP_PUT:
+        return db_put(db, c, err);
+    case STORE_OP_DELETE:
+        return db_delete(db, c, err);
+    case STORE_OP_IDEM_CLAIM:
+        return db_idem_claim(db, c, err);
+    case STORE_OP_IDEM_RENAME:
+        return db_idem_rename(db, c, err);
+    case STORE_OP_IDEM_FINISH:
+    case STORE_OP_IDEM_DROP:
+        return db_idem_finish(db, c, err);
+    case STORE_OP_META_GET:
+    case STORE_OP_META_PUT:
+        return db_meta(db, c, err);
+    case STORE_OP_USAGE_RECORD_CPU:
+        return db_usage_record_cpu(db, c, err);
+    case STORE_OP_USAGE_ADD:
+        return db_usage_add(db, c, err);
+    case STORE_OP_USAGE_LIST:
+        return db_usage_list(db, c, err);
+    case STORE_OP_BUDGET_PUT:
+        return db_budget_put(db, c, err);
+    case STORE_OP_BUDGET_LIST:
+        return db_budget_list(db, c, err);
+    case STORE_OP_EVENT_RANGE:
+        return db_event_range(db, c, err);
+    case STORE_OP_COUNT:
+        return db_count_all(db, c, err);
+    case STORE_OP_GC:
+        return db_gc(db, c, err);
+    default:
+        return err_set(err, ERR_BUG, "a call in steps was run in a transaction");
+    }
+}
+
+static int sqlite_step(void *arg, struct store_request *c, struct err *err)
+{
+    return c->op == STORE_OP_CHECK ? db_check_step(arg, c, err) : db_backup_step(arg, c, err);
+}
+
+static void sqlite_abandon(void *arg UNUSED, struct store_request *c)
+{
+    if (c->op == STORE_OP_BACKUP)
+        db_backup_abandon(c);
+}
+
+const struct store_backend store_sqlite = {
+    .name = "sqlite",
+    .open = sqlite_open,
+    .close = sqlite_close,
+    .begin = sqlite_begin,
+    .commit = sqlite_commit,
+    .rollback = sqlite_rollback,
+    .in_transaction = sqlite_in_transaction,
+    .run = sqlite_run,
+    .make_room = sqlite_make_room,
+    .step = sqlite_step,
+    .abandon = sqlite_abandon,
+    .restore = db_restore,
+};

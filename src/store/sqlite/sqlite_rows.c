@@ -1,0 +1,495 @@
+/* Rows in SQLite: one insert, get, update and list for every kind, written from the tables of rows.c.
+ *
+ * The owner's WHERE is added in one place, `where_owner`, and by every statement that reads or changes owned rows; the
+ * contract suite runs each call with another owner's rows beside it. A conditional update is one statement that returns
+ * the row as it is afterwards; only when it returned nothing does a second one find out why. */
+#include "store/sqlite/sqlite.h"
+
+#include "core/base/buf.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+#include <stdio.h>
+
+/* Numbers its parameters as it goes. */
+struct sql_builder {
+    struct buf text;
+    int params;
+};
+
+static void sql_columns(struct sql_builder *s, const struct row_table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        buf_addf(&s->text, "%s%s", i ? ", " : "", t->columns[i].name);
+}
+
+static int sql_param(struct sql_builder *s, const char *before)
+{
+    buf_addf(&s->text, "%s?%d", before, ++s->params);
+    return s->params;
+}
+
+/* Parameter number, or 0 when every owner is meant. */
+static int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
+{
+    if (!t->owned || str_eq(owner, STORE_ANY_OWNER))
+        return 0;
+    return sql_param(s, " AND owner = ");
+}
+
+static void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states)
+{
+    const char *comma = "";
+
+    if (!states || !t->states)
+        return;
+    buf_adds(&s->text, " AND state IN (");
+    for (unsigned i = 0; i < t->nstates; i++)
+        if (states & STORE_BIT(i)) {
+            buf_addf(&s->text, "%s'%s'", comma, t->states[i]);
+            comma = ", ";
+        }
+    buf_adds(&s->text, ")");
+}
+
+/* between structs and statements */
+
+static void db_bind_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c,
+                           const void *row)
+{
+    const char *fixed = ROW_CONST_AT(char, row, c);
+
+    switch (c->type) {
+    case ROW_FIXED:
+        db_bind_text(st, i, c->optional && !*fixed ? NULL : fixed);
+        break;
+    case ROW_TEXT:
+        db_bind_text(st, i, *ROW_CONST_AT(char *, row, c));
+        break;
+    case ROW_U64:
+        db_bind_u64(st, i, *ROW_CONST_AT(uint64_t, row, c));
+        break;
+    case ROW_I32:
+        sqlite3_bind_int(st, i, *ROW_CONST_AT(int32_t, row, c));
+        break;
+    case ROW_I32_OPT:
+        if (*((const char *)row + c->flag_at))
+            sqlite3_bind_int(st, i, *ROW_CONST_AT(int32_t, row, c));
+        else
+            sqlite3_bind_null(st, i);
+        break;
+    case ROW_BOOL:
+        sqlite3_bind_int(st, i, *ROW_CONST_AT(bool, row, c));
+        break;
+    case ROW_STATE:
+        db_bind_text(st, i, t->states[*ROW_CONST_AT(unsigned, row, c)]);
+        break;
+    case ROW_HASH:
+        sqlite3_bind_blob(st, i, ROW_CONST_AT(uint8_t, row, c), STORE_HASH_LEN, SQLITE_STATIC);
+        break;
+    }
+}
+
+static bool db_read_state(const struct row_table *t, const char *word, unsigned *ret)
+{
+    for (unsigned i = 0; word && i < t->nstates; i++)
+        if (str_eq(word, t->states[i])) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+static bool db_read_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c, void *row)
+{
+    const char *text = c->type == ROW_FIXED || c->type == ROW_TEXT || c->type == ROW_STATE
+                           ? (const char *)sqlite3_column_text(st, i)
+                           : NULL;
+
+    switch (c->type) {
+    case ROW_FIXED:
+        return str_copy(ROW_AT(char, row, c), c->cap, text ? text : "");
+    case ROW_TEXT:
+        *ROW_AT(char *, row, c) = text ? str_dup(text) : NULL;
+        return true;
+    case ROW_U64:
+        *ROW_AT(uint64_t, row, c) = (uint64_t)sqlite3_column_int64(st, i);
+        return true;
+    case ROW_I32:
+        *ROW_AT(int32_t, row, c) = sqlite3_column_int(st, i);
+        return true;
+    case ROW_I32_OPT:
+        *(bool *)((char *)row + c->flag_at) = sqlite3_column_type(st, i) != SQLITE_NULL;
+        *ROW_AT(int32_t, row, c) = sqlite3_column_int(st, i);
+        return true;
+    case ROW_BOOL:
+        *ROW_AT(bool, row, c) = sqlite3_column_int(st, i) != 0;
+        return true;
+    case ROW_STATE:
+        return db_read_state(t, text, ROW_AT(unsigned, row, c));
+    case ROW_HASH:
+        if (sqlite3_column_bytes(st, i) != STORE_HASH_LEN)
+            return false;
+        memcpy(ROW_AT(uint8_t, row, c), sqlite3_column_blob(st, i), STORE_HASH_LEN);
+        return true;
+    }
+    return false;
+}
+
+int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err)
+{
+    void *row = row_list_add(c->table, &c->rows);
+
+    for (size_t i = 0; i < c->table->n; i++)
+        if (!db_read_column(st, (int)i, c->table, &c->table->columns[i], row)) {
+            const struct row_column *key = row_column(c->table, c->table->key);
+
+            err_set(err, ERR_STORE_CORRUPT, "the %s '%s' has a %s that cannot be read", c->table->display_name,
+                    key->type == ROW_FIXED ? ROW_CONST_AT(char, row, key) : "?", c->table->columns[i].name);
+            sqlite3_reset(st);
+            return -1;
+        }
+    return 0;
+}
+
+int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err)
+{
+    int rc = db_step(db, st, what, err);
+
+    if (rc <= 0)
+        return rc;
+    if (db_read_row(c, st, err) < 0)
+        return -1;
+    return db_step(db, st, what, err) < 0 ? -1 : 1; /* to its end: a change is made whole only there */
+}
+
+/* insert */
+
+static int db_check_before_insert(struct sqlite_db *db, const struct store_request *c, struct err *err)
+{
+    uint64_t n = 0;
+
+    if (db_check_references(db, c, err) < 0)
+        return -1;
+    if (c->live_max) {
+        const struct store_sandbox *sb = c->row;
+
+        if (db_query_u64(db, "SELECT count(*) FROM sandboxes WHERE owner = ?1 AND state <> 'ended'", sb->owner, &n,
+                         err) < 0)
+            return -1;
+        if (n >= c->live_max)
+            return err_set(err, ERR_LIMIT, "there are %" PRIu64 " sandboxes already, and %u are allowed", n,
+                           c->live_max);
+    }
+    if (c->only_if_no_keys) {
+        if (db_query_u64(db, "SELECT count(*) FROM keys", NULL, &n, err) < 0)
+            return -1;
+        if (n > 0)
+            return err_set(err, ERR_EXISTS, "there is a key already");
+    }
+    if (c->table == &row_execution) {
+        const struct store_execution *ex = c->row;
+        sqlite3_stmt *st = db_statement(db, "SELECT 1 FROM sandboxes WHERE id = ?1 AND owner = ?2", err);
+
+        if (!st)
+            return -1;
+        db_bind_text(st, 1, ex->sandbox);
+        db_bind_text(st, 2, ex->owner);
+        int rc = db_step(db, st, "looking for the sandbox", err);
+        sqlite3_reset(st);
+        if (rc <= 0)
+            return rc < 0 ? -1 : err_set(err, ERR_MISSING, "there is no sandbox %s", ex->sandbox);
+    }
+    return 0;
+}
+
+static sqlite3_stmt *db_insert_statement(struct sqlite_db *db, const struct row_table *t, const void *row,
+                                         const char *tail, struct err *err)
+{
+    struct sql_builder s = { 0 };
+    const char *comma = "";
+    int i = 0;
+
+    buf_addf(&s.text, "INSERT INTO %s (", t->name);
+    for (size_t k = 0; k < t->n; k++)
+        if (!t->columns[k].is_generated) {
+            buf_addf(&s.text, "%s%s", comma, t->columns[k].name);
+            comma = ", ";
+        }
+    buf_adds(&s.text, ") VALUES (");
+    comma = "";
+    for (size_t k = 0; k < t->n; k++)
+        if (!t->columns[k].is_generated) {
+            sql_param(&s, comma);
+            comma = ", ";
+        }
+    buf_addf(&s.text, ")%s", tail);
+    sqlite3_stmt *st = db_statement(db, s.text.data, err);
+    buf_done(&s.text);
+    for (size_t k = 0; st && k < t->n; k++)
+        if (!t->columns[k].is_generated)
+            db_bind_column(st, ++i, t, &t->columns[k], row);
+    return st;
+}
+
+int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    char what[48];
+
+    if (db_check_before_insert(db, c, err) < 0)
+        return -1;
+    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, "", err);
+    snprintf(what, sizeof(what), "writing the %s", c->table->display_name);
+    if (!st || db_step(db, st, what, err) < 0)
+        return -1;
+    c->seq = (uint64_t)sqlite3_last_insert_rowid(db->h);
+    return 0;
+}
+
+/* get */
+
+static int db_not_found_error(const struct store_request *c, struct err *err)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s", c->id ? c->id : "");
+    str_strip_control_chars(name);
+    return err_set(err, ERR_MISSING, "there is no %s '%s'", c->table->display_name, name);
+}
+
+int db_get(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    struct sql_builder s = { 0 };
+
+    buf_adds(&s.text, "SELECT ");
+    sql_columns(&s, c->table);
+    buf_addf(&s.text, " FROM %s WHERE %s = ?%d", c->table->name, c->table->key, ++s.params);
+    int owner = sql_where_owner(&s, c->table, c->owner);
+    sqlite3_stmt *st = db_statement(db, s.text.data, err);
+    buf_done(&s.text);
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->id);
+    if (owner)
+        db_bind_text(st, owner, c->owner);
+    int rc = db_fetch_row(db, c, st, "reading", err);
+    return rc == 0 ? db_not_found_error(c, err) : rc < 0 ? -1 : 0;
+}
+
+/* update */
+
+/* Nothing was changed: is the row not there, or not as `when` wants it? */
+static int db_unchanged_error(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    if (db_get(db, c, err) < 0)
+        return -1;
+    const struct row_column *state = row_column(c->table, "state");
+    const char *now = state ? c->table->states[*ROW_CONST_AT(unsigned, c->rows.rows, state)] : NULL;
+    if (now && c->condition.states && !(c->condition.states & STORE_BIT(*ROW_CONST_AT(unsigned, c->rows.rows, state))))
+        return err_set(err, ERR_EXISTS, "the %s %s is %s", c->table->display_name, c->id, now);
+    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
+}
+
+static void sql_update(struct sql_builder *s, const struct store_request *c)
+{
+    const char *comma = "";
+
+    buf_addf(&s->text, "UPDATE %s SET ", c->table->name);
+    for (size_t i = 0; i < c->table->n; i++)
+        if (c->table->columns[i].set & c->set) {
+            buf_addf(&s->text, "%s%s", comma, c->table->columns[i].name);
+            sql_param(s, " = ");
+            comma = ", ";
+        }
+    if (c->table->has_generation)
+        buf_addf(&s->text, "%sgeneration = generation + 1", comma);
+    buf_addf(&s->text, " WHERE %s", c->table->key);
+    sql_param(s, " = ");
+}
+
+int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    struct sql_builder s = { 0 };
+    int i = 0;
+
+    if (!c->set)
+        return err_set(err, ERR_BUG, "an update of nothing");
+    sql_update(&s, c);
+    int owner = sql_where_owner(&s, c->table, c->owner);
+    sql_where_states(&s, c->table, c->condition.states);
+    int generation = c->condition.generation ? sql_param(&s, " AND generation = ") : 0;
+    buf_adds(&s.text, " RETURNING ");
+    sql_columns(&s, c->table);
+    sqlite3_stmt *st = db_statement(db, s.text.data, err);
+    buf_done(&s.text);
+    if (!st)
+        return -1;
+    for (size_t k = 0; k < c->table->n; k++)
+        if (c->table->columns[k].set & c->set)
+            db_bind_column(st, ++i, c->table, &c->table->columns[k], c->row);
+    db_bind_text(st, ++i, c->id);
+    if (owner)
+        db_bind_text(st, owner, c->owner);
+    if (generation)
+        db_bind_u64(st, generation, c->condition.generation);
+    int rc = db_fetch_row(db, c, st, "writing", err);
+    return rc == 0 ? db_unchanged_error(db, c, err) : rc < 0 ? -1 : 0;
+}
+
+/* What a replacement leaves as it was: the name, the time it was made, and what the database gives. */
+static bool db_column_survives_put(const struct row_table *t, const struct row_column *c)
+{
+    return c->is_generated || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
+}
+
+int db_put(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    struct sql_builder tail = { 0 };
+
+    free(c->id);
+    c->id = str_dup(ROW_CONST_AT(char, c->row, row_column(c->table, c->table->key)));
+    if (c->condition.generation) { /* must exist, and be that one */
+        if (db_get(db, c, err) < 0)
+            return -1;
+        if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->condition.generation)
+            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
+        row_list_done(c->table, &c->rows);
+    }
+    buf_addf(&tail.text, " ON CONFLICT (%s) DO UPDATE SET generation = generation + 1", c->table->key);
+    for (size_t i = 0; i < c->table->n; i++)
+        if (!db_column_survives_put(c->table, &c->table->columns[i]))
+            buf_addf(&tail.text, ", %s = excluded.%s", c->table->columns[i].name, c->table->columns[i].name);
+    buf_adds(&tail.text, " RETURNING ");
+    sql_columns(&tail, c->table);
+    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, tail.text.data, err);
+    buf_done(&tail.text);
+    return st && db_fetch_row(db, c, st, "writing", err) > 0 ? 0 : -1;
+}
+
+static int db_check_template_unused(struct sqlite_db *db, const char *name, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(db, "SELECT name FROM pools WHERE template = ?1 ORDER BY name LIMIT 1", err);
+
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, name);
+    int rc = db_step(db, st, "looking for pools", err);
+    if (rc > 0) {
+        err_set(err, ERR_TEMPLATE_USED, "the template %s is used by the pool %s", name, db_column_text(st, 0));
+        sqlite3_reset(st);
+    }
+    return rc == 0 ? 0 : -1;
+}
+
+int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    char sql[96];
+
+    if (c->table == &row_template && db_check_template_unused(db, c->id, err) < 0)
+        return -1;
+    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s = ?1 AND (?2 = 0 OR generation = ?2)", c->table->name,
+             c->table->key);
+    sqlite3_stmt *st = db_statement(db, sql, err);
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, c->id);
+    db_bind_u64(st, 2, c->condition.generation);
+    if (db_step(db, st, "removing", err) < 0)
+        return -1;
+    return sqlite3_changes(db->h) > 0 ? 0 : db_unchanged_error(db, c, err);
+}
+
+/* The row that was there first stays; a request that comes again gets to see it. */
+int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    const struct store_idem *row = c->row;
+    sqlite3_stmt *st = db_insert_statement(db, c->table, row, " ON CONFLICT (owner, key) DO NOTHING", err);
+
+    if (!st || db_step(db, st, "keeping an idempotency key", err) < 0)
+        return -1;
+    c->row_created = sqlite3_changes(db->h) > 0;
+    free(c->id);
+    c->id = str_dup(row->key);
+    str_copy(c->owner, sizeof(c->owner), row->owner);
+    return db_get(db, c, err);
+}
+
+/* list */
+
+static void sql_where_metadata(struct sql_builder *s, const struct store_request *c)
+{
+    for (size_t i = 0; c->meta && c->meta[i]; i += 2) {
+        sql_param(s, " AND EXISTS (SELECT 1 FROM json_each(sandboxes.metadata_json) AS m WHERE m.key = ");
+        sql_param(s, " AND m.type = 'text' AND m.value = ");
+        buf_adds(&s->text, ")");
+    }
+}
+
+/* Rows after the cursor, in the order of the list. Some are in the order of names, events in that of numbers. */
+static void sql_where_after(struct sql_builder *s, const struct store_request *c, const char *direction)
+{
+    if (c->table == &row_event) {
+        sql_param(s, " AND seq > ");
+        buf_adds(&s->text, " ORDER BY seq");
+    } else if (c->table->by_name) {
+        if (c->has_cursor)
+            sql_param(s, " AND name > ");
+        buf_adds(&s->text, " ORDER BY name");
+    } else {
+        if (c->has_cursor) {
+            buf_addf(&s->text, " AND (created_ms, id) %s ", c->oldest_first ? ">" : "<");
+            sql_param(s, "(");
+            sql_param(s, ", ");
+            buf_adds(&s->text, ")");
+        }
+        buf_addf(&s->text, " ORDER BY created_ms %s, id %s", direction, direction);
+    }
+}
+
+static void db_bind_list(sqlite3_stmt *st, const struct store_request *c, int i)
+{
+    if (c->filter_id[0])
+        db_bind_text(st, ++i, c->filter_id);
+    for (size_t k = 0; c->meta && c->meta[k]; k++)
+        db_bind_text(st, ++i, c->meta[k]);
+    if (c->table == &row_event)
+        db_bind_u64(st, ++i, c->after);
+    else if (c->has_cursor && !c->table->by_name)
+        db_bind_u64(st, ++i, c->cursor.created_ms);
+    if (c->has_cursor)
+        db_bind_text(st, ++i, c->cursor.id);
+    db_bind_u64(st, ++i, c->limit + 1);
+}
+
+int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    struct sql_builder s = { 0 };
+    int rc;
+
+    buf_adds(&s.text, "SELECT ");
+    sql_columns(&s, c->table);
+    buf_addf(&s.text, " FROM %s WHERE 1", c->table->name);
+    int owner = sql_where_owner(&s, c->table, c->owner);
+    if (c->filter_id[0])
+        sql_param(&s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
+    sql_where_states(&s, c->table, c->states);
+    sql_where_metadata(&s, c);
+    sql_where_after(&s, c, c->oldest_first ? "ASC" : "DESC");
+    sql_param(&s, " LIMIT ");
+    sqlite3_stmt *st = db_statement(db, s.text.data, err);
+    buf_done(&s.text);
+    if (!st)
+        return -1;
+    if (owner)
+        db_bind_text(st, owner, c->owner);
+    db_bind_list(st, c, owner);
+    while ((rc = db_step(db, st, "reading a list", err)) > 0)
+        if (db_read_row(c, st, err) < 0)
+            return -1;
+    if (rc < 0)
+        return -1;
+    c->more = c->rows.n > c->limit; /* one more than asked for was read, to know whether there is one */
+    if (c->more)
+        row_list_drop(c->table, &c->rows);
+    return 0;
+}

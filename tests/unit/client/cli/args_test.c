@@ -1,0 +1,212 @@
+#include "tests/unit/test.h"
+
+#include "client/cli/args.h"
+#include "core/base/suggest.h"
+
+#include "core/base/str.h"
+
+static int parse(const char *verb, const char *const *words, struct args *ret, struct err *err)
+{
+    int n = 0;
+
+    while (words[n])
+        n++;
+    return args_parse(cli_verb_find(verb), n, (char **)(uintptr_t)words, ret, err);
+}
+#define PARSE(verb, ret, err, ...) parse(verb, (const char *const[]){ verb, __VA_ARGS__, NULL }, ret, err)
+
+TEST(flags_take_their_value_joined_or_apart_and_letters_may_cluster)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(
+        PARSE("run", &a, &err, "--memory=64M", "--pids", "9", "-it", "-e", "A=1", "-cprint(1)", "x", "--json"), 0);
+    assert_int_equal(a.n, 6);
+    assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_MEMORY)->value, "64M");
+    assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_PIDS)->value, "9");
+    assert_non_null(args_find(&a, OPT_INTERACTIVE));
+    assert_non_null(args_find(&a, OPT_TTY));
+    assert_string_equal(args_find(&a, OPT_ENV)->value, "A=1");
+    assert_string_equal(args_find(&a, OPT_CODE)->value, "print(1)");
+    assert_null(args_find(&a, OPT_JSON)); /* behind the program, so the program's own */
+    assert_int_equal(a.nrest, 2);
+    assert_string_equal(a.rest[0], "x");
+    assert_false(a.after_dashes);
+    args_done(&a);
+}
+
+TEST(two_dashes_end_the_flags_and_a_single_dash_is_no_flag)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(PARSE("run", &a, &err, "-q", "--", "-t", "--", "x"), 0);
+    assert_true(a.after_dashes);
+    assert_int_equal(a.nrest, 3);
+    assert_string_equal(a.rest[0], "-t");
+    args_done(&a);
+    assert_int_equal(PARSE("run", &a, &err, "--runtime", "node", "-", "-t"), 0);
+    assert_false(a.after_dashes);
+    assert_string_equal(a.rest[0], "-");
+    assert_null(args_find(&a, OPT_TTY));
+    args_done(&a);
+}
+
+TEST(flags_may_stand_between_words_until_a_program_begins)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(PARSE("sandbox", &a, &err, "sbx", "--json", "sby", "-q", "--", "--url"), 0);
+    assert_int_equal(a.nrest, 3);
+    assert_string_equal(a.rest[0], "sbx");
+    assert_string_equal(a.rest[1], "sby");
+    assert_string_equal(a.rest[2], "--url");
+    assert_null(a.rest[3]);
+    assert_non_null(args_find(&a, OPT_JSON));
+    assert_non_null(args_find(&a, OPT_QUIET));
+    args_done(&a);
+    assert_int_equal(PARSE("exec", &a, &err, "-q", "sbx", "--timeout", "1s", "ls", "--json"), 0);
+    assert_int_equal(a.nrest, 3); /* the program has flags of its own */
+    assert_string_equal(a.rest[1], "ls");
+    assert_string_equal(args_find(&a, OPT_TIMEOUT)->value, "1s");
+    assert_null(args_find(&a, OPT_JSON));
+    args_done(&a);
+    assert_int_equal(PARSE("enter", &a, &err, "sbx", "--", "-l"), 0);
+    assert_int_equal(a.nrest, 2);
+    assert_string_equal(a.rest[1], "-l");
+    args_done(&a);
+}
+
+TEST(the_last_of_two_equal_flags_wins)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(PARSE("run", &a, &err, "--cwd", "/a", "--cwd=/b"), 0);
+    assert_string_equal(args_find(&a, OPT_CWD)->value, "/b");
+    args_done(&a);
+}
+
+TEST(an_optional_value_is_taken_only_after_an_equals_sign)
+{
+    struct args a;
+    struct err err = { 0 };
+
+    assert_int_equal(PARSE("run", &a, &err, "--receipt", "prog"), 0);
+    assert_null(args_find(&a, OPT_RECEIPT)->value);
+    assert_int_equal(a.nrest, 1);
+    args_done(&a);
+    assert_int_equal(PARSE("run", &a, &err, "--receipt=f", "prog"), 0);
+    assert_string_equal(args_find(&a, OPT_RECEIPT)->value, "f");
+    args_done(&a);
+}
+
+TEST(what_is_wrong_with_a_line_is_said_with_the_nearest_flag)
+{
+    static const struct {
+        const char *const words[4];
+        const char *says;
+    } cases[] = {
+        { { "run", "--memroy=1" }, "did you mean '--memory'?" },
+        { { "run", "--mem", "1" }, "did you mean '--memory'?" },
+        { { "run", "--time-out=1s" }, "did you mean '--timeout'?" },
+        { { "run", "--volume=/a:/b" }, "did you mean '--bind-ro SRC:DST' or '--workspace DIR'?" },
+        { { "run", "--network=host" }, "did you mean '--net'?" },
+        { { "run", "--zzzzzzzz" }, "'cove run' has no flag '--zzzzzzzz'" },
+        { { "run", "--memory" }, "needs a value: --memory SIZE" },
+        { { "run", "-c" }, "needs a value: -c CODE" },
+        { { "run", "--tty=yes" }, "takes no value" },
+        { { "run", "-tz" }, "'cove run' has no flag '-z'" },
+        { { "run", "-\x01" }, "has no such flag" },
+        { { "run", "--=x" }, "has no flag '--'" },
+        { { "ls", "--tty" }, "'cove ls' has no flag '--tty'" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct args a;
+        struct err err = { 0 };
+
+        assert_int_equal(parse(cases[i].words[0], cases[i].words, &a, &err), -1);
+        assert_int_equal(err.id, ERR_USAGE);
+        if (!strstr(err.msg, cases[i].says))
+            fail_msg("%s: '%s'", cases[i].words[1], err.msg);
+    }
+}
+
+TEST(an_endless_unknown_flag_is_cut_in_its_message)
+{
+    char word[5000] = "--";
+    struct args a;
+    struct err err = { 0 };
+
+    memset(word + 2, 'a', sizeof(word) - 3);
+    assert_int_equal(PARSE("run", &a, &err, word), -1);
+    assert_true(strlen(err.msg) < 120);
+}
+
+TEST(mentions_finds_a_flag_in_a_line_that_does_not_parse_but_not_in_the_program)
+{
+    char *bad[] = { (char *)(uintptr_t) "cove", (char *)(uintptr_t) "run", (char *)(uintptr_t) "--nope",
+                    (char *)(uintptr_t) "--json", NULL };
+    char *program[] = { (char *)(uintptr_t) "cove", (char *)(uintptr_t) "run", (char *)(uintptr_t) "--",
+                        (char *)(uintptr_t) "--json", NULL };
+
+    assert_true(args_has_flag(4, bad, "--json"));
+    assert_false(args_has_flag(4, program, "--json"));
+}
+
+TEST(distance_counts_single_edits_and_swaps)
+{
+    static const struct {
+        const char *a, *b;
+        unsigned n;
+    } cases[] = {
+        { "", "", 0 },
+        { "abc", "abc", 0 },
+        { "memroy", "memory", 1 },
+        { "run", "rnu", 1 },
+        { "timeout", "timout", 1 },
+        { "abc", "", 3 },
+        { "kitten", "sitting", 3 },
+        { "ca", "abc", 3 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(suggest_distance(cases[i].a, cases[i].b), cases[i].n);
+        assert_int_equal(suggest_distance(cases[i].b, cases[i].a), cases[i].n);
+    }
+    assert_true(suggest_distance("a", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz") > 1000);
+}
+
+TEST(nothing_is_suggested_for_a_word_that_is_far_from_all)
+{
+    struct suggest s;
+
+    suggest_init(&s, "ls");
+    suggest_offer(&s, "run");
+    suggest_offer(&s, "rm");
+    assert_null(s.best);
+    suggest_init(&s, "ent");
+    suggest_offer(&s, "enter");
+    assert_string_equal(s.best, "enter");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(flags_take_their_value_joined_or_apart_and_letters_may_cluster),
+        RUN(two_dashes_end_the_flags_and_a_single_dash_is_no_flag),
+        RUN(flags_may_stand_between_words_until_a_program_begins),
+        RUN(the_last_of_two_equal_flags_wins),
+        RUN(an_optional_value_is_taken_only_after_an_equals_sign),
+        RUN(what_is_wrong_with_a_line_is_said_with_the_nearest_flag),
+        RUN(an_endless_unknown_flag_is_cut_in_its_message),
+        RUN(mentions_finds_a_flag_in_a_line_that_does_not_parse_but_not_in_the_program),
+        RUN(distance_counts_single_edits_and_swaps),
+        RUN(nothing_is_suggested_for_a_word_that_is_far_from_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

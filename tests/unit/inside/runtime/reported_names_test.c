@@ -1,0 +1,54 @@
+#include "tests/unit/test.h"
+
+#include "inside/runtime/reported_names.h"
+
+#include <stdio.h>
+
+TEST(each_name_is_taken_once_and_only_by_its_directory)
+{
+    struct reported_names t = { 0 };
+    char name[32];
+
+    assert_false(reported_names_remove(&t, 1, "a"));
+    for (int i = 0; i < 5000; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        reported_names_add(&t, i % 7, name);
+        reported_names_add(&t, i % 7, name);
+    }
+    for (int i = 0; i < 5000; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        assert_false(reported_names_remove(&t, i % 7 + 7, name));
+        assert_true(reported_names_remove(&t, i % 7, name));
+        assert_false(reported_names_remove(&t, i % 7, name));
+    }
+    reported_names_add(&t, 1, "again");
+    assert_true(reported_names_remove(&t, 1, "again"));
+    reported_names_add(&t, 1, "cleared");
+    reported_names_clear(&t);
+    assert_false(reported_names_remove(&t, 1, "cleared"));
+}
+
+TEST(what_is_beyond_the_bound_is_forgotten_and_nothing_grows)
+{
+    struct reported_names t = { 0 };
+    char name[32];
+
+    for (int i = 0; i < 300000; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        reported_names_add(&t, 1, name);
+    }
+    assert_true(t.slots <= 4 * REPORTED_NAMES_MAX);
+    assert_true(reported_names_remove(&t, 1, "n0"));
+    assert_false(reported_names_remove(&t, 1, "n299999"));
+    reported_names_clear(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(each_name_is_taken_once_and_only_by_its_directory),
+        RUN(what_is_beyond_the_bound_is_forgotten_and_nothing_grows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

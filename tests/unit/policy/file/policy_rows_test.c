@@ -1,0 +1,112 @@
+#include "tests/unit/test.h"
+
+#include "core/base/str.h"
+#include "policy/file/policy_file.h"
+#include "policy/file/policy_rows.h"
+
+static void rows_for(const char *text, const struct operator_limits *f, struct policy *p, struct policy_rows *ret)
+{
+    struct problems pr = { .file = "p.yaml" };
+
+    if (policy_file_read(text, strlen(text), "p.yaml", "/d", p, &pr) < 0)
+        fail_msg("%s", pr.list[0].msg);
+    policy_rows_build(p, f, ret);
+}
+
+static const struct policy_row *row(const struct policy_rows *r, const char *key)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (str_eq(r->list[i].key, key))
+            return &r->list[i];
+    fail_msg("no row %s", key);
+    return NULL;
+}
+
+TEST(a_policy_is_shown_complete_and_each_value_with_its_source)
+{
+    static char file[] = "f.yaml";
+    struct operator_limits f = { .file = file, .has_max = LIMIT_BIT(PIDS), .max = { [LIMIT_PIDS] = 50 } };
+    struct policy p;
+    struct policy_rows r;
+
+    policy_deny(f.deny, 101);
+    rows_for("version: 1\nlimits: {memoryBytes: 64M}\nenvironment: {set: {HOME: /tmp}}\n", &f, &p, &r);
+    assert_string_equal(row(&r, "limits.memoryBytes")->source, "p.yaml:2");
+    assert_string_equal(row(&r, "limits.tmpBytes")->source, "follows from others");
+    assert_string_equal(row(&r, "limits.timeoutMs")->source, "standard");
+    assert_string_equal(row(&r, "limits.pids")->value, "50");
+    assert_string_equal(row(&r, "limits.pids")->source, "f.yaml");
+    assert_string_equal(row(&r, "syscalls.deny.ptrace")->source, "f.yaml");
+    assert_string_equal(row(&r, "environment.set.HOME")->value, "/tmp");
+    assert_string_equal(row(&r, "environment.set.USER")->source, "standard");
+    assert_string_equal(row(&r, "network")->value, "none");
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+        auto_free char *key = str_printf("limits.%s", limit_info((enum limit)i)->name);
+
+        (void)row(&r, key);
+    }
+    policy_rows_done(&r);
+    policy_done(&p);
+}
+
+TEST(the_json_of_a_policy_is_a_policy_file)
+{
+    struct operator_limits none = { 0 };
+    struct policy p, q;
+    struct policy_rows r;
+    struct problems pr = { .file = "q.json" };
+    auto_buf out = { 0 };
+
+    rows_for("version: 1\nname: x\nextends: debug\nprofile: node\nlimits: {memoryBytes: 64M, cpuSet: 0-1}\n"
+             "filesystem: {readOnly: [/a], hide: [/usr/bin/gcc], workspace: {path: w}}\nsyscalls: {deny: [kcmp]}\n"
+             "environment: {pass: [A]}\n",
+             &none, &p, &r);
+    policy_rows_json(&p, &none, &r, &out);
+    const char *from = strstr(out.data, "\"policy\": ") + strlen("\"policy\": ");
+    const char *to = strstr(out.data, "\"level\"");
+    while (*to != '}')
+        to--;
+    if (policy_file_read(from, (size_t)(to - from) + 1, "q.json", "/", &q, &pr) < 0)
+        fail_msg("%s\n%s", pr.list[0].msg, out.data);
+    assert_memory_equal(p.deny, q.deny, sizeof(p.deny));
+    assert_int_equal(p.grants, q.grants);
+    assert_int_equal(q.limits.v[LIMIT_MEMORY], 64 * MIB);
+    assert_int_equal(q.limits.v[LIMIT_CPUSET], 3);
+    assert_int_equal(q.npaths, 2);
+    assert_string_equal(q.workspace_dir, "/d/w");
+    policy_rows_done(&r);
+    policy_done(&p);
+    policy_done(&q);
+}
+
+TEST(a_difference_names_both_values_and_what_only_one_has)
+{
+    struct operator_limits none = { 0 };
+    struct policy p, q;
+    struct policy_rows a, b;
+    auto_buf out = { 0 }, same = { 0 };
+
+    rows_for("version: 1\nlimits: {pids: 10}\n", &none, &p, &a);
+    rows_for("version: 1\nlimits: {pids: 20}\nsyscalls: {deny: [kcmp]}\n", &none, &q, &b);
+    assert_int_equal(policy_rows_diff(&a, &b, &out), 2);
+    assert_non_null(strstr(out.data, "- limits.pids                        10"));
+    assert_non_null(strstr(out.data, "+ limits.pids                        20"));
+    assert_non_null(strstr(out.data, "+ syscalls.deny.kcmp"));
+    assert_int_equal(policy_rows_diff(&a, &a, &same), 0);
+    assert_int_equal(same.len, 0);
+    policy_rows_done(&a);
+    policy_rows_done(&b);
+    policy_done(&p);
+    policy_done(&q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(a_policy_is_shown_complete_and_each_value_with_its_source),
+        RUN(the_json_of_a_policy_is_a_policy_file),
+        RUN(a_difference_names_both_values_and_what_only_one_has),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+#include "tests/unit/test.h"
+
+#include "sandbox/clocks.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MS NS_PER_MS
+#define T0 (5 * NS_PER_S)
+
+static const struct cpu_rate two_cores = { .quota_milli = 0, .cores = 2 };
+
+TEST(wall_fires_at_its_instant_and_not_before)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 100, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), T0 + 100 * MS);
+    assert_false(exec_clocks_check(&c, T0 + 100 * MS - 1, 0, &by));
+    assert_true(exec_clocks_check(&c, T0 + 100 * MS, 0, &by));
+    assert_int_equal(by, ENDED_WALL);
+}
+
+TEST(no_clock_set_means_no_deadline)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 0, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    assert_false(exec_clocks_check(&c, UINT64_MAX - 1, UINT64_MAX - 1, &by));
+}
+
+TEST(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest)
+{
+    /* budget, used at the read, how long until the next read */
+    static const struct {
+        struct cpu_rate rate;
+        uint64_t budget_ms, used_ms, wait_ms;
+    } rows[] = {
+        { { 0, 2 }, 1000, 0, 500 }, /* two cores burn it in half the time */
+        { { 0, 1 }, 1000, 0, 1000 },
+        { { 0, 0 }, 1000, 0, 1000 },   /* nobody knows: one core */
+        { { 2000, 2 }, 1000, 0, 500 }, /* a quota of all cores is none */
+        { { 1000, 2 }, 1000, 0, 900 }, /* quota of one, minus a period of burst */
+        { { 500, 2 }, 1000, 0, 1900 },
+        { { 1000, 2 }, 1000, 950, 25 }, /* burst is larger than the rest: only the cores bound it */
+        { { 1000, 2 }, 1000, 998, 2 },  /* never less than the floor */
+        { { 0, 2 }, 1000, 999, 2 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct exec_clocks c;
+        enum ended_by by;
+        uint64_t at = T0;
+
+        exec_clocks_start(&c, 0, rows[i].budget_ms, rows[i].rate, T0, 77);
+        if (rows[i].used_ms > 0) {
+            at = exec_clocks_next(&c);
+            assert_false(exec_clocks_check(&c, at, 77 + rows[i].used_ms * MS, &by));
+        }
+        if (exec_clocks_next(&c) != at + rows[i].wait_ms * MS)
+            fail_msg("row %zu: reads after %" PRIu64 " us", i, (exec_clocks_next(&c) - at) / 1000);
+    }
+}
+
+TEST(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 1009 * MS, &by));
+    assert_true(exec_clocks_check(&c, exec_clocks_next(&c), 1010 * MS, &by));
+    assert_int_equal(by, ENDED_CPU);
+}
+
+TEST(a_counter_that_goes_backwards_is_not_a_spent_budget)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 3, &by));
+}
+
+TEST(an_unreadable_counter_is_asked_again_later)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 0, 10, two_cores, T0, 0);
+    uint64_t at = exec_clocks_next(&c);
+    assert_false(exec_clocks_check(&c, at, CPU_UNKNOWN, &by));
+    assert_true(exec_clocks_next(&c) > at && exec_clocks_next(&c) <= at + 20 * MS);
+
+    exec_clocks_start(&c, 0, 10, two_cores, T0, CPU_UNKNOWN);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+}
+
+TEST(when_both_are_due_the_wall_clock_is_named)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 10, 10, two_cores, T0, 0);
+    assert_true(exec_clocks_check(&c, T0 + 10 * MS, 50 * MS, &by));
+    assert_int_equal(by, ENDED_WALL);
+}
+
+TEST(paused_time_counts_for_neither_wall_nor_cpu)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 100, 1000, two_cores, T0, 0);
+    exec_clocks_pause(&c, T0 + 60 * MS);
+    exec_clocks_pause(&c, T0 + 70 * MS); /* twice is once */
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    assert_false(exec_clocks_check(&c, T0 + 1000 * MS, 0, &by));
+    exec_clocks_resume(&c, T0 + 1060 * MS);
+    assert_int_equal(exec_clocks_next(&c), T0 + 1100 * MS);
+    assert_true(exec_clocks_check(&c, T0 + 1100 * MS, 0, &by));
+}
+
+TEST(a_deadline_past_the_end_of_time_never_comes)
+{
+    struct exec_clocks c;
+
+    exec_clocks_start(&c, UINT64_MAX / NS_PER_MS, 0, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+    exec_clocks_start(&c, UINT64_MAX, UINT64_MAX, two_cores, T0, 0);
+    assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
+}
+
+TEST(lifetime_runs_from_the_start_whatever_happens)
+{
+    struct sandbox_clocks l;
+    enum ended_by by;
+
+    sandbox_clocks_start(&l, 1000, 0, T0);
+    sandbox_clocks_set_busy(&l);
+    sandbox_clocks_pause(&l, T0 + 10 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 1000 * MS);
+    assert_false(sandbox_clocks_check(&l, T0 + 999 * MS, &by));
+    assert_true(sandbox_clocks_check(&l, T0 + 1000 * MS, &by));
+    assert_int_equal(by, ENDED_LIFETIME);
+}
+
+TEST(idle_time_starts_anew_after_each_execution)
+{
+    struct sandbox_clocks l;
+    enum ended_by by;
+
+    sandbox_clocks_start(&l, 0, 50, T0);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 50 * MS);
+    sandbox_clocks_set_busy(&l);
+    assert_int_equal(sandbox_clocks_next(&l), CLOCKS_NEVER);
+    sandbox_clocks_set_idle(&l, T0 + 200 * MS);
+    assert_false(sandbox_clocks_check(&l, T0 + 249 * MS, &by));
+    assert_true(sandbox_clocks_check(&l, T0 + 250 * MS, &by));
+    assert_int_equal(by, ENDED_IDLE);
+}
+
+TEST(idle_time_stands_still_while_paused)
+{
+    struct sandbox_clocks l;
+
+    sandbox_clocks_start(&l, 0, 50, T0);
+    sandbox_clocks_pause(&l, T0 + 20 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), CLOCKS_NEVER);
+    sandbox_clocks_resume(&l, T0 + 1020 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 1050 * MS);
+
+    sandbox_clocks_set_busy(&l); /* an execution that ended during the pause begins the idle time there */
+    sandbox_clocks_pause(&l, T0 + 2000 * MS);
+    sandbox_clocks_set_idle(&l, T0 + 2100 * MS);
+    sandbox_clocks_resume(&l, T0 + 3000 * MS);
+    assert_int_equal(sandbox_clocks_next(&l), T0 + 3050 * MS);
+}
+
+TEST(counter_texts_are_read_in_their_units)
+{
+    static const struct {
+        const char *text;
+        uint8_t unit;
+        bool ok;
+        uint64_t ns;
+    } rows[] = {
+        { "123456789\n", 0, true, 123456789 },
+        { "0\n", 0, true, 0 },
+        { "usage_usec 5000\nuser_usec 1\n", 1, true, 5000000 },
+        { "", 0, false, 0 },
+        { "12x\n", 0, false, 0 },
+        { "-1\n", 0, false, 0 },
+        { "user_usec 5\n", 1, false, 0 },
+        { "99999999999999999999\n", 0, false, 0 },
+        { "usage_usec 18446744073709551615\n", 1, false, 0 },
+        { "5\n", 2, false, 0 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        uint64_t ns = 0;
+
+        if (cpu_counter_parse(rows[i].text, rows[i].unit, &ns) != rows[i].ok || ns != rows[i].ns)
+            fail_msg("row %zu: %" PRIu64, i, ns);
+    }
+}
+
+TEST(kills_for_want_of_memory_are_found_in_either_format)
+{
+    assert_int_equal(oom_kills_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+    assert_int_equal(oom_kills_parse("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 7\n"), 2);
+    assert_int_equal(oom_kills_parse("oom_kill_disable 5\n"), 0);
+    assert_int_equal(oom_kills_parse("oom_kill x\n"), 0);
+    assert_int_equal(oom_kills_parse(""), 0);
+    assert_int_equal(oom_kills_read(-1), 0);
+}
+
+TEST(the_counter_is_read_from_its_beginning_each_time)
+{
+    int fd = memfd_create("cpu", MFD_CLOEXEC);
+
+    assert_int_equal(pwrite(fd, "10\n", 3, 0), 3);
+    assert_int_equal(cpu_counter_read(fd, 0), 10);
+    assert_int_equal(pwrite(fd, "20\n", 3, 0), 3);
+    assert_int_equal(cpu_counter_read(fd, 0), 20);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(cpu_counter_read(fd, 0), CPU_UNKNOWN);
+    close(fd);
+    assert_int_equal(cpu_counter_read(-1, 0), CPU_UNKNOWN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(wall_fires_at_its_instant_and_not_before),
+        RUN(no_clock_set_means_no_deadline),
+        RUN(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest),
+        RUN(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base),
+        RUN(a_counter_that_goes_backwards_is_not_a_spent_budget),
+        RUN(an_unreadable_counter_is_asked_again_later),
+        RUN(when_both_are_due_the_wall_clock_is_named),
+        RUN(paused_time_counts_for_neither_wall_nor_cpu),
+        RUN(a_deadline_past_the_end_of_time_never_comes),
+        RUN(lifetime_runs_from_the_start_whatever_happens),
+        RUN(idle_time_starts_anew_after_each_execution),
+        RUN(idle_time_stands_still_while_paused),
+        RUN(counter_texts_are_read_in_their_units),
+        RUN(kills_for_want_of_memory_are_found_in_either_format),
+        RUN(the_counter_is_read_from_its_beginning_each_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+#include "tests/unit/test.h"
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "sandbox/receipt.h"
+#include "core/wire/jail.h"
+#include "core/wire/rt.h"
+
+#include <signal.h>
+
+static struct receipt plain(void)
+{
+    struct receipt r = { .sandbox = "sbaaaaaaaaaaaaaaaaaaaa", .execution = "exbbbbbbbbbbbbbbbbbbbb", .final = true };
+
+    r.started_real_ns = 1700000000123000000;
+    r.wall_ns.v = 1234567;
+    r.cpu_ns.v = 2000;
+    r.memory_peak.v = 5 * MIB;
+    r.driver[0] = 'n';
+    str_copy(r.profile, sizeof(r.profile), "shell");
+    str_copy(r.cgroup, sizeof(r.cgroup), "v1");
+    r.host_walls = JAIL_WALL_SECCOMP | JAIL_WALL_USER_NS;
+    r.inside_walls = RT_WALL_LANDLOCK;
+    r.landlock_abi = 3;
+    limits_default(&r.limits);
+    memset(r.enforced, JAIL_ENFORCED, sizeof(r.enforced));
+    return r;
+}
+
+static void expect_json(const struct receipt *r, const char *const *with, const char *const *without)
+{
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    receipt_json(r, &w);
+    for (; *with; with++)
+        if (!strstr(out.data, *with))
+            fail_msg("%s is not in %s", *with, out.data);
+    for (; *without; without++)
+        if (strstr(out.data, *without))
+            fail_msg("%s is in %s", *without, out.data);
+}
+
+TEST(exit_codes_tell_the_ends_apart)
+{
+    static const struct {
+        enum ended_by by;
+        int code, signal, expected;
+    } rows[] = {
+        { ENDED_EXIT, 0, 0, 0 },        { ENDED_EXIT, 42, 0, 42 },    { ENDED_SIGNAL, -1, SIGSEGV, 139 },
+        { ENDED_LIFETIME, -1, 9, 124 }, { ENDED_IDLE, -1, 9, 124 },   { ENDED_WALL, -1, 9, 124 },
+        { ENDED_CPU, -1, 9, 124 },      { ENDED_MEMORY, -1, 9, 123 }, { ENDED_KILLED, -1, 9, 137 },
+        { ENDED_LOST, -1, 0, 125 },     { ENDED_WALL, 0, 0, 124 },    { ENDED_EXIT, -1, 0, 125 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct receipt r = { .ended_by = rows[i].by, .exit_code = rows[i].code, .signal = rows[i].signal };
+
+        if (receipt_exit_code(&r) != rows[i].expected)
+            fail_msg("row %zu: %d", i, receipt_exit_code(&r));
+    }
+}
+
+TEST(names_of_ends_are_those_of_the_contract)
+{
+    static const char *const expected[] = { "exit", "signal", "lifetime", "idle", "wall",
+                                            "cpu",  "memory", "killed",   "lost" };
+
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_string_equal(ended_by_name((enum ended_by)i), expected[i]);
+    assert_string_equal(ended_by_name((enum ended_by)99), "lost");
+}
+
+TEST(json_has_measured_figures_with_their_units)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"endedBy\":\"exit\"",
+                                 "\"exitCode\":0",
+                                 "\"signal\":null",
+                                 "\"final\":true",
+                                 "\"startedAt\":\"2023-11-14T22:13:20.123Z\"",
+                                 "\"wallUs\":1234",
+                                 "\"cpuUs\":2",
+                                 "\"memoryPeakBytes\":5242880",
+                                 "\"outside\":[\"user_namespace\",\"seccomp\"]",
+                                 "\"inside\":[\"landlock\"]",
+                                 "\"landlockAbi\":3",
+                                 "\"memoryBytes\":{\"value\":536870912,\"state\":\"enforced\"}",
+                                 "\"absent\":{}",
+                                 NULL };
+    const char *const without[] = { "\"cpuTimeMs\"", NULL }; /* not limited, so no limit */
+
+    r.ended_by = ENDED_EXIT;
+    expect_json(&r, with, without);
+}
+
+TEST(json_gives_a_reason_instead_of_a_figure_that_is_not_known)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"absent\":{\"cpuUs\":\"no counter\",\"memoryPeakBytes\":\"later\","
+                                 "\"changes\":\"not asked for\"}",
+                                 "\"exitCode\":null", "\"signal\":9", NULL };
+    const char *const without[] = { "\"cpuUs\":2", "\"memoryPeakBytes\":5", "\"changes\":{", NULL };
+
+    r.cpu_ns.why = "no counter";
+    r.memory_peak.why = "later";
+    r.changes_why = "not asked for";
+    r.exit_code = -1;
+    r.signal = 9;
+    expect_json(&r, with, without);
+}
+
+TEST(json_says_how_well_each_limit_is_kept)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"pids\":{\"value\":256,\"state\":\"none\"}",
+                                 "\"cpuMillis\":{\"value\":1000,\"state\":\"partial\",\"why\":\"the host has no cgroup "
+                                 "controller for it\"}",
+                                 "\"cpuSet\":{\"value\":\"0-1\",\"state\":\"enforced\"}", NULL };
+    const char *const without[] = { NULL };
+
+    r.enforced[LIMIT_PIDS] = JAIL_NONE;
+    r.enforced[LIMIT_CPU] = JAIL_PARTIAL;
+    r.enforced_why[LIMIT_CPU] = REASON_NO_CONTROLLER;
+    r.limits.v[LIMIT_CPUSET] = 3;
+    expect_json(&r, with, without);
+}
+
+TEST(json_leaves_out_limits_that_limit_nothing)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"swapBytes\":{\"value\":0", NULL }; /* none of it at all: that is a limit */
+    const char *const without[] = { "\"outputBytes\"", "\"cpuTimeMs\"", "\"cpuSet\"", NULL };
+
+    r.limits.v[LIMIT_OUTPUT] = 0;
+    expect_json(&r, with, without);
+}
+
+static void add_denial(struct receipt *r, unsigned nr, uint64_t count)
+{
+    const struct filter_spec s = { .profile = PROFILE_SHELL };
+
+    r->denials = mem_resize(r->denials, r->ndenials + 1, sizeof(*r->denials));
+    denial_describe(&s, nr, (uint64_t[6]){ 16 }, &r->denials[r->ndenials].denial);
+    r->denials[r->ndenials++].count = count;
+}
+
+TEST(refused_calls_are_listed_with_rule_and_fix)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"denials\":[{\"syscall\":\"mount\",\"call\":\"mount(...)\",\"count\":1,"
+                                 "\"rule\":\"not allowed (profile shell): mounts and roots are the walls themselves\","
+                                 "\"fix\":\"there is no way to allow it\"},{\"syscall\":\"ptrace\"",
+                                 "\"denialsMore\":9", NULL };
+    const char *const without[] = { NULL };
+    auto_buf out = { 0 };
+
+    add_denial(&r, 165, 1);
+    add_denial(&r, 101, 40);
+    r.denials_more = 9;
+    expect_json(&r, with, without);
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data,
+                           "denied   mount (1): not allowed (profile shell); there is no way to allow it\n"
+                           "denied   ptrace(16) (40): not allowed (profile shell); allow with --policy debug\n"
+                           "denied   and 9 more\n"));
+    receipt_done(&r);
+    assert_null(r.denials);
+}
+
+/* "nothing was refused" and "nobody knows" are two things. */
+TEST(denials_that_nobody_counted_are_absent_and_not_empty)
+{
+    struct receipt r = plain();
+    const char *const none[] = { "\"denials\":[]", NULL };
+    const char *const unknown[] = { "\"absent\":{\"denials\":\"the monitor was lost\"}", NULL };
+    const char *const list[] = { "\"denials\":[", "denialsMore", NULL };
+
+    expect_json(&r, none, unknown);
+    r.denials_why = "the monitor was lost";
+    expect_json(&r, unknown, list);
+}
+
+TEST(changes_are_listed_and_hostile_names_stay_names)
+{
+    struct receipt r = plain();
+    struct receipt_change *c = calloc(2, sizeof(*c));
+    const char *const with[] = {
+        "\"added\":1,\"modified\":0,\"deleted\":1,\"truncated\":false",
+        "{\"path\":\"a\\u001b[2Jb\\n\",\"change\":\"added\",\"kind\":\"file\",\"sizeBytes\":7}",
+        "{\"path\":\"gone\",\"change\":\"deleted\",\"kind\":\"directory\"}", NULL
+    };
+    const char *const without[] = { NULL };
+    auto_buf out = { 0 };
+
+    c[0] = (struct receipt_change){ 'A', 'f', 7, str_dup("a\033[2Jb\n") };
+    c[1] = (struct receipt_change){ 'D', 'd', 0, str_dup("gone") };
+    r.changes = c;
+    r.nchanges = 2;
+    r.added = r.deleted = 1;
+    expect_json(&r, with, without);
+    receipt_print(&r, &out);
+    assert_null(strchr(out.data, '\033'));
+    assert_non_null(strstr(out.data, "1 added, 0 modified, 1 deleted: a?[2Jb?, gone\n"));
+    receipt_done(&r);
+    assert_null(r.changes);
+}
+
+TEST(print_names_the_clock_and_its_limit)
+{
+    struct receipt r = plain();
+    auto_buf out = { 0 };
+
+    r.ended_by = ENDED_WALL;
+    r.exit_code = -1;
+    r.dropped_bytes = 10;
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data, "ended    wall: its time on the wall was over (limit 30s)\n"));
+    assert_non_null(strstr(out.data, "wall 1.23 ms"));
+    assert_non_null(strstr(out.data, "were dropped (limit 8M)"));
+}
+
+TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
+{
+    struct receipt r = plain();
+    auto_buf out = { 0 };
+
+    r.enforced[LIMIT_MEMORY] = r.enforced[LIMIT_PIDS] = JAIL_PARTIAL;
+    r.enforced_why[LIMIT_MEMORY] = r.enforced_why[LIMIT_PIDS] = REASON_EACH_PROCESS;
+    r.enforced[LIMIT_WORKSPACE] = JAIL_NONE;
+    r.enforced_why[LIMIT_WORKSPACE] = REASON_LENT_DIRECTORY;
+    r.enforced[LIMIT_TMP] = JAIL_NONE;
+    r.enforced_why[LIMIT_TMP] = 255;       /* of a newer jailer */
+    r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set: nothing is missing */
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data,
+                           "\nlimits   partial: memoryBytes, pids (without a cgroup it holds for each process "
+                           "by itself)\nlimits   none: workspaceBytes (the directory that was lent has the "
+                           "quota of its own file system)\nlimits   none: tmpBytes\n"));
+    assert_null(strstr(out.data, "ioRead"));
+}
+
+TEST(print_groups_what_is_unknown_by_its_reason)
+{
+    struct receipt r = plain();
+    auto_buf out = { 0 };
+
+    r.pids_peak.why = r.pids_refused.why = "because";
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data, "unknown  because: pidsPeak, pidsRefused\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(exit_codes_tell_the_ends_apart),
+        RUN(names_of_ends_are_those_of_the_contract),
+        RUN(json_has_measured_figures_with_their_units),
+        RUN(json_gives_a_reason_instead_of_a_figure_that_is_not_known),
+        RUN(json_says_how_well_each_limit_is_kept),
+        RUN(json_leaves_out_limits_that_limit_nothing),
+        RUN(refused_calls_are_listed_with_rule_and_fix),
+        RUN(denials_that_nobody_counted_are_absent_and_not_empty),
+        RUN(changes_are_listed_and_hostile_names_stay_names),
+        RUN(print_names_the_clock_and_its_limit),
+        RUN(limits_that_are_not_whole_say_why_once_for_each_reason),
+        RUN(print_groups_what_is_unknown_by_its_reason),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+#include "tests/unit/test.h"
+
+#include "server/api/api_internal.h"
+#include "core/base/str.h"
+
+static const struct http_route *const *tables = api_tables;
+
+static void each(void (*fn)(const struct http_route *r, const struct audit_action *a))
+{
+    for (const struct http_route *const *t = tables; *t; t++)
+        for (const struct http_route *r = *t; r->pattern; r++) {
+            struct audit_action a;
+
+            audit_action_of_route(r, &a);
+            fn(r, &a);
+        }
+}
+
+static void well_named(const struct http_route *r, const struct audit_action *a)
+{
+    const char *dot = strchr(a->name, '.');
+    size_t n = strlen(a->name);
+
+    if (!dot || dot == a->name || !dot[1] || strspn(a->name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != n)
+        fail_msg("%s %s is '%s'", r->method, r->pattern, a->name);
+}
+
+static char seen[200][64];
+static size_t nseen;
+
+static void unlike(const struct http_route *r, const struct audit_action *a)
+{
+    if (!a->is_change)
+        return;
+    for (size_t i = 0; i < nseen; i++)
+        if (str_eq(seen[i], a->name))
+            fail_msg("%s %s is '%s', and so is another route", r->method, r->pattern, a->name);
+    assert_true(nseen < ARRAY_LEN(seen));
+    assert_true(str_copy(seen[nseen++], sizeof(seen[0]), a->name));
+}
+
+static void told_if_it_changes(const struct http_route *r, const struct audit_action *a)
+{
+    if (!str_eq(r->method, "GET") && (!a->record_success || !a->is_change))
+        fail_msg("%s %s would leave no record", r->method, r->pattern);
+}
+
+TEST(AL01_every_route_has_a_name_and_every_one_that_changes_something_is_recorded)
+{
+    each(well_named);
+    each(told_if_it_changes);
+}
+
+TEST(no_two_routes_that_change_something_share_a_name)
+{
+    nseen = 0;
+    each(unlike);
+    assert_true(nseen > 10);
+}
+
+TEST(names_say_what_is_done)
+{
+    static const struct {
+        const char *method, *pattern, *name;
+        bool relief;
+    } cases[] = {
+        { "POST", "/v1/sandboxes", "sandbox.create", false },
+        { "DELETE", "/v1/sandboxes/{sandboxId}", "sandbox.delete", true },
+        { "POST", "/v1/sandboxes/{sandboxId}/pause", "sandbox.pause", false },
+        { "POST", "/v1/sandboxes/{sandboxId}/executions", "execution.create", false },
+        { "POST", "/v1/sandboxes/{sandboxId}/executions/{executionId}/cancel", "execution.cancel", true },
+        { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write", false },
+        { "POST", "/v1/apikeys/{keyId}/rotate", "apikey.rotate", false },
+        { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke", true },
+        { "PUT", "/v1/templates/{template}", "template.put", false },
+        { "POST", "/v1/gc", "server.gc", true },
+        { "GET", "/v1/policies", "policy.list", false },
+        { "GET", "/", "server.list", false },
+        { "PATCH", "/v1/tenants/{tenant}/users/{userId}", "user.update", false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http_route r = { .method = cases[i].method, .pattern = cases[i].pattern };
+        struct audit_action a;
+
+        audit_action_of_route(&r, &a);
+        assert_string_equal(a.name, cases[i].name);
+        assert_int_equal(a.frees_resources, cases[i].relief);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(AL01_every_route_has_a_name_and_every_one_that_changes_something_is_recorded),
+        RUN(no_two_routes_that_change_something_share_a_name),
+        RUN(names_say_what_is_done),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,329 @@
+#include "tests/unit/test.h"
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "server/tls/pem_watch.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define PATIENCE_NS (60 * NS_PER_S)
+
+static char dir[64];
+static struct ev *ev;
+static struct pem_watch watch;
+static int told;
+static char *cert, *key;
+
+static char *in(const char *name)
+{
+    return str_printf("%s/%s", dir, name);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    auto_free char *path = in(name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void make_dir(const char *name)
+{
+    auto_free char *path = in(name);
+
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void make_link(const char *target, const char *name)
+{
+    auto_free char *path = in(name);
+
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void move(const char *from, const char *to)
+{
+    auto_free char *a = in(from), *b = in(to);
+
+    assert_int_equal(rename(a, b), 0);
+}
+
+static void on_change(void *arg UNUSED)
+{
+    told++;
+}
+
+static int set_up(void **state UNUSED)
+{
+    struct err err = { 0 };
+
+    snprintf(dir, sizeof(dir), "/tmp/cove-pemw-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(ev_new(&ev, &err), 0);
+    cert = in("cert");
+    key = in("key");
+    told = 0;
+    return 0;
+}
+
+static int unlink_one(const char *path, const struct stat *st UNUSED, int flag UNUSED, struct FTW *at UNUSED)
+{
+    return remove(path);
+}
+
+static int tear_down(void **state UNUSED)
+{
+    pem_watch_done(&watch);
+    ev_free(ev);
+    free(cert);
+    free(key);
+    return nftw(dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void begin(const char *certificate, const char *of_key)
+{
+    const struct pem_paths paths = { { certificate, of_key, "" } };
+
+    pem_watch_init(&watch, ev, &paths, on_change, NULL);
+    watch.check_ns = 20 * NS_PER_MS;
+}
+
+static bool asleep(void)
+{
+    return watch.fd >= 0 && !watch.timer.slot;
+}
+
+/* Turns until the change was told, and nothing is under way any more. */
+static void assert_told(int times)
+{
+    uint64_t end = clock_mono_ns() + PATIENCE_NS;
+
+    while ((told < times || !asleep()) && clock_mono_ns() < end)
+        ev_turn(ev, 100);
+    assert_int_equal(told, times);
+    assert_true(asleep());
+}
+
+/* What happened is in the queue at once, so one turn hears all of it. */
+static void assert_woken(bool woken)
+{
+    ev_turn(ev, 0);
+    assert_int_equal(watch.timer.slot != 0, woken);
+}
+
+TEST(while_nothing_changes_there_is_no_timer)
+{
+    write_file("cert", "1");
+    write_file("key", "1");
+    begin(cert, key);
+    assert_true(asleep());
+    assert_woken(false);
+}
+
+TEST(what_happens_beside_the_files_wakes_nobody_up_for_a_look)
+{
+    auto_free char *deep = in("d/e/cert");
+
+    make_dir("d");
+    make_dir("d/e");
+    write_file("d/e/cert", "1");
+    begin(deep, "");
+    write_file("other", "1"); /* not even told: this directory is only passed through */
+    write_file("d/e/other", "1");
+    move("d/e/other", "d/e/third");
+    assert_woken(false);
+}
+
+TEST(a_file_written_in_place_is_told_once)
+{
+    write_file("cert", "1");
+    write_file("key", "1");
+    begin(cert, key);
+    write_file("cert", "22");
+    assert_told(1);
+    write_file("key", "22");
+    assert_told(2);
+}
+
+TEST(files_renamed_over_the_old_ones_are_told_again_and_again)
+{
+    write_file("cert", "1");
+    write_file("key", "1");
+    begin(cert, key);
+    for (int i = 1; i <= 3; i++) {
+        write_file("new", "2");
+        move("new", "cert");
+        write_file("new", "2");
+        move("new", "key");
+        assert_told(i);
+    }
+}
+
+TEST(a_link_that_is_turned_to_another_file_is_told)
+{
+    auto_free char *path = in("live/cert");
+
+    make_dir("live");
+    make_dir("archive");
+    write_file("archive/cert1", "1");
+    write_file("archive/cert2", "2");
+    make_link("../archive/cert1", "live/cert");
+    begin(path, "");
+    make_link("../archive/cert2", "live/cert.new");
+    move("live/cert.new", "live/cert");
+    assert_told(1);
+    write_file("archive/cert1", "nobody's"); /* that is not ours any more */
+    assert_woken(false);
+    write_file("archive/cert2", "22");
+    assert_told(2);
+}
+
+TEST(a_directory_of_links_that_is_swapped_is_told)
+{
+    make_dir("..1");
+    make_dir("..2");
+    write_file("..1/cert", "1");
+    write_file("..2/cert", "2");
+    make_link("..1", "..data");
+    make_link("..data/cert", "cert");
+    begin(cert, "");
+    make_link("..2", "..data_tmp");
+    move("..data_tmp", "..data");
+    assert_told(1);
+    auto_free char *old = in("..1/cert"), *place = in("..1");
+    assert_int_equal(unlink(old), 0);
+    assert_int_equal(rmdir(place), 0);
+    assert_woken(false);
+}
+
+TEST(an_absolute_link_is_followed)
+{
+    auto_free char *target = in("far/cert");
+
+    make_dir("far");
+    write_file("far/cert", "1");
+    make_link(target, "cert");
+    begin(cert, "");
+    write_file("far/cert", "22");
+    assert_told(1);
+}
+
+TEST(a_directory_that_takes_the_place_of_another_is_told)
+{
+    auto_free char *path = in("a/b/cert");
+
+    make_dir("a");
+    make_dir("a/b");
+    make_dir("c");
+    make_dir("c/b");
+    write_file("a/b/cert", "1");
+    write_file("c/b/cert", "2");
+    begin(path, "");
+    move("a", "old");
+    move("c", "a");
+    assert_told(1);
+}
+
+TEST(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes)
+{
+    auto_free char *path = in("later/cert");
+
+    begin(path, "");
+    assert_true(asleep());
+    make_dir("later");
+    while (!watch.timer.slot)
+        ev_turn(ev, 100);
+    while (watch.timer.slot)
+        ev_turn(ev, 100); /* a directory is nothing to tell of, but it is watched now */
+    assert_int_equal(told, 0);
+    write_file("later/cert", "1");
+    assert_told(1);
+    assert_int_equal(unlink(path), 0);
+    assert_told(2);
+}
+
+TEST(links_in_a_circle_are_no_reason_to_go_on_for_ever)
+{
+    make_link("b", "a");
+    make_link("a", "b");
+    make_link("a", "cert");
+    begin(cert, "");
+    assert_true(asleep());
+    write_file("new", "1");
+    move("new", "b");
+    assert_told(1);
+}
+
+TEST(a_relative_path_is_one_from_where_we_stand)
+{
+    auto_fd int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    write_file("cert", "1");
+    assert_int_equal(chdir(dir), 0);
+    begin("cert", "");
+    write_file("cert", "22");
+    assert_told(1);
+    assert_int_equal(fchdir(here), 0);
+}
+
+TEST(what_was_noted_before_it_was_read_is_not_told)
+{
+    write_file("cert", "1");
+    begin(cert, "");
+    write_file("cert", "22");
+    pem_watch_mark_read(&watch);
+    assert_woken(true);
+    while (watch.timer.slot)
+        ev_turn(ev, 100);
+    assert_int_equal(told, 0);
+}
+
+TEST(without_inotify_the_files_are_looked_at_instead)
+{
+    write_file("cert", "1");
+    begin(cert, "");
+    struct rlimit saved, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &saved), 0);
+    none = (struct rlimit){ .rlim_cur = 0, .rlim_max = saved.rlim_max };
+    write_file("cert", "22");
+    assert_woken(true);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    while (!watch.is_polling)
+        ev_turn(ev, 100);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
+    assert_int_equal(watch.fd, -1);
+    assert_int_not_equal(watch.timer.slot, 0);
+    ev_timer_set(ev, &watch.timer, 0, watch.timer.fn, watch.timer.arg); /* as if the seconds had passed */
+    assert_told(1);
+    assert_false(watch.is_polling);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(while_nothing_changes_there_is_no_timer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_happens_beside_the_files_wakes_nobody_up_for_a_look, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_written_in_place_is_told_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_renamed_over_the_old_ones_are_told_again_and_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_that_is_turned_to_another_file_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_directory_of_links_that_is_swapped_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_absolute_link_is_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_directory_that_takes_the_place_of_another_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(links_in_a_circle_are_no_reason_to_go_on_for_ever, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_relative_path_is_one_from_where_we_stand, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_noted_before_it_was_read_is_not_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_inotify_the_files_are_looked_at_instead, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

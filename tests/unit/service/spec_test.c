@@ -1,0 +1,202 @@
+/* What a request may ask of a sandbox, over a template, over the presets. */
+#include "tests/unit/test.h"
+
+#include "service/spec.h"
+
+#include <stdio.h>
+
+static struct err last;
+
+static int read_as(struct spec *s, const char *text, enum spec_of of)
+{
+    json_t *j = NULL;
+
+    last = (struct err){ 0 };
+    if (json_input_parse(text, strlen(text), &j, &last) < 0)
+        return -1;
+    int rc = spec_read(s, j, of, NULL, &last);
+    json_decref(j);
+    return rc;
+}
+
+static int read_over(struct spec *s, const char *text)
+{
+    return read_as(s, text, SPEC_OF_SANDBOX);
+}
+
+TEST(presets_stand_where_nothing_is_said)
+{
+    struct spec s;
+    struct sandbox_spec box;
+
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{\"runtime\":\"python\"}"), 0);
+    assert_int_equal(spec_finish(&s, &last), 0);
+    assert_int_equal(s.limits.v[LIMIT_MEMORY], 512 * MIB);
+    assert_int_equal(s.limits.v[LIMIT_LIFETIME], 300000);
+    spec_fill_sandbox_spec(&s, &box);
+    assert_int_equal(box.profile, PROFILE_PYTHON);
+    assert_int_equal(box.level, LEVEL_STANDARD);
+    spec_done(&s);
+}
+
+TEST(a_request_is_read_over_its_template)
+{
+    struct spec s;
+
+    spec_init(&s);
+    assert_int_equal(read_as(&s,
+                             "{\"runtime\":\"node\",\"resources\":{\"memoryBytes\":1073741824,\"pids\":10},"
+                             "\"env\":{\"A\":\"1\",\"B\":\"2\"},\"metadata\":{\"x\":\"1\",\"y\":\"2\"},"
+                             "\"idleAction\":\"pause\"}",
+                             SPEC_OF_TEMPLATE),
+                     0);
+    assert_int_equal(read_over(&s, "{\"template\":\"t\",\"resources\":{\"pids\":20,\"cpuPinning\":true},"
+                                   "\"env\":{\"B\":\"3\"},\"metadata\":{\"y\":\"4\"},\"lifetimeMs\":1000}"),
+                     0);
+    assert_int_equal(spec_finish(&s, &last), 0);
+    assert_string_equal(s.runtime, "node");
+    assert_int_equal(s.limits.v[LIMIT_MEMORY], GIB);
+    assert_int_equal(s.limits.v[LIMIT_PIDS], 20);
+    assert_int_equal(s.limits.v[LIMIT_LIFETIME], 1000);
+    assert_true(s.cpu_pinning);
+    assert_int_equal(s.idle_action, IDLE_PAUSE);
+    assert_int_equal(s.nenv, 2);
+    assert_string_equal(s.env[0], "A=1");
+    assert_string_equal(s.env[1], "B=3");
+    auto_free char *metadata = spec_metadata_json(&s);
+    assert_string_equal(metadata, "{\"x\":\"1\",\"y\":\"4\"}");
+    spec_done(&s);
+}
+
+TEST(what_is_written_down_is_read_back_and_holds_no_variable)
+{
+    struct spec s, again;
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    spec_init(&s);
+    spec_init(&again);
+    assert_int_equal(read_over(&s, "{\"runtime\":\"bash\",\"resources\":{\"cpuMillis\":250,\"storageBytes\":1048576},"
+                                   "\"env\":{\"SECRET\":\"hunter2\"},\"idleTimeoutMs\":5,\"timeoutMs\":7}"),
+                     0);
+    assert_int_equal(spec_finish(&s, &last), 0);
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    spec_json(&s, &w);
+    jsonw_end_object(&w);
+    assert_null(strstr(out.data, "hunter2"));
+    assert_int_equal(read_over(&again, out.data), 0);
+    assert_int_equal(spec_finish(&again, &last), 0);
+    assert_memory_equal(&again.limits, &s.limits, sizeof(s.limits));
+    assert_string_equal(again.runtime, "bash");
+    buf_done(&out);
+    spec_done(&s);
+    spec_done(&again);
+}
+
+TEST(every_bad_value_is_refused_by_name)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { "{\"runtime\":\"cobol\"}", "runtime: there is no 'cobol'; there is python, node, bash and sh" },
+        { "{\"runtime\":\"pyton\"}", "runtime: there is no 'pyton'; did you mean python?" },
+        { "{\"runtime\":7}", "runtime" },
+        { "{\"runtime\":\"\"}", "runtime" },
+        { "{\"level\":\"low\"}", "level" },
+        { "{\"level\":\"custom\"}", "level" },
+        { "{\"owner\":\"me\"}", "owner" },
+        { "{\"resources\":{\"memory\":1}}", "resources.memory: there is no such field; did you mean memoryBytes?" },
+        { "{\"resources\":{\"memoryBytes\":0}}", "resources.memoryBytes" },
+        { "{\"resources\":{\"memoryBytes\":-1}}", "resources.memoryBytes" },
+        { "{\"resources\":{\"memoryBytes\":\"1G\"}}", "resources.memoryBytes" },
+        { "{\"resources\":{\"pids\":1}}", "resources.pids" },
+        { "{\"resources\":{\"cpuPinning\":1}}", "resources.cpuPinning" },
+        { "{\"resources\":[]}", "resources" },
+        { "{\"lifetimeMs\":0}", "lifetimeMs" },
+        { "{\"lifetimeMs\":99999999999999}", "lifetimeMs" },
+        { "{\"idleAction\":\"kill\"}", "idleAction" },
+        { "{\"env\":{\"A B\":\"\"}}", "env" },
+        { "{\"env\":{\"A=B\":\"\"}}", "env" },
+        { "{\"env\":{\"1A\":\"\"}}", "env" },
+        { "{\"env\":{\"A\":1}}", "env.A" },
+        { "{\"metadata\":{\"a\":1}}", "metadata" },
+        { "{\"metadata\":{\"\":\"\"}}", "metadata" },
+        { "{\"metadata\":{\"a=b\":\"\"}}", "metadata" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct spec s;
+
+        spec_init(&s);
+        if (read_over(&s, cases[i].text) == 0)
+            fail_msg("%s was read", cases[i].text);
+        if (!strstr(last.msg, cases[i].says))
+            fail_msg("%s: '%s'", cases[i].text, last.msg);
+        spec_done(&s);
+    }
+}
+
+TEST(js07_variables_and_metadata_are_bounded)
+{
+    struct spec s;
+    struct buf b = { 0 };
+
+    spec_init(&s);
+    buf_adds(&b, "{\"env\":{");
+    for (int i = 0; i < 257; i++)
+        buf_addf(&b, "%s\"V%d\":\"\"", i ? "," : "", i);
+    buf_adds(&b, "}}");
+    assert_int_equal(read_over(&s, b.data), -1);
+    buf_clear(&b);
+    buf_adds(&b, "{\"env\":{\"A\":\"");
+    for (int i = 0; i < 40000; i++)
+        buf_adds(&b, "x");
+    buf_adds(&b, "\"}}");
+    assert_int_equal(read_over(&s, b.data), -1);
+    buf_clear(&b);
+    buf_adds(&b, "{\"metadata\":{");
+    for (int i = 0; i < 33; i++)
+        buf_addf(&b, "%s\"k%d\":\"\"", i ? "," : "", i);
+    buf_adds(&b, "}}");
+    assert_int_equal(read_over(&s, b.data), -1);
+    buf_done(&b);
+    spec_done(&s);
+}
+
+TEST(a_spec_that_cannot_be_is_refused_whole)
+{
+    struct spec s;
+
+    spec_init(&s);
+    assert_int_equal(spec_finish(&s, &last), -1); /* no runtime */
+    assert_int_equal(last.id, ERR_INVALID);
+    assert_int_equal(read_over(&s, "{\"runtime\":\"python\",\"level\":\"high\"}"), 0);
+    assert_int_equal(spec_finish(&s, &last), -1);
+    assert_int_equal(last.id, ERR_LEVEL_UNAVAILABLE);
+    spec_done(&s);
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{\"runtime\":\"python\",\"resources\":{\"memoryBytes\":33554432,"
+                                   "\"storageBytes\":1073741824}}"),
+                     0);
+    assert_int_equal(spec_finish(&s, &last), -1); /* files live in memory */
+    spec_done(&s);
+    spec_init(&s);
+    assert_int_equal(read_as(&s, "{\"template\":\"x\"}", SPEC_OF_TEMPLATE), -1);
+    spec_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(presets_stand_where_nothing_is_said),
+        RUN(a_request_is_read_over_its_template),
+        RUN(what_is_written_down_is_read_back_and_holds_no_variable),
+        RUN(every_bad_value_is_refused_by_name),
+        RUN(js07_variables_and_metadata_are_bounded),
+        RUN(a_spec_that_cannot_be_is_refused_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
