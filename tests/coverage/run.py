@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py [--keep] [--lines FILE...] - how many lines of each room the tests execute (make coverage).
+"""run.py [--keep] [--lines FILE...] - how many lines of each component the tests execute (make coverage).
 
     tests/coverage/run.py                     build, run unit, contract, fuzz corpora, e2e and the faults put in
                                               the way of every system call of the set-up; print the table
@@ -24,7 +24,7 @@ PROFILE = os.path.join(BUILD, "profile")
 DATA = os.path.join(BUILD, "cove.profdata")
 COVE = os.path.join(BUILD, "src/main/cove")
 GOAL = 90.0
-HELD = ("isolate", "rootless", "systemd", "jailer", "runtime", "wire", "policy")
+HELD = ("host/isolate", "host/rootless", "host/systemd", "host/jailer", "inside/runtime", "core/wire", "policy")
 
 
 def tool(name):
@@ -81,8 +81,8 @@ def products():
 def programs():
     """Every program of the build that was compiled with counters."""
     found = products()
-    for room in ("unit", "contract", "fuzz"):
-        folder = os.path.join(BUILD, "tests", room)
+    for suite in ("unit", "contract", "fuzz"):
+        folder = os.path.join(BUILD, "tests", suite)
         found += [os.path.join(folder, n) for n in sorted(os.listdir(folder))
                   if os.path.isfile(os.path.join(folder, n)) and os.access(os.path.join(folder, n), os.X_OK)]
     return [p for p in found if os.path.exists(p)]
@@ -101,25 +101,25 @@ def objects():
 def table():
     out = subprocess.run([tool("llvm-cov"), "export", "-summary-only", "-instr-profile", DATA, *objects()], cwd=ROOT,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
-    rooms, files = {}, []
+    components, files = {}, []
     for entry in json.loads(out)["data"][0]["files"]:
         name = os.path.relpath(entry["filename"], ROOT)
         parts = name.split("/")
         if parts[0] != "src" or len(parts) < 3:
             continue
         lines = entry["summary"]["lines"]
-        room = rooms.setdefault(parts[1], [0, 0])
-        room[0] += lines["covered"]
-        room[1] += lines["count"]
+        component = components.setdefault(os.path.dirname(name)[len("src/"):], [0, 0])
+        component[0] += lines["covered"]
+        component[1] += lines["count"]
         files.append((lines["covered"], lines["count"], name))
-    print(f"{'room':<10} {'lines':>7} {'executed':>9} {'':>8}")
-    for room, (covered, count) in sorted(rooms.items(), key=lambda r: (r[0] not in HELD, r[0])):
+    print(f"{'component':<16} {'lines':>7} {'executed':>9} {'':>8}")
+    for component, (covered, count) in sorted(components.items(), key=lambda r: (r[0] not in HELD, r[0])):
         share = 100 * covered / count
-        note = "" if room not in HELD else "  goal reached" if share >= GOAL else f"  goal {GOAL:.0f} %"
-        print(f"{room:<10} {count:>7} {covered:>9} {share:>6.1f} %{note}")
-    covered, count = (sum(r[i] for r in rooms.values()) for i in (0, 1))
-    print(f"{'all':<10} {count:>7} {covered:>9} {100 * covered / count:>6.1f} %")
-    worst = sorted((f for f in files if f[2].split("/")[1] in HELD and f[0] < f[1]), key=lambda f: f[0] - f[1])
+        note = "" if component not in HELD else "  goal reached" if share >= GOAL else f"  goal {GOAL:.0f} %"
+        print(f"{component:<16} {count:>7} {covered:>9} {share:>6.1f} %{note}")
+    covered, count = (sum(r[i] for r in components.values()) for i in (0, 1))
+    print(f"{'all':<16} {count:>7} {covered:>9} {100 * covered / count:>6.1f} %")
+    worst = sorted((f for f in files if os.path.dirname(f[2])[len("src/"):] in HELD and f[0] < f[1]), key=lambda f: f[0] - f[1])
     print("most lines that nothing executed: " +
           ", ".join(f"{name} {count - covered}" for covered, count, name in worst[:8]))
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):

@@ -184,8 +184,8 @@ def suite_self(wanted):
 
 
 def suite_layers(wanted):
-    """the rooms and arrows of ARCHITECTURE.md"""
-    return [Task("layers", "layers", ["tests/layers/check.py"], parse=parse_tap),
+    """the layers and arrows of ARCHITECTURE.md"""
+    return [Task("layers", "layers", ["tests/layers/check.py"], parse=parse_tap, needs=[GCC]),
             Task("layers", "layers/self", ["tests/layers/check.py", "--self-test"], parse=parse_tap)]
 
 
@@ -281,7 +281,7 @@ def formatted(output, code, name):
 
 
 def cppcheck(where):
-    """One room: analyses of files do not depend on each other, and what has not changed is not repeated."""
+    """One component: analyses of files do not depend on each other, and what has not changed is not repeated."""
     kept = os.path.join(BUILD, "logs/cppcheck", where.replace("/", "-"))
     command = ["cppcheck", "-q", "--std=c11", "--enable=warning,portability", "--inline-suppr", "--error-exitcode=1",
                "--suppress=missingIncludeSystem", "--suppress=normalCheckLevelMaxBranches", "--suppress=unknownMacro",
@@ -302,15 +302,15 @@ def tidy_tasks():
 def suite_static(wanted):
     """clang-format, clang-tidy, cppcheck, shellcheck, python syntax"""
     c_files, everything = tracked("*.c"), tracked()
-    rooms = sorted({os.path.dirname(p) for p in c_files if p.startswith("src/")} | {"runtimes"})
-    rooms = [r for r in rooms if not any(r.startswith(other + "/") for other in rooms)]
+    components = sorted({os.path.dirname(p) for p in c_files if p.startswith("src/")} | {"runtimes"})
+    components = [c for c in components if not any(c.startswith(other + "/") for other in components)]
     syntax = "import ast,sys\nfor p in sys.argv[1:]: ast.parse(open(p).read(), p)"
     return [
         Task("static", "clang-format", ["clang-format", "--dry-run", *c_files, *tracked("*.h")], parse=formatted, nice=NICE),
         Task("static", "shellcheck", ["shellcheck", *filter(is_shell, everything)], nice=NICE),
         Task("static", "python compiles", [sys.executable, "-c", syntax, *filter(is_python, everything)], nice=NICE),
         Task("static", "tables of docs/ are those of the source", ["tools/doctables", "--check"], nice=NICE),
-    ] + [cppcheck(room) for room in rooms]  # clang-tidy is added when its build is set up
+    ] + [cppcheck(component) for component in components]  # clang-tidy is added when its build is set up
 
 
 # --- all of them ---
