@@ -279,7 +279,7 @@ static int oauth_store_token(const json_t *doc, struct login *ret, struct err *e
         oauth_wipe_text(&ret->refresh);
         ret->refresh = refresh;
     }
-    ret->expires_ms = clock_real_ns() / NS_PER_MS + oauth_seconds_as_ms(doc, "expires_in", 300, 365 * 86400);
+    ret->expires_ms = clock_real_ms() + oauth_seconds_as_ms(doc, "expires_in", 300, 365 * 86400);
     return 0;
 }
 
@@ -329,7 +329,7 @@ int oauth_renew(struct ev *ev, struct login *l, struct err *err)
     AUTO_JSON *doc = NULL;
     int status = 0;
 
-    if (!l->issuer || !l->expires_ms || clock_real_ns() / NS_PER_MS + EARLY_MS < l->expires_ms)
+    if (!l->issuer || !l->expires_ms || clock_real_ms() + EARLY_MS < l->expires_ms)
         return 0;
     if (!l->refresh || !l->token_url || !l->client_id)
         return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",

@@ -206,7 +206,7 @@ static void coved_on_request_done(const struct http_request_summary *done, void 
 
 static uint64_t coved_retention_cutoff_ms(const struct coved *d, enum conf_setting s)
 {
-    uint64_t now = wallclock_guard_now_ms(&d->wallclock, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+    uint64_t now = wallclock_guard_now_ms(&d->wallclock, ev_now(d->ev), clock_real_ms());
     uint64_t keep = conf_number(&d->conf, s);
 
     return now > keep ? now - keep : 0;
@@ -343,7 +343,7 @@ static bool coved_update_wallclock(struct coved *d)
 {
     char text[WALLCLOCK_GUARD_TEXT];
     bool waited = d->wallclock.is_distrusted;
-    bool holds = wallclock_guard_update(&d->wallclock, ev_now(d->ev), clock_real_ns() / NS_PER_MS);
+    bool holds = wallclock_guard_update(&d->wallclock, ev_now(d->ev), clock_real_ms());
 
     store_meta_put(d->store, WALLCLOCK_META_KEY, wallclock_guard_format(&d->wallclock, text), coved_on_wallclock_stored,
                    NULL);
@@ -365,7 +365,7 @@ static void coved_on_wallclock(void *arg, const struct err *err, const char *val
     if (err)
         a->err = *err;
     else
-        wallclock_guard_init(&a->d->wallclock, value, ev_now(a->d->ev), clock_real_ns() / NS_PER_MS);
+        wallclock_guard_init(&a->d->wallclock, value, ev_now(a->d->ev), clock_real_ms());
     a->done = true;
 }
 
@@ -484,7 +484,7 @@ static void coved_on_first_key(void *arg, const struct err *err, const struct st
 static void coved_report_ready(struct coved *d)
 {
     if (d->ready_fd >= 0)
-        auth_key_create_first(d->auth, clock_real_ns() / NS_PER_MS, coved_on_first_key, d);
+        auth_key_create_first(d->auth, clock_real_ms(), coved_on_first_key, d);
 }
 
 static int coved_serve(struct coved *d, struct err *err)

@@ -10,6 +10,7 @@
  * 3. on_lost is called once, after every box has been told and has drained what its sandbox still said. */
 #include "sandbox/engine_internal.h"
 
+#include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -337,10 +338,10 @@ static void engine_request_monitor(void *arg);
 /* A monitor that the jailer knows may be restarted, and then there is another one to ask for. */
 static void engine_retry_monitor(struct engine *e)
 {
-    if (!e->monitor_backoff_ns || e->lost)
+    if (!e->monitor_backoff.min_ns || e->lost)
         return;
-    ev_timer_set(e->ev, &e->monitor_timer, ev_now(e->ev) + e->monitor_backoff_ns, engine_request_monitor, e);
-    e->monitor_backoff_ns = min_u64(e->monitor_backoff_ns * 2, MONITOR_WAIT_MAX_NS);
+    ev_timer_set(e->ev, &e->monitor_timer, ev_now(e->ev) + backoff_next(&e->monitor_backoff), engine_request_monitor,
+                 e);
 }
 
 /* Sandboxes go on without it: their refused calls answer ENOSYS or wait for the next one, and nobody knows of them. */
@@ -402,7 +403,7 @@ static void engine_on_monitor_reply(struct jailer_request *ask, const struct jai
     struct engine *e = ask->owner;
 
     if (!err && a->nfds == 1 && engine_set_monitor(e, take_fd(&a->fds[0]), NULL) == 0)
-        e->monitor_backoff_ns = MONITOR_WAIT_NS;
+        backoff_reset(&e->monitor_backoff);
     else
         engine_retry_monitor(e);
 }
@@ -414,7 +415,7 @@ static void engine_request_monitor(void *arg)
 
 void engine_connect_monitor(struct engine *e)
 {
-    e->monitor_backoff_ns = MONITOR_WAIT_NS;
+    e->monitor_backoff = (struct backoff){ .min_ns = MONITOR_WAIT_NS, .max_ns = MONITOR_WAIT_MAX_NS };
     engine_request_monitor(e);
 }
 
@@ -422,11 +423,7 @@ void engine_connect_monitor(struct engine *e)
 
 static struct sandbox_handle **engine_handle_bucket(struct engine *e, const char *id)
 {
-    uint32_t h = 2166136261u;
-
-    for (const char *p = id; *p; p++)
-        h = (h ^ (uint8_t)*p) * 16777619u;
-    return &e->handles[h % SANDBOX_HANDLE_BUCKETS];
+    return &e->handles[hash_str(HASH_INIT, id) % SANDBOX_HANDLE_BUCKETS];
 }
 
 static struct sandbox_handle *engine_find_handle(struct engine *e, const char *id)

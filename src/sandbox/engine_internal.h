@@ -8,6 +8,7 @@
 #pragma once
 
 #include "sandbox/clocks.h"
+#include "core/base/backoff.h"
 #include "sandbox/engine.h"
 #include "sandbox/receipt.h"
 #include "core/wire/chan.h"
@@ -65,7 +66,7 @@ struct engine {
     struct err why;
     struct chan monitor;
     struct ev_timer monitor_timer;
-    uint64_t monitor_backoff_ns;    /* until it is asked for again; 0: there is none to ask for */
+    struct backoff monitor_backoff; /* of requesting the monitor again; zero: the jailer has none */
     const char *monitor_absent_why; /* why the monitor cannot be asked; NULL when it can */
     struct ev_timer lost_timer;
     uint32_t next_stream;

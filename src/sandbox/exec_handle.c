@@ -15,6 +15,7 @@
 #include "sandbox/engine_internal.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -44,11 +45,7 @@ void exec_handle_drop_stream(struct exec_handle *x)
 
 static void exec_handle_unlink(struct exec_handle *x)
 {
-    struct exec_handle **p = &x->sandbox->execs;
-
-    while (*p != x)
-        p = &(*p)->next;
-    *p = x->next;
+    list_remove(&x->sandbox->execs, x);
     x->sandbox = NULL;
 }
 

@@ -2,6 +2,7 @@
  * told to all boxes behind it, and the next box tries again. */
 #include "sandbox/engine_internal.h"
 
+#include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -9,24 +10,13 @@
 
 #define TEMPLATES_KEPT_MIN 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
 
-#define HASH_SEED 14695981039346656037ull
-
-static uint64_t template_hash(uint64_t h, const void *data, size_t len)
-{
-    const uint8_t *p = data;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ p[i]) * 1099511628211ull;
-    return h;
-}
-
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
     struct sandbox_kind k = { .filter = { .profile = spec->profile, .grants = spec->grants } };
 
     if (spec->zygote) {
         (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
-        k.preload = template_hash(HASH_SEED, spec->zygote->preload, strlen(spec->zygote->preload));
+        k.preload = hash_bytes(HASH_INIT, spec->zygote->preload, strlen(spec->zygote->preload));
     }
     memcpy(k.filter.deny, spec->deny, sizeof(k.filter.deny));
     return k;
@@ -146,7 +136,7 @@ void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MA
         snprintf(ret, JAIL_NAME_MAX, "native-%s%s", profile_name(filter->profile), joins);
     else
         snprintf(ret, JAIL_NAME_MAX, "native-%s-%" PRIx32 "-%016" PRIx64 "%s", profile_name(filter->profile),
-                 filter->grants, template_hash(HASH_SEED, filter->deny, sizeof(filter->deny)), joins);
+                 filter->grants, hash_bytes(HASH_INIT, filter->deny, sizeof(filter->deny)), joins);
 }
 
 void engine_request_template(struct engine *e, const struct sandbox_kind *kind)

@@ -88,7 +88,7 @@ static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
 int budget_check(struct manager *m, const char *owner, bool execution, struct err *err)
 {
     struct tenant_budget *b = budget_find(m, owner);
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
     enum store_period p;
 
     if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
@@ -113,7 +113,7 @@ void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
 
     m->usage_totals[STORE_BUDGET_CPU_SECONDS] += us;
     if (b)
-        budget_period_add(&b->period, STORE_BUDGET_CPU_SECONDS, us, manager_wall_clock_ms());
+        budget_period_add(&b->period, STORE_BUDGET_CPU_SECONDS, us, clock_real_ms());
 }
 
 void budget_add_execution(struct manager *m, const char *owner)
@@ -122,7 +122,7 @@ void budget_add_execution(struct manager *m, const char *owner)
 
     m->usage_totals[STORE_BUDGET_EXECUTIONS]++;
     if (b)
-        budget_period_add(&b->period, STORE_BUDGET_EXECUTIONS, 1, manager_wall_clock_ms());
+        budget_period_add(&b->period, STORE_BUDGET_EXECUTIONS, 1, clock_real_ms());
 }
 
 void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms)
@@ -131,7 +131,7 @@ void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uin
 
     m->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += to_ms > from_ms ? to_ms - from_ms : 0;
     if (b)
-        budget_period_add_span(&b->period, from_ms, to_ms, manager_wall_clock_ms());
+        budget_period_add_span(&b->period, from_ms, to_ms, clock_real_ms());
 }
 
 void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us)
@@ -159,7 +159,7 @@ void budget_add_ended_sandbox(struct sandbox *sb)
     sb->lifetime_counted = true;
     sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += budget_observed_ms(sb, sb->ended_ms);
     if (b)
-        budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, manager_wall_clock_ms());
+        budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, clock_real_ms());
 }
 
 /* --- the boundary --- */
@@ -196,7 +196,7 @@ static void budget_load_usage(struct tenant_budget *b);
 
 static void budget_enforce(struct tenant_budget *b)
 {
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
     struct err why = { 0 };
     enum store_period p;
     size_t n = 0;
@@ -273,7 +273,7 @@ static void budget_on_month_usage(void *arg, const struct err *err, const struct
 static void budget_load_usage(struct tenant_budget *b)
 {
     struct manager *m = b->manager;
-    uint64_t now = manager_wall_clock_ms();
+    uint64_t now = clock_real_ms();
 
     b->load_failed = false;
     manager_commit_cpu_usage(m, b->period.owner); /* so that the sums and the counters here meet without a gap */
@@ -367,7 +367,7 @@ void budget_free_all(struct manager *m)
 bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret)
 {
     struct tenant_budget *b = budget_find(m, owner);
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms();
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
 
     if (!b || b->nloading || b->load_failed)
         return false;
@@ -390,7 +390,7 @@ static bool budget_sandbox_is_counted(const struct sandbox *sb)
 
 void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
 {
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = manager_wall_clock_ms(), alive = 0;
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms(), alive = 0;
 
     *ret = (struct manager_usage_totals){ .refused = m->budget_refused };
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)

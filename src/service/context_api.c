@@ -2,6 +2,7 @@
  * which may be secrets. */
 #include "service/context_internal.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -125,7 +126,7 @@ static uint64_t context_time_left_ms(const struct context *cx)
     uint64_t left = cx->sandbox->spec.limits.v[LIMIT_WALL];
 
     for (const struct execution *ex = cx->sandbox->executions; ex; ex = ex->next) {
-        uint64_t now = manager_wall_clock_ms(), since = now > ex->started_ms ? now - ex->started_ms : 0;
+        uint64_t now = clock_real_ms(), since = now > ex->started_ms ? now - ex->started_ms : 0;
         uint64_t ran = min_u64(
             since, context_execution_elapsed_ms(ex)); /* the one counts pauses, the other its time in the queue */
 

@@ -122,7 +122,7 @@ static void context_execution_begin(struct execution *ex)
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
     ex->started = true;
-    row.started_ms = ex->started_ms = manager_wall_clock_ms();
+    row.started_ms = ex->started_ms = clock_real_ms();
     ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
     ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);

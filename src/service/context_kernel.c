@@ -10,6 +10,8 @@
  * 2. The clock never acts on a paused sandbox: it could not answer, and would be ended for it. */
 #include "service/context_internal.h"
 
+#include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -84,7 +86,7 @@ struct context *context_new(struct sandbox *sb, const char *id, const char *lang
         id_new("cx", cx->id);
     cx->sandbox = sb;
     cx->kernel_spec = language_kernel_find(language);
-    cx->created_ms = manager_wall_clock_ms();
+    cx->created_ms = clock_real_ms();
     while (*p)
         p = &(*p)->next;
     *p = cx;
@@ -98,11 +100,7 @@ const char *context_get_language(const struct context *cx)
 
 void context_query_finish(struct context_query *a, const struct err *err, const char *json)
 {
-    struct context_query **p = &a->context->queries;
-
-    while (*p != a)
-        p = &(*p)->next;
-    *p = a->next;
+    list_remove(&a->context->queries, a);
     ev_timer_clear(a->context->sandbox->manager->ev, &a->timer);
     a->done(a->arg, err, json);
     free(a);
@@ -110,11 +108,7 @@ void context_query_finish(struct context_query *a, const struct err *err, const 
 
 void context_free(struct context *cx)
 {
-    struct context **p = &cx->sandbox->contexts;
-
-    while (*p != cx)
-        p = &(*p)->next;
-    *p = cx->next;
+    list_remove(&cx->sandbox->contexts, cx);
     ev_timer_clear(cx->sandbox->manager->ev, &cx->timer);
     for (struct execution *ex = cx->queue; ex; ex = ex->next_in_context)
         ex->running_context = NULL;

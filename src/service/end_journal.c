@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -129,11 +130,7 @@ struct end_journal_entry {
 
 static void end_journal_entry_free(struct end_journal_entry *r)
 {
-    struct end_journal_entry **p = &r->manager->end_journal.replay_entries;
-
-    while (*p != r)
-        p = &(*p)->next;
-    *p = r->next;
+    list_remove(&r->manager->end_journal.replay_entries, r);
     free(r);
 }
 
@@ -150,7 +147,7 @@ void end_journal_close(struct manager *m)
 static void end_journal_append_event(const struct end_journal_entry *r, const char *kind)
 {
     auto_free char *body = str_printf("{\"executionId\":\"%s\"}", r->id);
-    struct store_event row = { .at_ms = manager_wall_clock_ms(), .kind = (char *)kind, .body_json = body };
+    struct store_event row = { .at_ms = clock_real_ms(), .kind = (char *)kind, .body_json = body };
 
     memcpy(row.owner, r->owner, sizeof(row.owner));
     memcpy(row.sandbox, r->sandbox, sizeof(row.sandbox));

@@ -7,6 +7,8 @@
  * 2. `flushing` is what the store was asked to add; nothing is added to it, and only its answer empties it. */
 #include "service/ephemeral_sandbox.h"
 
+#include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -140,11 +142,7 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
     if (budget_check(m, g->quota->tenant, true, err) < 0 ||
         quota_reserve_execution(g->quota, quota_now_ms(m), &m->quota_refusal, err) < 0)
         return -1;
-    g->next = m->ephemeral_sandboxes;
-    g->link = &m->ephemeral_sandboxes;
-    if (g->next)
-        g->next->link = &g->next;
-    m->ephemeral_sandboxes = g;
+    linked_push(&m->ephemeral_sandboxes, g);
     m->stats.executions++;
     return 0;
 }
@@ -225,7 +223,7 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     if (quota_reserve(g->quota, g->quota_amounts, &m->quota_refusal, err) < 0)
         return -1;
     g->quota_reserved = true;
-    g->created_ms = manager_wall_clock_ms();
+    g->created_ms = clock_real_ms();
     return ephemeral_sandbox_new_handle(g, spec, ops, arg, err);
 }
 
@@ -257,7 +255,7 @@ void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct
 {
     struct manager *m = g->manager;
     const struct receipt *r = use->receipt;
-    struct store_usage *u = ephemeral_usage_row(m, g->quota->tenant, g->created_by, manager_wall_clock_ms());
+    struct store_usage *u = ephemeral_usage_row(m, g->quota->tenant, g->created_by, clock_real_ms());
 
     g->execution_counted = true;
     u->executions++;
@@ -309,7 +307,7 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
     if (!g->link || !g->quota_reserved || g->quota_released)
         return;
     g->quota_released = true;
-    g->released_ms = manager_wall_clock_ms();
+    g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
 }
 
@@ -320,10 +318,7 @@ void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
     ephemeral_sandbox_release_quota(g);
     if (g->quota_reserved)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
-    *g->link = g->next;
-    if (g->next)
-        g->next->link = g->link;
-    g->link = NULL;
+    linked_remove(g);
     ephemeral_usage_set_timer(g->manager);
 }
 

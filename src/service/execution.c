@@ -13,6 +13,7 @@
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -58,7 +59,7 @@ struct execution *execution_alloc(const char *id)
         id_new("ex", ex->id);
     ex->spec.request = ex->request_id;
     ex->output_fd[0] = ex->output_fd[1] = ex->output_fd[2] = -1;
-    ex->created_ms = manager_wall_clock_ms();
+    ex->created_ms = clock_real_ms();
     return ex;
 }
 
@@ -87,11 +88,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 static void execution_unlink(struct execution *ex)
 {
     struct sandbox *sb = ex->sandbox;
-    struct execution **p = &sb->executions;
-
-    while (*p != ex)
-        p = &(*p)->next;
-    *p = ex->next;
+    list_remove(&sb->executions, ex);
     sb->nexecutions--;
     sb->manager->sample_schedule.running_executions--;
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
@@ -159,7 +156,7 @@ static void execution_on_started(void *arg)
     ex->started = true;
     fair_queue_release(&ex->start_slot);
     if (!ex->started_ms)
-        row.started_ms = ex->started_ms = manager_wall_clock_ms();
+        row.started_ms = ex->started_ms = clock_real_ms();
     if (row.started_ms && ex->row_submitted) {
         memcpy(row.id, ex->id, sizeof(row.id));
         store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,

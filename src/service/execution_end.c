@@ -3,6 +3,7 @@
  * confirms its last word), and so do we. */
 #include "service/service_internal.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "sandbox/limit_hits.h"
@@ -208,7 +209,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     }
     ex->ended = true;
     ex->end_state = state;
-    ex->ended_ms = manager_wall_clock_ms();
+    ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
     budget_add_sandbox_execution(ex->sandbox);
     output_close(ex);

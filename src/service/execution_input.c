@@ -4,6 +4,7 @@
  * and what they type goes in as it comes. */
 #include "service/service_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 
 struct execution_writer *manager_open_execution_input(struct manager *m, const char *owner, const char *sandbox,
@@ -38,11 +39,7 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
 void execution_writer_free(struct execution_writer *w)
 {
     if (w && w->execution) {
-        struct execution_writer **p = &w->execution->input_writers;
-
-        while (*p != w)
-            p = &(*p)->next;
-        *p = w->next;
+        list_remove(&w->execution->input_writers, w);
     }
     free(w);
 }

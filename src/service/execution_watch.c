@@ -1,6 +1,7 @@
 /* Those who follow an execution. Output may come many times in a turn; a watch is told once, at its end. */
 #include "service/context_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -61,11 +62,7 @@ struct execution_watch *manager_watch_execution(struct manager *m, const char *o
 void execution_watch_free(struct execution_watch *w)
 {
     if (w && w->execution) {
-        struct execution_watch **p = &w->execution->watches;
-
-        while (*p != w)
-            p = &(*p)->next;
-        *p = w->next;
+        list_remove(&w->execution->watches, w);
     }
     free(w);
 }

@@ -10,6 +10,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "core/base/hash.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -23,11 +25,6 @@
 #define CREATE_MAX_HOLD_NS (2 * NS_PER_S) /* many times what either takes; whatever hangs holds up others no longer */
 #define START_MAX_HOLD_NS (1 * NS_PER_S)
 
-uint64_t manager_wall_clock_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 uint64_t manager_mono_ms(const struct manager *m)
 {
     return ev_now(m->ev) / NS_PER_MS;
@@ -37,11 +34,7 @@ uint64_t manager_mono_ms(const struct manager *m)
 
 static struct sandbox **sandbox_bucket(const struct manager *m, const char *id)
 {
-    uint32_t h = 2166136261u;
-
-    for (const char *p = id; *p; p++)
-        h = (h ^ (uint8_t)*p) * 16777619u;
-    return (struct sandbox **)&m->sandboxes[h % SANDBOX_BUCKETS];
+    return (struct sandbox **)&m->sandboxes[hash_str(HASH_INIT, id) % SANDBOX_BUCKETS];
 }
 
 struct sandbox *sandbox_find(const struct manager *m, const char *owner, const char *id)
@@ -78,11 +71,7 @@ struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner
 
 static void sandbox_unlist(struct sandbox *sb)
 {
-    struct sandbox **p = sandbox_bucket(sb->manager, sb->id);
-
-    while (*p != sb)
-        p = &(*p)->next;
-    *p = sb->next;
+    list_remove(sandbox_bucket(sb->manager, sb->id), sb);
 }
 
 void sandbox_set_id(struct sandbox *sb, const char *id)
@@ -246,7 +235,7 @@ static void manager_on_event_appended(void *arg UNUSED, const struct err *err, u
 void sandbox_append_event(struct sandbox *sb, const char *kind, const char *execution, const char *body_json)
 {
     auto_buf body = { 0 };
-    struct store_event row = { .at_ms = manager_wall_clock_ms(), .kind = (char *)kind };
+    struct store_event row = { .at_ms = clock_real_ms(), .kind = (char *)kind };
 
     str_copy(row.owner, sizeof(row.owner), sb->owner);
     str_copy(row.sandbox, sizeof(row.sandbox), sb->id);
@@ -284,8 +273,8 @@ void manager_jailer_lost(struct manager *m, const struct err *why)
     pools_set_engine(m->pools, NULL);
     if (m->engine)
         ev_defer(m->ev, &m->free_engine_defer, manager_free_engine, take_ptr(&m->engine));
-    ev_timer_set(m->ev, &m->reconnect_timer, ev_now(m->ev) + m->backoff_ns, manager_on_reconnect_timer, m);
-    m->backoff_ns = min_u64(m->backoff_ns * 2, BACKOFF_MAX);
+    ev_timer_set(m->ev, &m->reconnect_timer, ev_now(m->ev) + backoff_next(&m->reconnect_backoff),
+                 manager_on_reconnect_timer, m);
 }
 
 static int manager_new_engine(struct manager *m, struct err *err)
@@ -315,7 +304,7 @@ void manager_connect_jailer(struct manager *m)
         return;
     }
     m->stats.reconnects++;
-    m->backoff_ns = BACKOFF_MIN;
+    backoff_reset(&m->reconnect_backoff);
     m->not_ready_reason[0] = '\0';
     if (m->loaded)
         recovery_adopt_all(m);
@@ -363,7 +352,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->store = set->store;
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = take_fd(&dir);
-    m->backoff_ns = BACKOFF_MIN;
+    m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
     if (!m->settings.executions_max)
         m->settings.executions_max = 64;
@@ -372,7 +361,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     fair_queue_init(&m->start_queue, ev, set->starting_max ? set->starting_max : 64, QUEUE_MAX_WAIT_NS,
                     START_MAX_HOLD_NS);
     *ret = m;
-    m->started_ms = manager_wall_clock_ms();
+    m->started_ms = clock_real_ms();
     budget_load_all(m);
     end_journal_open(m);
     end_journal_replay(m);

@@ -12,6 +12,7 @@
 
 #include "core/base/base.h"
 #include "core/base/err.h"
+#include "core/base/histogram.h"
 #include "core/base/id.h"
 #include "sandbox/engine.h"
 #include "sandbox/files.h"
@@ -79,8 +80,8 @@ void manager_delete(struct manager *m, const char *owner, const char *id, store_
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,
                            void *arg);
 
-/* The box of a running sandbox, for requests of sandbox/files.h that are begun before `done` returns. A sandbox that was
- * paused for being idle is woken up; one that somebody paused answers ERR_SANDBOX_PAUSED. It is not idle until
+/* The box of a running sandbox, for requests of sandbox/files.h that are begun before `done` returns. A sandbox that
+ * was paused for being idle is woken up; one that somebody paused answers ERR_SANDBOX_PAUSED. It is not idle until
  * manager_release_sandbox. */
 typedef void manager_acquire_fn(void *arg, struct sandbox_handle *box, const struct err *err);
 void manager_acquire_sandbox(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
@@ -239,14 +240,9 @@ void manager_gc(struct manager *m, const struct store_retention *keep, bool stra
 
 #define MANAGER_END_CAUSES 10    /* enum ended_by */
 #define MANAGER_LANGUAGES_MAX 16 /* as languages_all() tells them */
-#define MANAGER_START_BUCKETS 14u
-struct manager_start_histogram {       /* times from request to running */
-    uint64_t n[MANAGER_START_BUCKETS]; /* below 1, 2, 4, ... 4096 ms, and the rest */
-    uint64_t sum_ns;
-};
-struct manager_stats { /* since the start, except those that are of this moment */
+struct manager_stats {           /* since the start, except those that are of this moment */
     uint64_t created, create_failed;
-    struct manager_start_histogram starts[MANAGER_LANGUAGES_MAX][2]; /* by runtime; ready before it was asked for */
+    struct histogram starts[MANAGER_LANGUAGES_MAX][2]; /* by runtime; ready before it was asked for */
     uint64_t ended[MANAGER_END_CAUSES];
     uint64_t executions, executions_failed;
     uint64_t executions_ended[MANAGER_END_CAUSES];

@@ -5,7 +5,7 @@
  * be built to find out that it may not be. */
 #pragma once
 
-#include "service/fair_queue.h"
+#include "core/ev/fair_queue.h"
 #include "store/tenants.h"
 
 #define QUOTA_MINUTES 60u

@@ -9,6 +9,7 @@
  * the last manager may have died after it had it frozen and before it could write that down. */
 #include "service/context_internal.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -131,7 +132,7 @@ static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err
 /* Of a sandbox that has ended: the end was committed, this one's was not. */
 static void recovery_end_orphan(struct manager *m, const struct store_execution *row)
 {
-    struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = manager_wall_clock_ms() };
+    struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = clock_real_ms() };
     struct err lost;
 
     err_set(&lost, ERR_LOST, "its sandbox ended while the server was away");
@@ -217,7 +218,7 @@ static void recovery_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 static void recovery_adopt_sandbox(struct sandbox *sb)
 {
     struct manager *m = sb->manager;
-    uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : manager_wall_clock_ms();
+    uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : clock_real_ms();
     uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
     uint64_t left = until > now ? until - now : 1;
     struct sandbox_spec box;

@@ -161,7 +161,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     sb->state = SANDBOX_STATE_ENDING;
     sb->ended_by = by;
     sb->end_error = *why;
-    sb->ended_ms = manager_wall_clock_ms();
+    sb->ended_ms = clock_real_ms();
     (void)usage_meter_read_cpu_us(sb); /* where the end tells no figure, this one is the last */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
@@ -189,17 +189,12 @@ static void sandbox_count_start_time(const struct sandbox *sb)
     size_t nruntimes, at = 0;
     const struct language *all = languages_all(&nruntimes);
     uint64_t ns = ev_now(sb->manager->ev) - sb->create_began_ns;
-    unsigned i = 0;
 
     while (at < nruntimes && !str_eq(all[at].name, sb->spec.runtime))
         at++;
     if (at == nruntimes || at >= MANAGER_LANGUAGES_MAX)
         return;
-    struct manager_start_histogram *s = &sb->manager->stats.starts[at][sb->from_warm_pool];
-    while (i < MANAGER_START_BUCKETS - 1 && ns >= (UINT64_C(1) << i) * NS_PER_MS)
-        i++;
-    s->n[i]++;
-    s->sum_ns += ns;
+    histogram_add(&sb->manager->stats.starts[at][sb->from_warm_pool], ns);
 }
 
 static void sandbox_on_running_committed(void *arg, const struct err *err, const struct store_sandbox *row)
@@ -228,7 +223,7 @@ static void sandbox_create_step(struct sandbox *sb)
         return;
     fair_queue_release(&sb->create_slot);
     sb->state = SANDBOX_STATE_RUNNING;
-    sb->expires_ms = manager_wall_clock_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
+    sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = manager_mono_ms(sb->manager) + sb->spec.limits.v[LIMIT_LIFETIME];
     auto_free char *spec = sandbox_stored_json(sb);
     memcpy(row.id, sb->id, sizeof(row.id));
@@ -284,7 +279,7 @@ static void sandbox_on_ready(void *arg)
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms)
 {
     return sb->expires_mono_ms ? manager_mono_ms(sb->manager) + slack_ms >= sb->expires_mono_ms
-                               : manager_wall_clock_ms() + slack_ms >= sb->expires_ms;
+                               : clock_real_ms() + slack_ms >= sb->expires_ms;
 }
 
 static void sandbox_on_failed(void *arg, const struct err *err)
@@ -558,7 +553,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->state = SANDBOX_STATE_CREATING;
     sb->id_chosen_by_caller = id != NULL && !named;
     sb->on_id_assigned = named;
-    sb->created_ms = manager_wall_clock_ms();
+    sb->created_ms = clock_real_ms();
     sb->create_began_ns = ev_now(m->ev);
     sb->on_created = done;
     sb->on_created_arg = arg;

@@ -206,7 +206,7 @@ static void sandbox_op_on_extended(void *arg, const struct err *err)
         return;
     }
     sb->spec.limits.v[LIMIT_LIFETIME] = op->lifetime_ms;
-    sb->expires_ms = manager_wall_clock_ms() + op->lifetime_ms;
+    sb->expires_ms = clock_real_ms() + op->lifetime_ms;
     sb->expires_mono_ms = manager_mono_ms(sb->manager) + op->lifetime_ms;
     buf_addf(&body, "\"lifetimeMs\":%" PRIu64, op->lifetime_ms);
     sandbox_append_event(sb, "sandbox_extended", NULL, body.data);

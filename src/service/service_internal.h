@@ -8,6 +8,7 @@
 #include "service/sample_schedule.h"
 #include "service/manager.h"
 
+#include "core/base/backoff.h"
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
@@ -209,7 +210,7 @@ struct manager {
     struct engine *engine;
     struct pools *pools;
     struct ev_timer reconnect_timer;
-    uint64_t backoff_ns;
+    struct backoff reconnect_backoff;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
@@ -254,7 +255,6 @@ void sandbox_set_id(struct sandbox *sb, const char *id); /* nobody knows it by i
 void sandbox_free(struct sandbox *sb);
 void sandbox_set_pinned_cpus(struct sandbox *sb,
                              uint64_t pins); /* once: counts it on these processors until it is freed */
-uint64_t manager_wall_clock_ms(void);
 /* Since the machine was started. Sandboxes do not outlive that, so what is written down of a living one can be compared
  * after a restart of the server too, however the calendar was set meanwhile. */
 uint64_t manager_mono_ms(const struct manager *m);

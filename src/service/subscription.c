@@ -1,6 +1,7 @@
 /* Those who stay with a sandbox: sockets that show its state, and end with it. */
 #include "service/service_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 
 struct sandbox_subscription *sandbox_subscribe(struct manager *m, const char *owner, const char *id,
@@ -31,11 +32,7 @@ struct sandbox_subscription *sandbox_subscribe(struct manager *m, const char *ow
 void sandbox_subscription_free(struct sandbox_subscription *a)
 {
     if (a && a->sandbox) {
-        struct sandbox_subscription **p = &a->sandbox->subscriptions;
-
-        while (*p != a)
-            p = &(*p)->next;
-        *p = a->next;
+        list_remove(&a->sandbox->subscriptions, a);
     }
     free(a);
 }

@@ -5,6 +5,7 @@
 #include "service/template_cache.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -83,9 +84,7 @@ static void template_cache_on_row(void *arg, const struct err *err, const struct
     struct template_cache *s = q->cache;
 
     if (s) {
-        *q->link = q->next;
-        if (q->next)
-            q->next->link = q->link;
+        linked_remove(q);
         if (!err && q->changes == s->changes)
             template_cache_store(s, row, q->now_ns);
     }
@@ -102,13 +101,9 @@ void template_cache_get(struct template_cache *s, const char *name, uint64_t now
     }
     struct template_cache_lookup *q = mem_new(struct template_cache_lookup);
     *q = (struct template_cache_lookup){
-        .next = s->lookups, .link = &s->lookups, .cache = s, .changes = s->changes, .now_ns = now_ns
+        .cache = s, .changes = s->changes, .now_ns = now_ns, .done = done, .arg = arg
     };
-    q->done = done;
-    q->arg = arg;
-    if (q->next)
-        q->next->link = &q->next;
-    s->lookups = q;
+    linked_push(&s->lookups, q);
     template_get(s->store, name, template_cache_on_row, q);
 }
 

@@ -4,6 +4,9 @@
  * the hour must not be forgotten with its last sandbox. */
 #include "service/service_internal.h"
 
+#include "core/base/clock.h"
+#include "core/base/hash.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -11,18 +14,14 @@
 
 struct tenant_quota *tenant_quota_get(struct manager *m, const char *name)
 {
-    uint32_t h = 2166136261u;
+    struct tenant_quota **bucket = &m->quotas[hash_str(HASH_INIT, name) % TENANT_QUOTA_BUCKETS];
 
-    for (const char *p = name; *p; p++)
-        h = (h ^ (uint8_t)*p) * 16777619u;
-    struct tenant_quota **bucket = &m->quotas[h % TENANT_QUOTA_BUCKETS];
     for (struct tenant_quota *s = *bucket; s; s = s->next)
         if (str_eq(s->tenant, name))
             return s;
     struct tenant_quota *s = mem_new(struct tenant_quota);
     str_copy(s->tenant, sizeof(s->tenant), name);
-    s->next = *bucket;
-    *bucket = s;
+    list_push(bucket, s);
     return s;
 }
 
@@ -156,7 +155,7 @@ static void tenant_quotas_on_page(void *arg, const struct err *err, const struct
     if (next)
         tenant_quotas_load_page(l, next);
     else
-        store_execution_ages(l->manager->store, manager_wall_clock_ms(), tenant_quotas_on_execution_ages, l);
+        store_execution_ages(l->manager->store, clock_real_ms(), tenant_quotas_on_execution_ages, l);
 }
 
 static void tenant_quotas_load_page(struct tenant_quotas_load_job *l, const char *cursor)

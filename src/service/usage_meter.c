@@ -6,6 +6,7 @@
  * adds what a figure is above the highest before, so a note that comes twice, or behind an end, changes nothing. */
 #include "service/service_internal.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -40,7 +41,7 @@ static const char *usage_meter_cpu_user(const struct sandbox *sb)
 void manager_commit_cpu_usage(struct manager *m, const char *owner)
 {
     struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, m->nsandboxes + 1);
-    uint64_t now = manager_wall_clock_ms();
+    uint64_t now = clock_real_ms();
     size_t n = 0;
 
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
@@ -126,7 +127,7 @@ static void usage_meter_on_timer(void *arg)
             for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
                 moved |= usage_meter_is_active(sb, since);
         manager_commit_cpu_usage(m, STORE_ANY_OWNER);
-        sample_schedule_sampled(&m->sample_schedule, now, manager_wall_clock_ms(), moved);
+        sample_schedule_sampled(&m->sample_schedule, now, clock_real_ms(), moved);
     }
     usage_meter_set_timer(m);
 }
@@ -134,7 +135,7 @@ static void usage_meter_on_timer(void *arg)
 void usage_meter_activity(struct manager *m)
 {
     m->sample_schedule.live_sandboxes = m->nsandboxes;
-    sample_schedule_activity(&m->sample_schedule, ev_now(m->ev), manager_wall_clock_ms());
+    sample_schedule_activity(&m->sample_schedule, ev_now(m->ev), clock_real_ms());
     usage_meter_set_timer(m);
 }
 

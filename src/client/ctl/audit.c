@@ -228,7 +228,7 @@ static int ctl_audit_verify(struct ctl *c, struct err *err)
 /* A moment of the command line: RFC 3339, or so long ago ("2h"). */
 static int ctl_audit_read_moment(const char *flag, const char *text, char ret[32], struct err *err)
 {
-    uint64_t ms, now = clock_real_ns() / NS_PER_MS;
+    uint64_t ms, now = clock_real_ms();
 
     if (str_to_ms(text, &ms) && ms < now) {
         clock_rfc3339((now - ms) * NS_PER_MS, ret);

@@ -40,7 +40,7 @@ static const char *ctl_budget_amount_text(uint64_t v, bool time, char buf[32])
 static int ctl_budget_print(struct ctl *c, const json_t *b)
 {
     struct ctl_table table = { 0 };
-    uint64_t now = clock_real_ns() / NS_PER_MS;
+    uint64_t now = clock_real_ms();
 
     if (c->json)
         return ctl_print_json(b);

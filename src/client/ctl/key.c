@@ -135,7 +135,7 @@ static void ctl_key_add_row(void *arg, const json_t *k)
 
 static int ctl_key_list(struct ctl *c, struct err *err)
 {
-    struct ctl_key_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_key_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "apiKeys", l.all);
 
     if (ctl_require_args(c, 0, 0, "key ls", err) < 0)

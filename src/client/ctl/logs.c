@@ -169,9 +169,7 @@ static void ctl_ps_add_row(void *arg, const json_t *x)
 int ctl_ps(struct ctl *c, struct err *err)
 {
     bool all = args_find(&c->args, OPT_ALL) != NULL;
-    struct ctl_ps_listing p = {
-        .c = c, .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array(), .sandboxes = json_array()
-    };
+    struct ctl_ps_listing p = { .c = c, .now_ms = clock_real_ms(), .all = json_array(), .sandboxes = json_array() };
     AUTO_JSON *whole = json_pack("{s:o,s:o}", "executions", p.all, "sandboxes", p.sandboxes);
     json_t *id;
     size_t i;

@@ -47,8 +47,7 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
     char until[CTL_AGE];
     if (!c->quiet && *ctl_field_text(answer, "expiresAt"))
         report_note("it ends %s; 'cove exec %s -- COMMAND' runs something in it",
-                    ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ns() / NS_PER_MS, until),
-                    ctl_field_text(answer, "id"));
+                    ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ms(), until), ctl_field_text(answer, "id"));
     return 0;
 }
 
@@ -77,7 +76,7 @@ static void ctl_sandbox_add_row(void *arg, const json_t *s)
 static int ctl_sandbox_list(struct ctl *c, struct err *err)
 {
     const struct arg *state = args_find(&c->args, OPT_STATE), *meta = args_find(&c->args, OPT_METADATA);
-    struct ctl_sandbox_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_sandbox_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
     AUTO_JSON *whole = NULL;
 
     if (ctl_require_args(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)

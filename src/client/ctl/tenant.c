@@ -173,7 +173,7 @@ static void ctl_tenant_add_row(void *arg, const json_t *t)
 
 static int ctl_tenant_list(struct ctl *c, struct err *err)
 {
-    struct ctl_tenant_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_tenant_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "tenants", l.all);
 
     if (ctl_require_args(c, 0, 0, "tenant ls", err) < 0)

@@ -90,7 +90,7 @@ static struct ctl_top_line *ctl_top_make_lines(const json_t *before, const json_
 
 static int ctl_top_print_table(const struct ctl_top_line *all, size_t n, bool terminal)
 {
-    uint64_t now_ms = clock_real_ns() / NS_PER_MS;
+    uint64_t now_ms = clock_real_ms();
     struct ctl_table t = { 0 };
 
     if (terminal)

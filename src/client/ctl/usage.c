@@ -23,7 +23,7 @@ static void ctl_usage_add_query(struct buf *out, const char *name, const char *v
 static int ctl_usage_add_moment(const struct ctl *c, int opt, const char *name, struct buf *out, struct err *err)
 {
     const struct arg *a = args_find(&c->args, opt);
-    uint64_t ago, now = clock_real_ns() / NS_PER_MS;
+    uint64_t ago, now = clock_real_ms();
     char text[32];
 
     if (!a)

@@ -61,7 +61,7 @@ static void ctl_user_add_row(void *arg, const json_t *u)
 
 static int ctl_user_list(struct ctl *c, struct err *err)
 {
-    struct ctl_user_listing l = { .now_ms = clock_real_ns() / NS_PER_MS, .all = json_array() };
+    struct ctl_user_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "users", l.all);
     auto_free char *path = ctl_user_tenant_path(c, "/v1/users");
 
@@ -75,7 +75,7 @@ static int ctl_user_list(struct ctl *c, struct err *err)
 
 static int ctl_user_print(struct ctl *c, const json_t *u)
 {
-    struct ctl_user_listing l = { .now_ms = clock_real_ns() / NS_PER_MS };
+    struct ctl_user_listing l = { .now_ms = clock_real_ms() };
 
     if (c->json)
         return ctl_print_json(u);

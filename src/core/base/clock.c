@@ -23,6 +23,11 @@ uint64_t clock_real_ns(void)
     return clock_read(CLOCK_REALTIME);
 }
 
+uint64_t clock_real_ms(void)
+{
+    return clock_real_ns() / NS_PER_MS;
+}
+
 char *clock_rfc3339(uint64_t real_ns, char buf[32])
 {
     return clock_rfc3339_ms(real_ns / NS_PER_MS, buf);

@@ -5,6 +5,7 @@
 
 uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC: durations, deadlines */
 uint64_t clock_real_ns(void); /* CLOCK_REALTIME: stamps for people */
+uint64_t clock_real_ms(void); /* the same in milliseconds */
 
 /* RFC 3339 UTC with milliseconds: "2026-11-15T22:26:50.123Z". buf needs 32 bytes and is returned. */
 char *clock_rfc3339(uint64_t real_ns, char buf[32]);

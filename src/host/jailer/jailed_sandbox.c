@@ -6,6 +6,7 @@
 #include "host/jailer/jailer_internal.h"
 
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "host/isolate/sys.h"
@@ -49,11 +50,7 @@ static void jailed_sandbox_close_fds(struct jailer *j, struct jailed_sandbox *ce
 void jailed_sandbox_remove(struct jailed_sandbox *cell)
 {
     struct jailer *j = cell->jailer;
-    struct jailed_sandbox **p = &j->sandboxes;
-
-    while (*p != cell)
-        p = &(*p)->next;
-    *p = cell->next;
+    list_remove(&j->sandboxes, cell);
     j->nsandboxes--;
     j->nkept -= cell->kept;
     create_dequeue(cell);

@@ -11,6 +11,7 @@
 #include "host/jailer/jailed_zygote.h"
 
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "host/isolate/sys.h"
@@ -48,11 +49,7 @@ struct jailed_zygote {
 
 static void jailed_zygote_answer_join(struct jailed_zygote *z, struct jailed_zygote_join *w, const struct err *err)
 {
-    struct jailed_zygote_join **p = &z->joins;
-
-    while (*p != w)
-        p = &(*p)->next;
-    *p = w->next;
+    list_remove(&z->joins, w);
     z->njoins--;
     if (err)
         reply_error(w->client, w->stream, err);
@@ -65,11 +62,7 @@ static void jailed_zygote_answer_join(struct jailed_zygote *z, struct jailed_zyg
 
 static void jailed_zygote_free(struct jailed_zygote *z)
 {
-    struct jailed_zygote **p = &z->jailer->zygotes;
-
-    while (*p != z)
-        p = &(*p)->next;
-    *p = z->next;
+    list_remove(&z->jailer->zygotes, z);
     if (z->listener_io.on) {
         ev_io_del(z->jailer->ev, &z->listener_io);
         fd_hang_up(z->listener_io.fd);

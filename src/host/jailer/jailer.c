@@ -13,6 +13,7 @@
 
 #include "core/base/child.h"
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -269,11 +270,7 @@ static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
 {
     struct jailer_client *c = arg;
     struct jailer *j = c->jailer;
-    struct jailer_client **p = &j->clients;
-
-    while (*p != c)
-        p = &(*p)->next;
-    *p = c->next;
+    list_remove(&j->clients, c);
     jailed_zygote_forget_client(j, c);
     for (struct jailed_sandbox *cell = j->sandboxes, *next; cell; cell = next) {
         next = cell->next;

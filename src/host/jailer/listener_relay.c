@@ -68,8 +68,7 @@ static void listener_relay_retry_later(struct jailer *j)
 {
     struct listener_relay *r = &j->listener_relay;
 
-    ev_timer_set(j->ev, &r->retry_timer, ev_now(j->ev) + r->retry_wait_ns, listener_relay_connect_monitor, j);
-    r->retry_wait_ns = min_u64(r->retry_wait_ns * 2, LAST_WAIT_NS);
+    ev_timer_set(j->ev, &r->retry_timer, ev_now(j->ev) + backoff_next(&r->backoff), listener_relay_connect_monitor, j);
     if (listener_relay_in_grace(j))
         return;
     for (struct jailed_sandbox *cell = j->sandboxes; cell; cell = cell->next)
@@ -90,7 +89,7 @@ static void listener_relay_on_monitor_end(void *arg, const struct err *why)
     chan_done(&j->listener_relay.monitor);
     j->listener_relay.connected = false;
     j->listener_relay.lost_at = ev_now(j->ev);
-    j->listener_relay.retry_wait_ns = FIRST_WAIT_NS;
+    backoff_reset(&j->listener_relay.backoff);
     listener_relay_retry_later(j);
 }
 
@@ -193,7 +192,7 @@ int listener_relay_start(struct jailer *j, struct err *err)
             return -1;
         }
         r->lost_at = ev_now(j->ev);
-        r->retry_wait_ns = FIRST_WAIT_NS;
+        r->backoff = (struct backoff){ .min_ns = FIRST_WAIT_NS, .max_ns = LAST_WAIT_NS };
         listener_relay_connect_monitor(j);
     }
     listener_relay_set_send_timeout(r->sender_socket);

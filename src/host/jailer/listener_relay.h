@@ -6,6 +6,7 @@
  * if none comes within LISTENER_RELAY_GRACE_NS the duplicates are closed, and the calls answer ENOSYS. */
 #pragma once
 
+#include "core/base/backoff.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 #include "core/wire/chan.h"
@@ -21,7 +22,7 @@ struct listener_relay {
     struct chan monitor;
     bool connected;
     uint64_t lost_at;       /* since when there is no monitor */
-    uint64_t retry_wait_ns; /* until it is looked for again */
+    struct backoff backoff; /* of connecting to the monitor */
     struct ev_timer retry_timer;
 };
 

@@ -18,6 +18,7 @@
 #include "host/monitor/monitor.h"
 
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -111,11 +112,7 @@ static void monitor_record_free(void *arg)
 {
     struct monitor_record *r = arg;
     struct monitor *m = r->monitor;
-    struct monitor_record **p = &m->records;
-
-    while (*p != r)
-        p = &(*p)->next;
-    *p = r->next;
+    list_remove(&m->records, r);
     m->nrecords--;
     ev_timer_clear(m->ev, &r->resume_timer);
     ev_timer_clear(m->ev, &r->linger_timer);
@@ -138,11 +135,7 @@ static void monitor_listener_free(struct monitor_listener *l)
 {
     struct monitor_record *r = l->record;
     struct monitor *m = r->monitor;
-    struct monitor_listener **p = &r->listeners;
-
-    while (*p != l)
-        p = &(*p)->next;
-    *p = l->next;
+    list_remove(&r->listeners, l);
     m->nlisteners--;
     ev_io_del(m->ev, &l->io);
     close(l->io.fd);
@@ -289,11 +282,7 @@ static void monitor_reply_denials(struct monitor_client *g, uint32_t stream, str
 static void monitor_query_free(struct monitor_query *q)
 {
     struct monitor *m = q->client->monitor;
-    struct monitor_query **p = &m->queries;
-
-    while (*p != q)
-        p = &(*p)->next;
-    *p = q->next;
+    list_remove(&m->queries, q);
     ev_timer_clear(m->ev, &q->deadline_timer);
     free(q);
 }
@@ -495,16 +484,12 @@ static void monitor_drop_listeners(struct monitor *m, const struct monitor_clien
 static void monitor_client_end(struct monitor_client *g)
 {
     struct monitor *m = g->monitor;
-    struct monitor_client **p = &m->clients;
-
     for (struct monitor_query *q = m->queries, *next; q; q = next) {
         next = q->next;
         if (q->client == g)
             monitor_query_free(q);
     }
-    while (*p != g)
-        p = &(*p)->next;
-    *p = g->next;
+    list_remove(&m->clients, g);
     chan_done(&g->chan);
     if (g->is_jailer)
         monitor_drop_listeners(m, g);

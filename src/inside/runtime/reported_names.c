@@ -2,6 +2,7 @@
  * the table grows or is cleared, which happens whenever a watch has seen all that the kernel had for it. */
 #include "inside/runtime/reported_names.h"
 
+#include "core/base/hash.h"
 #include "core/base/mem.h"
 
 #define FREE 0u
@@ -9,11 +10,8 @@
 
 static uint64_t reported_names_key(int wd, const char *name)
 {
-    uint64_t h = 14695981039346656037ull ^ (uint32_t)wd;
+    uint64_t h = hash_fold(hash_str(HASH_INIT ^ (uint32_t)wd, name));
 
-    for (; *name; name++)
-        h = (h ^ (uint8_t)*name) * 1099511628211ull;
-    h ^= h >> 29;
     return h > LEFT ? h : h + 2;
 }
 

@@ -10,6 +10,7 @@
 #include "inside/runtime/runtime_exec.h"
 
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "inside/runtime/interpreter.h"
 #include "inside/runtime/env.h"
@@ -405,11 +406,7 @@ static void runtime_exec_release(struct runtime_stream *s)
 {
     struct runtime_exec *x = s->obj;
     struct ev *ev = x->rt->ev;
-    struct runtime_exec **at = &x->rt->execs;
-
-    while (*at != x)
-        at = &(*at)->next;
-    *at = x->next;
+    list_remove(&x->rt->execs, x);
     if (!x->reaped && !x->start_failed) /* the host lost interest before the end */
         runtime_exec_kill_tree(x);
     runtime_exec_close_all(x);

@@ -4,6 +4,7 @@
 #include "inside/runtime/snapshot.h"
 
 #include "core/base/fd.h"
+#include "core/base/hash.h"
 #include "core/base/mem.h"
 
 struct snapshot_record {
@@ -36,11 +37,7 @@ void snapshot_free(struct snapshot *m)
 
 static uint64_t snapshot_hash(const char *s)
 {
-    uint64_t h = 14695981039346656037ull;
-
-    for (; *s; s++)
-        h = (h ^ (uint8_t)*s) * 1099511628211ull;
-    return h ^ h >> 29;
+    return hash_fold(hash_str(HASH_INIT, s));
 }
 
 /* Records are not aligned in the buffer, so they are copied in and out. */

@@ -6,6 +6,7 @@
  * 2. A call that is over is freed by ev_defer, after on_done, so on_done may start another or free the owner. */
 #include "remote/fetch/fetch.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -56,11 +57,7 @@ static void fetch_process_later(struct fetch *f)
 
 static void fetch_call_free(struct fetch_call *c)
 {
-    struct fetch_call **p = &c->f->calls;
-
-    while (*p != c)
-        p = &(*p)->next;
-    *p = c->next;
+    list_remove(&c->f->calls, c);
     curl_multi_remove_handle(c->f->multi, c->easy);
     curl_easy_cleanup(c->easy);
     curl_slist_free_all(c->headers);

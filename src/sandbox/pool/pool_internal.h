@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sandbox/pool/forecast.h"
+#include "core/base/backoff.h"
 #include "sandbox/pool/pools.h"
 
 /* --- owned_spec.c: a spec that outlives the one it was copied from --- */
@@ -26,7 +27,7 @@ struct zygote_keeper {
     bool permanently_failed;                  /* FAILED: it would fail again */
     struct err why;                           /* FAILED */
     uint64_t started_ns, renew_not_before_ns; /* renew_ns: not before */
-    uint64_t backoff_ns;
+    struct backoff backoff;                   /* of starting a zygote again */
     struct ev_timer retry_timer, start_timer;
     unsigned join_failures_in_a_row; /* joins that failed, in a row */
     uint64_t busy_until;             /* it had too many forks to make */
@@ -91,8 +92,9 @@ struct pool {
     struct forecast forecast;
     uint32_t target;
     uint64_t refill_ns;
-    uint64_t create_backoff_ns, create_not_before; /* nothing is made before that: the last one could not be */
-    struct pool_info counters;                     /* only its counters */
+    struct backoff create_backoff;
+    uint64_t create_not_before; /* no member is created before this time: the last creation failed */
+    struct pool_info counters;  /* only its counters */
 };
 
 struct pools {

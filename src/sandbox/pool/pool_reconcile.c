@@ -9,8 +9,6 @@
 
 #include "core/base/log.h"
 
-#define POOL_CREATE_BACKOFF_MIN (100 * NS_PER_MS)
-#define POOL_CREATE_BACKOFF_MAX (30 * NS_PER_S)
 #define SCALE_DOWN_MIN (1 * NS_PER_S)
 #define POOL_WARM_UPS_AT_A_TIME 2u /* at a time, and how long they take */
 #define POOL_WARM_UP_NS (5 * NS_PER_MS)
@@ -48,15 +46,14 @@ static uint64_t pool_update_target(struct pool *pool, uint64_t now)
 void pool_reconcile_member_created(struct pool *pool, uint64_t ns)
 {
     pool->refill_ns = pool->refill_ns ? (pool->refill_ns * 7 + ns) / 8 : ns;
-    pool->create_backoff_ns = pool->create_not_before = 0;
+    backoff_reset(&pool->create_backoff);
+    pool->create_not_before = 0;
 }
 
 void pool_reconcile_member_failed(struct pool *pool)
 {
     pool->counters.failed++;
-    pool->create_backoff_ns = pool->create_backoff_ns ? min_u64(pool->create_backoff_ns * 2, POOL_CREATE_BACKOFF_MAX)
-                                                      : POOL_CREATE_BACKOFF_MIN;
-    pool->create_not_before = ev_now(pool->pools->ev) + pool->create_backoff_ns;
+    pool->create_not_before = ev_now(pool->pools->ev) + backoff_next(&pool->create_backoff);
 }
 
 /* --- who goes --- */
@@ -204,7 +201,7 @@ static void pools_refill(struct pools *p, uint64_t now, uint64_t *ret_next)
             (void)zygote_keeper_ensure_ready(pool->zygote_keeper,
                                              &pool->settings); /* it starts while the walls go up */
         if (pool_member_create(pool, &err) < 0) {
-            if (pool->create_backoff_ns == 0)
+            if (pool->create_backoff.wait_ns == 0)
                 log_warn("pool '%s': a member cannot be made: %s", pool->name, err.msg);
             pool_reconcile_member_failed(pool);
         }

@@ -7,6 +7,7 @@
  * A shape fits or it does not: there is no "almost", because a member's walls and limits are up already. */
 #include "sandbox/pool/pool_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -36,6 +37,7 @@ void pool_clear(struct pool *pool)
 static void pool_init(struct pool *pool, struct pools *p)
 {
     pool->pools = p;
+    pool->create_backoff = (struct backoff){ .min_ns = 100 * NS_PER_MS, .max_ns = 30 * NS_PER_S };
     forecast_init(&pool->forecast, ev_now(p->ev));
 }
 
@@ -145,7 +147,8 @@ static void pool_set_spec(struct pool *pool, const struct sandbox_spec *like)
         zygote_keeper_retry_failed(pool->zygote_keeper);
     pool->generation++;
     pool->serial = ++pool->pools->last_serial;
-    pool->create_backoff_ns = pool->create_not_before = 0;
+    backoff_reset(&pool->create_backoff);
+    pool->create_not_before = 0;
 }
 
 /* Members of this shape stay. What failed is tried anew, as with every shape that is put. */
@@ -156,7 +159,8 @@ static void pool_keep_spec(struct pool *pool, const struct sandbox_spec *like)
         zygote_keeper_retry_failed(pool->zygote_keeper);
     for (struct pool_member *m = pool->first_member; m; m = m->next)
         m->join_impossible = false;
-    pool->create_backoff_ns = pool->create_not_before = 0;
+    backoff_reset(&pool->create_backoff);
+    pool->create_not_before = 0;
 }
 
 int pools_put(struct pools *p, const char *name, const struct sandbox_spec *like, const struct pool_settings *set,
@@ -183,13 +187,11 @@ int pools_put(struct pools *p, const char *name, const struct sandbox_spec *like
 
 bool pools_remove(struct pools *p, const char *name)
 {
-    struct pool **at = &p->auto_pool.next, *pool = pools_find(p, name);
+    struct pool *pool = pools_find(p, name);
 
     if (!pool)
         return false;
-    while (*at != pool)
-        at = &(*at)->next;
-    *at = pool->next;
+    list_remove(&p->auto_pool.next, pool);
     pool_done(pool);
     free(pool);
     zygote_keepers_drop_unused(p);

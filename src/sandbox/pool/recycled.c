@@ -6,13 +6,14 @@
  * in there. */
 #include "sandbox/pool/pool_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
 enum recycled_state { RECYCLED_RESETTING, RECYCLED_JOINING, RECYCLED_WAITING };
 struct recycled_sandbox {
-    struct recycled_sandbox *next, **prev_next;
+    struct recycled_sandbox *next, **link;
     struct pool *pool;
     struct sandbox_handle *sandbox;
     enum recycled_state state;
@@ -27,9 +28,7 @@ static struct sandbox_handle *recycled_detach(struct recycled_sandbox *u)
 {
     struct sandbox_handle *box = u->sandbox;
 
-    *u->prev_next = u->next;
-    if (u->next)
-        u->next->prev_next = u->prev_next;
+    linked_remove(u);
     free(u->owner);
     free(u);
     return box;
@@ -170,11 +169,7 @@ bool recycled_add(struct pool *pool, struct sandbox_handle *box, const struct po
     u->facts = facts;
     u->loan = *loan;
     u->loan.uses++;
-    u->next = pool->recycled;
-    u->prev_next = &pool->recycled;
-    if (u->next)
-        u->next->prev_next = &u->next;
-    pool->recycled = u;
+    linked_push(&pool->recycled, u);
     sandbox_handle_reset(box, &recycled_ops, u);
     return true;
 }

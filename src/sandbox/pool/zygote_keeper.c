@@ -43,8 +43,7 @@ static void zygote_keeper_set_failed(struct zygote_keeper *b, const struct err *
         log_warn("interpreters are started one by one, because their zygote cannot be had: %s", why->msg);
         return;
     }
-    ev_timer_set(ev, &b->retry_timer, ev_now(ev) + b->backoff_ns, zygote_keeper_on_retry, b);
-    b->backoff_ns = min_u64(b->backoff_ns * 2, BACKOFF_MAX);
+    ev_timer_set(ev, &b->retry_timer, ev_now(ev) + backoff_next(&b->backoff), zygote_keeper_on_retry, b);
 }
 
 static void zygote_keeper_on_started(void *arg, const struct err *err)
@@ -58,8 +57,7 @@ static void zygote_keeper_on_started(void *arg, const struct err *err)
     if (err && b->renewing) { /* the old one serves on */
         log_warn("a zygote could not be renewed: %s", err->msg);
         b->renewing = false;
-        b->renew_not_before_ns = now + b->backoff_ns;
-        b->backoff_ns = min_u64(b->backoff_ns * 2, BACKOFF_MAX);
+        b->renew_not_before_ns = now + backoff_next(&b->backoff);
         return;
     }
     if (err) {
@@ -137,7 +135,7 @@ static void zygote_keeper_on_lost(struct zygote_keeper *b, const struct err *why
         zygote_keeper_set_failed(b, why);
         return;
     }
-    b->backoff_ns = BACKOFF_MIN;
+    backoff_reset(&b->backoff);
     b->state = POOL_ZYGOTE_NONE;
     pool_reconcile_soon(b->pools);
 }
@@ -185,7 +183,7 @@ void zygote_keepers_reset(struct pools *p)
         zygote_keeper_cancel(b);
         b->state = POOL_ZYGOTE_NONE;
         b->renewing = b->permanently_failed = false;
-        b->backoff_ns = BACKOFF_MIN;
+        backoff_reset(&b->backoff);
         b->busy_until = b->renew_not_before_ns = b->forks = b->join_failures_in_a_row = 0;
     }
 }
@@ -241,7 +239,7 @@ struct zygote_keeper *zygote_keeper_for_spec(struct pools *p, const struct sandb
             return b;
     struct zygote_keeper *b = mem_new(struct zygote_keeper);
     b->pools = p;
-    b->backoff_ns = BACKOFF_MIN;
+    b->backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     owned_spec_set(&b->owned_spec, like);
     b->next = p->zygote_keepers;
     p->zygote_keepers = b;

@@ -46,7 +46,7 @@ struct api *api_new(const struct api_settings *set)
 
     api->settings = *set;
     api->started_ns = ev_now(set->ev);
-    api->started_ms = clock_real_ns() / NS_PER_MS;
+    api->started_ms = clock_real_ms();
     event_streams_init(api);
     audit_trail_init(api);
     api->pool_registry = pool_registry_new(api);

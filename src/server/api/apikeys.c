@@ -142,7 +142,7 @@ static int read_key(const struct principal *by, const json_t *body, struct auth_
         return err_set(err, ERR_INVALID, "name: say what the key is for");
     if (expires && !clock_from_rfc3339(expires, &ret->expires_ms))
         return err_set(err, ERR_INVALID, "expiresAt: write a time of the form 2027-01-31T12:00:00Z");
-    if (expires && ret->expires_ms <= clock_real_ns() / NS_PER_MS)
+    if (expires && ret->expires_ms <= clock_real_ms())
         return err_set(err, ERR_INVALID, "expiresAt: that time has passed");
     return 0;
 }
@@ -158,8 +158,7 @@ static void api_key_create(struct http_req *req, void *ctx)
         read_key(request_principal(req), body, &spec, &err) < 0)
         http_answer_err(req, &err);
     else
-        auth_key_create(api->settings.auth, request_principal(req), &spec, clock_real_ns() / NS_PER_MS,
-                        api_key_on_created, req);
+        auth_key_create(api->settings.auth, request_principal(req), &spec, clock_real_ms(), api_key_on_created, req);
 }
 
 /* --- list --- */
@@ -225,8 +224,7 @@ static void api_key_revoke(struct http_req *req, void *ctx)
     const char *id = api_key_id_or_refuse(req);
 
     if (id)
-        auth_key_revoke(api->settings.auth, request_principal(req), id, clock_real_ns() / NS_PER_MS, api_key_on_revoked,
-                        req);
+        auth_key_revoke(api->settings.auth, request_principal(req), id, clock_real_ms(), api_key_on_revoked, req);
 }
 
 static void api_key_rotate(struct http_req *req, void *ctx)

@@ -29,11 +29,6 @@ static const char *const audit_trail_principal_kinds[] = {
     [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed"
 };
 
-static uint64_t audit_trail_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 static struct api_request *audit_trail_request(const struct http_req *req)
 {
     return http_user_data(req);
@@ -301,7 +296,7 @@ static void audit_trail_on_refusal_timer(void *arg)
 
 bool audit_trail_should_record(struct api *api, const struct refusal_key *k)
 {
-    bool yes = refusal_aggregator_admit(api->refusals, k, ev_now(api->settings.ev), audit_trail_now_ms());
+    bool yes = refusal_aggregator_admit(api->refusals, k, ev_now(api->settings.ev), clock_real_ms());
 
     if (!yes && !api->refusal_summary_timer.slot)
         ev_timer_set(api->settings.ev, &api->refusal_summary_timer, refusal_aggregator_due_ns(api->refusals),

@@ -153,7 +153,7 @@ bool api_on_request(struct http_req *req, void *ctx)
                                 .path = http_path(req),
                                 .file = http_query(req, "path"),
                                 .now_ns = ev_now(api->settings.ev),
-                                .now_ms = clock_real_ns() / NS_PER_MS };
+                                .now_ms = clock_real_ms() };
     struct principal who;
     struct auth_check *later;
     uint64_t retry_ns = 0;

@@ -164,7 +164,7 @@ static void api_budget_put(struct http_req *req, void *ctx)
 
     if (!s)
         return;
-    s->row.updated_ms = clock_real_ns() / NS_PER_MS;
+    s->row.updated_ms = clock_real_ms();
     if (api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", api_budget_periods, &err) < 0 ||
         api_budget_read_period(body, STORE_PERIOD_DAY, &s->row, &err) < 0 ||

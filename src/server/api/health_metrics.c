@@ -116,34 +116,30 @@ static void metrics_write_by_end_reason(struct buf *out, const char *name, const
         buf_addf(out, "cove_%s{ended_by=\"%s\"} %" PRIu64 "\n", name, ended_by_name((enum ended_by)i), counts[i]);
 }
 
-#define BUCKETS RUN_BUCKETS
-_Static_assert(BUCKETS == MANAGER_START_BUCKETS, "all histograms have the same bounds");
-
 /* labels: without braces, or "". */
 static void metrics_write_histogram_series(struct buf *out, const char *name, const char *labels,
-                                           const uint64_t counts[BUCKETS], uint64_t sum_ns)
+                                           const struct histogram *h)
 {
     const char *comma = labels[0] ? "," : "";
     auto_free char *sum = str_printf("%s_sum", name);
     auto_free char *braced = labels[0] ? str_printf("{%s}", labels) : str_dup("");
     uint64_t n = 0;
 
-    for (unsigned i = 0; i + 1 < BUCKETS; i++) {
-        n += counts[i];
+    for (unsigned i = 0; i + 1 < HISTOGRAM_BUCKETS; i++) {
+        n += h->counts[i];
         buf_addf(out, "cove_%s_bucket{%s%sle=\"%u.%03u\"} %" PRIu64 "\n", name, labels, comma, (1u << i) / 1000,
                  (1u << i) % 1000, n);
     }
-    n += counts[BUCKETS - 1];
+    n += h->counts[HISTOGRAM_BUCKETS - 1];
     buf_addf(out, "cove_%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
-    metrics_write_seconds(out, sum, braced, sum_ns);
+    metrics_write_seconds(out, sum, braced, h->sum_ns);
     buf_addf(out, "cove_%s_count%s %" PRIu64 "\n", name, braced, n);
 }
 
-static void metrics_write_histogram(struct buf *out, const char *name, const char *help, const uint64_t counts[BUCKETS],
-                                    uint64_t sum_ns)
+static void metrics_write_histogram(struct buf *out, const char *name, const char *help, const struct histogram *h)
 {
     metrics_write_family(out, name, "histogram", help);
-    metrics_write_histogram_series(out, name, "", counts, sum_ns);
+    metrics_write_histogram_series(out, name, "", h);
 }
 
 /* Only of what was started: most servers have few of the runtimes. */
@@ -156,11 +152,11 @@ static void metrics_write_sandbox_starts(struct buf *out, const struct manager_s
                          "From the request to a sandbox that is ready, by runtime and by whether it was made before.");
     for (size_t i = 0; i < min_size(n, MANAGER_LANGUAGES_MAX); i++)
         for (int warm = 0; warm < 2; warm++) {
-            const struct manager_start_histogram *t = &s->starts[i][warm];
+            const struct histogram *t = &s->starts[i][warm];
             auto_free char *labels = str_printf("runtime=\"%s\",warm=\"%s\"", all[i].name, warm ? "true" : "false");
 
             if (t->sum_ns)
-                metrics_write_histogram_series(out, "sandbox_startup_seconds", labels, t->n, t->sum_ns);
+                metrics_write_histogram_series(out, "sandbox_startup_seconds", labels, t);
         }
 }
 
@@ -235,8 +231,8 @@ static void metrics_write_executor(struct api *api, struct buf *out)
                          s.cache_misses);
     metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory of kept answers.", s.cache_bytes);
     metrics_write_number(out, "executor_cache_entries", "gauge", "Answers that are kept.", s.cache_entries);
-    metrics_write_histogram(out, "executor_wait_seconds", "In the queue.", s.waits, s.wait_ns);
-    metrics_write_histogram(out, "executor_run_seconds", "From a place to the answer.", s.runs, s.run_ns);
+    metrics_write_histogram(out, "executor_wait_seconds", "In the queue.", &s.waits);
+    metrics_write_histogram(out, "executor_run_seconds", "From a place to the answer.", &s.runs);
 }
 
 /* Of all tenants together: who reads metrics learns nothing of any, and there are never more lines than these. */

@@ -209,7 +209,7 @@ void idempotency_begin(struct http_req *req, struct api *api, const char kind[2]
     *c = (struct idempotency_claim){
         .req = req, .api = api, .fn = fn, .arg = arg, .on_dropped = dropped, .key = key, .kind = kind
     };
-    c->now_ms = clock_real_ns() / NS_PER_MS;
+    c->now_ms = clock_real_ms();
     if (!key) {
         id_new(kind, c->id);
         idempotency_proceed(c, true);

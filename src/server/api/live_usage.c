@@ -54,7 +54,7 @@ static void live_usage_answer(struct live_usage_query *g)
 
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    api_write_time(&w, "at", clock_real_ns() / NS_PER_MS);
+    api_write_time(&w, "at", clock_real_ms());
     jsonw_key(&w, "sandboxes");
     jsonw_array(&w);
     for (size_t i = 0; i < g->n; i++)

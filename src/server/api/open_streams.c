@@ -49,7 +49,7 @@ static void open_stream_on_expired(void *arg)
 void open_stream_register(struct open_stream *l, struct api *api, const struct principal *who,
                           void (*end)(void *arg, const struct err *why), void *arg)
 {
-    uint64_t now = clock_real_ns() / NS_PER_MS, left = who->expires_ms > now ? who->expires_ms - now : 0;
+    uint64_t now = clock_real_ms(), left = who->expires_ms > now ? who->expires_ms - now : 0;
 
     *l = (struct open_stream){
         .api = api, .next = api->open_streams, .list_link = &api->open_streams, .on_end = end, .arg = arg

@@ -384,7 +384,7 @@ static void pool_change_record_and_check(struct pool_change *c)
     audit_trail_add_target(c->req, "template", c->row.template);
     audit_trail_add_number(c->req, "min", c->row.min);
     audit_trail_add_number(c->req, "max", c->row.max);
-    c->row.updated_ms = clock_real_ns() / NS_PER_MS;
+    c->row.updated_ms = clock_real_ms();
     if (!c->row.created_ms)
         c->row.created_ms = c->row.updated_ms;
     pool_registry_check_template(c->api->pool_registry, c->row.template, pool_change_on_checked, c);

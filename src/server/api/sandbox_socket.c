@@ -31,7 +31,7 @@ void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, st
     jsonw_object(w);
     jsonw_kstr(w, "type", type);
     jsonw_ku64(w, "seq", ++so->seq);
-    jsonw_ku64(w, "timestamp", clock_real_ns() / NS_PER_MS);
+    jsonw_ku64(w, "timestamp", clock_real_ms());
     if (a)
         jsonw_kstr(w, "executionId", a->name);
 }

@@ -307,7 +307,7 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "sandboxId", http_param(req, "sandboxId"));
-    api_write_time(&w, "at", clock_real_ns() / NS_PER_MS);
+    api_write_time(&w, "at", clock_real_ms());
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (figures[i].v != SANDBOX_USAGE_UNKNOWN)
             jsonw_ku64(&w, figures[i].name, figures[i].v / figures[i].unit);

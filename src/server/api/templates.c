@@ -215,7 +215,7 @@ static void api_template_put(struct http_req *req, void *ctx)
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     str_copy(row.name, sizeof(row.name), name);
     row.spec_json = text;
-    row.created_ms = row.updated_ms = clock_real_ns() / NS_PER_MS;
+    row.created_ms = row.updated_ms = clock_real_ms();
     store_template_put(api->settings.store, &row, NULL, template_change_on_put, template_change_new(req, api, name));
 }
 

@@ -6,11 +6,6 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-static uint64_t api_tenant_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 bool api_is_valid_slug(const char *name)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -167,7 +162,7 @@ static void api_tenant_create(struct http_req *req, void *ctx)
         tenant_change_refuse(c, &err);
     } else {
         str_copy(c->row.name, sizeof(c->row.name), name);
-        c->row.created_ms = api_tenant_now_ms();
+        c->row.created_ms = clock_real_ms();
         tenant_change_record_quota(c);
         store_tenant_insert(c->api->settings.store, &c->row, tenant_change_on_created, c);
     }
@@ -292,7 +287,7 @@ static int tenant_change_read(const json_t *body, struct tenant_change *c, struc
         return -1;
     if (json_object_get(body, "suspended"))
         c->fields_set |= STORE_TENANT_SET_SUSPENDED;
-    c->row.suspended_ms = suspended ? api_tenant_now_ms() : 0;
+    c->row.suspended_ms = suspended ? clock_real_ms() : 0;
     if (json_object_size(body) == 0)
         return err_set(err, ERR_INVALID, "say what to change: suspended or quota");
     if (suspended && str_eq(c->row.name, STORE_LOCAL_TENANT))
@@ -346,7 +341,7 @@ static void api_tenant_remove(struct http_req *req, void *ctx)
         return;
     struct tenant_change *c = tenant_change_new(req, ctx);
     str_copy(c->row.name, sizeof(c->row.name), name);
-    c->row.removed_ms = api_tenant_now_ms();
+    c->row.removed_ms = clock_real_ms();
     auth_tenant_remove(c->api->settings.auth, name, c->row.removed_ms, tenant_change_on_removed, c);
 }
 

@@ -1,5 +1,5 @@
-/* What somebody hands on of their rights (server/auth/delegation.h), and who somebody is. Secrets are in answers only, which
- * are never kept by anybody in between. */
+/* What somebody hands on of their rights (server/auth/delegation.h), and who somebody is. Secrets are in answers only,
+ * which are never kept by anybody in between. */
 #include "server/api/file_transfer.h"
 
 #include "server/auth/delegation.h"
@@ -9,11 +9,6 @@
 #include "core/base/text.h"
 
 #define OPERATIONS_MAX 6 /* as many as there are */
-
-static uint64_t token_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
 
 static void token_write_scopes(struct jsonw *w, const char *key, uint32_t scopes)
 {
@@ -119,9 +114,9 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
         rc = err_set(&err, ERR_SANDBOX_ENDED, "sandbox %s has ended", row->id);
     else if (w->path)
         rc = delegation_sign_url(w->api->settings.auth, request_principal(w->req), &w->spec, w->method, w->path,
-                                 token_now_ms(), &text, &g, &err);
+                                 clock_real_ms(), &text, &g, &err);
     else
-        rc = delegation_make_token(w->api->settings.auth, request_principal(w->req), &w->spec, token_now_ms(), &text,
+        rc = delegation_make_token(w->api->settings.auth, request_principal(w->req), &w->spec, clock_real_ms(), &text,
                                    &g, &err);
     if (rc < 0) {
         token_request_refuse(w, &err);
@@ -256,7 +251,7 @@ static void api_ticket_create(struct http_req *req, void *ctx)
     jsonw_object(&w);
     jsonw_kstr(&w, "method", method);
     jsonw_kstr(&w, "path", path);
-    api_write_time(&w, "expiresAt", token_now_ms() + TICKET_NS / NS_PER_MS);
+    api_write_time(&w, "expiresAt", clock_real_ms() + TICKET_NS / NS_PER_MS);
     jsonw_kstr(&w, "ticket", text);
     jsonw_end_object(&w);
     token_answer_secret(req, 201, &out);

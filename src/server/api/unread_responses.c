@@ -4,6 +4,7 @@
  * wait for them, so it is counted by tenant. A tenant without any has no entry. */
 #include "server/api/api_internal.h"
 
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -43,14 +44,10 @@ int unread_responses_check(const struct api *api, const char *owner, struct err 
 static void unread_response_free(void *p)
 {
     auto_free struct unread_response *l = p;
-    struct unread_quota **at = &l->api->unread_quotas;
-
     l->quota->bytes -= l->bytes;
     if (l->quota->bytes > 0)
         return;
-    while (*at != l->quota)
-        at = &(*at)->next;
-    *at = l->quota->next;
+    list_remove(&l->api->unread_quotas, l->quota);
     free(l->quota);
 }
 

@@ -84,7 +84,7 @@ static int usage_report_read_format(struct usage_report *r, struct err *err)
 static int usage_report_read(struct usage_report *r, struct err *err)
 {
     static const char *const names[] = { "from", "to", "group", "sandbox", "user", "tenant", "format", NULL };
-    uint64_t now = clock_real_ns() / NS_PER_MS;
+    uint64_t now = clock_real_ms();
     const char *tenant = http_query(r->req, "tenant");
 
     r->q = (struct store_usage_query){ .owner = request_visible_owner(r->req),

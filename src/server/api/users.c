@@ -7,11 +7,6 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-static uint64_t api_user_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 /* ?tenant= of the operator, or one's own. */
 static int api_user_read_tenant(struct http_req *req, const char **ret, struct err *err)
 {
@@ -104,7 +99,7 @@ static void api_user_create(struct http_req *req, void *ctx)
     static const char *const names[] = { "name", "role", "tenant", NULL };
     struct api *api = ctx;
     auto_json *body = NULL;
-    struct store_user row = { .created_ms = api_user_now_ms() };
+    struct store_user row = { .created_ms = clock_real_ms() };
     const char *named = NULL, *tenant;
     struct err err = { 0 };
 
@@ -218,7 +213,7 @@ static void api_user_remove(struct http_req *req, void *ctx)
     const char *id = user_id(req);
 
     if (id)
-        auth_user_remove(api->settings.auth, request_principal(req), id, api_user_now_ms(), api_user_on_removed, req);
+        auth_user_remove(api->settings.auth, request_principal(req), id, clock_real_ms(), api_user_on_removed, req);
 }
 
 /* --- roles --- */
@@ -294,7 +289,7 @@ static void api_role_create(struct http_req *req, void *ctx)
                             : "permissions: say what the role allows");
         http_answer_err(req, &err);
     } else {
-        auth_role_create(api->settings.auth, request_principal(req), tenant, name, permissions, api_user_now_ms(),
+        auth_role_create(api->settings.auth, request_principal(req), tenant, name, permissions, clock_real_ms(),
                          api_role_on_created, req);
     }
 }

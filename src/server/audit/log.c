@@ -35,11 +35,6 @@
 #define AUDIT_RESERVE_STEP (4 * MIB)   /* and so much at a time */
 #define AUDIT_RESERVE_LEAST (64 * KIB) /* with less, nothing more is promised to anybody */
 
-static uint64_t audit_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 /* --- the writer: no function here touches anything but what it is given and what it only reads --- */
 
 static int audit_file_write_batch(struct audit_batch *b, struct audit_file *f)
@@ -219,7 +214,7 @@ static void audit_on_batch_written(void *arg)
 
 static void audit_add_checkpoint(struct audit *a, bool last)
 {
-    chain_sign(&a->head, a->key, last, audit_now_ms(), &a->pending);
+    chain_sign(&a->head, a->key, last, clock_real_ms(), &a->pending);
     a->stats.records++;
     a->unsigned_records = 0;
     ev_timer_clear(a->ev, &a->sign_timer);
@@ -269,7 +264,7 @@ static void audit_on_sign_timer(void *arg)
 
 uint64_t audit_append(struct audit *a, const struct audit_record *r, bool lazy)
 {
-    chain_append(&a->head, r, audit_now_ms(), &a->pending);
+    chain_append(&a->head, r, clock_real_ms(), &a->pending);
     a->stats.records++;
     a->last_ns = ev_now(a->ev);
     if (a->unsigned_records++ == 0)

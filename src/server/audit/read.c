@@ -7,6 +7,7 @@
 #include "server/audit/audit_internal.h"
 
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -185,11 +186,7 @@ static void audit_reading_free(struct audit_reading *r)
 
 static void audit_reading_remove(struct audit_reading *r)
 {
-    struct audit_reading **at = &r->a->readings;
-
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
+    list_remove(&r->a->readings, r);
     audit_reading_free(r);
 }
 

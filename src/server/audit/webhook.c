@@ -4,6 +4,7 @@
 
 #include "server/audit/address.h"
 #include "server/audit/chain.h"
+#include "core/base/backoff.h"
 #include "core/base/clock.h"
 #include "core/base/id.h"
 #include "core/base/log.h"
@@ -33,7 +34,8 @@ struct webhook {
     char *url, *secret;
     struct address_net nets[NETS_MAX];
     size_t nnets;
-    uint64_t retry_ns, deadline_ns;
+    struct backoff backoff;
+    uint64_t deadline_ns;
     unsigned tries;
 
     struct webhook_delivery *first, **last;
@@ -98,7 +100,7 @@ int webhook_new(struct ev *ev, const struct webhook_settings *set, struct webhoo
     w->last = &w->first;
     w->url = str_dup(set->url);
     w->secret = str_dup(set->secret);
-    w->retry_ns = set->retry_ns ? set->retry_ns : NS_PER_S;
+    w->backoff = (struct backoff){ .min_ns = set->retry_ns ? set->retry_ns : NS_PER_S, .max_ns = BACKOFF_MAX_NS };
     w->deadline_ns = set->deadline_ns ? set->deadline_ns : 15 * NS_PER_S;
     w->tries = set->tries ? set->tries : 6;
     for (const char *const *a = set->allow; a && *a; a++) {
@@ -124,6 +126,7 @@ static void webhook_drop_first(struct webhook *w)
     free(d);
     w->stats.waiting--;
     w->tries_made = 0;
+    backoff_reset(&w->backoff);
 }
 
 void webhook_free(struct webhook *w)
@@ -150,15 +153,6 @@ void webhook_stats(const struct webhook *w, struct webhook_stats *ret)
 /* --- one try --- */
 
 static void webhook_try_first(void *arg);
-
-static uint64_t webhook_backoff_ns(const struct webhook *w)
-{
-    uint64_t ns = w->retry_ns;
-
-    for (unsigned i = 1; i < w->tries_made && ns < BACKOFF_MAX_NS; i++)
-        ns *= 2;
-    return min_u64(ns, BACKOFF_MAX_NS);
-}
 
 /* An answer that will be the same next time: the receiver does not want it. */
 static bool webhook_status_is_final(int status)
@@ -187,7 +181,7 @@ static void webhook_try_finished(struct webhook *w, const char *why)
     if (w->first && w->tries_made == 0)
         ev_defer(w->ev, &w->next, webhook_try_first, w);
     else if (w->first)
-        ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + webhook_backoff_ns(w), webhook_try_first, w);
+        ev_timer_set(w->ev, &w->timer, ev_now(w->ev) + backoff_next(&w->backoff), webhook_try_first, w);
 }
 
 static void webhook_on_head(void *arg, int status)

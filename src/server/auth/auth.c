@@ -17,6 +17,7 @@
 #include "server/auth/auth_internal.h"
 
 #include "server/auth/apikey.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -28,17 +29,13 @@
 
 void auth_op_begin(struct auth *a, struct auth_op *op, void (*free)(struct auth_op *))
 {
-    *op = (struct auth_op){ .next = a->ops, .prev_next = &a->ops, .auth = a, .free = free };
-    if (a->ops)
-        a->ops->prev_next = &op->next;
-    a->ops = op;
+    *op = (struct auth_op){ .auth = a, .free = free };
+    linked_push(&a->ops, op);
 }
 
 void auth_op_end(struct auth_op *op)
 {
-    *op->prev_next = op->next;
-    if (op->next)
-        op->next->prev_next = op->prev_next;
+    linked_remove(op);
     op->free(op);
 }
 

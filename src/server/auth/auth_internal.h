@@ -8,7 +8,7 @@
 /* Something that waits for the store. It belongs to the auth, which frees it when it is done or when auth itself ends.
  */
 struct auth_op {
-    struct auth_op *next, **prev_next;
+    struct auth_op *next, **link;
     struct auth *auth;
     struct store_request *call; /* the one that is under way */
     void (*free)(struct auth_op *op);

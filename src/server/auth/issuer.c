@@ -7,6 +7,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/fd.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -20,7 +21,7 @@
 #define WAITS_MAX 512u
 
 struct issuer_wait {
-    struct issuer_wait *next, **prev_next;
+    struct issuer_wait *next, **link;
     struct issuer *issuer;
     void (*on_keys)(void *arg);
     void *arg;
@@ -50,13 +51,13 @@ static void issuer_wake_waiters(struct issuer *i)
 
     i->waiters = NULL; /* whoever waits anew waits for the next fetch */
     if (list)
-        list->prev_next = &list;
+        list->link = &list;
     while (list) {
         struct issuer_wait *w = list;
 
         list = w->next;
         if (list)
-            list->prev_next = &list;
+            list->link = &list;
         i->nwaiters--;
         w->on_keys(w->arg);
         free(w);
@@ -290,12 +291,8 @@ static enum issuer_verdict issuer_wait_for_keys(struct issuer *i, void (*again)(
         return ISSUER_NO;
     }
     struct issuer_wait *w = mem_new(struct issuer_wait);
-    *w = (struct issuer_wait){
-        .next = i->waiters, .prev_next = &i->waiters, .issuer = i, .on_keys = again, .arg = arg
-    };
-    if (i->waiters)
-        i->waiters->prev_next = &w->next;
-    i->waiters = w;
+    *w = (struct issuer_wait){ .issuer = i, .on_keys = again, .arg = arg };
+    linked_push(&i->waiters, w);
     i->nwaiters++;
     *ret_wait = w;
     return ISSUER_LATER;
@@ -303,9 +300,7 @@ static enum issuer_verdict issuer_wait_for_keys(struct issuer *i, void (*again)(
 
 void issuer_wait_cancel(struct issuer_wait *w)
 {
-    *w->prev_next = w->next;
-    if (w->next)
-        w->next->prev_next = w->prev_next;
+    linked_remove(w);
     w->issuer->nwaiters--;
     free(w);
 }

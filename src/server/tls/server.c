@@ -39,16 +39,11 @@ enum tls_expiry tls_expiry_of(uint64_t not_after_ms, uint64_t now_ms)
     return not_after_ms - now_ms < SOON_MS ? TLS_EXPIRES_SOON : TLS_EXPIRES_LATER;
 }
 
-static uint64_t tls_server_now_ms(void)
-{
-    return clock_real_ns() / NS_PER_MS;
-}
-
 /* Once a day, and at each load. */
 static void tls_server_log_expiry(void *arg)
 {
     struct tls_server *t = arg;
-    enum tls_expiry age = tls_expiry_of(t->facts.not_after_ms, tls_server_now_ms());
+    enum tls_expiry age = tls_expiry_of(t->facts.not_after_ms, clock_real_ms());
     char when[32];
 
     clock_rfc3339_ms(t->facts.not_after_ms, when);
@@ -79,7 +74,7 @@ static int tls_server_check_certificate(const struct pem *pem, struct tls_identi
 
     if (tls_identity_new(pem, &id, err) < 0)
         return -1;
-    if (tls_expiry_of(tls_identity_facts(id)->not_after_ms, tls_server_now_ms()) == TLS_EXPIRED)
+    if (tls_expiry_of(tls_identity_facts(id)->not_after_ms, clock_real_ms()) == TLS_EXPIRED)
         return err_set(err, ERR_TLS_FILES, "tls.certificate: it is out of date");
     *ret = take_ptr(&id);
     return 0;

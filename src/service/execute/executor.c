@@ -1,7 +1,7 @@
 /* The queue and the table of runs.
  *
  * Who comes when there is room begins at once; the others wait in the line of their tenant, and places are given to the
- * lines in turn (service/fair_queue.h). Of the sandboxes that are left behind, only so many count no more (teardown.c):
+ * lines in turn (core/ev/fair_queue.h). Of the sandboxes that are left behind, only so many count no more (teardown.c):
  * no burst leaves any number of them. */
 #include "service/execute/executor_internal.h"
 

@@ -10,6 +10,7 @@
 #include "core/base/base.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/histogram.h"
 #include "sandbox/receipt.h"
 #include "core/ev/ev.h"
 #include "service/manager.h"
@@ -93,16 +94,14 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
 void run_cancel(struct run *r);                  /* nobody wants it any more: no further callback */
 void run_pause_output(struct run *r, bool hold); /* of a streamed one: whoever reads it is slower than it writes */
 
-#define RUN_BUCKETS 14u /* of waits and durations: below 1, 2, 4, ... 4096 ms, and the rest */
 struct executor_stats {
     uint64_t started, refused, failed, cancelled;
     uint64_t by_pool_result[POOL_RESULT_COUNT]; /* sandboxes, by where they came from */
     uint64_t cache_hits, cache_misses;          /* of runs that were said to be pure */
     uint64_t cache_bytes, cache_entries;        /* now */
     uint64_t waiting, running, ending;          /* now */
-    uint64_t wait_ns, run_ns;                   /* sums */
-    uint64_t waits[RUN_BUCKETS], runs[RUN_BUCKETS];
-    uint64_t held_bytes; /* now, of output */
+    struct histogram waits, runs;               /* in the queue; from there to the answer */
+    uint64_t held_bytes;                        /* now, of output */
 };
 void executor_stats(const struct executor *e, struct executor_stats *ret);
 uint64_t executor_retry_ms(const struct executor *e); /* when there may be a place again */

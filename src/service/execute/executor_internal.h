@@ -5,7 +5,7 @@
 #include "service/execute/executor.h"
 #include "service/ephemeral_sandbox.h"
 #include "service/kernel_event.h"
-#include "service/fair_queue.h"
+#include "core/ev/fair_queue.h"
 
 enum run_state {
     RUN_WAITING,  /* for its turn */

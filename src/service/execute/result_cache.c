@@ -3,6 +3,7 @@
 #include "service/execute/result_cache.h"
 
 #include "core/base/jsonw.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "service/execute/executor.h"
 
@@ -66,11 +67,7 @@ static void result_cache_link_newest(struct result_cache *c, struct result_cache
 
 static void result_cache_remove(struct result_cache *c, struct result_cache_entry *e)
 {
-    struct result_cache_entry **p = result_cache_bucket(c, e->key);
-
-    while (*p != e)
-        p = &(*p)->next;
-    *p = e->next;
+    list_remove(result_cache_bucket(c, e->key), e);
     result_cache_unlink(c, e);
     c->bytes -= e->answer.len + RESULT_CACHE_ENTRY_COST;
     c->entries--;

@@ -14,6 +14,7 @@
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -73,9 +74,7 @@ void run_free(struct run *r)
 {
     struct ev *ev = r->executor->settings.ev;
 
-    *r->link = r->next;
-    if (r->next)
-        r->next->link = r->link;
+    linked_remove(r);
     run_drop_output(r);
     ev_timer_clear(ev, &r->timer);
     ev_defer_clear(ev, &r->stop_defer);
@@ -124,16 +123,6 @@ static void run_finish(struct run *r)
     ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
 }
 
-static unsigned run_histogram_bucket(uint64_t ns)
-{
-    uint64_t ms = ns / NS_PER_MS;
-    unsigned i = 0;
-
-    while (i < RUN_BUCKETS - 1 && ms >= UINT64_C(1) << i)
-        i++;
-    return i;
-}
-
 static void run_account(struct run *r)
 {
     struct executor *e = r->executor;
@@ -146,8 +135,7 @@ static void run_account(struct run *r)
     if (!r->dequeued_ns || r->sandbox.execution_counted || !r->sandbox.link)
         return;
     ephemeral_sandbox_count_execution(&r->sandbox, &use);
-    e->stats.run_ns += took;
-    e->stats.runs[run_histogram_bucket(took)]++;
+    histogram_add(&e->stats.runs, took);
     e->mean_run_ns = e->mean_run_ns ? (e->mean_run_ns * 15 + took) / 16 : took;
 }
 
@@ -416,8 +404,7 @@ static void run_on_slot(void *arg, const struct err *failed)
 
     run_uncount_waiting(r);
     r->dequeued_ns = ev_now(e->settings.ev);
-    e->stats.wait_ns += r->dequeued_ns - r->submitted_ns;
-    e->stats.waits[run_histogram_bucket(r->dequeued_ns - r->submitted_ns)]++;
+    histogram_add(&e->stats.waits, r->dequeued_ns - r->submitted_ns);
     r->state = RUN_CREATING;
     if (failed || ephemeral_sandbox_create(&r->sandbox, &r->spec, &run_sandbox_ops, r, &err) < 0) {
         run_fail(r, failed ? failed : &err);
@@ -483,11 +470,7 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
     r->arg = arg;
     r->in_submit_call = true;
     r->submitted_ns = ev_now(e->settings.ev);
-    r->next = e->runs;
-    r->link = &e->runs;
-    if (r->next)
-        r->next->link = &r->next;
-    e->runs = r;
+    linked_push(&e->runs, r);
     ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
     r->sandbox.on_stop = run_on_tenant_stop;
     r->sandbox.arg = r;

@@ -6,7 +6,7 @@
  *
  * Places are filled from the end of the loop's turn and not from fair_queue_release: what is begun may fail at once and
  * give its place back, and a thousand of these must not stand on the stack on top of each other. */
-#include "service/fair_queue.h"
+#include "core/ev/fair_queue.h"
 
 #include "core/base/clock.h"
 

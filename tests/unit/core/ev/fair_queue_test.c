@@ -1,7 +1,7 @@
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
-#include "service/fair_queue.h"
+#include "core/ev/fair_queue.h"
 
 #include <stdio.h>
 
