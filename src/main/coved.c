@@ -287,7 +287,6 @@ static int coved_open_http(struct coved *d, struct err *err)
         .on_done = coved_on_request_done,
     };
 
-    http_limits_default(&set.limits);
     set.limits.conns_max = (unsigned)conf_number(&d->conf, SETTING_HTTP_CONNS);
     set.limits.conns_per_addr = (unsigned)conf_number(&d->conf, SETTING_HTTP_CONNS_PEER);
     set.limits.body_max = conf_number(&d->conf, SETTING_HTTP_BODY);

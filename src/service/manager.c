@@ -16,6 +16,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -354,12 +355,9 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->output_dir = take_fd(&dir);
     m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
-    if (!m->settings.executions_max)
-        m->settings.executions_max = 64;
-    fair_queue_init(&m->create_queue, ev, set->creating_max ? set->creating_max : 16, QUEUE_MAX_WAIT_NS,
-                    CREATE_MAX_HOLD_NS);
-    fair_queue_init(&m->start_queue, ev, set->starting_max ? set->starting_max : 64, QUEUE_MAX_WAIT_NS,
-                    START_MAX_HOLD_NS);
+    assert(set->executions_max && set->creating_max && set->starting_max);
+    fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
+    fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);
     *ret = m;
     m->started_ms = clock_real_ms();
     budget_load_all(m);

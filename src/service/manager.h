@@ -39,9 +39,9 @@ struct manager_settings {
     void *arg;
     struct pools *pools; /* borrowed: where sandboxes are taken from; NULL: its own, with what was asked for twice */
     uint32_t live_max;   /* sandboxes of a tenant that has no quota for them; 0 is no bound */
-    uint32_t executions_max;  /* executions of one sandbox at one time; 0 is 64 */
-    uint32_t creating_max;    /* sandboxes being made at one time; what is more waits, in turn by tenant; 0 is 16 */
-    uint32_t starting_max;    /* executions being started at one time, likewise; 0 is 64 */
+    uint32_t executions_max;  /* executions of one sandbox at one time; above 0 */
+    uint32_t creating_max;    /* sandboxes being made at one time; what is more waits, in turn by tenant; above 0 */
+    uint32_t starting_max;    /* executions being started at one time, likewise; above 0 */
     uint64_t required_limits; /* bit per limit: refuse a host that cannot enforce it whole */
     bool require_all_walls;   /* refuse sandboxes without the walls that only root can raise */
     bool sync_full;           /* what is acknowledged survives the loss of power: the store's setting */

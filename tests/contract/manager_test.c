@@ -97,14 +97,16 @@ static void wait_ready(struct world *w)
         fail_msg("not ready: %s", why);
 }
 
-static uint32_t creating_max, starting_max; /* of the next world; 0: as it comes */
+static uint32_t creating_max = 16, starting_max = 64; /* of the next world */
 
 static void open_world(struct world *w)
 {
     struct store_settings s = { .path = db };
-    struct manager_settings m = {
-        .output_dir = output, .connect = knock, .creating_max = creating_max, .starting_max = starting_max
-    };
+    struct manager_settings m = { .output_dir = output,
+                                  .connect = knock,
+                                  .executions_max = 64,
+                                  .creating_max = creating_max,
+                                  .starting_max = starting_max };
     struct err err = { 0 };
 
     *w = (struct world){ 0 };
@@ -877,7 +879,7 @@ TEST(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few)
 
     creating_max = 2;
     open_world(&w);
-    creating_max = 0;
+    creating_max = 16;
     for (int i = 0; i < CROWD; i++)
         create_for(&w, "crowd", "{\"runtime\": \"sh\"}", on_crowd, &r);
     for (int i = 0; i < 2; i++)
@@ -920,7 +922,7 @@ TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
 
     starting_max = 1;
     open_world(&w);
-    starting_max = 0;
+    starting_max = 64;
     create_for(&w, "crowd", "{\"runtime\": \"sh\"}", on_race_box, &r);
     turn_for(&w, &r.few);
     create_for(&w, "few", "{\"runtime\": \"sh\"}", on_race_box, &r);

@@ -2,6 +2,7 @@
  *
  * Held besides memory: the pieces make no difference to what is found, to what is refused and with which words; no more
  * is let through than came; and all that is let through of whole requests has no line that ends in a bare LF. */
+#include "tests/support/http_limits.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "server/http/request_scanner.h"
@@ -26,7 +27,7 @@ static struct outcome scan(const char *data, size_t n, size_t piece)
     struct request_scanner f;
     int ret = 0;
 
-    http_limits_default(&lim);
+    lim = http_limits_for_tests();
     lim.line_max = 200;
     lim.head_max = 1000;
     request_scanner_init(&f, &lim);

@@ -2,6 +2,7 @@
  *
  * Held besides memory: a handler runs only for a head that stands in the input, line for line, as the standard writes
  * it; the connection ends after the client's end; and no request is left over. */
+#include "tests/support/http_limits.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "http_host.h"
@@ -88,7 +89,7 @@ static void start(void)
     static const struct http_route *const tables[] = { routes, NULL };
     struct http_settings set = { .tables = tables };
 
-    http_limits_default(&set.limits);
+    set.limits = http_limits_for_tests();
     host_start(&set);
 }
 

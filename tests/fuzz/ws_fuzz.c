@@ -3,6 +3,7 @@
  *
  * Held besides memory: text is UTF-8 and no message is longer than allowed; the owner is told of the end exactly once;
  * and when the client has gone, no socket and no counted byte is left over. */
+#include "tests/support/http_limits.h"
 #include "core/base/text.h"
 #include "server/http/ws.h"
 #include "http_host.h"
@@ -46,7 +47,7 @@ static void start(void)
     static const struct http_route *const tables[] = { routes, NULL };
     struct http_settings set = { .tables = tables };
 
-    http_limits_default(&set.limits);
+    set.limits = http_limits_for_tests();
     set.limits.ws_message_max = MESSAGE_MAX;
     set.limits.ws_frames_per_second = 1000000;
     host_start(&set);

@@ -1,7 +1,8 @@
 /* api-testd jailer DIR RUNTIME | serve DIR - the two halves of a server, as bare as they can be, for the tests of
- * src/server/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other goes
- * on.
+ * src/server/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other
+ * goes on.
  */
+#include "tests/support/http_limits.h"
 #include "server/api/api.h"
 #include "server/auth/mac.h"
 #include "core/base/clock.h"
@@ -99,9 +100,14 @@ static int serve(void)
     if (ev_new(&s.ev, &err) < 0 || store_open(s.ev, &store_set, &store, &err) < 0)
         return die("store", &err);
     struct pools *pools = pools_new(s.ev);
-    struct manager_settings manager_set = {
-        .store = store, .output_dir = output, .connect = knock, .pools = pools, .live_max = 50
-    };
+    struct manager_settings manager_set = { .store = store,
+                                            .output_dir = output,
+                                            .connect = knock,
+                                            .pools = pools,
+                                            .live_max = 50,
+                                            .executions_max = 64,
+                                            .creating_max = 16,
+                                            .starting_max = 64 };
     if (mac_load_pepper(pepper_file, pepper, &err) < 0)
         return die("token.key", &err);
     auth_set.pepper = pepper;
@@ -113,7 +119,8 @@ static int serve(void)
                                                                           .waiting_max = 8,
                                                                           .wait_ms = 600000,
                                                                           .output_bytes = 32 * MIB,
-                                                                          .cache_bytes = 8 * MIB });
+                                                                          .cache_bytes = 8 * MIB,
+                                                                          .cache_age_ms = 3600000 });
     struct api_settings api_set = { .ev = s.ev,
                                     .store = store,
                                     .manager = manager,
@@ -127,7 +134,7 @@ static int serve(void)
     struct http_settings http_set = {
         .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
     };
-    http_limits_default(&http_set.limits);
+    http_set.limits = http_limits_for_tests();
     http_set.limits.conns_per_addr = 200;
     http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */
     if (http_server_new(s.ev, &http_set, &s.http, &err) < 0 ||

@@ -1,7 +1,9 @@
-/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of src/server/http alone.
+/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of src/server/http
+ * alone.
  *
  * Prints "port N" and serves until SIGTERM, which drains it. Numbers of struct http_limits are set by their names, a
  * Unix socket by unix=PATH, a bound of descriptors by nofile=N. GET /log tells what on_done was told. */
+#include "tests/support/http_limits.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/jsonw.h"
@@ -570,7 +572,7 @@ int main(int argc, char **argv)
 
     st.on_request = on_request;
     st.on_done = on_done;
-    http_limits_default(&st.limits);
+    st.limits = http_limits_for_tests();
     for (int i = 1; i < argc; i++)
         set(&st, &unix_path, argv[i]);
     sigemptyset(&signals);

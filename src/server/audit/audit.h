@@ -18,7 +18,7 @@ struct audit;
 struct audit_settings {
     const char *dir;                    /* made when it is not there, 0700 */
     bool sync_full;                     /* a record that was written survives the loss of power */
-    uint64_t segment_max;               /* bytes after which another file is begun; 0 is 16 MiB */
+    uint64_t segment_max;               /* bytes after which another file is begun; 0: never */
     uint64_t keep_max;                  /* bytes of all files; the oldest go first; 0 is no bound */
     unsigned sign_records;              /* a checkpoint after so many; 0 is 1000 */
     uint64_t sign_ns;                   /* and after so long at the latest, sooner when it is quiet; 0 is 60 s */

@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SEGMENT_DEFAULT (16 * MIB)
 #define SIGN_RECORDS 1000u
 #define SIGN_NS (60 * NS_PER_S)
 #define QUIET_NS (1 * NS_PER_S)   /* nothing came for so long: what there is is signed, and nobody wakes up later */
@@ -228,7 +227,7 @@ static void audit_begin_batch(struct audit *a)
     if (a->work.on || a->batch.error || a->pending.len == 0)
         return;
     ev_timer_clear(a->ev, &a->lazy_timer);
-    bool rotate = a->file.size + a->pending.len >= a->set.segment_max;
+    bool rotate = a->set.segment_max && a->file.size + a->pending.len >= a->set.segment_max;
     if (rotate || a->unsigned_records >= a->set.sign_records)
         audit_add_checkpoint(a, rotate);
     struct buf empty = a->batch.data;
@@ -459,7 +458,6 @@ int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **r
     *found = (struct audit_open_report){ 0 };
     a->ev = ev;
     a->set = *set;
-    a->set.segment_max = set->segment_max ? set->segment_max : SEGMENT_DEFAULT;
     a->set.sign_records = set->sign_records ? set->sign_records : SIGN_RECORDS;
     a->set.sign_ns = set->sign_ns ? set->sign_ns : SIGN_NS;
     a->dir = str_dup(set->dir);

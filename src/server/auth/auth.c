@@ -79,11 +79,10 @@ static void auth_record_key_use(struct auth *a, struct keycache_entry *e, uint64
 
 int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, struct auth **ret, struct err *err)
 {
-    static const char *const defaults[AUTH_CLASS_COUNT] = { AUTH_RATE_DEFAULT, AUTH_RATE_CREATE, AUTH_RATE_EXECUTE };
     struct ratelimit_rule rules[AUTH_CLASS_COUNT];
 
     for (size_t i = 0; i < AUTH_CLASS_COUNT; i++)
-        if (ratelimit_parse(set->rate[i] ? set->rate[i] : defaults[i], &rules[i], err) < 0)
+        if (ratelimit_parse(set->rate[i] ? set->rate[i] : "none", &rules[i], err) < 0)
             return -1;
     struct auth *a = mem_new(struct auth);
     a->ev = ev;

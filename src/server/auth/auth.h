@@ -24,7 +24,7 @@ struct auth;
 
 struct auth_settings {
     uid_t owner_uid;                    /* whose processes are local besides root's */
-    const char *rate[AUTH_CLASS_COUNT]; /* as ratelimit_parse reads them; NULL: the defaults below */
+    const char *rate[AUTH_CLASS_COUNT]; /* as ratelimit_parse reads them; NULL: no limit */
     /* A key was revoked or rotated, a user changed or removed, a tenant suspended or removed: whatever that key, user
      * or tenant has open (streams) should end now. May be NULL. */
     void (*on_revoked)(void *arg, const char *id);
@@ -35,9 +35,6 @@ struct auth_settings {
     const char *jwt_tenant, *jwt_role; /* NULL: users are not made */
     const uint8_t *pepper; /* MAC_LEN bytes; NULL: random, so that nothing that is handed out outlives the process */
 };
-#define AUTH_RATE_DEFAULT "100/s burst 500"
-#define AUTH_RATE_CREATE "20/s burst 100"
-#define AUTH_RATE_EXECUTE "50/s burst 200"
 
 int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, struct auth **ret, struct err *err);
 /* Makes no further callback. Last uses that were not written yet are handed to the store, so this comes before

@@ -17,28 +17,6 @@
 
 #define DAEMON_RUNS_PER_TURN 4
 
-void http_limits_default(struct http_limits *lim)
-{
-    *lim = (struct http_limits){
-        .line_max = 8 * KIB,
-        .head_max = 16 * KIB,
-        .headers_max = 100,
-        .body_max = 1 * MIB,
-        .buffered_max = 64 * MIB,
-        .conns_max = 1024,
-        .conns_per_addr = 256,
-        .head_ms = 10000,
-        .body_ms = 30000,
-        .idle_ms = 60000,
-        .write_ms = 30000,
-        .ws_max = 10000,
-        .ws_per_addr = 1024,
-        .ws_message_max = 4 * MIB,
-        .ws_ping_ms = 30000,
-        .ws_frames_per_second = 5000,
-    };
-}
-
 /* The daemon says that it has more to do after every answer, and mostly it is little: that does not cost a turn of the
  * loop. More than a few times in a row would let others wait. */
 static void http_server_run_daemon(void *arg)

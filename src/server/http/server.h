@@ -28,7 +28,6 @@ struct http_limits {
     uint64_t ws_ping_ms;     /* without a sign of life, until a ping; and from there to the end */
     unsigned ws_frames_per_second; /* frames a second; who sends more is read from more slowly */
 };
-void http_limits_default(struct http_limits *lim);
 
 /* What was done with a request, for the access log and the metrics. All strings are borrowed for the call. */
 struct http_request_summary {

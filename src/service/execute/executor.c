@@ -8,25 +8,16 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 
+#include <assert.h>
+
 #define EXECUTOR_MAX_HOLD_NS (UINT64_C(366) * 86400 * NS_PER_S) /* a place is given back, never taken */
-#define OUTPUT_BYTES (256 * MIB)
-#define CACHE_AGE_MS (3600 * 1000u)
 
 struct executor *executor_new(const struct executor_settings *set)
 {
     struct executor *e = mem_new(struct executor);
 
     e->settings = *set;
-    if (!e->settings.running_max)
-        e->settings.running_max = 64;
-    if (!e->settings.waiting_max)
-        e->settings.waiting_max = 512;
-    if (!e->settings.wait_ms)
-        e->settings.wait_ms = 30000;
-    if (!e->settings.output_bytes)
-        e->settings.output_bytes = OUTPUT_BYTES;
-    if (!e->settings.cache_age_ms)
-        e->settings.cache_age_ms = CACHE_AGE_MS;
+    assert(set->running_max && set->waiting_max && set->wait_ms && set->output_bytes && set->cache_age_ms);
     teardown_init(e);
     fair_queue_init(&e->queue, set->ev, e->settings.running_max, e->settings.wait_ms * NS_PER_MS, EXECUTOR_MAX_HOLD_NS);
     e->cache = result_cache_new(e->settings.cache_bytes, e->settings.cache_age_ms);

@@ -25,15 +25,15 @@ struct run;
 #define RUN_OUTPUT_MAX (16 * MIB) /* output and events that are kept of one */
 #define RUN_PATH_MAX 1024u
 
-struct executor_settings {
+struct executor_settings { /* every number but cache_bytes is above 0; src/main/conf/settings.def has the defaults */
     struct ev *ev;
     struct manager *manager;
-    uint32_t running_max;  /* runs that have a sandbox at one time; 0 is 64 */
-    uint32_t waiting_max;  /* those behind them; one tenant has at most half of these places; 0 is 512 */
-    uint64_t wait_ms;      /* who waited for so long is refused; 0 is 30 s */
-    uint64_t output_bytes; /* that are held of all runs together; 0 is 256 MiB */
+    uint32_t running_max;  /* runs that have a sandbox at one time */
+    uint32_t waiting_max;  /* those behind them; one tenant has at most half of these places */
+    uint64_t wait_ms;      /* who waited for so long is refused */
+    uint64_t output_bytes; /* that are held of all runs together */
     uint64_t cache_bytes;  /* of kept answers; 0: none is kept */
-    uint64_t cache_age_ms; /* until an answer is too old; 0 is an hour */
+    uint64_t cache_age_ms; /* until an answer is too old */
 };
 
 struct executor *executor_new(const struct executor_settings *set);

@@ -70,7 +70,13 @@ static void answered(struct scene *s)
 static void scene_open(struct scene *s, uint32_t live_max)
 {
     struct store_settings store = { .path = db };
-    struct manager_settings set = { .output_dir = dir, .connect = knock, .arg = s, .live_max = live_max };
+    struct manager_settings set = { .output_dir = dir,
+                                    .connect = knock,
+                                    .arg = s,
+                                    .live_max = live_max,
+                                    .executions_max = 64,
+                                    .creating_max = 16,
+                                    .starting_max = 64 };
     struct err err = { 0 };
 
     *s = (struct scene){ .k = { .jailer = -1, .runtime = -1, .cpu = -1 } };

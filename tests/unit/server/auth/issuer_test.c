@@ -1,4 +1,5 @@
 /* An issuer that answers over HTTP from the same loop, so that what it does wrong is a line of the test. */
+#include "tests/support/http_limits.h"
 #include "minter.h"
 
 #include "server/auth/issuer.h"
@@ -78,7 +79,7 @@ static int setup(void **state UNUSED)
     asked = elsewhere = 0;
     hanging = NULL;
     keyset = minter_set(key, (const char *const[]){ "one" }, 1);
-    http_limits_default(&set.limits);
+    set.limits = http_limits_for_tests();
     if (ev_new(&loop, &err) < 0 || http_server_new(loop, &set, &http, &err) < 0 ||
         http_listen_tcp(http, "127.0.0.1:0", &port, &err) < 0)
         return -1;

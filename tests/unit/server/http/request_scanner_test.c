@@ -1,4 +1,5 @@
 /* Requests as bytes, in one piece and in all pairs of pieces: what is let through, what is refused and how. */
+#include "tests/support/http_limits.h"
 #include "tests/unit/test.h"
 
 #include "server/http/request_scanner.h"
@@ -13,7 +14,7 @@ static struct http_limits small(void)
 {
     struct http_limits lim;
 
-    http_limits_default(&lim);
+    lim = http_limits_for_tests();
     lim.line_max = 40;
     lim.head_max = 120;
     lim.headers_max = 4;

@@ -1,5 +1,6 @@
 /* A server and its client in one thread: where it listens, and what handlers read from a request. What bytes of
  * strangers do to it is tried by tests/contract/http_test.py. */
+#include "tests/support/http_limits.h"
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -39,7 +40,7 @@ static void start(void)
     struct http_settings set = { .tables = tables, .ctx = &server };
     struct err err = { 0 };
 
-    http_limits_default(&set.limits);
+    set.limits = http_limits_for_tests();
     assert_int_equal(ev_new(&loop, &err), 0);
     assert_int_equal(http_server_new(loop, &set, &server, &err), 0);
 }
