@@ -124,7 +124,7 @@ class Serve(Server):
     def test_the_lines_that_are_printed_can_be_pasted(self):
         self.start()
         text = self.said().decode()
-        lines = text[text.index("Run something:"):].split("\n\n")[1]
+        lines = text[text.index("Run code:"):].split("\n\n")[1]
         done = subprocess.run(["sh", "-euc", lines], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
         line = text[text.index("Try it:"):].split("\n\n")[1]
@@ -742,7 +742,7 @@ class Serve(Server):
         self.assertIn("Did you mean --listen?", done.err)
         self.assertEqual(done.err.count("cause:"), 1, done)  # its value is no second mistake
         for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is not an address"),
-                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is no absolute path"),
+                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is not an absolute path"),
                            ("limits:\n  creating: 0\n", ":2:13: limits.creating must be from 1 to 1024"),
                            ("limits:\n  starting: 4097\n", ":2:13: limits.starting must be from 1 to 4096")):
             wrong = self.file("wrong.yaml", text)
