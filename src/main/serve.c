@@ -25,8 +25,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-/* The TCP socket (unless listen is off), the Unix socket, the configuration, and with TLS the socket
- * for its files. */
+/* The TCP socket (unless listen is off), the Unix socket, the configuration, and with TLS the
+ * socket for its files. */
 #define COVED_FDS 4
 
 struct serve_process {

@@ -283,7 +283,8 @@ bool http_body_declared(const struct http_req *req, uint64_t *ret)
     return true;
 }
 
-/* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON or a wildcard. */
+/* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON
+ * or a wildcard. */
 bool http_prefers_type(const struct http_req *req, const char *type)
 {
     const char *p = http_header(req, "Accept");

@@ -8,8 +8,8 @@
  * (mhd_response_send_raw), and the rest of the body is discarded for a short time before the
  * connection closes, because closing a socket with unread bytes would discard the answer.
  *
- * An answer may also be held back (http_on_answer): it counts as given, but the connection waits as
- * if there were none.
+ * An answer may also be held back (http_on_answer): it counts as given, but the connection
+ * waits as if the handler had not answered.
  *
  * 1. A response is queued once, at the end of the body, or at the head if the framing is not
  *    trusted or the client waits for 100 Continue.
