@@ -47,8 +47,7 @@ static int request_check_origin(struct http_req *req, struct err *err)
     if (!origin)
         return 0;
     if (!origin_allowed(origin, host, req->conn->peer.is_tls, req->s->settings.origins))
-        return err_set(err, ERR_HTTP_ORIGIN,
-                       "pages of '%.100s' may not call this server", origin);
+        return err_set(err, ERR_HTTP_ORIGIN, "pages of '%.100s' may not call this server", origin);
     req->cors_allowed = true;
     return 0;
 }
