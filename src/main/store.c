@@ -278,8 +278,8 @@ static int backup_restore(struct backup_run *w, struct err *err)
 
     if (access(name, R_OK) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", name);
-    if (server_paths_create(&w->paths, err) <
-        0) /* with the modes of `cove serve`, which may not have created them yet */
+    /* With the modes of `cove serve`, which may not have created them yet. */
+    if (server_paths_create(&w->paths, err) < 0)
         return -1;
     umask(077);
     if (server_paths_lock(&w->paths, &lock, err) < 0 || store_restore(&set, name, err) < 0 ||

@@ -3,5 +3,5 @@
 
 #include "main/conf/conf.h"
 
-int conf_set(struct conf *c, enum conf_setting s, const char *text, uint32_t line,
-             struct err *err); /* sets a value from the file */
+/* Sets a value from the file. */
+int conf_set(struct conf *c, enum conf_setting s, const char *text, uint32_t line, struct err *err);

@@ -80,8 +80,8 @@ int sockets_listen_tcp(const char *text, int *ret_fd, struct err *err)
     auto_fd int fd = socket(addr.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, ERR_SYS, "socket");
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
-                     sizeof(on)); /* connections of the previous server may still be in TIME_WAIT */
+    /* Connections of the previous server may still be in TIME_WAIT. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, &addr.any, len) < 0 || listen(fd, BACKLOG) < 0)
         return sockets_bind_error(text, err);
     *ret_fd = take_fd(&fd);

@@ -104,8 +104,8 @@ static NORETURN void supervisor_exec_program(const struct supervisor_program *p,
     if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent)
         _exit(125);
     execv(p->argv[0], (char *const *)(uintptr_t)p->argv);
-    if (errno == EACCES &&
-        program >= 0) /* the program is in a directory that its user may not search, for example root's home */
+    /* The program is in a directory that its user may not search, for example root's home. */
+    if (errno == EACCES && program >= 0)
         fexecve(program, (char *const *)(uintptr_t)p->argv, environ);
     log_error("%s: cannot execute: %s", p->argv[0], strerror(errno));
     _exit(126);

@@ -16,7 +16,5 @@ struct bounded_table {
 };
 
 void bounded_table_init(struct bounded_table *w, uint32_t rows);
-size_t bounded_table_row(const struct bounded_table *w, const void *name,
-                         /* Returns the index of the first of the name's BOUNDED_TABLE_WAYS
-                          * consecutive slots. */
-                         size_t len);
+/* Returns the index of the first of the name's BOUNDED_TABLE_WAYS consecutive slots. */
+size_t bounded_table_row(const struct bounded_table *w, const void *name, size_t len);

@@ -22,6 +22,5 @@ void mac_key_init(struct mac_key *s, const uint8_t pepper[MAC_LEN], const char *
 void mac_key_wipe(struct mac_key *s);
 /* `purpose` separates kinds of data: a MAC for one is invalid for another. */
 void mac_compute(const struct mac_key *s, const char *purpose, const char *data, size_t len, uint8_t ret[MAC_LEN]);
-bool mac_verify(const struct mac_key *s, const char *purpose, const char *data, size_t len,
-                /* In constant time. */
-                const uint8_t mac[MAC_LEN]);
+/* In constant time. */
+bool mac_verify(const struct mac_key *s, const char *purpose, const char *data, size_t len, const uint8_t mac[MAC_LEN]);

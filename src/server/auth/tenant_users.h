@@ -14,8 +14,8 @@
  * The error for others does not depend on whether the tenant exists. */
 int auth_resolve_tenant(const struct principal *by, const char *named, const char **ret, struct err *err);
 
+/* Sets id and created_ms itself. */
 void auth_user_create(struct auth *a, const struct principal *by, const struct store_user *row, store_user_fn *done,
-                      /* Sets id and created_ms itself. */
                       void *arg);
 /* Sets the columns `set` (STORE_USER_SET_...) of the user row->id. */
 void auth_user_set(struct auth *a, const struct principal *by, const struct store_user *row, uint32_t set,

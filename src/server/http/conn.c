@@ -247,8 +247,8 @@ static void http_conn_on_eof_event(void *arg, uint32_t events)
 
 void http_conn_watch_eof(struct http_conn *c)
 {
-    ev_io_add(c->s->ev, &c->eof_watch, c->fd, EPOLLRDHUP, http_conn_on_eof_event, c,
-              NULL); /* if this fails, the timeouts still apply */
+    /* If this fails, the timeouts still apply. */
+    ev_io_add(c->s->ev, &c->eof_watch, c->fd, EPOLLRDHUP, http_conn_on_eof_event, c, NULL);
 }
 
 void http_conn_suspend(struct http_conn *c)

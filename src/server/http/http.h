@@ -59,8 +59,8 @@ const char *http_server_assigned_id(const struct http_req *req); /* the server's
 const char *http_method(const struct http_req *req);             /* "GET" for HEAD too: the server omits the body */
 const char *http_path(const struct http_req *req);               /* as sent, without the query: for logs */
 const struct http_route *http_route(const struct http_req *req);
-const char *http_param(const struct http_req *req,
-                       const char *name); /* parameter of the pattern; never NULL for a name in it */
+/* Parameter of the pattern; never NULL for a name in it. */
+const char *http_param(const struct http_req *req, const char *name);
 const char *http_header(const struct http_req *req, const char *name); /* NULL if absent; names ignore case */
 
 /* Query values are decoded once; `+` is a space. The server has already refused duplicate names and
@@ -110,11 +110,10 @@ bool http_client_is_gone(const struct http_req *req);
 
 /* the body of the request */
 
-const char *http_body(const struct http_req *req,
-                      /* The buffered body, NUL-terminated; "" if there is none. */
-                      size_t *ret_len);
-bool http_body_declared(const struct http_req *req,
-                        uint64_t *ret); /* the Content-Length; false if the body is chunked */
+/* The buffered body, NUL-terminated; "" if there is none. */
+const char *http_body(const struct http_req *req, size_t *ret_len);
+/* The Content-Length; false if the body is chunked. */
+bool http_body_declared(const struct http_req *req, uint64_t *ret);
 
 /* Must be the last call of a handler: if the client is already gone, on_fail is called before
  * http_read_body() returns. on_data consumes some or all of the bytes and returns how many. A value
@@ -126,9 +125,8 @@ struct http_reader {
     void (*on_end)(void *arg);
     void (*on_fail)(void *arg, const struct err *err);
 };
-void http_read_body(struct http_req *req, const struct http_reader *reader,
-                    /* `reader` is borrowed, not copied. */
-                    void *arg);
+/* `reader` is borrowed, not copied. */
+void http_read_body(struct http_req *req, const struct http_reader *reader, void *arg);
 void http_resume_body(struct http_req *req);
 /* The handler needs no more of the body; no callback of the reader comes after this. The connection
  * closes after the answer. */
@@ -161,8 +159,8 @@ void http_answer_empty(struct http_req *req, int status);
  * as text, or NULL. The text of a system error goes to the log and not to the client. */
 void http_answer_err(struct http_req *req, const struct err *err);
 void http_answer_err_with(struct http_req *req, const struct err *err, const char *details);
+/* Writes the same body, for errors inside a stream. */
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
-                     /* Writes the same body, for errors inside a stream. */
                      struct buf *out);
 
 /* A body that is produced while it is sent. `len` is its length, or HTTP_UNTIL_END: then it is
@@ -176,8 +174,8 @@ bool http_stream_write(struct http_req *req, const void *data, size_t len);
 size_t
 /* Bytes until HTTP_STREAM_HIGH_WATER is reached; HTTP_STREAM_HIGH_WATER if the client is gone. */
 http_stream_room(const struct http_req *req);
-void http_on_room(struct http_req *req, void (*fn)(void *arg),
-                  void *arg); /* called each time the queue has drained to half of HTTP_STREAM_HIGH_WATER */
+/* Called each time the queue has drained to half of HTTP_STREAM_HIGH_WATER. */
+void http_on_room(struct http_req *req, void (*fn)(void *arg), void *arg);
 void http_stream_end(struct http_req *req);
 void http_stream_break(struct http_req *req); /* ends the stream so that the client can see that data is missing */
 
@@ -198,12 +196,10 @@ char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64]);
  * (text/event-stream), with a comment after every 15 s of silence, so that both sides notice a
  * broken connection. Both are written with the calls below and ended like any stream. */
 void http_answer_ndjson(struct http_req *req, int status);
-bool http_stream_ndjson(struct http_req *req,
-                        /* `json` is one text without line breaks, as jsonw writes it. */
-                        const struct buf *json);
+/* `json` is one text without line breaks, as jsonw writes it. */
+bool http_stream_ndjson(struct http_req *req, const struct buf *json);
 void http_answer_events(struct http_req *req);
-bool http_stream_event(struct http_req *req, const char *id, const char *event,
-                       /* id and event may be NULL. */
-                       const char *data);
+/* id and event may be NULL. */
+bool http_stream_event(struct http_req *req, const char *id, const char *event, const char *data);
 /* Returns whether the client's Accept header prefers `type` ("text/event-stream") to JSON. */
 bool http_prefers_type(const struct http_req *req, const char *type);

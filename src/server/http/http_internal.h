@@ -217,17 +217,14 @@ void http_conn_note_progress(struct http_conn *c);
 void http_conn_suspend(struct http_conn *c); /* only from inside a callback of the daemon */
 void http_conn_resume(struct http_conn *c);
 void http_conn_shut_down(struct http_conn *c);
-void http_conn_detach_socket(
-    /* The socket changes its protocol: the daemon and the connection both release it. */
-    struct http_conn *c);
-void http_conn_enable_keepalive(
-    const struct http_conn *c);                /* TCP keep-alive, to find out whether the client is still there */
+/* The socket changes its protocol: the daemon and the connection both release it. */
+void http_conn_detach_socket(struct http_conn *c);
+/* TCP keep-alive, to find out whether the client is still there */
+void http_conn_enable_keepalive(const struct http_conn *c);
 void http_conn_watch_eof(struct http_conn *c); /* detects that the client has closed its side */
 void http_conns_close_half_closed(struct http_server *s);
-void http_conn_send_raw(struct http_conn *c,
-                        /* Sends the part that fits into the socket buffer, then closes the sending
-                         * side. */
-                        const struct buf *text);
+/* Sends the part that fits into the socket buffer, then closes the sending side. */
+void http_conn_send_raw(struct http_conn *c, const struct buf *text);
 
 /* recv_shim.c */
 void recv_shim_run_daemon(struct http_server *s);
@@ -239,15 +236,14 @@ int head_verify(struct http_req *req, struct MHD_Connection *mhd, const char *ur
                 const char *version, struct err *err);
 
 /* request_policy.c */
-int request_policy_check(struct http_req *req,
-                         /* Routing, and all checks that are possible before the body. */
-                         struct err *err);
+/* Routing, and all checks that are possible before the body. */
+int request_policy_check(struct http_req *req, struct err *err);
 bool request_policy_answer_preflight(struct http_req *req); /* OPTIONS: answers the request */
 
 /* request_lifecycle.c */
 void request_body_timed_out(struct http_req *req); /* the timeout of the body expired */
-void request_refuse_input(struct http_conn *c,
-                          const struct err *err);   /* the input is not a valid request; called once per connection */
+/* The input is not a valid request; called once per connection. */
+void request_refuse_input(struct http_conn *c, const struct err *err);
 void request_answer_ready(struct http_req *req);    /* an answer exists and is not held back: send it */
 void request_stream_has_more(struct http_req *req); /* a stream has more bytes, or has ended */
 
@@ -275,6 +271,5 @@ void ws_free_all(struct http_server *s);  /* frees them immediately */
 
 /* answer.c */
 void http_answer_upgrade(struct http_req *req, struct http_ws *ws);
-void http_answer_refusal(struct http_req *req,
-                         /* An answer of the server itself: before or instead of a handler. */
-                         const struct err *err);
+/* An answer of the server itself: before or instead of a handler. */
+void http_answer_refusal(struct http_req *req, const struct err *err);

@@ -121,9 +121,9 @@ void http_server_free(struct http_server *s)
     s->draining = true;
     for (struct http_conn *c = s->conns; c; c = c->next)
         http_conn_shut_down(c);
+    /* Calls request_on_completed() and http_conn_on_notify() for everything that is left. */
     if (s->mhd)
-        MHD_stop_daemon(
-            s->mhd); /* calls request_on_completed() and http_conn_on_notify() for everything that is left */
+        MHD_stop_daemon(s->mhd);
     assert(!s->conns);
     ws_free_all(s);
     ev_io_del(s->ev, &s->io);

@@ -68,8 +68,8 @@ struct http_settings {
      * for authentication, authorization and rate limits. True: continue. False: the hook answers,
      * now or later, or lets the request pass later with http_pass_to_handler(). */
     bool (*on_request)(struct http_req *req, void *ctx);
-    void (*on_done)(const struct http_request_summary *done,
-                    void *ctx); /* once for each request, including refused ones */
+    /* Once for each request, including refused ones. */
+    void (*on_done)(const struct http_request_summary *done, void *ctx);
 };
 
 /* After this call the process ignores SIGPIPE. */

@@ -36,9 +36,9 @@ enum ws_close_code {
 };
 
 struct ws_ops {
-    void (*on_message)(void *arg, bool text, const char *data,
-                       size_t len); /* a complete message; text is valid UTF-8 */
-    void (*on_room)(void *arg);     /* ws_send() had returned false, and half of WS_HIGH_WATER is free again */
+    /* A complete message; text is valid UTF-8. */
+    void (*on_message)(void *arg, bool text, const char *data, size_t len);
+    void (*on_room)(void *arg); /* ws_send() had returned false, and half of WS_HIGH_WATER is free again */
     void (*on_closed)(void *arg, unsigned code);
 };
 

@@ -152,8 +152,9 @@ TEST(AU09_the_comparison_time_does_not_reveal_correct_digits)
     for (size_t g = 1; g < 3; g++) {
         uint64_t a = times[0][TRIES / 4], b = times[g][TRIES / 4], apart = a > b ? a - b : b - a;
 
-        if (apart * 4 >
-            a) /* a comparison that stops early would differ by everything that it saves, not by a quarter */
+        /* A comparison that stops early would differ by everything that it saves, not by a
+         * quarter. */
+        if (apart * 4 > a)
             fail_msg("%zu digits right: %" PRIu64 " ns, none: %" PRIu64 " ns", right[g], b, a);
     }
     keycache_free(cache);

@@ -367,8 +367,8 @@ TEST(AU17_a_key_with_more_scopes_cannot_be_rotated_or_revoked)
     assert_int_equal(rotate_key(&lasting, weak.key_id), ERR_DENIED); /* lacks `keys` */
     assert_int_equal(rotate_key(&weak, lasting.key_id), ERR_NONE);
     assert_int_equal(rotate_key(&weak, weak.key_id), ERR_NONE); /* its own key */
-    assert_int_equal(rotate_key(&weak, other.key_id),
-                     ERR_MISSING); /* a key of another owner looks like a missing one */
+    /* A key of another owner looks like a missing one. */
+    assert_int_equal(rotate_key(&weak, other.key_id), ERR_MISSING);
     assert_int_equal(revoke_key(&weak, other.key_id), ERR_MISSING);
     assert_int_equal(revoke_key(&weak, "ky'; DROP TABLE keys"), ERR_MISSING);
     assert_int_equal(revoke_key(&lasting, weak.key_id), ERR_DENIED);

@@ -265,9 +265,10 @@ TEST(AU13_a_name_that_only_looks_like_a_users_name_is_refused)
     open_auth(NULL, "");
     make_user("local", "ada@example.org", "developer");
     assert_true(comes("ada@example.org", "local", ""));
+    /* A Cyrillic a. */
     assert_false(comes("\xd0\xb0"
                        "da@example.org",
-                       "local", "")); /* a Cyrillic a */
+                       "local", ""));
     assert_false(comes("Ada@example.org", "local", ""));
     assert_false(comes("ada@example.org ", "local", ""));
     assert_false(comes("ada@example.org\\u0000", "local", ""));

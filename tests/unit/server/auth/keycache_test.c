@@ -138,8 +138,8 @@ TEST(the_scopes_of_a_key_are_restricted_by_the_role)
         k.permissions = rows[i].own ? own : NULL;
         assert_int_equal(keycache_put(cache, &k, 1, &lost)->scopes, rows[i].rights);
     }
-    strcpy(k.role,
-           "admin"); /* no role grants the operator's scopes, whatever the key or the tenant's own role contains */
+    /* No role grants the operator's scopes, whatever the key or the tenant's own role contains. */
+    strcpy(k.role, "admin");
     k.key.scopes = operators;
     assert_false(keycache_put(cache, &k, 1, &lost)->scopes & (SCOPE_BIT(ADMIN) | SCOPE_BIT(METRICS)));
     strcpy(k.role, "ops");

@@ -76,8 +76,8 @@ TEST(AU11_a_search_from_many_addresses_is_limited_in_total)
         }
     }
     assert_true(tried <= 500 + 60 * 500);
-    assert_true(
-        throttle_may_try(t, "192.0.2.9", now + 62 * NS_PER_S, &wait_ns)); /* the limit ends when the attempts end */
+    /* The limit ends when the attempts end. */
+    assert_true(throttle_may_try(t, "192.0.2.9", now + 62 * NS_PER_S, &wait_ns));
 }
 
 #define RUN_THROTTLE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
