@@ -88,7 +88,7 @@ static void conf_read_map(struct conf *c, const struct doc *map, const char *pre
         else if (item->kind == DOC_MAP && conf_begins_setting(path))
             conf_read_map(c, item, path, pr);
         else if (conf_begins_setting(path))
-            problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s is a mapping of settings", path);
+            problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s must be a mapping of settings", path);
         else
             conf_unknown_key(item, path, pr);
     }

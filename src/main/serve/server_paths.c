@@ -127,11 +127,11 @@ static int server_paths_make_dir(const char *path, mode_t mode, uid_t uid, gid_t
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_STATE_DIR, "%.160s", path);
     if (made && geteuid() == 0 && fchown(fd, uid, gid) < 0)
-        return err_sys(err, ERR_SYS, "owner of %.160s", path);
+        return err_sys(err, ERR_SYS, "cannot set the owner of %.160s", path);
     if (!made && st.st_uid != uid) /* an existing directory never changes its owner: it might be /etc */
         return err_set(err, ERR_STATE_DIR, "%.160s belongs to uid %u, but must belong to uid %u", path, st.st_uid, uid);
     if (fchmod(fd, mode) < 0)
-        return err_sys(err, ERR_STATE_DIR, "mode of %.160s", path);
+        return err_sys(err, ERR_STATE_DIR, "cannot set the mode of %.160s", path);
     return 0;
 }
 

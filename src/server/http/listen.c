@@ -253,7 +253,7 @@ int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port,
     if (a.sa.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
     if (bind(fd, &a.sa, len) < 0 || listen(fd, BACKLOG) < 0)
-        return err_sys(err, errno == EADDRINUSE ? ERR_EXISTS : ERR_SYS, "listening on %s", addr);
+        return err_sys(err, errno == EADDRINUSE ? ERR_EXISTS : ERR_SYS, "cannot listen on %s", addr);
     len = sizeof(a);
     if (getsockname(fd, &a.sa, &len) < 0)
         return err_sys(err, ERR_SYS, "getsockname");
@@ -279,7 +279,7 @@ static int http_listener_remove_stale(const char *path, const struct sockaddr_un
         return err_sys(err, ERR_SYS, "socket");
     if (connect(probe, (const struct sockaddr *)un, sizeof(*un)) == 0 || errno != ECONNREFUSED)
         return err_set(err, ERR_EXISTS, "another server already listens on %s", path);
-    return unlink(path) < 0 ? err_sys(err, ERR_SYS, "removing %s", path) : 0;
+    return unlink(path) < 0 ? err_sys(err, ERR_SYS, "cannot remove %s", path) : 0;
 }
 
 int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *err)
@@ -295,7 +295,7 @@ int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struc
         return err_sys(err, ERR_SYS, "socket");
     /* Clients cannot connect before listen(), so the mode is set in time. */
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 || chmod(path, mode) < 0 || listen(fd, BACKLOG) < 0)
-        return err_sys(err, ERR_SYS, "listening on %s", path);
+        return err_sys(err, ERR_SYS, "cannot listen on %s", path);
     if (http_listener_add(s, &fd, true, err) < 0)
         return -1;
     s->listeners->path = str_dup(path);

@@ -144,7 +144,7 @@ int pem_recv(int sock, struct pem *ret, struct err *err)
         return err_set(err, ERR_BUSY, "the supervisor has not answered");
     if (n <= 0)
         return n == 0 ? err_set(err, ERR_LOST, "the supervisor is gone")
-                      : err_sys(err, ERR_TLS_FILES, "the supervisor's answer");
+                      : err_sys(err, ERR_TLS_FILES, "cannot read the supervisor's answer");
     text[n] = '\0';
     int rc = text[0] == PEM_MESSAGE_PARTS    ? pem_read_parts(fds, nfds, ret, err)
              : text[0] == PEM_MESSAGE_FAILED ? err_set(err, ERR_TLS_FILES, "%s", text + 1)

@@ -49,7 +49,7 @@ TEST(an_error_in_a_file_names_its_line_and_the_nearest_setting)
         { "log:\n  levle: debug\n", ERR_CONF_KEY, 2, "Did you mean 'log.level'?" },
         { "\nlistne: x\n", ERR_CONF_KEY, 2, "Did you mean 'listen'?" },
         { "wholly: other\n", ERR_CONF_KEY, 1, "there is no setting 'wholly'" },
-        { "log: debug\n", ERR_CONF_VALUE, 1, "log is a mapping of settings" },
+        { "log: debug\n", ERR_CONF_VALUE, 1, "log must be a mapping of settings" },
         { "log:\n  level: loud\n", ERR_CONF_VALUE, 2, "'loud' is not one of debug|info|warn|error" },
         { "http:\n  maxBody: 12x\n", ERR_CONF_VALUE, 2, "is not a size, for example 256M" },
         { "http:\n  maxBody: 1\n", ERR_CONF_VALUE, 2, "http.maxBody must be from 1K to 1G" },
