@@ -8,8 +8,8 @@
  * because the daemon calls another function, no bytes count as received and no request is served:
  * request_on_access() checks that.
  *
- * 1. The daemon sees a request that is known to be malformed either from its beginning or not at
- *    all; request_refuse_input() answers it.
+ * 1. Once a request is known to be malformed, the daemon receives no further byte of it, and none
+ *    at all if it began in the same read; request_refuse_input() answers it.
  * 2. The daemon treats a read that is shorter than requested as the end of the available data, and
  *    then waits for an edge. So no bytes that the daemon must see later are held back.
  * 3. The end of the client's sending side is hidden from the daemon while complete requests of the
