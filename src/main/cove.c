@@ -1,5 +1,5 @@
-/* cove - the command. Finds the parts that were installed with it, and hands the command line the functions that need
- * the jailer. */
+/* cove - the command. Finds the files that were installed with it, and passes the command line
+ * interface the functions that need the jailer. */
 #include "core/base/err.h"
 #include "core/base/fd.h"
 #include "core/base/id.h"
@@ -23,8 +23,8 @@
 
 static char libexec_dir[PATH_MAX];
 
-/* Where cove-runtime and cove-VERB are: said by COVE_LIBEXEC, or in ../libexec/cove of an installation, or beside cove
- * in a build directory. */
+/* Finds the directory of cove-runtime and cove-VERB: COVE_LIBEXEC if it is set, ../libexec/cove in
+ * an installation, or the directory of cove in a build tree. */
 static int cove_open_runtime(struct err *err)
 {
     static const char *const places[] = { "/../libexec/cove", "" };
@@ -48,11 +48,12 @@ static int cove_open_runtime(struct err *err)
             return fd;
     }
     if (said)
-        return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.120s, which COVE_LIBEXEC names", said);
-    return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove-runtime in %.80s/../libexec/cove, nor beside cove", exe);
+        return err_set(err, ERR_NO_RUNTIME_FILE, "no cove-runtime in %.120s, which COVE_LIBEXEC names", said);
+    return err_set(err, ERR_NO_RUNTIME_FILE, "no cove-runtime in %.80s/../libexec/cove or next to cove", exe);
 }
 
-/* Beside cove-runtime, which was found before. Without them everything works but contexts. */
+/* In the directory of cove-runtime, which was found before. Without language kernels only contexts
+ * are unavailable. */
 static int cove_open_kernels(void)
 {
     char path[PATH_MAX + 16];
@@ -63,11 +64,12 @@ static int cove_open_kernels(void)
 }
 
 static struct {
-    int intake; /* the monitor's end of the socket on which sandboxes hand over their listeners */
+    int intake; /* the monitor's end of the socket on which sandboxes pass their seccomp listeners */
     bool keep;
 } pending_monitor = { .intake = -1 };
 
-/* It must not hold the monitor's end of their socket, and closes what it does not know. */
+/* Forks the jailer before the monitor: the jailer must not hold the monitor's end of the socket,
+ * and it closes every descriptor that it does not know. */
 static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
 {
     auto_fd int runtime_fd = cove_open_runtime(err);
@@ -80,7 +82,7 @@ static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "socketpair");
     auto_fd int listeners = sv[0], intake = sv[1];
-    /* Without the kernels of contexts, which only a server has: they take time to copy. */
+    /* Without the language kernels, which only a server uses: copying them takes time. */
     struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
     if (jailer_fork(&jail, &jailer, &pid, err) < 0)
         return -1;
@@ -90,7 +92,8 @@ static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, 
     return 0;
 }
 
-/* From here on we hold neither end, so that each sees the other's death. */
+/* After this call this process holds neither end of the socket, so the jailer and the monitor each
+ * see when the other dies. */
 static int cove_start_monitor(int *ret_monitor, struct err *err)
 {
     auto_fd int intake = take_fd(&pending_monitor.intake);
@@ -101,7 +104,7 @@ static int cove_start_monitor(int *ret_monitor, struct err *err)
     return monitor_fork(intake, &watch, ret_monitor, &pid, err);
 }
 
-/* A door whose jailer died is removed by the attempt to go through it. */
+/* Connecting to a kept sandbox whose jailer has died removes its socket. */
 static int cove_list_kept(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns),
                           void *arg, struct err *err)
 {
@@ -127,7 +130,8 @@ static int cove_list_kept(const char *state_dir, void (*each)(void *arg, const c
     return 0;
 }
 
-/* The child writes to a pipe; what it has to say to a person goes to standard error as it is. */
+/* The child writes the policy to a pipe; its messages for the user go to standard error
+ * unchanged. */
 static int cove_compile_policy(const char *name, bool json, struct buf *ret, struct err *err)
 {
     auto_fd int runtime_fd = cove_open_runtime(err);
@@ -159,13 +163,13 @@ static int cove_compile_policy(const char *name, bool json, struct buf *ret, str
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 126)
-        return err_set(err, ERR_POLICY_PROGRAM, "%.200s cannot be executed", path);
+        return err_set(err, ERR_POLICY_PROGRAM, "%.200s: cannot execute", path);
     if (!WIFEXITED(status))
-        return err_set(err, ERR_BUG, "cove-policy was ended by signal %d", WTERMSIG(status));
+        return err_set(err, ERR_BUG, "cove-policy was killed by signal %d", WTERMSIG(status));
     return WEXITSTATUS(status);
 }
 
-/* Verbs that are programs of their own are looked for only when there is no other verb of that name. */
+/* A verb that is a separate program is looked up only if there is no built-in verb of that name. */
 static const char *cove_find_libexec(void)
 {
     auto_fd int fd = cove_open_runtime(NULL);

@@ -1,11 +1,12 @@
-/* coved - the server itself: HTTP on one side, the jailer's socket and the store on the other.
+/* coved - the server process: HTTP on one side, the jailer's socket and the store on the other.
  *
- * It has a user of its own, no capability and no way to get one; it never forks and never opens a path of a sandbox.
- * All it could lose by being killed lies elsewhere: sandboxes in the jailer, rows in the store, listening sockets in
- * the supervisor. So it may crash at any moment, and is started again.
+ * coved runs as its own user, without capabilities and without a way to gain any. It never forks
+ * and never opens a path inside a sandbox. All state that must survive is elsewhere: sandboxes in
+ * the jailer, rows in the store, listening sockets in the supervisor. So coved may crash at any
+ * moment and be restarted.
  *
- * SIGTERM ends coved alone, and sandboxes live on. SIGINT says that the whole server goes: then it ends them itself,
- * because who is asked later what became of them is told the truth only by somebody who was there. */
+ * SIGTERM stops only coved, and sandboxes continue. SIGINT stops the whole server: coved then ends
+ * the sandboxes itself, because only a running server can record why they ended. */
 #include "main/coved.h"
 
 #include "server/auth/mac.h"
@@ -27,16 +28,17 @@
 
 #define GC_FIRST_NS (60 * NS_PER_S)
 #define GC_EVERY_NS (3600 * NS_PER_S)
-#define WALLCLOCK_META_KEY "server.calendar" /* meta: see wallclock_guard_format() */
-#define PATIENCE_NS (10 * NS_PER_S)          /* for the ends of all sandboxes */
+/* Key in the meta table; format: wallclock_guard_format(). */
+#define WALLCLOCK_META_KEY "server.calendar"
+#define PATIENCE_NS (10 * NS_PER_S) /* time limit for ending all sandboxes */
 
-/* --- its parts --- */
+/* --- components --- */
 
 static int coved_connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err)
 {
     struct coved *d = arg;
 
-    *ret_monitor = -1; /* the jailer knows the way to the monitor */
+    *ret_monitor = -1; /* the jailer connects to the monitor */
     return unix_connect(d->paths.jailer_socket, ret_jailer, NULL, err);
 }
 
@@ -62,7 +64,8 @@ static int coved_open_recorder(struct coved *d, struct err *err)
     return conf_is_on(&d->conf, SETTING_AUDIT) ? server_audit_open(d->ev, d->store, &set, &d->recorder, err) : 0;
 }
 
-/* A floor that is there and cannot be read stops the server: nobody would notice that it does not hold. */
+/* Operator limits that exist but cannot be read stop the server: otherwise a missing limit would go
+ * unnoticed. */
 static int coved_read_operator_limits(struct coved *d, struct err *err)
 {
     struct problems *pr = mem_new(struct problems);
@@ -76,8 +79,8 @@ static int coved_read_operator_limits(struct coved *d, struct err *err)
     if (rc < 0) {
         problems_print(pr, &text);
         (void)fd_write_all(STDERR_FILENO, text.data, text.len);
-        err_set(err, pr->n ? pr->list[0].id : ERR_POLICY_VALUE, "the floor of this host: %.180s",
-                pr->n ? pr->list[0].msg : "it cannot be read");
+        err_set(err, pr->n ? pr->list[0].id : ERR_POLICY_VALUE, "operator limits of this host (floor): %.180s",
+                pr->n ? pr->list[0].msg : "cannot be read");
     }
     free(pr);
     return rc;
@@ -149,7 +152,7 @@ static const char *coved_text_or_null(const struct coved *d, enum conf_setting s
     return *text ? text : NULL;
 }
 
-/* False: tokens of nobody are accepted. */
+/* Returns false if no issuer is configured: then no JWT is accepted. */
 static bool coved_read_issuer(const struct coved *d, struct issuer_settings *ret)
 {
     *ret = (struct issuer_settings){
@@ -195,8 +198,8 @@ static int coved_open_auth(struct coved *d, struct err *err)
 
 static void coved_on_request_done(const struct http_request_summary *done, void *ctx)
 {
-    /* A target that is no path is a proxy's, and may have a name and password in it. */
-    const char *path = done->path[0] == '/' || str_eq(done->path, "*") ? done->path : "(no path)";
+    /* A target that is not a path was sent for a proxy and may contain a user name and password. */
+    const char *path = done->path[0] == '/' || str_eq(done->path, "*") ? done->path : "(not a path)";
 
     api_on_done(done, ctx);
     log_write_with_ids(LOG_INFO, &(struct log_ids){ .request = done->id },
@@ -235,9 +238,9 @@ static void coved_append_metrics(void *arg, struct buf *out)
         tls_server_metrics(d->tls, out);
 }
 
-/* Holds nothing until somebody asks: a server that is not used costs nothing, and one that is has soon as many ready as
- * are asked for. Four for each processor is what can be refilled in time; a hundredth of the memory, at 4 MiB each, is
- * what nobody misses. */
+/* The default pool is empty until the first request: an unused server costs nothing, and a used
+ * server soon has as many members ready as clients request. Four members per processor can be
+ * refilled in time; 1 % of the memory, at 4 MiB per member, is negligible. */
 static const struct store_pool *coved_default_pool(struct coved *d)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
@@ -334,10 +337,10 @@ static void coved_on_garbage_collected(void *arg, const struct err *err, const s
 static void coved_on_wallclock_stored(void *arg UNUSED, const struct err *err)
 {
     if (err)
-        log_warn("how far the calendar was believed is not written down: %s", err->msg);
+        log_warn("cannot save the last trusted wall-clock time: %s", err->msg);
 }
 
-/* Whether what is old by the calendar may go. */
+/* Returns whether rows that are old by the wall clock may be removed. */
 static bool coved_update_wallclock(struct coved *d)
 {
     char text[WALLCLOCK_GUARD_TEXT];
@@ -347,7 +350,7 @@ static bool coved_update_wallclock(struct coved *d)
     store_meta_put(d->store, WALLCLOCK_META_KEY, wallclock_guard_format(&d->wallclock, text), coved_on_wallclock_stored,
                    NULL);
     if (waited && holds)
-        log_info("retention goes by the calendar again");
+        log_info("retention by age is active again: the wall clock is trusted");
     return holds;
 }
 
@@ -381,9 +384,9 @@ static int coved_open_wallclock(struct coved *d, struct err *err)
         return -1;
     }
     if (!coved_update_wallclock(d))
-        log_warn("the calendar is %" PRIu64
-                 " days ahead of the last time that this server ran; if it is right, what is "
-                 "too old by it is removed after a day of running, or at once by 'cove gc'",
+        log_warn("the wall clock is %" PRIu64
+                 " days ahead of the last time this server ran; if it is correct, rows that are too old are removed "
+                 "after a day of running, or immediately with 'cove gc'",
                  (c->began_ms - c->trusted_ms) / WALLCLOCK_GUARD_DAY_MS);
     return 0;
 }
@@ -394,13 +397,13 @@ static void coved_collect_garbage(void *arg)
     struct store_retention keep;
 
     coved_fill_retention(d, &keep);
-    if (!coved_update_wallclock(d)) /* bytes count whatever the day is */
+    if (!coved_update_wallclock(d)) /* limits in bytes do not depend on the clock */
         keep = (struct store_retention){ .output_bytes_max = keep.output_bytes_max, .db_bytes_max = keep.db_bytes_max };
     manager_gc(d->manager, &keep, false, coved_on_garbage_collected, d);
     ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_EVERY_NS, coved_collect_garbage, d);
 }
 
-/* --- its life --- */
+/* --- start and stop --- */
 
 static void coved_stop_loop(void *arg)
 {
@@ -438,7 +441,7 @@ static void coved_on_signal(void *arg, int signo)
     }
     d->stopping = true;
     d->ends_sandboxes = signo == SIGINT;
-    log_info("stopping: requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
+    log_info("stopping: running requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
     api_end_streams(d->api);
     if (d->tls)
         tls_server_stop_accepting(d->tls);
@@ -460,7 +463,7 @@ static int coved_watch_signals(struct coved *d, struct err *err)
 static void coved_write_ready_line(const struct coved *d, const char *line)
 {
     if (d->ready_fd >= 0 && fd_write_all(d->ready_fd, line, strlen(line)) < 0)
-        log_warn("nobody listens at descriptor %d", d->ready_fd);
+        log_warn("cannot write to descriptor %d: the reader has closed it", d->ready_fd);
 }
 
 static void coved_on_first_key(void *arg, const struct err *err, const struct store_key *row UNUSED, const char *secret)
@@ -473,13 +476,14 @@ static void coved_on_first_key(void *arg, const struct err *err, const struct st
         coved_write_ready_line(d, line);
         explicit_bzero(line, strlen(line));
     } else if (err->id != ERR_EXISTS) {
-        log_error("the first key: %s", err->msg);
+        log_error("cannot create the first key: %s", err->msg);
     }
     coved_write_ready_line(d, "ready\n");
 }
 
-/* The first key goes to whoever started us and is shown there; a log is no place for it. Under a service manager nobody
- * listens: then the local owner makes keys over the socket. */
+/* The first key is sent to the process that started coved and is shown there; it must not be in a
+ * log. Under a service manager there is no reader: then the local owner creates keys over the Unix
+ * socket. */
 static void coved_report_ready(struct coved *d)
 {
     if (d->ready_fd >= 0)
@@ -519,7 +523,7 @@ static int coved_serve(struct coved *d, struct err *err)
     return 0;
 }
 
-/* In the reverse order, and nothing of it is in a hurry: sandboxes live on. */
+/* Frees everything in reverse order. Sandboxes keep running. */
 static void coved_done(struct coved *d)
 {
     if (d->ev) {
@@ -527,7 +531,7 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->end_timeout);
     }
     executor_finish(d->executor);
-    store_finish(d->store); /* while all who asked it are there to hear the answers */
+    store_finish(d->store); /* while the components whose operations are pending still exist */
     manager_finish(d->manager);
     http_server_free(d->http);
     tls_server_free(d->tls);

@@ -1,4 +1,4 @@
-/* coved.h - what the files of coved share. */
+/* coved.h - internal interface of the files of coved. */
 #pragma once
 
 #include "server/api/api.h"
@@ -31,21 +31,21 @@ struct coved {
     struct store_pool default_pool;
     struct api *api;
     struct http_server *http;
-    struct tls_server *tls;       /* NULL: the address is served without */
-    int tls_source;               /* whoever reads its files for us; -1: nobody, we do */
-    struct buf plain_http_answer; /* the answer to those who speak without it */
+    struct tls_server *tls; /* NULL: no TLS on the TCP address */
+    int tls_source;         /* socket of the process that reads the TLS files for coved; -1: coved reads them itself */
+    struct buf plain_http_answer; /* response to a client that speaks plain HTTP to the TLS address */
     struct ev_timer gc_timer;
     struct wallclock_guard wallclock;
-    int ready_fd; /* of whoever started us; -1: nobody wants to know */
+    int ready_fd; /* pipe to the process that started coved; -1: none */
     uint64_t nsockets;
     struct ev_timer end_timeout;
     bool stopping, ends_sandboxes;
 };
 
-/* From the words it was started with; pr tells all that is wrong with them. */
+/* Reads the settings from the command line. All errors are added to pr. */
 int coved_read_settings(struct coved *d, int argc, char **argv, struct problems *pr);
 void coved_count_sockets(struct coved *d);
-/* Every privilege that it might have been started with. ERR_DENIED as root. */
+/* Drops every privilege that coved might have been started with. Fails with ERR_DENIED as root. */
 int coved_drop_privileges(struct err *err);
 
 int coved_open_listeners(struct coved *d, struct err *err);

@@ -1,5 +1,5 @@
-/* Where coved listens: sockets of the supervisor or its own, with TLS in front of those of the network when there is a
- * certificate. */
+/* The listening sockets of coved: inherited from the supervisor or opened here, with TLS on the TCP
+ * sockets if there is a certificate. */
 #include "main/coved.h"
 
 #include "core/base/str.h"
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #define LISTENERS_MAX 16u
-#define HANDSHAKES_MAX 256u /* at one time */
+#define HANDSHAKES_MAX 256u /* TLS handshakes in progress at the same time */
 
 static void coved_on_tls_connection(void *arg, int fd, const union tls_addr *from)
 {
@@ -22,7 +22,7 @@ static const char *coved_plain_http_answer(struct coved *d)
     auto_buf body = { 0 };
     struct err err;
 
-    err_set(&err, ERR_TLS_NEEDED, "this address speaks TLS, and the request came without");
+    err_set(&err, ERR_TLS_NEEDED, "this address requires TLS, but the request is plain HTTP");
     http_error_json(&err, "", NULL, NULL, &body);
     buf_addf(&d->plain_http_answer,
              "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -61,9 +61,10 @@ static bool coved_is_tcp(int fd)
     return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family != AF_UNIX;
 }
 
-/* Sockets of the supervisor, or our own. Where there is a certificate, TCP belongs to TLS; the Unix socket never does,
- * and nobody who came over TLS is taken for somebody at the Unix socket: who is asked by http_add_tls_connection(), not
- * by the kind of the descriptor. */
+/* Uses the supervisor's sockets, or opens its own. If there is a certificate, TCP sockets use TLS;
+ * the Unix socket never does. A client that came over TLS is never taken for a local peer of the
+ * Unix socket: http_add_tls_connection() passes the peer explicitly, and the kind of the descriptor
+ * is not consulted. */
 int coved_open_listeners(struct coved *d, struct err *err)
 {
     const char *listen = conf_text(&d->conf, SETTING_LISTEN);
@@ -76,7 +77,7 @@ int coved_open_listeners(struct coved *d, struct err *err)
 
         if (tls && coved_is_tcp(fd)) {
             if (n == ARRAY_LEN(fds))
-                return err_set(err, ERR_LIMIT, "more than %u sockets for TLS", LISTENERS_MAX);
+                return err_set(err, ERR_LIMIT, "too many sockets for TLS; the maximum is %u", LISTENERS_MAX);
             fds[n++] = fd;
         } else if (http_listen_fd(d->http, fd, err) < 0) {
             return -1;

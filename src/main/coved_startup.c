@@ -1,7 +1,9 @@
-/* What coved was given, and what it gives up before it serves anybody.
+/* The start of coved: its settings and sockets, and the privileges it drops before it serves
+ * requests.
  *
- * Settings come from its own command line, or whole from a supervisor that read them first, so that the two never
- * disagree about a file that changed in between. Sockets come from a supervisor or from a service manager. */
+ * Settings come from the command line, or complete from a supervisor that read them first, so that
+ * the two never disagree about a file that changed in between. Sockets come from a supervisor or
+ * from a service manager. */
 #include "main/coved.h"
 
 #include "core/base/fd.h"
@@ -24,11 +26,12 @@ struct coved_options {
 static int coved_read_fd_number(const char *name, const char *text, uint64_t *ret, struct err *err)
 {
     if (text && !str_to_u64(text, 1024, ret))
-        return err_set(err, ERR_USAGE, "%s: '%.20s' is no number of descriptors", name, text);
+        return err_set(err, ERR_USAGE, "%s: '%.20s' is not a number from 0 to 1024", name, text);
     return 0;
 }
 
-/* From a supervisor: what it read, whole. The offset of the descriptor is shared with those who read it before us. */
+/* Reads the complete settings from a supervisor. The file offset is shared with earlier readers of
+ * the descriptor, so the read position is explicit. */
 static int coved_read_inherited_config(struct coved *d, int fd, struct problems *pr)
 {
     auto_free char *text = mem_alloc(DOC_BYTES_MAX + 1);
@@ -37,7 +40,7 @@ static int coved_read_inherited_config(struct coved *d, int fd, struct problems 
     pr->file = "configuration of the supervisor";
     if (n >= 0)
         return conf_read(&d->conf, text, (size_t)n, pr);
-    problems_add(pr, ERR_SYS, 0, 0, NULL, "descriptor %d cannot be read", fd);
+    problems_add(pr, ERR_SYS, 0, 0, NULL, "cannot read descriptor %d", fd);
     return -1;
 }
 
@@ -72,7 +75,8 @@ int coved_read_settings(struct coved *d, int argc, char **argv, struct problems 
     return conf_read_flags(&d->conf, argc, argv, own, ARRAY_LEN(own), pr);
 }
 
-/* A service manager may hand over sockets in its own way: LISTEN_FDS of them, from 3 on, for LISTEN_PID. */
+/* A service manager may pass sockets with its own protocol: LISTEN_FDS sockets, beginning at
+ * descriptor 3, for the process LISTEN_PID. */
 void coved_count_sockets(struct coved *d)
 {
     const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
@@ -84,7 +88,7 @@ void coved_count_sockets(struct coved *d)
         (void)fcntl(COVED_FIRST_SOCKET + (int)i, F_SETFD, FD_CLOEXEC);
 }
 
-/* --- what it gives up --- */
+/* --- privileges --- */
 
 static int coved_drop_capabilities(void)
 {
@@ -93,11 +97,11 @@ static int coved_drop_capabilities(void)
 
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (syscall(SYS_capget, &head, held) == 0 && memcmp(held, none, sizeof(none)) == 0)
-        return 0; /* a service manager's filter may refuse capset, and there is nothing to drop */
+        return 0; /* the filter of a service manager may refuse capset, and there is nothing to drop */
     return (int)syscall(SYS_capset, &head, none);
 }
 
-/* The leak checker of a sanitized build is a process that looks into this one. */
+/* The leak checker of a sanitized build is a process that reads the memory of this one. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define ALLOW_LEAK_CHECKER 1
@@ -112,10 +116,11 @@ int coved_drop_privileges(struct err *err)
     struct rlimit files;
 
     if (geteuid() == 0)
-        return err_set(err, ERR_DENIED, "coved never runs as root; `cove serve` starts it as a user of its own");
+        return err_set(err, ERR_DENIED,
+                       "coved never runs as root; start it with `cove serve`, which gives it its own user");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || coved_drop_capabilities() < 0 ||
         prctl(PR_SET_DUMPABLE, ALLOW_LEAK_CHECKER, 0, 0, 0) < 0)
-        return err_sys(err, ERR_SYS, "give up privileges");
+        return err_sys(err, ERR_SYS, "cannot drop privileges");
     if (no_fork_filter_install(ALLOW_LEAK_CHECKER, err) < 0)
         return -1;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

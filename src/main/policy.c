@@ -1,7 +1,9 @@
-/* cove-policy - policy files: check, show, diff, import; and compile, by which `cove run --policy FILE` reads one.
+/* cove-policy - policy files: check, show, diff, import; and compile, with which `cove run --policy
+ * FILE` reads a policy file.
  *
- * A program of its own because it links libyaml: `cove` links libc alone, so that a run costs no more than it must.
- * Exit status: 0 fine (diff: alike); 1 diff: they differ; 2 and 125 as the errors of `cove` say. */
+ * It is a separate program because it links libyaml: `cove` links only libc, so that a run starts
+ * quickly. Exit status: 0 success (diff: equal); 1 diff: different; 2 and 125 as for the errors of
+ * `cove`. */
 #include "core/base/err.h"
 #include "core/base/fd.h"
 #include "core/base/jsonw.h"
@@ -69,7 +71,7 @@ static int policy_load_checked(const char *name, struct policy *p, struct operat
     if (operator_limits_check(f, p, &err) == 0)
         return 0;
     uint32_t line = 0;
-    for (unsigned i = 0; i < LIMIT_COUNT; i++) /* the line of the field that the message names, where it is a limit */
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) /* if the message names a limit, use the line of that field */
         if (p->limit_line[i] && strstr(err.msg, limit_info((enum limit)i)->name))
             line = p->limit_line[i];
     pr->file = name;
@@ -93,7 +95,7 @@ static int policy_cmd_check(const struct policy_command *c)
     if (c->json)
         buf_adds(&out, "{\"ok\":true,\"errors\":[]}\n");
     else
-        buf_addf(&out, "%s: policy %s is fine\n", c->words[1], p.name);
+        buf_addf(&out, "%s: policy %s is valid\n", c->words[1], p.name);
     policy_done(&p);
     operator_limits_done(&f);
     return policy_write_output(STDOUT_FILENO, &out, 0);
@@ -197,7 +199,8 @@ static int policy_cmd_import(const struct policy_command *c)
     return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
-/* For `cove run`: standard output is the canonical form, or the errors as JSON where those were asked for. */
+/* For `cove run`: standard output receives the canonical form, or the errors as JSON with
+ * --json. */
 static int policy_cmd_compile(const struct policy_command *c)
 {
     struct policy p;
@@ -230,15 +233,15 @@ static int policy_dispatch(const struct policy_command *c)
     char msg[160];
 
     if (c->n == 0)
-        return policy_usage_error(c, "what is to be done? check, show, diff or import");
+        return policy_usage_error(c, "a command is missing; use check, show, diff or import");
     suggest_init(&s, c->words[0]);
     for (size_t i = 0; i < ARRAY_LEN(policy_commands); i++) {
         if (str_eq(policy_commands[i].name, c->words[0]))
             return policy_commands[i].run(c);
         suggest_offer(&s, policy_commands[i].name);
     }
-    snprintf(msg, sizeof(msg), "there is no '%.40s'; %s%s%s", c->words[0],
-             s.best ? "did you mean '" : "there are check", s.best ? s.best : ", show, diff",
+    snprintf(msg, sizeof(msg), "unknown command '%.40s'; %s%s%s", c->words[0],
+             s.best ? "did you mean '" : "the commands are check", s.best ? s.best : ", show, diff",
              s.best ? "'?" : " and import");
     return policy_usage_error(c, msg);
 }
@@ -254,9 +257,9 @@ int main(int argc, char **argv)
         else if (flags && str_eq(argv[i], "--json"))
             c.json = true;
         else if (flags && argv[i][0] == '-' && argv[i][1])
-            return policy_usage_error(&c, "the only flags are --json and --help");
+            return policy_usage_error(&c, "unknown flag; the flags are --json and --help");
         else if (c.n == ARRAY_LEN(c.words))
-            return policy_usage_error(&c, "too many words");
+            return policy_usage_error(&c, "too many arguments");
         else
             c.words[c.n++] = argv[i];
     }

@@ -1,5 +1,6 @@
-/* cove-probe walls|uid|limits|memory|burn|shout|rates [NAME=VALUE...] - attacks the sandbox it runs in and says what it
- * saw. `cove doctor` binds it in, starts it and reads the answers; nobody else has a use for it. */
+/* cove-probe walls|uid|limits|memory|burn|shout|rates [NAME=VALUE...] - attacks the sandbox that it
+ * runs in and prints the results. Only `cove doctor` uses it: it binds the program into a sandbox,
+ * starts it and reads the results. */
 #include "inside/doctor/attack.h"
 
 #include "core/base/str.h"
@@ -12,8 +13,8 @@ int main(int argc, char **argv)
     size_t n = 0;
     struct attack *a = NULL;
 
-    if (access("/.cove", F_OK) < 0) { /* on a host it would only use it up */
-        fputs("cove-probe: attacks the sandbox it runs in, and this is none; see cove doctor\n", stderr);
+    if (access("/.cove", F_OK) < 0) { /* outside of a sandbox it would only consume resources of the host */
+        fputs("cove-probe: attacks the sandbox that it runs in, but this is not a sandbox; use cove doctor\n", stderr);
         return 2;
     }
     attack_set_args(argc - 1, argv + 1);

@@ -1,7 +1,8 @@
 /* cove-serve - `cove serve`: starts the monitor, the jailer and coved, and keeps them running.
  *
- * It reads the configuration, makes the directories, opens the sockets and waits. It is the only one of them that has
- * all rights all the time, so it does nothing else: no request of a client and no byte of a sandbox comes near it. */
+ * It reads the configuration, creates the directories, opens the sockets and waits. It is the only
+ * one of these processes that keeps all its privileges, so it does nothing else: it never processes
+ * a client's request or a byte from a sandbox. */
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
@@ -24,22 +25,23 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#define COVED_FDS \
-    4 /* the sockets, TCP unless that is off, and Unix; then the configuration; then, with TLS, its files */
+/* The TCP socket (unless listen is off), the Unix socket, the configuration, and with TLS the
+ * socket for its files. */
+#define COVED_FDS 4
 
 struct serve_process {
     struct ev *ev;
     struct conf conf;
     struct server_paths paths;
     struct supervisor *supervisor;
-    char *cove_path, *coved_path; /* programs */
-    const char *cove_command;     /* what a person types for it */
+    char *cove_path, *coved_path;
+    const char *cove_command; /* as the user types it */
     int fds[COVED_FDS];
     size_t nfds, nsockets;
-    int pem_sock; /* our end of the one that the files of TLS go through; -1: no TLS */
+    int pem_sock; /* our end of the socket that passes the TLS files; -1: no TLS */
     struct pem_source pem_source;
     char *url;
-    char key[128]; /* the first one, until it was shown */
+    char key[128]; /* the first key, until it was shown */
     int signals;
 };
 
@@ -57,10 +59,10 @@ static int serve_print(const struct buf *out)
     return fd_write_all(STDOUT_FILENO, out->data, out->len) < 0 ? 125 : 0;
 }
 
-/* --- finding and opening --- */
+/* --- programs, sockets and directories --- */
 
-/* In a build directory all programs lie side by side; installed, this one lies in PREFIX/libexec/cove and cove in
- * PREFIX/bin. */
+/* In a build tree all programs are in one directory; in an installation this program is in
+ * PREFIX/libexec/cove and cove in PREFIX/bin. */
 static int serve_find_programs(struct serve_process *s, struct err *err)
 {
     static const char *const places[] = { "cove", "../../bin/cove" };
@@ -76,14 +78,14 @@ static int serve_find_programs(struct serve_process *s, struct err *err)
         free(s->cove_path);
         s->cove_path = str_printf("%s/%s", dir, places[i]);
         if (access(s->cove_path, X_OK) == 0 && access(s->coved_path, X_OK) == 0) {
-            s->cove_command = i == 0 ? s->cove_path : "cove"; /* installed, it can be found */
+            s->cove_command = i == 0 ? s->cove_path : "cove"; /* an installed cove is in PATH */
             return 0;
         }
     }
-    return err_set(err, ERR_NO_RUNTIME_FILE, "there is no cove and coved that belong to %.120s", dir);
+    return err_set(err, ERR_NO_RUNTIME_FILE, "cannot find the cove and coved programs that belong to %.120s", dir);
 }
 
-/* coved may not be allowed to read the file, and must not see another one than we did. */
+/* coved may not be allowed to read the file, and must not see a different version of it. */
 static int serve_pass_configuration(struct serve_process *s, struct err *err)
 {
     auto_buf text = { 0 };
@@ -91,7 +93,7 @@ static int serve_pass_configuration(struct serve_process *s, struct err *err)
 
     conf_print(&s->conf, &text);
     if (fd < 0 || fd_write_all(fd, text.data, text.len) < 0)
-        return err_sys(err, ERR_SYS, "pass the configuration on");
+        return err_sys(err, ERR_SYS, "cannot pass on the configuration");
     s->fds[s->nfds++] = fd;
     return 0;
 }
@@ -117,7 +119,7 @@ static int serve_open_sockets(struct serve_process *s, struct err *err)
     return 0;
 }
 
-/* coved may not be allowed to read the key either, and asks for it whenever it is started. */
+/* coved may not be allowed to read the private key either, and requests it at each start. */
 static int serve_open_pem_socket(struct serve_process *s, struct err *err)
 {
     int pair[2];
@@ -165,22 +167,20 @@ static void serve_on_line(void *arg, const char *program UNUSED, const char *lin
         (void)str_copy(s->key, sizeof(s->key), line);
 }
 
-/* A key is shown together with lines that can be pasted; later starts say how to come by another one. */
+/* A new key is shown with commands to copy; later starts print how to create another key. */
 static void serve_print_keys(const struct serve_process *s, struct buf *out)
 {
     auto_free char *reach = s->url ? str_dup(s->url) : str_printf("--unix-socket %s http://cove", s->paths.api_socket);
 
     if (!s->key[0]) {
-        buf_adds(out, "\nKeys: 'cove key create NAME' makes one, 'cove key ls' lists them.\n");
+        buf_adds(out, "\nKeys: 'cove key create NAME' creates one, 'cove key ls' lists them.\n");
         return;
     }
-    buf_addf(out, "  key      %s\n\nThis key has every right and is shown this once. Try it:\n\n", s->key);
+    buf_addf(out, "  key      %s\n\nThis key has every right and will not be shown again. Try it:\n\n", s->key);
     buf_addf(out, "  curl -H 'Authorization: Bearer %s' %s/v1/capabilities\n\n", s->key, reach);
     if (s->url)
-        buf_addf(out,
-                 "Run something:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n"
-                 "  %s execute -c 'print(6 * 7)'\n\n",
-                 s->url, s->key, s->cove_command);
+        buf_addf(out, "Run code:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n  %s execute -c 'print(6 * 7)'\n\n", s->url,
+                 s->key, s->cove_command);
 }
 
 static void serve_on_ready(void *arg)
@@ -192,10 +192,11 @@ static void serve_on_ready(void *arg)
              s->url ? s->url : "off", s->paths.api_socket, s->paths.state_dir);
     serve_print_keys(s, &out);
     if (geteuid() != 0 && conf_number(&s->conf, SETTING_ENFORCED))
-        buf_adds(&out,
-                 "This server was not started by root, so it cannot give sandboxes every wall and limit, and will\n"
-                 "refuse to make any. Start it as root, or with --limits-enforced false to accept what this host\n"
-                 "has; every answer says then what is weaker (docs/walls.md, \"Without root\").\n\n");
+        buf_adds(
+            &out,
+            "This server was not started by root, so it cannot give sandboxes every wall and limit, and will\nrefuse "
+            "to create any. Start it as root, or with --limits-enforced false to accept the walls and\nlimits of this "
+            "host; every response then lists what is weaker (docs/walls.md, \"Without root\").\n\n");
     explicit_bzero(s->key, sizeof(s->key));
     (void)serve_print(&out);
     explicit_bzero(out.data, out.len);
@@ -210,11 +211,11 @@ static void serve_on_signal(void *arg, int signo)
     else if (signo == SIGHUP && s->pem_sock >= 0)
         pem_source_send(&s->pem_source);
     else if (signo == SIGHUP)
-        log_info("nothing is read again: this server has no certificate, and its settings hold until it is restarted");
+        log_info("nothing to reload: this server has no certificate, and other settings change only with a restart");
     else if (s->signals++ == 0)
         supervisor_stop(s->supervisor);
     else
-        supervisor_kill_last(s->supervisor); /* who asks twice does not want to wait */
+        supervisor_kill_last(s->supervisor); /* the second signal: do not wait any longer */
 }
 
 static int serve_watch_signals(struct serve_process *s, struct err *err)
@@ -288,7 +289,7 @@ static int serve_run(struct serve_process *s, struct err *err)
           .nfds = s->nfds,
           .uid = s->paths.uid,
           .gid = s->paths.gid,
-          .stop_signal = SIGINT, /* it ends the sandboxes while it can still write down why */
+          .stop_signal = SIGINT, /* coved ends the sandboxes while it can still record why */
           .stop_ms = drain + 15000 },
     };
 
@@ -323,7 +324,7 @@ static void serve_done(struct serve_process *s)
     free(s->url);
 }
 
-/* --- the command line --- */
+/* --- command line --- */
 
 static void serve_add_problem(const struct serve_process *s, enum conf_setting which, const struct err *err,
                               struct problems *pr)
@@ -335,7 +336,7 @@ static void serve_add_problem(const struct serve_process *s, enum conf_setting w
     problems_add(pr, err->id, in_file ? v->line : 0, in_file, NULL, "%s", err->msg);
 }
 
-/* One without the other is nothing. */
+/* Either of the two settings requires the other. */
 static void serve_check_tls(const struct serve_process *s, struct problems *pr)
 {
     static const enum conf_setting all[] = { SETTING_TLS_CERT, SETTING_TLS_KEY, SETTING_TLS_CLIENT_CA };
@@ -351,8 +352,8 @@ static void serve_check_tls(const struct serve_process *s, struct problems *pr)
         }
 }
 
-/* What the table of settings cannot know of its texts; told with the line that says it, also while another server
- * runs. */
+/* Checks texts beyond the table of settings, and reports errors with the line of the setting, even
+ * while another server runs. */
 static int serve_check_texts(const struct serve_process *s, struct problems *pr)
 {
     static const enum conf_setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
@@ -363,7 +364,7 @@ static int serve_check_texts(const struct serve_process *s, struct problems *pr)
         const char *dir = conf_text(&s->conf, dirs[i]);
 
         if (*dir && *dir != '/') {
-            err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is no absolute path", setting_info(dirs[i])->name, dir);
+            err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is not an absolute path", setting_info(dirs[i])->name, dir);
             serve_add_problem(s, dirs[i], &err, pr);
         }
     }
@@ -385,7 +386,8 @@ static void serve_show_settings(struct serve_process *s, bool json, struct buf *
     (json ? conf_json : conf_print)(&s->conf, out);
 }
 
-/* Reads the command line; *ret_status is set when there is nothing more to do. */
+/* Reads the command line. Returns true and sets *ret_status if the program is done, for example
+ * after --help. */
 static bool serve_answer_without_start(struct serve_process *s, int argc, char **argv, int *ret_status)
 {
     static struct problems pr;

@@ -1,10 +1,11 @@
 /* cove-store - `cove backup` and `cove restore`: the database of a server as one file.
  *
- * A server that runs is asked for a copy, over its socket or its URL; it goes on working. Where none runs, the
- * database is opened here, under the lock that keeps a server from starting meanwhile and as the user it belongs to.
- * Restoring is only done where none runs: what a server holds in memory would be at odds with what it finds.
+ * If a server runs, it is asked for a copy, over its socket or its URL, and continues to work.
+ * Otherwise the database is opened here, as the user that owns it, and under the lock that keeps a
+ * server from starting meanwhile. A restore is possible only while no server runs: the state in a
+ * server's memory would contradict the restored database.
  *
- * A copy holds the hashes of keys and everybody's records, so it is made for its owner alone. */
+ * A copy holds the hashes of keys and the records of all tenants, so only its owner can read it. */
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"
@@ -31,11 +32,11 @@ struct backup_run {
     char *db;
 };
 
-/* --- the file that a backup becomes --- */
+/* --- the backup file --- */
 
 struct backup_target {
     const char *name;
-    char *part; /* NULL: standard output */
+    char *part; /* temporary name; NULL: standard output */
     int fd;
     uint64_t bytes;
     struct err *err;
@@ -51,7 +52,8 @@ static int backup_target_open(struct backup_target *t, const char *name, struct 
         return t->fd < 0 ? err_sys(err, ERR_SYS, "standard output") : 0;
     }
     if (lstat(name, &st) == 0)
-        return err_set(err, ERR_EXISTS, "%.150s exists already, and a backup never replaces a file", name);
+        return err_set(err, ERR_EXISTS,
+                       "%.150s already exists, and a backup never replaces a file; choose another name", name);
     t->part = str_printf("%s.%d.part", name, getpid());
     t->fd = open(t->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     return t->fd < 0 ? err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_INVALID, "%.150s", name) : 0;
@@ -69,7 +71,7 @@ static bool backup_target_write(void *arg, const void *data, size_t len)
     return true;
 }
 
-/* Under its name when it is whole and on the disk. */
+/* Renames the file to its final name after it is complete and on the disk. */
 static int backup_target_close(struct backup_target *t, bool whole, struct err *err)
 {
     int bad = 0;
@@ -85,7 +87,7 @@ static int backup_target_close(struct backup_target *t, bool whole, struct err *
     return bad;
 }
 
-/* --- from a server --- */
+/* --- copy from a server --- */
 
 static bool backup_is_socket(const char *path)
 {
@@ -94,7 +96,7 @@ static bool backup_is_socket(const char *path)
     return stat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* 1: no server answers, and nobody said that there is one. */
+/* Returns 1 if no server answers and the user did not name one. */
 static int backup_from_server(struct backup_run *w, struct backup_target *t, struct err *err)
 {
     const struct arg *url = args_find(&w->args, OPT_URL), *ca = args_find(&w->args, OPT_CACERT);
@@ -113,7 +115,7 @@ static int backup_from_server(struct backup_run *w, struct backup_target *t, str
     return bad && !elsewhere && err->id == ERR_UNREACHABLE ? 1 : bad;
 }
 
-/* --- from the database itself --- */
+/* --- copy from the database --- */
 
 struct backup_copy {
     bool done;
@@ -161,14 +163,14 @@ static int backup_send_file(const char *path, struct backup_target *t, struct er
     return n < 0 ? err_sys(err, ERR_SYS, "%.150s", path) : 0;
 }
 
-/* What is made beside the database belongs to its user, also when root asks: a file of root's would keep the server
- * from starting. */
+/* Files next to the database must belong to its user, even if root runs this: a file of root would
+ * keep the server from starting. */
 static int backup_switch_user(uid_t uid, gid_t gid, struct err *err)
 {
     if (geteuid() == uid)
         return 0;
     if ((uid != 0 && setegid(gid) < 0) || seteuid(uid) < 0 || (uid == 0 && setegid(gid) < 0))
-        return err_sys(err, ERR_SYS, "become uid %u", uid);
+        return err_sys(err, ERR_SYS, "cannot become uid %u", uid);
     return 0;
 }
 
@@ -180,7 +182,8 @@ static int backup_from_database(struct backup_run *w, struct backup_target *t, s
     gid_t my_group = getegid();
 
     if (access(w->db, F_OK) < 0)
-        return err_set(err, ERR_MISSING, "no server runs here, and there is no database at %.150s", w->db);
+        return err_set(err, ERR_MISSING,
+                       "no server runs here, and there is no database at %.150s; use --url or --state-dir", w->db);
     if (server_paths_lock(&w->paths, &lock, err) < 0 || backup_switch_user(w->paths.uid, w->paths.gid, err) < 0)
         return -1;
     unlink(path);
@@ -193,9 +196,9 @@ static int backup_from_database(struct backup_run *w, struct backup_target *t, s
     return bad;
 }
 
-/* --- the verbs --- */
+/* --- verbs --- */
 
-/* One object for programs, one remark for people. */
+/* Prints one JSON object for programs, or one line for users. */
 static int backup_report(const struct backup_run *w, struct buf *json, const char *text)
 {
     int status = 0;
@@ -234,12 +237,12 @@ static int backup_create(struct backup_run *w, struct err *err)
     jsonw_ku64(&j, "sizeBytes", t.bytes);
     jsonw_kstr(&j, "from", got ? "database" : "server");
     jsonw_end_object(&j);
-    auto_free char *text = str_printf("%.150s has %" PRIu64 " bytes, from %s", name, t.bytes,
-                                      got ? "the database; no server runs" : "the server, which goes on");
+    auto_free char *text = str_printf("%.150s: %" PRIu64 " bytes, copied from %s", name, t.bytes,
+                                      got ? "the database; no server runs" : "the running server");
     return backup_report(w, &json, text);
 }
 
-/* For the audit log of the next server, which nobody can write to now. */
+/* For the audit trail of the next server: no server can write to it now. */
 static int backup_mark_restored(struct backup_run *w, struct err *err)
 {
     struct store_settings set = { .path = w->db };
@@ -275,7 +278,8 @@ static int backup_restore(struct backup_run *w, struct err *err)
 
     if (access(name, R_OK) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", name);
-    if (server_paths_create(&w->paths, err) < 0) /* with the modes of `cove serve`, who may find nothing made */
+    /* With the modes of `cove serve`, which may not have created them yet. */
+    if (server_paths_create(&w->paths, err) < 0)
         return -1;
     umask(077);
     if (server_paths_lock(&w->paths, &lock, err) < 0 || store_restore(&set, name, err) < 0 ||
@@ -293,13 +297,13 @@ static int backup_restore(struct backup_run *w, struct err *err)
     else
         jsonw_str(&j, kept);
     jsonw_end_object(&j);
-    auto_free char *text = fresh ? str_printf("%.120s is the server's database now", name)
-                                 : str_printf("%.120s is the server's database now; what was there is kept as %.120s",
+    auto_free char *text = fresh ? str_printf("%.120s is now the server's database", name)
+                                 : str_printf("%.120s is now the server's database; the previous one is kept as %.120s",
                                               name, kept);
     return backup_report(w, &json, text);
 }
 
-/* --- finding everything --- */
+/* --- settings and paths --- */
 
 static int backup_resolve_paths(struct backup_run *w, struct err *err)
 {
@@ -319,7 +323,7 @@ static int backup_resolve_paths(struct backup_run *w, struct err *err)
     return 0;
 }
 
-/* As `cove serve` reads them, so that both mean the same place. */
+/* Reads the settings as `cove serve` does, so that both use the same directories. */
 static int backup_read_settings(struct backup_run *w)
 {
     static struct problems pr;
@@ -346,7 +350,7 @@ static int backup_read_settings(struct backup_run *w)
 static int backup_dispatch(struct backup_run *w, const struct cli_verb *v, struct err *err)
 {
     if (w->args.nrest != 1)
-        return err_set(err, ERR_USAGE, "write: cove %s FILE", v->name);
+        return err_set(err, ERR_USAGE, "usage: cove %s FILE", v->name);
     int status = backup_read_settings(w);
     if (status != 0)
         return status;
@@ -366,7 +370,7 @@ int main(int argc, char **argv)
     conf_init(&w.conf);
     int status = -1;
     if (!v || (v->id != VERB_BACKUP && v->id != VERB_RESTORE))
-        err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
+        err_set(&err, ERR_USAGE, "this program is a part of cove and must be started by it");
     else if (args_parse(v, argc, argv, &w.args, &err) == 0) {
         w.quiet = args_find(&w.args, OPT_QUIET) != NULL;
         status = backup_dispatch(&w, v, &err);

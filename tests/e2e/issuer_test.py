@@ -114,7 +114,7 @@ class Issuer(Issued):
             wait_for(lambda: manner == "slow" or self.whoami(stranger)[0] == 401 and self.asked("/keys") > before)
             self.assertEqual(self.whoami(good)[0], 200, manner)
         self.assertEqual(self.asked("/metadata"), 0)
-        self.assertIn("the keys of the issuer", open(self.launched.err, encoding="utf-8").read())
+        self.assertIn("the issuer's keys", open(self.launched.err, encoding="utf-8").read())
 
     def test_no_token_is_in_a_log(self):
         tokens = [self.tell("mint"), self.tell("mint", claims={"aud": "other"}), self.tell("mint", header={"kid": "x"})]

@@ -283,7 +283,7 @@ class Floor(Case):
 class Verb(Case):
     def test_check_is_quiet_about_what_is_fine(self):
         path = self.file("p.yaml", "version: 1\nname: fine\n")
-        self.assertEqual(run("policy", "check", path).out, f"{path}: policy fine is fine\n")
+        self.assertEqual(run("policy", "check", path).out, f"{path}: policy fine is valid\n")
         self.assertEqual(run("policy", "check", path, "--json").json, {"ok": True, "errors": []})
 
     def test_check_reports_each_error_with_line_cause_and_fix(self):

@@ -124,7 +124,7 @@ class Serve(Server):
     def test_the_lines_that_are_printed_can_be_pasted(self):
         self.start()
         text = self.said().decode()
-        lines = text[text.index("Run something:"):].split("\n\n")[1]
+        lines = text[text.index("Run code:"):].split("\n\n")[1]
         done = subprocess.run(["sh", "-euc", lines], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
         line = text[text.index("Try it:"):].split("\n\n")[1]
@@ -147,11 +147,11 @@ class Serve(Server):
 
     def test_an_address_that_is_none_is_told_before_anything_else(self):
         self.start()
-        for listen, told in (("127.0.0.1:80000", "no address with a port"), ("here", "no address with a port")):
+        for listen, told in (("127.0.0.1:80000", "not an address with a port"), ("here", "not an address with a port")):
             self.assertIn(told, run("serve", "--state-dir", self.place, "--listen", listen).err)
         self.assertIn("server_running", run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0").err)
         other = run("serve", "--state-dir", self.place + "2", "--listen", "192.0.2.77:8701")
-        self.assertIn("this host has no address", other.err)
+        self.assertIn("this host does not have the address", other.err)
         self.assertEqual(other.code, 2, other)
 
     def ask(self, url, method, path, body=None):
@@ -597,7 +597,7 @@ class Serve(Server):
                 os.unlink(os.path.join(self.place, "state", name))
         done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", timeout=120)
         self.assertEqual(done.code, 125, done)
-        self.assertIn("coved ended with status 125", done.err)
+        self.assertIn("coved exited with status 125", done.err)
         self.assertEqual(processes(self.run_dir), {})
 
     def resident(self, name):
@@ -741,10 +741,10 @@ class Serve(Server):
         self.assertEqual(done.code, 2, done)
         self.assertIn("Did you mean --listen?", done.err)
         self.assertEqual(done.err.count("cause:"), 1, done)  # its value is no second mistake
-        for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is no address"),
-                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is no absolute path"),
-                           ("limits:\n  creating: 0\n", ":2:13: limits.creating goes from 1 to 1024"),
-                           ("limits:\n  starting: 4097\n", ":2:13: limits.starting goes from 1 to 4096")):
+        for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is not an address"),
+                           ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is not an absolute path"),
+                           ("limits:\n  creating: 0\n", ":2:13: limits.creating must be from 1 to 1024"),
+                           ("limits:\n  starting: 4097\n", ":2:13: limits.starting must be from 1 to 4096")):
             wrong = self.file("wrong.yaml", text)
             done = run("serve", "--config", wrong, "--print-config")
             self.assertEqual(done.code, 2, done)

@@ -415,7 +415,7 @@ class Certificates(Tls):
         old = openssl("x509", "-in", self.cert, "-signkey", self.key, "-days", "-1").stdout.decode()
         for number, (cert_text, key_text, word) in enumerate([
                 (cert, other_key, "does not belong"), (cert, "", "is empty"), ("nonsense", key, "no certificate in PEM"),
-                (cert, locked, "has a password"), (cert, None, "No such file"), (old, key, "out of date"),
+                (cert, locked, "has a passphrase"), (cert, None, "No such file"), (old, key, "has expired"),
                 (cert + cert[:200], key, "chain"), (cert, "x" * (2 << 20), "larger than")], 1):
             for path, text in ((self.cert, cert_text), (self.key, key_text)):
                 os.unlink(path) if text is None else self.file(os.path.basename(path), text)
@@ -432,7 +432,7 @@ class Certificates(Tls):
         self.serve()
         left = self.figure("certificate_expiry_timestamp_seconds") - time.time()
         self.assertTrue(4 * 86400 < left <= 5 * 86400, left)
-        self.assertRegex(self.logged(), "warning coved: the certificate of /CN=soon ends at ")
+        self.assertRegex(self.logged(), "warning coved: the certificate of /CN=soon expires at ")
         self.stop()
 
     def test_a_server_with_bad_files_does_not_start_and_says_why(self):

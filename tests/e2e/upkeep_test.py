@@ -167,7 +167,7 @@ class Upkeep(Case):
         db.close()
         for _ in range(2):  # a restart makes it no truer
             self.start()
-            self.assertIn("the calendar is 1000 days ahead", self.launched.logged())
+            self.assertIn("the wall clock is 1000 days ahead", self.launched.logged())
             self.assertEqual(self.there("sandbox", "info", "--json", sandbox).json["state"], "ended")
             self.stop()
             self.assertEqual(seen(), before - years)

@@ -1,5 +1,5 @@
-/* Flags are looked at twice: --config must be known before the file is read, and the file before the flags that go over
- * it. */
+/* The command line is read twice: --config must be known before the file is read, and the file must
+ * be read before the other flags, which override it. */
 #include "main/conf/conf.h"
 
 #include "core/base/mem.h"
@@ -11,7 +11,7 @@
 struct conf_argument {
     char *name; /* "--listen" */
     const char *value;
-    int words; /* words it took */
+    int words; /* arguments that the flag uses: 1 or 2 */
 };
 
 static struct conf_argument conf_argument_at(int argc, char **argv, int i)
@@ -44,12 +44,13 @@ static void conf_unknown_flag(const char *name, const struct conf_option *own, s
         suggest_offer(&near, own[i].name);
     if (near.best)
         snprintf(fix, sizeof(fix), "Did you mean %s?", near.best);
-    problems_add(pr, ERR_USAGE, 0, 0, near.best ? fix : NULL, "'%.80s' is no flag", name);
+    problems_add(pr, ERR_USAGE, 0, 0, near.best ? fix : NULL, "'%.80s' is not a flag", name);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
         free(flags[s]);
 }
 
-/* Takes the flag when it is the program's own: 0, or 1 when it is not, or -1 without the value that it needs. */
+/* Reads a flag of the program itself. Returns 0 if it is such a flag, 1 if it is not, -1 if its
+ * value is missing. */
 static int conf_read_own_flag(const struct conf_option *own, size_t nown, struct conf_argument *w, struct err *err)
 {
     const struct conf_option *o = conf_find_own_flag(own, nown, w->name);
@@ -92,7 +93,7 @@ int conf_read_flags(struct conf *c, int argc, char **argv, const struct conf_opt
         if (rc == 1)
             conf_unknown_flag(w.name, own, nown, pr);
         if (rc == 1 && (w.name[0] != '-' || i + 1 >= argc || argv[i + 1][0] == '-'))
-            w.words = 1; /* else the word behind it was meant for it, and is no mistake of its own */
+            w.words = 1; /* otherwise the next argument is the value of the unknown flag, and not a second error */
         i += w.words;
         free(w.name);
     }

@@ -1,5 +1,6 @@
-/* A value is checked when it is set, whoever sets it, so whatever is in a struct conf fits the table. Names of flags
- * and variables are derived from those of the file; there is no second list that could differ. */
+/* Every value is checked when it is set, from every source, so each value in a struct conf fits the
+ * table. The names of flags and variables are derived from the names in the file; there is no
+ * second list that could differ. */
 #include "main/conf/conf.h"
 
 #include "core/base/jsonw.h"
@@ -59,13 +60,13 @@ static bool conf_read_choice(const char *choices, const char *text, uint64_t *re
     return false;
 }
 
-/* "a, b": blanks around a text do not belong to it, and an empty one is none. */
+/* "a, b": blanks around an element are removed, and empty elements are dropped. */
 static char **conf_split_list(const char *text)
 {
     char **list = NULL;
     size_t n = 0;
 
-    list = mem_resize(NULL, strlen(text) + 2, sizeof(*list)); /* more than there can be */
+    list = mem_resize(NULL, strlen(text) + 2, sizeof(*list)); /* more than there can be elements */
     while (*text) {
         text += strspn(text, ", ");
         size_t len = strcspn(text, ",");
@@ -86,12 +87,12 @@ static int conf_check_range(const struct setting_info *info, uint64_t n, struct 
     if (n >= info->least && n <= info->most)
         return 0;
     if (info->kind == SETTING_BYTES)
-        return err_set(err, ERR_CONF_VALUE, "%s goes from %s to %s", info->name, str_bytes(info->least, least),
+        return err_set(err, ERR_CONF_VALUE, "%s must be from %s to %s", info->name, str_bytes(info->least, least),
                        str_bytes(info->most, most));
     if (info->kind == SETTING_TIME)
-        return err_set(err, ERR_CONF_VALUE, "%s goes from %s to %s", info->name, str_ms(info->least, least),
+        return err_set(err, ERR_CONF_VALUE, "%s must be from %s to %s", info->name, str_ms(info->least, least),
                        str_ms(info->most, most));
-    return err_set(err, ERR_CONF_VALUE, "%s goes from %" PRIu64 " to %" PRIu64, info->name, info->least, info->most);
+    return err_set(err, ERR_CONF_VALUE, "%s must be from %" PRIu64 " to %" PRIu64, info->name, info->least, info->most);
 }
 
 static int conf_read_number(const struct setting_info *info, const char *text, uint64_t *ret, struct err *err)
@@ -116,7 +117,7 @@ static int conf_set_value(struct conf *c, enum conf_setting s, const char *text,
 
     for (const char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return err_set(err, ERR_CONF_VALUE, "%s: a value is one line without control characters", info->name);
+            return err_set(err, ERR_CONF_VALUE, "%s: a value must be one line without control characters", info->name);
     switch (info->kind) {
     case SETTING_BYTES:
     case SETTING_TIME:
@@ -130,7 +131,7 @@ static int conf_set_value(struct conf *c, enum conf_setting s, const char *text,
         break;
     case SETTING_CHOICE:
         if (!conf_read_choice(info->choices, text, &v.number))
-            return err_set(err, ERR_CONF_VALUE, "%s: '%.60s' is none of %s", info->name, text, info->choices);
+            return err_set(err, ERR_CONF_VALUE, "%s: '%.60s' is not one of %s", info->name, text, info->choices);
         break;
     case SETTING_LIST:
         v.list = conf_split_list(text);
@@ -169,7 +170,7 @@ void conf_done(struct conf *c)
 
 /* --- variables and flags --- */
 
-/* Other variables of cove's programs; whoever adds one adds it here. */
+/* Variables of other programs of cove; a new variable must be added here. */
 static bool conf_is_other_variable(const char *name)
 {
     static const char *const known[] = { "COVE_URL",     "COVE_API_KEY", "COVE_CACERT",
@@ -197,7 +198,7 @@ static int conf_read_variable(struct conf *c, const char *name, const char *valu
     if (rc < 0)
         err_wrap(err, "variable %.60s", name);
     else if (rc == 1 && near.best && !conf_is_other_variable(name))
-        rc = err_set(err, ERR_CONF_KEY, "the variable %.60s is no setting; did you mean %s?", name, near.best);
+        rc = err_set(err, ERR_CONF_KEY, "the variable %.60s is not a setting; did you mean %s?", name, near.best);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
         free(variables[s]);
     return rc < 0 ? -1 : 0;
@@ -233,7 +234,7 @@ int conf_read_flag(struct conf *c, const char *flag, const char *value, struct e
     return 1;
 }
 
-/* --- answers --- */
+/* --- access --- */
 
 const char *conf_text(const struct conf *c, enum conf_setting s)
 {
@@ -255,7 +256,7 @@ const char *const *conf_list(const struct conf *c, enum conf_setting s)
     return (const char *const *)c->v[s].list;
 }
 
-/* --- for people --- */
+/* --- output for users --- */
 
 static void conf_add_source(const struct conf *c, enum conf_setting s, struct buf *out)
 {
@@ -276,7 +277,7 @@ static void conf_add_value(const struct conf *c, enum conf_setting s, struct buf
 {
     struct jsonw w;
 
-    jsonw_init(&w, out, 0); /* a JSON string is a YAML string, whatever it holds */
+    jsonw_init(&w, out, 0); /* every JSON string is also a YAML string */
     if (setting_infos[s].kind == SETTING_LIST) {
         jsonw_array(&w);
         for (size_t i = 0; c->v[s].list[i]; i++)
@@ -340,7 +341,7 @@ void conf_json(const struct conf *c, struct buf *out)
 
 #define HELP_WIDTH 80
 
-/* Names are too long for two columns on a terminal of ordinary width. */
+/* Flag names are too long for two columns in HELP_WIDTH. */
 void conf_help(struct buf *out)
 {
     static const char *const values[] = { "TEXT", "A,B", "SIZE", "TIME", "N", "true|false", NULL };

@@ -1,8 +1,9 @@
-/* conf.h - the settings of the server, from the table of settings.def.
+/* conf.h - the settings of the server, from the table settings.def.
  *
- * Read in this order, each going over the one before: defaults, the file, COVE_* variables, flags. What does not exist
- * or does not fit is an error that says where; nothing is guessed and nothing is ignored. Only src/main includes this:
- * it hands each module a settings struct of its own. */
+ * Sources in this order, each overriding the one before: defaults, the file, COVE_* variables,
+ * flags. An unknown setting or an invalid value is an error with its position; nothing is guessed
+ * and nothing is ignored. Only src/main includes this header: it passes each module a settings
+ * struct of its own. */
 #pragma once
 
 #include "core/base/base.h"
@@ -39,32 +40,34 @@ struct setting_info {
 };
 const struct setting_info *setting_info(enum conf_setting s);
 char *setting_variable(enum conf_setting s) MUST_USE; /* "COVE_LOG_LEVEL"; the caller frees */
-char *setting_flag(enum conf_setting s) MUST_USE;     /* "--log-level" */
+char *setting_flag(enum conf_setting s) MUST_USE;     /* "--log-level"; the caller frees */
 
 enum conf_source { CONF_DEFAULT, CONF_IN_FILE, CONF_VARIABLE, CONF_FLAG };
 
 struct conf {
     struct conf_value {
-        char *text;      /* as it was written */
+        char *text;      /* as given by the source */
         uint64_t number; /* BYTES, TIME (ms), NUMBER; SWITCH and CHOICE: the index of the choice */
         char **list;     /* LIST: NULL-terminated */
         enum conf_source source;
-        uint32_t line; /* CONF_IN_FILE */
+        uint32_t line; /* line of the file; only for CONF_IN_FILE */
     } v[SETTING_COUNT];
-    char *file; /* that was read; NULL: none */
+    char *file; /* path of the file that was read; NULL if there was none */
 };
 
-void conf_init(struct conf *c); /* the defaults */
+void conf_init(struct conf *c); /* sets the defaults */
 void conf_done(struct conf *c);
 
-/* path NULL: CONF_FILE, which need not exist. Refuses a file that others may write, or that belongs to somebody who is
- * neither root nor the caller. pr must outlive the messages; pr->file is set. */
+/* path NULL means CONF_FILE, which need not exist. Refuses a file that other users can write, and a
+ * file whose owner is neither root nor the caller. Sets pr->file, which points into c. */
 int conf_read_file(struct conf *c, const char *path, struct problems *pr);
-int conf_read(struct conf *c, const char *data, size_t len, struct problems *pr); /* the content of one */
-/* Variables that begin with COVE_ and are no setting belong to other programs of cove, and are left alone; unless they
- * are so near to one that they must be meant: that is an error. */
+/* Parses the content of a file. */
+int conf_read(struct conf *c, const char *data, size_t len, struct problems *pr);
+/* Variables that begin with COVE_ but are not settings belong to other programs of cove and are
+ * ignored. A variable whose name is close to a setting is an error. */
 int conf_read_environment(struct conf *c, char *const *env, struct err *err);
-/* One flag, "--log-level" with its value. 0: it was a setting and is taken; 1: it is no setting; -1: a bad value. */
+/* Reads one flag, "--log-level", with its value. Returns 0 if it is a setting and was set, 1 if it
+ * is not a setting, -1 if the value is invalid. */
 int conf_read_flag(struct conf *c, const char *flag, const char *value, struct err *err);
 
 const char *conf_text(const struct conf *c, enum conf_setting s);
@@ -72,24 +75,26 @@ uint64_t conf_number(const struct conf *c, enum conf_setting s);
 bool conf_is_on(const struct conf *c, enum conf_setting s);
 const char *const *conf_list(const struct conf *c, enum conf_setting s);
 
-/* What a setting comes to, where that is known only later (a directory that depends on the user), for those who are
- * shown it; where it came from stays as it is. */
+/* Sets the value that is displayed for a setting whose effective value is known only later, for
+ * example a directory that depends on the user. The source of the setting does not change. */
 void conf_set_effective_text(struct conf *c, enum conf_setting s, const char *text);
 
-/* All of them, as a file that would set the same; each with where it came from. */
+/* Writes all settings as a file that would set the same values, each with its source. */
 void conf_print(const struct conf *c, struct buf *out);
 void conf_json(const struct conf *c, struct buf *out);
-void conf_help(struct buf *out); /* flags with their defaults, for --help */
+void conf_help(struct buf *out); /* all flags with their defaults, for --help */
 
-/* A whole command line: the file that --config names (or the default one), then the environment, then the flags, as
- * --name VALUE or --name=VALUE. `own` are flags of the program itself. Words that are neither are errors, with the
- * nearest flag. Everything that is wrong is in pr. */
+/* Reads a whole command line: the file that --config names (or the default file), then the
+ * environment, then the flags, as --name VALUE or --name=VALUE. `own` lists the flags of the
+ * program itself. An argument that is neither is an error that names the nearest flag. All errors
+ * are added to pr. */
 struct conf_option {
     const char *name;   /* "--print-config" */
-    const char **value; /* takes a value; or NULL: */
-    bool *set;          /* is a switch */
+    const char **value; /* receives the value; NULL for a switch */
+    bool *set;          /* receives true for a switch; NULL for a flag with a value */
 };
-/* The two halves of the flags by themselves: the program's own, and the settings with all complaints. */
+/* The two passes over the flags: the program's own flags without errors, then the settings with all
+ * errors. */
 void conf_read_own_flags(int argc, char **argv, const struct conf_option *own, size_t nown);
 int conf_read_flags(struct conf *c, int argc, char **argv, const struct conf_option *own, size_t nown,
                     struct problems *pr);

@@ -1,5 +1,6 @@
-/* The file is a tree of mappings whose paths are the names of settings. A key at any level that begins no setting is an
- * error at its line, with the nearest name that does exist at that level. */
+/* The file is a tree of mappings; the path of a key is the name of a setting. A key that is
+ * neither a setting nor the beginning of one is an error at its line, with the nearest name of a
+ * setting. */
 #include "main/conf/conf_file.h"
 
 #include "core/base/fd.h"
@@ -49,7 +50,7 @@ static void conf_unknown_key(const struct doc *item, const char *path, struct pr
                  path);
 }
 
-/* A list becomes the text that a variable would have. */
+/* Turns a list into the text that a variable would have. */
 static int conf_join_list(const struct doc *item, struct buf *out)
 {
     for (size_t i = 0; i < item->n; i++) {
@@ -69,7 +70,7 @@ static void conf_read_setting(struct conf *c, enum conf_setting s, const struct 
     buf_adds(&list, "");
     if (item->kind == DOC_MAP ||
         (item->kind == DOC_LIST && (info->kind != SETTING_LIST || conf_join_list(item, &list) < 0)))
-        problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s is %s, and %s", info->name,
+        problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s must be %s, not %s", info->name,
                      info->kind == SETTING_LIST ? "a list of texts" : "a single value", doc_kind_name(item));
     else if (conf_set(c, s, item->kind == DOC_LIST ? list.data : item->text, item->key_line, &err) < 0)
         problems_add(pr, err.id, item->line, item->col, NULL, "%s", err.msg);
@@ -87,7 +88,7 @@ static void conf_read_map(struct conf *c, const struct doc *map, const char *pre
         else if (item->kind == DOC_MAP && conf_begins_setting(path))
             conf_read_map(c, item, path, pr);
         else if (conf_begins_setting(path))
-            problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s is a mapping of settings", path);
+            problems_add(pr, ERR_CONF_VALUE, item->line, item->col, NULL, "%s must be a mapping of settings", path);
         else
             conf_unknown_key(item, path, pr);
     }
@@ -103,7 +104,7 @@ int conf_read(struct conf *c, const char *data, size_t len, struct problems *pr)
         conf_read_map(c, &top, "", pr);
     else
         problems_add(pr, ERR_CONF_SYNTAX, top.line, top.col, "Write settings as 'name: value'.",
-                     "the file is %s and not a mapping", doc_kind_name(&top));
+                     "the file is %s, not a mapping", doc_kind_name(&top));
     doc_done(&top);
     return pr->n ? -1 : 0;
 }
@@ -113,11 +114,12 @@ static int conf_check_file_safe(int fd, struct problems *pr)
     struct stat st;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, "Give a regular file.", "it is no regular file");
+        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, "Pass the path of a regular file.", "not a regular file");
     else if (st.st_uid != 0 && st.st_uid != geteuid())
-        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, NULL, "it belongs to uid %u", st.st_uid);
+        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, NULL, "the file belongs to uid %u", st.st_uid);
     else if (st.st_mode & (S_IWGRP | S_IWOTH))
-        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, NULL, "others may write it (mode %04o)", st.st_mode & 07777u);
+        problems_add(pr, ERR_CONF_UNSAFE, 0, 0, NULL, "other users can write the file (mode %04o)",
+                     st.st_mode & 07777u);
     return pr->n ? -1 : 0;
 }
 

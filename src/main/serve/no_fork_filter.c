@@ -1,7 +1,7 @@
-/* A filter of a dozen instructions. A thread is told from a process by a flag of clone; clone3 keeps its flags in
- * memory, where no filter can read them, so it is answered as by a kernel that does not have it, and libc goes on with
- * clone. The other ways into the kernel (32 bit, x32) are not used by anything here and would have numbers of their
- * own. */
+/* A seccomp filter of a dozen instructions. A flag of clone distinguishes a thread from a process.
+ * clone3 keeps its flags in memory, which no filter can read, so it fails with ENOSYS and libc
+ * falls back to clone. The other system call ABIs (32-bit, x32), which have their own numbers, are
+ * not used by this program and are refused. */
 #include "main/serve/no_fork_filter.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ int no_fork_filter_install(bool looked_into, struct err *err)
         RET(SECCOMP_RET_ERRNO | ENOSYS),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
         RET(SECCOMP_RET_ALLOW),
-        LOAD(args[0]), /* its lower half */
+        LOAD(args[0]), /* lower half of the flags */
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, looked_into ? CLONE_VM : CLONE_THREAD, 1, 0),
         RET(SECCOMP_RET_ERRNO | EPERM),
         RET(SECCOMP_RET_ALLOW),
@@ -43,6 +43,6 @@ int no_fork_filter_install(bool looked_into, struct err *err)
     struct sock_fprog prog = { .len = ARRAY_LEN(code), .filter = code };
 
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) < 0)
-        return err_sys(err, ERR_SYS, "give up starting processes");
+        return err_sys(err, ERR_SYS, "cannot install the filter against new processes");
     return 0;
 }

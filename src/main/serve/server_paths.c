@@ -1,6 +1,7 @@
-/* Root's run directory is open to all who may knock at the API, so that nobody but root can put a socket there; the
- * state directory is coved's alone. A plain user's are both closed to others. Directories that exist are taken as they
- * are when they are safe: owned by whom they must be, and writable by nobody else. */
+/* Ownership of the directories. For root, every user can enter the run directory, to reach the
+ * API's socket, but only root can create a socket there; the state directory belongs to coved
+ * alone. For another user, both directories are closed to everybody else. An existing directory is
+ * used as it is if it is safe: the expected owner, and writable by no other user. */
 #include "main/serve/server_paths.h"
 
 #include "core/base/fd.h"
@@ -33,13 +34,13 @@ static int server_paths_find_user(const struct server_paths_settings *w, struct 
         p->gid = pw->pw_gid;
     } else if (str_to_u64(w->user, UINT32_MAX - 1, &number)) {
         p->uid = p->gid = (uid_t)number;
-    } else if (str_eq(w->user, "cove")) { /* nobody has to be made for the default */
+    } else if (str_eq(w->user, "cove")) { /* the default user need not exist */
         p->uid = p->gid = SERVER_DEFAULT_UID;
     } else {
-        return err_set(err, ERR_CONF_VALUE, "there is no user '%.60s' on this host", w->user);
+        return err_set(err, ERR_CONF_VALUE, "user: '%.60s' does not exist on this host", w->user);
     }
     if (p->uid == 0)
-        return err_set(err, ERR_CONF_VALUE, "coved never runs as root; name another user");
+        return err_set(err, ERR_CONF_VALUE, "user: coved never runs as root; name another user");
     return 0;
 }
 
@@ -71,12 +72,12 @@ int server_paths_resolve(const struct server_paths_settings *w, struct server_pa
 
     if ((server_paths_is_set(w->state_dir) && w->state_dir[0] != '/') ||
         (server_paths_is_set(w->run_dir) && w->run_dir[0] != '/'))
-        return err_set(err, ERR_CONF_VALUE, "stateDir and runDir are absolute paths");
+        return err_set(err, ERR_CONF_VALUE, "stateDir and runDir must be absolute paths");
     if (server_paths_find_user(w, &p, err) < 0)
         return -1;
     if (!server_paths_is_set(w->state_dir))
         p.state_dir = server_paths_default_state_dir(w);
-    else /* neither may lie in the other: coved owns one and root the other */
+    else /* neither may contain the other: coved owns the state directory and root the run directory */
         p.state_dir = server_paths_is_set(w->run_dir) ? str_dup(w->state_dir) : str_printf("%s/state", w->state_dir);
     p.run_dir = server_paths_is_set(w->run_dir) ? str_dup(w->run_dir) : server_paths_default_run_dir(w, p.state_dir);
     p.output_dir = str_printf("%s/output", p.state_dir);
@@ -86,7 +87,7 @@ int server_paths_resolve(const struct server_paths_settings *w, struct server_pa
     *ret = p;
     if (strlen(p.monitor_socket) < sizeof(((struct sockaddr_un *)0)->sun_path))
         return 0;
-    err_set(err, ERR_CONF_VALUE, "runDir is too long for a socket's name: %.120s", p.run_dir);
+    err_set(err, ERR_CONF_VALUE, "runDir is too long for the path of a socket: %.120s", p.run_dir);
     server_paths_done(ret);
     return -1;
 }
@@ -102,7 +103,7 @@ void server_paths_done(struct server_paths *p)
     *p = (struct server_paths){ 0 };
 }
 
-/* mkdir -p of everything above; what exists is none of our business. */
+/* mkdir -p of the parent directories; existing ones are not checked. */
 static void server_paths_make_parents(const char *path)
 {
     auto_free char *part = str_dup(path);
@@ -126,11 +127,11 @@ static int server_paths_make_dir(const char *path, mode_t mode, uid_t uid, gid_t
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_STATE_DIR, "%.160s", path);
     if (made && geteuid() == 0 && fchown(fd, uid, gid) < 0)
-        return err_sys(err, ERR_SYS, "owner of %.160s", path);
-    if (!made && st.st_uid != uid) /* never taken from anybody: it might be /etc */
-        return err_set(err, ERR_STATE_DIR, "%.160s belongs to uid %u, and must belong to uid %u", path, st.st_uid, uid);
+        return err_sys(err, ERR_SYS, "cannot set the owner of %.160s", path);
+    if (!made && st.st_uid != uid) /* an existing directory never changes its owner: it might be /etc */
+        return err_set(err, ERR_STATE_DIR, "%.160s belongs to uid %u, but must belong to uid %u", path, st.st_uid, uid);
     if (fchmod(fd, mode) < 0)
-        return err_sys(err, ERR_STATE_DIR, "mode of %.160s", path);
+        return err_sys(err, ERR_STATE_DIR, "cannot set the mode of %.160s", path);
     return 0;
 }
 
@@ -153,7 +154,7 @@ int server_paths_lock(const struct server_paths *p, int *ret_fd, struct err *err
     if (fd < 0)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "%.160s", path);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return err_set(err, ERR_SERVER_RUNNING, "another server has %.160s", p->run_dir);
+        return err_set(err, ERR_SERVER_RUNNING, "another server uses %.160s", p->run_dir);
     *ret_fd = take_fd(&fd);
     return 0;
 }

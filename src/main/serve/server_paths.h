@@ -1,4 +1,5 @@
-/* server_paths.h - where a server lives: its directories, its user, and the lock that keeps a second one out. */
+/* server_paths.h - the directories and the user of a server, and the lock against a second
+ * server. */
 #pragma once
 
 #include "core/base/base.h"
@@ -6,19 +7,21 @@
 
 #include <sys/types.h>
 
-/* Of coved, where there is no user of that name; beside the uids of monitor, templates and sandboxes. */
+/* uid of coved if the user "cove" does not exist; next to the reserved uids of the monitor,
+ * templates and sandboxes. */
 #define SERVER_DEFAULT_UID 1900290001u
 
 struct server_paths {
-    char *state_dir, *run_dir;                         /* directories */
-    char *output_dir;                                  /* below state */
-    char *jailer_socket, *monitor_socket, *api_socket; /* sockets below run */
-    uid_t uid;                                         /* of coved */
+    char *state_dir, *run_dir;
+    char *output_dir;                                  /* in state_dir */
+    char *jailer_socket, *monitor_socket, *api_socket; /* in run_dir */
+    uid_t uid;                                         /* user of coved */
     gid_t gid;
 };
 
-/* Where things are. Pure but for the user's name: *_dir "" is the default for this euid, home and the XDG variables may
- * be NULL. user is looked up only for root. */
+/* Input of server_paths_resolve(). state_dir and run_dir "" select the default for this euid; home
+ * and the XDG variables may be NULL. The user is looked up only if euid is 0; that lookup is the
+ * only side effect. */
 struct server_paths_settings {
     const char *state_dir, *run_dir, *user;
     uid_t euid;
@@ -27,7 +30,9 @@ struct server_paths_settings {
 int server_paths_resolve(const struct server_paths_settings *wishes, struct server_paths *ret, struct err *err);
 void server_paths_done(struct server_paths *p);
 
-/* Makes the directories, with owners and modes, and refuses those that somebody else could change. */
+/* Creates the directories with their owners and modes. Refuses existing directories of another
+ * owner. */
 int server_paths_create(const struct server_paths *p, struct err *err);
-/* SERVER_RUNNING when another server has it. The lock ends with the last process that has the descriptor. */
+/* Fails with SERVER_RUNNING if another server holds the lock. The lock lasts until the last process
+ * closes the descriptor. */
 int server_paths_lock(const struct server_paths *p, int *ret_fd, struct err *err);

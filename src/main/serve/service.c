@@ -1,6 +1,7 @@
-/* Verbs for programs, not for people: they are in no help text, take only --name value, and say what is wrong with the
- * words they were given in one line. They are part of `cove` so that the privileged process is the small static program
- * and links nothing but libc. */
+/* The verbs __jailer and __monitor. They are for programs and not for users: no help text lists
+ * them, they take only --name value, and they report a wrong argument in one line. They are part
+ * of `cove` so that the privileged process is the small static program, which links nothing but
+ * libc. */
 #include "main/serve/service.h"
 
 #include "core/base/fd.h"
@@ -37,7 +38,7 @@ static int service_read_options(int argc, char **argv, struct service_options *w
         while (k < ARRAY_LEN(known) && !str_eq(argv[i], known[k].name))
             k++;
         if (k == ARRAY_LEN(known) || i + 1 == argc)
-            return err_set(err, ERR_USAGE, "%s: '%.60s' is no option, or has no value", argv[0], argv[i]);
+            return err_set(err, ERR_USAGE, "%s: '%.60s' is not an option, or its value is missing", argv[0], argv[i]);
         *known[k].to = argv[i + 1];
     }
     if (!w->socket)
@@ -52,19 +53,19 @@ static int service_read_number(const char *name, const char *s, uint32_t *ret, s
     if (!s)
         return 0;
     if (!str_to_u64(s, UINT32_MAX - 1, &n))
-        return err_set(err, ERR_USAGE, "%s: '%.60s' is no number", name, s);
+        return err_set(err, ERR_USAGE, "%s: '%.60s' is not a number", name, s);
     *ret = (uint32_t)n;
     return 0;
 }
 
-/* For units of a service manager, which know the name. */
+/* For unit files, which know the user's name but not the uid. */
 static int service_find_host_user(const char *name, uint32_t *ret, struct err *err)
 {
     if (!name)
         return 0;
     const struct passwd *pw = getpwnam(name);
     if (!pw)
-        return err_set(err, ERR_USAGE, "--host-user: there is no user '%.60s'", name);
+        return err_set(err, ERR_USAGE, "--host-user: user '%.60s' does not exist", name);
     *ret = pw->pw_uid;
     return 0;
 }
@@ -75,19 +76,20 @@ static int service_start_log(const char *program, const struct service_options *
     enum log_format form = LOG_TEXT;
 
     if (w->log_level && !log_level_parse(w->log_level, &level))
-        return err_set(err, ERR_USAGE, "--log-level: '%.60s' is none of debug, info, warn, error", w->log_level);
+        return err_set(err, ERR_USAGE, "--log-level: '%.60s' is not one of debug, info, warn, error", w->log_level);
     if (w->log_format && !log_format_parse(w->log_format, &form))
-        return err_set(err, ERR_USAGE, "--log-format: '%.60s' is none of text, json", w->log_format);
+        return err_set(err, ERR_USAGE, "--log-format: '%.60s' is not one of text, json", w->log_format);
     log_setup(program, level);
     log_set_format(form);
     return 0;
 }
 
-/* Whoever starts us by hand or under systemd has no --parent: then we live for ourselves. */
+/* Without --parent, as under systemd or when started by hand, the process does not depend on a
+ * parent. */
 static int service_die_with_parent(pid_t parent, struct err *err)
 {
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent))
-        return err_set(err, ERR_LOST, "the process that started this one is gone");
+        return err_set(err, ERR_LOST, "the parent process has exited");
     return 0;
 }
 

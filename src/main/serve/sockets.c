@@ -1,4 +1,5 @@
-/* Addresses are literal: a name could mean another machine tomorrow, and asking for one could take seconds. */
+/* Only literal addresses are accepted: a name could resolve to another machine later, and resolving
+ * it could take seconds. */
 #include "main/serve/sockets.h"
 
 #include "core/base/fd.h"
@@ -43,7 +44,8 @@ static int sockets_read_address(const char *text, union socket_address *ret, soc
             return 0;
         }
     }
-    return err_set(err, ERR_CONF_VALUE, "listen: '%.80s' is no address with a port, for example 127.0.0.1:8700", text);
+    return err_set(err, ERR_CONF_VALUE,
+                   "listen: '%.80s' is not an address with a port; write for example 127.0.0.1:8700", text);
 }
 
 static int sockets_bind_error(const char *what, struct err *err)
@@ -51,10 +53,11 @@ static int sockets_bind_error(const char *what, struct err *err)
     if (errno == EADDRINUSE)
         return err_sys(err, ERR_ADDRESS_USED, "%.120s", what);
     if (errno == EADDRNOTAVAIL)
-        return err_set(err, ERR_CONF_VALUE, "listen: this host has no address %.120s; 0.0.0.0 is all that it has",
+        return err_set(err, ERR_CONF_VALUE,
+                       "listen: this host does not have the address %.120s; use one of its own, or 0.0.0.0 for all",
                        what);
     if (errno == EACCES)
-        return err_set(err, ERR_DENIED, "%.120s: only root may listen there; choose a port above 1023", what);
+        return err_set(err, ERR_DENIED, "%.120s: only root may use this port; choose a port above 1023", what);
     return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "%.120s", what);
 }
 
@@ -77,21 +80,23 @@ int sockets_listen_tcp(const char *text, int *ret_fd, struct err *err)
     auto_fd int fd = socket(addr.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, ERR_SYS, "socket");
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* connections of the server before */
+    /* Connections of the previous server may still be in TIME_WAIT. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, &addr.any, len) < 0 || listen(fd, BACKLOG) < 0)
         return sockets_bind_error(text, err);
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
-/* Whoever holds the lock of the run directory is the only server there, so what lies at the path is a dead one's. */
+/* The caller holds the lock of the run directory and is therefore the only server there, so a
+ * socket at this path belongs to a dead server and is removed. */
 int sockets_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     struct stat st;
 
     if (!str_copy(addr.sun_path, sizeof(addr.sun_path), path))
-        return err_set(err, ERR_CONF_VALUE, "the name is too long for a socket: %.160s", path);
+        return err_set(err, ERR_CONF_VALUE, "the path is too long for a socket: %.160s", path);
     if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         (void)unlink(path);
     auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,9 +1,10 @@
-/* One after the other: a program is started when the one before it is ready, and stopped when the one behind it is
- * gone. Ready is what can be seen from outside, a socket that answers or a line on a pipe, looked for until it is there
- * or the program is dead. When all run there is no timer left.
+/* Programs start in order, each after the previous program is ready, and stop in reverse order,
+ * each after the next program has exited. Readiness is observed from outside: a socket that accepts
+ * a connection, or a line on a pipe. The check repeats until the program is ready or dead. While
+ * all programs run, no timer is set.
  *
- * What the children inherit is decided here: their descriptors, no blocked signal, and death by SIGTERM when this
- * process dies, so that a killed supervisor leaves nothing behind either. */
+ * This file decides which state children inherit: their descriptors, no blocked signals, and
+ * SIGTERM when the supervisor dies, so that a killed supervisor leaves no process running. */
 #include "main/serve/supervisor.h"
 
 #include "core/base/fd.h"
@@ -23,15 +24,15 @@
 #define CHECK_INTERVAL_NS (10 * NS_PER_MS)
 #define FIRST_WAIT_NS (100 * NS_PER_MS)
 #define LAST_WAIT_NS (3 * NS_PER_S)
-#define RUN_TO_WAIT 10u /* who ran ten times as long as it was waited for has proven itself */
+#define RUN_TO_WAIT 10u /* the back-off starts anew after a run of ten times the last wait */
 #define LINE_MAX_BYTES 4096
 
 struct supervised_process {
     struct supervisor *s;
     const struct supervisor_program *prog;
-    pid_t pid; /* 0: does not run */
+    pid_t pid; /* 0: not running */
     bool ready, was_ready;
-    struct ev_timer timer; /* a look whether it is ready, the next start, or the end of patience */
+    struct ev_timer timer; /* next check of readiness, next start, or SIGKILL after stop_ms */
     struct ev_io pipe;
     char line[LINE_MAX_BYTES];
     size_t len;
@@ -48,9 +49,9 @@ struct supervisor {
     int status;
 };
 
-/* --- the child's side --- */
+/* --- child side --- */
 
-/* Puts fds at 3, 4, ...; all others go at exec, since everything here is close-on-exec. */
+/* Places fds at 3, 4, ...; every other descriptor is close-on-exec. */
 static int supervisor_place_fds(const int *fds, size_t n)
 {
     int high[16];
@@ -78,7 +79,7 @@ static int supervisor_drop_user(const struct supervisor_program *p)
 
 static NORETURN void supervisor_setup_failed(const struct supervisor_program *p)
 {
-    log_error("%s cannot be given its place: %s", p->name, strerror(errno));
+    log_error("%s: cannot set up descriptors and user: %s", p->name, strerror(errno));
     _exit(125);
 }
 
@@ -94,7 +95,7 @@ static NORETURN void supervisor_exec_program(const struct supervisor_program *p,
         fds[n] = p->fds[n];
     if (ctl_cp_stream >= 0)
         fds[n++] = ctl_cp_stream;
-    setpgid(0, 0); /* Ctrl-C is for the supervisor, which stops them in order */
+    setpgid(0, 0); /* Ctrl-C must reach only the supervisor, which stops the programs in order */
     if (supervisor_place_fds(fds, n) < 0)
         supervisor_setup_failed(p);
     int program = open(p->argv[0], O_PATH | O_CLOEXEC);
@@ -103,9 +104,10 @@ static NORETURN void supervisor_exec_program(const struct supervisor_program *p,
     if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent)
         _exit(125);
     execv(p->argv[0], (char *const *)(uintptr_t)p->argv);
-    if (errno == EACCES && program >= 0) /* it lies where its user may not go, as in the home of root */
+    /* The program is in a directory that its user may not search, for example root's home. */
+    if (errno == EACCES && program >= 0)
         fexecve(program, (char *const *)(uintptr_t)p->argv, environ);
-    log_error("%s cannot be executed: %s", p->argv[0], strerror(errno));
+    log_error("%s: cannot execute: %s", p->argv[0], strerror(errno));
     _exit(126);
 }
 
@@ -173,7 +175,7 @@ static void supervisor_on_pipe(void *arg, uint32_t events UNUSED)
     c->len += (size_t)n;
     supervisor_read_lines(c);
     if (c->len == sizeof(c->line))
-        c->len = 0; /* nobody says so much in one line */
+        c->len = 0; /* a line this long is invalid and is dropped */
 }
 
 static int supervisor_open_pipe(struct supervised_process *c, int *ret_far)
@@ -237,7 +239,7 @@ static void supervisor_restart_later(struct supervised_process *c)
     struct ev *ev = c->s->ev;
 
     c->wait_ns = supervisor_backoff_ns(c->wait_ns, ev_now(ev) - c->started_at);
-    log_warn("%s is started again in %u ms", c->prog->name, (unsigned)(c->wait_ns / NS_PER_MS));
+    log_warn("%s restarts in %u ms", c->prog->name, (unsigned)(c->wait_ns / NS_PER_MS));
     ev_timer_set(ev, &c->timer, ev_now(ev) + c->wait_ns, supervisor_on_restart_timer, c);
 }
 
@@ -262,7 +264,7 @@ static void supervisor_on_stop_timeout(void *arg)
 {
     struct supervised_process *c = arg;
 
-    log_warn("%s did not end in time and is killed", c->prog->name);
+    log_warn("%s did not stop in time; sending SIGKILL", c->prog->name);
     kill(c->pid, SIGKILL);
 }
 
@@ -298,16 +300,16 @@ void supervisor_kill_last(struct supervisor *s)
         }
 }
 
-/* --- deaths --- */
+/* --- exits --- */
 
 static void supervisor_log_exit(const struct supervised_process *c, int status)
 {
     if (c->s->stopping)
-        log_debug("%s has ended", c->prog->name);
+        log_debug("%s has exited", c->prog->name);
     else if (WIFSIGNALED(status))
-        log_error("%s was ended by signal %d", c->prog->name, WTERMSIG(status));
+        log_error("%s was killed by signal %d", c->prog->name, WTERMSIG(status));
     else
-        log_error("%s ended with status %d", c->prog->name, WEXITSTATUS(status));
+        log_error("%s exited with status %d", c->prog->name, WEXITSTATUS(status));
 }
 
 static void supervisor_on_exit(struct supervised_process *c, int status)
@@ -317,7 +319,7 @@ static void supervisor_on_exit(struct supervised_process *c, int status)
     c->pid = 0;
     ev_timer_clear(s->ev, &c->timer);
     if (c->pipe.on)
-        supervisor_on_pipe(c, EPOLLIN); /* its last words */
+        supervisor_on_pipe(c, EPOLLIN); /* lines that it wrote before it exited */
     supervisor_close_pipe(c);
     supervisor_log_exit(c, status);
     if (s->stopping) {
@@ -340,7 +342,7 @@ void supervisor_reap(struct supervisor *s)
     }
 }
 
-/* --- life --- */
+/* --- construction --- */
 
 int supervisor_new(struct ev *ev, const struct supervisor_program *programs, size_t n, const struct supervisor_ops *ops,
                    void *arg, struct supervisor **ret, struct err *err UNUSED)

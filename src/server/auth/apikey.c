@@ -1,6 +1,7 @@
-/* Only lower-case digits are a key: one key has one text, so that what people see, search for and revoke is the same
- * everywhere. The scheme of Authorization is read without regard to case, as HTTP wants it; nothing else is forgiven. A
- * request with two different keys is refused, because two readers of it might choose differently. */
+/* Only lower-case digits are accepted: a key has one spelling, so that users see, search for and
+ * revoke the same text everywhere. The scheme of Authorization ignores case, as HTTP requires;
+ * everything else is strict. A request with two different keys is refused, because two readers of
+ * it might choose differently. */
 #include "server/auth/apikey.h"
 
 #include "core/base/str.h"
@@ -17,7 +18,8 @@
 #define DIGITS (2 * RANDOM_BYTES)
 #define PREFIX_DIGITS 8
 
-/* Asked for once: finding the algorithm costs many times what hashing a key does, and every request has one. */
+/* Fetched once: fetching the algorithm costs many times as much as hashing a key, and every request
+ * hashes one. */
 static const EVP_MD *apikey_sha256(void)
 {
     static _Atomic(EVP_MD *) found;
@@ -39,7 +41,7 @@ static void apikey_hash_digits(const char *digits, uint8_t ret[STORE_HASH_LEN])
     unsigned n = 0;
 
     if (EVP_Digest(digits, DIGITS, ret, &n, apikey_sha256(), NULL) != 1 || n != STORE_HASH_LEN)
-        abort(); /* a SHA-256 that fails is a machine that cannot be trusted with keys */
+        abort(); /* if SHA-256 fails, the machine cannot be trusted with keys */
 }
 
 void apikey_new(struct apikey *ret)

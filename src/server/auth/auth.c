@@ -1,19 +1,20 @@
-/* The check of a request.
+/* Authentication of a request.
  *
- * What a request shows is a key, or something that was handed out by somebody who had one (delegated_token.h): then the
- * maker's key is looked up in the same way, and its rights are narrowed to the part that was handed on. Or it is a
- * token of the issuer that this server trusts (jwt_login.c).
+ * The credential of a request is a key, a delegated token (delegated_token.h) or a token of the
+ * trusted issuer (jwt_login.c). For a delegated token the delegator's key is looked up in the same
+ * way, and its scopes are restricted to the delegated part.
  *
- * A key is looked up by the hash of its text, first among the keys seen lately, then in the store. What the store says
- * is believed for KEYCACHE_FRESH_NS, so a key that another process revoked dies within that time; one that is revoked
- * here dies at once.
+ * A key is looked up by the hash of its text, first in the cache, then in the store. The answer of
+ * the store is valid for KEYCACHE_FRESH_NS, so a key that another process revoked becomes invalid
+ * within that time; a key that is revoked here becomes invalid at once.
  *
- * Wrong keys cost the one who tries them: their address has a bucket of failures (throttle.h). It is asked only when
- * the key is not known, so a flood from an address never shuts out a known key that comes from there too. One that is
- * not known yet is looked up all the same, a few in a second: whoever is right is in, and only who is wrong waits.
+ * Invalid keys are throttled per address (throttle.h). The throttle is consulted only if the key is
+ * not in the cache, so a flood from an address never locks out a cached key from the same address.
+ * A few keys per second that are not cached are looked up even from a throttled address: a valid
+ * key gets access, and only invalid ones wait.
  *
- * Last uses are gathered and written when none came for KEY_USES_QUIET_NS, or for KEY_USES_MAX_WAIT_NS without such a
- * rest: so a server that is left alone is done at once, and wakes up for nobody later. */
+ * Last uses of keys are collected and written after KEY_USES_QUIET_NS without a request, or at the
+ * latest after KEY_USES_MAX_WAIT_NS: an idle server writes at once and needs no later wake-up. */
 #include "server/auth/auth_internal.h"
 
 #include "server/auth/apikey.h"
@@ -25,7 +26,7 @@
 #define KEY_USES_QUIET_NS (1 * NS_PER_S)
 #define KEY_USES_BATCH 256u
 
-/* things under way */
+/* operations in progress */
 
 void auth_op_begin(struct auth *a, struct auth_op *op, void (*free)(struct auth_op *))
 {
@@ -39,7 +40,7 @@ void auth_op_end(struct auth_op *op)
     op->free(op);
 }
 
-/* last uses */
+/* last uses of keys */
 
 static void auth_flush_key_uses(void *arg)
 {
@@ -48,7 +49,7 @@ static void auth_flush_key_uses(void *arg)
     size_t n;
 
     while ((n = keycache_take_uses(a->cache, uses, KEY_USES_BATCH)) > 0)
-        store_key_touch(a->store, uses, n, NULL, NULL); /* a use that is not noted harms nobody */
+        store_key_touch(a->store, uses, n, NULL, NULL); /* a lost time stamp does no harm */
 }
 
 static void auth_on_uses_timer(void *arg)
@@ -66,7 +67,7 @@ static void auth_record_key_use(struct auth *a, struct keycache_entry *e, uint64
 {
     e->touched_ns = now_ns;
     if (!id_valid(e->id, "ky"))
-        return; /* somebody without a key */
+        return; /* a principal without a key */
     e->last_used_ms = max_u64(e->last_used_ms, now_ms);
     a->last_use_ns = ev_now(a->ev);
     if (!a->uses_timer.slot) {
@@ -75,7 +76,7 @@ static void auth_record_key_use(struct auth *a, struct keycache_entry *e, uint64
     }
 }
 
-/* life */
+/* construction */
 
 int auth_new(struct ev *ev, struct store *st, const struct auth_settings *set, struct auth **ret, struct err *err)
 {
@@ -171,17 +172,17 @@ static enum auth_verdict auth_principal_from_entry(struct auth *a, struct keycac
 
 static enum auth_verdict auth_refuse_throttled(struct err *err)
 {
-    err_set(err, ERR_RATE_LIMITED, "too many wrong keys came from this address");
+    err_set(err, ERR_RATE_LIMITED, "too many invalid keys from this address");
     return AUTH_NO;
 }
 
 enum auth_verdict auth_refuse_credential(struct err *err)
 {
-    err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* the same for every reason */
+    err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* the same message for every reason */
     return AUTH_NO;
 }
 
-/* looking up */
+/* look-up */
 
 static void auth_check_free(struct auth_op *op)
 {
@@ -262,7 +263,8 @@ static void auth_on_key_row(void *arg, const struct err *failed, const struct st
     auth_check_end(c, verdict == AUTH_YES ? NULL : &err, &p);
 }
 
-/* By the hash of a key: its own, or that of the one who made a pass. */
+/* Looks up the hash of a key: the key of the request, or the delegator's key of a delegated
+ * token. */
 static enum auth_verdict auth_look_up_key(const struct auth_check_args *q, const uint8_t hash[STORE_HASH_LEN],
                                           enum principal_kind kind, const struct delegated_token *p)
 {
@@ -281,7 +283,7 @@ static enum auth_verdict auth_look_up_key(const struct auth_check_args *q, const
     return AUTH_LATER;
 }
 
-/* what a request shows */
+/* credentials of a request */
 
 bool auth_count_failed_attempt(const struct auth_check_args *q)
 {
@@ -310,9 +312,9 @@ static enum auth_verdict auth_check_key(const struct auth_check_args *q, const u
     return verdict;
 }
 
-/* what was handed on: its maker is asked for, as if they had come themselves */
+/* delegated tokens: the delegator is looked up as if it had sent the request */
 
-/* Somebody made it up, or changed it. */
+/* For a credential that was forged or modified. */
 static enum auth_verdict auth_refuse_forged(const struct auth_check_args *q)
 {
     return auth_count_failed_attempt(q) ? auth_refuse_credential(q->err) : AUTH_NO;
@@ -333,7 +335,7 @@ static enum auth_verdict auth_check_delegated_token(const struct auth_check_args
         return auth_check_delegated_user(q, kind, p);
     default:
         if (keycache_is_wrong(q->a->cache, p->key_hash, q->req->now_ns))
-            return auth_refuse_credential(q->err); /* its maker is gone: the store was asked a moment ago */
+            return auth_refuse_credential(q->err); /* the delegator is gone: the store was queried a moment ago */
         return auth_look_up_key(q, p->key_hash, kind, p);
     }
 }

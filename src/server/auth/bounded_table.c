@@ -1,5 +1,5 @@
-/* Multiply and fold, keyed by two random words. It need not be a cryptographic hash: what could be gained by finding a
- * collision is one eviction, and the table's contents cannot be seen from outside. */
+/* Multiply and fold, keyed by two random words. A cryptographic hash is not necessary: a collision
+ * would only cause one eviction, and the content of the table is not visible from outside. */
 #include "server/auth/bounded_table.h"
 
 #include <errno.h>

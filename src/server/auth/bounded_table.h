@@ -1,8 +1,9 @@
-/* bounded_table.h - a table of fixed size that forgets: which row of it a name belongs to.
+/* bounded_table.h - maps a name to a row of a table of fixed size with eviction.
  *
- * Names come from strangers (addresses, hashes of keys they made up), so a table must neither grow nor slow down with
- * them. Each name has BOUNDED_TABLE_WAYS places; when all are taken the caller gives up the one it misses least. The
- * row is chosen with a secret, so nobody can aim at the places of another. */
+ * Names are untrusted input (addresses, hashes of invalid keys), so a table must neither grow nor
+ * slow down with them. Each name has BOUNDED_TABLE_WAYS slots; when all are in use, the caller
+ * evicts the least valuable one. A secret selects the row, so an attacker cannot target the slots
+ * of another name. */
 #pragma once
 
 #include "core/base/base.h"
@@ -15,5 +16,5 @@ struct bounded_table {
 };
 
 void bounded_table_init(struct bounded_table *w, uint32_t rows);
-size_t bounded_table_row(const struct bounded_table *w, const void *name,
-                         size_t len); /* index of its first place; BOUNDED_TABLE_WAYS follow */
+/* Returns the index of the first of the name's BOUNDED_TABLE_WAYS consecutive slots. */
+size_t bounded_table_row(const struct bounded_table *w, const void *name, size_t len);

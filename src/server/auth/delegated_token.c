@@ -1,5 +1,5 @@
-/* The seal is checked before anything is parsed, so the parser only ever sees what we wrote ourselves; it is strict all
- * the same, because a version to come may write other things. */
+/* The MAC is verified before anything is parsed, so the parser sees only text that this server
+ * wrote. It is strict nevertheless, because a future version may write other content. */
 #include "server/auth/delegated_token.h"
 
 #include "core/base/jsonw.h"
@@ -22,7 +22,7 @@ char *delegated_token_url_binding(const char *method, const char *path)
     return str_printf("%s %s", method, path);
 }
 
-/* What is sealed: the payload as it is written, and what it is bound to. */
+/* Input of the MAC: the encoded payload and the binding. */
 static void delegated_token_mac_input(struct buf *out, const char *payload, size_t len, const char *bound)
 {
     buf_add(out, payload, len);

@@ -1,4 +1,5 @@
-/* The half of the seal that lies in the store is read when the server starts, and made with the first start. */
+/* The salt of the MAC key is read from the store when the server starts, and created at the first
+ * start. */
 #include "server/auth/delegation.h"
 
 #include "server/auth/auth_internal.h"
@@ -7,9 +8,9 @@
 #include "core/base/str.h"
 #include "core/base/text.h"
 
-#define DELEGATION_SALT_META_KEY "auth.seal" /* meta */
+#define DELEGATION_SALT_META_KEY "auth.seal" /* key in the meta table */
 
-/* --- the seal --- */
+/* --- the salt --- */
 
 struct delegation_salt_op {
     struct auth_op op;
@@ -43,7 +44,7 @@ static void delegation_on_salt_stored(void *arg, const struct err *err)
     if (s->done)
         s->done(s->arg, err);
     else if (err)
-        log_error("the seal of tokens: %s", err->msg);
+        log_error("cannot store the key of delegated tokens: %s", err->msg);
     auth_op_end(&s->op);
 }
 
@@ -67,7 +68,7 @@ static void delegation_on_salt(void *arg, const struct err *err, const char *sal
         return;
     }
     if (err)
-        log_error("the seal of tokens: %s", err->msg);
+        log_error("cannot read the key of delegated tokens: %s", err->msg);
     else
         delegation_set_salt(s->op.auth, salt);
     auth_op_end(&s->op);
@@ -95,7 +96,7 @@ void delegation_revoke_all(struct auth *a, store_done_fn *done, void *arg)
     delegation_store_new_salt(delegation_salt_op_new(a, done, arg));
 }
 
-/* --- handing on --- */
+/* --- delegation --- */
 
 static void delegation_set_delegator(const struct principal *by, struct delegated_token *g)
 {
@@ -115,18 +116,19 @@ static int delegation_prepare(const struct auth *a, const struct principal *by, 
     uint32_t more = spec->scopes & ~by->scopes;
 
     if (by->kind != PRINCIPAL_KEY && by->kind != PRINCIPAL_LOCAL && by->kind != PRINCIPAL_JWT)
-        return err_set(err, ERR_DENIED, "what was handed on cannot be handed on again; use a key");
+        return err_set(err, ERR_DENIED, "a delegated credential cannot be delegated again; use a key");
     if (!a->mac_key_ready)
         return err_set(err, ERR_BUSY, "the server is starting");
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (more & (1u << i))
-            return err_set(err, ERR_DENIED, "a key cannot hand on the scope %s, which it does not have", scope_name(i));
+            return err_set(err, ERR_DENIED, "a key cannot delegate the scope %s, which it does not have",
+                           scope_name(i));
     if (ttl > DELEGATION_TTL_MAX_MS)
-        return err_set(err, ERR_INVALID, "ttlMs: it is at most %llu, a day", DELEGATION_TTL_MAX_MS);
+        return err_set(err, ERR_INVALID, "ttlMs: must be at most %llu (one day)", DELEGATION_TTL_MAX_MS);
     uint64_t until = now_ms + ttl;
     if (by->expires_ms && until > by->expires_ms) {
         if (spec->ttl_ms)
-            return err_set(err, ERR_DENIED, "ttlMs: it would outlive the credential that makes it");
+            return err_set(err, ERR_DENIED, "ttlMs: the token would outlive the credential that creates it");
         until = by->expires_ms;
     }
     *ret = (struct delegated_token){ .scopes = spec->scopes, .port = spec->port, .expires_ms = until };
@@ -141,9 +143,9 @@ int delegation_make_token(struct auth *a, const struct principal *by, const stru
                           uint64_t now_ms, struct buf *out, struct delegated_token *ret, struct err *err)
 {
     if (spec->scopes == 0)
-        return err_set(err, ERR_INVALID, "operations: say what the token may do");
+        return err_set(err, ERR_INVALID, "operations: must contain at least one operation");
     if (spec->scopes & ~DELEGATION_SCOPES)
-        return err_set(err, ERR_INVALID, "operations: a token is for one sandbox, and this is not about one");
+        return err_set(err, ERR_INVALID, "operations: a sandbox token allows only operations on its sandbox");
     if (delegation_prepare(a, by, spec, DELEGATION_TOKEN_TTL_MS, now_ms, ret, err) < 0)
         return -1;
     delegated_token_write(&a->mac_key, DELEGATED_SANDBOX_TOKEN, NULL, ret, out);
@@ -171,7 +173,7 @@ int delegation_make_ticket(struct auth *a, const struct principal *by, const cha
     struct delegated_token g = { .scopes = by->scopes, .port = by->port, .expires_ms = by->expires_ms };
 
     if (by->kind == PRINCIPAL_TICKET || by->kind == PRINCIPAL_SIGNED)
-        return err_set(err, ERR_DENIED, "what was handed on cannot be handed on again; use a key");
+        return err_set(err, ERR_DENIED, "a delegated credential cannot be delegated again; use a key");
     id_new("tk", g.id);
     delegation_set_delegator(by, &g);
     str_copy(g.owner, sizeof(g.owner), by->owner);

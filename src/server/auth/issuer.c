@@ -1,8 +1,8 @@
-/* A token is judged by what costs least first: its form, its claims, then whether we know its key, then the signature.
- * Only a token whose claims would be fine can make us fetch keys.
+/* A token is checked in order of cost: its form, its claims, whether its key is known, then the
+ * signature. Only a token with acceptable claims can trigger a fetch of keys.
  *
- * A fetch that is under way is waited for by all who need it; how many may wait is bounded, because they wait for
- * somebody else's server. */
+ * All requests that need a fetch wait for the one in progress. The number of waiting requests is
+ * bounded, because they depend on a foreign server. */
 #include "server/auth/issuer.h"
 
 #include "core/base/buf.h"
@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#define FETCH_NS (10 * NS_PER_S) /* for the whole answer */
+#define FETCH_NS (10 * NS_PER_S) /* time limit for the complete response */
 #define CONNECT_MS 5000u
 #define WAITS_MAX 512u
 
@@ -31,11 +31,11 @@ struct issuer {
     struct ev *ev;
     struct issuer_settings settings;
     struct jwt_rules rules;
-    struct jwks *keys; /* NULL: none yet */
+    struct jwks *keys; /* NULL: not fetched yet */
     bool fetch_attempted;
     uint64_t attempted_ns, fetched_ns;
     struct fetch *fetch;
-    struct fetch_call *call; /* under way */
+    struct fetch_call *call; /* fetch in progress */
     int status;
     struct buf body;
     struct ev_timer fetch_timeout, refresh_timer;
@@ -49,7 +49,7 @@ static void issuer_wake_waiters(struct issuer *i)
 {
     struct issuer_wait *list = i->waiters;
 
-    i->waiters = NULL; /* whoever waits anew waits for the next fetch */
+    i->waiters = NULL; /* new waiters wait for the next fetch */
     if (list)
         list->link = &list;
     while (list) {
@@ -104,11 +104,11 @@ static void issuer_fetch_finished(struct issuer *i, const struct err *failed)
     if (failed)
         err = *failed;
     else if (i->status != 200)
-        err_set(&err, ERR_PROTOCOL, "it answered with status %d", i->status);
+        err_set(&err, ERR_PROTOCOL, "the issuer answered with status %d", i->status);
     else
         (void)issuer_set_keys(i, i->body.data ? i->body.data : "", i->body.len, &err);
     if (err.id != ERR_NONE)
-        log_warn("the keys of the issuer of tokens: %s%s", err.msg, i->keys ? "; its last keys stay in use" : "");
+        log_warn("cannot fetch the issuer's keys: %s%s", err.msg, i->keys ? "; the previous keys stay in use" : "");
     buf_done(&i->body);
     uint64_t wait = err.id == ERR_NONE ? i->settings.keys_max_age_ms : max_u64(i->settings.refetch_min_ms, 1000);
     ev_timer_set(i->ev, &i->refresh_timer, ev_now(i->ev) + wait * NS_PER_MS, issuer_on_refresh_timer, i);
@@ -124,15 +124,16 @@ static void issuer_fetch_abort(struct issuer *i, enum err_id id, const char *why
     issuer_fetch_finished(i, &err);
 }
 
-/* libcurl is not to be entered from inside itself, and who waits may start the next fetch. */
+/* Deferred: libcurl must not be called from its own callbacks, and a waiter may start the next
+ * fetch. */
 static void issuer_on_body_too_large(void *arg)
 {
-    issuer_fetch_abort(arg, ERR_PROTOCOL, "the answer is too large for a key set");
+    issuer_fetch_abort(arg, ERR_PROTOCOL, "the response is too large for a key set");
 }
 
 static void issuer_on_fetch_timeout(void *arg)
 {
-    issuer_fetch_abort(arg, ERR_TIMEOUT, "the answer did not come to its end in time");
+    issuer_fetch_abort(arg, ERR_TIMEOUT, "the response was not complete in time");
 }
 
 static void issuer_on_head(void *arg, int status)
@@ -184,7 +185,7 @@ static void issuer_on_refresh_timer(void *arg)
         issuer_start_fetch(i);
 }
 
-/* True: the keys may be other ones now, or will be. */
+/* Returns true if the keys may have changed or will be fetched. */
 static bool issuer_reload_keys(struct issuer *i)
 {
     struct err err = { 0 };
@@ -197,21 +198,20 @@ static bool issuer_reload_keys(struct issuer *i)
     }
     if (issuer_read_key_file(i, &err) == 0)
         return true;
-    log_warn("%s; the last keys stay in use", err.msg);
+    log_warn("%s; the previous keys stay in use", err.msg);
     return false;
 }
 
-/* --- life --- */
+/* --- construction --- */
 
 static int issuer_check_settings(const struct issuer_settings *s, struct err *err)
 {
     if (!*s->issuer || !*s->audience)
-        return err_set(err, ERR_CONF_VALUE, "auth.jwt: issuer and audience are both needed to accept tokens");
+        return err_set(err, ERR_CONF_VALUE, "auth.jwt: set both issuer and audience to accept tokens");
     if (!s->jwks_url == !s->jwks_file)
-        return err_set(err, ERR_CONF_VALUE, "auth.jwt: one of jwksUrl and jwksFile says where the issuer's keys are");
-    if (s->jwks_url && !fetch_is_safe(s->jwks_url)) /* who changes the keys on their way is in */
-        return err_set(err, ERR_CONF_VALUE,
-                       "auth.jwt.jwksUrl: it must begin with https:// (http:// on this host only)");
+        return err_set(err, ERR_CONF_VALUE, "auth.jwt: set exactly one of jwksUrl and jwksFile");
+    if (s->jwks_url && !fetch_is_safe(s->jwks_url)) /* an attacker that can modify the keys in transit can log in */
+        return err_set(err, ERR_CONF_VALUE, "auth.jwt.jwksUrl: must begin with https:// (http:// only on this host)");
     return 0;
 }
 
@@ -273,10 +273,10 @@ static int issuer_read_claims(const struct issuer *i, const struct jwt *t, struc
     const char *tenant = *i->settings.tenant_claim ? jwt_claim_text(t, i->settings.tenant_claim) : "";
 
     if (!user || !str_copy(ret->user, sizeof(ret->user), user))
-        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s names nobody",
+        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s does not name a user",
                        i->settings.user_claim);
     if (!tenant || !str_copy(ret->tenant, sizeof(ret->tenant), tenant))
-        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s names no tenant",
+        return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its claim %s does not name a tenant",
                        i->settings.tenant_claim);
     if (*i->settings.role_claim)
         issuer_read_roles(i, t, ret);
@@ -287,7 +287,7 @@ static enum issuer_verdict issuer_wait_for_keys(struct issuer *i, void (*again)(
                                                 struct issuer_wait **ret_wait, struct err *err)
 {
     if (i->nwaiters == WAITS_MAX) {
-        err_set(err, ERR_ISSUER_DOWN, "too many requests wait for the issuer's keys");
+        err_set(err, ERR_ISSUER_DOWN, "too many requests wait for the issuer's keys; retry later");
         return ISSUER_NO;
     }
     struct issuer_wait *w = mem_new(struct issuer_wait);
@@ -330,11 +330,11 @@ enum issuer_verdict issuer_check(struct issuer *i, const char *token, uint64_t n
                                         : NULL; /* a fetch may fail before it begins */
     }
     if (!key && !issuer_keys_are_usable(i)) {
-        err_set(err, ERR_ISSUER_DOWN, "the keys of the issuer cannot be had at the moment");
+        err_set(err, ERR_ISSUER_DOWN, "the issuer's keys are not available at the moment; retry later");
         return ISSUER_NO;
     }
     if (!key) {
-        err_set(err, ERR_UNAUTHORIZED, "the token is not valid: its issuer has no such key");
+        err_set(err, ERR_UNAUTHORIZED, "the token is not valid: the issuer has no such key");
         return ISSUER_NO;
     }
     return jwt_verify(&t, key, err) < 0 ? ISSUER_FORGED : ISSUER_YES;

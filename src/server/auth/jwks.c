@@ -1,6 +1,6 @@
-/* Each key becomes an EVP_PKEY when it is read, so a key that OpenSSL does not take is found then and not with the
- * first token. RSA keys below 2048 bits are not taken: they can be broken. Above 8192 a signature costs so much to
- * verify that it is a way to keep us busy. */
+/* Each key is converted to an EVP_PKEY when it is read, so a key that OpenSSL rejects is found then
+ * and not with the first token. RSA keys below 2048 bits are not accepted: they can be broken.
+ * Above 8192 bits a verification is so expensive that it could be used to overload the server. */
 #include "server/auth/jwks.h"
 
 #include "core/base/mem.h"
@@ -23,7 +23,7 @@
 #define NUMBER_MAX (RSA_BITS_MAX / 8) /* bytes of the largest number in a key */
 
 struct jwk {
-    char kid[JWKS_KID_MAX + 1]; /* "": it has none */
+    char kid[JWKS_KID_MAX + 1]; /* "": none */
     enum jwt_alg alg;
     EVP_PKEY *pkey;
 };
@@ -91,7 +91,7 @@ static EVP_PKEY *jwk_read_rsa(const json_t *key)
     return pkey;
 }
 
-/* A point that is not on the curve would make every later answer meaningless. */
+/* A point that is not on the curve would make all signature checks meaningless. */
 static bool jwk_is_on_curve(EVP_PKEY *pkey)
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
@@ -135,7 +135,7 @@ static EVP_PKEY *jwk_read_okp(const json_t *key)
     return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, x.bytes, x.len);
 }
 
-/* What the set says about a key's use may leave it out, never widen it. */
+/* The attributes of a key may exclude it from use, but never extend its use. */
 static bool jwk_is_for_signatures(const json_t *key, enum jwt_alg alg)
 {
     const json_t *use = json_object_get(key, "use"), *ops = json_object_get(key, "key_ops"),
@@ -192,7 +192,7 @@ int jwks_parse(const char *text, size_t len, struct jwks **ret, struct err *err)
 
     if (!json_is_array(list)) {
         json_decref(doc);
-        return err_set(err, ERR_INVALID, "it is no key set: a JSON object with an array named keys");
+        return err_set(err, ERR_INVALID, "not a key set: expected a JSON object with an array named keys");
     }
     struct jwks *s = mem_new(struct jwks);
     json_array_foreach(list, i, key)
@@ -237,7 +237,7 @@ const struct jwk *jwks_find(const struct jwks *s, const char *kid, enum jwt_alg 
         if (kid)
             return k;
         if (found)
-            return NULL; /* two could be meant */
+            return NULL; /* ambiguous */
         found = k;
     }
     return found;
@@ -257,7 +257,7 @@ static bool jwk_verify_digest(const struct jwk *k, const EVP_MD *md, const void 
     return ok;
 }
 
-/* Tokens carry the two numbers side by side, OpenSSL wants them in DER. */
+/* A JWT holds the two numbers side by side, OpenSSL expects DER. */
 static bool jwk_verify_ecdsa(const struct jwk *k, const void *data, size_t len, const uint8_t *sig, size_t sig_len)
 {
     if (sig_len != 2 * P256_BYTES)
@@ -267,7 +267,7 @@ static bool jwk_verify_ecdsa(const struct jwk *k, const void *data, size_t len, 
     uint8_t *der = NULL;
 
     if (!pair || !r || !s || ECDSA_SIG_set0(pair, r, s) != 1)
-        abort(); /* no memory */
+        abort(); /* out of memory */
     int n = i2d_ECDSA_SIG(pair, &der);
     bool ok = n > 0 && jwk_verify_digest(k, EVP_sha256(), data, len, der, (size_t)n);
     OPENSSL_free(der);

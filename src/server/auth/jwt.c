@@ -1,11 +1,12 @@
-/* The rules that are easy to forget, each for an attack that worked somewhere:
+/* Rules that are easy to forget; each prevents an attack that worked elsewhere:
  *
- * 1. One spelling. Three parts in strict base64url, JSON objects in which no name comes twice: two readers of a token
- *    never see two different ones.
- * 2. The algorithm in the header is only ever compared. `none` and the MACs are no algorithms here.
- * 3. A header that brings a key or the place of one (jwk, jku, x5c, x5u), or that says that we must understand
- *    something (crit), makes the token worthless. Following it would let the bearer choose the key.
- * 4. A token without an end is refused, and so is one whose end is years away: nobody could take it back. */
+ * 1. One spelling: three parts in strict base64url, JSON objects without duplicate names. So two
+ *    readers of a token never see different content.
+ * 2. The algorithm in the header is only compared, never used to select one. `none` and the MAC
+ *    algorithms are not accepted.
+ * 3. A header that contains a key or its location (jwk, jku, x5c, x5u), or that requires an
+ *    extension (crit), makes the token invalid. Following it would let the bearer choose the key.
+ * 4. A token without expiry, or with an expiry years ahead, is refused: it could not be revoked. */
 #include "server/auth/jwt.h"
 
 #include "core/base/mem.h"
@@ -22,7 +23,7 @@ static int jwt_invalid(struct err *err, const char *why)
     return err_set(err, ERR_UNAUTHORIZED, "the token is not valid: %s", why);
 }
 
-/* --- taking apart --- */
+/* --- parsing --- */
 
 static json_t *jwt_read_part(const char *text, size_t len)
 {
@@ -47,18 +48,18 @@ static int jwt_read_header(const json_t *head, struct jwt *ret, struct err *err)
 
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (json_object_get(head, refused[i]))
-            return jwt_invalid(err, "its header has what no token may bring along");
+            return jwt_invalid(err, "its header has a parameter that is not allowed");
     while (alg && a < JWT_ALG_COUNT && !str_eq(alg, jwt_alg_name(a)))
         a++;
     if (!alg || a == JWT_ALG_COUNT)
-        return jwt_invalid(err, "its algorithm is none of RS256, ES256 and EdDSA");
+        return jwt_invalid(err, "its algorithm is not one of RS256, ES256, EdDSA");
     ret->alg = a;
     const char *type = json_string_value(typ);
     if (typ && (!type || (strcasecmp(type, "JWT") != 0 && strcasecmp(type, "at+jwt") != 0 &&
                           strcasecmp(type, "application/at+jwt") != 0)))
-        return jwt_invalid(err, "it is of a type that is no token for requests");
+        return jwt_invalid(err, "its type (typ) is not JWT or at+jwt");
     if (kid && (!json_is_string(kid) || json_string_length(kid) == 0 || json_string_length(kid) > JWKS_KID_MAX))
-        return jwt_invalid(err, "its kid is no name of a key");
+        return jwt_invalid(err, "its kid is not a valid key id");
     ret->kid = kid ? str_dup(json_string_value(kid)) : NULL;
     return 0;
 }
@@ -68,15 +69,15 @@ static int jwt_read_parts(const char *text, struct jwt *ret, struct err *err)
     const char *first = strchr(text, '.'), *second = first ? strchr(first + 1, '.') : NULL;
 
     if (!second || strchr(second + 1, '.'))
-        return jwt_invalid(err, "it has not three parts");
+        return jwt_invalid(err, "it does not have three parts");
     json_t *head = jwt_read_part(text, (size_t)(first - text));
-    int rc = head ? jwt_read_header(head, ret, err) : jwt_invalid(err, "its header is no JSON object in base64url");
+    int rc = head ? jwt_read_header(head, ret, err) : jwt_invalid(err, "its header is not a JSON object in base64url");
     json_decref(head);
     if (rc < 0)
         return -1;
     ret->claims = jwt_read_part(first + 1, (size_t)(second - first - 1));
     if (!ret->claims)
-        return jwt_invalid(err, "its claims are no JSON object in base64url, or name something twice");
+        return jwt_invalid(err, "its claims are not a JSON object in base64url, or have duplicate names");
     size_t sig_len = strlen(second + 1);
     ret->sig = mem_alloc(sig_len + 1);
     if (sig_len == 0 || !text_from_base64url(second + 1, sig_len, ret->sig, &ret->sig_len))
@@ -104,7 +105,7 @@ void jwt_done(struct jwt *t)
     *t = (struct jwt){ 0 };
 }
 
-/* --- the rules --- */
+/* --- claims --- */
 
 const char *jwt_claim_text(const struct jwt *t, const char *name)
 {
@@ -152,9 +153,9 @@ static int jwt_check_times(const struct jwt *t, const struct jwt_rules *r, uint6
     enum jwt_time_result has_nbf = jwt_read_time(t, "nbf", &nbf), has_iat = jwt_read_time(t, "iat", &iat);
 
     if (jwt_read_time(t, "exp", &exp) != JWT_TIME_VALID)
-        return jwt_invalid(err, "it says not when it expires");
+        return jwt_invalid(err, "it does not say when it expires (exp)");
     if (has_nbf == JWT_TIME_INVALID || has_iat == JWT_TIME_INVALID)
-        return jwt_invalid(err, "one of its times is no time");
+        return jwt_invalid(err, "one of its times is not valid");
     if (now_ms >= exp + r->skew_ms)
         return err_set(err, ERR_UNAUTHORIZED, "the token has expired");
     if (exp > now_ms + r->lifetime_max_ms + r->skew_ms)
@@ -162,7 +163,7 @@ static int jwt_check_times(const struct jwt *t, const struct jwt_rules *r, uint6
     if (has_nbf == JWT_TIME_VALID && nbf > now_ms + r->skew_ms)
         return jwt_invalid(err, "it is not valid yet");
     if (has_iat == JWT_TIME_VALID && iat > now_ms + r->skew_ms)
-        return jwt_invalid(err, "it was made in the future");
+        return jwt_invalid(err, "it was issued in the future");
     *ret = exp + r->skew_ms;
     return 0;
 }
@@ -173,11 +174,11 @@ int jwt_check_claims(const struct jwt *t, const struct jwt_rules *rules, uint64_
     const char *iss = jwt_claim_text(t, "iss"), *sub = jwt_claim_text(t, "sub");
 
     if (!iss || !str_eq(iss, rules->issuer))
-        return jwt_invalid(err, "it is of another issuer");
+        return jwt_invalid(err, "it is from another issuer");
     if (!jwt_has_audience(t, rules->audience))
-        return jwt_invalid(err, "it is meant for somebody else");
+        return jwt_invalid(err, "it is for another audience");
     if (!sub || strlen(sub) > JWT_SUBJECT_MAX)
-        return jwt_invalid(err, "it says not whose it is");
+        return jwt_invalid(err, "it has no subject (sub)");
     return jwt_check_times(t, rules, now_ms, ret_expires_ms, err);
 }
 

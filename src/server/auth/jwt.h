@@ -1,8 +1,10 @@
-/* jwt.h - a token that an issuer signed (JSON Web Token in its compact form): taken apart, verified, held to the rules.
+/* jwt.h - a token that an issuer signed (JSON Web Token in compact form): parsing, claims,
+ * verification.
  *
- * In three steps, so that a stranger's token costs little: jwt_parse reads it, jwt_check_claims holds its claims
- * against what we expect, jwt_verify asks the key. Nothing of it may be believed before all three have passed. Pure: no
- * clock, no network, and no header of the token ever says where a key could be found. */
+ * Three steps, so that a forged token costs little: jwt_parse parses it, jwt_check_claims checks
+ * its claims, jwt_verify verifies the signature. No part of a token may be trusted before all three
+ * have passed. Pure functions: no clock, no network, and no header of the token ever selects the
+ * source of a key. */
 #pragma once
 
 #include "server/auth/jwks.h"
@@ -13,7 +15,7 @@
 #define JWT_SUBJECT_MAX 255u
 
 struct jwt {
-    enum jwt_alg alg; /* that it claims; jwks_find looks for a key of this kind */
+    enum jwt_alg alg; /* claimed by the token; jwks_find looks for a key of this algorithm */
     char *kid;        /* NULL: none */
     json_t *claims;
     const char *text; /* borrowed */
@@ -22,19 +24,20 @@ struct jwt {
     size_t sig_len;
 };
 
-/* ERR_UNAUTHORIZED with a reason that says nothing about us. The text is borrowed until jwt_done. */
+/* Fails with ERR_UNAUTHORIZED and a reason that reveals nothing about the server. The text is
+ * borrowed until jwt_done. */
 int jwt_parse(const char *text, struct jwt *ret, struct err *err);
 void jwt_done(struct jwt *t);
 
 struct jwt_rules {
-    const char *issuer, *audience; /* both must be in the token */
-    uint64_t skew_ms;              /* how far its clock may be off from ours */
-    uint64_t lifetime_max_ms;      /* a token that is good for longer is refused */
+    const char *issuer, *audience; /* both must match the token */
+    uint64_t skew_ms;              /* maximum clock difference */
+    uint64_t lifetime_max_ms;      /* a token that expires later than this is refused */
 };
-/* ret_expires_ms: when it ends by our clock, the skew included. */
+/* ret_expires_ms: expiry by this server's clock, including the skew. */
 int jwt_check_claims(const struct jwt *t, const struct jwt_rules *rules, uint64_t now_ms, uint64_t *ret_expires_ms,
                      struct err *err);
 int jwt_verify(const struct jwt *t, const struct jwk *key, struct err *err);
 
-/* A claim that is a text without control characters, borrowed; NULL: there is none, or it is something else. */
+/* A claim that is a text without control characters, borrowed; NULL: absent or of another type. */
 const char *jwt_claim_text(const struct jwt *t, const char *name);

@@ -1,13 +1,15 @@
-/* Those for whom the issuer vouches: its token says a name and a tenant, and what they may do is decided here.
+/* Users of an issuer: the token contains a user name and a tenant, and this server decides about
+ * permissions.
  *
- * A token never makes anybody a member. The user of that name must be in that tenant, in our store, now; what their
- * role allows is what they may do. So somebody who was removed or disabled here is out, whatever the issuer still says,
- * and a tenant that a token names gives nothing to who is not in it. Only where the operator said so, users are made
- * when they come for the first time, with a role from the token if it names one that exists, and the operator's
- * otherwise; a tenant is never made, and neither is somebody who was removed: an admin has to add them again.
+ * A token alone never grants membership. The user of that name must currently exist in that tenant
+ * in the store; the role determines the permissions. So a removed or disabled user has no access,
+ * whatever the issuer says, and the name of a tenant in a token gives nothing to a user outside of
+ * that tenant. Only if the operator configured it, users are created at their first request, with a
+ * role from the token if it names an existing one, and otherwise the operator's default role.
+ * Tenants are never created, and removed users are not created again: an admin must add them.
  *
- * What the store said about a user is remembered as that of a key is, under a hash of tenant and name, which no key can
- * have. Rates count for the user, however many tokens they have. */
+ * The store's answer about a user is cached like that of a key, under a hash of tenant and name
+ * that no key can have. Rate limits count per user, across all tokens. */
 #include "server/auth/auth_internal.h"
 
 #include "server/auth/role.h"
@@ -28,13 +30,13 @@ static void jwt_login_hash_user(const char *tenant, const char *name, uint8_t re
         abort();
 }
 
-/* --- what the store knows about them --- */
+/* --- users in the store --- */
 
 static int jwt_login_accept_entry(struct auth_check *c, struct keycache_entry *e, struct principal *ret,
                                   struct err *err)
 {
     if (c->is_delegated && !str_eq(e->user, c->token_claims.user))
-        return err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* somebody else has the name now */
+        return err_set(err, ERR_UNAUTHORIZED, "the key is not valid"); /* another user has the name now */
     if (auth_accept_entry(c, e, ret, err) != AUTH_YES)
         return -1;
     ret->key_id[0] = '\0';
@@ -55,13 +57,13 @@ static void jwt_login_on_user_created(void *arg, const struct err *err)
 
     c->op.call = NULL;
     if (!err)
-        log_info("user %s is made in tenant %s: the issuer vouches for them", c->created_user, c->claims.tenant);
-    if (!err || err->id == ERR_EXISTS) { /* by another request of theirs */
+        log_info("created user %s in tenant %s for a token of the issuer", c->created_user, c->claims.tenant);
+    if (!err || err->id == ERR_EXISTS) { /* created by a concurrent request */
         jwt_login_query_user(c);
         return;
     }
     if (err->id == ERR_MISSING)
-        err_set(&why, ERR_UNAUTHORIZED, "the token is good, but there is no such tenant here");
+        err_set(&why, ERR_UNAUTHORIZED, "the token is valid, but its tenant does not exist on this server");
     auth_check_end(c, err->id == ERR_MISSING ? &why : err, NULL);
 }
 
@@ -104,12 +106,12 @@ static void jwt_login_on_row(void *arg, const struct err *failed, const struct s
         return;
     }
     if (failed || !row->member) {
-        err_set(&err, ERR_UNAUTHORIZED, "the token is good, but who it names is no user of that tenant here");
+        err_set(&err, ERR_UNAUTHORIZED, "the token is valid, but its user does not exist in this tenant");
         auth_check_end(c, &err, NULL);
         return;
     }
     known = *row;
-    known.key.scopes = (char *)(uintptr_t) "admin"; /* as far as the role goes */
+    known.key.scopes = (char *)(uintptr_t) "admin"; /* restricted by the role */
     memcpy(known.key.hash, c->hash, STORE_HASH_LEN);
     str_copy(known.key.id, sizeof(known.key.id), row->key.user);
     struct keycache_entry *e = keycache_put(a->cache, &known, c->now_ns, &lost);
@@ -124,7 +126,7 @@ static void jwt_login_query_user(struct auth_check *c)
     c->op.call = store_login_by_name(c->op.auth->store, c->claims.tenant, c->claims.user, jwt_login_on_row, c);
 }
 
-/* True: it is answered from memory, in *ret or *err. */
+/* Returns true if the cache has the answer, in *ret or *err. */
 static bool jwt_login_from_cache(struct auth_check *c, struct principal *ret, enum auth_verdict *ret_verdict,
                                  struct err *err)
 {
@@ -136,13 +138,13 @@ static bool jwt_login_from_cache(struct auth_check *c, struct principal *ret, en
     return true;
 }
 
-/* What was not asked of the store because it can have no such row. */
+/* Refuses names that the store cannot contain, without a query. */
 static int jwt_login_check_names(const struct auth *a, struct issuer_claims *claims, struct err *err)
 {
     if (!claims->tenant[0])
         str_copy(claims->tenant, sizeof(claims->tenant), a->jwt_tenant);
     if (!store_owner_valid(claims->tenant) || strlen(claims->user) > STORE_NAME_MAX)
-        return err_set(err, ERR_UNAUTHORIZED, "the token is good, but who it names is no user of that tenant here");
+        return err_set(err, ERR_UNAUTHORIZED, "the token is valid, but its user does not exist in this tenant");
     return 0;
 }
 
@@ -169,9 +171,9 @@ enum auth_verdict auth_check_delegated_user(const struct auth_check_args *q, enu
     return jwt_login_start(q, c);
 }
 
-/* --- their tokens --- */
+/* --- tokens --- */
 
-/* The keys have come, or will not: now it is decided. */
+/* The keys have arrived or the fetch has failed: check the token again. */
 static void jwt_login_on_keys(void *arg)
 {
     struct auth_check *c = arg;

@@ -1,6 +1,6 @@
-/* Two tables of fixed size (bounded_table.h). The one for good keys gives up the key that was used longest ago, the one
- * for wrong keys the oldest answer. Hashes are compared in constant time, though they are no secret: then nobody has to
- * wonder. */
+/* Two tables of fixed size (bounded_table.h). The table of valid keys evicts the key with the
+ * oldest use, the table of invalid keys the oldest entry. Hashes are not secret, but are compared
+ * in constant time, so that no timing analysis is necessary. */
 #include "server/auth/keycache.h"
 
 #include "server/auth/apikey.h"
@@ -74,7 +74,7 @@ static struct keycache_entry *keycache_replace_entry(struct keycache *c, const u
     return least;
 }
 
-/* A right that this version does not know is no right. */
+/* A scope that this version does not know grants nothing. */
 static uint32_t keycache_login_scopes(const struct store_login *row)
 {
     struct err err = { 0 };
@@ -113,7 +113,7 @@ void keycache_drop_id(struct keycache *c, const char *id)
             c->good[i] = (struct keycache_entry){ 0 };
 }
 
-/* Their buckets stay, or a change were a way around the rates. */
+/* The buckets stay, otherwise a change would reset the rate limits. */
 
 void keycache_mark_user_stale(struct keycache *c, const char *user)
 {

@@ -1,11 +1,13 @@
-/* Making, changing and ending keys.
+/* Creates, rotates and revokes keys.
  *
- * Rule: nobody hands out more than they have. A new key has a subset of its maker's scopes, its maker's owner unless an
- * admin says otherwise, and ends no later than its maker. A key with more rights than `by` cannot be rotated by it,
- * because whoever rotates a key holds it afterwards; nor can it be revoked by it, or the weakest key could lock out the
- * strongest. Every key may revoke itself.
+ * Rule: no principal grants more than it has. A new key has a subset of its creator's scopes, its
+ * creator's owner unless an admin chooses another, and expires no later than its creator. A key
+ * with more scopes than `by` cannot be rotated by it, because the new secret is returned to `by`;
+ * nor can it be revoked by it, otherwise the weakest key could lock out the strongest. Every key
+ * may revoke itself.
  *
- * The secret lives in the op from the moment it is made until done has returned, and is wiped with it. */
+ * The secret is in the operation from its creation until done has returned, and is wiped with
+ * it. */
 #include "server/auth/auth_internal.h"
 
 #include "server/auth/apikey.h"
@@ -18,10 +20,10 @@ struct auth_key_op {
     struct auth_op op;
     struct principal by;
     struct apikey key;
-    struct store_key row; /* what is written; texts are heap */
+    struct store_key row; /* the row to write; strings are on the heap */
     bool only_first;
     uint64_t now_ms;
-    struct err refusal; /* refused before the store was asked */
+    struct err refusal; /* reason for a refusal before any query of the store */
     auth_key_fn *done;
     store_key_fn *done_row;
     void *arg;
@@ -67,7 +69,8 @@ bool auth_key_is_visible(const struct principal *by, const struct store_key *row
     return !user || str_eq(user, row->user);
 }
 
-/* A refusal is answered like everything else, from the loop: the store is asked for nothing, in turn. */
+/* A refusal is reported from the loop like every other result: an empty query of the store provides
+ * the callback. */
 static void auth_key_on_refused(void *arg, const struct err *err UNUSED, const char *value UNUSED)
 {
     struct auth_key_op *k = arg;
@@ -101,7 +104,7 @@ static int auth_key_check_scopes(const struct principal *by, uint32_t scopes, co
     return 0;
 }
 
-/* What cannot be read counts as everything. */
+/* Scopes that cannot be parsed count as all scopes. */
 static uint32_t auth_key_row_scopes(const struct store_key *row)
 {
     uint32_t scopes = SCOPE_ALL;
@@ -109,13 +112,13 @@ static uint32_t auth_key_row_scopes(const struct store_key *row)
     return scope_parse_list(row->scopes ? row->scopes : "", &scopes, NULL) < 0 ? SCOPE_ALL : scopes;
 }
 
-/* Rights that would go beyond those of `by`. */
+/* Refuses scopes and an expiry beyond those of `by`. */
 static int auth_key_check_rights(const struct principal *by, uint32_t scopes, uint64_t expires_ms, struct err *err)
 {
     if (auth_key_check_scopes(by, scopes, "give", err) < 0)
         return -1;
     if (by->expires_ms && (!expires_ms || expires_ms > by->expires_ms))
-        return err_set(err, ERR_DENIED, "a key cannot outlive the key that makes it");
+        return err_set(err, ERR_DENIED, "a key cannot outlive the key that creates it");
     return 0;
 }
 
@@ -136,19 +139,20 @@ static void auth_key_insert(struct auth_key_op *k)
     k->op.call = store_key_insert(k->op.auth->store, &k->row, k->only_first, auth_key_on_inserted, k);
 }
 
-/* Whose the new key is. One for somebody else, or for nobody, could hide who uses it and outlive its maker's access. */
+/* Selects the user of the new key. A key for another user, or for no user, could hide its real user
+ * and outlive the creator's access. */
 static int auth_key_choose_user(const struct principal *by, const struct auth_key_spec *spec, const char *owner,
                                 const char **ret, struct err *err)
 {
     const char *own = str_eq(owner, by->owner) ? by->user : "", *user = spec->user ? spec->user : own;
 
     if (!str_eq(user, own) && !principal_has_scopes(by, SCOPE_BIT(TENANT)))
-        return err_set(err, ERR_DENIED, "this key lacks the scope %s: it makes keys of its own user only",
+        return err_set(err, ERR_DENIED, "this key lacks the scope %s: it can create keys only for its own user",
                        scope_name(SCOPE_TENANT));
     if (*user && !id_valid(user, "us"))
         return err_set(err, ERR_MISSING, "there is no such user");
     if (*user && (spec->scopes & ROLE_OPERATOR_SCOPES))
-        return err_set(err, ERR_DENIED, "%s is the operator's scope, and no user's key has it",
+        return err_set(err, ERR_DENIED, "the scope %s is reserved for the operator; a user's key cannot have it",
                        scope_name(spec->scopes & SCOPE_BIT(ADMIN) ? SCOPE_ADMIN : SCOPE_METRICS));
     *ret = user;
     return 0;
@@ -162,17 +166,17 @@ static int auth_key_check_spec(const struct principal *by, const struct auth_key
     if (principal_require(by, SCOPE_BIT(KEYS), err) < 0)
         return -1;
     if (!str_eq(owner, by->owner) && !principal_has_scopes(by, SCOPE_BIT(ADMIN)))
-        return err_set(err, ERR_DENIED, "only an admin makes keys for another owner");
+        return err_set(err, ERR_DENIED, "only an admin can create keys for another owner");
     if (auth_key_choose_user(by, spec, owner, &user, err) < 0)
         return -1;
     if ((spec->scopes == 0 && !*user) || (spec->scopes & ~SCOPE_ALL))
         return err_set(err, ERR_INVALID, "a key needs at least one scope");
     if (spec->name && strlen(spec->name) > AUTH_NAME_MAX)
-        return err_set(err, ERR_INVALID, "the name is longer than %u bytes", AUTH_NAME_MAX);
+        return err_set(err, ERR_INVALID, "name: longer than %u bytes", AUTH_NAME_MAX);
     if (spec->expires_ms && spec->expires_ms <= now_ms)
-        return err_set(err, ERR_INVALID, "the key would have expired already");
+        return err_set(err, ERR_INVALID, "the key would already be expired");
     if (!store_owner_valid(owner))
-        return err_set(err, ERR_INVALID, "an owner has up to %u letters, digits, '-', '_' and '.'", STORE_OWNER_MAX);
+        return err_set(err, ERR_INVALID, "owner: must have 1 to %u letters, digits, '-', '_' or '.'", STORE_OWNER_MAX);
     return auth_key_check_rights(by, spec->scopes, spec->expires_ms, err);
 }
 
@@ -182,7 +186,8 @@ static void auth_key_fill_row(struct auth_key_op *k, const struct auth_key_spec 
     struct buf scopes = { 0 };
 
     (void)auth_key_choose_user(&k->by, spec, owner, &user,
-                               NULL); /* checked before, except for the first key, which is nobody's */
+                               /* Checked before, except for the first key, which has no user. */
+                               NULL);
     scope_write_list(spec->scopes ? spec->scopes : k->by.scopes & ~ROLE_OPERATOR_SCOPES, &scopes);
     str_copy(k->row.user, sizeof(k->row.user), user);
     k->row.scopes = scopes.data;

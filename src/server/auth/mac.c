@@ -1,4 +1,5 @@
-/* The purpose goes in front with its NUL, so no purpose and text run into another pair. */
+/* The purpose with its NUL precedes the data, so that two pairs of purpose and data never form the
+ * same input. */
 #include "server/auth/mac.h"
 
 #include "core/base/buf.h"
@@ -18,7 +19,7 @@ static void mac_hmac_sha256(const void *key, size_t key_len, const void *data, s
     unsigned n = 0;
 
     if (!HMAC(EVP_sha256(), key, (int)key_len, data, len, ret, &n) || n != MAC_LEN)
-        abort(); /* a MAC that fails is a machine that cannot be trusted with one */
+        abort(); /* if HMAC fails, the machine cannot be trusted with keys */
 }
 
 void mac_random_bytes(uint8_t ret[MAC_LEN])
@@ -32,7 +33,7 @@ void mac_random_bytes(uint8_t ret[MAC_LEN])
         abort();
 }
 
-/* Whole or not at all: it is written under another name first. */
+/* Atomic: writes a temporary file and renames it. */
 static int mac_create_pepper(const char *path, uint8_t ret[MAC_LEN], struct err *err)
 {
     auto_free char *fresh = str_printf("%s.new", path);
@@ -57,10 +58,10 @@ int mac_load_pepper(const char *path, uint8_t ret[MAC_LEN], struct err *err)
     if (n < 0)
         return err_sys(err, ERR_STATE_DIR, "%.160s", path);
     if (n != MAC_LEN)
-        return err_set(err, ERR_STATE_DIR,
-                       "%.160s: it is not the file of %d bytes that cove wrote; remove it, and all "
-                       "tokens that were handed out end",
-                       path, MAC_LEN);
+        return err_set(
+            err, ERR_STATE_DIR,
+            "%.160s: not the file of %d bytes that cove wrote; remove it (this invalidates all delegated tokens)", path,
+            MAC_LEN);
     memcpy(ret, more, MAC_LEN);
     OPENSSL_cleanse(more, sizeof(more));
     return 0;

@@ -1,6 +1,7 @@
-/* A bucket is kept as one instant instead of a token count: `full_at`, the time at which it will be full again. Taking
- * a token pushes that instant one interval later; the bucket is empty when it lies a whole window ahead. So there is no
- * refill timer, no floating point, and an idle key costs nothing (GCRA). */
+/* A bucket is stored as one point in time instead of a token count: `full_at`, the time at which it
+ * will be full again. Taking a token moves that time one interval later; the bucket is empty when
+ * it is a whole window ahead. So there is no refill timer, no floating point, and an idle key costs
+ * nothing (GCRA). */
 #include "server/auth/ratelimit.h"
 
 #include "core/base/str.h"
@@ -18,7 +19,7 @@ int ratelimit_parse(const char *text, struct ratelimit_rule *ret, struct err *er
         return 0;
     }
     if (!str_eat_u32(&p, RATE_MAX, &rate) || rate == 0)
-        return err_set(err, ERR_INVALID, "rate limit '%s' does not begin with a number from 1 to %u", text, RATE_MAX);
+        return err_set(err, ERR_INVALID, "rate limit '%s' must begin with a number from 1 to %u", text, RATE_MAX);
     if (str_eat(&p, "/s"))
         unit = NS_PER_S;
     else if (str_eat(&p, "/m"))
@@ -26,19 +27,19 @@ int ratelimit_parse(const char *text, struct ratelimit_rule *ret, struct err *er
     else if (str_eat(&p, "/h"))
         unit = 3600 * NS_PER_S;
     else
-        return err_set(err, ERR_INVALID, "rate limit '%s' does not say /s, /m or /h", text);
+        return err_set(err, ERR_INVALID, "rate limit '%s' must contain /s, /m or /h", text);
     burst = rate;
     if (str_eat(&p, " burst ") && (!str_eat_u32(&p, RATE_MAX, &burst) || burst == 0))
-        return err_set(err, ERR_INVALID, "rate limit '%s' has a bad burst", text);
+        return err_set(err, ERR_INVALID, "rate limit '%s' has an invalid burst", text);
     if (*p != '\0')
-        return err_set(err, ERR_INVALID, "rate limit '%s' goes on after its end", text);
+        return err_set(err, ERR_INVALID, "rate limit '%s' has text after its end", text);
     ret->interval_ns = unit / rate;
     ret->window_ns = ret->interval_ns * burst;
     ret->burst = burst;
     return 0;
 }
 
-/* Where the bucket stands: a full one counts from now. */
+/* The level of the bucket as a time: a full bucket counts from now. */
 static uint64_t ratelimit_level_ns(const struct ratelimit *rl, uint64_t now_ns)
 {
     return rl->full_at > now_ns ? rl->full_at : now_ns;

@@ -1,5 +1,5 @@
-/* A right that is added to scopes.def is a decision here as well: `admin` takes it unless it is the operator's, the
- * others only when it is named. */
+/* A new scope in scopes.def needs a decision here: `admin` includes it unless it is the operator's,
+ * the other roles only if it is listed. */
 #include "server/auth/role.h"
 
 #include "core/base/str.h"
@@ -8,10 +8,10 @@
 
 const struct role_info role_builtin[] = {
     { "admin", "Everything in the tenant.", SCOPE_ALL & ~ROLE_OPERATOR_SCOPES },
-    { "developer", "Everything but users, roles and the keys of others.",
+    { "developer", "Everything except users, roles and the keys of others.",
       READING | SCOPE_BIT(SANDBOXES_WRITE) | SCOPE_BIT(EXECUTIONS) | SCOPE_BIT(FILES) | SCOPE_BIT(KEYS) |
           SCOPE_BIT(AUDIT) },
-    { "viewer", "Reads, and changes nothing.", READING },
+    { "viewer", "Read-only access.", READING },
 };
 const size_t role_builtin_count = ARRAY_LEN(role_builtin);
 

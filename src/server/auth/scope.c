@@ -1,5 +1,5 @@
-/* A set is a word of bits, with all that its members hold: whoever asks whether a right is there never has to think of
- * admin, and "no more rights than its creator" is one AND. */
+/* A set is a word of bits that includes all implied scopes: a test for a scope need not consider
+ * `admin`, and "no more scopes than its creator" is one AND. */
 #include "server/auth/scope.h"
 
 #include "core/base/str.h"
@@ -61,11 +61,11 @@ int scope_parse(const char *name, uint32_t *ret_bits, struct err *err)
         suggest_offer(&near, scopes[i].name);
     }
     if (!str_copy(shown, sizeof(shown), name))
-        return err_set(err, ERR_INVALID, "no scope has a name that long");
+        return err_set(err, ERR_INVALID, "scope: the name is longer than that of any scope");
     str_strip_control_chars(shown);
     if (near.best)
-        return err_set(err, ERR_INVALID, "there is no scope '%s'; did you mean '%s'?", shown, near.best);
-    return err_set(err, ERR_INVALID, "there is no scope '%s'", shown);
+        return err_set(err, ERR_INVALID, "unknown scope '%s'; did you mean '%s'?", shown, near.best);
+    return err_set(err, ERR_INVALID, "unknown scope '%s'", shown);
 }
 
 int scope_parse_list(const char *names, uint32_t *ret, struct err *err)
@@ -81,7 +81,7 @@ int scope_parse_list(const char *names, uint32_t *ret, struct err *err)
         set |= bit;
         names += n;
         if (*names == ' ' && *++names == '\0')
-            return err_set(err, ERR_INVALID, "the list of scopes ends in a space");
+            return err_set(err, ERR_INVALID, "the list of scopes ends with a space");
     }
     *ret = set;
     return 0;

@@ -1,6 +1,7 @@
-/* A change is a short walk: the user as they are, the role they have, the role they get, and then the store, which
- * decides about the last admin in the same step. Roles never change, so what was read of one on the way still holds at
- * its end; one that was removed meanwhile is refused by the store. */
+/* A change has these steps: read the user, read the permissions of the old role, read those of the
+ * new role, then write to the store, which checks for the last admin in the same transaction. Roles
+ * never change, so their permissions remain valid after they are read; a role that is removed
+ * meanwhile is refused by the store. */
 #include "server/auth/tenant_users.h"
 
 #include "server/auth/auth_internal.h"
@@ -12,8 +13,8 @@
 struct tenant_user_op {
     struct auth_op op;
     struct principal by;
-    struct store_user user; /* as it will be */
-    struct store_role role; /* permissions are heap */
+    struct store_user user; /* the new row */
+    struct store_role role; /* permissions are on the heap */
     struct store_tenant tenant;
     uint32_t set;
     uint64_t now_ms;
@@ -60,7 +61,7 @@ static void tenant_user_op_finish(struct tenant_user_op *m, const struct err *er
 int auth_resolve_tenant(const struct principal *by, const char *named, const char **ret, struct err *err)
 {
     if (named && !str_eq(named, by->owner) && !principal_has_scopes(by, SCOPE_BIT(ADMIN)))
-        return err_set(err, ERR_DENIED, "tenant: only the operator of the server names another tenant");
+        return err_set(err, ERR_DENIED, "tenant: only the operator of the server may name another tenant");
     if (named && !store_owner_valid(named))
         return err_set(err, ERR_MISSING, "there is no such tenant");
     *ret = named ? named : by->owner;
@@ -85,11 +86,12 @@ static int tenant_user_check_rights(const struct principal *by, uint32_t permiss
         return -1;
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (more & (1u << i))
-            return err_set(err, ERR_DENIED, "nobody can %s the permission %s without having it", verb, scope_name(i));
+            return err_set(err, ERR_DENIED, "you cannot %s the permission %s, which you do not have", verb,
+                           scope_name(i));
     return 0;
 }
 
-/* --- what a role holds --- */
+/* --- permissions of a role --- */
 
 static void tenant_user_on_role(void *arg, const struct err *err, const struct store_role *row)
 {
@@ -97,7 +99,7 @@ static void tenant_user_on_role(void *arg, const struct err *err, const struct s
 
     m->op.call = NULL;
     if (err && err->id == ERR_MISSING)
-        m->on_permissions(m, 0); /* the store refuses one that is not there */
+        m->on_permissions(m, 0); /* the store refuses a role that does not exist */
     else if (err)
         tenant_user_op_finish(m, err);
     else
@@ -116,14 +118,15 @@ static void tenant_user_resolve_role(struct tenant_user_op *m, const char *owner
         m->op.call = store_role_get(m->op.auth->store, owner, role, tenant_user_on_role, m);
 }
 
-/* What is open ends by the name of whoever lost it: which keys that was, nobody here remembers for certain. */
+/* Open streams are ended by the id of the user or tenant, because the list of affected keys in the
+ * cache may be incomplete. */
 static void tenant_user_end_open_streams(const struct auth *a, const char *id)
 {
     if (a->on_revoked)
         a->on_revoked(a->arg, id);
 }
 
-/* Requests of theirs that are open end, and the next ones are looked up anew. */
+/* Ends open requests of the user; later requests query the store again. */
 static void tenant_user_drop_cached(struct auth *a, const char *user)
 {
     keycache_mark_user_stale(a->cache, user);
@@ -276,7 +279,9 @@ void auth_role_create(struct auth *a, const struct principal *by, const char *te
         tenant_user_op_finish(m, &err);
     else if (permissions == 0 || (permissions & ROLE_OPERATOR_SCOPES))
         tenant_user_op_finish(
-            m, (err_set(&err, ERR_INVALID, "a role has at least one permission, and none of the operator's"), &err));
+            m, (err_set(&err, ERR_INVALID,
+                        "a role must have at least one permission, and none that is reserved for the operator"),
+                &err));
     else
         m->op.call = store_role_insert(a->store, &m->role, tenant_user_on_created, m);
 }
@@ -289,7 +294,7 @@ void auth_role_remove(struct auth *a, const struct principal *by, const char *te
 
     m->done = done;
     if (role_find(name))
-        err_set(&err, ERR_DENIED, "the role %s is built in and stays", name);
+        err_set(&err, ERR_DENIED, "the role %s is built in and cannot be removed", name);
     if (err.id || tenant_user_check_rights(by, 0, "take away", &err) < 0)
         tenant_user_op_finish(m, &err);
     else

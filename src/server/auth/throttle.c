@@ -1,6 +1,6 @@
-/* An address may be wrong ATTEMPTS times at once and then once in ATTEMPT_EVERY: enough for a person with three keys in
- * a drawer, and 10 a minute against 160 bits is nothing. The table forgets the address that is nearest to being
- * forgiven anyway. */
+/* An address may fail ATTEMPTS times in a burst and then once per ATTEMPT_EVERY: enough for a user
+ * with a few keys, and 10 attempts per minute are negligible against 160 bits. The table evicts the
+ * address whose bucket is closest to full. */
 #include "server/auth/throttle.h"
 
 #include "server/auth/ratelimit.h"
@@ -12,8 +12,8 @@
 #define ROWS 128u
 #define ATTEMPTS 10u
 #define ATTEMPT_EVERY (6 * NS_PER_S)
-#define THROTTLE_ALL_PER_S 500u /* at once, and then as many in a second */
-#define LOOKS 100u              /* the same, from addresses that have to wait */
+#define THROTTLE_ALL_PER_S 500u /* burst, and attempts per second, of all addresses together */
+#define LOOKS 100u              /* the same for throttled addresses */
 
 struct throttle_slot {
     uint8_t name[16];
@@ -44,7 +44,8 @@ void throttle_free(struct throttle *t)
     free(t);
 }
 
-/* What of an address is counted together. What is no address, as of a local peer, is all one. */
+/* The part of an address that is counted. All peers without an address, such as local ones, share
+ * one bucket. */
 static void throttle_address_key(const char *peer, uint8_t name[16])
 {
     uint8_t v6[16], v4[4];
@@ -62,7 +63,7 @@ static void throttle_address_key(const char *peer, uint8_t name[16])
     }
 }
 
-/* Its place, or the one to give up for it. */
+/* Finds the slot of an address, or the slot to evict for it. */
 static struct throttle_slot *throttle_find_slot(struct throttle *t, const char *peer, bool make)
 {
     uint8_t name[16];

@@ -1,8 +1,8 @@
-/* throttle.h - slows down those who try keys.
+/* throttle.h - slows down clients that try invalid keys.
  *
- * Every address has a bucket of wrong attempts; a client that is right never touches it. Addresses of IPv6 count by
- * their /64, because one host has all of it. A second bucket counts for everybody together and bounds what a search
- * from many addresses at once can cost the store. */
+ * Every address has a bucket of failed attempts; a client with a valid key never touches it. IPv6
+ * addresses count by their /64, because one host owns all of it. A second bucket counts the
+ * attempts of all addresses together and bounds the cost of a distributed search. */
 #pragma once
 
 #include "core/base/base.h"
@@ -13,10 +13,12 @@ struct throttle *throttle_new(void);
 void throttle_free(struct throttle *t);
 DEFINE_AUTO(throttle, throttle_free);
 
-/* May this address try a key that we do not know? False: after *retry_ns. NULL is a local peer, counted as one. */
+/* Whether this address may try an unknown key. False: after *retry_ns. peer NULL is a local peer;
+ * all local peers share one bucket. */
 bool throttle_may_try(struct throttle *t, const char *peer, uint64_t now_ns, uint64_t *retry_ns);
-/* May somebody try all the same whose address has to wait? A few of all that come may: or a neighbour behind the same
- * address, by being wrong once in a while, shut out every key that nobody has seen yet. */
+/* Whether a client of a throttled address may try an unknown key. A few of all attempts may:
+ * otherwise a neighbour with the same address could, with a few failures, lock out every key that
+ * is not in the cache. */
 bool throttle_may_look_up(struct throttle *t, uint64_t now_ns);
-/* It tried, and was wrong. */
+/* Counts a failed attempt. */
 void throttle_record_failure(struct throttle *t, const char *peer, uint64_t now_ns);

@@ -1,5 +1,6 @@
-/* A list with the oldest first, since all live equally long: what has expired is at its front, and is dropped whenever
- * somebody comes by. A few thousand hashes are compared in less time than a request takes to be parsed. */
+/* A list with the oldest ticket first. All tickets have the same lifetime, so expired ones are at
+ * the front and are dropped by the next call. A few thousand hashes are compared in less time than
+ * a request takes to be parsed. */
 #include "server/auth/tickets.h"
 
 #include "server/auth/apikey.h"
@@ -103,7 +104,7 @@ int tickets_make(struct tickets *t, const struct delegated_token *g, const char 
     for (const struct ticket *o = t->first; o; o = o->next)
         own += str_eq(o->token.owner, g->owner);
     if (t->n >= TICKETS_MAX || own >= TICKETS_MAX_OWNER)
-        return err_set(err, ERR_LIMIT, "too many tickets wait to be used; they go within a minute");
+        return err_set(err, ERR_LIMIT, "too many unused tickets; they expire within a minute");
     struct ticket *one = mem_new(struct ticket);
     ticket_random_text(ret);
     ticket_hash_text(ret, one->hash);
@@ -117,7 +118,7 @@ int tickets_make(struct tickets *t, const struct delegated_token *g, const char 
     return 0;
 }
 
-/* The path itself or something below it. */
+/* Whether the path is the prefix itself or below it. */
 static bool ticket_path_covers(const char *prefix, const char *path)
 {
     size_t n = strlen(prefix);

@@ -1,5 +1,5 @@
-/* What a handler answers. Nothing is sent here: the answer is put into the request, and request_lifecycle.c finds the
- * moment. */
+/* The answers of handlers. Nothing is sent here: the answer is stored in the request, and
+ * request_lifecycle.c sends it when the connection is ready for it. */
 #include "server/http/http_internal.h"
 
 #include "server/http/range.h"
@@ -50,7 +50,7 @@ void http_drop_header(struct http_req *req, const char *name)
     free(old);
 }
 
-/* A plain name for old readers, and all of it for the others (RFC 6266, RFC 8187). */
+/* An ASCII name for old clients, and the complete name for others (RFC 6266, RFC 8187). */
 void http_set_filename(struct http_req *req, const char *name)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -90,13 +90,13 @@ static void http_answer_begin(struct http_req *req, enum http_answer_kind kind, 
     http_set_header(req, "X-Request-Id", req->id);
 }
 
-/* The answer is complete, or a stream has begun: on its way, unless somebody has to do something first. */
+/* The answer is complete, or a stream has begun: send it, unless on_answer holds it back. */
 static void http_answer_given(struct http_req *req)
 {
     bool (*fn)(struct http_req *, void *) = take_ptr(&req->on_answer);
 
     if (req->conn && req->conn->suspended)
-        http_server_schedule_run(req->s); /* first: what the hook puts off comes behind the answer */
+        http_server_schedule_run(req->s); /* first, so that work which the hook defers runs after the answer */
     req->answer_held = fn && !fn(req, req->answer_arg);
     if (!req->answer_held)
         request_answer_ready(req);
@@ -159,7 +159,7 @@ void http_error_json(const struct err *err, const char *request_id, const char *
     jsonw_key(&w, "error");
     jsonw_object(&w);
     jsonw_kstr(&w, "code", info->code);
-    jsonw_kstr(&w, "message", hidden ? "the server could not do this; its log has the reason" : err->msg);
+    jsonw_kstr(&w, "message", hidden ? "the server could not do this; see the server's log for the reason" : err->msg);
     jsonw_kstr(&w, "cause", info->cause);
     jsonw_kstr(&w, "fix", info->fix);
     jsonw_kstr(&w, "docs", link);
@@ -197,11 +197,12 @@ void http_answer_err(struct http_req *req, const struct err *err)
 
 void http_answer_refusal(struct http_req *req, const struct err *err)
 {
-    req->close_after_answer |= err->id == ERR_HTTP_MALFORMED; /* the next request would be read by guesswork */
+    req->close_after_answer |= err->id ==
+                               ERR_HTTP_MALFORMED; /* the beginning of the next request cannot be found reliably */
     http_answer_err(req, err);
 }
 
-/* parts */
+/* ranges */
 
 static bool http_answer_empty_false(struct http_req *req, int status)
 {
@@ -216,14 +217,15 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
     const char *range = http_header(req, "Range"), *only_if = http_header(req, "If-Range");
     char text[80];
 
-    http_drop_header(req, "Content-Range"); /* of a part that was thought of before */
+    http_drop_header(req, "Content-Range"); /* of a range that the handler had considered */
     if (etag)
         http_set_header(req, "ETag", etag);
     http_set_header(req, "Accept-Ranges", "bytes");
     if (match && (!etag || !range_tag_listed(match, etag, false))) {
         struct err err = { 0 };
 
-        err_set(&err, ERR_HTTP_PRECONDITION, "it has changed: its entity tag is now %s", etag ? etag : "unknown");
+        err_set(&err, ERR_HTTP_PRECONDITION, "the resource has changed: its entity tag is now %s",
+                etag ? etag : "unknown");
         http_answer_err(req, &err);
         return false;
     }
@@ -236,7 +238,7 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
         snprintf(text, sizeof(text), "bytes */%" PRIu64, size);
         http_set_header(req, "Content-Range", text);
         struct err err = { 0 };
-        err_set(&err, ERR_HTTP_RANGE, "the range '%.60s' lies outside of %" PRIu64 " bytes", range, size);
+        err_set(&err, ERR_HTTP_RANGE, "the range '%.60s' is outside of the %" PRIu64 " bytes", range, size);
         http_answer_err(req, &err);
         return false;
     case RANGE_PART:
@@ -280,7 +282,7 @@ void http_answer_upgrade(struct http_req *req, struct http_ws *ws)
     http_answer_given(req);
 }
 
-/* streams begin here, the rest is in stream.c */
+/* streams begin here; the rest is in stream.c */
 
 void http_answer_stream(struct http_req *req, int status, const char *type, uint64_t len)
 {

@@ -1,14 +1,18 @@
-/* A connection is the daemon's; this is what we know about it besides: who it is, what it is waited for, since when.
+/* The daemon owns a connection; this file keeps the additional state: the peer, the phase, and when
+ * it last made progress.
  *
- * One timer serves all phases. Progress only moves a time stamp; the timer that comes too early for it sets itself
- * again, so a busy connection touches the heap once per phase and not once per byte.
+ * One timer serves all phases. Progress only updates a time stamp; a timer that fires too early
+ * sets itself again, so a busy connection updates the timer heap once per phase and not once per
+ * byte.
  *
- * 1. A connection is ended by http_conn_shut_down() alone: the socket is shut down, and the daemon, or the next
- * callback from it, finds that out and lets go. Nothing here closes the descriptor or frees the daemon's object.
- * 2. The daemon does not reliably see the end of a client: it watches nothing while a connection is suspended, and it
- *    waits for an edge that it may have had already, with the last bytes of a request. So each socket stands in our
- *    own epoll set too, for the end alone. Once that has come, http_conns_close_half_closed() asks after each run of
- * the daemon whether anything is left to read, and whether anybody still has something to send. */
+ * 1. A connection is ended only by http_conn_shut_down(): it shuts down the socket, and the daemon,
+ *    or its next callback, notices that and releases the connection. This file never closes the
+ *    descriptor or frees the daemon's object.
+ * 2. The daemon does not reliably notice that a client has closed its side: it watches nothing
+ *    while a connection is suspended, and it waits for an edge that it may already have consumed
+ *    with the last bytes of a request. So each socket is also in the epoll set of our loop, only
+ *    for the end of the client. After that event, http_conns_close_half_closed() checks after each
+ *    run of the daemon whether anything is left to read or to send. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/mem.h"
@@ -67,7 +71,7 @@ void http_conn_free(struct http_conn *c)
 {
     struct http_server *s = c->s;
 
-    if (c->req) /* the daemon gave up before there was a head */
+    if (c->req) /* the daemon gave up before the head was complete */
         http_req_detach_conn(take_ptr(&c->req));
     http_conn_unlist_idle(c);
     if (c->half_closed) {
@@ -101,7 +105,7 @@ void http_conn_on_notify(void *cls, struct MHD_Connection *mhd, void **ctx, enum
     }
 }
 
-/* clocks */
+/* timeouts */
 
 static uint64_t http_conn_phase_timeout_ms(const struct http_conn *c)
 {
@@ -115,7 +119,7 @@ static uint64_t http_conn_phase_timeout_ms(const struct http_conn *c)
     case CONN_BODY:
         return lim->body_ms;
     case CONN_WRITE:
-        return lim->write_ms / 2; /* looked at twice: what the kernel says means something only beside another time */
+        return lim->write_ms / 2; /* checked twice: only the difference of two values from Linux shows progress */
     case CONN_LINGER:
         return LINGER_MS;
     case CONN_WAIT:
@@ -124,7 +128,8 @@ static uint64_t http_conn_phase_timeout_ms(const struct http_conn *c)
     return 0;
 }
 
-/* Whether the client took something since the last look. The daemon does not tell, the kernel does. */
+/* Whether the client has read something since the last check. The daemon does not report it, but
+ * Linux does. */
 static bool http_conn_client_read_some(struct http_conn *c)
 {
     struct tcp_info info;
@@ -150,7 +155,7 @@ static void http_conn_on_timer(void *arg)
     uint64_t now = ev_now(c->s->ev), due = c->last_progress_ns + http_conn_phase_timeout_ms(c) * NS_PER_MS;
 
     if (c->phase == CONN_WAIT)
-        return; /* it was set for an earlier phase */
+        return; /* the timer was set for an earlier phase */
     if (c->phase == CONN_WRITE && now >= due && http_conn_client_read_some(c)) {
         c->last_progress_ns = now;
         due = now + http_conn_phase_timeout_ms(c) * NS_PER_MS;
@@ -175,7 +180,7 @@ void http_conn_set_phase(struct http_conn *c, enum http_conn_phase phase)
         http_conn_unlist_idle(c);
     c->write_progress = UINT64_MAX;
     if (phase == CONN_WAIT)
-        return; /* a timer that is still set will find out */
+        return; /* a pending timer will notice the new phase */
     uint64_t due = c->last_progress_ns + http_conn_phase_timeout_ms(c) * NS_PER_MS;
     if (!c->timer.slot || c->timer.at > due)
         ev_timer_set(s->ev, &c->timer, due, http_conn_on_timer, c);
@@ -186,10 +191,11 @@ void http_conn_note_progress(struct http_conn *c)
     c->last_progress_ns = ev_now(c->s->ev);
 }
 
-/* waiting */
+/* half-closed clients */
 
-/* A client that will send no more gets what it asked for; with nothing asked for that is not answered, it is gone. So
- * it is where the work is worth nothing without it (http_require_client). */
+/* A client that has closed its sending side still receives the answers to its requests. With no
+ * unanswered request it is gone. It is also gone if the work is useless without it
+ * (http_require_client). */
 static bool http_conn_may_wait_for_answer(const struct http_conn *c)
 {
     return c->scanner.requests_ended > c->requests_answered && !(c->req && c->req->requires_client);
@@ -206,9 +212,10 @@ void http_conns_close_half_closed(struct http_server *s)
     }
 }
 
-/* A client that closed its socket cannot be told from one that only sends no more, or listens to a stream that is
- * silent, until something is sent to it. Probes do that, and what lies in between does not forget the connection: its
- * system answers them with a reset once it has forgotten the connection, after a minute with Linux. */
+/* A client that has closed its socket looks like a client that only sends nothing more, or that
+ * listens to a silent stream, until something is sent to it. Keep-alive probes do that, and keep
+ * the connection alive in middleboxes: the client's system answers a probe with a reset once it has
+ * forgotten the connection, after a minute with Linux. */
 void http_conn_enable_keepalive(const struct http_conn *c)
 {
     int yes = 1, seconds = 10;
@@ -224,7 +231,7 @@ static void http_conn_on_eof_event(void *arg, uint32_t events)
 {
     struct http_conn *c = arg;
 
-    ev_io_set(c->s->ev, &c->eof_watch, 0); /* HUP comes even so, and once */
+    ev_io_set(c->s->ev, &c->eof_watch, 0); /* HUP is still reported, once */
     if (events & (EPOLLHUP | EPOLLERR)) {
         http_conn_shut_down(c);
         return;
@@ -240,8 +247,8 @@ static void http_conn_on_eof_event(void *arg, uint32_t events)
 
 void http_conn_watch_eof(struct http_conn *c)
 {
-    ev_io_add(c->s->ev, &c->eof_watch, c->fd, EPOLLRDHUP, http_conn_on_eof_event, c,
-              NULL); /* without it the clocks must do */
+    /* If this fails, the timeouts still apply. */
+    ev_io_add(c->s->ev, &c->eof_watch, c->fd, EPOLLRDHUP, http_conn_on_eof_event, c, NULL);
 }
 
 void http_conn_suspend(struct http_conn *c)

@@ -1,14 +1,16 @@
-/* Did the daemon read the head as request_scanner.c did?
+/* Checks that the daemon has parsed the head in the same way as request_scanner.c.
  *
- * request_scanner.c has found the bytes well-formed, and this asks whether what libmicrohttpd made of them is the same.
- * It does not hand out the bytes, but all of its strings lie where they were received: the daemon cuts the lines in
- * place. So the head is measured. Method, target, version, names and values must follow each other with exactly the
- * gaps that the grammar has between them, and their sum must be the size of the head that the daemon counted. Whatever
- * was skipped, joined or cut short leaves a gap of another size. Blanks may stand only before a value, and only those
- * are counted without being looked at, which is safe since the daemon skips nothing else there.
+ * request_scanner.c has found the bytes well-formed; this file checks that libmicrohttpd parsed
+ * them to the same result. The daemon does not expose the bytes, but all of its strings lie where
+ * they were received, because it cuts the lines in place. So the head is measured: method, target,
+ * version, names and values must follow each other with exactly the gaps that the grammar has
+ * between them, and their sum must be the size of the head that the daemon counted. Anything that
+ * was skipped, joined or cut short leaves a gap of a different size. Blanks may occur only before a
+ * value, and only those are counted without being inspected, which is safe because the daemon skips
+ * nothing else there.
  *
- * A daemon that laid out its strings in another way would fail every request, which tests see at once: the check can be
- * wrong in the safe direction only. */
+ * A daemon that lays out its strings differently would fail every request, which the tests notice
+ * at once: an error of this check can only refuse requests, never admit one. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/mem.h"
@@ -18,9 +20,9 @@
 
 struct head_walk {
     struct http_req *req;
-    uintptr_t expected_at; /* where the next name must begin */
+    uintptr_t expected_at; /* address at which the next name must begin */
     size_t nheaders;       /* headers so far */
-    size_t bytes;          /* of names and values, with their NULs */
+    size_t bytes;          /* bytes of names and values, with their NULs */
     const char *problem;
 };
 
@@ -56,7 +58,7 @@ static char *head_copy_text(char **to, const char *s, size_t n)
     return begin;
 }
 
-/* Trailing blanks are no part of a value. */
+/* Removes trailing blanks, which are not part of a value. */
 static enum MHD_Result head_copy_header(void *cls, enum MHD_ValueKind kind UNUSED, const char *name, size_t name_len,
                                         const char *value, size_t value_len)
 {
@@ -106,7 +108,8 @@ static int head_measure(struct head_walk *w, struct MHD_Connection *mhd, const c
     return 0;
 }
 
-/* At most one of these, or the second reader of the message may see another one. */
+/* Each of these headers may occur once; with two, another reader of the message could use the other
+ * one. */
 static int head_check_single_headers(const struct http_req *req, struct err *err)
 {
     static const char *const single[] = {
@@ -120,12 +123,13 @@ static int head_check_single_headers(const struct http_req *req, struct err *err
         for (size_t k = 0; k < req->nheaders; k++)
             n += strcasecmp(req->headers[k].name, single[i]) == 0;
         if (n > 1)
-            return err_set(err, ERR_HTTP_MALFORMED, "the header %s came more than once", single[i]);
+            return err_set(err, ERR_HTTP_MALFORMED, "the header %s occurs more than once", single[i]);
     }
     return 0;
 }
 
-/* How long is the body? One answer only: no Content-Length beside Transfer-Encoding, no coding but chunked. */
+/* The length of the body must be unambiguous: no Content-Length together with Transfer-Encoding,
+ * and no coding except chunked. */
 static int head_check_framing(struct http_req *req, struct err *err)
 {
     const char *coding = http_header(req, "Transfer-Encoding"), *length = http_header(req, "Content-Length");
@@ -133,9 +137,9 @@ static int head_check_framing(struct http_req *req, struct err *err)
     if (!http_header(req, "Host") && !req->is_http10)
         return err_set(err, ERR_HTTP_MALFORMED, "the request has no Host header");
     if (coding && (length || req->is_http10))
-        return err_set(err, ERR_HTTP_MALFORMED, "Transfer-Encoding beside Content-Length, or in HTTP/1.0");
+        return err_set(err, ERR_HTTP_MALFORMED, "Transfer-Encoding together with Content-Length, or in HTTP/1.0");
     if (coding && strcasecmp(coding, "chunked") != 0)
-        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "no transfer coding but chunked is known here");
+        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "unknown transfer coding; only chunked is supported");
     if (length && !str_to_u64(length, INT64_MAX, &req->content_length))
         return err_set(err, ERR_HTTP_MALFORMED, "Content-Length is not a number");
     req->is_chunked = coding != NULL;
@@ -159,6 +163,6 @@ int head_verify(struct http_req *req, struct MHD_Connection *mhd, const char *ur
         return -1;
     req->is_head = str_eq(method, "HEAD");
     if (!str_copy(req->method, sizeof(req->method), req->is_head ? "GET" : method) || !route_method_bit(req->method))
-        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "the method %.20s is not known here", method);
+        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "unknown method %.20s", method);
     return 0;
 }

@@ -1,10 +1,11 @@
-/* Sockets are accepted here and handed to the daemon one by one.
+/* Accepts sockets and passes them to the daemon one by one.
  *
- * 1. Accepting pauses instead of failing: when the server is full it waits for a connection to end, and it helps by
- *    cutting the one that has been idle longest; when the process has no descriptor left it waits for a moment as well.
- *    Connections wait in the kernel meanwhile, and the loop does not turn for them.
- * 2. Connections of one address are counted by walking over all of them. There are a thousand at most, and a table that
- *    must agree with the list would be one more thing to get wrong. */
+ * 1. Accepting pauses instead of failing. When the server is full, it evicts the connection that
+ *    has been idle longest and otherwise waits until a connection closes; when the process has no
+ *    descriptor left, it also waits for a short time. Meanwhile new connections wait in the backlog
+ *    of the socket, and the loop does not wake up for them.
+ * 2. Connections of one address are counted by iterating over all connections. There are a thousand
+ *    at most, and a separate table would have to agree with the list. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/fd.h"
@@ -21,7 +22,7 @@
 
 #define ACCEPTS_PER_TURN 64
 #define FD_SHORTAGE_PAUSE_MS 100
-#define IDLE_GRACE_MS 100 /* for a connection to show what it wants */
+#define IDLE_GRACE_MS 100 /* time in which a new or just answered connection is not evicted */
 #define BACKLOG 512
 
 union http_sockaddr {
@@ -80,11 +81,12 @@ static void http_accept_connection(struct http_server *s, int fd, bool local, bo
     if (!local && !tls)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     s->conn_being_added = c;
-    /* The address is of no use to the daemon, which is told none that could be counted or be too long for it. */
+    /* The daemon does not need the address; it gets a constant one, which it can neither count nor
+     * reject. */
     struct sockaddr_in nobody = { .sin_family = AF_INET };
     bool added = MHD_add_connection(s->mhd, fd, (struct sockaddr *)&nobody, sizeof(nobody)) == MHD_YES;
     s->conn_being_added = NULL;
-    if (!added) { /* it closed the descriptor */
+    if (!added) { /* the daemon has closed the descriptor */
         s->stats.refused_per_addr++;
         if (!c->mhd)
             http_conn_free(c);
@@ -95,9 +97,10 @@ static void http_accept_connection(struct http_server *s, int fd, bool local, bo
     http_conn_set_phase(c, CONN_HEAD);
 }
 
-/* Cuts what is idle longest. One that has only just come, or has only just been answered, is left: its request may be
- * under way, and where all others are busy with slow heads it is the first of the idle. The time until there is one to
- * cut, or 0. */
+/* Evicts the connection that has been idle longest. A connection that is new or was just
+ * answered is spared for IDLE_GRACE_MS: its request may be on the way, and if all others are
+ * busy with slow heads it would be the first to go. Returns the time until there is a connection
+ * to evict, or 0. */
 static uint64_t http_evict_idle_connection(struct http_server *s)
 {
     uint64_t now = ev_now(s->ev),
@@ -136,8 +139,8 @@ static void http_listener_on_accept(void *arg, uint32_t events UNUSED)
     }
 }
 
-/* Whoever hands it over has accepted it already, so it cannot wait in the kernel's queue: without room, one that does
- * nothing makes some, or this one goes. */
+/* The connection is already accepted, so it cannot wait in the backlog. If the server is full, an
+ * idle connection is evicted, or else this one is closed. */
 void http_add_tls_connection(struct http_server *s, int fd, const struct sockaddr *from)
 {
     union http_sockaddr addr = { 0 };
@@ -208,7 +211,7 @@ static int http_listener_add(struct http_server *s, int *fd, bool local, struct 
     return 0;
 }
 
-/* "127.0.0.1:8700" or "[::1]:8700": no names, so that nothing is looked up and nobody is surprised. */
+/* Only "127.0.0.1:8700" or "[::1]:8700": no host names, so that no lookup is necessary. */
 static int http_listener_parse_addr(const char *text, union http_sockaddr *ret, socklen_t *ret_len, struct err *err)
 {
     const char *colon = strrchr(text, ':');
@@ -231,7 +234,8 @@ static int http_listener_parse_addr(const char *text, union http_sockaddr *ret, 
         if (inet_pton(AF_INET, host, &ret->in.sin_addr) == 1)
             return 0;
     }
-    return err_set(err, ERR_INVALID, "'%.80s' is not an address to listen on (ADDRESS:PORT or [ADDRESS]:PORT)", text);
+    return err_set(err, ERR_INVALID, "'%.80s' is not an address to listen on; write ADDRESS:PORT or [ADDRESS]:PORT",
+                   text);
 }
 
 int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port, struct err *err)
@@ -249,7 +253,7 @@ int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port,
     if (a.sa.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
     if (bind(fd, &a.sa, len) < 0 || listen(fd, BACKLOG) < 0)
-        return err_sys(err, errno == EADDRINUSE ? ERR_EXISTS : ERR_SYS, "listening on %s", addr);
+        return err_sys(err, errno == EADDRINUSE ? ERR_EXISTS : ERR_SYS, "cannot listen on %s", addr);
     len = sizeof(a);
     if (getsockname(fd, &a.sa, &len) < 0)
         return err_sys(err, ERR_SYS, "getsockname");
@@ -260,7 +264,7 @@ int http_listen_tcp(struct http_server *s, const char *addr, uint16_t *ret_port,
     return 0;
 }
 
-/* A socket file that nobody listens on refuses connections; then its server died without removing it. */
+/* A socket file without a listener refuses connections: its server died without removing it. */
 static int http_listener_remove_stale(const char *path, const struct sockaddr_un *un, struct err *err)
 {
     struct stat st;
@@ -274,8 +278,8 @@ static int http_listener_remove_stale(const char *path, const struct sockaddr_un
     if (probe < 0)
         return err_sys(err, ERR_SYS, "socket");
     if (connect(probe, (const struct sockaddr *)un, sizeof(*un)) == 0 || errno != ECONNREFUSED)
-        return err_set(err, ERR_EXISTS, "a server listens on %s already", path);
-    return unlink(path) < 0 ? err_sys(err, ERR_SYS, "removing %s", path) : 0;
+        return err_set(err, ERR_EXISTS, "another server already listens on %s", path);
+    return unlink(path) < 0 ? err_sys(err, ERR_SYS, "cannot remove %s", path) : 0;
 }
 
 int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struct err *err)
@@ -289,9 +293,9 @@ int http_listen_unix(struct http_server *s, const char *path, mode_t mode, struc
     auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, ERR_SYS, "socket");
-    /* Nobody can connect before listen(), so the mode is there in time. */
+    /* Clients cannot connect before listen(), so the mode is set in time. */
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 || chmod(path, mode) < 0 || listen(fd, BACKLOG) < 0)
-        return err_sys(err, ERR_SYS, "listening on %s", path);
+        return err_sys(err, ERR_SYS, "cannot listen on %s", path);
     if (http_listener_add(s, &fd, true, err) < 0)
         return -1;
     s->listeners->path = str_dup(path);

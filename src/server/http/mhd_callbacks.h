@@ -1,12 +1,13 @@
-/* mhd_callbacks.h - the callbacks that libmicrohttpd gets. Included by the files that know it, and by no other. */
+/* mhd_callbacks.h - the callbacks for libmicrohttpd. Only files that use libmicrohttpd include
+ * it. */
 #pragma once
 
 #include "server/http/http_internal.h"
 
 #include <microhttpd.h>
 
-/* request_lifecycle.c: the first line has come; the head, a piece of the body or its end has come; the request is over
- */
+/* request_lifecycle.c: after the request line; after the head, a piece of the body or its end;
+ * after the request. */
 void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result request_on_access(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
                                   const char *version, const char *data, size_t *size, void **ctx);

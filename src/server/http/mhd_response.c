@@ -1,10 +1,10 @@
-/* Answers turned into what goes over the socket: a response of the daemon, or, in the middle of a body, where it takes
- * none, the same bytes written by ourselves. */
+/* Converts answers to bytes on the socket: a response of the daemon or, in the middle of a body,
+ * where the daemon accepts no response, the same bytes written directly. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/fd.h"
 
-#define BLOCK (64 * KIB) /* a streamed body of known length is sent in pieces of this size */
+#define BLOCK (64 * KIB) /* block size of a streamed body of known length */
 
 static ssize_t mhd_response_read_stream(void *cls, uint64_t pos UNUSED, char *to, size_t max)
 {
@@ -69,7 +69,8 @@ bool mhd_response_queue(struct http_req *req)
         ok = MHD_add_response_header(r, h->name, h->value) == MHD_YES;
     if (ok && req->answer_kind != ANSWER_UPGRADE && (req->close_after_answer || req->s->draining))
         ok = MHD_add_response_header(r, "Connection", "close") == MHD_YES;
-    /* The daemon would send the last chunk of a body that HEAD does not have, and the client take it for an answer. */
+    /* Otherwise the daemon would send the last chunk of a body that HEAD does not have, and the
+     * client would take it for the next answer. */
     if (ok && req->is_head && req->answer_kind == ANSWER_STREAM && req->answer_len == HTTP_UNTIL_END)
         ok = MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END) == MHD_YES;
     if (req->answer_kind == ANSWER_STREAM)

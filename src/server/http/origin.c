@@ -1,4 +1,5 @@
-/* Literal addresses are always let pass: rebinding needs a name, because only a name can be made to point elsewhere. */
+/* Literal addresses are always accepted: DNS rebinding needs a name, because only a name can be
+ * made to point elsewhere. */
 #include "server/http/origin.h"
 
 #include "core/base/str.h"
@@ -72,7 +73,7 @@ int origin_check_host(const char *value, const char *const *hosts, struct err *e
     for (; hosts && *hosts; hosts++)
         if (str_eq(*hosts, "*") || strcasecmp(*hosts, host.name) == 0)
             return 0;
-    return err_set(err, ERR_HTTP_HOST, "this server does not answer for the name '%.100s'", host.name);
+    return err_set(err, ERR_HTTP_HOST, "this server does not serve the name '%.100s'", host.name);
 }
 
 bool origin_allowed(const char *origin, const char *host, bool tls, const char *const *origins)

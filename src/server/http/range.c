@@ -8,7 +8,7 @@ static void range_skip_blanks(const char **p)
         ++*p;
 }
 
-/* "500-999", "500-", "-500": false when it is none of these. */
+/* "500-999", "500-" or "-500"; false for anything else. */
 static bool range_parse_spec(const char **p, uint64_t *from, uint64_t *to, bool *has_from, bool *has_to)
 {
     *has_from = str_eat_u64(p, INT64_MAX, from);

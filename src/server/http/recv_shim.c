@@ -1,17 +1,20 @@
-/* Between the sockets and the daemon: whatever it reads, request_scanner.c has read before.
+/* Passes all bytes through request_scanner.c before the daemon reads them.
  *
- * libmicrohttpd reads by recv() and has no hook there. A relay with a second socket would cost every byte another copy
- * and every request two more turns of the loop; so this file defines recv() itself, which in ELF stands before that of
- * the C library, for the daemon too. It does what recv() does, except while this thread runs a daemon and the
- * descriptor is a connection of it. Where that does not hold, say with a daemon that calls something else, nothing
- * counts as come and no request is served: request_on_access() asks.
+ * libmicrohttpd reads with recv() and has no hook there. A relay with a second socket would cost an
+ * additional copy of every byte and two more loop iterations per request. So this file defines
+ * recv() itself, and by the rules of ELF symbol resolution that definition also replaces the C
+ * library's for the daemon. It behaves like recv() except while this thread runs a daemon and the
+ * descriptor is one of its connections. If the replacement does not take effect, for example
+ * because the daemon calls another function, no bytes count as received and no request is served:
+ * request_on_access() checks that.
  *
- * 1. The daemon sees a request from its beginning or not at all, once it is known to be bad; the answer to it is made
- *    by request_refuse_input().
- * 2. The daemon takes a read that is shorter than what it asked for as the end of what there is, and then waits for an
- *    edge. So nothing is held back that it is to see later.
- * 3. The end of a client's side is kept from the daemon while requests of the client are complete and unanswered: it
- *    would close the connection, and nothing says that such a client does not wait for its answer. */
+ * 1. Once a request is known to be malformed, the daemon receives no further byte of it, and none
+ *    at all if it began in the same read; request_refuse_input() answers it.
+ * 2. The daemon treats a read that is shorter than requested as the end of the available data, and
+ *    then waits for an edge. So no bytes that the daemon must see later are held back.
+ * 3. The end of the client's sending side is hidden from the daemon while complete requests of the
+ *    client are unanswered: the daemon would close the connection, although the client may still
+ *    wait for its answer. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/mem.h"
@@ -59,7 +62,8 @@ static ssize_t recv_shim_would_block(void)
     return -1;
 }
 
-/* After a refusal: the rest is thrown away, up to a bound, so that closing the socket does not take back the answer. */
+/* After a refusal the rest is discarded, up to a bound, so that closing the socket does not discard
+ * the answer. */
 static ssize_t recv_shim_discard(struct http_conn *c, void *buf, size_t n)
 {
     ssize_t got;

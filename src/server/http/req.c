@@ -1,5 +1,5 @@
-/* What a handler reads of its request, and how long the request lives: until the connection is done with it and the
- * handler has answered, whichever comes last. */
+/* The parts of a request that handlers read, and the lifetime of a request: until both the
+ * connection has finished with it and the handler has answered. */
 #include "server/http/http_internal.h"
 
 #include "core/base/fd.h"
@@ -10,8 +10,8 @@
 
 #include <strings.h>
 
-/* Unique, not secret: random letters for the server and a number for the request. Asking the kernel each time would be
- * a tenth of the cost of a small request. */
+/* Unique, not secret: a random prefix for the server and a counter for the request. Reading random
+ * bytes for each request would be a tenth of the cost of a small request. */
 static void http_req_assign_id(struct http_server *s, char id[ID_SIZE])
 {
     uint64_t n = s->stats.requests;
@@ -98,12 +98,12 @@ void http_req_detach_conn(struct http_req *req)
         http_req_free_if_done(req);
         return;
     }
-    /* One of the two: either may answer, and then the request is no more. */
+    /* Only one of the two callbacks: either may answer, which frees the request. */
     if (req->reader && !req->body_end_reported) {
         struct err err = { 0 };
 
         req->body_end_reported = true;
-        err_set(&err, ERR_CLIENT_GONE, "the client went away before the end of the body");
+        err_set(&err, ERR_CLIENT_GONE, "the client disconnected before the end of the body");
         req->reader->on_fail(req->reader_arg, &err);
     } else if (req->on_gone) {
         void (*fn)(void *) = req->on_gone;
@@ -283,7 +283,8 @@ bool http_body_declared(const struct http_req *req, uint64_t *ret)
     return true;
 }
 
-/* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON or anything. */
+/* Whether a list like "text/html;q=0.8, text/event-stream" names the type before JSON
+ * or a wildcard. */
 bool http_prefers_type(const struct http_req *req, const char *type)
 {
     const char *p = http_header(req, "Accept");

@@ -1,20 +1,23 @@
-/* One request from its first line to its end, as the daemon calls it.
+/* One request from its first line to its end, driven by the callbacks of the daemon.
  *
- * The daemon calls request_on_access() once when the head has come, again with each piece of the body, and once more at
- * the end of the body; and again from where it was after each wait. It takes an answer at the first and the last of
- * these moments only, and one given at the first ends the connection. Handlers must not know: their answer is kept in
- * the request until its time comes. Where that would mean to read a body that nobody wants, the answer goes around the
- * daemon (mhd_response_send_raw), and the rest of the body is thrown away for a moment before the connection ends,
- * because closing a socket with unread bytes in it would take the answer back.
+ * The daemon calls request_on_access() once after the head, again with each piece of the body, and
+ * once more at the end of the body; after each suspension it repeats the last call. It accepts a
+ * response only at the first and the last of these calls, and a response at the first closes the
+ * connection. Handlers do not depend on this: their answer is stored in the request until it can be
+ * sent. If that would mean reading an unwanted body, the answer is sent without the daemon
+ * (mhd_response_send_raw), and the rest of the body is discarded for a short time before the
+ * connection closes, because closing a socket with unread bytes would discard the answer.
  *
- * An answer may also be held (http_on_answer): it counts as given, and the connection waits as if it were not.
+ * An answer may also be held back (http_on_answer): it counts as given, but the connection
+ * waits as if the handler had not answered.
  *
- * 1. An answer is queued once, at the end of the body, or at the head when the framing is not to be trusted or the
- * client waits to be told to go on.
- * 2. A connection that carried a chunked body is not used again. Chunks are read by the letter here
- * (request_scanner.c), but something in front may have seen the body end elsewhere; what follows is never read as a
- * request.
- * 3. Whenever nothing can be done the connection is suspended, and whoever changes that resumes it. */
+ * 1. A response is queued once, at the end of the body, or at the head if the framing is not
+ *    trusted or the client waits for 100 Continue.
+ * 2. A connection that carried a chunked body is not reused. Chunks are parsed strictly here
+ *    (request_scanner.c), but a proxy may have seen the body end elsewhere; the bytes after it are
+ *    never read as a request.
+ * 3. A connection that cannot make progress is suspended; the function that makes progress possible
+ *    resumes it. */
 #include "server/http/mhd_callbacks.h"
 
 void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
@@ -27,7 +30,7 @@ void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *m
     return c->req;
 }
 
-/* who counts is told */
+/* report of the completed request */
 
 static void request_report_done(struct http_req *req, bool ok)
 {
@@ -62,7 +65,7 @@ static void request_call_handler(struct http_req *req)
     req->match.route->fn(req, req->s->settings.ctx);
 }
 
-/* Screens, routes and asks the hook, once. */
+/* Checks the head, finds the route and calls the hook, once. */
 static void request_process_head(struct http_req *req, struct MHD_Connection *mhd, const char *url, const char *method,
                                  const char *version)
 {
@@ -97,7 +100,7 @@ static bool request_may_send(const struct http_req *req)
     return req->has_answer && !req->answer_held;
 }
 
-/* Bytes of the body that are still to come, as far as that is known. */
+/* Bytes of the body that are still to come, as far as is known. */
 static uint64_t request_body_bytes_left(const struct http_req *req)
 {
     return req->is_chunked ? 0 : req->content_length - req->body_received;
@@ -145,7 +148,7 @@ static void request_body_too_large(struct http_req *req)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_HTTP_TOO_LARGE, "the body has more than the %" PRIu64 " bytes that are taken", req->body_max);
+    err_set(&err, ERR_HTTP_TOO_LARGE, "the body is longer than the maximum of %" PRIu64 " bytes", req->body_max);
     request_body_failed(req, &err);
 }
 
@@ -153,7 +156,7 @@ static void request_body_no_memory(struct http_req *req)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_BUSY, "the server holds as many bodies of requests as it has memory for");
+    err_set(&err, ERR_BUSY, "the server has no memory for more request bodies at the moment; retry later");
     request_body_failed(req, &err);
 }
 
@@ -166,13 +169,13 @@ void request_body_timed_out(struct http_req *req)
         http_conn_shut_down(c);
         return;
     }
-    err_set(&err, ERR_HTTP_TIMEOUT, "no byte of the body came for %" PRIu64 " ms", req->s->settings.limits.body_ms);
+    err_set(&err, ERR_HTTP_TIMEOUT, "no byte of the body arrived for %" PRIu64 " ms", req->s->settings.limits.body_ms);
     req->close_after_answer = true;
     request_body_failed(req, &err);
 }
 
-/* The client sent something that is no request, or no body. A request whose own body it is gets its answer by whoever
- * has it; for others there is one to make here. */
+/* The client sent something that is not a request or not a body. If the request whose body it is
+ * has a handler, that handler answers it; otherwise the answer is created here. */
 static void request_refuse_now(struct http_conn *c, const struct err *err)
 {
     struct http_req *req = c->req ? c->req : http_req_new(c->s, c, "");
@@ -198,13 +201,13 @@ void request_refuse_input(struct http_conn *c, const struct err *err)
 {
     c->input_refused = true;
     if (c->scanner.requests_ended > c->requests_answered)
-        c->pending_refusal = *err; /* requests before it are answered first */
+        c->pending_refusal = *err; /* earlier requests are answered first */
     else
         request_refuse_now(c, err);
 }
 
-/* There is an answer, and somebody still sends the body. A little of it is read and thrown away; with more to come the
- * answer goes at once. */
+/* There is an answer, but the client still sends the body. A short rest is read and discarded;
+ * before a long rest the answer is sent at once. */
 static enum MHD_Result request_discard_body(struct http_req *req, size_t *size)
 {
     if (!request_may_send(req))
@@ -253,7 +256,7 @@ static enum MHD_Result request_at_body(struct http_req *req, const char *data, s
 static enum MHD_Result request_at_end(struct http_req *req)
 {
     if (req->sent_raw)
-        return MHD_NO; /* answered; this lets the connection go */
+        return MHD_NO; /* already answered; this closes the connection */
     if (!req->body_done) {
         req->body_done = true;
         req->close_after_answer |= req->is_chunked;
@@ -271,7 +274,8 @@ static enum MHD_Result request_at_end(struct http_req *req)
     return mhd_response_queue(req) ? MHD_YES : MHD_NO;
 }
 
-/* Has the guard seen the head that the daemon has? Not so after a refusal, or if something could read around it. */
+/* Whether the scanner has seen the head that the daemon has. False after a refusal, or if bytes
+ * bypassed the scanner. */
 static bool request_head_was_scanned(const struct http_conn *c)
 {
     enum request_scanner_state state = c->scanner.state;
@@ -297,7 +301,7 @@ enum MHD_Result request_on_access(void *cls UNUSED, struct MHD_Connection *mhd, 
     return ret;
 }
 
-/* what comes from outside of the daemon */
+/* entry points outside of the daemon's callbacks */
 
 void request_answer_ready(struct http_req *req)
 {
@@ -309,10 +313,13 @@ void request_answer_ready(struct http_req *req)
         http_conn_resume(c);
     else if (req->has_body && !req->at_head && !req->body_done && !req->in_daemon_callback)
         mhd_response_send_raw(
-            req); /* the daemon waits for bytes that may never come; what cannot go around it waits with it */
+            /* The daemon waits for bytes that may never arrive; an answer that cannot be sent
+             * without it waits too. */
+            req);
 }
 
-/* A connection that waits for something else is left alone: for the rest of a body before the answer can begin. */
+/* A connection that waits for something else is not resumed, for example for the rest of a body
+ * before the answer can begin. */
 void request_stream_has_more(struct http_req *req)
 {
     if (req->response_queued)
@@ -338,9 +345,10 @@ void http_read_body(struct http_req *req, const struct http_reader *reader, void
     req->reader_arg = arg;
     if (req->conn) {
         http_conn_resume(req->conn);
-    } else if (!req->body_end_reported) { /* it went before anybody read, and nobody was told */
+    } else if (!req->body_end_reported) { /* the client disconnected before the handler read, and no callback has
+                                             reported it */
         req->body_end_reported = true;
-        err_set(&gone, ERR_CLIENT_GONE, "the client went away before its request was complete");
+        err_set(&gone, ERR_CLIENT_GONE, "the client disconnected before its request was complete");
         reader->on_fail(arg, &gone);
     }
 }

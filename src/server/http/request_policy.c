@@ -1,5 +1,5 @@
-/* May this request come in? All that can be said from its head, in the order in which an answer would betray least:
- * is it addressed to us, does its page have any business here, is there such a thing, would the body be taken. */
+/* Admission checks that need only the head, ordered so that an early refusal reveals the least:
+ * Host, Origin, route, body limits. */
 #include "server/http/http_internal.h"
 
 #include "server/http/origin.h"
@@ -10,7 +10,7 @@
 
 #include <strings.h>
 
-/* What pages of an allowed origin may send and see besides the simple ones. */
+/* Headers that pages of an allowed origin may send and read in addition to the simple ones. */
 #define CORS_HEADERS \
     "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Range, X-API-Key, X-Request-Id"
 #define CORS_EXPOSED \
@@ -22,7 +22,7 @@ static bool request_id_is_valid_char(char c)
            c == '.';
 }
 
-/* An id from outside goes into logs and answers, so it is short and plain or it is not taken. */
+/* A client's id is written to logs and responses, so it is used only if it is short and plain. */
 static void request_id_from_header(struct http_req *req)
 {
     const char *given = http_header(req, "X-Request-Id");
@@ -39,7 +39,8 @@ static int request_check_origin(struct http_req *req, struct err *err)
     const char *host = http_header(req, "Host"), *origin = http_header(req, "Origin");
     struct origin_host parsed;
 
-    /* A Unix socket has no name to rebind: only the form is checked there. */
+    /* DNS rebinding needs a host name, and a Unix socket has none: only the syntax is checked
+     * there. */
     if (host && (req->conn->peer.is_unix ? origin_parse_host(host, &parsed, err)
                                          : origin_check_host(host, req->s->settings.hosts, err)) < 0)
         return -1;
@@ -73,13 +74,13 @@ static int request_refuse_unrouted(struct http_req *req, struct err *err)
 
     if (req->match.allowed_methods) {
         http_set_header(req, "Allow", route_allow_text(req->match.allowed_methods, allow));
-        return err_set(err, ERR_HTTP_METHOD, "%s is not allowed for %.120s; allowed are %s",
+        return err_set(err, ERR_HTTP_METHOD, "%s is not allowed for %.120s; use %s",
                        req->is_head ? "HEAD" : req->method, req->path, allow);
     }
     const char *near = router_nearest_pattern(req->s->router, &req->uri);
     if (near)
-        return err_set(err, ERR_HTTP_ROUTE, "there is no %.100s; did you mean %s?", req->path, near);
-    return err_set(err, ERR_HTTP_ROUTE, "there is no %.160s", req->path);
+        return err_set(err, ERR_HTTP_ROUTE, "no route for %.100s; did you mean %s?", req->path, near);
+    return err_set(err, ERR_HTTP_ROUTE, "no route for %.160s", req->path);
 }
 
 static bool request_has_content_type(const char *header, const char *type)
@@ -95,21 +96,21 @@ static int request_check_body_headers(struct http_req *req, struct err *err)
     const char *expect = http_header(req, "Expect"), *coding = http_header(req, "Content-Encoding");
 
     if (expect && strcasecmp(expect, "100-continue") != 0)
-        return err_set(err, ERR_HTTP_EXPECT, "the expectation '%.40s' is not known here", expect);
+        return err_set(err, ERR_HTTP_EXPECT, "unknown expectation '%.40s'", expect);
     req->expects_continue = expect && !req->is_http10;
     if (!req->has_body)
         return 0;
     if (r->body == HTTP_BODY_NONE)
         return err_set(err, ERR_INVALID, "%s %s takes no body", r->method, r->pattern);
     if (coding && strcasecmp(coding, "identity") != 0)
-        return err_set(err, ERR_HTTP_TYPE, "bodies with a Content-Encoding are not taken");
+        return err_set(err, ERR_HTTP_TYPE, "a body with a Content-Encoding is not supported; send it without");
     if (r->accept && !request_has_content_type(http_header(req, "Content-Type"), r->accept))
         return err_set(err, ERR_HTTP_TYPE, "the body must be sent with Content-Type: %s", r->accept);
     req->body_max = r->body_max                     ? r->body_max
                     : r->body == HTTP_BODY_BUFFERED ? req->s->settings.limits.body_max
                                                     : UINT64_MAX;
     if (req->content_length > req->body_max)
-        return err_set(err, ERR_HTTP_TOO_LARGE, "the body has %" PRIu64 " bytes, and at most %" PRIu64 " are taken",
+        return err_set(err, ERR_HTTP_TOO_LARGE, "the body has %" PRIu64 " bytes; the maximum is %" PRIu64 " bytes",
                        req->content_length, req->body_max);
     return 0;
 }

@@ -1,14 +1,18 @@
-/* The first reader of what clients send. The second is libmicrohttpd, which takes a bare LF for the end of a line, also
- * in the header of a chunk, stops at a NUL, and answers what it refuses with pages of its own. So it gets nothing that
- * was not found to be well-formed here, and there is nothing left for it to refuse.
+/* The first parser of received bytes. The second is libmicrohttpd, which accepts a bare LF as the
+ * end of a line, even in the header of a chunk, stops at a NUL, and answers requests that it
+ * refuses with its own pages. So it receives only bytes that are well-formed by the rules of this
+ * file, and has nothing left to refuse.
  *
- * Only lines are looked at; bodies are counted. A line that came whole is read where it lies, one that came in pieces
- * is put together first.
+ * Only lines are parsed; bodies are counted. A line that arrived whole is parsed in place, a line
+ * that arrived in pieces is assembled first.
  *
- * 1. A line is bounded before it is kept: request line, head, chunk header and trailer each have a largest size.
- * 2. `ended` counts a request when its last byte was seen, and a refused request never.
- * 3. The daemon notes every parameter of a query and every cookie in the memory of the connection; their number is
- *    bounded here, because it could not say so in our words when that memory is full. */
+ * 1. A line is bounded before it is stored: request line, head, chunk header and trailer each have
+ *    a maximum size.
+ * 2. `requests_ended` counts a request when its last byte was seen, and never counts a refused
+ *    request.
+ * 3. The daemon stores every parameter of a query and every cookie in the memory of the connection.
+ *    Their number is bounded here, because the daemon would answer with its own page when that
+ *    memory is full. */
 #include "server/http/request_scanner.h"
 
 #include "server/http/uri.h"
@@ -17,7 +21,7 @@
 
 #include <strings.h>
 
-#define CHUNK_LINE_MAX 4096u /* with extensions, which nobody reads */
+#define CHUNK_LINE_MAX 4096u /* with extensions, which are ignored */
 #define COOKIES_MAX 200u
 
 static bool scan_is_token_char(unsigned char c)
@@ -74,7 +78,7 @@ static bool scan_equals_word(const char *s, size_t n, const char *word)
     return n == strlen(word) && strncasecmp(s, word, n) == 0;
 }
 
-/* Does a list with commas have this word? */
+/* Whether a comma-separated list contains this word. */
 static bool scan_list_has_word(const char *s, size_t n, const char *word)
 {
     for (size_t i = 0, k; i < n; i = k + 1) {
@@ -110,7 +114,7 @@ static int scan_request_line(struct request_scanner *f, const char *s, size_t n,
                *version = target ? memchr(target + 1, ' ', n - (size_t)(target + 1 - s)) : NULL;
 
     if (n == 0)
-        return 0; /* RFC 9112, 2.2: an empty line that an old client left behind its body */
+        return 0; /* RFC 9112, 2.2: an empty line that an old client sends after a body */
     if (!version || !request_scanner_is_token(s, (size_t)(target - s)) ||
         !request_scanner_is_target(target + 1, (size_t)(version - target - 1)))
         return err_set(err, ERR_HTTP_MALFORMED, "the request line is not METHOD TARGET VERSION with single spaces");
@@ -129,7 +133,7 @@ static int scan_content_length(struct request_scanner *f, const char *s, size_t 
     char digits[24];
 
     if (f->has_length)
-        return err_set(err, ERR_HTTP_MALFORMED, "the header Content-Length came more than once");
+        return err_set(err, ERR_HTTP_MALFORMED, "the header Content-Length occurs more than once");
     if (n == 0 || n >= sizeof(digits))
         return err_set(err, ERR_HTTP_MALFORMED, "Content-Length is not a number");
     memcpy(digits, s, n);
@@ -143,9 +147,9 @@ static int scan_content_length(struct request_scanner *f, const char *s, size_t 
 static int scan_transfer_encoding(struct request_scanner *f, const char *s, size_t n, struct err *err)
 {
     if (f->is_chunked)
-        return err_set(err, ERR_HTTP_MALFORMED, "the header Transfer-Encoding came more than once");
+        return err_set(err, ERR_HTTP_MALFORMED, "the header Transfer-Encoding occurs more than once");
     if (!scan_equals_word(s, n, "chunked"))
-        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "no transfer coding but chunked is known here");
+        return err_set(err, ERR_HTTP_METHOD_UNKNOWN, "unknown transfer coding; only chunked is supported");
     f->is_chunked = true;
     return 0;
 }
@@ -171,7 +175,7 @@ static int scan_known_header(struct request_scanner *f, const char *name, size_t
 static int scan_end_of_head(struct request_scanner *f, struct err *err)
 {
     if (f->is_chunked && (f->has_length || f->is_http10))
-        return err_set(err, ERR_HTTP_MALFORMED, "Transfer-Encoding beside Content-Length, or in HTTP/1.0");
+        return err_set(err, ERR_HTTP_MALFORMED, "Transfer-Encoding together with Content-Length, or in HTTP/1.0");
     f->head_bytes = 0;
     if (f->is_chunked) {
         f->state = SCAN_CHUNK_HEADER;
@@ -199,7 +203,7 @@ static int scan_header_line(struct request_scanner *f, const char *s, size_t n, 
         return 0;
     }
     if (s[0] == ' ' || s[0] == '\t' || !colon)
-        return err_set(err, ERR_HTTP_MALFORMED, "the request has a line that is folded or is no header");
+        return err_set(err, ERR_HTTP_MALFORMED, "the request has a line that is folded or is not a header");
     if (!request_scanner_is_token(s, (size_t)(colon - s)))
         return err_set(err, ERR_HTTP_MALFORMED, "the request has a header whose name is not a token");
     const char *value = colon + 1, *end = s + n;
@@ -249,13 +253,13 @@ static int scan_complete_line(struct request_scanner *f, const char *s, size_t n
         return scan_chunk_line(f, s, n, err);
     case SCAN_CHUNK_END:
         f->state = SCAN_CHUNK_HEADER;
-        return n == 0 ? 0 : err_set(err, ERR_HTTP_MALFORMED, "a chunk is longer than it says");
+        return n == 0 ? 0 : err_set(err, ERR_HTTP_MALFORMED, "a chunk is longer than its size");
     default:
         return scan_header_line(f, s, n, err);
     }
 }
 
-/* Is there room for a line of n bytes, its end included? */
+/* Whether a line of n bytes, including its end, is within the limits. */
 static int scan_check_line_size(const struct request_scanner *f, size_t n, struct err *err)
 {
     const struct http_limits *lim = f->lim;
@@ -264,7 +268,7 @@ static int scan_check_line_size(const struct request_scanner *f, size_t n, struc
     case SCAN_CHUNK_HEADER:
         return n <= CHUNK_LINE_MAX ? 0 : err_set(err, ERR_HTTP_MALFORMED, "a chunk's header is too long");
     case SCAN_CHUNK_END:
-        return n <= 2 ? 0 : err_set(err, ERR_HTTP_MALFORMED, "a chunk is longer than it says");
+        return n <= 2 ? 0 : err_set(err, ERR_HTTP_MALFORMED, "a chunk is longer than its size");
     default:
         if (f->state == SCAN_REQUEST_LINE && n > lim->line_max + 2)
             return err_set(err, ERR_HTTP_URI_LONG, "the request line is longer than %zu bytes", lim->line_max);
@@ -274,7 +278,7 @@ static int scan_check_line_size(const struct request_scanner *f, size_t n, struc
     }
 }
 
-/* As much of a line as there is. Returns how many bytes that were, or -1. */
+/* Reads as much of a line as is available. Returns the number of bytes, or -1. */
 static ssize_t scan_partial_line(struct request_scanner *f, const char *data, size_t n, struct err *err)
 {
     const char *lf = memchr(data, '\n', n), *line = data;
@@ -311,7 +315,7 @@ static ssize_t scan_body_bytes(struct request_scanner *f, size_t n)
 
 int request_scanner_scan(struct request_scanner *f, const char *data, size_t n, size_t *ret_n, struct err *err)
 {
-    size_t at = 0, begun = 0; /* the request at hand began there */
+    size_t at = 0, begun = 0; /* offset at which the current request began */
     uint64_t ended = f->requests_ended;
 
     while (at < n && f->state != SCAN_UPGRADE_PENDING && f->state != SCAN_AFTER_LAST) {

@@ -1,6 +1,6 @@
-/* A plain walk over the rows: there are some dozens, the number of segments rules out most of them without comparing a
- * character, and a tree would have to be kept right. Among rows that fit, the one that is literal where the other is
- * not wins, looked at from the left. */
+/* A linear search over the rows: there are a few dozen, the number of segments excludes most of
+ * them without comparing a character, and a tree would need maintenance. Among matching rows the
+ * first difference from the left decides: a literal segment takes precedence. */
 #include "server/http/route.h"
 
 #include "core/base/mem.h"
@@ -12,11 +12,11 @@
 
 #define ROUTE_SEGMENTS_MAX 12
 
-enum route_segment_kind { ROUTE_LITERAL, ROUTE_PARAM, ROUTE_REST }; /* the smaller one wins */
+enum route_segment_kind { ROUTE_LITERAL, ROUTE_PARAM, ROUTE_REST }; /* the smaller value takes precedence */
 
 struct route_segment {
     enum route_segment_kind kind;
-    const char *text; /* in the pattern: the literal, or the parameter's name */
+    const char *text; /* points into the pattern: the literal, or the parameter's name */
     size_t len;
 };
 
@@ -25,8 +25,8 @@ struct route_entry {
     unsigned method;
     struct route_segment segment[ROUTE_SEGMENTS_MAX];
     size_t nsegments;
-    bool has_rest;       /* the last piece is one */
-    bool trailing_slash; /* the pattern ends in one */
+    bool has_rest;       /* the last segment is {name*} */
+    bool trailing_slash; /* the pattern ends in a slash */
 };
 
 struct router {
@@ -34,7 +34,7 @@ struct router {
     size_t nentries;
 };
 
-/* The last two are known in order to be refused as what they are: no row has them. */
+/* The last two are known only to be refused by name: no row has them. */
 static const char *const route_method_names[] = { "GET",    "HEAD",    "POST",  "PUT",  "PATCH",
                                                   "DELETE", "OPTIONS", "TRACE", "QUERY" };
 #define METHOD_GET 1u
@@ -136,7 +136,7 @@ static bool route_entry_is_more_specific(const struct route_entry *a, const stru
     for (size_t i = 0; i < a->nsegments && i < b->nsegments; i++)
         if (a->segment[i].kind != b->segment[i].kind)
             return a->segment[i].kind < b->segment[i].kind;
-    return a->nsegments < b->nsegments; /* an empty rest */
+    return a->nsegments < b->nsegments; /* the rest of the other is empty */
 }
 
 static void route_entry_copy_params(const struct route_entry *row, struct route_match *ret)
@@ -182,7 +182,8 @@ void router_find(const struct router *r, const char *method, const struct uri *u
     route_entry_copy_params(best, ret);
 }
 
-/* How far the literals of a row are from what was typed; a slash too many or too few counts one. */
+/* Edit distance between the literals of a row and the request; a missing or additional slash counts
+ * one. */
 static unsigned route_entry_distance(const struct route_entry *row, const struct uri *u, size_t from)
 {
     unsigned sum = row->trailing_slash != u->trailing_slash;
@@ -209,7 +210,7 @@ const char *router_nearest_pattern(const struct router *r, const struct uri *u)
     for (size_t i = 0; i < r->nentries; i++) {
         const struct route_entry *row = &r->entries[i];
 
-        for (size_t from = 0; from <= 1; from++) { /* 1: the version in front was forgotten */
+        for (size_t from = 0; from <= 1; from++) { /* 1: the version prefix is missing */
             if (row->has_rest || row->nsegments != u->nsegs + from)
                 continue;
             unsigned d = route_entry_distance(row, u, from) + (unsigned)from;

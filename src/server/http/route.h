@@ -1,7 +1,7 @@
-/* route.h - finds the row of the route tables that a method and a path belong to.
+/* route.h - finds the row of the route tables for a method and a path.
  *
- * The patterns are taken apart once. A path that no pattern fits gets the nearest pattern for the message, one that
- * fits but not with this method gets the methods that do. */
+ * Patterns are parsed once. For a path without a pattern the nearest pattern is available for the
+ * error message; for a path with a pattern but another method, the allowed methods are returned. */
 #pragma once
 
 #include "server/http/http.h"
@@ -11,32 +11,32 @@
 
 struct router;
 
-/* A pattern that breaks the rules of http.h is our bug, and aborts. */
+/* Aborts if a pattern breaks the rules of http.h: that is a bug in the table. */
 struct router *router_new(const struct http_route *const *tables);
 void router_free(struct router *r);
 DEFINE_AUTO(router, router_free);
 
 struct route_match {
-    const struct http_route *route; /* NULL: `allow` says whether the path at least is known */
-    unsigned allowed_methods;       /* methods that the path has: bits of route_method_bit() */
+    const struct http_route *route; /* NULL: not found; allowed_methods is not 0 if the path is known */
+    unsigned allowed_methods;       /* methods of the path, as bits of route_method_bit() */
     struct {
-        const char *name; /* in the pattern */
+        const char *name; /* points into the pattern */
         size_t len;
-        size_t seg; /* the segment that it took, or the first of the rest */
+        size_t seg; /* index of its segment, or of the first segment of the rest */
         bool rest;
     } param[ROUTE_PARAMS_MAX];
     size_t nparams;
 };
 
-/* HEAD is found under GET unless it has a row of its own. */
+/* HEAD uses the GET row unless it has its own. */
 void router_find(const struct router *r, const char *method, const struct uri *u, struct route_match *ret);
 const char *router_nearest_pattern(const struct router *r, const struct uri *u); /* a pattern, or NULL */
 
-/* Every method that a row may have. */
+/* All methods that a row may have. */
 #define ROUTE_METHODS 0x7fu
-/* The bit of a method that this server knows, 0 for others (CONNECT is one). */
+/* The bit of a method that this server knows; 0 for others, for example CONNECT. */
 unsigned route_method_bit(const char *method);
 /* "GET, HEAD, OPTIONS" for Allow. buf needs 64 bytes and is returned. */
 char *route_allow_text(unsigned methods, char buf[64]);
-/* The segments of {name*} with slashes between; `out` has the room that uri_parse() had. */
+/* Joins the segments of {name*} with slashes; `out` needs as many bytes as `mem` of uri_parse(). */
 void route_join_rest(const struct uri *u, size_t from, char *out);

@@ -1,14 +1,15 @@
-/* The daemon of libmicrohttpd has an epoll set of its own, which is one descriptor of our loop. Whenever it is ready,
- * MHD_run() does all there is to do and calls back into request_lifecycle.c, conn.c and mhd_response.c. The daemon is
- * given no listening socket, no clock and no limit of connections that matters: sockets are accepted, counted, timed
- * and cut here, because its single inactivity timeout cannot tell a slow head from a slow reader, and because a
- * suspended connection of its would not notice that the client is gone.
+/* The daemon of libmicrohttpd has an epoll set of its own, which is one descriptor of our loop.
+ * Whenever that is ready, MHD_run() does all pending work and calls back into request_lifecycle.c,
+ * conn.c and mhd_response.c. The daemon gets no listening socket, no timeout and no effective limit
+ * of connections: sockets are accepted, counted, timed and evicted here, because its single
+ * inactivity timeout cannot distinguish a slow head from a slow reader, and because it does not
+ * notice that the client of a suspended connection is gone.
  *
  * Invariants:
- * 1. recv_shim_run_daemon() is called from the loop only, never from inside a handler's call.
- * 2. The daemon claims that it has work when it can do none with a line as large as its buffer; request_scanner.c lets
- * none of that size come to it, so that no client can make the server spin.
- * 3. It may miss the end of a client; conn.c does not. */
+ * 1. recv_shim_run_daemon() is called only from the loop, never from inside a handler's call.
+ * 2. With a line as large as its buffer the daemon reports work that it cannot do;
+ *    request_scanner.c lets no line of that size pass, so that no client can make the server spin.
+ * 3. The daemon may miss that a client has closed its side; conn.c does not. */
 #include "server/http/mhd_callbacks.h"
 
 #include "core/base/mem.h"
@@ -17,8 +18,9 @@
 
 #define DAEMON_RUNS_PER_TURN 4
 
-/* The daemon says that it has more to do after every answer, and mostly it is little: that does not cost a turn of the
- * loop. More than a few times in a row would let others wait. */
+/* The daemon reports more work after every answer, and usually it is little: that work does not
+ * wait for another loop iteration. The number of repetitions is bounded so that other events are
+ * not delayed. */
 static void http_server_run_daemon(void *arg)
 {
     struct http_server *s = arg;
@@ -50,13 +52,14 @@ static size_t http_server_keep_escapes(void *cls UNUSED, struct MHD_Connection *
 
 static int http_server_start_daemon(struct http_server *s, struct err *err)
 {
-    /* Per connection: a head, what the daemon notes about it, and the head of the answer. Half of it receives bodies,
-     * and pieces of 64 KiB cost an upload a third less than pieces of 24. More would make every request slower, because
-     * the daemon clears it all after each. */
+    /* Memory per connection: a head, the daemon's notes about it, and the head of the answer. Half
+     * of it receives bodies; pieces of 64 KiB make an upload a third cheaper than pieces of 24 KiB.
+     * More memory would make every request slower, because the daemon clears all of it after each
+     * request. */
     size_t pool = max_u64(3 * s->settings.limits.head_max, 128 * KIB);
 
-    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and with pages of its own. request_scanner.c refuses all of
-     * it. */
+    /* Not MHD_OPTION_STRICT_FOR_CLIENT: it refuses little, and answers with its own pages.
+     * request_scanner.c refuses all of that. */
     s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE,
                               0, NULL, NULL, request_on_access, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool,
                               MHD_OPTION_CONNECTION_LIMIT, s->settings.limits.conns_max + 64,
@@ -65,7 +68,7 @@ static int http_server_start_daemon(struct http_server *s, struct err *err)
                               MHD_OPTION_NOTIFY_CONNECTION, http_conn_on_notify, s, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
                               MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!s->mhd)
-        return err_sys(err, ERR_SYS, "starting the HTTP daemon");
+        return err_sys(err, ERR_SYS, "cannot start the HTTP daemon");
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
         return err_set(err, ERR_BUG, "the HTTP daemon has no epoll set");
@@ -76,7 +79,7 @@ int http_server_new(struct ev *ev, const struct http_settings *settings, struct 
 {
     struct http_server *s = mem_new(struct http_server);
 
-    signal(SIGPIPE, SIG_IGN); /* sendfile() cannot be told not to send it */
+    signal(SIGPIPE, SIG_IGN); /* sendfile() has no MSG_NOSIGNAL */
     s->ev = ev;
     s->settings = *settings;
     s->router = router_new(settings->tables);
@@ -96,8 +99,9 @@ void http_server_free(struct http_server *s)
     s->draining = true;
     for (struct http_conn *c = s->conns; c; c = c->next)
         http_conn_shut_down(c);
+    /* Calls request_on_completed() and http_conn_on_notify() for everything that is left. */
     if (s->mhd)
-        MHD_stop_daemon(s->mhd); /* calls request_on_completed() and http_conn_on_notify() for all that is left */
+        MHD_stop_daemon(s->mhd);
     assert(!s->conns);
     ws_free_all(s);
     ev_io_del(s->ev, &s->io);

@@ -1,6 +1,6 @@
-/* Bodies made while they are sent. The writer's bytes wait in one buffer per request, which the daemon empties as the
- * client takes them (read_stream in mhd_response.c). The buffer's high mark is a request to the writer, not a wall: a
- * writer who cannot stop in the middle of something may finish it. */
+/* Bodies that are produced while they are sent. The writer's bytes wait in one buffer per request,
+ * which the daemon empties as the client reads (mhd_response_read_stream()). The high-water mark of
+ * the buffer is advisory: a writer that cannot stop in the middle of a record may finish it. */
 #include "server/http/http_internal.h"
 
 #include "core/base/str.h"
@@ -65,7 +65,7 @@ void http_stream_break(struct http_req *req)
 
 void http_answer_ndjson(struct http_req *req, int status)
 {
-    http_set_header(req, "X-Accel-Buffering", "no"); /* a proxy in front must not wait for more */
+    http_set_header(req, "X-Accel-Buffering", "no"); /* a proxy must not delay messages */
     http_answer_stream(req, status, "application/x-ndjson", HTTP_UNTIL_END);
 }
 
@@ -93,8 +93,8 @@ void http_answer_events(struct http_req *req)
                      http_stream_on_keepalive, req);
 }
 
-/* A field is one line: what could begin another is left out of names, and splits data into lines that the reader joins.
- */
+/* A field is one line: line breaks are removed from names, and split data into several lines that
+ * the client joins. */
 static void http_stream_add_sse_field(struct buf *out, const char *field, const char *value)
 {
     size_t n = strcspn(value, "\r\n");

@@ -1,5 +1,6 @@
-/* One pass copies the target into the caller's memory and decodes while it copies: a decoded text is never longer than
- * its source, and each separator leaves the byte that ends the text before it. */
+/* One pass copies the target into the caller's memory and decodes it at the same time: decoded text
+ * is never longer than its source, and each separator leaves one byte for the NUL of the text
+ * before it. */
 #include "server/http/uri.h"
 
 #include "core/base/str.h"
@@ -41,7 +42,8 @@ static int uri_decode_part(const char **p, const char *stops, bool plus, char **
             int high = uri_hex_digit(s[1]), low = high < 0 ? -1 : uri_hex_digit(s[2]);
 
             if (low < 0)
-                return err_set(err, ERR_HTTP_MALFORMED, "the target has a %% without two hexadecimal digits after it");
+                return err_set(err, ERR_HTTP_MALFORMED,
+                               "the target has a %% that is not followed by two hexadecimal digits");
             c = (unsigned char)(high * 16 + low);
             if (c == 0)
                 return err_set(err, ERR_HTTP_MALFORMED, "the target has an encoded NUL");
@@ -53,11 +55,10 @@ static int uri_decode_part(const char **p, const char *stops, bool plus, char **
     }
     *(*out)++ = '\0';
     *p = s;
-    return uri_is_utf8(begin) ? 0
-                              : err_set(err, ERR_HTTP_MALFORMED, "the target decodes to something that is not UTF-8");
+    return uri_is_utf8(begin) ? 0 : err_set(err, ERR_HTTP_MALFORMED, "the target does not decode to UTF-8");
 }
 
-/* No part between slashes, the encoded ones included, may be empty or climb. */
+/* No part between slashes, including encoded slashes, may be empty, `.` or `..`. */
 static int uri_check_segment(const char *seg, struct err *err)
 {
     for (const char *p = seg;; p++) {
@@ -96,7 +97,7 @@ static int uri_parse_path(const char **p, char **out, struct uri *u, struct err 
 static int uri_add_query_pair(struct uri *u, const char *name, const char *value, struct err *err)
 {
     if (uri_query(u, name))
-        return err_set(err, ERR_INVALID, "the query names '%.60s' twice", name);
+        return err_set(err, ERR_INVALID, "the query has the parameter '%.60s' twice", name);
     if (u->nquery == URI_QUERY_MAX)
         return err_set(err, ERR_HTTP_URI_LONG, "the query has more than %d parameters", URI_QUERY_MAX);
     u->query[u->nquery++] = (struct uri_query_pair){ name, value };

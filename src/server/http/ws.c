@@ -1,17 +1,19 @@
-/* One WebSocket on its own descriptor in our loop. wslay reads and writes frames; what it is given, when, and what
- * follows from it is decided here.
+/* One WebSocket on its own descriptor in the event loop. wslay encodes and decodes frames; this
+ * file decides which input it gets, when, and how to react.
  *
  * Invariants:
- * 1. What a client can make us hold is bounded: a message by its size and its number of fragments (wslay allocates for
- *    each), all messages under way together by the bound for bodies, answers to pings by not reading while much waits
- *    to be sent.
- * 2. Frames are counted against a rate. Who is beyond it is not read from until it is not, which costs the client time
- *    and us nothing.
- * 3. A sign of life is a byte that came, or one that was taken after the socket had been full. Without one a ping is
- *    sent, and without one for as long again the socket is closed; unless it was us who did not read.
+ * 1. The memory that a client can use is bounded: a message by its size and its number of fragments
+ *    (wslay allocates for each), all incomplete messages together by the limit for buffered bodies,
+ *    and pongs because nothing is read while many bytes wait to be sent.
+ * 2. Frames are rate-limited. A client beyond the rate is not read from until it is within the rate
+ *    again, which costs the client time and the server nothing.
+ * 3. A client is alive if a byte arrived, or if it took a byte after the socket had been full.
+ *    Otherwise a ping is sent, and after the same time again the socket is closed, unless the
+ *    server itself was not reading.
  * 4. A close frame overtakes messages in wslay's queues, so it is queued only when they are empty.
- * 5. After a frame that cannot be read, wslay sends a close frame without a code. The code is put in on its way out
- *    (on_send): it is the last frame, and its header is two bytes that nothing else in that position has. */
+ * 5. After a frame that cannot be decoded, wslay sends a close frame without a code. ws_on_send()
+ *    inserts the code: it is the last frame, and its two-byte header cannot be confused with
+ *    anything else in that position. */
 #include "server/http/http_internal.h"
 
 #include "core/base/mem.h"
@@ -22,11 +24,11 @@
 #include <unistd.h>
 #include <wslay/wslay.h>
 
-#define READ_MAX (64 * KIB) /* of one socket in a turn */
-#define FRAGMENTS_MAX 1024u /* of a message */
-#define CLOSE_MS 3000       /* for what still waits, and the other side's farewell */
+#define READ_MAX (64 * KIB) /* bytes read from one socket per loop iteration */
+#define FRAGMENTS_MAX 1024u /* per message */
+#define CLOSE_MS 3000       /* time limit for queued bytes and the client's close frame */
 #define REASON_MAX 123u
-#define WS_FRAME_OVERHEAD 64u /* what a waiting frame counts beside its bytes */
+#define WS_FRAME_OVERHEAD 64u /* bytes that a queued frame counts in addition to its payload */
 
 struct http_ws {
     struct http_server *s;
@@ -34,30 +36,31 @@ struct http_ws {
     const struct ws_ops *ops;
     void *arg;
     wslay_event_context_ptr ctx;
-    struct buf early_input; /* came with the request */
-    int fd;                 /* -1 until the handshake is through */
+    struct buf early_input; /* bytes that arrived with the request */
+    int fd;                 /* -1 until the handshake is complete */
     struct ev_io io;
-    struct ev_timer ping_timer; /* ping, or the end of patience */
-    struct ev_timer rate_timer; /* the rate allows more */
+    struct ev_timer ping_timer; /* next ping, or the end of the wait for a pong */
+    struct ev_timer rate_timer; /* fires when the rate allows reading again */
     struct ev_defer pump_defer, closed_defer;
     uint64_t last_sign_of_life_ns, pinged_at_ns;
-    uint64_t rate_filled_until_ns; /* when the frames that came would have come at the allowed rate */
-    uint64_t message_bytes;        /* bytes of the message that is coming */
+    uint64_t rate_filled_until_ns; /* time by which the received frames would have arrived at the allowed rate */
+    uint64_t message_bytes;        /* bytes of the incomplete message */
     size_t read_budget;
     unsigned fragments;
-    unsigned close_code; /* to be told */
+    unsigned close_code; /* code for on_closed */
     uint8_t addr[16];
     char close_reason[REASON_MAX + 1];
     uint8_t pending_header[14],
-        pending_header_len; /* header of a frame, for wslay sent already; as long as the longest one */
+        /* header of a frame that wslay believes to be sent; as long as the longest one */
+        pending_header_len;
     bool is_unix;
-    bool reading_paused, rate_limited; /* not read from: by its owner, by the rate */
-    bool writer_paused;                /* the writer was told to wait */
-    bool socket_drained;               /* the kernel's queue has moved */
-    bool input_may_wait;               /* something may have come that the loop does not tell of */
-    bool closing;                      /* by our side, or after an error: messages are of no interest any more */
-    bool input_discarded;              /* what comes is thrown away */
-    bool peer_ended;                   /* the other side sends no more */
+    bool reading_paused, rate_limited; /* reading is paused: by the owner, by the rate limit */
+    bool writer_paused;                /* ws_send() has returned false */
+    bool socket_drained;               /* the socket buffer has drained since it was full */
+    bool input_may_wait;               /* input may be available that epoll does not report */
+    bool closing;                      /* closed by the server, or after an error: messages are ignored */
+    bool input_discarded;              /* input is discarded */
+    bool peer_ended;                   /* the client has closed its sending side */
     bool finished;
 };
 
@@ -73,7 +76,7 @@ static bool ws_may_read(const struct http_ws *ws)
     return ws->closing || (!ws->reading_paused && !ws->rate_limited && ws_queued_bytes(ws) < WS_HIGH_WATER);
 }
 
-/* --- the end --- */
+/* --- closing --- */
 
 static void ws_unlink(struct http_ws *ws)
 {
@@ -128,7 +131,7 @@ static void ws_set_ping_timer(struct http_ws *ws, uint64_t at)
     ev_timer_set(ws->s->ev, &ws->ping_timer, at, ws_on_ping_timer, ws);
 }
 
-/* --- what wslay asks --- */
+/* --- callbacks of wslay --- */
 
 static ssize_t ws_would_block(struct http_ws *ws)
 {
@@ -163,7 +166,8 @@ static ssize_t ws_on_recv(wslay_event_context_ptr ctx, uint8_t *to, size_t len, 
     return -1;
 }
 
-/* Behind the header of its frame, if that was kept. Of the header nothing is counted: it was told to be sent. */
+/* Sends the data together with the stored header of its frame, if there is one. The returned count
+ * excludes the header, which wslay already counts as sent. */
 static ssize_t ws_send_after_header(struct http_ws *ws, const uint8_t *data, size_t len)
 {
     struct iovec parts[2] = { { ws->pending_header, ws->pending_header_len }, { (void *)(uintptr_t)data, len } };
@@ -184,8 +188,8 @@ static ssize_t ws_send_after_header(struct http_ws *ws, const uint8_t *data, siz
     return -1;
 }
 
-/* wslay sends a header and then what is in the frame; with many viewers of one terminal a system call for each is half
- * of all that is done. So a header waits for its frame. */
+/* wslay sends a header and then the payload; with many viewers of one terminal, the system call for
+ * each header is half of all work. So a header waits for its payload. */
 static ssize_t ws_on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags, void *arg)
 {
     static const uint8_t bare[2] = { 0x88, 0 }, coded[4] = { 0x88, 2, WS_PROTOCOL >> 8, WS_PROTOCOL & 0xff };
@@ -217,7 +221,7 @@ static void ws_on_rate_timer(void *arg)
     ws_pump(ws);
 }
 
-/* A bucket of two seconds' worth of frames, kept as one instant. */
+/* A token bucket that holds the frames of two seconds, stored as one point in time. */
 static void ws_count_frame(struct http_ws *ws)
 {
     uint64_t now = ev_now(ws->s->ev), window = 2 * NS_PER_S;
@@ -230,7 +234,7 @@ static void ws_count_frame(struct http_ws *ws)
     ev_timer_set(ws->s->ev, &ws->rate_timer, ws->rate_filled_until_ns - window + window / 8, ws_on_rate_timer, ws);
 }
 
-/* In the middle of what it sends: the rest is thrown away. */
+/* Closes in the middle of a message: the rest of the input is discarded. */
 static void ws_refuse_input(struct http_ws *ws, unsigned code, const char *why)
 {
     ws_close(ws, code, why);
@@ -250,13 +254,13 @@ static void ws_on_frame_start(wslay_event_context_ptr ctx UNUSED, const struct w
     ws->fragments = f->opcode == WSLAY_CONTINUATION_FRAME ? ws->fragments + 1 : 0;
     if (f->payload_length >
         s->settings.limits.buffered_max - min_u64(s->buffered_bytes, s->settings.limits.buffered_max)) {
-        ws_refuse_input(ws, WS_TRY_AGAIN, "the server holds as many messages as it has memory for");
+        ws_refuse_input(ws, WS_TRY_AGAIN, "the server has no memory for more messages at the moment; retry later");
         return;
     }
     ws->message_bytes += f->payload_length;
     s->buffered_bytes += f->payload_length;
     if (ws->fragments > FRAGMENTS_MAX)
-        ws_refuse_input(ws, WS_TOO_BIG, "a message in more than 1024 fragments");
+        ws_refuse_input(ws, WS_TOO_BIG, "the message has more than 1024 fragments");
 }
 
 static void ws_on_message(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_msg_recv_arg *m, void *arg)
@@ -265,7 +269,7 @@ static void ws_on_message(wslay_event_context_ptr ctx UNUSED, const struct wslay
 
     if (m->opcode == WSLAY_CONNECTION_CLOSE && !ws->closing) {
         ws->close_code = m->status_code ? m->status_code : WSLAY_CODE_NO_STATUS_RCVD;
-        ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS); /* wslay has queued our own */
+        ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS); /* wslay has queued the close frame */
     }
     if (wslay_is_ctrl_frame(m->opcode))
         return;
@@ -275,7 +279,7 @@ static void ws_on_message(wslay_event_context_ptr ctx UNUSED, const struct wslay
         ws->ops->on_message(ws->arg, m->opcode == WSLAY_TEXT_FRAME, m->msg ? (const char *)m->msg : "", m->msg_length);
 }
 
-/* --- reading, writing, waiting --- */
+/* --- reading and writing --- */
 
 static void ws_discard_input(struct http_ws *ws)
 {
@@ -301,7 +305,7 @@ static void ws_receive(struct http_ws *ws)
 
         if (!wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx) && !ws->peer_ended) {
             ws->input_discarded = true;
-            if (!ws->closing) { /* wslay has queued why */
+            if (!ws->closing) { /* wslay has queued a close frame with the reason */
                 ws->closing = true;
                 ws->close_code = rc == 0 ? 0 : WS_PROTOCOL;
                 ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
@@ -325,7 +329,7 @@ static void ws_transmit(struct http_ws *ws)
     }
 }
 
-/* True: nothing is left to be done on this socket. */
+/* Returns true if nothing is left to be done on this socket. */
 static bool ws_close_is_complete(struct http_ws *ws)
 {
     bool said = wslay_event_get_close_sent(ws->ctx), heard = wslay_event_get_close_received(ws->ctx);
@@ -335,7 +339,7 @@ static bool ws_close_is_complete(struct http_ws *ws)
     if (ws->peer_ended && ws->close_code == 0)
         ws->close_code = WS_ABNORMAL;
     if (said && ws->input_discarded && !ws->peer_ended)
-        shutdown(ws->fd, SHUT_WR); /* closing now, with bytes unread, would take the farewell back */
+        shutdown(ws->fd, SHUT_WR); /* closing now, with unread bytes, would discard the close frame */
     return ws->peer_ended || (said && heard);
 }
 
@@ -345,7 +349,7 @@ static void ws_on_io(void *arg, uint32_t events)
 
     ws->socket_drained = events & EPOLLOUT;
     if (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)) {
-        ws->peer_ended = true; /* it would be told again and again */
+        ws->peer_ended = true; /* otherwise epoll would report it repeatedly */
         ws->close_code = ws->close_code ? ws->close_code : WS_ABNORMAL;
         ws_finish(ws);
         return;
@@ -395,7 +399,7 @@ static void ws_on_pump(void *arg)
         ws_flush(ws);
 }
 
-/* look: also whether something came; what is only sent does not need that, for then the loop tells it. */
+/* look: also check for input. Not needed if only output was queued: epoll reports input. */
 static void ws_schedule_pump(struct http_ws *ws, bool look)
 {
     ws->input_may_wait = ws->input_may_wait || look;
@@ -415,7 +419,7 @@ static void ws_on_ping_timer(void *arg)
         return;
     }
     if (ws->pinged_at_ns > ws->last_sign_of_life_ns && (ws->reading_paused || ws->rate_limited))
-        ws->pinged_at_ns = now; /* its answer may be there, and it is us who do not look */
+        ws->pinged_at_ns = now; /* the pong may be waiting while the server does not read */
     if (ws->pinged_at_ns > ws->last_sign_of_life_ns && now >= ws->pinged_at_ns + gap) {
         ws_close(ws, WS_INTERNAL, "no answer to a ping");
         return;
@@ -428,19 +432,19 @@ static void ws_on_ping_timer(void *arg)
     ws_set_ping_timer(ws, max_u64(ws->pinged_at_ns, ws->last_sign_of_life_ns) + gap);
 }
 
-/* --- its life --- */
+/* --- construction --- */
 
 int ws_check_capacity(const struct http_server *s, const struct http_conn *c, struct err *err)
 {
     unsigned n = 0;
 
     if (s->stats.websockets >= s->settings.limits.ws_max)
-        return err_set(err, ERR_BUSY, "the server has %u WebSockets open, and no more at one time",
+        return err_set(err, ERR_BUSY, "the server already has its maximum of %u WebSockets; retry later",
                        s->stats.websockets);
     for (const struct http_ws *ws = s->websockets; ws && !c->peer.is_unix; ws = ws->next)
         n += !ws->is_unix && memcmp(ws->addr, c->addr, sizeof(ws->addr)) == 0;
     if (n >= s->settings.limits.ws_per_addr)
-        return err_set(err, ERR_BUSY, "this address has %u WebSockets open, and no more at one time", n);
+        return err_set(err, ERR_BUSY, "this address already has its maximum of %u WebSockets; close one first", n);
     return 0;
 }
 
@@ -461,7 +465,7 @@ struct http_ws *ws_new(struct http_server *s, const struct http_conn *c, const s
         memcpy(ws->addr, c->addr, sizeof(ws->addr));
     }
     if (wslay_event_context_server_init(&ws->ctx, &callbacks, ws) != 0)
-        abort(); /* out of memory, as everywhere */
+        abort(); /* out of memory, as in mem_alloc() */
     wslay_event_config_set_max_recv_msg_length(ws->ctx, s->settings.limits.ws_message_max);
     ws->next = s->websockets;
     if (ws->next)
@@ -511,7 +515,7 @@ void ws_free_all(struct http_server *s)
     }
 }
 
-/* --- what its owner asks --- */
+/* --- calls of the owner --- */
 
 size_t ws_room(const struct http_ws *ws)
 {
@@ -526,7 +530,7 @@ bool ws_send(struct http_ws *ws, const void *text, size_t len)
 
     if (ws->closing || ws->finished)
         return true;
-    (void)wslay_event_queue_msg(ws->ctx, &m); /* refuses after a close, and then it matters no more */
+    (void)wslay_event_queue_msg(ws->ctx, &m); /* fails only after a close frame, when the message no longer matters */
     ws_schedule_pump(ws, false);
     ws->writer_paused = ws_room(ws) == 0;
     return !ws->writer_paused;
@@ -548,7 +552,7 @@ void ws_close(struct http_ws *ws, unsigned code, const char *reason)
     ws->close_code = code;
     size_t n = min_size(strlen(reason), REASON_MAX);
     memcpy(ws->close_reason, reason, n);
-    if (ws->fd >= 0) /* before that, the clocks of the connection count */
+    if (ws->fd >= 0) /* before the handshake is complete the timeouts of the connection apply */
         ws_set_ping_timer(ws, ev_now(ws->s->ev) + CLOSE_MS * NS_PER_MS);
     ws_schedule_pump(ws, true);
 }

@@ -1,9 +1,10 @@
-/* From a request to a WebSocket: the checks of the handshake, and the moment at which the connection changes hands.
+/* Upgrades a request to a WebSocket: the checks of the handshake, and the transfer of the
+ * connection.
  *
- * The daemon sends the 101 and hands the descriptor over. It would keep its object of the connection, and the memory
- * that goes with it, until it is told that the socket is closed. So the socket goes on with a duplicate of the
- * descriptor, and the daemon is told so at once: it closes its own copy, which the other side does not see, and what a
- * quiet socket costs is a few kilobytes (ws.c). */
+ * The daemon sends the 101 and passes on the descriptor. It would keep its connection object, with
+ * its memory, until it is informed that the socket is closed. So the WebSocket uses a duplicate of
+ * the descriptor, and the daemon is informed at once: it closes its own copy, which the client does
+ * not notice, and an idle WebSocket costs only a few kilobytes (ws.c). */
 #include "server/http/mhd_callbacks.h"
 #include "core/base/wskey.h"
 
@@ -15,7 +16,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-/* Whether a list of words in a header has this one. */
+/* Whether a comma-separated header contains this word. */
 static bool header_list_has_word(const char *header, const char *word)
 {
     size_t n = strlen(word);
@@ -34,16 +35,17 @@ static int ws_handshake_check(struct http_req *req, struct err *err)
 
     if (req->is_head || req->is_http10 || !header_list_has_word(http_header(req, "Upgrade"), "websocket") ||
         !header_list_has_word(http_header(req, "Connection"), "upgrade"))
-        return err_set(err, ERR_HTTP_UPGRADE, "%s is a WebSocket, and the request does not ask for one",
+        return err_set(err, ERR_HTTP_UPGRADE, "%s is a WebSocket, but the request does not ask for an upgrade",
                        req->match.route->pattern);
-    /* Whoever means to speak WebSocket sends on as if it had been agreed: none of that may be read as a request. */
+    /* A client that intends to speak WebSocket may send frames before the answer: they must not be
+     * read as a request. */
     req->close_after_answer = true;
     if (!version || !str_eq(version, "13"))
-        return err_set(err, ERR_HTTP_UPGRADE, "version 13 of the WebSocket protocol is spoken here, and no other");
+        return err_set(err, ERR_HTTP_UPGRADE, "only version 13 of the WebSocket protocol is supported");
     if (!key || !wskey_valid(key))
         return err_set(err, ERR_HTTP_MALFORMED, "Sec-WebSocket-Key is not 16 bytes in base64");
     if (req->s->draining)
-        return err_set(err, ERR_BUSY, "the server is being stopped");
+        return err_set(err, ERR_BUSY, "the server is stopping");
     return ws_check_capacity(req->s, req->conn, err);
 }
 
@@ -54,7 +56,7 @@ struct http_ws *http_answer_ws(struct http_req *req, const char *const *protocol
     struct err err = { 0 };
 
     if (!req->conn)
-        err_set(&err, ERR_CLIENT_GONE, "the client went away");
+        err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
     if (!req->conn || ws_handshake_check(req, &err) < 0) {
         if (err.id == ERR_HTTP_UPGRADE) {
             http_set_header(req, "Upgrade", "websocket");

@@ -1,16 +1,20 @@
-/* A thread with a loop of its own, so that somebody who does nothing but shake hands, at a millisecond of arithmetic
- * each, keeps neither the loop of the server from its work nor the owner at the Unix socket waiting; and so that
- * encryption of large files has a core to itself. A pool of threads would make handshakes parallel, and needs every
- * list here once more: one is enough for a thousand handshakes a second.
+/* TLS runs in a thread with its own event loop. So clients that only start handshakes, at a
+ * millisecond of CPU each, delay neither the loop of the server nor the owner at the Unix socket,
+ * and the encryption of large files has its own core. A pool of threads would run handshakes in
+ * parallel, but would need every list here per thread; one thread is enough for a thousand
+ * handshakes per second.
  *
- * Why not libmicrohttpd's TLS: its connections took twice the processor time of OpenSSL's, answers that go around it
- * (src/server/http/mhd_response.c) would have no way to the client, and an upgraded connection needs a pair of sockets there
- * too. Why not the kernel's TLS: few kernels have it, and for receiving TLS 1.3 this OpenSSL cannot use it.
+ * Why not TLS of libmicrohttpd: its connections used twice the CPU time of OpenSSL's, answers that
+ * are sent without the daemon (src/server/http/mhd_response.c) could not reach the client, and an
+ * upgraded connection needs a socket pair there too. Why not TLS in Linux: few kernels have it, and
+ * this OpenSSL cannot use it to receive TLS 1.3.
  *
- * 1. The thread owns relays, listeners and the current identity; the loop owns `struct tls_front` besides. What both
- *    touch is `box`, under its lock, and the counters, which are atomic.
- * 2. A finished handshake crosses over in a pipe, whose writes are whole: what does not fit is closed by the thread,
- *    what is in it when the front goes is closed by tls_front_free().
+ * 1. The thread owns relays, listeners and the current identity; the server's loop owns the rest of
+ *    `struct tls_front`. Both use only `mailbox`, under its lock, and the counters, which are
+ *    atomic.
+ * 2. A completed handshake is passed to the server's loop through a pipe with atomic writes. A
+ *    connection that does not fit is closed by the thread; a connection that is in the pipe at the
+ *    end is closed by tls_front_free().
  * 3. Accepting pauses instead of failing, as in src/server/http/listen.c. */
 #include "server/tls/tls_internal.h"
 
@@ -28,8 +32,8 @@
 #define ACCEPTS_PER_TURN 64
 #define FD_SHORTAGE_PAUSE_MS 100
 #define FINISH_MS 2000
-#define TICKET_KEY_ROTATE_NS (3600 * NS_PER_S) /* how often tickets get a new key */
-#define SPARE 64                               /* connections that linger beside those that count */
+#define TICKET_KEY_ROTATE_NS (3600 * NS_PER_S) /* lifetime of a ticket key */
+#define SPARE 64                               /* lingering connections in addition to conns_max */
 
 struct tls_listener {
     struct tls_front *f;
@@ -40,7 +44,7 @@ struct tls_front {
     struct ev *ev;
     struct tls_front_settings set;
     struct tls_counters counters;
-    struct ev_io handover_io; /* the loop's end of the pipe */
+    struct ev_io handover_io; /* the server loop's end of the pipe */
     int handover_fd;
     pthread_t thread;
     bool thread_started;
@@ -52,7 +56,7 @@ struct tls_front {
     } mailbox;
     int wake_fd;
 
-    /* the thread's */
+    /* owned by the thread */
     struct tls_relay_set relays;
     struct ev_io wake_io;
     struct tls_identity *id;
@@ -143,7 +147,8 @@ static void tls_front_on_finish_timeout(void *arg)
     ev_stop(f->relays.ev);
 }
 
-/* The server has closed its sides by now; what it wrote may still be on its way to the clients. */
+/* The server has closed its sockets by now; bytes that it wrote may still be on the way to the
+ * clients. */
 static void tls_front_stop(struct tls_front *f)
 {
     f->stopping = true;
@@ -188,7 +193,7 @@ static void *tls_front_thread_main(void *arg)
     return NULL;
 }
 
-/* --- in the loop --- */
+/* --- in the server's loop --- */
 
 static void tls_front_on_handover(void *arg, uint32_t events UNUSED)
 {
@@ -233,7 +238,7 @@ static int tls_front_open_listeners(struct tls_front *f, struct err *err)
     return 0;
 }
 
-/* Signals are the loop's. */
+/* Signals are blocked in the thread: the server's loop handles them. */
 static int tls_front_start_thread(struct tls_front *f, struct err *err)
 {
     sigset_t all, before;
@@ -244,7 +249,7 @@ static int tls_front_start_thread(struct tls_front *f, struct err *err)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     f->thread_started = bad == 0;
     errno = bad;
-    return bad ? err_sys(err, ERR_SYS, "starting the thread of TLS") : 0;
+    return bad ? err_sys(err, ERR_SYS, "cannot start the TLS thread") : 0;
 }
 
 int tls_front_new(struct ev *ev, const struct tls_front_settings *set, struct tls_identity *id, struct tls_front **ret,

@@ -1,7 +1,8 @@
-/* front.h - the doorkeepers of TLS: a thread that accepts connections, takes the encryption off, and hands what is
- * inside to the loop as an ordinary stream socket.
+/* front.h - the TLS front: a thread that accepts connections, removes the encryption, and passes
+ * the plain bytes to the server's loop as an ordinary stream socket.
  *
- * Whoever gets the socket serves it as if the client had come without TLS; the address of the client comes with it. */
+ * The server uses the socket as if the client had connected without TLS; the address of the client
+ * is passed with it. */
 #pragma once
 
 #include "core/ev/ev.h"
@@ -18,34 +19,36 @@ union tls_addr {
 };
 
 struct tls_front_settings {
-    const int *listeners; /* TCP sockets that listen already; borrowed for the front's life */
+    const int *listeners; /* TCP sockets that already listen; borrowed for the front's lifetime */
     size_t nlisteners;
-    unsigned conns_max;      /* connections whose handshake is done */
-    unsigned handshakes_max; /* handshakes under way; for one more, the oldest of them is given up */
-    uint64_t handshake_ms;   /* from accept to the end of the handshake */
-    uint64_t write_ms;       /* without a byte taken by the client, once the server has closed its side */
-    const char *plain;       /* sent to a client that speaks HTTP without TLS; borrowed */
-    /* In the loop of `ev`: a handshake is done. The descriptor is taken; closing it ends the connection. */
+    unsigned conns_max;      /* connections whose handshake is complete */
+    unsigned handshakes_max; /* handshakes in progress; one more aborts the oldest of them */
+    uint64_t handshake_ms;   /* ms from accept to the end of the handshake */
+    uint64_t write_ms;       /* ms in which the client reads no byte after the server has closed its side */
+    const char *plain;       /* response to a client that speaks HTTP without TLS; borrowed */
+    /* Called in the loop of `ev` when a handshake is complete. Takes the descriptor; closing it
+     * ends the connection. */
     void (*on_conn)(void *arg, int fd, const union tls_addr *from);
     void *arg;
 };
 
-/* The identity is taken, also on failure. */
+/* Takes the identity, even on failure. */
 int tls_front_new(struct ev *ev, const struct tls_front_settings *set, struct tls_identity *id, struct tls_front **ret,
                   struct err *err);
-void tls_front_set_identity(struct tls_front *f, struct tls_identity *id); /* for connections from now on; taken */
-void tls_front_stop_accepting(struct tls_front *f);                        /* accepts no more */
-/* Ends all of it. What the server had written is still sent, if the clients take it within two seconds. */
+void tls_front_set_identity(struct tls_front *f, struct tls_identity *id); /* for new connections; takes the identity */
+void tls_front_stop_accepting(struct tls_front *f);                        /* existing connections continue */
+/* Ends all connections. Bytes that the server has written are still sent if the clients read them
+ * within two seconds. */
 void tls_front_free(struct tls_front *f);
 DEFINE_AUTO(tls_front, tls_front_free);
 
 struct tls_front_stats {
     uint64_t accepted;   /* connections */
-    uint64_t handshakes; /* of them, done */
-    uint64_t resumed;    /* of those, with a ticket of an earlier one */
-    uint64_t failed;     /* wrong in any way: version, certificate, garbage, gone */
-    uint64_t timed_out;  /* not done in time, or given up for newer ones */
-    uint64_t plain;      /* spoke HTTP without TLS */
-    uint64_t open;       /* now, with those that are in the handshake */
+    uint64_t handshakes; /* completed handshakes */
+    uint64_t resumed;    /* handshakes that resumed an earlier session with a ticket */
+    uint64_t failed;     /* failed handshakes: version, certificate, invalid bytes, disconnected */
+    uint64_t timed_out;  /* handshakes that timed out or were aborted for newer ones */
+    uint64_t plain;      /* clients that spoke HTTP without TLS */
+    uint64_t open;       /* open connections, including those in the handshake */
 };
 void tls_front_stats(const struct tls_front *f, struct tls_front_stats *ret);

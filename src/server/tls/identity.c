@@ -1,11 +1,12 @@
 /* One SSL_CTX per certificate that was loaded.
  *
- * 1. Session tickets make a second connection cheap and are sealed with a key that this context alone has, so they end
- *    with it. Whoever stole that key could read the connections of TLS 1.2 that were resumed with it; the front
- *    gives each context a new one every hour (tls_identity_rotate_ticket_key), so that a stolen one opens little.
- * 2. Renegotiation, compression and early data are off: the first two were attacked, the third may be sent twice by
- *    anybody who listens.
- * 3. A password is never asked for: nobody sits at the terminal of a server. */
+ * 1. Session tickets make a second connection cheap. They are encrypted with a key that only this
+ *    context has, so they expire with it. An attacker with that key could read the TLS 1.2
+ *    connections that were resumed with it; the front gives each context a new key every hour
+ *    (tls_identity_rotate_ticket_key) to limit the damage.
+ * 2. Renegotiation, compression and early data are off: the first two have known attacks, and early
+ *    data can be replayed by an eavesdropper.
+ * 3. OpenSSL never prompts for a passphrase: a server has no user at its terminal. */
 #include "server/tls/tls_internal.h"
 
 #include "core/base/mem.h"
@@ -19,7 +20,7 @@
 #include <time.h>
 
 #define TICKET_S 3600
-#define TICKET_KEY 80 /* bytes that OpenSSL wants for name, cipher and checksum */
+#define TICKET_KEY 80 /* bytes that OpenSSL needs for name, cipher and checksum */
 #define CHAIN_MAX 16
 #define CIPHERS_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
 #define CIPHERS_13 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
@@ -64,7 +65,7 @@ static bool tls_identity_pem_at_end(void)
     return end;
 }
 
-/* --- what the files hold --- */
+/* --- content of the files --- */
 
 static int tls_identity_use_chain(SSL_CTX *ctx, BIO *bio, struct err *err)
 {
@@ -76,7 +77,7 @@ static int tls_identity_use_chain(SSL_CTX *ctx, BIO *bio, struct err *err)
         if (!more)
             return tls_identity_pem_at_end()
                        ? 0
-                       : tls_identity_openssl_error(err, "tls.certificate: one of the chain cannot be read");
+                       : tls_identity_openssl_error(err, "tls.certificate: a certificate of the chain cannot be read");
         if (n == CHAIN_MAX || SSL_CTX_add0_chain_cert(ctx, more) != 1) {
             X509_free(more);
             return tls_identity_openssl_error(err, "tls.certificate: the chain cannot be used");
@@ -92,9 +93,9 @@ static int tls_identity_use_certificate(SSL_CTX *ctx, const struct pem *pem, str
     int rc = -1;
 
     if (!own)
-        tls_identity_openssl_error(err, "tls.certificate: there is no certificate in PEM form");
+        tls_identity_openssl_error(err, "tls.certificate: no certificate in PEM format");
     else if (SSL_CTX_use_certificate(ctx, own) != 1)
-        tls_identity_openssl_error(err, "tls.certificate: it cannot be used");
+        tls_identity_openssl_error(err, "tls.certificate: the certificate cannot be used");
     else
         rc = tls_identity_use_chain(ctx, bio, err);
     X509_free(own);
@@ -110,9 +111,10 @@ static int tls_identity_use_key(SSL_CTX *ctx, const struct pem *pem, struct err 
     int rc = 0;
 
     if (!key && asked)
-        rc = err_set(err, ERR_TLS_FILES, "tls.key: the key has a password, which a server cannot be asked for");
+        rc = err_set(err, ERR_TLS_FILES,
+                     "tls.key: the key has a passphrase, which the server cannot ask for; remove it");
     else if (!key)
-        rc = tls_identity_openssl_error(err, "tls.key: there is no private key in PEM form");
+        rc = tls_identity_openssl_error(err, "tls.key: no private key in PEM format");
     else if (SSL_CTX_use_PrivateKey(ctx, key) != 1 || SSL_CTX_check_private_key(ctx) != 1)
         rc = tls_identity_openssl_error(err, "tls.key: the key does not belong to the certificate");
     EVP_PKEY_free(key);
@@ -121,7 +123,8 @@ static int tls_identity_use_key(SSL_CTX *ctx, const struct pem *pem, struct err 
     return rc;
 }
 
-/* With authorities for clients, whoever has no certificate of theirs is not heard. */
+/* If client authorities are set, a client without a certificate signed by one of them is
+ * refused. */
 static int tls_identity_use_client_ca(SSL_CTX *ctx, const struct pem *pem, struct err *err)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(ctx);
@@ -135,7 +138,7 @@ static int tls_identity_use_client_ca(SSL_CTX *ctx, const struct pem *pem, struc
         X509_free(ca);
     }
     if (!tls_identity_pem_at_end() || n == 0)
-        rc = tls_identity_openssl_error(err, "tls.clientCa: there is no certificate in PEM form");
+        rc = tls_identity_openssl_error(err, "tls.clientCa: no certificate in PEM format");
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     BIO_free(bio);
     return rc;
@@ -165,7 +168,7 @@ static void tls_identity_read_facts(const SSL_CTX *ctx, struct tls_facts *ret)
         snprintf(ret->fingerprint + 3 * (size_t)i, 4, i + 1 < n ? "%02x:" : "%02x", digest[i]);
 }
 
-/* --- what is spoken --- */
+/* --- protocol settings --- */
 
 static int tls_identity_select_alpn(SSL *ssl UNUSED, const unsigned char **ret, unsigned char *ret_len,
                                     const unsigned char *in, unsigned in_len, void *arg UNUSED)
@@ -187,14 +190,14 @@ static int tls_identity_configure(SSL_CTX *ctx, struct err *err)
                                  SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_mode(ctx,
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets need no memory of ours */
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets need no memory in the server */
     SSL_CTX_set_timeout(ctx, TICKET_S);
     SSL_CTX_set_num_tickets(ctx, 1);
     SSL_CTX_set_alpn_select_cb(ctx, tls_identity_select_alpn, NULL);
     if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 || SSL_CTX_set_cipher_list(ctx, CIPHERS_12) != 1 ||
         SSL_CTX_set_ciphersuites(ctx, CIPHERS_13) != 1 || SSL_CTX_set1_groups_list(ctx, GROUPS) != 1 ||
         SSL_CTX_set_session_id_context(ctx, name, sizeof(name) - 1) != 1)
-        return tls_identity_openssl_error(err, "TLS cannot be set up with the OpenSSL of this machine");
+        return tls_identity_openssl_error(err, "TLS cannot be set up with the OpenSSL of this host");
     return 0;
 }
 

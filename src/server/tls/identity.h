@@ -1,7 +1,9 @@
-/* identity.h - who the server is to its TLS clients: a certificate with its chain, the key to it, and what is spoken.
+/* identity.h - the server's TLS identity: a certificate with its chain, its private key, and the
+ * protocol settings.
  *
- * TLS 1.2 and 1.3 with forward secrecy and authenticated encryption, nothing else; HTTP/1.1 by ALPN. Connections keep
- * what they were made with, so an identity may be freed while they live. */
+ * Only TLS 1.2 and 1.3 with forward secrecy and authenticated encryption; HTTP/1.1 by ALPN.
+ * Connections keep the settings that they were created with, so an identity may be freed while they
+ * exist. */
 #pragma once
 
 #include "server/tls/pem.h"
@@ -9,13 +11,13 @@
 struct tls_identity;
 
 struct tls_facts {
-    uint64_t not_before_ms, not_after_ms; /* of the certificate; since 1970 */
+    uint64_t not_before_ms, not_after_ms; /* validity of the certificate, ms since 1970 */
     char subject[128];
     char fingerprint[96]; /* SHA-256 of the certificate, as "ab:cd:..." */
 };
 
-/* Refuses what no client could accept: a key that belongs to another certificate, a key with a password, no certificate
- * at all. One that is out of date is for the caller to judge. */
+/* Refuses files that no client could accept: a key of another certificate, a key with a passphrase,
+ * no certificate. The caller must check whether the certificate has expired. */
 int tls_identity_new(const struct pem *pem, struct tls_identity **ret, struct err *err);
 void tls_identity_free(struct tls_identity *id);
 DEFINE_AUTO(tls_identity, tls_identity_free);

@@ -1,6 +1,7 @@
-/* A message is one byte that says what it is: a question, parts (one descriptor of a memory file for each, in the order
- * of enum pem_part) or the text of a failure. The question may be answered twice and an answer may come without one:
- * whoever reads takes the last. So neither side keeps a state about the other, and both may be started anew. */
+/* The first byte of a message is its type: a request, the parts (one memfd for each, in the order
+ * of enum pem_part) or the text of a failure. A request may be answered twice, and an answer may
+ * come without a request: the receiver uses the last one. So neither side keeps state about the
+ * other, and each may restart. */
 #include "server/tls/pem.h"
 
 #include "core/base/fd.h"
@@ -36,7 +37,7 @@ static int pem_read_bytes(int fd, const char *name, struct buf *ret, struct err 
     if (n < 0)
         return err_sys(err, ERR_TLS_FILES, "%.160s", name);
     if (n > PEM_BYTES_MAX)
-        return err_set(err, ERR_TLS_FILES, "%.160s is larger than a certificate or key can be", name);
+        return err_set(err, ERR_TLS_FILES, "%.160s is larger than 1 MiB, the maximum for a certificate or key", name);
     buf_add(ret, text, (size_t)n);
     explicit_bzero(text, (size_t)n);
     return 0;
@@ -50,10 +51,9 @@ static int pem_read_part(enum pem_part part, const char *path, struct buf *ret, 
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_TLS_FILES, "%s: %.140s", pem_part_names[part], path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_TLS_FILES, "%s: %.140s is not a file", pem_part_names[part], path);
+        return err_set(err, ERR_TLS_FILES, "%s: %.140s is not a regular file", pem_part_names[part], path);
     if (part == PEM_KEY && st.st_mode & S_IROTH)
-        log_warn("%s: every user of this machine may read %.140s; chmod o-r makes it a secret", pem_part_names[part],
-                 path);
+        log_warn("%s: every user of this host can read %.140s; run chmod o-r on it", pem_part_names[part], path);
     if (pem_read_bytes(fd, path, ret, err) < 0)
         return err_wrap(err, "%s", pem_part_names[part]);
     if (ret->len == 0)
@@ -81,7 +81,7 @@ int pem_request(int sock, struct err *err)
     const char ask = PEM_MESSAGE_REQUEST;
 
     if (fd_send(sock, &ask, 1, NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return err_sys(err, ERR_TLS_FILES, "asking the supervisor for the certificate");
+        return err_sys(err, ERR_TLS_FILES, "cannot request the certificate from the supervisor");
     return 0;
 }
 
@@ -110,7 +110,7 @@ int pem_send(int sock, const struct pem *p, struct err *err)
     while (n > 0)
         close(fds[--n]);
     errno = saved;
-    return bad ? err_sys(err, ERR_TLS_FILES, "handing the certificate over") : 0;
+    return bad ? err_sys(err, ERR_TLS_FILES, "cannot send the certificate") : 0;
 }
 
 void pem_send_failure(int sock, const struct err *why)
@@ -144,11 +144,11 @@ int pem_recv(int sock, struct pem *ret, struct err *err)
         return err_set(err, ERR_BUSY, "the supervisor has not answered");
     if (n <= 0)
         return n == 0 ? err_set(err, ERR_LOST, "the supervisor is gone")
-                      : err_sys(err, ERR_TLS_FILES, "the supervisor's answer");
+                      : err_sys(err, ERR_TLS_FILES, "cannot read the supervisor's answer");
     text[n] = '\0';
     int rc = text[0] == PEM_MESSAGE_PARTS    ? pem_read_parts(fds, nfds, ret, err)
              : text[0] == PEM_MESSAGE_FAILED ? err_set(err, ERR_TLS_FILES, "%s", text + 1)
-                                             : err_set(err, ERR_PROTOCOL, "a message that is not known");
+                                             : err_set(err, ERR_PROTOCOL, "the supervisor sent an unknown message");
     while (nfds > 0)
         close(fds[--nfds]);
     return rc;

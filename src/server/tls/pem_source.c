@@ -1,5 +1,5 @@
-/* No state is kept about the other side: an answer is always the newest there is, whoever asked and however often, and
- * files that cannot be read are told as such. */
+/* No state is kept about the other side: every answer holds the current files, however often it is
+ * requested, or the error if they cannot be read. */
 #include "server/tls/pem_source.h"
 
 #include "server/tls/pem.h"
@@ -22,7 +22,7 @@ static void pem_source_on_changed(void *arg)
     pem_source_send(arg);
 }
 
-/* Whoever asks several times is answered once: the answer is the newest there is. */
+/* Several pending requests get one answer, which holds the current files. */
 static void pem_source_on_request(void *arg, uint32_t events UNUSED)
 {
     struct pem_source *s = arg;

@@ -1,7 +1,7 @@
-/* pem_source.h - the supervisor's end of a certificate.
+/* pem_source.h - the supervisor's end of the certificate transfer.
  *
- * coved has a user of its own, to whom a key file usually is closed. The supervisor reads for it, and hands over what
- * it read through a socket: when it is asked, and by itself when the files change. */
+ * coved runs as its own user, which usually may not read a key file. The supervisor reads the files
+ * and sends them through a socket: on request, and on its own when the files change. */
 #pragma once
 
 #include "core/base/base.h"
@@ -15,5 +15,5 @@ struct pem_source {
     int sock; /* borrowed */
 };
 int pem_source_init(struct pem_source *s, struct ev *ev, const struct pem_paths *paths, int sock, struct err *err);
-void pem_source_send(struct pem_source *s); /* reads the files, and hands them over */
+void pem_source_send(struct pem_source *s); /* reads the files and sends them */
 void pem_source_done(struct pem_source *s);

@@ -1,19 +1,23 @@
-/* A path leads to a file over directories and links, and a renewal may change any of them: a file is written or renamed
- * over, certbot turns one link, Kubernetes the link to a directory of links. So each path is walked as the kernel walks
- * it, and each step is watched for what could make it lead elsewhere:
+/* A path leads to a file through directories and symbolic links, and a renewal may change any of
+ * them: a file is overwritten or replaced by rename, certbot replaces one link, Kubernetes the link
+ * to a directory of links. So each path is resolved as Linux resolves it, and each step is watched
+ * for events that could change its target:
  *
- *   a directory that is passed through    that it is moved or removed; what else happens in it wakes nobody
- *   a link, the file, or what is missing  its name in the directory that holds it
- *   the file                              that it is written or its rights change
+ *   a directory on the way             that it is moved or removed; other events in it are ignored
+ *   a link, the file, a missing name   that name in its directory
+ *   the file                           that it is written or its permissions change
  *
- * An event is only a reason to look: the walk is made anew, with a new inotify instance, and then the files are
- * compared with what they were, by what they are and not by their names. Nothing is lost between the two, because the
- * watches stand before the comparison. While nothing happens, there is neither a timer nor a wake-up.
+ * An event only triggers a check: the path is resolved again with a new inotify instance, and then
+ * the files are compared with their previous state by identity and metadata, not by name. No change
+ * between the two steps is lost, because the watches are set before the comparison. While nothing
+ * happens there is no timer and no wake-up.
  *
  * Invariants:
- * 1. What a step is, is decided after its name is watched; when the two differ, there is another look.
- * 2. Where the kernel cannot tell (another machine changes the files, a directory that may be passed but not read, too
- *    many watches), the files are looked at every few seconds instead. */
+ * 1. The type of a step is determined after its name is watched; if it changes in between, there is
+ *    another check.
+ * 2. Where inotify cannot report changes (another machine changes the files, a directory that
+ *    may be searched but not read, too many watches), the files are checked every few seconds
+ *    instead. */
 #include "server/tls/pem_watch.h"
 
 #include "core/base/fd.h"
@@ -31,17 +35,17 @@
 
 #define CHECK_INTERVAL_NS NS_PER_S
 #define PEM_POLL_NS (5 * NS_PER_S)
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the limit of Linux */
 #define NAME_CHANGED (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define SELF_CHANGED (IN_MOVE_SELF | IN_DELETE_SELF)
 #define FILE_CHANGED (SELF_CHANGED | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB)
 
 struct pem_watch_entry {
     int wd;
-    char *name; /* NULL: the thing itself */
+    char *name; /* NULL: the file or directory itself */
 };
 
-/* --- what the files are --- */
+/* --- state of the files --- */
 
 static uint64_t pem_watch_hash_mix(uint64_t h, uint64_t v)
 {
@@ -68,14 +72,14 @@ static uint64_t pem_watch_fingerprint(const struct pem_paths *paths)
     return h;
 }
 
-/* --- the walk --- */
+/* --- resolving a path --- */
 
 enum pem_walk_result { PEM_WALK_CONTINUE, PEM_WALK_END, PEM_WALK_RETRY, PEM_WALK_POLL };
 
 struct pem_path_walk {
     struct pem_watch *w;
-    char at[PATH_MAX];   /* the directory, without links in it */
-    char rest[PATH_MAX]; /* what is still to be walked */
+    char at[PATH_MAX];   /* the directory so far, without links in it */
+    char rest[PATH_MAX]; /* the part that is not resolved yet */
     char name[NAME_MAX + 1];
     char next[PATH_MAX]; /* at + name */
     int links;
@@ -103,7 +107,8 @@ static enum pem_walk_result pem_watch_add(struct pem_watch *w, const char *path,
     return PEM_WALK_CONTINUE;
 }
 
-/* What other machines or processes do to these is not told by our kernel. */
+/* File systems on which other machines or processes can make changes that inotify does not
+ * report. */
 static bool pem_watch_has_inotify(const char *path)
 {
     static const uint32_t foreign[] = { NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC, CIFS_SUPER_MAGIC,
@@ -111,14 +116,14 @@ static bool pem_watch_has_inotify(const char *path)
     struct statfs fs;
 
     if (statfs(path, &fs) < 0)
-        return true; /* whatever it is, it is looked at again */
+        return true; /* the following steps notice the problem */
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
         if ((uint32_t)fs.f_type == foreign[i])
             return false;
     return true;
 }
 
-/* Takes the next name off `rest`. */
+/* Moves the next name from `rest` to the name of the step. */
 static bool pem_walk_next_name(struct pem_path_walk *k)
 {
     const char *p = k->rest + strspn(k->rest, "/");
@@ -154,7 +159,7 @@ static enum pem_walk_result pem_walk_follow_link(struct pem_path_walk *k)
         return PEM_WALK_RETRY;
     target[n] = '\0';
     if (++k->links > LINKS_MAX || !pem_walk_join(rest, target, k->rest))
-        return PEM_WALK_END; /* nobody can open it; the last name is watched */
+        return PEM_WALK_END; /* the path cannot be opened; the last name is watched */
     memcpy(k->rest, rest, sizeof(k->rest));
     if (target[0] == '/')
         k->at[0] = '\0';
@@ -206,7 +211,7 @@ static enum pem_walk_result pem_walk_path(struct pem_watch *w, const char *path)
     return s;
 }
 
-/* --- looking --- */
+/* --- checks --- */
 
 static void pem_watch_check(void *arg);
 
@@ -243,7 +248,7 @@ static void pem_watch_on_event(void *arg, uint32_t events UNUSED)
         pem_watch_check_after(w, w->check_ns);
 }
 
-/* Without watches it is blind, and says so once. */
+/* Falls back to polling if the watches cannot be set, and logs that once. */
 static enum pem_walk_result pem_watch_rebuild(struct pem_watch *w)
 {
     enum pem_walk_result worst = PEM_WALK_END;
@@ -260,8 +265,7 @@ static enum pem_walk_result pem_watch_rebuild(struct pem_watch *w)
     if (worst == PEM_WALK_POLL) {
         pem_watch_clear(w);
         if (!w->is_polling)
-            log_info(
-                "the files of the certificate are looked at every few seconds: the kernel does not tell of changes");
+            log_info("inotify cannot watch the certificate files; checking them every few seconds instead");
     }
     w->is_polling = worst == PEM_WALK_POLL;
     return worst;

@@ -1,4 +1,4 @@
-/* pem_watch.h - tells when the files of a certificate have changed, and lets the process sleep until they do. */
+/* pem_watch.h - reports changes of certificate files without waking the process up otherwise. */
 #pragma once
 
 #include "core/base/base.h"
@@ -7,24 +7,26 @@
 
 struct pem_watch_entry;
 
-/* on_change comes when the files have changed and then stayed the same for one look, so that a pair that is written one
- * after the other is seen whole. */
+/* on_change is called after the files have changed and were then unchanged for one check interval
+ * (debounce), so that a certificate and a key that are written one after the other are seen
+ * together. */
 struct pem_watch {
     struct ev *ev;
     struct pem_paths paths;
-    uint64_t check_ns; /* between looks, while something changes */
+    uint64_t check_ns; /* interval of checks while something changes */
     struct ev_timer timer;
     struct ev_io io;
-    int fd;                          /* inotify; -1: looks at intervals instead */
-    struct pem_watch_entry *entries; /* what is watched, and which names matter there */
+    int fd;                          /* inotify descriptor; -1: polling */
+    struct pem_watch_entry *entries; /* watched paths, and the names that matter there */
     size_t nentries;
-    bool is_polling; /* said that the kernel tells nothing here */
+    bool is_polling; /* the fallback to polling was logged */
     uint64_t last_fingerprint,
-        reported_fingerprint; /* marks of the files: at the last look, and when they were last told */
+        /* Fingerprints of the files: at the last check, and when a change was last reported. */
+        reported_fingerprint;
     void (*on_change)(void *arg);
     void *arg;
 };
 void pem_watch_init(struct pem_watch *w, struct ev *ev, const struct pem_paths *paths, void (*on_change)(void *arg),
                     void *arg);
-void pem_watch_mark_read(struct pem_watch *w); /* they are about to be read as they are now */
-void pem_watch_done(struct pem_watch *w);      /* nothing when it was never made */
+void pem_watch_mark_read(struct pem_watch *w); /* call before the files are read: their current state is not reported */
+void pem_watch_done(struct pem_watch *w);      /* does nothing if it was never initialized */

@@ -1,15 +1,19 @@
 /* One connection: TLS on the side of the network, a socket pair on the side of the server.
  *
- * Nothing is buffered here that can stay in the kernel. A record is read when the server has room for it, and bytes of
- * the server are read when the client has; only what one side took in part waits in `in` or `out`, at most one record
- * each. So a slow reader on either side slows the other, and an idle connection costs what OpenSSL keeps for it.
+ * Bytes stay in kernel buffers wherever possible. A record is read when the server's socket has
+ * room for it, and bytes of the server are read when the client's socket has; only the rest of a
+ * partial write waits in `in` or `out`, at most one record each. So a slow reader on either side
+ * slows down the other (back-pressure), and an idle connection costs only the memory of OpenSSL.
  *
- * 1. The server sees what it would see without TLS: bytes, the end of the client's side, and the end of all. The end
- *    that the server makes is passed on after all that it wrote, and then the client's last bytes are thrown away for
- *    a moment: closing a socket with unread bytes in it would take back the answer.
- *    TLS has an end of one side; a client that after it also ends the connection below waits for nothing more.
- * 2. Every state in which only the client can act has a clock, except the open one, where the server has its own.
- * 3. The first byte tells TLS from plain HTTP, so that somebody who forgot the s in https is told so. */
+ * 1. The server sees the same as without TLS: bytes, the end of the client's sending side, and the
+ *    end of the connection. When the server closes, that is passed on after all bytes it wrote, and
+ *    then the client's last bytes are discarded for LINGER_MS: closing a socket with unread bytes
+ *    would discard the answer. TLS has a half-close; a client that also closes the TCP connection
+ *    after it waits for nothing more.
+ * 2. Every state in which only the client can act has a timeout, except the open state, where the
+ *    server has its own.
+ * 3. The first byte distinguishes TLS from plain HTTP, so that a client that used http instead of
+ *    https gets a helpful answer. */
 #include "server/tls/tls_internal.h"
 
 #include "core/base/fd.h"
@@ -21,17 +25,17 @@
 
 #define LINGER_MS 2000
 #define LINGER_MAX (4u * 1024 * 1024)
-#define ROUNDS 8               /* records in one direction before others have their turn */
-#define UNSENT_MAX (64 * 1024) /* bytes that the kernel keeps beyond what is under way to the client */
+#define ROUNDS 8               /* records in one direction before other connections are served */
+#define UNSENT_MAX (64 * 1024) /* unsent bytes that the socket buffer may hold beyond those in flight to the client */
 #define TLS_HANDSHAKE 0x16
-#define SHARE 4 /* one address has at most this part of the handshakes, so that alone it cannot push others out */
+#define SHARE 4 /* one address may have 1/SHARE of the handshakes, so that it cannot displace all others */
 
 enum tls_relay_state {
-    RELAY_FIRST,     /* no byte has come */
-    RELAY_HANDSHAKE, /* TLS is being agreed on */
+    RELAY_FIRST,     /* no byte has arrived */
+    RELAY_HANDSHAKE, /* TLS handshake */
     RELAY_OPEN,
-    RELAY_FLUSH,  /* the server has closed: the rest goes to the client */
-    RELAY_LINGER, /* all is sent; until the client closes */
+    RELAY_FLUSH,  /* the server has closed: the remaining bytes are sent to the client */
+    RELAY_LINGER, /* everything is sent; waits until the client closes */
 };
 
 struct tls_relay_pending {
@@ -42,7 +46,7 @@ struct tls_relay_pending {
 struct tls_relay {
     struct tls_relay_set *owner;
     struct tls_relay *prev, *next;
-    struct tls_relay *older, *newer; /* in the handshake */
+    struct tls_relay *older, *newer; /* list of relays in the handshake */
     enum tls_relay_state state;
     SSL *ssl;
     int net_fd, plain_fd;
@@ -50,14 +54,14 @@ struct tls_relay {
     struct ev_timer timer;
     union tls_addr from;
     struct tls_relay_pending in, out;
-    bool net_ended;          /* the client sends no more */
-    bool server_read_closed; /* the server reads no more */
-    bool read_blocked;       /* SSL_read waits for room in the socket */
-    bool write_blocked;      /* SSL_write does */
+    bool net_ended;          /* the client has closed its sending side */
+    bool server_read_closed; /* the server has closed its receiving side */
+    bool read_blocked;       /* SSL_read waits until the socket is writable */
+    bool write_blocked;      /* SSL_write waits until the socket is writable */
     size_t discarded_bytes;
 };
 
-/* --- life --- */
+/* --- construction --- */
 
 static void tls_relay_link(struct tls_relay *r)
 {
@@ -134,7 +138,7 @@ static void tls_relay_set_timeout(struct tls_relay *r, uint64_t ms)
     ev_timer_set(r->owner->ev, &r->timer, ev_now(r->owner->ev) + ms * NS_PER_MS, tls_relay_on_timeout, r);
 }
 
-/* --- the end --- */
+/* --- closing --- */
 
 static void tls_relay_linger(struct tls_relay *r)
 {
@@ -173,7 +177,8 @@ static void tls_relay_pending_consume(struct tls_relay_pending *rest, size_t n)
     }
 }
 
-/* To the server, as much as it has room for; bytes taken. A server that reads no more takes all of it. */
+/* Writes to the server as much as its socket accepts and returns the number of bytes. If the server
+ * reads no more, all bytes are discarded. */
 static size_t tls_relay_send_to_server(struct tls_relay *r, const unsigned char *data, size_t len)
 {
     ssize_t n = r->server_read_closed ? (ssize_t)len : send(r->plain_fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -193,7 +198,7 @@ static void tls_relay_client_ended(struct tls_relay *r)
     shutdown(r->plain_fd, SHUT_WR);
 }
 
-/* False: the connection is lost. */
+/* Returns false if the connection is lost. */
 static bool tls_relay_read_record(struct tls_relay *r, bool *again)
 {
     unsigned char *to = r->owner->scratch;
@@ -218,7 +223,7 @@ static bool tls_relay_read_record(struct tls_relay *r, bool *again)
     case SSL_ERROR_ZERO_RETURN:
         tls_relay_client_ended(r);
         return true;
-    default: /* cut off without the end that TLS has: what came may be cut short, and nobody may take it for whole */
+    default: /* closed without close_notify: the data may be truncated, so the server must not take it for complete */
         return false;
     }
 }
@@ -239,7 +244,8 @@ static bool tls_relay_pump_client(struct tls_relay *r)
     return true;
 }
 
-/* Bytes that the client's side took, or -1 when it is lost. */
+/* Returns the number of bytes that the client's socket accepted, or -1 if the connection is
+ * lost. */
 static ssize_t tls_relay_encrypt(struct tls_relay *r, const unsigned char *data, size_t len)
 {
     int n = SSL_write(r->ssl, data, (int)len);
@@ -250,7 +256,7 @@ static ssize_t tls_relay_encrypt(struct tls_relay *r, const unsigned char *data,
     case SSL_ERROR_WANT_WRITE:
         r->write_blocked = true;
         return 0;
-    default: /* also the wish to read first, which nobody has once the handshake is done */
+    default: /* also SSL_ERROR_WANT_READ, which does not occur after the handshake */
         return -1;
     }
 }
@@ -275,7 +281,7 @@ static bool tls_relay_write_record(struct tls_relay *r, bool *again)
     *again = n > 0;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
-    if (n <= 0) { /* also when the server closed with bytes of ours unread */
+    if (n <= 0) { /* also if the server closed with unread bytes */
         r->state = RELAY_FLUSH;
         tls_relay_set_timeout(r, r->owner->set->write_ms);
         return true;
@@ -326,7 +332,7 @@ static void tls_relay_update_events(struct tls_relay *r)
     ev_io_set(r->owner->ev, &r->plain_io, plain);
 }
 
-/* False: there was no room for it yet. */
+/* Returns false if the socket had no room for it yet. */
 static bool tls_relay_send_close_notify(struct tls_relay *r)
 {
     int n = SSL_shutdown(r->ssl);
@@ -353,7 +359,7 @@ static void tls_relay_on_plain(void *arg, uint32_t events UNUSED)
     tls_relay_pump(arg);
 }
 
-/* --- the beginning --- */
+/* --- opening --- */
 
 static void tls_relay_hand_over(struct tls_relay *r)
 {
@@ -367,7 +373,8 @@ static void tls_relay_hand_over(struct tls_relay *r)
     struct tls_handover h = { .fd = pair[1], .from = r->from };
     r->plain_fd = pair[0];
     if (ev_io_add(all->ev, &r->plain_io, r->plain_fd, EPOLLIN, tls_relay_on_plain, r, NULL) < 0 ||
-        write(all->handover_fd, &h, sizeof(h)) != (ssize_t)sizeof(h)) { /* the loop has not come round for long */
+        write(all->handover_fd, &h, sizeof(h)) !=
+            (ssize_t)sizeof(h)) { /* the pipe is full: the server's loop has not run for a long time */
         close(pair[1]);
         tls_relay_fail(r);
         return;
@@ -396,7 +403,7 @@ static void tls_relay_handshake(struct tls_relay *r)
     case SSL_ERROR_WANT_WRITE:
         ev_io_set(r->owner->ev, &r->net_io, EPOLLOUT);
         return;
-    default: /* OpenSSL has sent an alert that says why */
+    default: /* OpenSSL has sent an alert with the reason */
         tls_relay_fail(r);
     }
 }
@@ -452,7 +459,7 @@ static void tls_relay_on_net(void *arg, uint32_t events)
     }
 }
 
-/* IPv6 hands out networks, not addresses. */
+/* For IPv6 the network counts, because clients own whole networks. */
 static bool tls_addr_same_network(const union tls_addr *a, const union tls_addr *b)
 {
     if (a->any.sa_family != b->any.sa_family)
@@ -490,8 +497,8 @@ void tls_relay_start(struct tls_relay_set *all, int fd, const union tls_addr *fr
     all->counters->accepted++;
     all->counters->open++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    /* So that the server, which sees the pair only, sees a client that takes its bytes slowly as one that takes them.
-     */
+    /* Limits the unsent bytes, so that the server, which sees only the socket pair, notices the
+     * progress of a slow client. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     if (!r->ssl || SSL_set_fd(r->ssl, fd) != 1 ||
         ev_io_add(all->ev, &r->net_io, fd, EPOLLIN, tls_relay_on_net, r, NULL) < 0) {

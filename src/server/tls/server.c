@@ -1,8 +1,7 @@
-/* Where certificates come from is one question, whether one is good another, and using it a third; the files of this
- * room each answer one, and this one asks them in order.
+/* Loads certificates, checks them and puts them into use, with the other files of this directory.
  *
- * 1. The first certificate must be good, or there is no server. After that, nothing that is wrong with a new one can
- *    take the old one away. */
+ * 1. The first certificate must be usable, or the server does not start. After that, an unusable
+ *    new certificate never replaces the current one. */
 #include "server/tls/server.h"
 
 #include "core/base/clock.h"
@@ -14,7 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 
-#define PATIENCE_MS 10000 /* for the first certificate from the supervisor */
+#define PATIENCE_MS 10000 /* time limit for the first certificate from the supervisor */
 #define AGE_EVERY_NS (24 * 3600 * NS_PER_S)
 #define SOON_MS (14ull * 24 * 3600 * 1000)
 
@@ -39,7 +38,7 @@ enum tls_expiry tls_expiry_of(uint64_t not_after_ms, uint64_t now_ms)
     return not_after_ms - now_ms < SOON_MS ? TLS_EXPIRES_SOON : TLS_EXPIRES_LATER;
 }
 
-/* Once a day, and at each load. */
+/* Called once a day, and at each load. */
 static void tls_server_log_expiry(void *arg)
 {
     struct tls_server *t = arg;
@@ -48,10 +47,9 @@ static void tls_server_log_expiry(void *arg)
 
     clock_rfc3339_ms(t->facts.not_after_ms, when);
     if (age == TLS_EXPIRED)
-        log_error("the certificate of %s ended at %s: clients refuse it; put a new one in its place", t->facts.subject,
-                  when);
+        log_error("the certificate of %s expired at %s and clients refuse it; replace it", t->facts.subject, when);
     else if (age == TLS_EXPIRES_SOON)
-        log_warn("the certificate of %s ends at %s: put a new one in its place before that", t->facts.subject, when);
+        log_warn("the certificate of %s expires at %s; replace it before that", t->facts.subject, when);
     ev_timer_set(t->ev, &t->age_timer, ev_now(t->ev) + AGE_EVERY_NS, tls_server_log_expiry, t);
 }
 
@@ -61,7 +59,7 @@ static void tls_server_set_facts(struct tls_server *t, const struct tls_facts *f
 
     t->facts = *facts;
     t->loaded++;
-    log_info("certificate of %s in use, ends at %s, SHA-256 %s", facts->subject,
+    log_info("certificate of %s in use, expires at %s, SHA-256 %s", facts->subject,
              clock_rfc3339_ms(facts->not_after_ms, when), facts->fingerprint);
     tls_server_log_expiry(t);
 }
@@ -75,7 +73,7 @@ static int tls_server_check_certificate(const struct pem *pem, struct tls_identi
     if (tls_identity_new(pem, &id, err) < 0)
         return -1;
     if (tls_expiry_of(tls_identity_facts(id)->not_after_ms, clock_real_ms()) == TLS_EXPIRED)
-        return err_set(err, ERR_TLS_FILES, "tls.certificate: it is out of date");
+        return err_set(err, ERR_TLS_FILES, "tls.certificate: the certificate has expired");
     *ret = take_ptr(&id);
     return 0;
 }
@@ -85,7 +83,7 @@ static void tls_server_keep_previous(struct tls_server *t, const struct err *err
     char when[32];
 
     t->failed++;
-    log_error("the new certificate is not used: %s; the one before stays, which ends at %s", err->msg,
+    log_error("the new certificate is not used: %s; the previous one stays in use, expires at %s", err->msg,
               clock_rfc3339_ms(t->facts.not_after_ms, when));
 }
 
@@ -141,7 +139,7 @@ void tls_server_reload(struct tls_server *t)
         tls_server_keep_previous(t, &err);
 }
 
-/* --- the first --- */
+/* --- the first certificate --- */
 
 static int tls_server_request_first(int source, struct pem *ret, struct err *err)
 {
@@ -155,7 +153,7 @@ static int tls_server_request_first(int source, struct pem *ret, struct err *err
         if (err->id != ERR_BUSY)
             return -1;
     }
-    return err_set(err, ERR_TLS_FILES, "the supervisor did not hand over the certificate");
+    return err_set(err, ERR_TLS_FILES, "the supervisor did not send the certificate");
 }
 
 static int tls_server_load_first(struct tls_server *t, const struct tls_front_settings *set, struct err *err)
@@ -187,7 +185,7 @@ int tls_server_new(struct ev *ev, const struct tls_server_settings *set, struct 
     t->nlisteners = front.nlisteners;
     t->listeners = mem_copy(front.listeners, front.nlisteners * sizeof(*front.listeners));
     front.listeners = t->listeners;
-    if (t->source < 0) /* before they are read: a change in between is none that gets lost */
+    if (t->source < 0) /* before the files are read, so that a change in between is not lost */
         pem_watch_init(&t->watch, ev, &t->paths, tls_server_on_files_changed, t);
     if (tls_server_load_first(t, &front, err) < 0 ||
         (t->source >= 0 && ev_io_add(ev, &t->source_io, t->source, EPOLLIN, tls_server_on_source, t, err) < 0)) {
@@ -227,16 +225,18 @@ void tls_server_metrics(const struct tls_server *t, struct buf *out)
         const char *name, *kind, *help;
         uint64_t value;
     } rows[] = {
-        { "certificate_expiry_timestamp_seconds", "gauge", "When the certificate in use ends.",
+        { "certificate_expiry_timestamp_seconds", "gauge", "When the certificate in use expires.",
           t->facts.not_after_ms / 1000 },
-        { "certificates_loaded_total", "counter", "Certificates that came into use.", t->loaded },
+        { "certificates_loaded_total", "counter", "Certificates put into use.", t->loaded },
         { "certificates_refused_total", "counter", "New certificates that could not be used.", t->failed },
-        { "connections", "gauge", "Open connections, with those in the handshake.", s.open },
-        { "connections_total", "counter", "Connections that were accepted.", s.accepted },
-        { "handshakes_total", "counter", "Handshakes that were completed.", s.handshakes },
-        { "handshakes_resumed_total", "counter", "Of them, those with a ticket of an earlier one.", s.resumed },
-        { "handshakes_failed_total", "counter", "Handshakes that went wrong.", s.failed },
-        { "handshakes_late_total", "counter", "Handshakes that were given up.", s.timed_out },
+        { "connections", "gauge", "Open connections, including those in the handshake.", s.open },
+        { "connections_total", "counter", "Accepted connections.", s.accepted },
+        { "handshakes_total", "counter", "Completed handshakes.", s.handshakes },
+        { "handshakes_resumed_total", "counter", "Handshakes that resumed an earlier session with a ticket.",
+          s.resumed },
+        { "handshakes_failed_total", "counter", "Failed handshakes.", s.failed },
+        { "handshakes_late_total", "counter", "Handshakes that timed out or were aborted for newer ones.",
+          s.timed_out },
         { "plain_requests_total", "counter", "Clients that spoke HTTP without TLS.", s.plain },
     };
 

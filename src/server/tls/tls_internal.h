@@ -1,4 +1,4 @@
-/* tls_internal.h - what the files of this room share. Those that include it know OpenSSL, the others do not. */
+/* tls_internal.h - internal interface of the TLS front. Only files that include it know OpenSSL. */
 #pragma once
 
 #include "server/tls/front.h"
@@ -6,22 +6,22 @@
 #include <openssl/ssl.h>
 #include <stdatomic.h>
 
-#define TLS_RECORD_MAX (16 * 1024) /* bytes that one record of TLS can hold */
+#define TLS_RECORD_MAX (16 * 1024) /* maximum payload of a TLS record */
 
-/* Figures that the thread counts and the loop reads. */
+/* Counters that the thread updates and the server's loop reads. */
 struct tls_counters {
     _Atomic uint64_t accepted, handshakes, resumed, failed, timed_out, plain, open;
 };
 
-/* One thread's half of a front: what relays need of it. */
+/* The part of a front that its relays use; owned by the thread. */
 struct tls_relay_set {
     struct ev *ev;
     const struct tls_front_settings *set;
     struct tls_counters *counters;
     struct tls_relay *first;
-    struct tls_relay *oldest, *newest; /* in the handshake */
+    struct tls_relay *oldest, *newest; /* list of relays in the handshake */
     unsigned handshaking;
-    int handover_fd; /* pipe to the loop: struct tls_handover */
+    int handover_fd; /* pipe to the server's loop; carries struct tls_handover */
     void (*on_relay_freed)(void *arg);
     void *arg;
     unsigned char scratch[TLS_RECORD_MAX];

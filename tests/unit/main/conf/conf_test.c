@@ -1,4 +1,4 @@
-/* Settings come from three places and must mean the same from each; a mistake is never passed over. */
+/* Settings come from three sources and must mean the same in each; an error is never ignored. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -17,7 +17,7 @@ static int read_text(struct conf *c, const char *text)
     return conf_read(c, text, strlen(text), &pr);
 }
 
-TEST(flags_go_over_variables_over_the_file_over_defaults)
+TEST(flags_override_variables_and_variables_override_the_file)
 {
     char *const env[] = { (char[]){ "COVE_LOG_LEVEL=warn" }, (char[]){ "COVE_HTTP_MAX_BODY=2M" }, (char[]){ "HOME=/" },
                           NULL };
@@ -38,7 +38,7 @@ TEST(flags_go_over_variables_over_the_file_over_defaults)
     conf_done(&c);
 }
 
-TEST(what_is_wrong_in_a_file_is_told_with_its_line_and_the_nearest_name)
+TEST(an_error_in_a_file_names_its_line_and_the_nearest_setting)
 {
     static const struct {
         const char *text;
@@ -49,13 +49,13 @@ TEST(what_is_wrong_in_a_file_is_told_with_its_line_and_the_nearest_name)
         { "log:\n  levle: debug\n", ERR_CONF_KEY, 2, "Did you mean 'log.level'?" },
         { "\nlistne: x\n", ERR_CONF_KEY, 2, "Did you mean 'listen'?" },
         { "wholly: other\n", ERR_CONF_KEY, 1, "there is no setting 'wholly'" },
-        { "log: debug\n", ERR_CONF_VALUE, 1, "log is a mapping of settings" },
-        { "log:\n  level: loud\n", ERR_CONF_VALUE, 2, "'loud' is none of debug|info|warn|error" },
+        { "log: debug\n", ERR_CONF_VALUE, 1, "log must be a mapping of settings" },
+        { "log:\n  level: loud\n", ERR_CONF_VALUE, 2, "'loud' is not one of debug|info|warn|error" },
         { "http:\n  maxBody: 12x\n", ERR_CONF_VALUE, 2, "is not a size, for example 256M" },
-        { "http:\n  maxBody: 1\n", ERR_CONF_VALUE, 2, "http.maxBody goes from 1K to 1G" },
+        { "http:\n  maxBody: 1\n", ERR_CONF_VALUE, 2, "http.maxBody must be from 1K to 1G" },
         { "drainTimeout: 30\n", ERR_CONF_VALUE, 1, "is not a time with its unit" },
         { "limits:\n  enforced: perhaps\n", ERR_CONF_VALUE, 2, "neither true nor false" },
-        { "listen: [a, b]\n", ERR_CONF_VALUE, 1, "listen is a single value, and a list" },
+        { "listen: [a, b]\n", ERR_CONF_VALUE, 1, "listen must be a single value, not a list" },
         { "allowedHosts: [[a]]\n", ERR_CONF_VALUE, 1, "a list of texts" },
         { "- listen\n", ERR_CONF_SYNTAX, 1, "not a mapping" },
         { "listen: {\n", ERR_CONF_SYNTAX, 2, "" },
@@ -76,7 +76,7 @@ TEST(what_is_wrong_in_a_file_is_told_with_its_line_and_the_nearest_name)
     }
 }
 
-TEST(an_empty_file_and_lists_are_fine)
+TEST(an_empty_file_and_lists_are_accepted)
 {
     struct conf c;
 
@@ -93,7 +93,7 @@ TEST(an_empty_file_and_lists_are_fine)
     conf_done(&c);
 }
 
-TEST(a_mistyped_variable_is_an_error_and_others_are_left_alone)
+TEST(a_mistyped_variable_is_an_error_and_foreign_variables_are_ignored)
 {
     char *const typo[] = { (char[]){ "COVE_LOG_LEVLE=warn" }, NULL };
     char *const bad[] = { (char[]){ "COVE_LOG_LEVEL=loud" }, NULL };
@@ -114,7 +114,7 @@ TEST(a_mistyped_variable_is_an_error_and_others_are_left_alone)
     conf_done(&c);
 }
 
-TEST(what_is_printed_is_a_file_that_sets_the_same)
+TEST(printed_settings_are_a_file_that_sets_the_same_values)
 {
     struct conf a, b;
     auto_buf out = { 0 };
@@ -156,7 +156,7 @@ TEST(a_file_that_others_may_write_is_refused)
     assert_string_equal(conf_text(&c, SETTING_LISTEN), "a:1");
     unlink(path);
     pr = (struct problems){ 0 };
-    assert_int_equal(conf_read_file(&c, path, &pr), -1); /* one that was asked for must exist */
+    assert_int_equal(conf_read_file(&c, path, &pr), -1); /* a file that was named explicitly must exist */
     assert_int_equal(pr.list[0].id, ERR_MISSING);
     pr = (struct problems){ 0 };
     assert_int_equal(conf_read_file(&c, "/dev/null", &pr), -1);
@@ -167,11 +167,11 @@ TEST(a_file_that_others_may_write_is_refused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        RUN(flags_go_over_variables_over_the_file_over_defaults),
-        RUN(what_is_wrong_in_a_file_is_told_with_its_line_and_the_nearest_name),
-        RUN(an_empty_file_and_lists_are_fine),
-        RUN(a_mistyped_variable_is_an_error_and_others_are_left_alone),
-        RUN(what_is_printed_is_a_file_that_sets_the_same),
+        RUN(flags_override_variables_and_variables_override_the_file),
+        RUN(an_error_in_a_file_names_its_line_and_the_nearest_setting),
+        RUN(an_empty_file_and_lists_are_accepted),
+        RUN(a_mistyped_variable_is_an_error_and_foreign_variables_are_ignored),
+        RUN(printed_settings_are_a_file_that_sets_the_same_values),
         RUN(a_file_that_others_may_write_is_refused),
     };
 

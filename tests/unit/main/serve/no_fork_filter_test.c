@@ -20,7 +20,7 @@
             _exit(__LINE__ % 200 + 1); \
     } while (0)
 
-/* Runs fn in a process that is alone; what it holds counts here. */
+/* Runs fn in a child process, whose exit status reports failed conditions. */
 static void when_alone(void (*fn)(void))
 {
     int status;
@@ -82,7 +82,7 @@ static void has_threads(void)
     freeaddrinfo(found);
 }
 
-TEST(threads_are_made_and_bound_likewise)
+TEST(threads_can_start_and_are_filtered_too)
 {
     when_alone(has_threads);
 }
@@ -91,7 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(no_process_and_no_program_can_be_started),
-        RUN(threads_are_made_and_bound_likewise),
+        RUN(threads_can_start_and_are_filtered_too),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

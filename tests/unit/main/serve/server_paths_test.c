@@ -1,4 +1,5 @@
-/* Where a server puts its things: a wrong answer is another user's directory, or root's sockets in coved's hands. */
+/* Paths and user of a server: an error here would use another user's directory, or give coved
+ * control over root's sockets. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -37,7 +38,7 @@ TEST(directories_follow_the_settings_then_the_user)
     }
 }
 
-TEST(what_cannot_be_a_place_is_refused)
+TEST(relative_or_overlong_paths_and_invalid_users_are_refused)
 {
     char deep[200];
     static const char *const users[] = { "root", "0", "no-such-user-here" };
@@ -50,14 +51,14 @@ TEST(what_cannot_be_a_place_is_refused)
     assert_int_equal(server_paths_resolve(&(struct server_paths_settings){ .euid = 7, .run_dir = deep }, &p, &err), -1);
     assert_int_equal(server_paths_resolve(&(struct server_paths_settings){ .euid = 7, .state_dir = "rel" }, &p, &err),
                      -1);
-    for (size_t i = 0; i < ARRAY_LEN(users); i++) { /* coved is never root, and nobody is guessed */
+    for (size_t i = 0; i < ARRAY_LEN(users); i++) { /* coved never runs as root, and an unknown user is an error */
         assert_int_equal(server_paths_resolve(&(struct server_paths_settings){ .euid = 0, .user = users[i] }, &p, &err),
                          -1);
         assert_int_equal(err.id, ERR_CONF_VALUE);
     }
 }
 
-TEST(only_literal_addresses_with_a_port_are_listened_on)
+TEST(only_literal_addresses_with_a_port_are_accepted)
 {
     static const char *const good[] = { "127.0.0.1:0", "localhost:0" };
     static const char *const bad[] = {
@@ -80,7 +81,7 @@ TEST(only_literal_addresses_with_a_port_are_listened_on)
         int fd;
 
         if (sockets_listen_tcp(bad[i], &fd, &err) != -1 || err.id != ERR_CONF_VALUE)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
     }
 }
 
@@ -88,8 +89,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         RUN(directories_follow_the_settings_then_the_user),
-        RUN(what_cannot_be_a_place_is_refused),
-        RUN(only_literal_addresses_with_a_port_are_listened_on),
+        RUN(relative_or_overlong_paths_and_invalid_users_are_refused),
+        RUN(only_literal_addresses_with_a_port_are_accepted),
     };
 
     return cmocka_run_group_tests_name("place", tests, NULL, NULL);

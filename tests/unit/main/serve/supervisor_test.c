@@ -1,18 +1,18 @@
-/* Programs that die: one that always does must not cost the machine, one that was killed must not be missed for long.
- */
+/* Back-off of restarts: a program that always dies must not load the machine, and a program that
+ * was killed must be back soon. */
 #include "tests/unit/test.h"
 
 #include "main/serve/supervisor.h"
 
-TEST(a_program_that_dies_at_once_is_tried_ever_more_seldom_and_one_that_ran_is_back_at_once)
+TEST(the_backoff_grows_when_a_program_dies_at_once_and_shrinks_after_a_run)
 {
     static const struct {
         uint64_t ran_ms, wait_ms;
     } steps[] = {
-        { 0, 100 },     { 0, 200 },     { 0, 400 },   { 50, 800 },  /* dies at once */
-        { 900, 400 },   { 9000, 100 },                              /* a while is half forgiven, long enough is all */
-        { 90, 200 },    { 300, 100 },   { 300, 100 }, { 300, 100 }, /* killed again and again */
-        { 0, 200 },     { 0, 400 },     { 0, 800 },   { 0, 1600 },  { 0, 3000 }, { 0, 3000 }, /* never more seldom */
+        { 0, 100 },     { 0, 200 },     { 0, 400 },   { 50, 800 }, /* dies at once */
+        { 900, 400 },   { 9000, 100 }, /* a medium run halves the back-off, a long run resets it */
+        { 90, 200 },    { 300, 100 },   { 300, 100 }, { 300, 100 },                           /* killed repeatedly */
+        { 0, 200 },     { 0, 400 },     { 0, 800 },   { 0, 1600 },  { 0, 3000 }, { 0, 3000 }, /* never more than 3 s */
         { 4000, 1500 }, { 16000, 100 },
     };
     uint64_t wait = 0;
@@ -27,7 +27,7 @@ TEST(a_program_that_dies_at_once_is_tried_ever_more_seldom_and_one_that_ran_is_b
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        RUN(a_program_that_dies_at_once_is_tried_ever_more_seldom_and_one_that_ran_is_back_at_once),
+        RUN(the_backoff_grows_when_a_program_dies_at_once_and_shrinks_after_a_run),
     };
 
     return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #define K1 "0123456789abcdef0123456789abcdef01234567"
 #define K2 "0123456789abcdef0123456789abcdef01234568"
 
-TEST(AU01_a_credential_is_a_whole_key_in_the_right_place_or_it_is_refused)
+TEST(AU01_a_credential_that_is_not_exactly_one_key_is_refused)
 {
     static const struct {
         const char *authorization, *x_api_key;
@@ -22,7 +22,7 @@ TEST(AU01_a_credential_is_a_whole_key_in_the_right_place_or_it_is_refused)
         { NULL, "cove_" K1, APIKEY_OK },
         { NULL, "e2b_" K1, APIKEY_OK },
         { "Bearer cove_" K1, "cove_" K1, APIKEY_OK },
-        { "Bearer cove_" K1, "e2b_" K1, APIKEY_OK }, /* the same key in its other form */
+        { "Bearer cove_" K1, "e2b_" K1, APIKEY_OK }, /* the same key with its other prefix */
         { "Bearer cove_" K1, "cove_" K2, APIKEY_BAD },
         { "Bearer cove_" K1, "", APIKEY_BAD },
         { "", NULL, APIKEY_BAD },
@@ -78,7 +78,7 @@ TEST(a_header_of_a_megabyte_is_refused)
     assert_int_equal(apikey_from_headers(NULL, large + 7, hash), APIKEY_BAD);
 }
 
-TEST(new_keys_are_well_formed_differ_and_show_only_their_beginning)
+TEST(new_keys_are_well_formed_and_unique_and_show_only_a_prefix)
 {
     struct apikey a, b;
     uint8_t hash[STORE_HASH_LEN];
@@ -90,14 +90,14 @@ TEST(new_keys_are_well_formed_differ_and_show_only_their_beginning)
     assert_string_not_equal(a.text, b.text);
     assert_true(apikey_hash(a.text, hash));
     assert_memory_equal(hash, a.hash, sizeof(hash));
-    assert_int_equal(strlen(a.prefix), 13); /* leaves 128 bits that nobody sees */
+    assert_int_equal(strlen(a.prefix), 13); /* leaves 128 bits that are never shown */
     assert_true(str_starts(a.text, a.prefix));
     apikey_wipe(&a);
     for (size_t i = 0; i < sizeof(a); i++)
         assert_int_equal(((const char *)&a)[i], 0);
 }
 
-TEST(what_is_kept_is_the_sha256_of_the_digits)
+TEST(the_stored_hash_is_the_sha256_of_the_digits)
 {
     /* printf 0123456789abcdef0123456789abcdef01234567 | sha256sum */
     static const uint8_t expected[] = { 0xde, 0xb8, 0x7f, 0xab, 0xd1, 0x77, 0x15, 0xbb, 0x31, 0xad, 0x4c,
@@ -109,7 +109,8 @@ TEST(what_is_kept_is_the_sha256_of_the_digits)
     assert_memory_equal(hash, expected, sizeof(expected));
 }
 
-/* Nanoseconds that the fastest quarter of the tries took: what other processes do to the clock is in the rest. */
+/* Nanoseconds that the fastest quarter of the tries took: the rest contains delays by other
+ * processes. */
 static int by_value(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -119,7 +120,7 @@ static int by_value(const void *a, const void *b)
 
 #define TRIES 20000
 
-TEST(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time)
+TEST(AU09_the_comparison_time_does_not_reveal_correct_digits)
 {
     static uint64_t times[3][TRIES];
     static const size_t right[3] = { 0, 20, 39 };
@@ -138,7 +139,7 @@ TEST(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time)
             tries[g][i] = key.text[i] == '0' ? '1' : '0';
     }
     for (size_t i = 0; i < TRIES; i++)
-        for (size_t g = 0; g < 3; g++) { /* one of each in turn, so that all see the same weather */
+        for (size_t g = 0; g < 3; g++) { /* alternating, so that all three see the same load of the machine */
             uint8_t hash[STORE_HASH_LEN];
             uint64_t began = clock_mono_ns();
 
@@ -151,7 +152,9 @@ TEST(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time)
     for (size_t g = 1; g < 3; g++) {
         uint64_t a = times[0][TRIES / 4], b = times[g][TRIES / 4], apart = a > b ? a - b : b - a;
 
-        if (apart * 4 > a) /* a comparison that stops early would differ by the whole of what it saves, not a quarter */
+        /* A comparison that stops early would differ by everything that it saves, not by a
+         * quarter. */
+        if (apart * 4 > a)
             fail_msg("%zu digits right: %" PRIu64 " ns, none: %" PRIu64 " ns", right[g], b, a);
     }
     keycache_free(cache);
@@ -160,11 +163,11 @@ TEST(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(AU01_a_credential_is_a_whole_key_in_the_right_place_or_it_is_refused),
+        RUN(AU01_a_credential_that_is_not_exactly_one_key_is_refused),
         RUN(a_header_of_a_megabyte_is_refused),
-        RUN(new_keys_are_well_formed_differ_and_show_only_their_beginning),
-        RUN(what_is_kept_is_the_sha256_of_the_digits),
-        RUN(AU09_how_much_of_a_key_is_right_does_not_show_in_the_time),
+        RUN(new_keys_are_well_formed_and_unique_and_show_only_a_prefix),
+        RUN(the_stored_hash_is_the_sha256_of_the_digits),
+        RUN(AU09_the_comparison_time_does_not_reveal_correct_digits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

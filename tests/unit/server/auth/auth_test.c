@@ -1,4 +1,4 @@
-/* Over a real store in a directory of its own: what is tested is what the two do together. */
+/* Uses a real store in its own directory: tests auth and store together. */
 #include "tests/unit/test.h"
 
 #include "server/auth/apikey.h"
@@ -19,10 +19,10 @@ static char dir[64];
 static struct ev *loop;
 static struct store *store;
 static struct auth *auth;
-static char revoked[ID_SIZE]; /* the last that on_revoked told */
+static char revoked[ID_SIZE]; /* last id passed to on_revoked */
 static uint64_t now_ns, now_ms;
 
-/* the last answer */
+/* the last result */
 static bool answered;
 static struct err failure;
 static struct principal who;
@@ -113,7 +113,7 @@ static void await(void)
     }
 }
 
-/* --- asking --- */
+/* --- helpers --- */
 
 static void on_checked(void *arg UNUSED, const struct err *err, const struct principal *p)
 {
@@ -123,7 +123,8 @@ static void on_checked(void *arg UNUSED, const struct err *err, const struct pri
         who = *p;
 }
 
-/* The verdict; LATER is waited for and becomes YES or NO, but *looked tells that the store was asked. */
+/* Returns the verdict. Waits for AUTH_LATER until it becomes AUTH_YES or AUTH_NO, and sets *looked
+ * if the store was queried. */
 static enum auth_verdict check_as(const struct auth_request *req, bool *looked)
 {
     struct auth_check *later;
@@ -202,7 +203,7 @@ static enum err_id revoke_key(const struct principal *by, const char *key)
     return failure.id;
 }
 
-/* A principal with these scopes, by a key of its own. */
+/* Returns a principal with these scopes, authenticated by its own key. */
 static struct principal with_key(uint32_t scopes, const char *of, uint64_t expires_ms)
 {
     struct principal root = local();
@@ -215,7 +216,7 @@ static struct principal with_key(uint32_t scopes, const char *of, uint64_t expir
 
 /* --- tests --- */
 
-TEST(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once)
+TEST(a_key_has_its_owner_and_scopes_and_the_store_is_queried_once)
 {
     struct principal root = local();
     struct auth_key_spec spec = { .name = "ci", .scopes = SCOPE_BIT(FILES), .owner = "anna" };
@@ -233,11 +234,11 @@ TEST(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once)
     assert_int_equal(who.scopes, scope_expand(SCOPE_BIT(FILES)));
     assert_int_equal(who.kind, PRINCIPAL_KEY);
     assert_string_equal(who.user, "");
-    req.authorization = other; /* the other form of the same key, and from memory */
+    req.authorization = other; /* the other prefix of the same key, answered from the cache */
     assert_int_equal(check_as(&req, &looked), AUTH_YES);
     assert_false(looked);
     assert_string_equal(who.key_id, id);
-    req.now_ns += KEYCACHE_FRESH_NS; /* what is remembered is not believed for ever */
+    req.now_ns += KEYCACHE_FRESH_NS; /* a cached entry expires */
     assert_int_equal(check_as(&req, &looked), AUTH_YES);
     assert_true(looked);
 }
@@ -255,14 +256,14 @@ TEST(local_is_root_or_the_servers_user_over_the_socket_without_a_key)
     assert_int_equal(check_as(&req, &looked), AUTH_NO);
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
     req.peer_uid = 0;
-    req.over_socket = false; /* a uid that did not come with a socket means nothing */
+    req.over_socket = false; /* without a socket the uid has no meaning */
     assert_int_equal(check_as(&req, &looked), AUTH_NO);
     req.over_socket = true;
-    req.x_api_key = "cove_0000000000000000000000000000000000000000"; /* who shows a key is judged by it */
+    req.x_api_key = "cove_0000000000000000000000000000000000000000"; /* a peer that sends a key is judged by the key */
     assert_int_equal(check_as(&req, &looked), AUTH_NO);
 }
 
-TEST(wrong_revoked_and_expired_keys_are_refused_with_nothing_to_learn_from)
+TEST(wrong_revoked_and_expired_keys_are_refused_with_the_same_error)
 {
     struct principal root = local();
     struct auth_key_spec spec = { .scopes = SCOPE_BIT(FILES), .expires_ms = now_ms + 5000 };
@@ -278,14 +279,14 @@ TEST(wrong_revoked_and_expired_keys_are_refused_with_nothing_to_learn_from)
     now_ms += 1;
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_NO);
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
-    now_ms -= 1; /* a clock that is set back makes it good again: the key itself did not change */
+    now_ms -= 1; /* if the clock is set back, the key is valid again: the key itself did not change */
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_YES);
     assert_int_equal(revoke_key(&root, id), ERR_NONE);
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_NO);
     assert_string_equal(failure.msg, first);
 }
 
-TEST(AU12_a_revoked_or_rotated_key_ends_at_once_and_what_it_has_open_is_told)
+TEST(AU12_a_revoked_or_rotated_key_is_invalid_at_once_and_reported)
 {
     struct principal p = with_key(SCOPE_BIT(FILES), "anna", 0), root = local();
     char old[APIKEY_SIZE], key[ID_SIZE];
@@ -302,13 +303,13 @@ TEST(AU12_a_revoked_or_rotated_key_ends_at_once_and_what_it_has_open_is_told)
     assert_int_equal(revoke_key(&root, key), ERR_NONE);
     assert_string_equal(revoked, key);
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_NO);
-    assert_int_equal(rotate_key(&root, key), ERR_EXISTS); /* and cannot be brought back */
+    assert_int_equal(rotate_key(&root, key), ERR_EXISTS); /* and cannot be restored */
     auth_free(auth);
-    open_auth(); /* nor by a server that remembers nothing */
+    open_auth(); /* also with an empty cache */
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_NO);
 }
 
-TEST(AU17_nobody_makes_a_key_that_may_do_more_or_live_longer_than_they)
+TEST(AU17_a_key_cannot_create_a_key_with_more_scopes_or_a_later_expiry)
 {
     struct principal admin = with_key(SCOPE_ALL, "boss", 0);
     struct principal keys = with_key(SCOPE_BIT(KEYS) | SCOPE_BIT(FILES), "anna", 0);
@@ -353,7 +354,7 @@ TEST(AU17_nobody_makes_a_key_that_may_do_more_or_live_longer_than_they)
     }
 }
 
-TEST(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away)
+TEST(AU17_a_key_with_more_scopes_cannot_be_rotated_or_revoked)
 {
     struct principal strong = with_key(SCOPE_ALL, "anna", 0);
     struct principal lasting = with_key(SCOPE_BIT(FILES), "anna", 0);
@@ -363,21 +364,22 @@ TEST(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away)
 
     assert_int_equal(rotate_key(&weak, strong.key_id), ERR_DENIED);
     assert_int_equal(rotate_key(&brief, lasting.key_id), ERR_DENIED);
-    assert_int_equal(rotate_key(&lasting, weak.key_id), ERR_DENIED); /* has no `keys` */
+    assert_int_equal(rotate_key(&lasting, weak.key_id), ERR_DENIED); /* lacks `keys` */
     assert_int_equal(rotate_key(&weak, lasting.key_id), ERR_NONE);
-    assert_int_equal(rotate_key(&weak, weak.key_id), ERR_NONE);     /* one's own */
-    assert_int_equal(rotate_key(&weak, other.key_id), ERR_MISSING); /* another owner's does not exist */
+    assert_int_equal(rotate_key(&weak, weak.key_id), ERR_NONE); /* its own key */
+    /* A key of another owner looks like a missing one. */
+    assert_int_equal(rotate_key(&weak, other.key_id), ERR_MISSING);
     assert_int_equal(revoke_key(&weak, other.key_id), ERR_MISSING);
     assert_int_equal(revoke_key(&weak, "ky'; DROP TABLE keys"), ERR_MISSING);
     assert_int_equal(revoke_key(&lasting, weak.key_id), ERR_DENIED);
-    assert_int_equal(revoke_key(&weak, strong.key_id), ERR_DENIED); /* nor locked out */
+    assert_int_equal(revoke_key(&weak, strong.key_id), ERR_DENIED); /* nor be revoked */
     assert_int_equal(revoke_key(&brief, lasting.key_id), ERR_NONE);
     assert_int_equal(revoke_key(&weak, weak.key_id), ERR_NONE);
     assert_int_equal(revoke_key(&strong, brief.key_id), ERR_NONE);
-    assert_int_equal(rotate_key(&strong, other.key_id), ERR_NONE); /* an admin's is everything */
+    assert_int_equal(rotate_key(&strong, other.key_id), ERR_NONE); /* an admin may change every key */
 }
 
-/* Whether any file of the store holds these bytes. */
+/* Whether any file of the store contains these bytes. */
 static bool store_holds(const char *needle)
 {
     static const char *const names[] = { "cove.db", "cove.db-wal" };
@@ -394,7 +396,7 @@ static bool store_holds(const char *needle)
     return found;
 }
 
-TEST(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning)
+TEST(AU10_the_store_holds_only_the_prefix_of_a_key)
 {
 
     with_key(SCOPE_BIT(FILES), "anna", 0);
@@ -407,13 +409,13 @@ TEST(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning)
     store = NULL;
     char next[14];
     snprintf(next, sizeof(next), "%s", secret);
-    assert_true(store_holds(next));        /* we look in the right place */
+    assert_true(store_holds(next));        /* proves that the search works */
     assert_false(store_holds(secret));     /* the key */
     assert_false(store_holds(secret + 5)); /* its digits */
     assert_false(store_holds(secret + 15));
 }
 
-TEST(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not)
+TEST(AU11_a_throttled_address_can_still_use_a_cached_key)
 {
     char good[APIKEY_SIZE];
     unsigned refused = 0;
@@ -430,16 +432,16 @@ TEST(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not)
             assert_true(retry_ns > 0);
     }
     assert_int_equal(refused, 90);
-    assert_int_equal(check_key(good, "198.51.100.1"), AUTH_YES); /* the neighbour behind the same address */
+    assert_int_equal(check_key(good, "198.51.100.1"), AUTH_YES); /* another client with the same address */
     now_ns += 2 * KEYCACHE_FRESH_NS;
     for (unsigned i = 0; i < 20; i++)
         check_key("cove_ffffffffffffffffffffffffffffffffffffffff", "198.51.100.1");
-    assert_int_equal(check_key(good, "198.51.100.1"), AUTH_YES); /* also when memory has to be refreshed */
+    assert_int_equal(check_key(good, "198.51.100.1"), AUTH_YES); /* also if the cached entry has expired */
     assert_int_equal(check_key("cove_0000000000000000000000000000000000000000", "198.51.100.2"), AUTH_NO);
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
 }
 
-TEST(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones)
+TEST(AU11_a_throttled_address_can_use_a_valid_key_that_is_not_cached)
 {
     struct principal root = local();
     struct auth_key_spec spec = { .scopes = SCOPE_BIT(FILES), .owner = "anna" };
@@ -454,10 +456,10 @@ TEST(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones)
     assert_int_equal(create(&root, &spec), ERR_NONE);
     assert_int_equal(check_key(secret, "198.51.100.1"), AUTH_YES);
     assert_int_equal(check_key("cove_ffffffffffffffffffffffffffffffffffffffff", "198.51.100.1"), AUTH_NO);
-    assert_int_equal(failure.id, ERR_RATE_LIMITED); /* being right once forgives nobody else */
+    assert_int_equal(failure.id, ERR_RATE_LIMITED); /* one valid key does not reset the failures of the address */
 }
 
-TEST(requests_are_counted_by_key_and_class_and_local_ones_are_not)
+TEST(rate_limits_count_per_key_and_class_and_not_for_local_peers)
 {
     struct principal a = with_key(SCOPE_BIT(FILES), "anna", 0), b = with_key(SCOPE_BIT(FILES), "anna", 0);
     struct principal root = local();
@@ -472,7 +474,7 @@ TEST(requests_are_counted_by_key_and_class_and_local_ones_are_not)
     assert_true(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));  /* another key */
     for (int i = 0; i < 1000; i++)
         assert_true(auth_rate_take(auth, &root, AUTH_CLASS_CREATE, now_ns, &r));
-    now_ns += 2 * KEYCACHE_FRESH_NS; /* refreshing what is known of a key does not fill its bucket */
+    now_ns += 2 * KEYCACHE_FRESH_NS; /* refreshing the cached entry does not refill its bucket */
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_YES);
     assert_true(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
     assert_false(auth_rate_take(auth, &b, AUTH_CLASS_CREATE, now_ns, &r));
@@ -486,7 +488,7 @@ static void on_last_used(void *arg UNUSED, const struct err *err, const struct s
     last_used = err ? 0 : row->last_used_ms;
 }
 
-TEST(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends)
+TEST(the_last_use_of_a_key_is_written_at_the_latest_at_shutdown)
 {
     with_key(SCOPE_BIT(FILES), "anna", 0);
     now_ms += 777;
@@ -501,7 +503,7 @@ TEST(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends)
 
 TEST(a_use_is_written_as_soon_as_no_other_follows)
 {
-    uint64_t end = clock_mono_ns() + 20 * NS_PER_S; /* with others behind it, it would take thirty */
+    uint64_t end = clock_mono_ns() + 20 * NS_PER_S; /* if other uses followed, it would take thirty seconds */
 
     with_key(SCOPE_BIT(FILES), "anna", 0);
     now_ms += 555;
@@ -524,7 +526,7 @@ static enum err_id first_key(void)
     return failure.id;
 }
 
-TEST(AU21_the_first_key_is_made_once_random_and_replaced_by_the_local_owner_or_itself)
+TEST(AU21_the_first_key_is_created_once_and_can_be_rotated_by_the_local_owner)
 {
     char first[APIKEY_SIZE], first_id[ID_SIZE];
 
@@ -545,10 +547,10 @@ TEST(AU21_the_first_key_is_made_once_random_and_replaced_by_the_local_owner_or_i
     assert_int_equal(check_key(first, "192.0.2.1"), AUTH_NO);
     assert_int_equal(check_key(secret, "192.0.2.1"), AUTH_YES);
     assert_int_equal(revoke_key(&root, first_id), ERR_NONE);
-    assert_int_equal(first_key(), ERR_EXISTS); /* the open door does not come back */
+    assert_int_equal(first_key(), ERR_EXISTS); /* a first key cannot be created again */
 }
 
-TEST(ending_with_things_under_way_makes_no_call_and_leaks_nothing)
+TEST(freeing_auth_with_pending_operations_makes_no_callback_and_no_leak)
 {
     struct auth_request req = { .x_api_key = "cove_0000000000000000000000000000000000000000", .now_ns = now_ns };
     struct principal root = local();
@@ -569,10 +571,10 @@ TEST(ending_with_things_under_way_makes_no_call_and_leaks_nothing)
 
 static void on_forgotten(void *arg UNUSED, const struct err *err UNUSED, const struct principal *p UNUSED)
 {
-    fail_msg("a check that was forgotten was answered");
+    fail_msg("a cancelled check was answered");
 }
 
-TEST(a_check_that_was_forgotten_is_not_answered)
+TEST(a_cancelled_check_is_not_answered)
 {
     struct auth_request req = { .x_api_key = "cove_0000000000000000000000000000000000000000", .now_ns = now_ns };
     struct auth_check *later;
@@ -588,21 +590,21 @@ TEST(a_check_that_was_forgotten_is_not_answered)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_AUTH(a_key_is_its_owner_with_its_rights_and_the_store_is_asked_once),
+        RUN_AUTH(a_key_has_its_owner_and_scopes_and_the_store_is_queried_once),
         RUN_AUTH(local_is_root_or_the_servers_user_over_the_socket_without_a_key),
-        RUN_AUTH(wrong_revoked_and_expired_keys_are_refused_with_nothing_to_learn_from),
-        RUN_AUTH(AU12_a_revoked_or_rotated_key_ends_at_once_and_what_it_has_open_is_told),
-        RUN_AUTH(AU17_nobody_makes_a_key_that_may_do_more_or_live_longer_than_they),
-        RUN_AUTH(AU17_a_key_with_more_rights_cannot_be_taken_over_or_away),
-        RUN_AUTH(AU10_a_copy_of_the_store_holds_no_key_only_its_beginning),
-        RUN_AUTH(AU11_an_address_that_tries_keys_waits_but_known_keys_from_there_do_not),
-        RUN_AUTH(AU11_a_key_that_nobody_has_seen_yet_is_taken_where_others_try_wrong_ones),
-        RUN_AUTH(requests_are_counted_by_key_and_class_and_local_ones_are_not),
-        RUN_AUTH(the_last_use_of_a_key_reaches_the_store_at_the_latest_when_the_server_ends),
+        RUN_AUTH(wrong_revoked_and_expired_keys_are_refused_with_the_same_error),
+        RUN_AUTH(AU12_a_revoked_or_rotated_key_is_invalid_at_once_and_reported),
+        RUN_AUTH(AU17_a_key_cannot_create_a_key_with_more_scopes_or_a_later_expiry),
+        RUN_AUTH(AU17_a_key_with_more_scopes_cannot_be_rotated_or_revoked),
+        RUN_AUTH(AU10_the_store_holds_only_the_prefix_of_a_key),
+        RUN_AUTH(AU11_a_throttled_address_can_still_use_a_cached_key),
+        RUN_AUTH(AU11_a_throttled_address_can_use_a_valid_key_that_is_not_cached),
+        RUN_AUTH(rate_limits_count_per_key_and_class_and_not_for_local_peers),
+        RUN_AUTH(the_last_use_of_a_key_is_written_at_the_latest_at_shutdown),
         RUN_AUTH(a_use_is_written_as_soon_as_no_other_follows),
-        RUN_AUTH(AU21_the_first_key_is_made_once_random_and_replaced_by_the_local_owner_or_itself),
-        RUN_AUTH(ending_with_things_under_way_makes_no_call_and_leaks_nothing),
-        RUN_AUTH(a_check_that_was_forgotten_is_not_answered),
+        RUN_AUTH(AU21_the_first_key_is_created_once_and_can_be_rotated_by_the_local_owner),
+        RUN_AUTH(freeing_auth_with_pending_operations_makes_no_callback_and_no_leak),
+        RUN_AUTH(a_cancelled_check_is_not_answered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Grants that are written down, and tickets, which are not. */
+/* Delegated tokens as text, and tickets, which exist only in memory. */
 #include "tests/unit/test.h"
 
 #include "server/auth/delegated_token.h"
@@ -35,7 +35,7 @@ static struct delegated_token some_pass(enum delegator_kind by)
     return g;
 }
 
-TEST(a_pass_comes_back_as_it_was_written)
+TEST(a_token_is_read_back_as_it_was_written)
 {
     struct mac_key s = sealed_with("salt");
 
@@ -60,7 +60,7 @@ TEST(a_pass_comes_back_as_it_was_written)
     }
 }
 
-TEST(AU06_no_byte_of_a_token_can_be_another_and_none_can_be_left_out)
+TEST(AU06_a_token_with_any_byte_changed_or_removed_is_refused)
 {
     struct mac_key s = sealed_with("salt");
     struct delegated_token g = some_pass(DELEGATOR_KEY), back;
@@ -73,7 +73,7 @@ TEST(AU06_no_byte_of_a_token_can_be_another_and_none_can_be_left_out)
         for (const char *c = "Aa9-_.=/"; *c; c++) {
             changed[i] = *c;
             if (*c != text.data[i] && delegated_token_read(&s, DELEGATED_SANDBOX_TOKEN, NULL, changed, &back))
-                fail_msg("byte %zu may be '%c'", i, *c);
+                fail_msg("byte %zu can be changed to '%c'", i, *c);
         }
         assert_false(delegated_token_read(&s, DELEGATED_SANDBOX_TOKEN, NULL, cut, &back));
     }
@@ -81,7 +81,7 @@ TEST(AU06_no_byte_of_a_token_can_be_another_and_none_can_be_left_out)
     assert_false(delegated_token_read(&s, DELEGATED_SANDBOX_TOKEN, NULL, more, &back));
 }
 
-TEST(a_seal_holds_for_one_server_one_salt_one_kind_and_one_bound)
+TEST(a_mac_is_valid_for_one_server_salt_kind_and_binding)
 {
     struct mac_key s = sealed_with("salt"), later = sealed_with("another"), elsewhere;
     static const uint8_t other[MAC_LEN] = { 9 };
@@ -106,7 +106,7 @@ TEST(a_seal_holds_for_one_server_one_salt_one_kind_and_one_bound)
     assert_false(delegated_token_read(&s, DELEGATED_SANDBOX_TOKEN, NULL, as_token, &back));
 }
 
-TEST(what_the_server_itself_would_not_pass_is_not_read_back)
+TEST(content_that_the_server_would_not_write_is_not_read)
 {
     struct mac_key s = sealed_with("salt");
     struct delegated_token g = some_pass(DELEGATOR_KEY), back;
@@ -121,7 +121,7 @@ TEST(what_the_server_itself_would_not_pass_is_not_read_back)
 
 #define PATH "/v1/sandboxes/sb1/files"
 
-TEST(WB09_a_ticket_is_good_once_for_its_method_and_path_within_a_minute)
+TEST(WB09_a_ticket_is_valid_once_for_its_method_and_path_for_a_minute)
 {
     static const struct {
         const char *method, *path;
@@ -153,7 +153,7 @@ TEST(WB09_a_ticket_is_good_once_for_its_method_and_path_within_a_minute)
     }
 }
 
-TEST(a_ticket_that_nobody_made_is_none)
+TEST(an_unknown_ticket_is_refused)
 {
     auto_(tickets) t = tickets_new();
     struct delegated_token g = some_pass(DELEGATOR_KEY), back;
@@ -168,7 +168,7 @@ TEST(a_ticket_that_nobody_made_is_none)
     assert_true(tickets_take(t, text, "GET", PATH, 1000, &back));
 }
 
-TEST(tickets_of_one_tenant_leave_room_for_others_and_old_ones_make_room)
+TEST(tickets_are_limited_per_tenant_and_expired_ones_are_dropped)
 {
     auto_(tickets) t = tickets_new();
     struct delegated_token g = some_pass(DELEGATOR_LOCAL), other = g, back;
@@ -189,13 +189,13 @@ TEST(tickets_of_one_tenant_leave_room_for_others_and_old_ones_make_room)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_pass_comes_back_as_it_was_written),
-        RUN(AU06_no_byte_of_a_token_can_be_another_and_none_can_be_left_out),
-        RUN(a_seal_holds_for_one_server_one_salt_one_kind_and_one_bound),
-        RUN(what_the_server_itself_would_not_pass_is_not_read_back),
-        RUN(WB09_a_ticket_is_good_once_for_its_method_and_path_within_a_minute),
-        RUN(a_ticket_that_nobody_made_is_none),
-        RUN(tickets_of_one_tenant_leave_room_for_others_and_old_ones_make_room),
+        RUN(a_token_is_read_back_as_it_was_written),
+        RUN(AU06_a_token_with_any_byte_changed_or_removed_is_refused),
+        RUN(a_mac_is_valid_for_one_server_salt_kind_and_binding),
+        RUN(content_that_the_server_would_not_write_is_not_read),
+        RUN(WB09_a_ticket_is_valid_once_for_its_method_and_path_for_a_minute),
+        RUN(an_unknown_ticket_is_refused),
+        RUN(tickets_are_limited_per_tenant_and_expired_ones_are_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

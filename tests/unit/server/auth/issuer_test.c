@@ -1,4 +1,5 @@
-/* An issuer that answers over HTTP from the same loop, so that what it does wrong is a line of the test. */
+/* An issuer that serves HTTP from the same loop, so that each kind of misbehaviour is one line of
+ * the test. */
 #include "tests/support/http_limits.h"
 #include "minter.h"
 
@@ -20,7 +21,7 @@ static char url[64];
 static uint16_t port;
 static EVP_PKEY *key[2];
 
-/* what the server does */
+/* behaviour of the issuer */
 static enum { ANSWERS, FAILS, REDIRECTS, IS_HUGE, HANGS, IS_NONSENSE } manner;
 static char *keyset;
 static unsigned asked, elsewhere;
@@ -134,7 +135,7 @@ static char *token_of(EVP_PKEY *k, const char *kid, const char *more)
     return minter_token(k, head, claims);
 }
 
-/* --- asking --- */
+/* --- helpers --- */
 
 static bool woken;
 static struct issuer_claims claims;
@@ -179,7 +180,7 @@ static enum issuer_verdict ask_to_the_end(const char *token)
     return ask_with(token, NULL);
 }
 
-TEST(keys_are_fetched_once_and_say_who_it_is)
+TEST(keys_are_fetched_once_and_a_valid_token_yields_its_claims)
 {
     auto_free char *token = token_of(key[0], "one", ",\"roles\":[\"x\",\"developer\",7]"), *late = str_dup(token);
 
@@ -205,12 +206,12 @@ TEST(AU14_a_new_key_is_fetched_when_a_token_names_it)
     keyset = minter_set(key + 1, (const char *const[]){ "two" }, 1);
     assert_int_equal(ask_to_the_end(new), ISSUER_YES);
     assert_int_equal(asked, 2);
-    assert_int_equal(ask_to_the_end(old), ISSUER_NO); /* what the issuer took away is gone */
+    assert_int_equal(ask_to_the_end(old), ISSUER_NO); /* a key that the issuer removed is invalid */
 }
 
-TEST(AU14_tokens_of_strangers_make_us_ask_no_more_often_than_the_floor)
+TEST(AU14_forged_tokens_cause_no_fetch_within_the_minimum_interval)
 {
-    auto_free char *good = token_of(key[0], "one", ""), *unknown = token_of(key[1], "nobody", ""),
+    auto_free char *good = token_of(key[0], "one", ""), *unknown = token_of(key[1], "unknown", ""),
                    *forged = token_of(key[1], "one", ""), *expired = token_of(key[1], "nobody2", ",\"nbf\":1800000000");
 
     open_issuer(FLOOR_MS);
@@ -223,8 +224,9 @@ TEST(AU14_tokens_of_strangers_make_us_ask_no_more_often_than_the_floor)
     assert_int_equal(asked, 1);
 }
 
-/* Down, redirecting, huge, nonsense: the last good keys stay, and nobody is followed anywhere. */
-TEST(AU14_an_issuer_that_fails_is_survived_with_its_last_keys)
+/* Down, redirecting, too large, not JSON: the last valid keys stay in use, and no redirect is
+ * followed. */
+TEST(AU14_the_last_keys_stay_in_use_while_the_issuer_fails)
 {
     auto_free char *good = token_of(key[0], "one", ""), *unknown = token_of(key[1], "two", "");
 
@@ -242,7 +244,7 @@ TEST(AU14_an_issuer_that_fails_is_survived_with_its_last_keys)
     assert_int_equal(elsewhere, 0);
 }
 
-TEST(AU14_without_any_key_it_is_the_issuer_that_is_missing_and_not_the_token_that_is_wrong)
+TEST(AU14_without_keys_the_error_is_issuer_down_and_not_unauthorized)
 {
     auto_free char *good = token_of(key[0], "one", "");
 
@@ -252,7 +254,7 @@ TEST(AU14_without_any_key_it_is_the_issuer_that_is_missing_and_not_the_token_tha
     assert_int_equal(failure.id, ERR_ISSUER_DOWN);
 }
 
-TEST(AU14_a_slow_issuer_holds_only_those_who_need_its_answer_and_those_can_leave)
+TEST(AU14_a_slow_issuer_delays_only_checks_that_need_it_and_they_can_be_cancelled)
 {
     auto_free char *good = token_of(key[0], "one", ""), *unknown = token_of(key[1], "two", "");
     struct issuer_wait *waits[3];
@@ -274,10 +276,10 @@ TEST(AU14_a_slow_issuer_holds_only_those_who_need_its_answer_and_those_can_leave
         there = hanging != NULL;
     }
     assert_false(woken);
-    assert_int_equal(asked, 2); /* one for all who wait */
+    assert_int_equal(asked, 2); /* one fetch for all waiting checks */
 }
 
-TEST(a_file_is_read_at_the_start_and_again_when_a_key_is_new)
+TEST(a_key_file_is_read_at_the_start_and_again_for_an_unknown_key)
 {
     char path[] = "/tmp/cove-jwks-XXXXXX";
     auto_fd int fd = mkstemp(path);
@@ -296,7 +298,7 @@ TEST(a_file_is_read_at_the_start_and_again_when_a_key_is_new)
     assert_int_equal(ask(old), ISSUER_YES);
     assert_int_equal(ask(new), ISSUER_NO);
     assert_int_equal(ftruncate(fd, 0), 0);
-    assert_int_equal(ask(new), ISSUER_NO); /* an empty file takes nothing away */
+    assert_int_equal(ask(new), ISSUER_NO); /* an empty file does not remove the keys */
     assert_int_equal(ask(old), ISSUER_YES);
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     assert_int_equal(fd_write_all(fd, both, strlen(both)), 0);
@@ -304,7 +306,7 @@ TEST(a_file_is_read_at_the_start_and_again_when_a_key_is_new)
     unlink(path);
 }
 
-TEST(keys_come_over_a_safe_way_or_from_this_host)
+TEST(keys_are_fetched_over_https_or_from_this_host)
 {
     static const struct {
         const char *url;
@@ -329,7 +331,7 @@ TEST(keys_come_over_a_safe_way_or_from_this_host)
     }
 }
 
-TEST(settings_that_do_not_fit_together_are_refused)
+TEST(contradictory_settings_are_refused)
 {
     struct issuer_settings set = settings(), other;
     struct err err = { 0 };
@@ -347,7 +349,7 @@ TEST(settings_that_do_not_fit_together_are_refused)
     assert_int_equal(err.id, ERR_CONF_VALUE);
 }
 
-TEST(a_claim_that_names_nobody_or_no_tenant_is_refused)
+TEST(a_claim_without_a_valid_user_or_tenant_is_refused)
 {
     auto_free char *good = token_of(key[0], "one", ""), *none = NULL, *odd = NULL;
     static const char head[] = "{\"alg\":\"EdDSA\",\"kid\":\"one\"}";
@@ -376,16 +378,16 @@ static int free_keys(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_ISSUER(keys_are_fetched_once_and_say_who_it_is),
+        RUN_ISSUER(keys_are_fetched_once_and_a_valid_token_yields_its_claims),
         RUN_ISSUER(AU14_a_new_key_is_fetched_when_a_token_names_it),
-        RUN_ISSUER(AU14_tokens_of_strangers_make_us_ask_no_more_often_than_the_floor),
-        RUN_ISSUER(AU14_an_issuer_that_fails_is_survived_with_its_last_keys),
-        RUN_ISSUER(AU14_without_any_key_it_is_the_issuer_that_is_missing_and_not_the_token_that_is_wrong),
-        RUN_ISSUER(AU14_a_slow_issuer_holds_only_those_who_need_its_answer_and_those_can_leave),
-        RUN_ISSUER(a_file_is_read_at_the_start_and_again_when_a_key_is_new),
-        RUN_ISSUER(keys_come_over_a_safe_way_or_from_this_host),
-        RUN_ISSUER(settings_that_do_not_fit_together_are_refused),
-        RUN_ISSUER(a_claim_that_names_nobody_or_no_tenant_is_refused),
+        RUN_ISSUER(AU14_forged_tokens_cause_no_fetch_within_the_minimum_interval),
+        RUN_ISSUER(AU14_the_last_keys_stay_in_use_while_the_issuer_fails),
+        RUN_ISSUER(AU14_without_keys_the_error_is_issuer_down_and_not_unauthorized),
+        RUN_ISSUER(AU14_a_slow_issuer_delays_only_checks_that_need_it_and_they_can_be_cancelled),
+        RUN_ISSUER(a_key_file_is_read_at_the_start_and_again_for_an_unknown_key),
+        RUN_ISSUER(keys_are_fetched_over_https_or_from_this_host),
+        RUN_ISSUER(contradictory_settings_are_refused),
+        RUN_ISSUER(a_claim_without_a_valid_user_or_tenant_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, free_keys);

@@ -1,4 +1,5 @@
-/* Tokens of an issuer against a real store: the issuer says who, and the store says whether they belong here. */
+/* Tokens of an issuer against a real store: the issuer names the user, the store decides about
+ * membership. */
 #include "minter.h"
 
 #include "server/auth/tenant_users.h"
@@ -17,7 +18,7 @@ static struct store *store;
 static struct auth *auth;
 static EVP_PKEY *key;
 static uint64_t now_ns, now_ms;
-static char ended[ID_SIZE]; /* the last that on_revoked told */
+static char ended[ID_SIZE]; /* last id passed to on_revoked */
 
 static const struct principal operator_ = { .kind = PRINCIPAL_LOCAL, .owner = AUTH_LOCAL_OWNER, .scopes = SCOPE_ALL };
 
@@ -84,7 +85,7 @@ static int teardown(void **state UNUSED)
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* --- asking, and waiting for the answer --- */
+/* --- helpers --- */
 
 static bool answered;
 static struct err failure;
@@ -217,9 +218,9 @@ static bool comes(const char *user, const char *tenant, const char *more)
     return ask_bearer(token);
 }
 
-/* --- */
+/* --- tests --- */
 
-TEST(a_user_who_is_there_may_do_what_their_role_allows)
+TEST(an_existing_user_has_the_permissions_of_the_role)
 {
     open_auth(NULL, "");
     make_tenant("acme");
@@ -235,10 +236,10 @@ TEST(a_user_who_is_there_may_do_what_their_role_allows)
     set_user("admin", false);
     assert_true(comes("ada", "acme", ""));
     assert_true(principal_has_scopes(&who, SCOPE_BIT(TENANT)));
-    assert_false(principal_has_scopes(&who, SCOPE_BIT(ADMIN))); /* that is the operator's, and no role's */
+    assert_false(principal_has_scopes(&who, SCOPE_BIT(ADMIN))); /* reserved for the operator, in no role */
 }
 
-TEST(AU16_a_tenant_that_the_subject_never_joined_or_has_left_is_refused)
+TEST(AU16_a_token_for_a_tenant_without_that_user_is_refused)
 {
     open_auth(NULL, "");
     make_tenant("acme");
@@ -250,7 +251,7 @@ TEST(AU16_a_tenant_that_the_subject_never_joined_or_has_left_is_refused)
     assert_false(comes("ada", "*", ""));
     assert_false(comes("eve", "acme", ""));
     assert_true(comes("ada", "acme", ""));
-    set_user("developer", true); /* at once, not when something remembered is old */
+    set_user("developer", true); /* takes effect at once, not when a cached entry expires */
     assert_false(comes("ada", "acme", ""));
     assert_string_equal(ended, made_user);
     set_user("developer", false);
@@ -259,20 +260,21 @@ TEST(AU16_a_tenant_that_the_subject_never_joined_or_has_left_is_refused)
     assert_false(comes("ada", "acme", ""));
 }
 
-TEST(AU13_a_name_that_only_looks_like_a_user_s_is_another)
+TEST(AU13_a_name_that_only_looks_like_a_users_name_is_refused)
 {
     open_auth(NULL, "");
     make_user("local", "ada@example.org", "developer");
     assert_true(comes("ada@example.org", "local", ""));
+    /* A Cyrillic a. */
     assert_false(comes("\xd0\xb0"
                        "da@example.org",
-                       "local", "")); /* a Cyrillic a */
+                       "local", ""));
     assert_false(comes("Ada@example.org", "local", ""));
     assert_false(comes("ada@example.org ", "local", ""));
     assert_false(comes("ada@example.org\\u0000", "local", ""));
 }
 
-TEST(a_suspended_tenant_is_closed_to_tokens_too)
+TEST(tokens_of_a_suspended_tenant_are_refused)
 {
     struct store_tenant row = { .name = "acme", .suspended_ms = 1 };
 
@@ -287,7 +289,7 @@ TEST(a_suspended_tenant_is_closed_to_tokens_too)
     assert_int_equal(failure.id, ERR_TENANT_SUSPENDED);
 }
 
-TEST(where_the_operator_said_so_users_are_made_but_never_tenants)
+TEST(users_are_created_if_configured_but_tenants_never)
 {
     open_auth("viewer", "roles");
     make_tenant("acme");
@@ -297,13 +299,13 @@ TEST(where_the_operator_said_so_users_are_made_but_never_tenants)
     assert_true(principal_has_scopes(&who, SCOPE_BIT(SANDBOXES_WRITE)));
     assert_true(comes("odd", "acme", ",\"roles\":\"nonsense\""));
     assert_false(principal_has_scopes(&who, SCOPE_BIT(SANDBOXES_WRITE)));
-    assert_true(comes("new", "acme", ",\"roles\":\"admin\"")); /* changes nobody who is there */
+    assert_true(comes("new", "acme", ",\"roles\":\"admin\"")); /* does not change an existing user */
     assert_false(principal_has_scopes(&who, SCOPE_BIT(TENANT)));
     assert_false(comes("new", "nowhere", ""));
     assert_int_equal(failure.id, ERR_UNAUTHORIZED);
 }
 
-TEST(AU16_who_was_removed_does_not_come_back_by_their_next_token)
+TEST(AU16_a_removed_user_is_not_created_again_by_a_token)
 {
     open_auth("viewer", "");
     make_tenant("acme");
@@ -315,14 +317,14 @@ TEST(AU16_who_was_removed_does_not_come_back_by_their_next_token)
         assert_int_equal(failure.id, ERR_USER_REMOVED);
     }
     assert_true(comes("another", "acme", ""));
-    make_user("acme", "new", "developer"); /* by an admin, with the role that they say */
+    make_user("acme", "new", "developer"); /* by an admin, with a role of choice */
     assert_true(comes("new", "acme", ""));
     assert_true(principal_has_scopes(&who, SCOPE_BIT(SANDBOXES_WRITE)));
     remove_user();
     assert_false(comes("new", "acme", ""));
 }
 
-TEST(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s)
+TEST(delegated_tokens_end_with_their_user_and_do_not_pass_to_a_namesake)
 {
     struct delegation_spec spec = {
         .owner = "local", .sandbox = "sbaaaaaaaaaaaaaaaaaaaa", .scopes = scope_expand(SCOPE_BIT(FILES)), .ttl_ms = 60000
@@ -337,7 +339,7 @@ TEST(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s)
     assert_true(comes("ada", "local", ""));
     uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
     while (delegation_make_token(auth, &who, &spec, now_ms, &token, &pass, &err) < 0) {
-        assert_int_equal(err.id, ERR_BUSY); /* the seal is on its way */
+        assert_int_equal(err.id, ERR_BUSY); /* the MAC key is not loaded yet */
         assert_true(clock_mono_ns() < end);
         ev_turn(loop, 100);
     }
@@ -353,13 +355,13 @@ TEST(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s)
     assert_false(ask_bearer(token.data));
     set_user("viewer", false);
     assert_true(ask_bearer(token.data));
-    assert_int_equal(who.scopes, SCOPE_BIT(FILES_READ)); /* no more than its maker may now */
+    assert_int_equal(who.scopes, SCOPE_BIT(FILES_READ)); /* no more than the delegator has now */
     remove_user();
     make_user("local", "ada", "developer");
     assert_false(ask_bearer(token.data));
 }
 
-TEST(a_user_s_tokens_share_one_allowance)
+TEST(all_tokens_of_a_user_share_one_rate_limit)
 {
     struct ratelimit_answer rate;
 
@@ -373,7 +375,7 @@ TEST(a_user_s_tokens_share_one_allowance)
     }
 }
 
-TEST(AU11_forged_tokens_make_their_address_wait_and_good_ones_from_there_are_taken)
+TEST(AU11_forged_tokens_throttle_their_address_but_valid_ones_are_accepted)
 {
     EVP_PKEY *other = minter_key(JWT_EDDSA);
     auto_free char *good = token_of("ada", "local", ""), *old = str_dup(good);
@@ -391,7 +393,7 @@ TEST(AU11_forged_tokens_make_their_address_wait_and_good_ones_from_there_are_tak
     assert_int_equal(failure.id, ERR_RATE_LIMITED);
     assert_true(ask_bearer(good));
     now_ms = 1700000600000;
-    for (int i = 0; i < 30; i++) { /* an expired one is a mistake and no attack */
+    for (int i = 0; i < 30; i++) { /* an expired token is a mistake and not an attack */
         assert_false(ask_bearer(old));
         assert_int_equal(failure.id, ERR_UNAUTHORIZED);
     }
@@ -409,15 +411,15 @@ static int free_key(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_VOUCHED(a_user_who_is_there_may_do_what_their_role_allows),
-        RUN_VOUCHED(AU16_a_tenant_that_the_subject_never_joined_or_has_left_is_refused),
-        RUN_VOUCHED(AU13_a_name_that_only_looks_like_a_user_s_is_another),
-        RUN_VOUCHED(a_suspended_tenant_is_closed_to_tokens_too),
-        RUN_VOUCHED(where_the_operator_said_so_users_are_made_but_never_tenants),
-        RUN_VOUCHED(AU16_who_was_removed_does_not_come_back_by_their_next_token),
-        RUN_VOUCHED(what_a_user_handed_on_ends_with_them_and_is_not_their_namesake_s),
-        RUN_VOUCHED(a_user_s_tokens_share_one_allowance),
-        RUN_VOUCHED(AU11_forged_tokens_make_their_address_wait_and_good_ones_from_there_are_taken),
+        RUN_VOUCHED(an_existing_user_has_the_permissions_of_the_role),
+        RUN_VOUCHED(AU16_a_token_for_a_tenant_without_that_user_is_refused),
+        RUN_VOUCHED(AU13_a_name_that_only_looks_like_a_users_name_is_refused),
+        RUN_VOUCHED(tokens_of_a_suspended_tenant_are_refused),
+        RUN_VOUCHED(users_are_created_if_configured_but_tenants_never),
+        RUN_VOUCHED(AU16_a_removed_user_is_not_created_again_by_a_token),
+        RUN_VOUCHED(delegated_tokens_end_with_their_user_and_do_not_pass_to_a_namesake),
+        RUN_VOUCHED(all_tokens_of_a_user_share_one_rate_limit),
+        RUN_VOUCHED(AU11_forged_tokens_throttle_their_address_but_valid_ones_are_accepted),
     };
 
     return cmocka_run_group_tests(tests, NULL, free_key);

@@ -24,13 +24,13 @@ static struct store_login key(unsigned n)
     struct store_login k = { .key.owner = "anna", .member = true };
 
     snprintf(k.key.id, sizeof(k.key.id), "ky%020u", n);
-    for (size_t i = 0; i < STORE_HASH_LEN; i++) /* as random as a hash looks */
+    for (size_t i = 0; i < STORE_HASH_LEN; i++) /* looks like a hash */
         k.key.hash[i] = (uint8_t)((n * 2654435761u + i * 40503u) >> (i % 4 * 8));
     memcpy(k.key.hash, &n, sizeof(n));
     return k;
 }
 
-TEST(no_number_of_wrong_keys_pushes_out_a_good_one)
+TEST(wrong_keys_never_evict_a_valid_key)
 {
     struct store_login good = key(1);
     struct store_key_use lost;
@@ -46,7 +46,7 @@ TEST(no_number_of_wrong_keys_pushes_out_a_good_one)
     assert_false(keycache_is_wrong(cache, good.key.hash, 200));
 }
 
-TEST(an_answer_about_a_wrong_key_is_believed_for_its_time_and_no_longer)
+TEST(a_wrong_key_is_cached_until_its_entry_expires)
 {
     struct store_login wrong = key(1);
 
@@ -57,13 +57,13 @@ TEST(an_answer_about_a_wrong_key_is_believed_for_its_time_and_no_longer)
     assert_true(keycache_is_wrong(cache, wrong.key.hash, 5 + KEYCACHE_FRESH_NS));
 }
 
-TEST(a_full_table_gives_up_old_keys_and_hands_back_every_use_it_was_told)
+TEST(a_full_table_evicts_old_keys_and_returns_their_last_uses)
 {
     static struct store_key_use uses[2000];
     struct store_key_use lost;
     unsigned told = 0, kept = 0;
 
-    for (unsigned i = 0; i < 5000; i++) { /* more than there are places */
+    for (unsigned i = 0; i < 5000; i++) { /* more than there are slots */
         struct store_login k = key(i);
         struct keycache_entry *e = keycache_put(cache, &k, i + 1, &lost);
 
@@ -73,14 +73,14 @@ TEST(a_full_table_gives_up_old_keys_and_hands_back_every_use_it_was_told)
             unsigned n = 0;
 
             assert_int_equal(sscanf(lost.id, "ky%u", &n), 1);
-            assert_int_equal(lost.at_ms, n + 1); /* its own time, and an older one's */
+            assert_int_equal(lost.at_ms, n + 1); /* its own time stamp, and the entry is an older one */
             assert_true(n < i);
             told++;
         }
     }
     size_t left = keycache_take_uses(cache, uses, ARRAY_LEN(uses));
     assert_int_equal(told + left, 5000);
-    assert_int_equal(keycache_take_uses(cache, uses, ARRAY_LEN(uses)), 0); /* each once */
+    assert_int_equal(keycache_take_uses(cache, uses, ARRAY_LEN(uses)), 0); /* each use once */
     for (unsigned i = 0; i < 5000; i++) {
         struct store_login k = key(i);
 
@@ -90,7 +90,7 @@ TEST(a_full_table_gives_up_old_keys_and_hands_back_every_use_it_was_told)
     assert_true(kept > 500);
 }
 
-TEST(a_key_that_is_put_again_keeps_its_buckets_and_takes_its_new_rights)
+TEST(an_updated_key_keeps_its_buckets_and_gets_its_new_scopes)
 {
     struct store_login k = key(1);
     struct store_key_use lost;
@@ -105,7 +105,7 @@ TEST(a_key_that_is_put_again_keeps_its_buckets_and_takes_its_new_rights)
     assert_int_equal(e->scopes, SCOPE_BIT(KEYS));
     assert_int_equal(e->buckets[AUTH_CLASS_EXECUTE].full_at, 99);
     assert_int_equal(e->checked_ns, 2);
-    k.key.scopes = nonsense; /* of another version: no right at all rather than a guess */
+    k.key.scopes = nonsense; /* written by another version: an unknown scope grants nothing */
     assert_int_equal(keycache_put(cache, &k, 3, &lost)->scopes, 0);
     keycache_drop_id(cache, k.key.id);
     assert_null(keycache_find(cache, k.key.hash));
@@ -113,7 +113,7 @@ TEST(a_key_that_is_put_again_keeps_its_buckets_and_takes_its_new_rights)
 
 #define RUN_CACHE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-TEST(rights_are_those_of_the_key_as_far_as_the_role_goes)
+TEST(the_scopes_of_a_key_are_restricted_by_the_role)
 {
     char all[] = "sandboxes:write executions files keys tenant", own[] = "files:read keys", operators[] = "admin";
     static const struct {
@@ -138,7 +138,8 @@ TEST(rights_are_those_of_the_key_as_far_as_the_role_goes)
         k.permissions = rows[i].own ? own : NULL;
         assert_int_equal(keycache_put(cache, &k, 1, &lost)->scopes, rows[i].rights);
     }
-    strcpy(k.role, "admin"); /* no role makes an operator, whatever the key or a role of one's own says */
+    /* No role grants the operator's scopes, whatever the key or the tenant's own role contains. */
+    strcpy(k.role, "admin");
     k.key.scopes = operators;
     assert_false(keycache_put(cache, &k, 1, &lost)->scopes & (SCOPE_BIT(ADMIN) | SCOPE_BIT(METRICS)));
     strcpy(k.role, "ops");
@@ -146,7 +147,7 @@ TEST(rights_are_those_of_the_key_as_far_as_the_role_goes)
     assert_false(keycache_put(cache, &k, 1, &lost)->scopes & (SCOPE_BIT(ADMIN) | SCOPE_BIT(METRICS)));
 }
 
-TEST(a_change_of_a_user_or_tenant_outdates_their_keys_and_no_others)
+TEST(a_change_of_a_user_or_tenant_marks_only_their_keys_as_stale)
 {
     struct store_login a = key(1), b = key(2);
     struct store_key_use lost;
@@ -167,12 +168,12 @@ TEST(a_change_of_a_user_or_tenant_outdates_their_keys_and_no_others)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_CACHE(no_number_of_wrong_keys_pushes_out_a_good_one),
-        RUN_CACHE(an_answer_about_a_wrong_key_is_believed_for_its_time_and_no_longer),
-        RUN_CACHE(a_full_table_gives_up_old_keys_and_hands_back_every_use_it_was_told),
-        RUN_CACHE(a_key_that_is_put_again_keeps_its_buckets_and_takes_its_new_rights),
-        RUN_CACHE(rights_are_those_of_the_key_as_far_as_the_role_goes),
-        RUN_CACHE(a_change_of_a_user_or_tenant_outdates_their_keys_and_no_others),
+        RUN_CACHE(wrong_keys_never_evict_a_valid_key),
+        RUN_CACHE(a_wrong_key_is_cached_until_its_entry_expires),
+        RUN_CACHE(a_full_table_evicts_old_keys_and_returns_their_last_uses),
+        RUN_CACHE(an_updated_key_keeps_its_buckets_and_gets_its_new_scopes),
+        RUN_CACHE(the_scopes_of_a_key_are_restricted_by_the_role),
+        RUN_CACHE(a_change_of_a_user_or_tenant_marks_only_their_keys_as_stale),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* minter.h - an issuer of tokens for tests: real keys, real signatures, and every header and claim as the test writes
- * it. */
+/* minter.h - an issuer of tokens for tests: real keys, real signatures, and any header and
+ * claims. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -40,7 +40,7 @@ static inline void minter_add_number(struct buf *out, const char *name, EVP_PKEY
     BN_free(n);
 }
 
-/* The key as a member of a key set; `more` is JSON that begins with a comma, or "". */
+/* Writes the key as a member of a key set; `more` is JSON that begins with a comma, or "". */
 static inline void minter_jwk(struct buf *out, EVP_PKEY *k, const char *kid, const char *more)
 {
     static const char *const kty[] = { "RSA", "EC", "OKP" };
@@ -92,7 +92,7 @@ static inline size_t minter_raw_signature(const uint8_t *der, size_t len, uint8_
     return 64;
 }
 
-/* Signs with the key whatever the header says. The caller frees it. */
+/* Signs with the key, regardless of the header. The caller frees the token. */
 static inline char *minter_token(EVP_PKEY *k, const char *header, const char *claims)
 {
     struct buf out = { 0 };

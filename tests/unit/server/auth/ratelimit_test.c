@@ -20,9 +20,12 @@ TEST(take_spends_burst_then_refills_at_rate)
         uint32_t remaining;
         uint64_t retry_ms;
     } steps[] = {
-        { 0, true, 1, 0 },    { 0, true, 0, 0 },    { 0, false, 0, 100 },    /* the burst of two is spent */
-        { 99, false, 0, 1 },  { 100, true, 0, 0 },  { 100, false, 0, 100 },  /* 10/s: a token per 100 ms */
-        { 5000, true, 1, 0 }, { 5000, true, 0, 0 }, { 5000, false, 0, 100 }, /* idling refills to two, not more */
+        { 0, true, 1, 0 },       { 0, true, 0, 0 },
+        { 0, false, 0, 100 }, /* the burst of two is used up */
+        { 99, false, 0, 1 },     { 100, true, 0, 0 },
+        { 100, false, 0, 100 }, /* 10/s: a token per 100 ms */
+        { 5000, true, 1, 0 },    { 5000, true, 0, 0 },
+        { 5000, false, 0, 100 }, /* an idle bucket refills to two, not more */
     };
     struct ratelimit_rule r = rule("10/s burst 2");
     struct ratelimit rl = { 0 };
@@ -41,7 +44,7 @@ TEST(take_spends_burst_then_refills_at_rate)
     assert_int_equal(a.reset_ns, 200 * NS_PER_MS);
 }
 
-TEST(waiting_for_the_time_that_was_named_is_enough)
+TEST(a_token_is_available_after_the_reported_wait)
 {
     struct ratelimit_rule r = rule("7/m burst 3");
     struct ratelimit rl = { 0 };
@@ -57,7 +60,7 @@ TEST(waiting_for_the_time_that_was_named_is_enough)
     }
 }
 
-TEST(units_are_seconds_minutes_and_hours_and_none_never_refuses)
+TEST(rates_are_per_second_minute_or_hour_and_none_never_refuses)
 {
     struct ratelimit_rule none = rule("none");
     struct ratelimit rl = { 0 };
@@ -72,7 +75,7 @@ TEST(units_are_seconds_minutes_and_hours_and_none_never_refuses)
     assert_int_equal(a.limit, 0);
 }
 
-TEST(specs_that_are_not_quite_right_are_refused)
+TEST(malformed_rate_limits_are_refused)
 {
     static const char *const bad[] = {
         "",
@@ -111,9 +114,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(take_spends_burst_then_refills_at_rate),
-        RUN(waiting_for_the_time_that_was_named_is_enough),
-        RUN(units_are_seconds_minutes_and_hours_and_none_never_refuses),
-        RUN(specs_that_are_not_quite_right_are_refused),
+        RUN(a_token_is_available_after_the_reported_wait),
+        RUN(rates_are_per_second_minute_or_hour_and_none_never_refuses),
+        RUN(malformed_rate_limits_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include "server/auth/auth.h"
 #include "core/base/str.h"
 
-TEST(a_list_of_scopes_reads_as_it_was_written_for_every_set)
+TEST(every_set_of_scopes_is_read_back_as_it_was_written)
 {
     struct err err = { 0 };
 
@@ -12,14 +12,14 @@ TEST(a_list_of_scopes_reads_as_it_was_written_for_every_set)
         uint32_t again = 0;
 
         if (scope_expand(set) != set)
-            continue; /* as no list reads */
+            continue; /* a parsed list always includes its implied scopes */
         scope_write_list(set, &text);
         assert_int_equal(scope_parse_list(text.data ? text.data : "", &again, &err), 0);
         assert_int_equal(again, set);
     }
 }
 
-TEST(admin_holds_every_right_and_is_written_as_one_word)
+TEST(admin_implies_every_scope_and_is_written_as_one_word)
 {
     struct err err = { 0 };
     auto_buf text = { 0 };
@@ -31,7 +31,7 @@ TEST(admin_holds_every_right_and_is_written_as_one_word)
     assert_string_equal(text.data, "admin");
 }
 
-TEST(an_unknown_scope_is_refused_with_the_nearest_that_exists)
+TEST(an_unknown_scope_is_refused_with_the_nearest_name)
 {
     struct err err = { 0 };
     uint32_t set = 7;
@@ -48,7 +48,7 @@ TEST(an_unknown_scope_is_refused_with_the_nearest_that_exists)
                      -1);
 }
 
-TEST(a_missing_right_is_named)
+TEST(the_error_names_the_missing_scope)
 {
     struct principal p = { .scopes = SCOPE_BIT(FILES) };
     struct err err = { 0 };
@@ -62,10 +62,10 @@ TEST(a_missing_right_is_named)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_list_of_scopes_reads_as_it_was_written_for_every_set),
-        RUN(admin_holds_every_right_and_is_written_as_one_word),
-        RUN(an_unknown_scope_is_refused_with_the_nearest_that_exists),
-        RUN(a_missing_right_is_named),
+        RUN(every_set_of_scopes_is_read_back_as_it_was_written),
+        RUN(admin_implies_every_scope_and_is_written_as_one_word),
+        RUN(an_unknown_scope_is_refused_with_the_nearest_name),
+        RUN(the_error_names_the_missing_scope),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

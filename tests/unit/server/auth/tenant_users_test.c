@@ -1,4 +1,5 @@
-/* Users and roles over a real store: who may change whom, and that it holds from the next request on. */
+/* Users and roles with a real store: which principal may change which user, and that a change takes
+ * effect with the next request. */
 #include "tests/unit/test.h"
 
 #include "server/auth/apikey.h"
@@ -15,10 +16,10 @@ static struct ev *loop;
 static struct store *store;
 static struct auth *auth;
 static unsigned nrevoked;
-static char ended[STORE_OWNER_MAX + 1]; /* the last that on_revoked told */
+static char ended[STORE_OWNER_MAX + 1]; /* last id passed to on_revoked */
 static const uint64_t now_ns = 1000 * NS_PER_S, now_ms = 1700000000000;
 
-/* the last answer */
+/* the last result */
 static bool answered;
 static struct err failure;
 static struct principal who;
@@ -160,7 +161,7 @@ static enum err_id make_key(const struct principal *by, const char *tenant, cons
     return ASK(auth_key_create(auth, by, &spec, now_ms, on_key, NULL));
 }
 
-/* Who the key is now, as the next request would be told. */
+/* Authenticates the key as the next request would. */
 static enum err_id enter(const char *text)
 {
     struct auth_request req = { .x_api_key = text, .peer = "192.0.2.1", .now_ns = now_ns, .now_ms = now_ms };
@@ -175,7 +176,8 @@ static enum err_id enter(const char *text)
     return failure.id;
 }
 
-/* A user of acme with this role, and who they are with a key for all that it allows. */
+/* Creates a user of acme with this role, and returns its principal with a key for all permissions
+ * of the role. */
 static struct principal member(const char *name, const char *role, char text[APIKEY_SIZE])
 {
     assert_int_equal(add_user(&the_operator, "acme", name, role), ERR_NONE);
@@ -186,7 +188,7 @@ static struct principal member(const char *name, const char *role, char text[API
     return who;
 }
 
-TEST(a_key_of_a_user_has_the_rights_of_their_role_and_never_the_operators)
+TEST(a_users_key_has_the_permissions_of_the_role_and_never_the_operators)
 {
     for (size_t i = 0; i < role_builtin_count; i++) {
         struct principal p = member(role_builtin[i].name, role_builtin[i].name, NULL);
@@ -202,14 +204,14 @@ TEST(a_key_of_a_user_has_the_rights_of_their_role_and_never_the_operators)
     assert_int_equal(make_key(&the_operator, "nowhere", "", SCOPE_BIT(FILES)), ERR_MISSING);
 }
 
-TEST(a_change_of_role_or_a_disabled_user_holds_for_the_very_next_request)
+TEST(a_changed_role_or_disabled_user_takes_effect_with_the_next_request)
 {
     char text[APIKEY_SIZE];
     struct principal admin = member("boss", "admin", NULL), dev = member("dev", "developer", text);
 
     assert_true(principal_has_scopes(&dev, SCOPE_BIT(EXECUTIONS)));
     assert_int_equal(set_role(&admin, dev.user, "viewer"), ERR_NONE);
-    assert_int_equal(nrevoked, 1); /* what it has open ends */
+    assert_int_equal(nrevoked, 1); /* open streams end */
     assert_int_equal(enter(text), ERR_NONE);
     assert_false(principal_has_scopes(&who, SCOPE_BIT(EXECUTIONS)));
     assert_true(principal_has_scopes(&who, SCOPE_BIT(EXECUTIONS_READ)));
@@ -222,7 +224,7 @@ TEST(a_change_of_role_or_a_disabled_user_holds_for_the_very_next_request)
     assert_int_equal(enter(text), ERR_UNAUTHORIZED);
 }
 
-TEST(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_is_remembered)
+TEST(open_streams_end_with_their_user_or_tenant_even_if_no_key_is_cached)
 {
     struct principal admin = member("boss", "admin", NULL);
     struct store_tenant t = { .name = "acme", .suspended_ms = now_ms };
@@ -235,7 +237,7 @@ TEST(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_i
     assert_int_equal(nrevoked, 2);
 }
 
-TEST(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted)
+TEST(a_suspended_tenant_is_refused_until_it_is_resumed)
 {
     char text[APIKEY_SIZE];
     struct store_tenant t = { .name = "acme", .suspended_ms = now_ms };
@@ -252,18 +254,18 @@ TEST(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted)
     assert_int_equal(enter(text), ERR_UNAUTHORIZED);
 }
 
-TEST(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have)
+TEST(AU17_a_role_or_permission_cannot_be_granted_without_having_it)
 {
     struct principal admin = member("boss", "admin", NULL), dev = member("dev", "developer", NULL);
-    struct principal some = admin; /* an admin by a key for less */
+    struct principal some = admin; /* an admin with a key for fewer scopes */
     char boss[ID_SIZE], weak[ID_SIZE];
 
     strcpy(boss, admin.user);
     some.scopes = SCOPE_BIT(TENANT) | SCOPE_BIT(FILES) | SCOPE_BIT(FILES_READ);
-    assert_int_equal(add_user(&dev, "acme", "x", "viewer"), ERR_DENIED); /* manages nobody */
+    assert_int_equal(add_user(&dev, "acme", "x", "viewer"), ERR_DENIED); /* lacks `tenant` */
     assert_int_equal(add_user(&some, "acme", "x", "viewer"), ERR_DENIED);
     assert_int_equal(set_role(&some, dev.user, "admin"), ERR_DENIED);
-    assert_int_equal(set_disabled(&some, boss, true), ERR_DENIED); /* who may do more is not theirs */
+    assert_int_equal(set_disabled(&some, boss, true), ERR_DENIED); /* a user with more permissions cannot be changed */
     assert_int_equal(ASK(auth_user_remove(auth, &some, boss, now_ms, on_done, NULL)), ERR_DENIED);
     assert_int_equal(ASK(auth_role_create(auth, &some, "acme", "run", SCOPE_BIT(EXECUTIONS), now_ms, on_role, NULL)),
                      ERR_DENIED);
@@ -281,7 +283,7 @@ TEST(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have)
     assert_int_equal(ASK(auth_role_remove(auth, &admin, "acme", "look", on_done, NULL)), ERR_EXISTS);
 }
 
-TEST(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one)
+TEST(AU17_the_last_admin_cannot_be_removed_and_mutual_removal_leaves_one)
 {
     struct principal one = member("one", "admin", NULL), two;
     struct err err[2] = { { 0 } };
@@ -290,14 +292,14 @@ TEST(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one)
     assert_int_equal(set_role(&one, one.user, "viewer"), ERR_LAST_ADMIN);
     assert_int_equal(set_disabled(&one, one.user, true), ERR_LAST_ADMIN);
     two = member("two", "admin", NULL);
-    for (size_t i = 0; i < 2; i++) { /* one after the other by the clock, both decided before either was told */
+    for (size_t i = 0; i < 2; i++) { /* sequential, but both are submitted before either result is known */
         struct principal *by = i ? &two : &one;
 
         err[i].id = ASK(auth_user_remove(auth, by, i ? one.user : two.user, now_ms, on_done, NULL));
     }
     assert_true((err[0].id == ERR_NONE) != (err[1].id == ERR_NONE));
     assert_int_equal(ASK(auth_user_remove(auth, &the_operator, err[0].id ? two.user : one.user, now_ms, on_done, NULL)),
-                     ERR_NONE); /* the operator may, and remains */
+                     ERR_NONE); /* the operator may, because the operator remains */
 }
 
 static unsigned nsettled, nleft;
@@ -308,7 +310,7 @@ static void on_settled(void *arg UNUSED, const struct err *err)
     nleft += err && err->id == ERR_LAST_ADMIN;
 }
 
-TEST(AU17_admins_that_remove_one_another_at_the_same_time_leave_one)
+TEST(AU17_concurrent_mutual_removal_of_admins_leaves_one)
 {
     struct principal who_is[8];
     uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
@@ -329,7 +331,7 @@ TEST(AU17_admins_that_remove_one_another_at_the_same_time_leave_one)
     assert_int_equal(nleft, 1);
 }
 
-TEST(AU18_a_tenant_is_named_by_the_operator_only_and_others_learn_nothing_by_trying)
+TEST(AU18_only_the_operator_may_name_a_tenant_and_errors_reveal_nothing)
 {
     struct principal admin = member("boss", "admin", NULL);
     struct err there = { 0 }, nowhere = { 0 };
@@ -347,7 +349,7 @@ TEST(AU18_a_tenant_is_named_by_the_operator_only_and_others_learn_nothing_by_try
     assert_int_equal(auth_resolve_tenant(&the_operator, STORE_ANY_OWNER, &tenant, &there), -1);
 }
 
-TEST(another_tenants_user_is_not_there)
+TEST(a_user_of_another_tenant_looks_missing)
 {
     struct principal admin = member("boss", "admin", NULL);
     struct store_user theirs;
@@ -359,7 +361,7 @@ TEST(another_tenants_user_is_not_there)
     assert_int_equal(set_role(&the_operator, theirs.id, "developer"), ERR_NONE);
 }
 
-TEST(a_developer_has_keys_of_their_own_only_and_an_admin_all_of_the_tenants)
+TEST(a_developer_sees_only_own_keys_and_an_admin_all_of_the_tenant)
 {
     struct principal admin = member("boss", "admin", NULL), dev = member("dev", "developer", NULL);
     struct store_key own = key;
@@ -369,7 +371,7 @@ TEST(a_developer_has_keys_of_their_own_only_and_an_admin_all_of_the_tenants)
     assert_true(auth_key_is_visible(&dev, &key));
     assert_int_equal(make_key(&dev, NULL, "", SCOPE_BIT(FILES)), ERR_DENIED);
     assert_int_equal(make_key(&dev, NULL, admin.user, SCOPE_BIT(FILES)), ERR_DENIED);
-    assert_int_equal(make_key(&admin, NULL, "", SCOPE_BIT(FILES)), ERR_NONE); /* a machine's */
+    assert_int_equal(make_key(&admin, NULL, "", SCOPE_BIT(FILES)), ERR_NONE); /* a key without a user */
     assert_string_equal(key.user, "");
     assert_false(auth_key_is_visible(&dev, &key));
     assert_true(auth_key_is_visible(&admin, &own));
@@ -383,16 +385,16 @@ TEST(a_developer_has_keys_of_their_own_only_and_an_admin_all_of_the_tenants)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_MEMBERS(a_key_of_a_user_has_the_rights_of_their_role_and_never_the_operators),
-        RUN_MEMBERS(a_change_of_role_or_a_disabled_user_holds_for_the_very_next_request),
-        RUN_MEMBERS(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_is_remembered),
-        RUN_MEMBERS(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted),
-        RUN_MEMBERS(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have),
-        RUN_MEMBERS(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one),
-        RUN_MEMBERS(AU17_admins_that_remove_one_another_at_the_same_time_leave_one),
-        RUN_MEMBERS(AU18_a_tenant_is_named_by_the_operator_only_and_others_learn_nothing_by_trying),
-        RUN_MEMBERS(another_tenants_user_is_not_there),
-        RUN_MEMBERS(a_developer_has_keys_of_their_own_only_and_an_admin_all_of_the_tenants),
+        RUN_MEMBERS(a_users_key_has_the_permissions_of_the_role_and_never_the_operators),
+        RUN_MEMBERS(a_changed_role_or_disabled_user_takes_effect_with_the_next_request),
+        RUN_MEMBERS(open_streams_end_with_their_user_or_tenant_even_if_no_key_is_cached),
+        RUN_MEMBERS(a_suspended_tenant_is_refused_until_it_is_resumed),
+        RUN_MEMBERS(AU17_a_role_or_permission_cannot_be_granted_without_having_it),
+        RUN_MEMBERS(AU17_the_last_admin_cannot_be_removed_and_mutual_removal_leaves_one),
+        RUN_MEMBERS(AU17_concurrent_mutual_removal_of_admins_leaves_one),
+        RUN_MEMBERS(AU18_only_the_operator_may_name_a_tenant_and_errors_reveal_nothing),
+        RUN_MEMBERS(a_user_of_another_tenant_looks_missing),
+        RUN_MEMBERS(a_developer_sees_only_own_keys_and_an_admin_all_of_the_tenant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static unsigned tries_until_refused(const char *peer, uint64_t now)
     return n;
 }
 
-TEST(an_address_that_is_wrong_ten_times_waits_and_others_do_not)
+TEST(an_address_with_ten_failures_waits_and_others_do_not)
 {
     uint64_t now = 100 * NS_PER_S;
 
@@ -39,7 +39,7 @@ TEST(an_address_that_is_wrong_ten_times_waits_and_others_do_not)
     assert_true(throttle_may_try(t, "192.0.2.2", now, &wait_ns));
     assert_int_equal(wait_ns, 0);
     assert_int_equal(tries_until_refused("192.0.2.1", now + 6 * NS_PER_S), 1);
-    assert_int_equal(tries_until_refused("192.0.2.1", now + 3600 * NS_PER_S), 10); /* all is forgiven in time */
+    assert_int_equal(tries_until_refused("192.0.2.1", now + 3600 * NS_PER_S), 10); /* the bucket refills with time */
 }
 
 TEST(addresses_of_one_ipv6_network_count_as_one_and_ipv4_in_ipv6_as_ipv4)
@@ -53,7 +53,7 @@ TEST(addresses_of_one_ipv6_network_count_as_one_and_ipv4_in_ipv6_as_ipv4)
     assert_int_equal(tries_until_refused("::ffff:198.51.100.7", now), 0);
 }
 
-TEST(local_peers_and_what_is_no_address_are_counted_together)
+TEST(local_peers_and_invalid_addresses_share_one_bucket)
 {
     uint64_t now = 100 * NS_PER_S;
 
@@ -61,11 +61,11 @@ TEST(local_peers_and_what_is_no_address_are_counted_together)
     assert_int_equal(tries_until_refused("not an address", now), 0);
 }
 
-TEST(AU11_a_search_from_many_addresses_is_bounded_for_all_together)
+TEST(AU11_a_search_from_many_addresses_is_limited_in_total)
 {
     uint64_t now = 100 * NS_PER_S, tried = 0;
 
-    for (unsigned i = 0; i < 100000; i++) { /* a minute, each address within its own bound */
+    for (unsigned i = 0; i < 100000; i++) { /* one minute, each address within its own limit */
         char peer[32];
         uint64_t at = now + i * (60 * NS_PER_S / 100000);
 
@@ -76,12 +76,13 @@ TEST(AU11_a_search_from_many_addresses_is_bounded_for_all_together)
         }
     }
     assert_true(tried <= 500 + 60 * 500);
-    assert_true(throttle_may_try(t, "192.0.2.9", now + 62 * NS_PER_S, &wait_ns)); /* over as soon as it is over */
+    /* The limit ends when the attempts end. */
+    assert_true(throttle_may_try(t, "192.0.2.9", now + 62 * NS_PER_S, &wait_ns));
 }
 
 #define RUN_THROTTLE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-TEST(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together)
+TEST(throttled_addresses_share_a_hundred_lookups_per_second)
 {
     uint64_t now = 100 * NS_PER_S;
     unsigned n = 0;
@@ -91,17 +92,17 @@ TEST(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together)
     assert_int_equal(n, 100);
     assert_true(throttle_may_look_up(t, now + 10 * NS_PER_MS));
     assert_false(throttle_may_look_up(t, now + 10 * NS_PER_MS));
-    assert_true(throttle_may_try(t, "192.0.2.1", now, &wait_ns)); /* and others wait for none of them */
+    assert_true(throttle_may_try(t, "192.0.2.1", now, &wait_ns)); /* other addresses are not delayed */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_THROTTLE(an_address_that_is_wrong_ten_times_waits_and_others_do_not),
+        RUN_THROTTLE(an_address_with_ten_failures_waits_and_others_do_not),
         RUN_THROTTLE(addresses_of_one_ipv6_network_count_as_one_and_ipv4_in_ipv6_as_ipv4),
-        RUN_THROTTLE(local_peers_and_what_is_no_address_are_counted_together),
-        RUN_THROTTLE(those_who_have_to_wait_are_looked_at_a_hundred_times_a_second_together),
-        RUN_THROTTLE(AU11_a_search_from_many_addresses_is_bounded_for_all_together),
+        RUN_THROTTLE(local_peers_and_invalid_addresses_share_one_bucket),
+        RUN_THROTTLE(throttled_addresses_share_a_hundred_lookups_per_second),
+        RUN_THROTTLE(AU11_a_search_from_many_addresses_is_limited_in_total),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

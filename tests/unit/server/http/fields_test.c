@@ -1,4 +1,4 @@
-/* Fields whose values decide something: Host, Origin, Range, entity tags. */
+/* Header fields that decide access or content: Host, Origin, Range, entity tags. */
 #include "tests/unit/test.h"
 
 #include "core/base/str.h"
@@ -28,7 +28,7 @@ TEST(a_host_is_an_address_localhost_or_listed)
         { "localhost.", ERR_HTTP_HOST },
         { "cove.example.", ERR_HTTP_HOST },
         { "127.0.0.1.evil.example", ERR_HTTP_HOST },
-        { "127.1", ERR_HTTP_HOST }, /* a name for a resolver, even if some take it for an address */
+        { "127.1", ERR_HTTP_HOST }, /* a host name, although some resolvers accept it as an address */
         { "2130706433", ERR_HTTP_HOST },
         { "", ERR_HTTP_MALFORMED },
         { ":80", ERR_HTTP_MALFORMED },

@@ -1,4 +1,5 @@
-/* Requests as bytes, in one piece and in all pairs of pieces: what is let through, what is refused and how. */
+/* Requests as bytes, in one piece and split at every position: which bytes pass, and which requests
+ * are refused with which error. */
 #include "tests/support/http_limits.h"
 #include "tests/unit/test.h"
 
@@ -7,7 +8,7 @@
 struct outcome {
     enum err_id err;
     uint64_t ended;
-    size_t let; /* bytes that the server gets to see */
+    size_t let; /* bytes that the server may read */
 };
 
 static struct http_limits small(void)
@@ -21,7 +22,7 @@ static struct http_limits small(void)
     return lim;
 }
 
-/* In two pieces, the first of `cut` bytes. */
+/* Scans in two pieces, the first of `cut` bytes. */
 static struct outcome scan(const char *data, size_t n, size_t cut)
 {
     struct http_limits lim = small();
@@ -47,7 +48,7 @@ static struct outcome scan(const char *data, size_t n, size_t cut)
 #define CHUNKED HEAD("PUT /", "Transfer-Encoding: chunked\r\n")
 #define TEXT(s) s, sizeof(s) - 1
 
-TEST(requests_are_told_apart_in_whatever_pieces_they_come)
+TEST(request_boundaries_do_not_depend_on_how_the_bytes_are_split)
 {
     static const struct {
         const char *data;
@@ -79,7 +80,7 @@ TEST(requests_are_told_apart_in_whatever_pieces_they_come)
         }
 }
 
-TEST(what_has_two_readings_is_refused_and_not_seen_from_its_beginning)
+TEST(ambiguous_requests_are_refused_and_hidden_from_their_first_byte)
 {
     static const struct {
         const char *data;
@@ -130,7 +131,8 @@ TEST(what_has_two_readings_is_refused_and_not_seen_from_its_beginning)
         buf_add(&two, cases[i].data, cases[i].n);
         for (size_t cut = 0; cut <= two.len; cut++) {
             struct outcome out = scan(two.data, two.len, cut);
-            size_t seen = cut > strlen(GET) ? cut : strlen(GET); /* what came with good bytes only is gone already */
+            size_t seen = cut > strlen(GET) ? cut
+                                            : strlen(GET); /* valid bytes of the first piece were already passed on */
 
             if (out.err != cases[i].err || out.ended != 1 || out.let > seen)
                 fail_msg("case %zu cut at %zu: error %d, %" PRIu64 " requests, %zu bytes", i, cut, out.err, out.ended,
@@ -139,7 +141,7 @@ TEST(what_has_two_readings_is_refused_and_not_seen_from_its_beginning)
     }
 }
 
-TEST(nothing_is_let_through_behind_the_last_request)
+TEST(no_bytes_pass_after_the_last_request)
 {
     static const char *const last[] = { HEAD("GET /", "Connection: x, Close\r\n"), "GET / HTTP/1.0\r\n\r\n" };
 
@@ -155,7 +157,7 @@ TEST(nothing_is_let_through_behind_the_last_request)
     }
 }
 
-TEST(behind_an_offer_to_speak_something_else_anything_may_come)
+TEST(any_bytes_may_follow_a_request_to_upgrade)
 {
     static const char offer[] = HEAD("GET /", "Connection: upgrade\r\nUpgrade: websocket\r\n");
     struct http_limits lim = small();
@@ -166,7 +168,7 @@ TEST(behind_an_offer_to_speak_something_else_anything_may_come)
     request_scanner_init(&f, &lim);
     assert_int_equal(request_scanner_scan(&f, TEXT(offer), &got, &err), 0);
     assert_true(request_scanner_upgrade_declined(&f));
-    assert_int_equal(request_scanner_scan(&f, TEXT(GET), &got, &err), 0); /* read as a request again */
+    assert_int_equal(request_scanner_scan(&f, TEXT(GET), &got, &err), 0); /* parsed as a request again */
     assert_int_equal(f.requests_ended, 2);
     assert_int_equal(request_scanner_scan(&f, TEXT(offer), &got, &err), 0);
     assert_int_equal(request_scanner_scan(&f, TEXT("\x81\x80\0\0\n"), &got, &err), 0);
@@ -180,10 +182,10 @@ TEST(behind_an_offer_to_speak_something_else_anything_may_come)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(requests_are_told_apart_in_whatever_pieces_they_come),
-        RUN(what_has_two_readings_is_refused_and_not_seen_from_its_beginning),
-        RUN(nothing_is_let_through_behind_the_last_request),
-        RUN(behind_an_offer_to_speak_something_else_anything_may_come),
+        RUN(request_boundaries_do_not_depend_on_how_the_bytes_are_split),
+        RUN(ambiguous_requests_are_refused_and_hidden_from_their_first_byte),
+        RUN(no_bytes_pass_after_the_last_request),
+        RUN(any_bytes_may_follow_a_request_to_upgrade),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

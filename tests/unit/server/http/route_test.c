@@ -41,7 +41,7 @@ static void find(const char *method, const char *target, struct uri *u, struct r
     router_free(r);
 }
 
-TEST(the_most_literal_row_wins_among_those_with_the_method)
+TEST(the_most_literal_row_of_the_method_takes_precedence)
 {
     static const struct {
         const char *method, *target, *pattern;
@@ -77,7 +77,7 @@ TEST(the_most_literal_row_wins_among_those_with_the_method)
     }
 }
 
-TEST(a_head_row_of_its_own_wins_over_get)
+TEST(an_explicit_head_row_takes_precedence_over_get)
 {
     struct route_match m;
     struct uri u;
@@ -104,7 +104,7 @@ TEST(parameters_are_segments_and_the_rest)
     assert_string_equal(rest, "");
 }
 
-TEST(a_known_path_tells_its_methods)
+TEST(a_known_path_returns_its_allowed_methods)
 {
     static const struct {
         const char *target, *allow;
@@ -126,11 +126,11 @@ TEST(a_known_path_tells_its_methods)
         assert_string_equal(route_allow_text(m.allowed_methods, allow), cases[i].allow);
     }
     assert_int_equal(route_method_bit("BREW"), 0);
-    assert_int_not_equal(route_method_bit("TRACE"), 0); /* known, and never served */
+    assert_int_not_equal(route_method_bit("TRACE"), 0); /* known, but never served */
     assert_int_equal(route_method_bit("get"), 0);
 }
 
-TEST(the_nearest_route_is_offered_for_a_slip)
+TEST(a_mistyped_path_suggests_the_nearest_route)
 {
     static const struct {
         const char *target, *near;
@@ -162,11 +162,11 @@ TEST(the_nearest_route_is_offered_for_a_slip)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_most_literal_row_wins_among_those_with_the_method),
-        RUN(a_head_row_of_its_own_wins_over_get),
+        RUN(the_most_literal_row_of_the_method_takes_precedence),
+        RUN(an_explicit_head_row_takes_precedence_over_get),
         RUN(parameters_are_segments_and_the_rest),
-        RUN(a_known_path_tells_its_methods),
-        RUN(the_nearest_route_is_offered_for_a_slip),
+        RUN(a_known_path_returns_its_allowed_methods),
+        RUN(a_mistyped_path_suggests_the_nearest_route),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

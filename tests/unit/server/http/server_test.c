@@ -1,5 +1,5 @@
-/* A server and its client in one thread: where it listens, and what handlers read from a request. What bytes of
- * strangers do to it is tried by tests/contract/http_test.py. */
+/* A server and its client in one thread: listeners, and the parts of a request that handlers read.
+ * tests/contract/http_test.py covers hostile input. */
 #include "tests/support/http_limits.h"
 #include "tests/unit/test.h"
 
@@ -76,7 +76,7 @@ static int dial_tcp(int family, uint16_t port)
     return fd;
 }
 
-/* Sends, turns the loop, and returns what came until the server closed. */
+/* Sends a request, runs the loop, and returns everything received until the server closed. */
 static const char *ask(int fd, const char *request)
 {
     static char answer[65536];
@@ -121,7 +121,7 @@ static void say_ok(struct http_req *req)
     http_answer(req, 200, "text/plain", "ok", 2);
 }
 
-TEST(a_unix_socket_has_its_mode_and_goes_with_the_server)
+TEST(a_unix_socket_has_its_mode_and_is_removed_with_the_server)
 {
     struct stat st;
 
@@ -155,10 +155,10 @@ TEST(a_dead_servers_socket_is_replaced_and_a_live_ones_is_not)
     assert_int_equal(http_listen_unix(server, path, 0600, &err), -1);
     assert_int_equal(err.id, ERR_EXISTS);
     stop();
-    assert_int_equal(unlink(path), 0); /* what is no socket is left alone */
+    assert_int_equal(unlink(path), 0); /* a file that is not a socket is not replaced */
 }
 
-TEST(addresses_to_listen_on_are_literal)
+TEST(listen_addresses_must_be_literal)
 {
     static const char *const bad[] = {
         "",       ":80",   "127.0.0.1",      "127.0.0.1:", "127.0.0.1:65536", "localhost:80",
@@ -170,7 +170,7 @@ TEST(addresses_to_listen_on_are_literal)
     start();
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         if (http_listen_tcp(server, bad[i], NULL, &err) == 0)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
         assert_int_equal(err.id, ERR_INVALID);
     }
     assert_int_equal(http_listen_tcp(server, "127.0.0.1:0", &port, &err), 0);
@@ -208,7 +208,7 @@ TEST(a_peer_is_a_process_or_an_address)
     stop();
 }
 
-TEST(a_socket_that_listens_already_is_taken_and_another_is_not)
+TEST(only_a_listening_socket_can_be_adopted)
 {
     struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t len = sizeof(in);
@@ -242,7 +242,7 @@ static void read_query(struct http_req *req)
     http_answer(req, 200, "text/plain", text, strlen(text));
 }
 
-TEST(query_parameters_are_known_in_range_or_named_in_the_error)
+TEST(invalid_query_parameters_are_named_in_the_error)
 {
     static const struct {
         const char *target, *want;
@@ -272,7 +272,7 @@ static void say_wants(struct http_req *req)
     http_answer(req, 200, "text/plain", http_prefers_type(req, "text/event-stream") ? "<yes>" : "<no>", 5);
 }
 
-TEST(a_client_wants_events_when_it_names_them_before_json)
+TEST(a_client_prefers_events_if_accept_names_them_before_json)
 {
     static const struct {
         const char *header, *want;
@@ -317,7 +317,7 @@ TEST(a_request_outlives_its_client_and_its_server_until_it_is_answered)
     assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
     for (kept = NULL; !kept;)
         ev_turn(loop, 100);
-    http_free_with_request(kept, &first, count_free); /* the last to be kept goes first */
+    http_free_with_request(kept, &first, count_free); /* freed in reverse order */
     http_free_with_request(kept, &second, count_free);
     close(fd);
     for (int i = 0; i < 1000 && !http_client_is_gone(kept); i++)
@@ -338,13 +338,13 @@ TEST(a_request_outlives_its_client_and_its_server_until_it_is_answered)
 
 static size_t take_none(void *arg UNUSED, const void *data UNUSED, size_t len UNUSED)
 {
-    fail_msg("there is nobody who sends");
+    fail_msg("data arrived although the client is gone");
     return 0;
 }
 
 static void no_end(void *arg UNUSED)
 {
-    fail_msg("it was not whole");
+    fail_msg("the body ended although it is incomplete");
 }
 
 static void see_fail(void *arg, const struct err *err)
@@ -354,7 +354,7 @@ static void see_fail(void *arg, const struct err *err)
     freed = 100;
 }
 
-TEST(a_body_that_is_read_after_its_client_went_fails_at_once)
+TEST(reading_a_body_fails_at_once_if_the_client_is_gone)
 {
     static const struct http_reader reader = { take_none, no_end, see_fail };
 
@@ -412,7 +412,7 @@ static void stream_held(struct http_req *req)
     http_stream_end(req);
 }
 
-/* Turns until the answer is held, and a little longer: not a byte may come. */
+/* Runs the loop until the answer is held, and a little longer: no byte may arrive. */
 static void held_and_silent(int fd, const char *request)
 {
     char c;
@@ -461,7 +461,7 @@ TEST(a_held_answer_is_sent_when_it_is_released_and_not_before)
     stop();
 }
 
-TEST(a_client_that_goes_while_its_answer_is_held_costs_nothing)
+TEST(a_held_answer_is_freed_if_its_client_disconnects)
 {
     static unsigned first = 0;
 
@@ -497,17 +497,17 @@ static int remove_dir(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_unix_socket_has_its_mode_and_goes_with_the_server),
+        RUN(a_unix_socket_has_its_mode_and_is_removed_with_the_server),
         RUN(a_dead_servers_socket_is_replaced_and_a_live_ones_is_not),
-        RUN(addresses_to_listen_on_are_literal),
+        RUN(listen_addresses_must_be_literal),
         RUN(a_peer_is_a_process_or_an_address),
-        RUN(a_socket_that_listens_already_is_taken_and_another_is_not),
-        RUN(query_parameters_are_known_in_range_or_named_in_the_error),
-        RUN(a_client_wants_events_when_it_names_them_before_json),
+        RUN(only_a_listening_socket_can_be_adopted),
+        RUN(invalid_query_parameters_are_named_in_the_error),
+        RUN(a_client_prefers_events_if_accept_names_them_before_json),
         RUN(a_request_outlives_its_client_and_its_server_until_it_is_answered),
-        RUN(a_body_that_is_read_after_its_client_went_fails_at_once),
+        RUN(reading_a_body_fails_at_once_if_the_client_is_gone),
         RUN(a_held_answer_is_sent_when_it_is_released_and_not_before),
-        RUN(a_client_that_goes_while_its_answer_is_held_costs_nothing),
+        RUN(a_held_answer_is_freed_if_its_client_disconnects),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

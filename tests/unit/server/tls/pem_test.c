@@ -67,16 +67,17 @@ TEST(parts_that_are_not_named_are_empty)
     pem_done(&p);
 }
 
-TEST(what_is_no_file_is_refused_by_its_setting)
+TEST(a_path_that_is_not_a_file_is_refused_with_its_setting)
 {
     auto_free char *cert = file("cert", "CERT"), *empty = file("empty", ""), *fifo = str_printf("%s/fifo", dir);
     const struct {
         const char *key, *word;
-    } rows[] = {
-        { empty, "empty" }, { dir, "not a file" }, { fifo, "not a file" }, { "/nowhere/key", "No such file" }
-    };
+    } rows[] = { { empty, "empty" },
+                 { dir, "not a regular file" },
+                 { fifo, "not a regular file" },
+                 { "/nowhere/key", "No such file" } };
 
-    assert_int_equal(mkfifo(fifo, 0600), 0); /* and nobody waits for its other end */
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* opening it must not block */
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct pem_paths paths = { { cert, rows[i].key, NULL } };
         struct pem p = { 0 };
@@ -91,7 +92,7 @@ TEST(what_is_no_file_is_refused_by_its_setting)
     }
 }
 
-TEST(what_was_read_passes_to_another_process_whole)
+TEST(all_parts_reach_the_other_process_unchanged)
 {
     struct pem sent = { 0 }, got = { 0 };
     struct err err = { 0 };
@@ -111,7 +112,7 @@ TEST(what_was_read_passes_to_another_process_whole)
     assert_null(got.part[PEM_KEY].data);
 }
 
-TEST(a_failure_to_read_is_told_to_the_other_side)
+TEST(a_read_failure_is_sent_to_the_other_side)
 {
     struct err why, err = { 0 };
     struct pem got = { 0 };
@@ -127,12 +128,12 @@ TEST(a_failure_to_read_is_told_to_the_other_side)
     assert_int_equal(err.id, ERR_LOST);
 }
 
-TEST(messages_of_another_form_are_refused)
+TEST(malformed_messages_are_refused)
 {
     struct pem got = { 0 };
     struct err err = { 0 };
 
-    assert_int_equal(send(ours, "p", 1, 0), 1); /* parts, and none with it */
+    assert_int_equal(send(ours, "p", 1, 0), 1); /* the message of parts, without descriptors */
     assert_int_equal(pem_recv(theirs, &got, &err), -1);
     assert_int_equal(err.id, ERR_PROTOCOL);
     assert_int_equal(send(ours, "?", 1, 0), 1);
@@ -140,7 +141,7 @@ TEST(messages_of_another_form_are_refused)
     assert_int_equal(err.id, ERR_PROTOCOL);
 }
 
-TEST(who_asks_is_answered_with_the_files_as_they_are_now)
+TEST(a_request_is_answered_with_the_current_files)
 {
     auto_free char *cert = file("cert", "ONE"), *key = file("key", "KEY");
     struct pem_paths paths = { { cert, key, NULL } };
@@ -158,7 +159,7 @@ TEST(who_asks_is_answered_with_the_files_as_they_are_now)
     assert_int_equal(pem_recv(theirs, &got, &err), 0);
     assert_part(&got, PEM_CERTIFICATE, "TWO");
     pem_done(&got);
-    assert_int_equal(pem_recv(theirs, &got, &err), -1); /* asked twice, answered once */
+    assert_int_equal(pem_recv(theirs, &got, &err), -1); /* two requests, one answer */
     assert_int_equal(err.id, ERR_BUSY);
     unlink(key);
     pem_source_send(&source);
@@ -167,7 +168,7 @@ TEST(who_asks_is_answered_with_the_files_as_they_are_now)
     pem_source_done(&source);
 }
 
-TEST(an_end_is_near_for_two_weeks)
+TEST(a_certificate_expires_soon_for_two_weeks)
 {
     const uint64_t day = 24ull * 3600 * 1000;
     const struct {
@@ -186,12 +187,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(parts_that_are_not_named_are_empty, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused_by_its_setting, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_was_read_passes_to_another_process_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_failure_to_read_is_told_to_the_other_side, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(messages_of_another_form_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_asks_is_answered_with_the_files_as_they_are_now, set_up, tear_down),
-        cmocka_unit_test(an_end_is_near_for_two_weeks),
+        cmocka_unit_test_setup_teardown(a_path_that_is_not_a_file_is_refused_with_its_setting, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_parts_reach_the_other_process_unchanged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_read_failure_is_sent_to_the_other_side, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(malformed_messages_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_is_answered_with_the_current_files, set_up, tear_down),
+        cmocka_unit_test(a_certificate_expires_soon_for_two_weeks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static bool asleep(void)
     return watch.fd >= 0 && !watch.timer.slot;
 }
 
-/* Turns until the change was told, and nothing is under way any more. */
+/* Runs the loop until the change was reported and no check is pending. */
 static void assert_told(int times)
 {
     uint64_t end = clock_mono_ns() + PATIENCE_NS;
@@ -112,14 +112,14 @@ static void assert_told(int times)
     assert_true(asleep());
 }
 
-/* What happened is in the queue at once, so one turn hears all of it. */
+/* Events are in the inotify queue at once, so one loop iteration reads all of them. */
 static void assert_woken(bool woken)
 {
     ev_turn(ev, 0);
     assert_int_equal(watch.timer.slot != 0, woken);
 }
 
-TEST(while_nothing_changes_there_is_no_timer)
+TEST(no_timer_is_set_while_nothing_changes)
 {
     write_file("cert", "1");
     write_file("key", "1");
@@ -128,7 +128,7 @@ TEST(while_nothing_changes_there_is_no_timer)
     assert_woken(false);
 }
 
-TEST(what_happens_beside_the_files_wakes_nobody_up_for_a_look)
+TEST(changes_of_other_files_cause_no_check)
 {
     auto_free char *deep = in("d/e/cert");
 
@@ -136,13 +136,13 @@ TEST(what_happens_beside_the_files_wakes_nobody_up_for_a_look)
     make_dir("d/e");
     write_file("d/e/cert", "1");
     begin(deep, "");
-    write_file("other", "1"); /* not even told: this directory is only passed through */
+    write_file("other", "1"); /* no event at all: only the directory itself is watched, not its content */
     write_file("d/e/other", "1");
     move("d/e/other", "d/e/third");
     assert_woken(false);
 }
 
-TEST(a_file_written_in_place_is_told_once)
+TEST(a_file_written_in_place_is_reported_once)
 {
     write_file("cert", "1");
     write_file("key", "1");
@@ -153,7 +153,7 @@ TEST(a_file_written_in_place_is_told_once)
     assert_told(2);
 }
 
-TEST(files_renamed_over_the_old_ones_are_told_again_and_again)
+TEST(every_rename_over_the_old_files_is_reported)
 {
     write_file("cert", "1");
     write_file("key", "1");
@@ -167,7 +167,7 @@ TEST(files_renamed_over_the_old_ones_are_told_again_and_again)
     }
 }
 
-TEST(a_link_that_is_turned_to_another_file_is_told)
+TEST(a_link_changed_to_another_file_is_reported)
 {
     auto_free char *path = in("live/cert");
 
@@ -180,13 +180,13 @@ TEST(a_link_that_is_turned_to_another_file_is_told)
     make_link("../archive/cert2", "live/cert.new");
     move("live/cert.new", "live/cert");
     assert_told(1);
-    write_file("archive/cert1", "nobody's"); /* that is not ours any more */
+    write_file("archive/cert1", "unrelated"); /* no longer the target of the link */
     assert_woken(false);
     write_file("archive/cert2", "22");
     assert_told(2);
 }
 
-TEST(a_directory_of_links_that_is_swapped_is_told)
+TEST(a_swapped_directory_of_links_is_reported)
 {
     make_dir("..1");
     make_dir("..2");
@@ -216,7 +216,7 @@ TEST(an_absolute_link_is_followed)
     assert_told(1);
 }
 
-TEST(a_directory_that_takes_the_place_of_another_is_told)
+TEST(a_replaced_directory_is_reported)
 {
     auto_free char *path = in("a/b/cert");
 
@@ -232,7 +232,7 @@ TEST(a_directory_that_takes_the_place_of_another_is_told)
     assert_told(1);
 }
 
-TEST(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes)
+TEST(a_file_is_reported_when_it_appears_and_when_it_disappears)
 {
     auto_free char *path = in("later/cert");
 
@@ -242,7 +242,7 @@ TEST(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes)
     while (!watch.timer.slot)
         ev_turn(ev, 100);
     while (watch.timer.slot)
-        ev_turn(ev, 100); /* a directory is nothing to tell of, but it is watched now */
+        ev_turn(ev, 100); /* a directory is not reported, but it is watched now */
     assert_int_equal(told, 0);
     write_file("later/cert", "1");
     assert_told(1);
@@ -250,7 +250,7 @@ TEST(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes)
     assert_told(2);
 }
 
-TEST(links_in_a_circle_are_no_reason_to_go_on_for_ever)
+TEST(circular_links_do_not_loop_for_ever)
 {
     make_link("b", "a");
     make_link("a", "b");
@@ -262,7 +262,7 @@ TEST(links_in_a_circle_are_no_reason_to_go_on_for_ever)
     assert_told(1);
 }
 
-TEST(a_relative_path_is_one_from_where_we_stand)
+TEST(a_relative_path_starts_at_the_working_directory)
 {
     auto_fd int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
@@ -274,7 +274,7 @@ TEST(a_relative_path_is_one_from_where_we_stand)
     assert_int_equal(fchdir(here), 0);
 }
 
-TEST(what_was_noted_before_it_was_read_is_not_told)
+TEST(a_state_marked_as_read_is_not_reported)
 {
     write_file("cert", "1");
     begin(cert, "");
@@ -286,7 +286,7 @@ TEST(what_was_noted_before_it_was_read_is_not_told)
     assert_int_equal(told, 0);
 }
 
-TEST(without_inotify_the_files_are_looked_at_instead)
+TEST(without_inotify_the_files_are_polled)
 {
     write_file("cert", "1");
     begin(cert, "");
@@ -301,7 +301,7 @@ TEST(without_inotify_the_files_are_looked_at_instead)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
     assert_int_equal(watch.fd, -1);
     assert_int_not_equal(watch.timer.slot, 0);
-    ev_timer_set(ev, &watch.timer, 0, watch.timer.fn, watch.timer.arg); /* as if the seconds had passed */
+    ev_timer_set(ev, &watch.timer, 0, watch.timer.fn, watch.timer.arg); /* as if the polling interval had passed */
     assert_told(1);
     assert_false(watch.is_polling);
 }
@@ -309,20 +309,19 @@ TEST(without_inotify_the_files_are_looked_at_instead)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(while_nothing_changes_there_is_no_timer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_happens_beside_the_files_wakes_nobody_up_for_a_look, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_written_in_place_is_told_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_renamed_over_the_old_ones_are_told_again_and_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_link_that_is_turned_to_another_file_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_directory_of_links_that_is_swapped_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_timer_is_set_while_nothing_changes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changes_of_other_files_cause_no_check, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_written_in_place_is_reported_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_rename_over_the_old_files_is_reported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_changed_to_another_file_is_reported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_swapped_directory_of_links_is_reported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_absolute_link_is_followed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_directory_that_takes_the_place_of_another_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_is_missing_is_told_when_it_comes_and_when_it_goes, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(links_in_a_circle_are_no_reason_to_go_on_for_ever, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_relative_path_is_one_from_where_we_stand, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_was_noted_before_it_was_read_is_not_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_inotify_the_files_are_looked_at_instead, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_replaced_directory_is_reported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_is_reported_when_it_appears_and_when_it_disappears, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(circular_links_do_not_loop_for_ever, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_relative_path_starts_at_the_working_directory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_state_marked_as_read_is_not_reported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_inotify_the_files_are_polled, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
