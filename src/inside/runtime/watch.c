@@ -47,7 +47,7 @@ struct watch_request {
     struct ev_io io;
     char root[RT_PATH_MAX];
     char leaf[PATH_NAME_SIZE]; /* the only name that is reported; "": all */
-    dev_t dev;                 /* of the root; ino as well */
+    dev_t dev;                 /* device and inode of the root */
     ino_t ino;
     bool recursive;
     bool watching_reported; /* WATCHING was sent */
