@@ -10,9 +10,8 @@
  * 1. The only answer is -EPERM, with no flags.
  * 2. A received call is answered before the loop continues; nothing here blocks.
  * 3. A record exists while it has a listener, or while a client may still query it.
- * 4. A query is answered after all listeners sent before it have been registered. In a
- *    service, listeners arrive through the jailer, so a query about an unknown sandbox waits up to
- *    QUERY_WAIT_NS.
+ * 4. A query is answered after all listeners sent before it are registered. In a service, listeners
+ *    come through the jailer, so a query about an unknown sandbox waits up to QUERY_WAIT_NS.
  * 5. Clients get a notice of a denial before the call returns, unless they already got one since
  *    the last query. While a client does not read, calls that need a notice wait, as in a flood. In
  *    a service that would delay the calls of all clients, so a client that has not read for
