@@ -1496,7 +1496,7 @@ def a_backup_is_a_whole_database(s):
 @case
 def every_route_is_in_the_contract_and_every_path_of_it_in_the_code(s):
     listed = set()
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/api")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/server/api")
     defines = {}
     for name in sorted(os.listdir(source)):
         with open(os.path.join(source, name), encoding="utf-8") as f:

@@ -766,7 +766,7 @@ def a_kernel_that_lies_about_its_fork_harms_only_itself(s):
     run(s, sb, cx, "import covekernel.session as k, os\nreal = k.Session.fork\n"
         "k.Session.fork = lambda self, id: (os.write(self.channel.given[0], b'j'), [os.close(f) for f in self.channel.take_given()])")
     a = s.call("POST", where(sb, cx, "fork"))
-    assert a.status == 409 and a.code == "context_dead" and "somebody else" in a.body.decode(), a.body
+    assert a.status == 409 and a.code == "context_dead" and "another process answered" in a.body.decode(), a.body
     run(s, sb, cx, "kept = []\nk.Session.fork = lambda self, id: kept.append(self.channel.take_given())")
     answers = []
     t = threading.Thread(target=lambda: answers.append(s.call("POST", where(sb, cx, "fork"))))

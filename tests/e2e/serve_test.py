@@ -812,7 +812,7 @@ class Serve(Server):
         def status():
             return json.loads(cove("pool", "info", "--json", "mine").stdout)["status"]
         wait_for(lambda: status().get("ready") == 1 and status()["zygote"]["state"] == "failed")
-        self.assertIn("plain user", status()["zygote"]["message"])
+        self.assertIn("unprivileged server", status()["zygote"]["message"])
         made = cove("sandbox", "create", "-q", "--template", "python")
         self.assertEqual(made.returncode, 0, made)
         cove("context", "create", made.stdout.strip())

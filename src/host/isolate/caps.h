@@ -1,8 +1,9 @@
-/* caps.h - giving up privilege for good. Allocates nothing; may be used between clone and exec. */
+/* caps.h - gives up all privilege permanently. Allocates nothing; may be used between clone and
+ * exec. */
 #pragma once
 
 #include "core/base/err.h"
 
-/* Bounding, ambient, inheritable, permitted and effective sets become empty, the secure bits are locked so that no uid
- * and no file can bring them back, and no_new_privs is set. */
+/* Empties the bounding, ambient, inheritable, permitted and effective sets, locks the secure bits
+ * so that neither a uid change nor a file can restore capabilities, and sets no_new_privs. */
 int caps_drop_all(struct err *err);

@@ -1,10 +1,12 @@
-/* A leaf: made with its limits, entered, stopped, read, removed. What trees there are is found in cgroup_hierarchies.c.
+/* The cgroup leaf of a sandbox: made with its limits, entered, frozen, killed, read and removed.
+ * cgroup_hierarchies.c finds the hierarchies.
  *
- * The leaf of a sandbox is made with fsgid set to the sandbox's group: the kernel gives the new directory that group in
- * the same step, so a leaf is never without an owner mark, and whoever sweeps can tell from it whether the owner lives.
+ * A leaf is made with fsgid set to the sandbox's group: the kernel gives the new directory that
+ * group atomically, so a leaf always shows its owner, and a sweep can check whether that owner
+ * lives.
  *
- * Tried and dropped: keeping leaves and giving them to the next sandbox. Resetting peaks and counters costs as much as
- * a new directory, and a counter that was forgotten would be a lie in somebody's receipt. */
+ * Tried and dropped: reusing leaves for the next sandbox. Resetting peaks and counters costs as
+ * much as a new directory, and a counter that is not reset would make a receipt wrong. */
 #include "host/isolate/cgroup.h"
 
 #include "core/base/fd.h"
@@ -30,9 +32,9 @@
 #define FREEZE_TRIES 40
 #define FREEZE_STEP_NS 250000L
 
-/* --- making --- */
+/* --- creation --- */
 
-/* A file of the leaf, as a path below the tree's descriptor. */
+/* Path of a file of the leaf, relative to the tree's descriptor. */
 struct cgroup_leaf_path {
     char s[ID_SIZE + 64];
 };
@@ -53,7 +55,7 @@ static int cgroup_tree_of(const struct cgroup_hierarchies *f, enum cgroup_job jo
     return f->trees[f->job[job]];
 }
 
-/* For proving that a limit which is not set is missed. */
+/* For tests that prove that an unset limit is detected. */
 static bool cgroup_limit_is_mutated(enum cgroup_job job)
 {
     return (job == CGROUP_MEMORY && wall_is_mutated("memory")) || (job == CGROUP_PIDS && wall_is_mutated("pids")) ||
@@ -97,15 +99,17 @@ static int cgroup_limit_memory(const struct cgroup_hierarchies *f, const char *i
 
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_MEMORY]);
     snprintf(both, sizeof(both), "%" PRIu64, lim->v[LIMIT_SWAP] + (v2 ? 0 : lim->v[LIMIT_MEMORY]));
-    /* v1: the sum of both is never the smaller one, so when more is given the sum goes first. */
+    /* v1: the sum of memory and swap must never be smaller than memory alone, so when the limit
+     * grows the sum is written first. */
     if (cgroup_write_file(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", "memory.max", text) < 0 &&
         (cgroup_write_file(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", NULL, both) < 0 ||
          cgroup_write_file(f, CGROUP_MEMORY, id, "memory.limit_in_bytes", NULL, text) < 0))
-        return err_sys(err, ERR_NO_CGROUP, "memory limit");
+        return err_sys(err, ERR_NO_CGROUP, "cannot set the memory limit");
     limit_set_enforcement(held, LIMIT_MEMORY, ENFORCEMENT_FULL, REASON_NONE);
     if (v2)
         (void)cgroup_write_file(f, CGROUP_MEMORY, id, NULL, "memory.oom.group", "1");
-    /* Without the file the kernel does not account swap; where there is no swap that is no hole, but we cannot tell. */
+    /* If the file is missing, the kernel does not account swap. On a host without swap that is
+     * harmless, but it cannot be detected here. */
     if (cgroup_write_file(f, CGROUP_MEMORY, id, "memory.memsw.limit_in_bytes", "memory.swap.max", both) == 0)
         limit_set_enforcement(held, LIMIT_SWAP, ENFORCEMENT_FULL, REASON_NONE);
     else
@@ -125,9 +129,9 @@ static int cgroup_limit_cpu(const struct cgroup_hierarchies *f, const char *id, 
     if (f->v2[f->job[CGROUP_CPU]])
         snprintf(text, sizeof(text), "%" PRIu64 " %u", quota, PERIOD_US);
     else
-        snprintf(text, sizeof(text), "%" PRIu64, quota); /* v1's default period is PERIOD_US already */
+        snprintf(text, sizeof(text), "%" PRIu64, quota); /* the default period of v1 is PERIOD_US */
     if (cgroup_write_file(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", text) < 0)
-        return err_sys(err, ERR_NO_CGROUP, "cpu limit");
+        return err_sys(err, ERR_NO_CGROUP, "cannot set the CPU limit");
     limit_set_enforcement(held, LIMIT_CPU, ENFORCEMENT_FULL, REASON_NONE);
     return 0;
 }
@@ -140,16 +144,16 @@ static int cgroup_limit_cpuset(const struct cgroup_hierarchies *f, const char *i
     bool v2 = false;
 
     if (!lim->v[LIMIT_CPUSET]) {
-        limit_set_enforcement(held, LIMIT_CPUSET, ENFORCEMENT_FULL, REASON_NONE); /* nothing was asked for */
+        limit_set_enforcement(held, LIMIT_CPUSET, ENFORCEMENT_FULL, REASON_NONE); /* not requested */
         return 0;
     }
     int tree = cgroup_tree_of(f, CGROUP_CPUSET, &v2);
     if (tree < 0)
-        return err_set(err, ERR_LIMIT_PARTIAL, "no cpuset controller, so processors cannot be pinned");
+        return err_set(err, ERR_LIMIT_PARTIAL, "processors cannot be pinned: this host has no cpuset controller");
     for (unsigned cpu = 0; cpu < 64; cpu++)
         if (lim->v[LIMIT_CPUSET] >> cpu & 1)
             n += (size_t)snprintf(list + n, sizeof(list) - n, n ? ",%u" : "%u", cpu);
-    if (!v2) { /* v1 demands memory nodes as well, and that the parent has both */
+    if (!v2) { /* v1 also requires memory nodes, and both settings in the parent */
         if (fd_get_at(tree, "../cpuset.mems", mems, sizeof(mems)) < 0 || fd_put_at(tree, "cpuset.mems", mems) < 0)
             return err_sys(err, ERR_NO_CGROUP, "cpuset.mems");
         char all[256] = "";
@@ -196,7 +200,7 @@ int cgroup_set_limits(const struct cgroup_hierarchies *f, const char *id, const 
         return -1;
     snprintf(text, sizeof(text), "%" PRIu64, lim->v[LIMIT_PIDS]);
     if (cgroup_write_file(f, CGROUP_PIDS, id, "pids.max", "pids.max", text) < 0)
-        return err_sys(err, ERR_NO_CGROUP, "pids limit");
+        return err_sys(err, ERR_NO_CGROUP, "cannot set the process limit");
     limit_set_enforcement(held, LIMIT_PIDS, ENFORCEMENT_FULL, REASON_NONE);
     return cgroup_limit_cpu(f, id, lim, held, err);
 }
@@ -238,10 +242,12 @@ int cgroup_remove(const struct cgroup_hierarchies *f, const char *id)
 
 /* --- entering --- */
 
-/* On v1 the child writes "0" to `tasks`, not to `cgroup.procs`: it has one thread, so the two mean the same, but a
- * thread that moves itself alone spares the kernel the lock over all forks of the host, and with it the wait for an RCU
- * grace period, which is 5 to 15 ms when nobody else is moving. */
-/* v1: a `tasks` file; v2: a directory for clone3, or the file for whoever is not made by it. */
+/* On v1 the child writes "0" to `tasks`, not to `cgroup.procs`. The child has one thread, so both
+ * have the same effect, but moving a single thread avoids the kernel's lock on all forks of the
+ * host and its wait for an RCU grace period, which takes 5 to 15 ms when no other process is
+ * moving. */
+/* v1: the `tasks` file. v2: the directory for clone3, or `cgroup.procs` for a process that already
+ * exists. */
 static int cgroup_open_entry(const struct cgroup_hierarchies *f, size_t tree, const char *id, bool join)
 {
     if (f->v2[tree] && !join)
@@ -278,12 +284,12 @@ void cgroup_enter_close(struct cgroup_entry *e)
     fd_close(&e->v2_dir);
 }
 
-/* --- stopping --- */
+/* --- freezing and killing --- */
 
 int cgroup_freeze(const struct cgroup_hierarchies *f, const char *id, bool frozen, struct err *err)
 {
     if (f->job[CGROUP_FREEZE] < 0)
-        return err_set(err, ERR_NO_CGROUP, "freezing needs a cgroup, and this sandbox has none");
+        return err_set(err, ERR_NO_CGROUP, "this sandbox cannot be frozen: it has no cgroup");
     bool v2 = f->v2[f->job[CGROUP_FREEZE]];
     if (cgroup_write_file(f, CGROUP_FREEZE, id, "freezer.state", "cgroup.freeze",
                           v2 ? (frozen ? "1" : "0") : (frozen ? "FROZEN" : "THAWED")) < 0)
@@ -300,8 +306,9 @@ bool cgroup_is_frozen(const struct cgroup_hierarchies *f, const char *id)
     return strstr(text, f->v2[f->job[CGROUP_FREEZE]] ? "frozen 1" : "FROZEN") != NULL;
 }
 
-/* SIGKILL to every process listed. Numbers cannot be reused meanwhile: nothing is born, and what is frozen or dying
- * keeps its number until it is reaped, which needs PID 1. What a long list did not fit, the next round sees. */
+/* Sends SIGKILL to every listed process. A pid cannot be reused meanwhile: no process is created,
+ * and a frozen or dying process keeps its pid until it is reaped, which needs PID 1. If the list is
+ * longer than the buffer, the next round kills the rest. */
 static void cgroup_kill_each(const struct cgroup_hierarchies *f, const char *id)
 {
     static char text[PROCS_TEXT];
@@ -323,7 +330,7 @@ static void cgroup_lift_cpu_quota(const struct cgroup_hierarchies *f, const char
         (void)cgroup_write_file(f, CGROUP_CPU, id, "cpu.cfs_quota_us", "cpu.max", v2 ? "max" : "-1");
 }
 
-/* One that waits for a slow disk does not die before the disk has served it. */
+/* A process that waits for a throttled disk dies only after the disk has served it. */
 static void cgroup_lift_io_limit(const struct cgroup_hierarchies *f, const char *id, const char *v1_file)
 {
     char text[4096];
@@ -349,18 +356,19 @@ void cgroup_kill(const struct cgroup_hierarchies *f, const char *id)
     cgroup_lift_cpu_quota(f, id);
     cgroup_lift_io_limit(f, id, "blkio.throttle.read_bps_device");
     cgroup_lift_io_limit(f, id, "blkio.throttle.write_bps_device");
-    /* Where the kernel does it there are no numbers that could have become another process's meanwhile. */
+    /* cgroup.kill works without pids, so it cannot hit another process that reused one. */
     if (f->has_cgroup_kill && f->v2[f->job[CGROUP_FREEZE]] &&
         cgroup_write_file(f, CGROUP_FREEZE, id, NULL, "cgroup.kill", "1") == 0)
         return;
     (void)cgroup_freeze(f, id, true, NULL);
-    for (int i = 0; i < FREEZE_TRIES && !cgroup_is_frozen(f, id); i++) /* until then a number may still change hands */
+    /* A pid can be reused until the group is frozen. */
+    for (int i = 0; i < FREEZE_TRIES && !cgroup_is_frozen(f, id); i++)
         nanosleep(&(struct timespec){ .tv_nsec = FREEZE_STEP_NS }, NULL);
     cgroup_kill_each(f, id);
-    (void)cgroup_freeze(f, id, false, NULL); /* v1: SIGKILL waits for the thaw */
+    (void)cgroup_freeze(f, id, false, NULL); /* v1: SIGKILL takes effect after the thaw */
 }
 
-/* --- reading --- */
+/* --- statistics --- */
 
 static uint64_t cgroup_read_number(const struct cgroup_hierarchies *f, enum cgroup_job job, const char *id,
                                    const char *v1, const char *v2)

@@ -1,8 +1,9 @@
-/* The forest: which hierarchy of this host does which job.
+/* Finds out which cgroup hierarchy of this host does which job.
  *
- * Controllers are found from mountinfo, never guessed: a v1 hierarchy wins where it is mounted (a controller lives in
- * one hierarchy only), v2 serves the rest. On a hybrid host whose v2 tree has no controller it is still used, because
- * it counts CPU time, freezes and kills by itself, which spares two v1 hierarchies. */
+ * Controllers are read from mountinfo, never guessed. A v1 hierarchy wins where it is mounted,
+ * because a controller belongs to one hierarchy only; v2 serves the rest. On a hybrid host, a v2
+ * tree without controllers is still used, because it counts CPU time, freezes and kills by itself,
+ * which replaces two v1 hierarchies. */
 #include "host/isolate/cgroup.h"
 
 #include "core/base/fd.h"
@@ -18,7 +19,7 @@
 static const struct {
     enum cgroup_job job;
     const char *v1; /* controller in the options of a v1 mount */
-    const char *v2; /* controller in cgroup.controllers; NULL: v2 does it without one */
+    const char *v2; /* controller in cgroup.controllers; NULL: v2 needs none */
 } cgroup_job_controllers[] = {
     { CGROUP_MEMORY, "memory", "memory" }, { CGROUP_PIDS, "pids", "pids" },   { CGROUP_CPU, "cpu", "cpu" },
     { CGROUP_CPUSET, "cpuset", "cpuset" }, { CGROUP_USAGE, "cpuacct", NULL }, { CGROUP_FREEZE, "freezer", NULL },
@@ -39,18 +40,19 @@ static int cgroup_add_tree(struct cgroup_hierarchies *f, const char *point, cons
     }
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_NO_CGROUP, "open %s", path);
-    for (size_t i = 0; i < f->ntrees; i++) /* co-mounted controllers show up once for each */
+    for (size_t i = 0; i < f->ntrees; i++) /* co-mounted controllers appear once each */
         if (fstat(f->trees[i], &known) == 0 && known.st_dev == st.st_dev && known.st_ino == st.st_ino)
             return (int)i;
     if (f->ntrees == CGROUP_TREES)
-        return err_set(err, ERR_NO_CGROUP, "more than %d cgroup hierarchies", CGROUP_TREES);
-    f->found_empty = f->found_empty && st.st_nlink == 2; /* its own entry and its name: no directory is in it */
+        return err_set(err, ERR_NO_CGROUP, "this host has more than %d cgroup hierarchies", CGROUP_TREES);
+    f->found_empty = f->found_empty && st.st_nlink == 2; /* "." and the parent's entry: it has no subdirectory */
     f->v2[f->ntrees] = v2;
     f->trees[f->ntrees] = take_fd(&fd);
     return (int)f->ntrees++;
 }
 
-/* Hands controllers down from one directory to those below it. What the host keeps to itself stays off. */
+/* Enables controllers for the children of a directory. Controllers that the host does not delegate
+ * stay disabled. */
 static void cgroup_enable_controllers(int dir, const char *controllers)
 {
     static const char *const wanted[] = { "memory", "pids", "cpu", "cpuset", "io" };
@@ -65,15 +67,16 @@ static void cgroup_enable_controllers(int dir, const char *controllers)
     }
 }
 
-/* v2 takes the controllers that are bound to it. Counting, freezing and killing it does by itself. */
+/* v2 does the jobs of the controllers that are bound to it. It counts, freezes and kills without a
+ * controller. */
 static void cgroup_use_v2(struct cgroup_hierarchies *f, int tree)
 {
     char enabled[512] = "";
     int dir = f->trees[tree];
 
     (void)fd_get_at(dir, "cgroup.subtree_control", enabled, sizeof(enabled));
-    f->has_cgroup_kill = faccessat(dir, "cgroup.kill", F_OK, 0) ==
-                         0; /* those of the leaves belong to whoever makes them */
+    /* Checked in the parent directory: the leaves do not exist yet. */
+    f->has_cgroup_kill = faccessat(dir, "cgroup.kill", F_OK, 0) == 0;
     for (size_t i = 0; i < ARRAY_LEN(cgroup_job_controllers); i++)
         if (cgroup_job_controllers[i].v2 ? cgtext_has_word(enabled, cgroup_job_controllers[i].v2) : f->has_cgroup_kill)
             f->job[cgroup_job_controllers[i].job] = tree;
@@ -95,7 +98,8 @@ static bool cgroup_find_v2(struct cgroup_hierarchies *f, const char *point, cons
     return true;
 }
 
-/* v1 does what is left. Without cgroup.kill its freezer kills faster than v2's, so it comes before that one. */
+/* v1 does the remaining jobs. Without cgroup.kill, the v1 freezer kills faster than v2, so it is
+ * preferred. */
 static bool cgroup_find_v1(struct cgroup_hierarchies *f, const struct mountinfo *m, const char *parent)
 {
     bool found = false;
@@ -111,7 +115,7 @@ static bool cgroup_find_v1(struct cgroup_hierarchies *f, const struct mountinfo 
     return found;
 }
 
-/* Gives v2 what nobody else does, and refuses a forest in which something cannot be done at all. */
+/* Assigns jobs that v1 does not do to v2, and fails if a required job has no hierarchy. */
 static int cgroup_complete_jobs(struct cgroup_hierarchies *f, bool v2, struct err *err)
 {
     static const struct {
@@ -121,7 +125,7 @@ static int cgroup_complete_jobs(struct cgroup_hierarchies *f, bool v2, struct er
 
     for (size_t i = 0; v2 && i < ARRAY_LEN(cgroup_job_controllers); i++)
         if (!cgroup_job_controllers[i].v2 && f->job[cgroup_job_controllers[i].job] < 0)
-            f->job[cgroup_job_controllers[i].job] = 0; /* the first tree is v2's */
+            f->job[cgroup_job_controllers[i].job] = 0; /* tree 0 is v2 */
     for (size_t i = 0; i < ARRAY_LEN(needed); i++)
         if (f->job[needed[i].job] < 0) {
             cgroup_close_hierarchies(f);

@@ -1,4 +1,4 @@
-/* cgtext.h - the text forms in which cgroup files speak. Pure. */
+/* cgtext.h - parses the text formats of cgroup files. Pure. */
 #pragma once
 
 #include "core/base/base.h"
@@ -7,13 +7,13 @@
 
 #define CGTEXT_UNKNOWN UINT64_MAX
 
-/* "key 123" on a line of its own: the number, or CGTEXT_UNKNOWN. */
+/* The number of a line "KEY 123", or CGTEXT_UNKNOWN. */
 uint64_t cgtext_value(const char *text, const char *key);
-/* A number at the start of the text; "max" and anything else is CGTEXT_UNKNOWN. */
+/* The number at the start of the text; CGTEXT_UNKNOWN for "max" and anything else. */
 uint64_t cgtext_number(const char *text);
-/* A whole word of a list that is separated by blanks. */
+/* Whether `word` is a whole word of a list separated by spaces. */
 bool cgtext_has_word(const char *list, const char *word);
-/* The next process of a cgroup.procs list, one number on a line. The list may have been cut off anywhere, and half a
- * number would be somebody else's: without its newline it is none. Left out are 1 and 0, which is how the kernel writes
- * a process of another pid namespace. */
+/* Reads the next process of a cgroup.procs list, one number per line. The list may be truncated,
+ * and a truncated number could be the pid of an unrelated process, so a number without its newline
+ * is ignored. Skips 1, and 0, which the kernel writes for a process of another pid namespace. */
 bool cgtext_next_pid(const char **text, pid_t *ret);

@@ -1,9 +1,11 @@
-/* The kernel slows whole disks, by number; partitions it refuses, so the list is /sys/block, which has none. A disk
- * without a size has nothing in it (an empty loop device, a drive without a medium).
+/* The kernel throttles whole disks by device number and refuses partitions, so the disks are listed
+ * from /sys/block, which has no partitions. A disk of size 0 has no medium (an empty loop device,
+ * an empty drive) and is skipped.
  *
- * Reading is slowed for whoever reads. A write usually ends in memory and is carried out later, by the kernel itself.
- * Only v2 knows then whose write it was, where memory is counted in the same tree and the file system takes part;
- * elsewhere only what a program waits for (fsync, O_DIRECT) is slowed, and the state says so. */
+ * Reads are throttled in the reading process. A write usually ends in the page cache, and the
+ * kernel writes it to disk later. Only v2 can then attribute the write to a cgroup, and only where
+ * memory is accounted in the same tree and the file system supports it. Elsewhere only synchronous
+ * writes (fsync, O_DIRECT) are throttled, and the reported enforcement is partial. */
 #include "host/isolate/io_limits.h"
 
 #include "core/base/fd.h"
@@ -33,7 +35,7 @@ void io_limits_reach_add(struct io_limits_reach *r, int fd, bool writable)
     uint32_t type = (uint32_t)fs.f_type;
     if (type == TMPFS_MAGIC || type == RAMFS_MAGIC)
         return;
-    /* btrfs has numbers of its own; with FUSE the one who reads the disk is a process of the host. */
+    /* btrfs has its own device numbers; with FUSE a process of the host reads the disk. */
     bool disk = type == BTRFS_SUPER_MAGIC || (major(st.st_dev) != 0 && type != FUSE_MAGIC);
     bool named = type == EXT4_SUPER_MAGIC || type == XFS_MAGIC || type == BTRFS_SUPER_MAGIC || type == F2FS_SUPER_MAGIC;
     r->reads_off_disk = r->reads_off_disk || !disk;
@@ -42,7 +44,7 @@ void io_limits_reach_add(struct io_limits_reach *r, int fd, bool writable)
     r->writes_unattributed = r->writes_unattributed || (writable && !named);
 }
 
-/* --- the disks --- */
+/* --- disks --- */
 
 struct io_limits_counts {
     unsigned tried, refused;
@@ -72,7 +74,8 @@ static void io_limits_throttle_v2(const struct cgroup_hierarchies *f, const char
     t->refused += cgroup_write_file(f, CGROUP_IO, id, NULL, "io.max", text) < 0;
 }
 
-/* "254:0" of the disk with this name, or false when it holds nothing. */
+/* Returns the number of the disk with this name, for example "254:0". False if the disk is
+ * empty. */
 static bool io_limits_disk_number(int disks, const char *name, char ret[24])
 {
     char file[300];
@@ -116,7 +119,7 @@ static void io_limits_throttle_disks(const struct cgroup_hierarchies *f, const c
     closedir(d);
 }
 
-/* --- how far it holds --- */
+/* --- enforcement --- */
 
 static void io_limits_report(struct limit_enforcements *held, enum limit l, const struct io_limits_counts *t,
                              bool elsewhere, bool late)

@@ -1,5 +1,5 @@
-/* A line is: id parent major:minor ROOT POINT options [optional...] - TYPE source SUPER. Blanks and backslashes in
- * names are written as octal escapes. */
+/* A line is: id parent major:minor ROOT POINT options [optional...] - TYPE source SUPER. Spaces and
+ * backslashes in names are written as octal escapes. */
 #include "host/isolate/mountinfo.h"
 
 #include "core/base/fd.h"
@@ -15,7 +15,8 @@ static bool is_octal(char c)
     return c >= '0' && c <= '7';
 }
 
-/* Copies the field at *p up to a blank or the end of the line, undoing escapes. False when it does not fit. */
+/* Copies the field at *p up to a space or the end of the line, and decodes escapes. False if it
+ * does not fit. */
 static bool mountinfo_copy_field(const char **p, const char *end, char *dst, size_t cap)
 {
     size_t n = 0;

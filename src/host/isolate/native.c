@@ -1,15 +1,19 @@
-/* Why a spawner: clone3 copies the caller's mount namespace, so the caller should have a handful of mounts; it lives in
- * the template's root, which is those few. It is also PID 1 of a pid namespace in which all sandboxes of the template
- * live, so if it dies, by whatever cause, the kernel ends every one of them.
+/* Why a spawner: clone3 copies the caller's mount namespace, so the caller should have few mounts.
+ * The spawner lives in the template's root, which has only those few. It is also PID 1 of a pid
+ * namespace that contains all sandboxes of the template, so if it dies for any reason the kernel
+ * kills all of them.
  *
- * The user namespace belongs to the template's owner uid, not to root: clone3 is called with that effective uid while
- * SECBIT_NO_SETUID_FIXUP keeps the capabilities in force.
+ * The user namespace belongs to the template's owner uid, not to root: clone3 is called with that
+ * effective uid while SECBIT_NO_SETUID_FIXUP keeps the capabilities.
  *
- * The network namespace is not one of those that clone3 makes: the child inherits the one its spawner is in, which was
- * made, given its loopback and walled off before anybody asked, and which the spawner leaves for the next one at once.
- * It belongs to the spawner's user namespace, so no capability that a sandbox could ever gain in its own counts there.
- * Interpreters that join a sandbox enter its network as the owner of its user namespace, so the network of a joinable
- * one must belong to that: there clone3 makes it, and the child furnishes it. Such sandboxes are made ahead. */
+ * clone3 does not make the network namespace. The child inherits the one its spawner is in, which
+ * was made and restricted to loopback before the request, and the spawner leaves it for a new one
+ * at once. It belongs to the spawner's user namespace, so no capability that a sandbox could gain
+ * in its own user namespace is valid there.
+ *
+ * Interpreters that join a sandbox enter its network as the owner of its user namespace, so the
+ * network of a joinable sandbox must belong to that user namespace: there clone3 makes it and the
+ * child sets it up. Joinable sandboxes are made in advance, so the extra time does not matter. */
 #include "host/isolate/native.h"
 
 #include "core/base/fd.h"
@@ -35,7 +39,8 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
                    const struct template_root_files *files, struct err *err)
 {
     t->rootless = rootless;
-    /* What the caller's caller ignored would be ignored in every sandbox: dispositions outlive fork and exec. */
+    /* Signals that a parent ignored would be ignored in every sandbox, because dispositions survive
+     * fork and exec. */
     for (int sig = 1; sig < NSIG; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
             signal(sig, SIG_DFL);
@@ -74,25 +79,26 @@ static int native_write_id_maps(const struct native_template *t, pid_t pid, uid_
     return 0;
 }
 
-/* EPERM, ENOSPC and EUSERS are how a host says that it has no (more) namespaces for us. */
+/* EPERM, ENOSPC, EUSERS and EINVAL mean that the host allows no namespaces, or no more of them. */
 static int native_clone_failed(struct err *err)
 {
     bool refused = errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EINVAL;
 
     if (errno == EAGAIN || errno == ENOMEM)
-        return err_sys(err, ERR_LIMIT, "no room for another process on this host");
-    return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "make the namespaces");
+        return err_sys(err, ERR_LIMIT, "this host cannot start another process");
+    return err_sys(err, refused ? ERR_NO_NAMESPACES : ERR_SYS, "cannot make the namespaces");
 }
 
-/* The network that the caller has just entered. */
+/* Sets up the network namespace that the caller has just entered. */
 int native_setup_netns(const struct native_template *t, struct err *err)
 {
     if (!wall_is_mutated("routes") && net_loopback_only(err) < 0)
         return -1;
-    /* Ports below 1024 are nothing special in a network of one's own. */
+    /* Ports below 1024 need no privilege in a private network. */
     (void)fd_put_at(t->root.proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-    /* The network made next, from inside this one, gets a table of connections of its own. The host's, which it would
-     * share otherwise, is looked through from end to end when it goes. */
+    /* The next network namespace, which is made from inside this one, gets its own table of TCP
+     * connections. Otherwise it would share the host's table, which the kernel scans completely
+     * when the namespace ends. */
     (void)fd_put_at(t->root.proc, "sys/net/ipv4/tcp_child_ehash_entries", "512");
     return 0;
 }
@@ -106,7 +112,8 @@ int native_prepare_netns(struct native_template *t, struct err *err)
         return 0;
     }
     if (unshare(CLONE_NEWNET) < 0)
-        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS, "network namespace");
+        return err_sys(err, errno == EPERM || errno == ENOSPC ? ERR_NO_NAMESPACES : ERR_SYS,
+                       "cannot make a network namespace");
     if (native_setup_netns(t, err) < 0)
         return -1;
     t->net_ready = true;
@@ -121,14 +128,14 @@ int native_new_netns(void)
         return -1;
     auto_fd int made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     if (setns(home, CLONE_NEWNET) < 0)
-        _exit(125); /* what is privileged must not go on in a sandbox's network */
+        _exit(125); /* a privileged process must not continue in a sandbox's network */
     return take_fd(&made);
 }
 
 int native_enter_netns(struct native_template *t, int network, struct err *err)
 {
     if (setns(network, CLONE_NEWNET) < 0)
-        return err_sys(err, ERR_NO_NAMESPACES, "enter the network");
+        return err_sys(err, ERR_NO_NAMESPACES, "cannot enter the network namespace");
     if (native_setup_netns(t, err) < 0)
         return -1;
     t->net_ready = true;
@@ -146,7 +153,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     uint64_t one = 1;
 
     if (!t->filter.len)
-        return err_set(err, ERR_BUG, "a template without a filter");
+        return err_set(err, ERR_BUG, "the template has no system call filter");
     if (go < 0)
         return err_sys(err, ERR_SYS, "eventfd");
     if (native_prepare_netns(t, err) < 0)
@@ -167,16 +174,16 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
         sandbox_child_main(&shell);
     int saved = errno;
     if (seteuid(0) < 0)
-        _exit(125); /* not abort: a traced PID 1 survives it, and the wrong identity must not go on */
+        _exit(125); /* not abort(): a traced PID 1 survives it, and it must not continue with the wrong identity */
     sys_parent_death_restore(&bond);
     errno = saved;
     if (pid < 0)
         return native_clone_failed(err);
     if (!t->joinable)
-        t->net_ready = false; /* whatever becomes of the child, it has been there */
+        t->net_ready = false; /* the child has used this network, whether or not it succeeds */
     int done = native_write_id_maps(t, pid, spec->host_uid, err);
     if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
-        done = err_sys(err, ERR_SYS, "let the sandbox go on");
+        done = err_sys(err, ERR_SYS, "cannot signal the sandbox that its id maps are written");
     if (done < 0) {
         (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         (void)waitpid(pid, NULL, 0);
@@ -203,10 +210,10 @@ int native_check_target(const char *dst, struct err *err)
         str_ends(dst, "/.") || str_ends(dst, "/.."))
         return err_set(err, ERR_BIND_TARGET, "'%s' is not a plain absolute path", dst);
     if (str_eq(dst, "/workspace") || str_eq(dst, "/mnt"))
-        return err_set(err, ERR_BIND_TARGET, "%s itself cannot be bound over; use a path below it%s", dst,
+        return err_set(err, ERR_BIND_TARGET, "%s: cannot be a bind target itself; use a path below it%s", dst,
                        dst[1] == 'w' ? ", or --workspace" : "");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++)
         if (native_path_is_below(dst, taken[i]))
-            return err_set(err, ERR_BIND_TARGET, "%s belongs to the sandbox itself", taken[i]);
+            return err_set(err, ERR_BIND_TARGET, "%s is reserved for the sandbox; use another target", taken[i]);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Three rtnetlink messages in one packet, each acknowledged. They are fixed bytes, so a netlink library would be longer
- * than this file. */
+/* Three rtnetlink messages in one packet, each acknowledged. They are fixed bytes, so code for a
+ * netlink library would be longer than this file. */
 #include "host/isolate/net.h"
 
 #include "core/base/fd.h"
@@ -50,16 +50,16 @@ static int net_read_acks(int sock, int wanted, struct err *err)
         ssize_t n = recv(sock, answer, sizeof(answer), 0);
 
         if (n < 0)
-            return err_sys(err, ERR_WALL_MISSING, "netlink answer");
+            return err_sys(err, ERR_WALL_MISSING, "cannot read the netlink answer");
         size_t left = (size_t)n;
         for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)answer; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
             if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_len < NLMSG_LENGTH(sizeof(struct nlmsgerr)))
-                return err_set(err, ERR_WALL_MISSING, "netlink gave an unexpected answer");
+                return err_set(err, ERR_WALL_MISSING, "netlink sent an unexpected answer");
             const struct nlmsgerr *e = NLMSG_DATA(h);
-            /* A host without IPv6 has nothing to wall off there. */
+            /* A host without IPv6 needs no IPv6 route. */
             if (e->error && !(e->msg.nlmsg_seq == 3 && (e->error == -EAFNOSUPPORT || e->error == -EOPNOTSUPP))) {
                 errno = -e->error;
-                return err_sys(err, ERR_WALL_MISSING, "loopback and prohibit routes");
+                return err_sys(err, ERR_WALL_MISSING, "cannot set up loopback and prohibit routes");
             }
             got++;
         }
@@ -80,14 +80,14 @@ int net_loopback_only(struct err *err)
     };
     struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 
-    /* IPv4 refuses a prohibit route that names a device, IPv6 demands one. */
+    /* IPv4 refuses a prohibit route that names a device; IPv6 requires one. */
     b.v4.h.nlmsg_len = offsetof(struct net_route_message, oif_attr);
     auto_fd int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (sock < 0)
-        return err_sys(err, ERR_WALL_MISSING, "netlink socket");
+        return err_sys(err, ERR_WALL_MISSING, "cannot open a netlink socket");
     struct iovec iov[] = { { &b.up, sizeof(b.up) }, { &b.v4, b.v4.h.nlmsg_len }, { &b.v6, b.v6.h.nlmsg_len } };
     struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel), .msg_iov = iov, .msg_iovlen = 3 };
     if (sendmsg(sock, &msg, 0) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "netlink send");
+        return err_sys(err, ERR_WALL_MISSING, "cannot send to netlink");
     return net_read_acks(sock, 3, err);
 }

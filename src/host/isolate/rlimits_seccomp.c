@@ -1,5 +1,5 @@
-/* The last walls of a process that is about to run code of others. A sandbox's first process and an interpreter that
- * joins it later raise the same ones, from the same lines. */
+/* The last walls of a process that is about to run untrusted code. PID 1 of a sandbox and an
+ * interpreter that joins it later both raise them with this code. */
 #include "host/isolate/rlimits_seccomp.h"
 
 #include "core/base/fd.h"
@@ -26,7 +26,8 @@ int rlimits_apply(const struct native_spec *spec, struct err *err)
         { RLIMIT_CORE, 0, 0 },
         { RLIMIT_NOFILE, v[LIMIT_NOFILE], v[LIMIT_NOFILE] },
         { RLIMIT_FSIZE, v[LIMIT_FSIZE], v[LIMIT_FSIZE] },
-        /* Behind the cgroup, should it ever fail; in front where there is none. PID 1 counts. */
+        /* With a cgroup this is a second line of defence; without one it is the only limit. PID 1
+         * counts. */
         { RLIMIT_NPROC, v[LIMIT_PIDS] + (bare ? 0 : 16), v[LIMIT_PIDS] + (bare ? 0 : 16) },
         { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB },
         { RLIMIT_SIGPENDING, 4096, 4096 },
@@ -34,7 +35,8 @@ int rlimits_apply(const struct native_spec *spec, struct err *err)
         { RLIMIT_STACK, 8 * MIB, 64 * MIB },
         { RLIMIT_NICE, 0, 0 },
         { RLIMIT_RTPRIO, 0, 0 },
-        /* For hosts that give us no cgroups: each process by itself, which is less than the sandbox asks for. */
+        /* For hosts without cgroups: limits each process separately, which is weaker than the limit
+         * of the sandbox. */
         { RLIMIT_DATA, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY, bare ? v[LIMIT_MEMORY] : RLIM_INFINITY },
         { RLIMIT_CPU, bare && cpu_s ? cpu_s : RLIM_INFINITY, bare && cpu_s ? cpu_s + 1 : RLIM_INFINITY },
     };
@@ -44,7 +46,7 @@ int rlimits_apply(const struct native_spec *spec, struct err *err)
 
         if (sys_prlimit(wanted[i].what, NULL, &now) < 0)
             return err_sys(err, ERR_SYS, "rlimit");
-        /* The host's own hard limit may be lower, and cannot be raised here. */
+        /* The hard limit of the host may be lower and cannot be raised here. */
         next.rlim_max = now.rlim_max < wanted[i].hard ? now.rlim_max : wanted[i].hard;
         next.rlim_cur = next.rlim_max < wanted[i].soft ? next.rlim_max : wanted[i].soft;
         if (sys_prlimit(wanted[i].what, &next, NULL) < 0)
@@ -60,7 +62,7 @@ static int seccomp_load(const struct native_filter *f, unsigned long flags)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
 }
 
-/* For a kernel that gives us no listener, which is rare: nobody builds it before. */
+/* For a kernel that provides no listener. This is rare, so the filter is built only when needed. */
 static int seccomp_install_without_listener(const struct native_template *t, struct err *err)
 {
     static struct native_filter plain;
@@ -72,8 +74,8 @@ static int seccomp_install_without_listener(const struct native_template *t, str
     return 0;
 }
 
-/* A refused call is the same to the program with either filter; with a listener it is also known outside. Without
- * WAIT_KILLABLE_RECV (before Linux 5.19) a signal makes one call two notifications. */
+/* Both filters deny a call in the same way; with a listener the monitor also learns of it. Without
+ * WAIT_KILLABLE_RECV (before Linux 5.19) a signal turns one call into two notifications. */
 int seccomp_install_filter(const struct native_template *t, const struct native_spec *spec, int monitor,
                            struct err *err)
 {
@@ -93,8 +95,10 @@ int seccomp_install_filter(const struct native_template *t, const struct native_
         return 0;
     if (spec->send_listener(monitor, spec->id, listener, why) < 0)
         return err_sys(err, errno == EPIPE || errno == ECONNRESET ? ERR_LOST : ERR_SYS,
-                       "hand the refused calls to the monitor"); /* LOST: the jailer died, and we shall in a moment */
-    /* Both are close-on-exec as well: what could answer for the filter must not be left inside it. */
+                       "cannot send the seccomp listener to the monitor"); /* ERR_LOST: the jailer died, and this
+                                                                              process is about to */
+    /* Both are close-on-exec too: no descriptor that can answer for the filter may remain inside
+     * it. */
     close(monitor);
     fd_close(&listener);
     return 0;

@@ -1,10 +1,11 @@
-/* rlimits_seccomp.h - limits of the process and the filter of its system calls. Nothing here allocates. */
+/* rlimits_seccomp.h - resource limits and the system call filter of a process. Nothing here
+ * allocates. */
 #pragma once
 
 #include "host/isolate/native.h"
 
 int rlimits_apply(const struct native_spec *spec, struct err *err);
-/* The last wall of all. `monitor` is the socket that t->monitor is here; it is closed, as is the listener: what could
- * answer for the filter must not be left inside it. */
+/* Raises the last wall. `monitor` is the number that the socket t->monitor has in this process.
+ * Closes it and the listener: no descriptor that can answer for the filter may remain inside it. */
 int seccomp_install_filter(const struct native_template *t, const struct native_spec *spec, int monitor,
                            struct err *err);

@@ -1,13 +1,14 @@
-/* The order of the walls is the security of the sandbox, so it is one list in sandbox_child_main and each step is one
- * function.
+/* The order in which walls are raised is critical for security, so it is one list in
+ * sandbox_child_main, and each step is one function.
  *
  * Invariants
- * 1. Nothing here allocates, logs or touches memory shared with the spawner: between clone and exec only system calls.
- * 2. A step that fails ends the child. There is no step that may be skipped.
- * 3. The cgroups come first and the filter last: no instruction is outside the limits, and the filter may forbid what
- *    the steps before it needed.
- * 4. Steps that do not need the id maps come before the wait for them, so that the child works while the spawner
- *    writes. */
+ * 1. Nothing here allocates, logs or touches memory shared with the spawner: between clone and exec
+ *    only system calls are made.
+ * 2. A step that fails ends the child. No step may be skipped.
+ * 3. The cgroups come first and the filter last: no instruction runs outside the limits, and the
+ *    filter may forbid calls that earlier steps need.
+ * 4. Steps that do not need the id maps come before the wait for them, so that the child works
+ *    while the spawner writes the maps. */
 #include "host/isolate/sandbox_child.h"
 
 #include "core/base/fd.h"
@@ -27,7 +28,7 @@
 #include <sys/stat.h>
 
 #define CONTROL_FD 3
-#define MONITOR_FD 4 /* until the filter is up */
+#define MONITOR_FD 4 /* closed when the filter is installed */
 
 static int sandbox_child_join_cgroups(const struct sandbox_child *s, struct err *err)
 {
@@ -36,7 +37,8 @@ static int sandbox_child_join_cgroups(const struct sandbox_child *s, struct err 
     for (size_t i = 0; i < c->nprocs && !wall_is_mutated("cgroup"); i++)
         if (write(c->procs[i], "0", 1) != 1)
             return err_sys(err, ERR_WALL_MISSING, "join a cgroup");
-    /* Only now: a cgroup namespace made by clone3 would show the host's path of the spawner. */
+    /* Must follow the joins: a cgroup namespace made by clone3 would show the spawner's path on the
+     * host. */
     if (!wall_is_mutated("cgroup-namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, ERR_WALL_MISSING, "cgroup namespace");
     return 0;
@@ -58,7 +60,7 @@ static int sandbox_child_reset_process(const struct sandbox_child *s, struct err
     return 0;
 }
 
-/* The network of a joinable sandbox is its own. */
+/* A joinable sandbox has its own network namespace. */
 static int sandbox_child_setup_netns(const struct sandbox_child *s, struct err *err)
 {
     return s->template->joinable ? native_setup_netns(s->template, err) : 0;
@@ -75,12 +77,13 @@ static int sandbox_child_wait_for_id_maps(const struct sandbox_child *s, struct 
 
 static int sandbox_child_become_user(const struct sandbox_child *s, struct err *err)
 {
-    /* Without root the kernel lets nobody drop groups, lest a file that denies a group be opened by leaving it. */
+    /* Without root the kernel forbids dropping groups, because a process could otherwise open a
+     * file that denies access to a group by leaving that group. */
     if (!s->template->rootless && !wall_is_mutated("groups") && setgroups(0, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "drop supplementary groups");
     if (setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 || setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
-    /* The kernel forgets it at every change of identity. */
+        return err_sys(err, ERR_WALL_MISSING, "cannot become the sandbox's user");
+    /* The kernel clears it at every change of identity. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "death signal");
     return 0;
@@ -101,8 +104,9 @@ static int sandbox_child_mount_tmpfs(const char *where, uint64_t bytes, uint64_t
     return 0;
 }
 
-/* Covers one entry of the fresh /proc. By path and by mount(2): only this process is here, so no name can change under
- * it, and the newer calls take longer because each makes a namespace for the loose mount. */
+/* Covers one entry of the fresh /proc. Uses paths and mount(2): this is the only process here, so
+ * no path can change meanwhile, and the newer calls are slower because each makes a namespace for
+ * the detached mount. */
 static int sandbox_child_mask_proc_entry(const char *name, bool dir, struct err *err)
 {
     char path[64];
@@ -144,7 +148,8 @@ static int sandbox_child_mount_scratch(const struct sandbox_child *s, struct err
 {
     const uint64_t *v = s->spec->limits.v;
 
-    /* The host has a few thousand terminals for all sandboxes together; one may not take them from the others. */
+    /* The host has a few thousand terminals for all sandboxes together; one sandbox must not
+     * exhaust them. */
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64") < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /dev/pts");
     if (sandbox_child_mount_tmpfs("/dev/shm", v[LIMIT_SHM], v[LIMIT_TMP_INODES], "1777", MS_NOEXEC, err) < 0 ||
@@ -155,7 +160,8 @@ static int sandbox_child_mount_scratch(const struct sandbox_child *s, struct err
     return sandbox_child_mount_tmpfs("/workspace", v[LIMIT_WORKSPACE], v[LIMIT_WORKSPACE_INODES], "0755", 0, err);
 }
 
-/* Makes the missing parts of `path`, which lies below /mnt or /workspace; the last part is a file when file is set. */
+/* Makes the missing components of `path`, which is below /mnt or /workspace; the last one is a file
+ * if `file` is set. */
 static int sandbox_child_make_mount_target(const char *path, bool file, struct err *err)
 {
     char part[256];
@@ -200,8 +206,9 @@ static int sandbox_child_attach_mount(const struct native_mount *m, const char *
     auto_fd int to = sys_open_beneath(root, dst + 1, O_PATH, 0);
 
     if (to < 0 && errno == ENOENT)
-        return err_set(err, ERR_BIND_TARGET, "%s does not exist in the sandbox, and is no place where it could be made",
-                       dst);
+        return err_set(
+            err, ERR_BIND_TARGET,
+            "%s: does not exist in the sandbox and cannot be created there; use a path below /mnt or /workspace", dst);
     if (to < 0)
         return err_sys(err, ERR_BIND_TARGET, "%s", dst);
     if (sys_move_mount(m->fd, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -243,9 +250,9 @@ static int sandbox_child_mount_lent(const struct sandbox_child *s, struct err *e
     return 0;
 }
 
-/* --- the last steps --- */
+/* --- last steps --- */
 
-/* The control stream, and the socket to the monitor if there is one. */
+/* Keeps the control socket, and the socket to the monitor if there is one. */
 static int sandbox_child_close_other_fds(const struct sandbox_child *s, int *control, struct err *err)
 {
     int keep[] = { s->spec->control, s->template->monitor };
@@ -263,7 +270,7 @@ static int sandbox_child_exec_runtime(struct err *err)
     char *const argv[] = { (char *)(uintptr_t) "cove-runtime", NULL };
 
     execve("/.cove/runtime", argv, mutated_environment());
-    return err_sys(err, ERR_SYS, "start the runtime");
+    return err_sys(err, ERR_SYS, "cannot start the runtime");
 }
 
 NORETURN void sandbox_child_main(const struct sandbox_child *s)
@@ -282,7 +289,7 @@ NORETURN void sandbox_child_main(const struct sandbox_child *s)
     (void)sandbox_child_exec_runtime(&err);
 failed:
     if (err.id == ERR_NONE)
-        err_sys(&err, ERR_SYS, "enter the root");
+        err_sys(&err, ERR_SYS, "cannot enter the root");
     s->spec->report_failure(control, &err);
     _exit(125);
 }

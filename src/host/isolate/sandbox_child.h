@@ -1,4 +1,4 @@
-/* sandbox_child.h - the child of native_spawn: from clone to the runtime's exec. */
+/* sandbox_child.h - the child of native_spawn, from clone to the exec of the runtime. */
 #pragma once
 
 #include "host/isolate/native.h"

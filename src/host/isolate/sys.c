@@ -167,5 +167,5 @@ void sys_parent_death_save(struct sys_parent_death *b)
 void sys_parent_death_restore(const struct sys_parent_death *b)
 {
     if (b->signo && prctl(PR_SET_PDEATHSIG, b->signo, 0, 0, 0) == 0 && getppid() != b->parent)
-        raise(b->signo); /* it died in between */
+        raise(b->signo); /* the parent died in between */
 }

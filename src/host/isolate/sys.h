@@ -1,7 +1,8 @@
-/* sys.h - the system calls that libc does not wrap, with the constants that Debian's kernel headers do not know yet.
+/* sys.h - system calls that libc does not wrap, and constants that Debian's kernel headers do not
+ * define yet.
  *
- * Each returns what the kernel returns: -1 and errno on failure. Nothing here allocates, so all of it may be used
- * between clone and exec. */
+ * Each function returns what the kernel returns: -1 and errno on failure. Nothing here allocates,
+ * so all of it may be used between clone and exec. */
 #pragma once
 
 #include "core/base/base.h"
@@ -12,8 +13,8 @@
 
 struct sys_clone {
     uint64_t flags;
-    int *pidfd; /* set when flags has CLONE_PIDFD */
-    int cgroup; /* directory descriptor, used when flags has CLONE_INTO_CGROUP */
+    int *pidfd; /* result; used if flags has CLONE_PIDFD */
+    int cgroup; /* directory descriptor; used if flags has CLONE_INTO_CGROUP */
 };
 
 #ifndef CLONE_PIDFD
@@ -38,15 +39,16 @@ int sys_fsmount(int fs, unsigned attrs);
 int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *attr);
 int sys_pivot_root(const char *new_root, const char *put_old);
 int sys_pidfd_send_signal(int pidfd, int signo);
-int sys_new_keyring(void); /* joins a fresh session keyring */
-/* Of the calling process. libc types the first argument differently from one to the next. */
+int sys_new_keyring(void); /* joins a new session keyring */
+/* Limits of the calling process. C libraries disagree on the type of the first argument of
+ * prlimit. */
 int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now);
-/* Lays down what the caller may have of a privilege over its neighbours: a negative nice value, a real-time policy, a
- * spared out-of-memory score. All of it is inherited, and a sandbox must not have it. */
+/* Drops inherited advantages over other processes: a negative nice value, a real-time policy, a
+ * negative out-of-memory score. A sandbox would inherit all of them and must not have them. */
 int sys_reset_priorities(void);
 
-/* That a process dies with its parent is forgotten by the kernel whenever its identity changes, even for a moment. Kept
- * before such a moment and renewed behind it, the bond holds. */
+/* The kernel clears the parent-death signal whenever the identity of a process changes, even
+ * briefly. Save it before such a change and restore it afterwards. */
 struct sys_parent_death {
     int signo;
     pid_t parent;
@@ -54,5 +56,5 @@ struct sys_parent_death {
 void sys_parent_death_save(struct sys_parent_death *b);
 void sys_parent_death_restore(const struct sys_parent_death *b);
 
-/* Opens beneath dirfd without following any link and without leaving it. */
+/* Opens `path` below dirfd without following any link and without leaving dirfd. */
 int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

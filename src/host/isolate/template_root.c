@@ -1,15 +1,17 @@
-/* The root is one small tmpfs with the system directories bound into it. It is built through descriptors: every name is
- * resolved below the new root's own descriptor, and what comes from the host is opened there first and attached
- * afterwards, so a link planted on either side leads nowhere.
+/* The root is one small tmpfs with the system directories bound into it. It is built through
+ * descriptors: every name is resolved below the descriptor of the new root, and files of the host
+ * are opened first and attached afterwards, so a symbolic link planted on either side has no
+ * effect.
  *
- * Few mounts, because each sandbox's mount namespace is a copy of them all: devices are nodes made on the root itself,
- * small files of /etc are written or copied rather than bound.
+ * The root has few mounts, because the mount namespace of each sandbox copies all of them: devices
+ * are nodes on the root itself, and small files of /etc are written or copied instead of bound.
  *
  * Invariants
  * 1. Everything in the template is read-only and nosuid before the first sandbox is made.
- * 2. /proc of the template is mounted while the host's is in sight, stays unmasked, and is covered by each sandbox's
- * own: the kernel lets a user namespace mount proc only where one is fully visible already.
- * 3. Nothing of the host's /etc enters but what policy/root_layout.h names. */
+ * 2. The template's /proc is mounted while the host's is visible, stays unmasked, and is covered by
+ *    the /proc of each sandbox: the kernel lets a user namespace mount proc only where a fully
+ *    visible one exists.
+ * 3. Of the host's /etc, only the files that policy/root_layout.h names are included. */
 #include "host/isolate/template_root.h"
 
 #include "core/base/fd.h"
@@ -56,7 +58,7 @@ static int template_root_copy_file(int root, const char *path, int from, off_t s
     return 0;
 }
 
-/* Attaches a detached tree at `path` of the root, after making it read-only. */
+/* Makes a detached tree read-only, then attaches it at `path` of the root. */
 static int template_root_attach_ro(int tree, int root, const char *path, uint64_t more, struct err *err)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | more, .propagation = MS_PRIVATE };
@@ -70,7 +72,8 @@ static int template_root_attach_ro(int tree, int root, const char *path, uint64_
     return 0;
 }
 
-/* `from` is what the host has there, already opened: a link was followed then, once. */
+/* `from` is the host's file or directory, already opened: a link was followed once, at that
+ * time. */
 static int template_root_bind_ro(int root, const char *path, int from, bool dir, uint64_t more, struct err *err)
 {
     auto_fd int tree = sys_open_tree(from, "", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH);
@@ -123,7 +126,7 @@ static int template_root_add_host_etc(int root, const char *path, struct err *er
     return template_root_copy_file(root, path, fd, st.st_size, 0644, err);
 }
 
-/* The time zone is a link into /usr on most hosts, and a copy on others. */
+/* The time zone is a link into /usr on most hosts and a copy on others. */
 static int template_root_add_localtime(int root, struct err *err)
 {
     char target[256];
@@ -147,14 +150,16 @@ static int template_root_add_device(int root, const char *path, dev_t dev, struc
         return 0;
     if (errno != EPERM)
         return err_sys(err, ERR_SYS, "/%s", path);
-    /* A container that may not make nodes still has its own, if they are what they are called. */
+    /* A container that may not make device nodes can bind its own, if they really are these
+     * devices. */
     struct stat st;
     char host[32];
 
     snprintf(host, sizeof(host), "/%s", path);
     auto_fd int fd = open(host, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != dev)
-        return err_set(err, ERR_WALL_MISSING, "%s is not the device it is called, and none can be made", host);
+        return err_set(err, ERR_WALL_MISSING, "%s is not the expected device, and device nodes cannot be made here",
+                       host);
     return template_root_bind_ro(root, path, fd, false, 0, err);
 }
 
@@ -164,7 +169,7 @@ static int template_root_mount_tmpfs(const char *scratch, int *ret, struct err *
 
     if (fs < 0 || sys_fsconfig_str(fs, "size", "8m") < 0 || sys_fsconfig_str(fs, "nr_inodes", "512") < 0 ||
         sys_fsconfig_str(fs, "mode", "0755") < 0 || sys_fsconfig_create(fs) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "tmpfs for the root");
+        return err_sys(err, ERR_WALL_MISSING, "cannot mount a tmpfs for the root");
     auto_fd int mnt = sys_fsmount(fs, MOUNT_ATTR_NOSUID);
     if (mnt < 0 || sys_move_mount(mnt, "", AT_FDCWD, scratch, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount the root on %s", scratch);
@@ -172,8 +177,8 @@ static int template_root_mount_tmpfs(const char *scratch, int *ret, struct err *
     return 0;
 }
 
-/* A copy, not a bind: the mount table inside would otherwise name where cove is installed on the host, and replacing
- * the file there must not change a living template. */
+/* The runtime is copied, not bound: a bind would show cove's path on the host in the mount table
+ * inside, and replacing the file there must not change an existing template. */
 static int template_root_add_runtime(int root, int runtime_fd, struct err *err)
 {
     struct stat st;
@@ -183,7 +188,7 @@ static int template_root_add_runtime(int root, int runtime_fd, struct err *err)
     return template_root_copy_file(root, ".cove/runtime", runtime_fd, st.st_size, 0555, err);
 }
 
-/* Directories and plain files. Links are not followed. */
+/* Copies directories and regular files. Does not follow links. */
 static int template_root_copy_dir(int root, const char *path, int from, int depth, struct err *err)
 {
     DIR *dir = fdopendir(from);
@@ -258,14 +263,15 @@ static void template_root_add_mask(struct template_root *r, const char *name, bo
         }
 }
 
-struct template_root_dirent { /* of getdents64 */
+struct template_root_dirent { /* record of getdents64 */
     uint64_t ino, next;
     unsigned short len;
     unsigned char type;
     char name[];
 };
 
-/* A list takes a fraction of the time that looking at each of them does: in a new proc every look makes an entry. */
+/* Listing is much faster than a stat of each entry, because in a new proc every lookup allocates a
+ * dentry. */
 static int template_root_find_masks(struct template_root *r)
 {
     char list[4096] __attribute__((aligned(8)));
@@ -282,7 +288,7 @@ static int template_root_find_masks(struct template_root *r)
     return n < 0 || r->nmasks == 0 ? -1 : 0;
 }
 
-/* proc of this pid namespace, and which of its entries must be covered. */
+/* Mounts proc of this pid namespace and finds the entries that must be covered. */
 static int template_root_mount_proc(struct template_root *r, struct err *err)
 {
     struct statfs sf;
@@ -302,7 +308,7 @@ static int template_root_mount_proc(struct template_root *r, struct err *err)
     if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
         return err_set(err, ERR_WALL_MISSING, "/proc is not procfs");
     if (template_root_find_masks(r) < 0)
-        return err_set(err, ERR_WALL_MISSING, "/proc does not say what is in it");
+        return err_set(err, ERR_WALL_MISSING, "cannot list /proc");
     return 0;
 }
 
@@ -319,7 +325,7 @@ int template_root_build(struct template_root *r, const char *scratch, const stru
         template_root_mount_proc(r, err) < 0)
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return err_sys(err, ERR_WALL_MISSING, "enter the new root");
+        return err_sys(err, ERR_WALL_MISSING, "cannot enter the new root");
     if (!wall_is_mutated("root") && sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
     return 0;

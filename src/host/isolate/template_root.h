@@ -1,8 +1,9 @@
-/* template_root.h - the file system that every sandbox of a template sees: made once, read-only, copied by the kernel.
+/* template_root.h - the file system that every sandbox of a template sees: built once, read-only,
+ * copied by the kernel.
  *
- * The caller lives in a mount and pid namespace of its own. After template_root_build it stands in the new root and
- * nothing of the host is reachable by path any more. What belongs to one sandbox alone (proc, tmp, workspace, ...) is
- * mounted by its child, over mount points that are left ready here. */
+ * The caller has its own mount and pid namespace. After template_root_build it is in the new root,
+ * and no file of the host is reachable by path. The child of each sandbox mounts its private file
+ * systems (proc, tmp, workspace, ...) over mount points that are prepared here. */
 #pragma once
 
 #include "core/base/base.h"
@@ -19,9 +20,9 @@ struct template_root {
 
 struct template_root_files {
     int runtime; /* becomes /.cove/runtime */
-    int kernels; /* its directories of files are copied to /.cove/kernels; nothing when it is no directory */
+    int kernels; /* directory copied to /.cove/kernels; ignored if not a directory */
 };
 
-/* `scratch` is a directory that the caller owns; it serves as a mount point for a moment. */
+/* `scratch` is a directory that the caller owns; it is used briefly as a mount point. */
 int template_root_build(struct template_root *r, const char *scratch, const struct template_root_files *files,
                         struct err *err);

@@ -1,8 +1,9 @@
-/* A zygote runs what an operator wants to have loaded, which is a lot of code of others: it gets the template's root,
- * an empty network, the owner's uid, and nothing else. What it may do follows from that uid alone.
+/* A zygote loads modules that the operator chose, which is much third-party code. It gets the
+ * template's root, an empty network and the owner's uid, and nothing else. Its rights follow from
+ * that uid alone.
  *
- * Its resource limits stay as they are: a fork of it must be able to take those of its sandbox, and none of them goes
- * up again. */
+ * Its resource limits stay unchanged: a fork must be able to set those of its sandbox, and a
+ * lowered limit cannot be raised again. */
 #include "host/isolate/zygote_start.h"
 
 #include "core/base/fd.h"
@@ -23,7 +24,7 @@ static NORETURN void zygote_start_child(uid_t owner, const char *language, const
 {
     char path[64];
     char *const argv[] = { (char *)(uintptr_t) "zygote", (char *)(uintptr_t)preload, NULL };
-    /* One thread each: a library that starts more cannot be forked. */
+    /* One thread each: a process with more threads cannot be forked safely. */
     static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/local/bin:/usr/bin:/bin",
                                  (char *)(uintptr_t) "LANG=C.UTF-8",
                                  (char *)(uintptr_t) "HOME=/workspace",
@@ -39,7 +40,7 @@ static NORETURN void zygote_start_child(uid_t owner, const char *language, const
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    /* Modules that write while they are imported (a cache of fonts) have a /tmp that nobody else sees. */
+    /* Modules that write during import (for example a font cache) get a private /tmp. */
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=32m,mode=1777") < 0)
@@ -61,5 +62,5 @@ int zygote_start(uid_t owner, const char *language, const char *preload, int soc
 
     if (pid == 0)
         zygote_start_child(owner, language, preload, sock);
-    return pid < 0 ? err_sys(err, ERR_SYS, "start a zygote") : 0;
+    return pid < 0 ? err_sys(err, ERR_SYS, "cannot start a zygote") : 0;
 }

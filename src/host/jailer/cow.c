@@ -1,7 +1,9 @@
-/* Since Linux 6.13 an overlay takes its layers as descriptors, which may be detached mounts. Before, it knows paths
- * alone, and only of mounts in the namespace of whoever makes it. Ours is the host's, where nothing of a sandbox may
- * show, so a child with a mount namespace of its own attaches the layers, makes the overlay in the context that we
- * opened, and goes. The overlay keeps copies of its layers' mounts, so that namespace is not missed. */
+/* Since Linux 6.13 overlayfs accepts its layers as descriptors, which may be detached mounts. Older
+ * kernels accept only paths, and only paths of mounts in the mount namespace of the caller. The
+ * jailer runs in the host's mount namespace, where nothing of a sandbox may appear. On an older
+ * kernel, a child with its own mount namespace therefore attaches the layers, creates the overlay
+ * in the file system context that the jailer opened, and exits. The overlay keeps its own
+ * references to the layers' mounts, so the child's namespace is not needed afterwards. */
 #include "host/jailer/cow.h"
 
 #include "core/base/fd.h"
@@ -17,9 +19,10 @@
 #include <sys/wait.h>
 
 #define MOUNT_GUARD_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-#define COW_STAGE_DIR "/tmp" /* of the child: any directory that every host has */
+#define COW_STAGE_DIR "/tmp" /* mount point in the child; a directory that every host has */
 
-/* An empty tmpfs with `upper` and `work` in it, within the sandbox's disk limits. */
+/* Makes an empty tmpfs with the directories `upper` and `work`, within the sandbox's disk
+ * limits. */
 static int cow_make_scratch_layer(uid_t host, const struct limits *lim, int *ret, struct err *err)
 {
     static const char *const dirs[] = { "upper", "work" };
@@ -27,16 +30,17 @@ static int cow_make_scratch_layer(uid_t host, const struct limits *lim, int *ret
     auto_fd int fs = sys_fsopen("tmpfs");
 
     snprintf(size, sizeof(size), "%" PRIu64, lim->v[LIMIT_WORKSPACE]);
-    snprintf(inodes, sizeof(inodes), "%" PRIu64, lim->v[LIMIT_WORKSPACE_INODES] + 8); /* overlay keeps a few itself */
+    snprintf(inodes, sizeof(inodes), "%" PRIu64,
+             lim->v[LIMIT_WORKSPACE_INODES] + 8); /* overlayfs uses a few inodes itself */
     if (fs < 0 || sys_fsconfig_str(fs, "size", size) < 0 || sys_fsconfig_str(fs, "nr_inodes", inodes) < 0 ||
         sys_fsconfig_str(fs, "mode", "0700") < 0 || sys_fsconfig_create(fs) < 0)
-        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
+        return err_sys(err, ERR_SYS, "cannot mount a tmpfs for the workspace");
     auto_fd int mnt = sys_fsmount(fs, MOUNT_GUARD_ATTRS);
     if (mnt < 0)
-        return err_sys(err, ERR_SYS, "tmpfs of the workspace");
+        return err_sys(err, ERR_SYS, "cannot mount a tmpfs for the workspace");
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         if (mkdirat(mnt, dirs[i], 0755) < 0 || fchownat(mnt, dirs[i], host, host, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, ERR_SYS, "layer of the workspace");
+            return err_sys(err, ERR_SYS, "cannot make the layer directories of the workspace");
     *ret = take_fd(&mnt);
     return 0;
 }
@@ -59,7 +63,7 @@ static int cow_overlay_from_fds(int fs, int lower, int scratch, bool rootless)
     return cow_create_overlay(fs, rootless);
 }
 
-/* --- the old way --- */
+/* --- kernels before 6.13 --- */
 
 static int cow_attach_layer(int tree, const char *path)
 {
@@ -86,7 +90,7 @@ static int cow_overlay_from_paths(int fs, int lower, int scratch, bool rootless)
     int status = 0;
 
     pid_t pid = sys_clone3(&args);
-    if (pid == 0) { /* it holds all our descriptors, locks among them, so it must not outlive us */
+    if (pid == 0) { /* the child holds all our descriptors, locks included, so it must not outlive us */
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != jailer)
             _exit(EIO);
         _exit(cow_overlay_in_stage(fs, lower, scratch, rootless) < 0 ? errno : 0);
@@ -110,18 +114,19 @@ int cow_mount(int lower, bool rootless, uid_t host, const struct limits *lim, in
     if (cow_make_scratch_layer(host, lim, &scratch, err) < 0)
         return -1;
     if (cow_overlay_from_fds(fs, lower, scratch, rootless) < 0) {
-        fd_close(&fs); /* what it was told so far cannot be taken back */
+        fd_close(&fs); /* options that the context already accepted cannot be undone */
         fs = sys_fsopen("overlay");
         if (fs < 0 || cow_overlay_from_paths(fs, lower, scratch, rootless) < 0)
-            return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace");
+            return err_sys(err, ERR_WORKSPACE_REFUSED, "cannot mount the copy-on-write workspace");
     }
     auto_fd int mnt = sys_fsmount(fs, MOUNT_GUARD_ATTRS);
     if (mnt < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "overlay");
-    /* When the kernel could not prepare `work` it mounts read-only and says so only in its log. */
+    /* If the kernel cannot prepare `work`, it mounts read-only and reports that only in its log. */
     auto_fd int probe = openat(mnt, ".cove-probe", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (probe < 0 || unlinkat(mnt, ".cove-probe", 0) < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "copy-on-write workspace is not writable");
+        return err_sys(err, ERR_WORKSPACE_REFUSED,
+                       "the copy-on-write workspace is mounted read-only; see the kernel log");
     *ret = take_fd(&mnt);
     return 0;
 }

@@ -1,8 +1,10 @@
-/* From a host's request to a sandbox: every field is checked again, whoever sent it, then uid, cgroups, streams and
- * mounts are made and the spawner of the template is asked. What fails on the way goes back in the reverse order.
+/* Creation of a sandbox from a client's J_CREATE. The jailer checks every field again, regardless
+ * of the sender; then it allocates a uid, makes cgroups, sockets and mounts, and sends an order to
+ * the template's spawner. A failure undoes these steps in reverse order.
  *
- * A spawner takes a few orders at a time. Requests beyond that wait here as they came, before anything was made for
- * them, so that a thousand of them cost a thousand small buffers and no descriptors but those that were lent. */
+ * A spawner accepts a few orders at a time. Further requests are queued here unchanged, before
+ * anything is made for them: a thousand queued requests cost a thousand small buffers and only
+ * their lent descriptors. */
 #include "host/jailer/jailer_internal.h"
 
 #include "core/base/fd.h"
@@ -31,7 +33,7 @@ static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, c
     struct jailer *j = arg;
     struct jailed_sandbox *cell = create_find_by_token(j, token);
 
-    if (!cell) { /* cannot happen while cells wait for this answer; do not leak it if it does */
+    if (!cell) { /* cannot happen while sandboxes wait for this answer; if it does, do not leak the process */
         if (pidfd >= 0)
             (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         fd_close(&pidfd);
@@ -71,7 +73,7 @@ static void create_on_sandbox_ended(void *arg, uint64_t token, int status)
         jailed_sandbox_on_death(cell, status);
 }
 
-/* In the order of their last use. */
+/* The list of spawners is ordered by last use. */
 static void create_unlist_spawner(struct jailer *j, const struct spawner *s)
 {
     size_t n = 0;
@@ -107,7 +109,8 @@ static bool create_spawner_has_sandboxes(const struct jailer *j, const struct sp
     return c != NULL;
 }
 
-/* Room for another template: the one goes that is in no use, and has been for the longest time. */
+/* Makes a free slot for another template: drops the least recently used spawner without
+ * sandboxes. */
 static void create_drop_idle_spawner(struct jailer *j)
 {
     for (size_t i = 0; i < j->nspawners; i++)
@@ -133,7 +136,8 @@ static void create_on_spawner_lost(void *arg, struct spawner *s)
             c->create_stream = 0;
             c->destroy_requested = true;
         }
-        /* The kernel ends them all with the spawner, but a v1 freezer holds even the dying, and spawner_free waits. */
+        /* The kernel kills all sandboxes with the spawner, but a v1 freezer also holds dying
+         * processes, and spawner_free waits for them. */
         cgroup_kill(&j->cgroups, c->id);
         jailed_sandbox_on_death(c, SIGKILL);
     }
@@ -160,15 +164,15 @@ struct spawner *create_find_template(const struct jailer *j, const char *name)
     return NULL;
 }
 
-/* Names of calls that no policy may deny are checked where policies are read; a filter that denies one only ends its
- * own sandbox. */
+/* System calls that no policy may deny are checked when policies are read; a filter that denies one
+ * of them harms only its own sandbox. */
 static int create_read_template(const struct jail_template *m, struct spawner_template *ret, struct err *err)
 {
-    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the whole set is sent");
     if (!create_name_valid(m->name) || !str_copy(ret->name, sizeof(ret->name), m->name))
-        return err_set(err, ERR_INVALID, "template '%s' has a bad name", m->name);
+        return err_set(err, ERR_INVALID, "template '%s' has an invalid name; use a-z, 0-9, '-' and '.'", m->name);
     if (m->profile >= PROFILE_COUNT || m->grants & ~GRANTS_ALL)
-        return err_set(err, ERR_INVALID, "template '%s' has a bad profile or grant", m->name);
+        return err_set(err, ERR_INVALID, "template '%s' has an unknown profile or grant", m->name);
     ret->filter.profile = (enum profile)m->profile;
     ret->filter.grants = m->grants;
     memcpy(ret->filter.deny, m->deny, sizeof(m->deny));
@@ -190,11 +194,12 @@ int create_template(struct jailer_client *c, const struct frame *f, struct err *
 
     if (jail_template_decode(f, &m, err) < 0 || create_read_template(&m, &kind, err) < 0)
         return -1;
-    kind.joinable = kind.joinable && !j->rootless; /* there are no zygotes there */
+    kind.joinable = kind.joinable && !j->rootless; /* a rootless jailer has no zygotes */
     struct spawner *known = create_find_template(j, kind.name);
-    if (known && !create_same_template(spawner_get_template(known),
-                                       &kind)) /* EXISTS would let the host go on with the wrong one */
-        return err_set(err, ERR_INVALID, "template '%s' exists with another filter, or is not joinable alike", m.name);
+    /* ERR_EXISTS would let the client continue with the wrong template. */
+    if (known && !create_same_template(spawner_get_template(known), &kind))
+        return err_set(err, ERR_INVALID,
+                       "template '%s' exists with another filter or another joinable flag; use another name", m.name);
     if (known) {
         create_mark_spawner_used(j, known);
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
@@ -202,7 +207,9 @@ int create_template(struct jailer_client *c, const struct frame *f, struct err *
     if (j->nspawners == TEMPLATES_MAX)
         create_drop_idle_spawner(j);
     if (j->nspawners == TEMPLATES_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d templates with sandboxes", TEMPLATES_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "%d templates have sandboxes, which is the maximum; destroy the sandboxes of one of them",
+                       TEMPLATES_MAX);
     if (!j->spare_spawner &&
         spawner_new(j->ev, j->rootless, j->settings->state_dir, &j->files, j->listener_relay.sender_socket,
                     &create_spawner_ops, j, &j->spare_spawner, err) < 0)
@@ -216,33 +223,33 @@ int create_template(struct jailer_client *c, const struct frame *f, struct err *
     return 0;
 }
 
-/* Checks a request again, field by field. */
+/* Checks every field of a request again. */
 static int create_check_request(const struct jailer_client *c, const struct jail_create *m, struct limits *lim,
                                 struct err *err)
 {
     struct jailer *j = c->jailer;
 
     if (j->stopping)
-        return err_set(err, ERR_BUSY, "the jailer is going down");
+        return err_set(err, ERR_BUSY, "the jailer is shutting down");
     if (!id_valid(m->id, "sb"))
-        return err_set(err, ERR_INVALID, "'%s' is no sandbox id", m->id);
+        return err_set(err, ERR_INVALID, "'%s' is not a sandbox id", m->id);
     if (!create_name_valid(m->hostname))
-        return err_set(err, ERR_INVALID, "host name '%s' has letters that host names cannot have", m->hostname);
+        return err_set(err, ERR_INVALID, "host name '%s': invalid; use a-z, 0-9, '-' and '.'", m->hostname);
     if (jailed_sandbox_find(j, m->id))
         return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
     if (jailed_sandbox_check_room(j, FDS_PER_SANDBOX, err) < 0)
         return -1;
     if (m->nlimits != LIMIT_COUNT)
-        return err_set(err, ERR_VERSION, "%u limits instead of %d", m->nlimits, LIMIT_COUNT);
-    /* Otherwise it could read and write through a sandbox what belongs to somebody else. */
+        return err_set(err, ERR_VERSION, "the request has %u limits instead of %d", m->nlimits, LIMIT_COUNT);
+    /* Otherwise a client could read and write other users' files through a sandbox. */
     if (m->nmounts && c->uid != 0 && (m->owner_uid != c->uid || m->owner_gid != c->gid))
-        return err_set(err, ERR_DENIED, "a host of uid %u lends files of its own only, not of %u:%u", c->uid,
+        return err_set(err, ERR_DENIED, "a client with uid %u may lend only its own files, not those of %u:%u", c->uid,
                        m->owner_uid, m->owner_gid);
     memcpy(lim->v, m->limits, sizeof(lim->v));
     return limits_check(lim, err);
 }
 
-/* What the spawner's child will enforce by itself. */
+/* Limits that the child of the spawner enforces itself. */
 static void create_limits_held_by_mounts(const struct jail_create *m, struct limit_enforcements *held)
 {
     static const enum limit always[] = { LIMIT_NOFILE, LIMIT_FSIZE,      LIMIT_WORKSPACE, LIMIT_WORKSPACE_INODES,
@@ -251,13 +258,13 @@ static void create_limits_held_by_mounts(const struct jail_create *m, struct lim
     for (size_t i = 0; i < ARRAY_LEN(always); i++)
         limit_set_enforcement(held, always[i], ENFORCEMENT_FULL, REASON_NONE);
     for (size_t i = 0; i < m->nmounts; i++)
-        if (m->mounts[i].kind == JAIL_WORKSPACE) { /* somebody's own directory: the disk it lies on is the limit */
+        if (m->mounts[i].kind == JAIL_WORKSPACE) { /* a directory of the caller: only its own disk limits it */
             limit_set_enforcement(held, LIMIT_WORKSPACE, ENFORCEMENT_NONE, REASON_LENT_DIRECTORY);
             limit_set_enforcement(held, LIMIT_WORKSPACE_INODES, ENFORCEMENT_NONE, REASON_LENT_DIRECTORY);
         }
 }
 
-/* Without cgroups: one process at a time is held, not all of them together. */
+/* Without cgroups, rlimits bound each process separately but not the sandbox as a whole. */
 static void create_limits_held_by_rlimits(struct limit_enforcements *held)
 {
     static const enum limit partly[] = { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPU_TIME };
@@ -269,7 +276,8 @@ static void create_limits_held_by_rlimits(struct limit_enforcements *held)
         limit_set_enforcement(held, never[i], ENFORCEMENT_NONE, REASON_NO_CGROUP);
 }
 
-/* What a sandbox reaches of the host's disks: the system's directories, and all that was lent to it. */
+/* Limits the disks that a sandbox can reach: the disk of the system directories and those of lent
+ * directories. */
 static void create_limit_disks(const struct jailer *j, const struct jailed_sandbox *cell, const struct jail_create *m,
                                const int *fds, struct limit_enforcements *held)
 {
@@ -290,7 +298,8 @@ static void create_limit_disks(const struct jailer *j, const struct jailed_sandb
      JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
      JAIL_WALL_KEYRING | JAIL_WALL_ROUTES | JAIL_WALL_UNIQUE_UID)
 
-/* From the checked request to an order for the spawner. On failure the cell is left for jailed_sandbox_remove. */
+/* Turns the checked request into an order for the spawner. After a failure the caller removes the
+ * sandbox with jailed_sandbox_remove. */
 static int create_start(struct jailer *j, struct jailed_sandbox *cell, const struct jail_create *m, const int *fds,
                         size_t nfds, struct err *err)
 {
@@ -302,11 +311,11 @@ static int create_start(struct jailer *j, struct jailed_sandbox *cell, const str
         cgroup_make(&j->cgroups, cell->id, cell->uid, &cell->limits, &held, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "control stream");
+        return err_sys(err, ERR_SYS, "cannot make the control socket");
     cell->control = sv[0];
     cell->runtime_socket = sv[1];
-    fd_set_send_buffer(sv[0],
-                       WIRE_WINDOW_BULK); /* a whole window in flight, so that neither side waits for every frame */
+    /* A whole window fits into the socket buffer, so neither side waits for each frame. */
+    fd_set_send_buffer(sv[0], WIRE_WINDOW_BULK);
     fd_set_send_buffer(sv[1], WIRE_WINDOW_BULK);
     spec = (struct native_spec){
         .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_socket, .nmounts = m->nmounts
@@ -331,14 +340,14 @@ static int create_start(struct jailer *j, struct jailed_sandbox *cell, const str
     if (j->rootless)
         cell->created.walls = (cell->created.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
     _Static_assert((int)JAIL_ENFORCED == (int)ENFORCEMENT_FULL && (int)JAIL_PARTIAL == (int)ENFORCEMENT_PARTIAL,
-                   "sent as they are");
+                   "the values are sent unchanged");
     memcpy(cell->created.enforced, held.enforcement, sizeof(held.enforcement));
     memcpy(cell->created.why, held.reason, sizeof(held.reason));
     (void)str_copy(cell->created.cgroup, sizeof(cell->created.cgroup), j->cgroups.kind);
     return 0;
 }
 
-/* --- those that wait --- */
+/* --- queue --- */
 
 static int create_enqueue(struct jailed_sandbox *cell, const struct frame *f, int *fds, size_t nfds, struct err *err)
 {
@@ -346,7 +355,7 @@ static int create_enqueue(struct jailed_sandbox *cell, const struct frame *f, in
     struct jailed_sandbox **end = &j->create_queue;
 
     if (j->nqueued_fds + nfds > QUEUED_FDS_MAX)
-        return err_set(err, ERR_BUSY, "too many sandboxes with lent directories wait to be made");
+        return err_set(err, ERR_BUSY, "too many queued sandboxes have lent directories; try again later");
     cell->request = mem_alloc(f->len);
     memcpy(cell->request, f->data, f->len);
     cell->request_len = f->len;

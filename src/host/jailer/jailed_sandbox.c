@@ -1,8 +1,10 @@
-/* The life of a sandbox in the jailer, as steps that the loop takes when they are due: killing goes on until PID 1 was
- * reaped, freezing until everything stands still, removing until the cgroups are empty.
+/* Life cycle of a sandbox in the jailer, as steps that the event loop runs on timers: killing
+ * repeats until PID 1 is reaped, freezing until every process is frozen, removal until the cgroups
+ * are empty.
  *
- * A sandbox whose PID 1 is alone in it is killed by its pidfd. Otherwise everything in its cgroup is killed one by one:
- * PID 1 of a fork bomb is one of a thousand runnable processes and may take seconds to get its turn to die. */
+ * A sandbox that contains only PID 1 is killed through its pidfd. Otherwise every process in its
+ * cgroup is killed individually: PID 1 of a fork bomb is one of a thousand runnable processes, and
+ * seconds may pass before it is scheduled and dies. */
 #include "host/jailer/jailer_internal.h"
 
 #include "core/base/fd.h"
@@ -16,8 +18,8 @@
 
 #define KILL_AGAIN_NS (100 * NS_PER_MS)
 #define STEP_NS (1 * NS_PER_MS)
-#define REMOVE_ROUNDS 2000 /* of STEP_NS: then the leak is reported */
-#define FREEZE_ROUNDS 2000 /* of STEP_NS: then it runs on, and whoever asked hears so */
+#define REMOVE_ROUNDS 2000 /* rounds of STEP_NS; then the leaked cgroup is logged */
+#define FREEZE_ROUNDS 2000 /* rounds of STEP_NS; then the sandbox is thawed and the client gets an error */
 
 void jailer_maybe_stop(struct jailer *j)
 {
@@ -69,7 +71,7 @@ static void jailed_sandbox_remove_step(void *arg)
     struct jailed_sandbox *cell = arg;
     struct jailer *j = cell->jailer;
 
-    ev_io_del(j->ev, &cell->oom_io); /* removing the cgroup would ring it */
+    ev_io_del(j->ev, &cell->oom_io); /* removing the cgroup would trigger an event on it */
     if (cell->rounds == 0 && cell->destroy_stream)
         cgroup_read_stats(&j->cgroups, cell->id, true, &cell->final_stats);
     if (cgroup_remove(&j->cgroups, cell->id) < 0) {
@@ -77,13 +79,15 @@ static void jailed_sandbox_remove_step(void *arg)
             ev_timer_set(j->ev, &cell->step_timer, ev_now(j->ev) + STEP_NS, jailed_sandbox_remove_step, cell);
             return;
         }
-        log_error("sandbox %s: its cgroup could not be removed", cell->id);
-        cell->uid = 0; /* whatever still lives there has it */
+        log_error("sandbox %s: cannot remove its cgroup", cell->id);
+        cell->uid = 0; /* not released: processes that still live in the cgroup have this uid */
     }
     struct jailer_client *owner = cell->owner;
     uint32_t stream = cell->destroy_stream;
     struct cgroup_stats last = cell->final_stats;
-    jailed_sandbox_remove(cell); /* first: whoever has the answer must find nothing left, no door either */
+    /* Remove first: a client that has the answer must find nothing left, and no listening
+     * socket. */
+    jailed_sandbox_remove(cell);
     reply_stats(owner, stream, &last);
 }
 
@@ -112,7 +116,7 @@ void jailed_sandbox_kill(struct jailed_sandbox *cell)
 void jailed_sandbox_destroy(struct jailed_sandbox *cell)
 {
     cell->destroy_requested = true;
-    if (cell->request) { /* nobody has begun it */
+    if (cell->request) { /* still queued: nothing was made for it */
         struct err gone;
 
         err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was made", cell->id);
@@ -125,7 +129,7 @@ void jailed_sandbox_destroy(struct jailed_sandbox *cell)
         jailed_sandbox_remove_step(cell);
     } else if (cell->state == JAILED_SANDBOX_LIVE || cell->state == JAILED_SANDBOX_FROZEN) {
         jailed_sandbox_kill(cell);
-    } /* MAKING: when the spawner answers. ENDING: when it is reaped. */
+    } /* MAKING: continues when the spawner answers. ENDING: continues when PID 1 is reaped. */
 }
 
 static void jailed_sandbox_fail_freeze(struct jailed_sandbox *cell, const char *why)
@@ -162,7 +166,7 @@ static void jailed_sandbox_on_oom(void *arg, uint32_t events UNUSED)
 
     while (read(cell->oom_fd, drain, sizeof(drain)) > 0)
         ;
-    if (cell->created.cgroup[1] == '2') { /* v2 tells of every change of memory.events */
+    if (cell->created.cgroup[1] == '2') { /* v2 reports every change of memory.events */
         struct cgroup_stats s;
 
         cgroup_read_stats(&cell->jailer->cgroups, cell->id, false, &s);
@@ -186,7 +190,7 @@ static void jailed_sandbox_on_lifetime(void *arg)
     jailed_sandbox_destroy(arg);
 }
 
-/* Freezing is not at once: a task in the middle of a system call stops when it comes back. */
+/* Freezing takes time: a task inside a system call stops only when it returns from the call. */
 static void jailed_sandbox_freeze_step(void *arg)
 {
     struct jailed_sandbox *cell = arg;
@@ -204,7 +208,7 @@ static void jailed_sandbox_freeze_step(void *arg)
         reply_ok(cell->owner, cell->freeze_stream);
     } else {
         (void)cgroup_freeze(&j->cgroups, cell->id, false, NULL);
-        err_set(&err, ERR_TIMEOUT, "something in sandbox %s would not stand still", cell->id);
+        err_set(&err, ERR_TIMEOUT, "sandbox %s: a process could not be frozen in time", cell->id);
         reply_error(cell->owner, cell->freeze_stream, &err);
     }
     cell->freeze_stream = 0;
@@ -226,7 +230,8 @@ int jailed_sandbox_thaw(struct jailed_sandbox *cell, struct err *err)
 {
     if (cgroup_freeze(&cell->jailer->cgroups, cell->id, false, err) < 0)
         return -1;
-    ev_timer_clear(cell->jailer->ev, &cell->step_timer); /* in a cell that is alive it can only be a freeze under way */
+    /* In a live sandbox, this timer can only belong to a freeze in progress. */
+    ev_timer_clear(cell->jailer->ev, &cell->step_timer);
     jailed_sandbox_fail_freeze(cell, "the sandbox was thawed meanwhile");
     cell->state = JAILED_SANDBOX_LIVE;
     return 0;
@@ -236,7 +241,9 @@ int jailed_sandbox_check_room(const struct jailer *j, size_t fds, struct err *er
 {
     if (j->nsandboxes * FDS_PER_SANDBOX + j->nkept + fds <= j->fds_max)
         return 0;
-    return err_set(err, ERR_LIMIT, "more than %zu sandboxes, which the limit of open files allows", j->nsandboxes);
+    return err_set(err, ERR_LIMIT,
+                   "%zu sandboxes exist and the limit of open files allows no more; raise it or destroy sandboxes",
+                   j->nsandboxes);
 }
 
 int jailed_sandbox_keep(struct jailed_sandbox *cell, int *control, struct err *err)
@@ -259,6 +266,6 @@ void jailed_sandbox_set_lifetime(struct jailed_sandbox *cell, uint64_t lifetime_
     struct ev *ev = cell->jailer->ev;
 
     cell->limits.v[LIMIT_LIFETIME] = lifetime_ms;
-    if (cell->kept) /* nobody else may be there to run this clock */
+    if (cell->kept) /* a kept sandbox may have no client that enforces its lifetime */
         ev_timer_set(ev, &cell->lifetime_timer, ev_now(ev) + lifetime_ms * NS_PER_MS, jailed_sandbox_on_lifetime, cell);
 }

@@ -1,4 +1,5 @@
-/* jailed_sandbox.h - the jailer's record of one sandbox, from request to last trace removed. */
+/* jailed_sandbox.h - the jailer's record of one sandbox, from the request until everything of it is
+ * removed. */
 #pragma once
 
 #include "core/base/base.h"
@@ -11,18 +12,18 @@
 #include "core/wire/jail.h"
 
 enum jailed_sandbox_state {
-    JAILED_SANDBOX_MAKING, /* the spawner was asked */
+    JAILED_SANDBOX_MAKING, /* queued, or the spawner has the order */
     JAILED_SANDBOX_LIVE,
     JAILED_SANDBOX_FROZEN,
-    JAILED_SANDBOX_ENDING, /* SIGKILL is on its way to everything in it */
-    JAILED_SANDBOX_DEAD,   /* reaped; its cgroups and uid are still ours */
+    JAILED_SANDBOX_ENDING, /* SIGKILL was sent to all its processes */
+    JAILED_SANDBOX_DEAD,   /* reaped; the jailer still holds its cgroups and uid */
     JAILED_SANDBOX_STATES,
 };
 
-#define JAILED_SANDBOX_LISTENERS 2 /* of its first process and of a member */
+#define JAILED_SANDBOX_LISTENERS 2 /* one of PID 1 and one of an interpreter */
 
 struct jailer;
-struct jailer_client; /* a host's connection, jailer.c */
+struct jailer_client; /* connection of a client, jailer.c */
 struct spawner;
 
 struct jailed_sandbox {
@@ -33,28 +34,28 @@ struct jailed_sandbox {
     uint64_t token;
     uid_t uid;
     struct spawner *spawner;
-    struct jailer_client *owner; /* NULL when nobody holds it */
-    uid_t host_uid;              /* whose process asked for it */
-    struct jail_created created; /* what J_CREATED said, repeated at adoption */
+    struct jailer_client *owner; /* NULL: no client holds it */
+    uid_t host_uid;              /* uid of the client that requested it */
+    struct jail_created created; /* content of J_CREATED, sent again at adoption */
     struct limits limits;
     int pidfd;
-    int control;        /* the host's end: until it has it, and of one that is kept, for a host that comes back */
-    int runtime_socket; /* the runtime's end, until the spawner has it */
+    int control; /* client's end, until it is sent; a kept sandbox keeps a duplicate for later clients; -1: none */
+    int runtime_socket; /* runtime's end, until the spawner has it */
     int oom_fd;
-    int listeners[JAILED_SANDBOX_LISTENERS]; /* of its refused calls, kept for a monitor that comes after this one */
-    uint32_t awaited_listeners;              /* listeners of members that a zygote was asked for */
+    int listeners[JAILED_SANDBOX_LISTENERS]; /* seccomp listeners, kept for the next monitor; -1: none */
+    uint32_t awaited_listeners;              /* interpreters requested from a zygote whose listener has not arrived */
     struct ev_io oom_io;
-    struct ev_timer step_timer; /* next round of killing, freezing or removing */
+    struct ev_timer step_timer; /* next round of killing, freezing or removal */
     struct ev_timer lifetime_timer;
     int rounds;
     bool kept;
     bool destroy_requested;                                             /* remove it as soon as it is dead */
-    uint32_t create_stream, kill_stream, freeze_stream, destroy_stream; /* whom to answer; 0 is nobody */
-    int status;                                                         /* of PID 1, once dead */
-    struct jailed_sandbox *next_waiting;                                /* MAKING: the next that waits */
-    uint8_t *request;                                                   /* MAKING: J_CREATE, while it waits */
+    uint32_t create_stream, kill_stream, freeze_stream, destroy_stream; /* streams to answer on; 0: none */
+    int status;                                                         /* wait status of PID 1; valid when DEAD */
+    struct jailed_sandbox *next_waiting;                                /* MAKING: next in the creation queue */
+    uint8_t *request; /* MAKING: payload of J_CREATE while queued; else NULL */
     uint32_t request_len;
-    int lent_fds[FD_PASS_MAX]; /* the descriptors that came with it */
+    int lent_fds[FD_PASS_MAX]; /* descriptors that came with the request */
     size_t nlent_fds;
-    struct cgroup_stats final_stats; /* read when nothing ran any more */
+    struct cgroup_stats final_stats; /* read after the last process ended */
 };

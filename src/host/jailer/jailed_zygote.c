@@ -1,13 +1,15 @@
-/* Zygotes: who is forked into sandboxes. The jailer starts one per template when a host asks for it, and hands sandbox
- * and descriptors over for each fork; the rest happens without privilege, in the zygote.
+/* Zygotes: processes that fork themselves into sandboxes. The jailer starts one per template when a
+ * client requests it, and sends it the sandbox and its descriptors for each fork. The zygote does
+ * the rest without privilege.
  *
  * Invariants
- * 1. A zygote runs code of others. What it says is checked like the word of a stranger, and costs its own template at
- *    most.
- * 2. Nothing here waits for it: an order is taken by its socket or refused, and every order is answered once, at the
- *    latest when the socket closes.
- * 3. A new generation takes over when it is ready; the one before goes when its last order is answered. Its record
- * stays until the last of its members has announced the listener of its refused calls, or is gone. */
+ * 1. A zygote runs untrusted code. Its messages are validated like input from an attacker, and can
+ *    harm its own template at most.
+ * 2. The jailer never waits for a zygote: its socket accepts an order or the order fails, and every
+ *    order is answered once, at the latest when the socket closes.
+ * 3. A new zygote replaces the old one when it is ready; the old one ends when its last order is
+ *    answered. The record of the old one stays until each of its interpreters has announced its
+ *    seccomp listener or has ended. */
 #include "host/jailer/jailed_zygote.h"
 
 #include "core/base/fd.h"
@@ -20,32 +22,32 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#define JOINS_MAX 64 /* that one zygote has not answered yet */
+#define JOINS_MAX 64 /* unanswered orders of one zygote */
 
 struct jailed_zygote_join {
     struct jailed_zygote_join *next;
-    struct jailer_client *client; /* NULL: whoever asked is gone */
+    struct jailer_client *client; /* NULL: the client that asked has disconnected */
     uint32_t stream;
     uint64_t token;
-    int host_fds[3]; /* the host's ends of kernel socket, output and errors */
+    int host_fds[3]; /* client's ends: kernel socket, stdout, stderr */
 };
 
 struct jailed_zygote {
     struct jailed_zygote *next;
     struct jailer *jailer;
     const struct spawner *spawner;
-    struct ev_io io;          /* off: it has ended */
-    struct ev_io listener_io; /* where its members announce their listeners */
-    int listener_socket;      /* the other end of it, for them; -1: nobody watches */
+    struct ev_io io;          /* off: the zygote has ended */
+    struct ev_io listener_io; /* interpreters announce their listeners here */
+    int listener_socket;      /* other end of listener_io, for interpreters; -1: no monitor */
     bool ready, retired;
-    struct jailer_client *client; /* who asked for it, until it is ready */
+    struct jailer_client *client; /* client that requested it; NULL once ready */
     uint32_t stream;
     struct jailed_zygote_join *joins;
     size_t njoins;
     struct ev_defer free_later;
 };
 
-/* --- the end --- */
+/* --- end --- */
 
 static void jailed_zygote_answer_join(struct jailed_zygote *z, struct jailed_zygote_join *w, const struct err *err)
 {
@@ -70,7 +72,7 @@ static void jailed_zygote_free(struct jailed_zygote *z)
     ev_defer(z->jailer->ev, &z->free_later, free, z);
 }
 
-/* Closing the socket ends it; the spawner reaps it. */
+/* Closing the socket ends the zygote; the spawner reaps it. */
 static void jailed_zygote_end(struct jailed_zygote *z, const struct err *why)
 {
     if (!z->io.on)
@@ -88,13 +90,14 @@ static void jailed_zygote_end(struct jailed_zygote *z, const struct err *why)
 
 static void jailed_zygote_end_if_idle(struct jailed_zygote *z)
 {
-    static const struct err unwanted = { .id = ERR_LOST, .msg = "the zygote is not wanted any more" };
+    static const struct err unwanted = { .id = ERR_LOST, .msg = "the zygote was replaced or stopped" };
 
     if (z->retired && !z->joins)
         jailed_zygote_end(z, &unwanted);
 }
 
-/* All that are forked from s but one, or, without it, those too that are not ready yet. */
+/* Retires all ready zygotes of s except `but`. If `but` is NULL, retires those that are not ready
+ * too. */
 static void jailed_zygote_retire_others(struct jailer *j, const struct spawner *s, const struct jailed_zygote *but)
 {
     for (struct jailed_zygote *z = j->zygotes, *next; z; z = next) {
@@ -113,13 +116,13 @@ static void jailed_zygote_on_listener(void *arg, uint32_t events UNUSED)
 
     if (listener_relay_read(z->jailer, z->listener_io.fd, z->spawner))
         return;
-    err_set(&why, ERR_LOST, "the zygote of template %s announced what is not of its making",
+    err_set(&why, ERR_LOST, "the zygote of template %s announced a listener that is not its own",
             spawner_get_template(z->spawner)->name);
     jailed_zygote_end(z, &why);
     jailed_zygote_free(z);
 }
 
-/* --- what it says --- */
+/* --- events of the zygote --- */
 
 static void jailed_zygote_on_ready(struct jailed_zygote *z)
 {
@@ -172,7 +175,7 @@ static void jailed_zygote_on_event(void *arg, uint32_t events UNUSED)
     if (got > 0 && jailed_zygote_event_valid(&n, got) && jailed_zygote_apply_event(z, &n))
         return;
     err_set(&why, ERR_LOST, "the zygote of template %s %s", spawner_get_template(z->spawner)->name,
-            got > 0 ? "does not keep to the protocol" : "ended");
+            got > 0 ? "violated the protocol" : "ended");
     jailed_zygote_end(z, &why);
 }
 
@@ -213,16 +216,16 @@ int jailed_zygote_start(struct jailer_client *c, const struct frame *f, struct e
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
     if (c->jailer->rootless || !spawner_get_template(s)->joinable)
         return err_set(err, ERR_INVALID, "template '%s' is not joinable%s", m.template,
-                       c->jailer->rootless ? ": a plain user's server forks no interpreters" : "");
+                       c->jailer->rootless ? ": an unprivileged server does not fork interpreters" : "");
     if (!m.language[0] && !m.preload[0]) {
         jailed_zygote_retire_others(c->jailer, s, NULL);
         reply_ok(c, f->stream);
         return 0;
     }
     if (!jailed_zygote_language_valid(m.language))
-        return err_set(err, ERR_INVALID, "'%s' is no language", m.language);
+        return err_set(err, ERR_INVALID, "'%s' is not a language", m.language);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "socket for a zygote");
+        return err_sys(err, ERR_SYS, "cannot make a socket for the zygote");
     auto_fd int near = sv[0], far = sv[1];
     if (spawner_order_zygote(s, m.language, m.preload, far, err) < 0)
         return -1;
@@ -252,13 +255,13 @@ static struct jailed_zygote *jailed_zygote_find_ready(const struct jailer *j, co
     return z;
 }
 
-/* far: its ends, in the order of zygote_fork_order. */
+/* `far` receives the zygote's ends, in the order of zygote_fork_order. */
 static int jailed_zygote_make_streams(int far[3], int ours[3], struct err *err)
 {
     int sv[2] = { -1, -1 };
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "kernel socket");
+        return err_sys(err, ERR_SYS, "cannot make the socket of the language kernel");
     for (size_t i = 0; i < 3; i++) {
         if (i > 0 && pipe2(sv, O_CLOEXEC) < 0)
             return err_sys(err, ERR_SYS, "pipe");
@@ -303,10 +306,10 @@ int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *c
     int far[3] = { -1, -1, -1 };
 
     if (!z)
-        return err_set(err, ERR_MISSING, "template '%s' has no zygote that is ready",
+        return err_set(err, ERR_MISSING, "template '%s' has no ready zygote",
                        spawner_get_template(cell->spawner)->name);
     if (z->njoins == JOINS_MAX)
-        return err_set(err, ERR_BUSY, "the zygote of template '%s' has %d forks to make",
+        return err_set(err, ERR_BUSY, "the zygote of template '%s' already has %d pending forks; try again later",
                        spawner_get_template(cell->spawner)->name, JOINS_MAX);
     struct jailed_zygote_join *w = mem_new(struct jailed_zygote_join);
     w->client = c;
@@ -331,7 +334,7 @@ int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *c
     return 0;
 }
 
-/* --- others that end --- */
+/* --- ends of clients and spawners --- */
 
 void jailed_zygote_forget_client(struct jailer *j, const struct jailer_client *c)
 {
@@ -357,7 +360,8 @@ void jailed_zygote_forget_spawner(struct jailer *j, const struct spawner *s)
         jailed_zygote_end(z, &why);
         if (watched)
             jailed_zygote_free(z);
-        ev_defer_clear(j->ev, &z->free_later); /* this is no callback of its own, and there may be no later */
+        /* This is not a callback of z, so freeing it now is safe; the loop may not run again. */
+        ev_defer_clear(j->ev, &z->free_later);
         free(z);
     }
 }

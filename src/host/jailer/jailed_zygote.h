@@ -1,4 +1,5 @@
-/* jailed_zygote.h - processes that are forked into sandboxes: started, told, answered for. */
+/* jailed_zygote.h - the jailer's zygotes: starts them, sends them fork orders and answers for
+ * them. */
 #pragma once
 
 #include "host/jailer/jailer_internal.h"
@@ -6,4 +7,4 @@
 int jailed_zygote_start(struct jailer_client *c, const struct frame *f, struct err *err); /* J_ZYGOTE */
 int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err);
 void jailed_zygote_forget_client(struct jailer *j, const struct jailer_client *c);
-void jailed_zygote_forget_spawner(struct jailer *j, const struct spawner *s); /* with all of its zygotes */
+void jailed_zygote_forget_spawner(struct jailer *j, const struct spawner *s); /* ends all its zygotes */

@@ -1,13 +1,15 @@
-/* One loop serves hosts, spawners and timers. What a host may ask is one table: the request, the states of the cell in
- * which it is legal, and the function that carries it out. Nothing here waits: a sandbox is made, killed, frozen and
- * removed in steps that the loop takes when they are due.
+/* One event loop serves clients, spawners and timers. The legal requests are one table: the
+ * request, the states of the sandbox in which it is legal, and its function. Nothing here blocks: a
+ * sandbox is made, killed, frozen and removed in steps that the loop runs when they are due.
  *
  * Invariants
- * 1. A cell owns its uid, its cgroups and its descriptors until jailed_sandbox_remove; nothing else frees them.
- * 2. The uid is given back only after the cgroups are gone, and they go only when nothing lives in them.
- * 3. Every request is answered exactly once on its stream, or its connection is gone.
- * 4. When a host goes, its cells go, unless it asked to keep them; when the last host and the last kept cell are gone,
- *    the jailer ends, unless it is a service: that ends when it is told to, and its cells end first. */
+ * 1. A sandbox owns its uid, cgroups and descriptors until jailed_sandbox_remove; nothing else
+ *    frees them.
+ * 2. The uid is released only after the cgroups are removed, and they are removed only when empty.
+ * 3. Every request is answered exactly once on its stream, or its connection is closed.
+ * 4. When a client disconnects, its sandboxes are destroyed, unless it asked to keep them. When the
+ *    last client and the last kept sandbox are gone, the jailer exits. A service instead exits on a
+ *    signal, after it has destroyed its sandboxes. */
 #include "host/jailer/jailer_internal.h"
 #include "host/jailer/jailed_zygote.h"
 
@@ -81,7 +83,7 @@ static int jailer_do_adopt(struct jailer_client *c, struct jailed_sandbox *cell,
     if (cell->owner && cell->owner != c)
         return err_set(err, ERR_BUSY, "sandbox %s is in use by another process", cell->id);
     if (!cell->kept)
-        return err_set(err, ERR_INVALID, "sandbox %s is not kept for another host", cell->id);
+        return err_set(err, ERR_INVALID, "sandbox %s is not kept, so another client cannot adopt it", cell->id);
     cell->owner = c;
     reply_created(cell, stream);
     return 0;
@@ -90,14 +92,16 @@ static int jailer_do_adopt(struct jailer_client *c, struct jailed_sandbox *cell,
 static int jailer_do_keep(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
 {
     if (c->nlent_fds != 1 || !fd_is_socket(c->lent_fds[0]))
-        return err_set(err, ERR_INVALID, "sandbox %s is kept by who brings its control stream", cell->id);
+        return err_set(err, ERR_INVALID, "keeping sandbox %s requires its control socket as the only descriptor",
+                       cell->id);
     if (jailed_sandbox_keep(cell, c->lent_fds, err) < 0)
         return -1;
     reply_ok(c, stream);
     return 0;
 }
 
-/* For a host that did not start the monitor: a service's, or that of a kept sandbox whose first host is gone. */
+/* For a client that did not start the monitor: one of a service, or one that adopts a kept sandbox
+ * after its first client disconnected. */
 static int jailer_do_monitor(struct jailer_client *c, const struct frame *f, struct err *err)
 {
     int sv[2];
@@ -105,7 +109,7 @@ static int jailer_do_monitor(struct jailer_client *c, const struct frame *f, str
     if (f->len != 0)
         return err_set(err, ERR_PROTOCOL, "J_MONITOR has no payload");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return err_sys(err, ERR_SYS, "socket for the monitor");
+        return err_sys(err, ERR_SYS, "cannot make a socket for the monitor");
     auto_fd int near = sv[0], far = sv[1];
     if (listener_relay_add_client(c->jailer, far, err) < 0)
         return -1;
@@ -118,7 +122,8 @@ static int jailer_compare_ids(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Hosts of one uid are the same host before and after a restart. */
+/* A client before a restart and a client after it count as the same client if their uids are
+ * equal. */
 static bool jailer_client_may_see(const struct jailer_client *c, const struct jailed_sandbox *cell)
 {
     return c->uid == 0 || c->uid == cell->host_uid;
@@ -155,7 +160,7 @@ static int jailer_do_list(struct jailer_client *c, const struct frame *f, struct
 
 static const struct {
     uint8_t type;
-    unsigned legal; /* states of the cell */
+    unsigned legal; /* set of sandbox states */
     int (*fn)(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err);
 } jailer_requests[] = {
     { FRAME_J_KILL, ALIVE | IN(JAILED_SANDBOX_ENDING) | IN(JAILED_SANDBOX_DEAD), jailer_do_kill },
@@ -175,11 +180,12 @@ static struct jailed_sandbox *jailer_find_visible(struct jailer_client *c, const
 
     if (cell && jailer_client_may_see(c, cell) && (!cell->owner || cell->owner == c || adopt))
         return cell;
-    err_set(err, ERR_MISSING, "no sandbox %s here", id);
+    err_set(err, ERR_MISSING, "sandbox %s does not exist", id);
     return NULL;
 }
 
-/* A resource limit of PID 1 stands behind that of processes, and goes up for nobody. */
+/* Limits can only be raised where a cgroup enforces them. The process limit cannot be raised: an
+ * rlimit of PID 1 also enforces it, and an rlimit cannot be raised later. */
 static int jailer_change_limits(struct jailed_sandbox *cell, const struct jail_set_limits *m, struct err *err)
 {
     struct limits lim = cell->limits;
@@ -190,7 +196,7 @@ static int jailer_change_limits(struct jailed_sandbox *cell, const struct jail_s
     lim.v[LIMIT_CPU] = m->cpu;
     lim.v[LIMIT_PIDS] = m->pids;
     if (!cell->jailer->cgroups.ntrees || m->pids > cell->limits.v[LIMIT_PIDS])
-        return err_set(err, ERR_INVALID, "these limits of sandbox %s cannot be changed any more", cell->id);
+        return err_set(err, ERR_INVALID, "sandbox %s: these limits cannot be changed after creation", cell->id);
     if (limits_check(&lim, err) < 0 || cgroup_set_limits(&cell->jailer->cgroups, cell->id, &lim, &held, err) < 0)
         return -1;
     cell->limits = lim;
@@ -207,9 +213,9 @@ static int jailer_do_set_limits(struct jailer_client *c, const struct frame *f, 
     if (!cell)
         return -1;
     if (!(ALIVE & IN(cell->state)))
-        return err_set(err, ERR_EXISTS, "sandbox %s is not alive any more", m.id);
+        return err_set(err, ERR_EXISTS, "sandbox %s has ended", m.id);
     if (m.lifetime_ms == 0 || m.lifetime_ms > limit_info(LIMIT_LIFETIME)->max)
-        return err_set(err, ERR_INVALID, "a sandbox cannot live for %" PRIu64 " ms", m.lifetime_ms);
+        return err_set(err, ERR_INVALID, "lifetime of %" PRIu64 " ms: out of range", m.lifetime_ms);
     if (m.memory && jailer_change_limits(cell, &m, err) < 0)
         return -1;
     jailed_sandbox_set_lifetime(cell, m.lifetime_ms);
@@ -230,10 +236,11 @@ static int jailer_on_sandbox_request(struct jailer_client *c, const struct frame
         if (jailer_requests[i].type != f->type)
             continue;
         if (!(jailer_requests[i].legal & IN(cell->state)))
-            return err_set(err, ERR_EXISTS, "%s is not possible in the sandbox's present state", frame_name(f->type));
+            return err_set(err, ERR_EXISTS, "%s is not possible in the current state of the sandbox",
+                           frame_name(f->type));
         return jailer_requests[i].fn(c, cell, f->stream, err);
     }
-    return err_set(err, ERR_PROTOCOL, "a jailer does not take %s", frame_name(f->type));
+    return err_set(err, ERR_PROTOCOL, "%s is not a request to the jailer", frame_name(f->type));
 }
 
 static void jailer_on_frame(void *arg, const struct frame *f, int *fds, size_t nfds)
@@ -264,7 +271,7 @@ static void jailer_on_frame(void *arg, const struct frame *f, int *fds, size_t n
         fd_close(&fds[i]);
 }
 
-/* --- hosts --- */
+/* --- clients --- */
 
 static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
 {
@@ -317,10 +324,10 @@ static void jailer_on_connection(void *arg, int sock, const struct ucred *who)
         close(sock);
 }
 
-/* --- the process --- */
+/* --- process --- */
 
-/* Running out of descriptors in the middle of a message would cost a whole connection, so it must not happen: take all
- * the host allows, and as many sandboxes as fit. */
+/* If descriptors ran out in the middle of a message, the whole connection would be lost. The jailer
+ * therefore raises RLIMIT_NOFILE to its maximum and accepts only as many sandboxes as fit. */
 static size_t jailer_fds_for_sandboxes(void)
 {
     struct rlimit l;
@@ -335,11 +342,12 @@ static size_t jailer_fds_for_sandboxes(void)
 
 uint64_t jailer_sandbox_capacity(uint64_t nofile)
 {
-    return (nofile - min_u64(OTHER_FDS, nofile / 2)) /
-           FDS_PER_SANDBOX; /* with few of them, few are under way at a time */
+    /* A low limit means few sandboxes, which need fewer of the other descriptors. */
+    return (nofile - min_u64(OTHER_FDS, nofile / 2)) / FDS_PER_SANDBOX;
 }
 
-/* Nobody waits for leftovers to go, so they go when the first sandbox is made; or at the end, if that comes sooner. */
+/* Leftovers of dead jailers are not urgent: they are removed after the first sandbox is under way,
+ * or when the jailer exits, whichever comes first. */
 static void jailer_on_sweep(void *arg)
 {
     struct jailer *j = arg;
@@ -348,7 +356,7 @@ static void jailer_on_sweep(void *arg)
         ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
 }
 
-/* The spare spawner builds its root on another processor while this one looks around. */
+/* The spare spawner builds its root on another processor during this setup. */
 static int jailer_start(struct jailer *j, const struct jailer_settings *settings, struct err *err)
 {
     uid_t caller = geteuid();
@@ -366,7 +374,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
                     &create_spawner_ops, j, &j->spare_spawner, err) < 0 ||
         (!j->rootless && sweep_open_host(&j->cgroups, &j->uids, err) < 0))
         return -1;
-    if (j->rootless) /* without a cgroup of the caller's own the limits are partial, and every answer says so */
+    if (j->rootless) /* without a cgroup the limits are partial, and every J_CREATED reports that */
         (void)delegate_find_cgroup(&j->cgroups, caller, spawner_pid(j->spare_spawner), NULL);
     if (!j->cgroups.found_empty)
         ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
@@ -398,7 +406,8 @@ static void jailer_end(struct jailer *j)
     fd_close(&j->state_dir);
 }
 
-/* Says on every request why there is no jailer, until the host goes away. */
+/* Answers every request with the reason why the jailer could not start, until the client
+ * disconnects. */
 static int jailer_refuse_all(int sock, const struct err *why)
 {
     uint8_t packet[FRAME_MAX];
@@ -444,7 +453,7 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
     return 0;
 }
 
-/* --- the service --- */
+/* --- service --- */
 
 static void jailer_on_signal(void *arg, int signo)
 {
@@ -479,19 +488,21 @@ int jailer_service(const struct jailer_settings *settings)
         log_error("%s", err.msg);
         return err_info(err.id)->exit;
     }
-    log_info("room for %zu sandboxes, cgroups %s", j.fds_max / FDS_PER_SANDBOX, j.cgroups.kind);
+    log_info("capacity: %zu sandboxes; cgroups: %s", j.fds_max / FDS_PER_SANDBOX, j.cgroups.kind);
     ev_run(j.ev);
     jailer_end(&j);
     return 0;
 }
 static NORETURN void jailer_child(int sock, const struct jailer_settings *settings)
 {
-    /* The host's streams are not ours to hold open: a reader of its output waits for the last writer. */
+    /* Do not hold the client's standard streams open: a reader of its output waits for the last
+     * writer. */
     int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i <= (settings->keep_log ? 1 : 2); i++)
         if (nul < 0 || dup2(nul, i) < 0)
             _exit(125);
-    /* Nor is anything else of it: a kept sandbox would hold its files, locks and directory for as long as it lives. */
+    /* Close all other inherited descriptors too: a kept sandbox would hold the client's files,
+     * locks and directory for its whole life. */
     struct jailer_settings own = *settings;
     int keep[] = { sock, own.runtime_fd, own.kernels_fd > 0 ? own.kernels_fd : own.runtime_fd, own.monitor_fd };
     if (fd_keep_only(keep, own.monitor_fd > 0 ? 4 : 3) < 0 || chdir("/") < 0)

@@ -1,4 +1,4 @@
-/* jailer_internal.h - what the files of the jailer share, and nobody else sees. */
+/* jailer_internal.h - declarations that only the files of the jailer share. */
 #pragma once
 
 #include "core/base/base.h"
@@ -17,18 +17,17 @@
 #define TEMPLATES_MAX 64
 #define JAILED_SANDBOXES_MAX 16384
 #define JAILER_CLIENTS_MAX 32
-#define QUEUED_FDS_MAX 64 /* descriptors that requests hold which wait for their turn */
-#define FDS_PER_SANDBOX \
-    4u /* that a cell holds for its life: pidfd, oom, listeners; and one more, control, if it is kept */
-#define OTHER_FDS 1024u /* hosts, spawners, cgroup trees, what is being made or waits to be sent */
+#define QUEUED_FDS_MAX 64  /* descriptors that all queued requests hold together */
+#define FDS_PER_SANDBOX 4u /* held for its life: pidfd, oom, 2 listeners; a kept sandbox also holds control */
+#define OTHER_FDS 1024u    /* clients, spawners, cgroup trees, sandboxes in creation, queued messages */
 
-struct jailer_client { /* a host */
+struct jailer_client { /* a connected client */
     struct jailer_client *next;
     struct jailer *jailer;
-    uid_t uid; /* as the kernel told; 0 may do more */
+    uid_t uid; /* from SO_PEERCRED; 0 (root) may do more */
     gid_t gid;
     struct chan chan;
-    int *lent_fds; /* descriptors of the request that is being looked at; who takes one leaves -1 */
+    int *lent_fds; /* descriptors of the current request; a function that takes one sets it to -1 */
     size_t nlent_fds;
     struct ev_defer free_later;
 };
@@ -38,51 +37,53 @@ struct jailer {
     const struct jailer_settings *settings;
     struct template_root_files files;
     int state_dir;
-    bool rootless; /* root only in a user namespace of its own, in which 0 is the caller */
+    bool rootless; /* root only in its own user namespace, in which 0 is the caller */
     struct cgroup_hierarchies cgroups;
     struct uids uids;
     struct spawner *spawners[TEMPLATES_MAX];
     size_t nspawners;
-    struct ev_timer sweep_timer; /* leftovers of others are removed when our own work is under way */
+    struct ev_timer sweep_timer; /* removes leftovers of dead jailers, after our own first work */
     int sweep_count;
-    struct spawner *spare_spawner; /* of no template yet; begun before it is needed */
+    struct spawner *spare_spawner; /* has no template yet; started before it is needed */
     struct jailed_sandbox *sandboxes;
-    size_t nsandboxes, nkept, fds_max;   /* fds_max: that cells may hold together */
+    size_t nsandboxes, nkept, fds_max;   /* fds_max: descriptors that all sandboxes may hold together */
     struct jailed_zygote *zygotes;       /* newest first */
-    struct jailed_sandbox *create_queue; /* for their spawner to have done what it was asked before; oldest first */
-    size_t nqueued_fds;                  /* descriptors that these hold */
+    struct jailed_sandbox *create_queue; /* sandboxes whose spawner is full; oldest first */
+    size_t nqueued_fds;                  /* descriptors that the queue holds */
     struct jailer_client *clients;
-    struct kept_listeners
-        *kept_listeners;                  /* doors to single sandboxes; NULL in a service, which has one door for all */
+    /* One socket for each kept sandbox. NULL in a service, which has one socket for all. */
+    struct kept_listeners *kept_listeners;
     struct listener_relay listener_relay; /* to a monitor that may be restarted */
     struct unix_listener listener;
     bool stopping;
     uint64_t last_token;
 };
 
-/* reply.c: nothing is sent when there is no connection or no stream to answer on. */
+/* reply.c: nothing is sent without a connection or a stream to answer on. */
 void reply_frame(struct jailer_client *c, uint32_t stream, uint8_t type, const void *data, int len);
 void reply_ok(struct jailer_client *c, uint32_t stream);
 void reply_error(struct jailer_client *c, uint32_t stream, const struct err *err);
 void reply_stats(struct jailer_client *c, uint32_t stream, const struct cgroup_stats *s);
-void reply_created(struct jailed_sandbox *cell,
-                   uint32_t stream); /* with the descriptors that make the sandbox the owner's */
+/* Sends J_CREATED with the descriptors that give the owner control of the sandbox. */
+void reply_created(struct jailed_sandbox *cell, uint32_t stream);
 void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind);
 
 /* jailed_sandbox.c */
 void jailed_sandbox_watch_memory(struct jailed_sandbox *cell);
-void jailed_sandbox_kill(struct jailed_sandbox *cell); /* every process; jailed_sandbox_on_death follows */
+void jailed_sandbox_kill(struct jailed_sandbox *cell); /* kills every process; jailed_sandbox_on_death follows */
 void jailed_sandbox_on_death(struct jailed_sandbox *cell, int status); /* PID 1 was reaped */
-void jailed_sandbox_destroy(struct jailed_sandbox *cell);              /* end it, then remove every trace */
-void jailed_sandbox_remove(struct jailed_sandbox *cell); /* the last step: what the cell owned goes back */
-int jailed_sandbox_freeze(struct jailed_sandbox *cell, uint32_t stream,
-                          struct err *err); /* answers when all stand still */
-/* Whether or not it was frozen: a host that takes over cannot know how far the one before it came. */
+void jailed_sandbox_destroy(struct jailed_sandbox *cell);              /* kills it, then removes everything of it */
+void jailed_sandbox_remove(struct jailed_sandbox *cell);               /* last step: releases everything it owns */
+/* Answers on `stream` when every process is frozen. */
+int jailed_sandbox_freeze(struct jailed_sandbox *cell, uint32_t stream, struct err *err);
+/* Works whether or not the sandbox is frozen: a client that adopts it cannot know whether the
+ * previous client's freeze completed. */
 int jailed_sandbox_thaw(struct jailed_sandbox *cell, struct err *err);
-void jailed_sandbox_set_lifetime(struct jailed_sandbox *cell, uint64_t lifetime_ms); /* from now on */
-int jailed_sandbox_keep(struct jailed_sandbox *cell, int *control,
-                        struct err *err); /* let it outlive its host, but not its lifetime */
-int jailed_sandbox_check_room(const struct jailer *j, size_t fds, struct err *err); /* that one holds so many more */
+void jailed_sandbox_set_lifetime(struct jailed_sandbox *cell, uint64_t lifetime_ms); /* counts from now */
+/* Lets the sandbox outlive its client, but not its lifetime. */
+int jailed_sandbox_keep(struct jailed_sandbox *cell, int *control, struct err *err);
+/* Fails unless there is room for `fds` more descriptors of sandboxes. */
+int jailed_sandbox_check_room(const struct jailer *j, size_t fds, struct err *err);
 void jailer_maybe_stop(struct jailer *j);
 struct jailed_sandbox *jailed_sandbox_find(struct jailer *j, const char *id);
 
@@ -90,6 +91,6 @@ struct jailed_sandbox *jailed_sandbox_find(struct jailer *j, const char *id);
 extern const struct spawner_ops create_spawner_ops;
 struct spawner *create_find_template(const struct jailer *j, const char *name);
 int create_template(struct jailer_client *c, const struct frame *f, struct err *err);
-/* Takes descriptors that it still needs, and leaves -1 in their place. */
+/* Takes the descriptors that it still needs and sets them to -1 in `fds`. */
 int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *fds, size_t nfds, struct err *err);
-void create_dequeue(struct jailed_sandbox *cell); /* from those that wait; nothing when it does not */
+void create_dequeue(struct jailed_sandbox *cell); /* removes it from the creation queue, if it is queued */

@@ -1,6 +1,7 @@
-/* A door is a listening socket in STATE/kept/ID. The directory is 0700 and the jailer checks the caller's uid as well,
- * since whoever holds the socket commands the sandbox. Doors of a jailer that died refuse connections; whoever lists
- * them removes those. */
+/* A kept sandbox has a listening socket STATE/kept/ID. The directory has mode 0700 and the jailer
+ * also checks the uid of the peer, because a connection gives full control over the sandbox.
+ * Sockets of a jailer that died refuse connections; the next process that tries to connect removes
+ * them. */
 #include "host/jailer/kept_listeners.h"
 
 #include "core/base/fd.h"
@@ -48,7 +49,7 @@ int kept_listeners_add(struct kept_listeners *k, const char *id, struct err *err
     struct kept_listener *d = mem_new(struct kept_listener);
     if (unix_listener_open(&d->listener, k->ev, path, geteuid(), k->on_connection, k->arg, err) < 0) {
         free(d);
-        return err_wrap(err, "door of %s", id);
+        return err_wrap(err, "socket of sandbox %s", id);
     }
     memcpy(d->id, id, sizeof(d->id));
     d->next = k->first;
@@ -87,7 +88,7 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
     struct ucred who;
 
     if (!id_valid(id, "sb"))
-        return err_set(err, ERR_INVALID, "'%s' is no sandbox id", id);
+        return err_set(err, ERR_INVALID, "'%s' is not a sandbox id", id);
     if (unix_connect(path, &fd, &who, &why) < 0) {
         if (why.id == ERR_MISSING) {
             (void)unlink(path); /* its jailer died */
@@ -97,9 +98,11 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
             *err = why;
         return err_wrap(err, "sandbox %s", id);
     }
-    /* A state directory in /tmp may be somebody else's work, and what is behind the door hears all that is typed. */
+    /* A state directory in /tmp may be made by another user, whose listener would receive all input
+     * of the sandbox. */
     if (who.uid != geteuid())
-        return err_set(err, ERR_DENIED, "the door of sandbox %s belongs to another user", id);
+        return err_set(err, ERR_DENIED, "the socket of sandbox %s belongs to another user; use another state directory",
+                       id);
     *ret_sock = take_fd(&fd);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* kept_listeners.h - the doors of sandboxes that outlive the command that made them: one socket each, named by the id.
- */
+/* kept_listeners.h - listening sockets of sandboxes that outlive their client: one per sandbox,
+ * named by its id. */
 #pragma once
 
 #include "core/base/err.h"
@@ -8,11 +8,11 @@
 
 struct kept_listeners;
 
-/* Owns the socket, and decides whether its process may come in. */
+/* Owns the socket, and decides whether the peer may use it. */
 typedef void unix_connection_fn(void *arg, int sock, const struct ucred *who);
 
 int kept_listeners_new(struct ev *ev, const char *state_dir, unix_connection_fn *on_visitor, void *arg,
                        struct kept_listeners **ret, struct err *err);
-void kept_listeners_free(struct kept_listeners *k); /* removes all doors */
+void kept_listeners_free(struct kept_listeners *k); /* removes all sockets */
 int kept_listeners_add(struct kept_listeners *k, const char *id, struct err *err);
 void kept_listeners_remove(struct kept_listeners *k, const char *id);

@@ -1,9 +1,11 @@
-/* Nothing here waits for the monitor: a connection is made or not, and what it is too slow to take is queued. A monitor
- * that dies between taking a call and answering it leaves that one call waiting, for the listener is still open here;
- * the clocks of its sandbox end it.
+/* Nothing here waits for the monitor: the connection is made or retried later, and frames that the
+ * monitor is too slow to read are queued. If the monitor dies between receiving a system call and
+ * answering it, that call keeps waiting, because the listener is still open here; the time limits
+ * of its sandbox end it.
  *
- * Spawners are trusted with any sandbox. Whoever else announces listeners does so on a socket of its own, for sandboxes
- * of its own template, and one for each process that it was asked to bring in: a monitor has only so much room. */
+ * Spawners are trusted with any sandbox. A zygote announces listeners on its own socket, only for
+ * sandboxes of its own template, and one for each interpreter that it was asked to fork: the
+ * monitor's capacity is limited. */
 #include "host/jailer/listener_relay.h"
 
 #include "core/base/fd.h"
@@ -19,8 +21,9 @@
 #define FIRST_WAIT_NS (20 * NS_PER_MS)
 #define LAST_WAIT_NS (2 * NS_PER_S)
 
-/* Children of the spawners hand their listeners over before they become a sandbox. A reader that does not read, once
- * the socket is full, must make that fail and not wait for ever: no clock of the sandbox runs yet. */
+/* Children of the spawners send their listeners before they become a sandbox. If the socket is full
+ * and the reader does not read, the send must fail instead of blocking forever: no time limit of
+ * the sandbox runs yet. */
 static void listener_relay_set_send_timeout(int sock)
 {
     struct timeval most = { .tv_sec = 2 };
@@ -78,14 +81,14 @@ static void listener_relay_retry_later(struct jailer *j)
 
 static void listener_relay_on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
 {
-    /* News are for hosts; a monitor has nothing to say to a jailer. */
+    /* A monitor reports only to clients; a jailer expects no frames from it. */
 }
 
 static void listener_relay_on_monitor_end(void *arg, const struct err *why)
 {
     struct jailer *j = arg;
 
-    log_warn("the monitor is gone (%s); refused calls wait for the next one", why->msg);
+    log_warn("the monitor ended (%s); denied system calls wait until it restarts", why->msg);
     chan_done(&j->listener_relay.monitor);
     j->listener_relay.connected = false;
     j->listener_relay.lost_at = ev_now(j->ev);
@@ -103,7 +106,8 @@ static void listener_relay_connect_monitor(void *arg)
     auto_fd int sock = -1;
     struct ucred who;
 
-    /* Whoever listens gets the power to answer refused calls, so it must be one that we, or root, started. */
+    /* The listening process gets the power to answer denied system calls, so it must run with our
+     * uid. */
     if (unix_connect(j->settings->monitor, &sock, &who, NULL) < 0 || who.uid != geteuid() ||
         chan_init(&r->monitor, j->ev, take_fd(&sock), false, &listener_relay_monitor_ops, j, NULL) < 0) {
         listener_relay_retry_later(j);
@@ -118,7 +122,7 @@ static void listener_relay_connect_monitor(void *arg)
 
 /* --- from the sandboxes --- */
 
-/* In an empty place, or in that of a filter under which nobody lives any more. */
+/* Uses an empty slot, or the slot of a filter that has no processes left. */
 static void listener_relay_keep_duplicate(struct jailed_sandbox *cell, int *fd)
 {
     for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS && *fd >= 0; i++) {
@@ -131,7 +135,8 @@ static void listener_relay_keep_duplicate(struct jailed_sandbox *cell, int *fd)
     }
 }
 
-/* False: it was none of theirs to say. A sandbox that has ended meanwhile is nobody's fault. */
+/* False: the sender may not announce this listener. A sandbox that has ended meanwhile is not an
+ * error. */
 static bool listener_relay_on_watch(struct jailer *j, const struct spawner *of, const struct frame *f, int *fd)
 {
     struct jail_watch w;
@@ -218,7 +223,7 @@ int listener_relay_add_client(struct jailer *j, int sock, struct err *err)
     struct frame f = { .type = FRAME_J_NEW_CLIENT };
 
     if (j->settings->monitor ? !j->listener_relay.connected : j->listener_relay.sender_socket <= 0)
-        return err_set(err, ERR_MISSING, "no monitor watches the sandboxes of this jailer%s",
+        return err_set(err, ERR_MISSING, "no monitor is connected to this jailer%s",
                        j->settings->monitor ? " at the moment" : "");
     if (j->settings->monitor) {
         chan_send_fds(&j->listener_relay.monitor, &f, &sock, 1);
@@ -226,6 +231,6 @@ int listener_relay_add_client(struct jailer *j, int sock, struct err *err)
     }
     frame_header(packet, &f);
     if (fd_send(j->listener_relay.sender_socket, packet, sizeof(packet), &sock, 1, MSG_DONTWAIT) < 0)
-        return err_sys(err, ERR_LOST, "the monitor");
+        return err_sys(err, ERR_LOST, "cannot reach the monitor");
     return 0;
 }

@@ -1,9 +1,11 @@
-/* listener_relay.h - where the listeners of refused calls go: to the monitor, and to the one that comes after it.
+/* listener_relay.h - sends the seccomp listeners of sandboxes to the monitor, and again to a
+ * restarted monitor.
  *
- * A jailer that was forked by `cove run` has a monitor at the other end of a socket, and the sandboxes send their
- * listeners there. A service has one that may be restarted. Its sandboxes send to the jailer, which keeps a duplicate
- * of each listener, hands it on, and hands all of them to the next monitor. While there is none, refused calls wait;
- * if none comes within LISTENER_RELAY_GRACE_NS the duplicates are closed, and the calls answer ENOSYS. */
+ * A jailer forked by `cove run` has a socket to its monitor, and the sandboxes send their listeners
+ * there directly. The monitor of a service may be restarted. Its sandboxes send their listeners to
+ * the jailer, which keeps a duplicate of each, forwards it, and sends all of them to the next
+ * monitor. While no monitor is connected, denied system calls wait; if none connects within
+ * LISTENER_RELAY_GRACE_NS, the duplicates are closed and the calls return ENOSYS. */
 #pragma once
 
 #include "core/base/backoff.h"
@@ -17,21 +19,23 @@ struct jailer;
 struct spawner;
 
 struct listener_relay {
-    int sender_socket;        /* given to the spawners; 0 is none */
-    struct ev_io receiver_io; /* service: what they send arrives here */
+    int sender_socket;        /* given to the spawners; 0: none */
+    struct ev_io receiver_io; /* service: the other end of sender_socket */
     struct chan monitor;
     bool connected;
-    uint64_t lost_at;       /* since when there is no monitor */
-    struct backoff backoff; /* of connecting to the monitor */
+    uint64_t lost_at;       /* when the monitor was lost; valid unless connected */
+    struct backoff backoff; /* between connection attempts */
     struct ev_timer retry_timer;
 };
 
 int listener_relay_start(struct jailer *j, struct err *err);
 void listener_relay_end(struct jailer *j);
-/* Hands a new host's end of a socket to the monitor. MISSING: there is none, or none at the moment. */
+/* Sends a new client's end of a socket to the monitor. ERR_MISSING: no monitor, or none at the
+ * moment. */
 int listener_relay_add_client(struct jailer *j, int sock, struct err *err);
-/* A way for somebody less trusted to announce listeners: [0] is ours to read, [1] theirs. */
+/* A socket pair on which a less trusted process announces listeners: [0] is for the jailer to read,
+ * [1] for the process. */
 int listener_relay_pair(int sv[2], struct err *err);
-/* Takes what was announced, for sandboxes of this spawner; NULL: of any. False: a lie, or nobody is left to say more.
- */
+/* Reads announced listeners for sandboxes of spawner `of`; NULL: of any spawner. False: the sender
+ * broke the protocol, or all senders are gone. */
 bool listener_relay_read(struct jailer *j, int sock, const struct spawner *of);

@@ -1,11 +1,14 @@
-/* The files of a caller belong to the caller's uid, the sandbox runs under one that nobody else has. An idmapped mount
- * joins the two without touching the files: what the owner owns appears inside as the sandbox's own, and what the
- * sandbox makes belongs to the owner on disk. The map is a user namespace of a process that lives only for a moment.
+/* A caller's files belong to the caller's uid; the sandbox runs under its own unique uid. An
+ * idmapped mount joins the two without changing the files: files of the owner appear inside as the
+ * sandbox's own, and files that the sandbox makes belong to the owner on disk. The map is the user
+ * namespace of a short-lived process.
  *
- * A map holds for one mount, and what is lent may have others below it. A workspace is lent with all of them mapped, or
- * not at all: through an unmapped one files of an unknown uid would appear in somebody's directory. A read-only bind is
- * lent with all of them mapped, else without those below it, else unmapped, its files read as a stranger would. What
- * the kernel itself tells and is steered by (/proc, /sys and their kin) is never lent; "/" would bring them along. */
+ * A map applies to one mount, and a lent directory may have other mounts below it. A workspace is
+ * lent with all of them mapped, or the request fails: through an unmapped mount, files of an
+ * unknown uid would appear in the caller's directory. A read-only bind is lent with all of them
+ * mapped; if that fails, without the mounts below it; if that fails, unmapped, with its files
+ * readable as for any other user. Kernel file systems (/proc, /sys and similar) are never lent; "/"
+ * would include them. */
 #include "host/jailer/mounts.h"
 
 #include "core/base/fd.h"
@@ -35,7 +38,7 @@ static int mounts_write_id_map(int proc, const char *file, uint32_t disk, uint32
     return fd_put_at(proc, file, map);
 }
 
-/* A user namespace in which `disk` ids stand for `host` ids. */
+/* Makes a user namespace that maps the ids `uid` and `gid` on disk to the id `host`. */
 static int mounts_make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct err *err)
 {
     auto_fd int pidfd = -1;
@@ -45,28 +48,29 @@ static int mounts_make_idmap(uid_t uid, gid_t gid, uid_t host, int *ret, struct 
 
     pid_t jailer = getpid();
     pid_t pid = sys_clone3(&args);
-    if (pid == 0) { /* it holds all our descriptors, locks among them, so it must not outlive us */
+    if (pid == 0) { /* the child holds all our descriptors, locks included, so it must not outlive us */
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != jailer)
             _exit(125);
         for (;;)
             pause();
     }
     if (pid < 0)
-        return err_sys(err, ERR_NO_NAMESPACES, "user namespace of an id map");
+        return err_sys(err, ERR_NO_NAMESPACES, "cannot make a user namespace for an id map");
     snprintf(path, sizeof(path), "/proc/%d", pid);
     auto_fd int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc >= 0 && mounts_write_id_map(proc, "uid_map", uid, host) == 0 &&
         mounts_write_id_map(proc, "gid_map", gid, host) == 0)
         *ret = bad = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
     if (bad < 0)
-        err_sys(err, ERR_SYS, "id map");
+        err_sys(err, ERR_SYS, "cannot write the id map");
     (void)sys_pidfd_send_signal(pidfd, SIGKILL);
     (void)waitpid(pid, NULL, 0);
     return bad < 0 ? -1 : 0;
 }
 
-/* A rootless jailer lives in a mount namespace of its own and the kernel clones only mounts of that one, so the
- * lender's descriptor is looked up again by its name. Both are the same user's, and the same inode must come out. */
+/* A rootless jailer has its own mount namespace, and the kernel clones only mounts of that
+ * namespace. The lender's descriptor is therefore opened again by its path. Both processes belong
+ * to the same user, and the result must be the same inode. */
 static int mounts_reopen_source(int fd, struct err *err)
 {
     char link[32], path[4096];
@@ -75,7 +79,7 @@ static int mounts_reopen_source(int fd, struct err *err)
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, sizeof(path) - 1);
     if (n < 0)
-        return err_sys(err, ERR_BIND_SOURCE, "name of the source");
+        return err_sys(err, ERR_BIND_SOURCE, "cannot read the path of the source");
     path[n] = '\0';
     auto_fd int again = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (again < 0 || fstat(again, &found) < 0 || fstat(fd, &lent) < 0)
@@ -85,9 +89,10 @@ static int mounts_reopen_source(int fd, struct err *err)
     return take_fd(&again);
 }
 
-/* The kernel tells by itself, without asking the file system, which mount a descriptor belongs to, and of what type
- * that is. A mount that is not in our list is of another namespace, and could not be lent anyway. Types are named that
- * are prompt, so that one which nobody thought of is refused. */
+/* The kernel reports which mount a descriptor belongs to, and the type of that mount, without
+ * asking the file system. A mount that is not in our list belongs to another namespace and could
+ * not be lent anyway. This is an allowlist of types that always respond, so unknown types are
+ * refused. */
 int mounts_check_local_filesystem(int fd, struct err *err)
 {
     static const char *const prompt[] = { "bcachefs", "btrfs",   "erofs", "exfat", "ext2",    "ext3",  "ext4",
@@ -98,10 +103,10 @@ int mounts_check_local_filesystem(int fd, struct err *err)
 
     snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     if (fd_get_at(AT_FDCWD, path, info, sizeof(info)) < 0)
-        return err_sys(err, ERR_BIND_SOURCE, "look at the source");
+        return err_sys(err, ERR_BIND_SOURCE, "cannot examine the source");
     const char *at = strstr(info, "mnt_id:\t");
     if (!at || !str_eat(&at, "mnt_id:\t") || !str_eat_u32(&at, UINT32_MAX, &id))
-        return err_set(err, ERR_BIND_SOURCE, "the kernel does not tell where the source is mounted");
+        return err_set(err, ERR_BIND_SOURCE, "the kernel does not report the mount of the source");
     auto_free char *text = mountinfo_read();
     const char *rest = text;
     struct mountinfo m;
@@ -111,10 +116,12 @@ int mounts_check_local_filesystem(int fd, struct err *err)
         for (size_t i = 0; i < ARRAY_LEN(prompt); i++)
             if (str_eq(m.type, prompt[i]))
                 return 0;
-        return err_set(err, ERR_BIND_SOURCE,
-                       "it lies on %s, where a dead server or process could stop every sandbox of this host", m.type);
+        return err_set(
+            err, ERR_BIND_SOURCE,
+            "it is on %s, which can block forever and so stop every sandbox of this host; use a local directory",
+            m.type);
     }
-    return err_set(err, ERR_BIND_SOURCE, "it is mounted nowhere on this host");
+    return err_set(err, ERR_BIND_SOURCE, "its mount is not visible on this host");
 }
 
 static bool mounts_is_same_file(const char *path, const struct stat *st)
@@ -133,11 +140,11 @@ static int mounts_check_source(int fd, bool whole_system, struct err *err)
     struct stat st;
 
     if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, ERR_BIND_SOURCE, "look at the source");
+        return err_sys(err, ERR_BIND_SOURCE, "cannot examine the source");
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         if ((long)fs.f_type == kernels[i])
-            return err_set(err, ERR_BIND_REFUSED, "it lies in a file system of the kernel, which is never lent");
-    if (mounts_is_same_file("/run", &st)) /* read-only does not keep anybody from talking to a socket */
+            return err_set(err, ERR_BIND_REFUSED, "it is in a kernel file system, which is never lent");
+    if (mounts_is_same_file("/run", &st)) /* a read-only mount still allows connections to sockets */
         return err_set(err, ERR_BIND_REFUSED, "it holds the sockets of the host's services; name a directory below it");
     if (!whole_system && mounts_is_same_file("/", &st))
         return err_set(err, ERR_BIND_REFUSED, "it is the root of the host; name a directory below it");
@@ -152,7 +159,7 @@ static int mounts_clone_tree(int lent, bool rootless, bool all, struct err *err)
         return -1;
     int tree = sys_open_tree(rootless ? again : lent, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | (all ? AT_RECURSIVE : 0u));
     if (tree < 0)
-        return err_sys(err, ERR_BIND_SOURCE, "clone the mount");
+        return err_sys(err, ERR_BIND_SOURCE, "cannot clone the mount");
     return tree;
 }
 
@@ -161,12 +168,12 @@ static int mounts_set_attr(int tree, uint64_t set, int idmap, struct err *err)
     struct mount_attr attr = { .attr_set = set, .propagation = MS_PRIVATE };
 
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "guard the mount");
+        return err_sys(err, ERR_WALL_MISSING, "cannot restrict the mount");
     if (idmap < 0)
         return 0;
     attr = (struct mount_attr){ .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(unsigned)idmap };
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
-        return err_sys(err, ERR_WORKSPACE_REFUSED, "idmapped mount, of this file system and all mounted below it");
+        return err_sys(err, ERR_WORKSPACE_REFUSED, "cannot idmap this file system and all mounts below it");
     return 0;
 }
 
@@ -180,7 +187,8 @@ static int mounts_bind_tree(int fd, bool rootless, bool all, uint64_t set, int i
     return 0;
 }
 
-/* A plain user's clone must hold all that is mounted below: the kernel shows nobody what a mount of others covers. */
+/* A rootless clone must include all mounts below: the kernel does not reveal files that a mount
+ * covers. */
 static int mounts_bind_ro(int fd, bool rootless, int idmap, int *ret, struct err *err)
 {
     const uint64_t set = MOUNT_GUARD_ATTRS | MOUNT_ATTR_RDONLY;
@@ -207,7 +215,7 @@ static int mounts_bind_workspace(int fd, bool rootless, int idmap, uint64_t more
     return mounts_bind_tree(fd, rootless, true, MOUNT_GUARD_ATTRS | more, idmap, ret, err);
 }
 
-/* The caller's directory as the lower layer; what changes lives and dies with the sandbox. */
+/* The caller's directory is the lower layer; changes exist only as long as the sandbox. */
 static int mounts_bind_cow(int fd, bool rootless, int idmap, uid_t host, const struct limits *lim, int *ret,
                            struct err *err)
 {
@@ -233,7 +241,7 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, b
 
         ret[i] = (struct native_mount){ .kind = NATIVE_WORKSPACE, .fd = -1 };
         if (m->fd >= nfds) {
-            err_set(err, ERR_INVALID, "mount %zu names a descriptor that did not come", i);
+            err_set(err, ERR_INVALID, "mount %zu: its descriptor is missing from the request", i);
         } else if (m->kind == JAIL_BIND_RO) {
             ret[i].kind = NATIVE_BIND;
             if (native_check_target(m->dst, err) == 0 && str_copy(ret[i].dst, sizeof(ret[i].dst), m->dst))
@@ -245,7 +253,7 @@ int mounts_prepare(const struct jail_create *req, const int *fds, size_t nfds, b
         } else if (m->kind == JAIL_WORKSPACE_COW) {
             bad = mounts_bind_cow(fds[m->fd], rootless, idmap, host_uid, limits, &ret[i].fd, err);
         } else {
-            err_set(err, ERR_INVALID, "mount %zu is of an unknown kind", i);
+            err_set(err, ERR_INVALID, "mount %zu: unknown kind", i);
         }
         workspace = workspace || m->kind != JAIL_BIND_RO;
         if (bad < 0) {

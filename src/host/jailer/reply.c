@@ -1,5 +1,5 @@
-/* Answers are built in one buffer, since there is one thread and sending copies; what a host is too slow to take waits
- * in its channel, which has a bound. */
+/* Replies are built in one static buffer: there is one thread, and sending copies. Frames that a
+ * client is too slow to read are queued in its channel, which is bounded. */
 #include "host/jailer/jailer_internal.h"
 
 #include "core/base/fd.h"
@@ -62,7 +62,7 @@ void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind)
                   &(struct frame){ .type = FRAME_J_EVENT, .len = (uint32_t)len, .data = reply_buffer });
 }
 
-/* J_CREATED with the descriptors that make the sandbox the host's. */
+/* J_CREATED carries the descriptors that give the client control of the sandbox. */
 void reply_created(struct jailed_sandbox *cell, uint32_t stream)
 {
     bool v2 = false;

@@ -1,6 +1,6 @@
-/* Jailer and spawner are one program and trust each other, so their messages are plain structs. A spawner that could
- * not build its root stays and answers every request with that reason: the one who asked for a sandbox should hear it.
- */
+/* Jailer and spawner are one program and trust each other, so their messages are plain structs. A
+ * spawner that could not build its root stays and answers every order with that error, so that the
+ * client that requested a sandbox gets it. */
 #include "host/jailer/spawner.h"
 
 #include "core/base/fd.h"
@@ -23,7 +23,9 @@
 #include <sys/wait.h>
 
 enum spawner_order_kind { SPAWNER_ORDER_NETNS, SPAWNER_ORDER_TEMPLATE, SPAWNER_ORDER_SANDBOX, SPAWNER_ORDER_ZYGOTE };
-struct spawner_order { /* to the spawner; descriptors: a network, uid locks, or control, cgroup entries and mounts */
+/* To the spawner. Descriptors: a network namespace; the uid locks; or control socket, cgroup
+ * entries and mounts. */
+struct spawner_order {
     enum spawner_order_kind kind;
     struct spawner_template template; /* SPAWNER_ORDER_TEMPLATE */
     uint64_t token;                   /* SPAWNER_ORDER_SANDBOX */
@@ -46,14 +48,14 @@ struct spawner {
     void *arg;
     struct spawner_template template;
     pid_t pid;
-    size_t pending_orders; /* not answered yet */
+    size_t pending_orders; /* sandbox orders without an answer */
 };
 
-#define ORDERS_MAX 16 /* a socket's default buffer holds a few dozen */
+#define ORDERS_MAX 16 /* the default socket buffer holds a few dozen */
 
-/* --- inside the spawner --- */
+/* --- in the spawner --- */
 
-struct spawner_children { /* pid here -> token there */
+struct spawner_children { /* maps a pid in the spawner to the jailer's token */
     struct {
         pid_t pid;
         uint64_t token;
@@ -82,7 +84,8 @@ static bool spawner_children_remove(struct spawner_children *b, pid_t pid, uint6
     return false;
 }
 
-/* The child of native_spawn tells its failure on the control stream, as a frame that the engine waits for anyway. */
+/* The child of native_spawn reports its failure on the control socket, as a frame that the engine
+ * waits for anyway. */
 static void spawner_report_failure(int control, const struct err *err)
 {
     uint8_t packet[FRAME_HEADER + 512];
@@ -99,13 +102,14 @@ static void spawner_report_failure(int control, const struct err *err)
 
 static void spawner_send_event(int sock, const struct spawner_event *n, int fd)
 {
-    /* A full socket means the jailer is far behind; waiting here slows only this template. What cannot be told at all
-     * the jailer would wait for for ever; our death it notices. */
+    /* A full socket means that the jailer is overloaded; waiting here slows only this template. If
+     * the event cannot be sent at all, exit: the jailer would wait for the event forever, but it
+     * notices the exit. */
     if (fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0) < 0)
         _exit(125);
 }
 
-/* Puts the received descriptors where the spec had them. */
+/* Writes the received descriptors into the spec. */
 static bool spawner_place_fds(struct native_spec *spec, int *fds, size_t nfds)
 {
     size_t want = 1 + spec->cgroup.nprocs + (spec->cgroup.v2_dir >= 0 ? 1u : 0u) + spec->nmounts;
@@ -135,7 +139,7 @@ static void spawner_make_sandbox(int sock, struct native_template *t, const stru
     if (broken->id != ERR_NONE)
         note.err = *broken;
     else if (!spawner_place_fds(&o->spec, fds, nfds))
-        err_set(&note.err, ERR_BUG, "spawner got %zu descriptors", nfds);
+        err_set(&note.err, ERR_BUG, "the spawner received %zu descriptors", nfds);
     else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
         note.kind = SPAWNER_EVENT_SPAWNED;
         spawner_children_add(brood, pid, o->token);
@@ -145,14 +149,15 @@ static void spawner_make_sandbox(int sock, struct native_template *t, const stru
         close(fds[i]);
 }
 
-/* The descriptor stays open on purpose: its locks live as long as we do. */
+/* The received descriptor stays open on purpose: its uid locks last as long as this process. */
 static void spawner_apply_template(struct native_template *t, struct err *broken, const struct spawner_order *o)
 {
     if (broken->id == ERR_NONE)
         (void)native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken);
 }
 
-/* Without it one is made when a sandbox is asked for, and whoever asks hears why that fails. */
+/* On failure, a network namespace is made with the next sandbox, and its requester gets the
+ * error. */
 static void spawner_enter_netns(struct native_template *t, const struct err *broken, int *fds, size_t nfds)
 {
     struct err later;
@@ -163,7 +168,7 @@ static void spawner_enter_netns(struct native_template *t, const struct err *bro
         close(fds[i]);
 }
 
-/* Its death, or that it was never born, closes the socket, which the jailer notices. */
+/* If the zygote fails to start or dies, its socket closes, which the jailer notices. */
 static void spawner_start_zygote(const struct native_template *t, const struct err *broken,
                                  const struct spawner_order *o, int *fds, size_t nfds)
 {
@@ -183,12 +188,13 @@ static void spawner_reap(int sock, struct spawner_children *brood)
             spawner_send_event(sock, &note, -1);
 }
 
-/* While nobody asks, the next network is made, unless one is on its way: before the first sandbox, and from the second
- * on. Who asked once may be `cove run`, who asked twice will ask again. */
+/* While no order is pending, prepares the next network namespace, unless the jailer has promised
+ * one: before the first sandbox, and again from the second on. A single sandbox may be all that
+ * `cove run` needs; after a second one, more are likely. */
 static int spawner_wait_for_order(struct pollfd p[2], struct native_template *t, const struct err *broken,
                                   bool promised, size_t made)
 {
-    struct err later; /* whoever asks for a sandbox will hear it */
+    struct err later; /* ignored: the next sandbox order reports it */
     int n = poll(p, 2, 0);
 
     if (n == 0 && !promised && made != 1 && broken->id == ERR_NONE)
@@ -205,7 +211,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
     static struct spawner_order order;
     struct err broken = { 0 };
     struct spawner_children brood = { 0 };
-    bool promised = !rootless; /* a network by the jailer */
+    bool promised = !rootless; /* the jailer will send a network namespace */
     size_t made = 0;
     sigset_t chld;
 
@@ -221,7 +227,8 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
     t.monitor = monitor_fd;
     if (sys_reset_priorities() < 0)
         _exit(125);
-    /* Even the copy of standard error goes: what a sandbox inherits through us must be of its own root. */
+    /* The copy of standard error is closed too: every file that a sandbox inherits must come from
+     * its own root. */
     if (native_prepare(&t, rootless, scratch, files, &broken) == 0) {
         int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -248,7 +255,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
             continue;
         ssize_t n = fd_recv(sock, &order, sizeof(order), fds, &nfds, 0);
         if (n != (ssize_t)sizeof(order))
-            _exit(n == 0 ? 0 : 125); /* the jailer is gone */
+            _exit(n == 0 ? 0 : 125); /* the jailer has exited */
         if (order.kind == SPAWNER_ORDER_NETNS) {
             promised = false;
             spawner_enter_netns(&t, &broken, fds, nfds);
@@ -267,7 +274,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
     }
 }
 
-/* Only what the spawner needs survives; the rest of the jailer's descriptors is none of its business. */
+/* Keeps only the descriptors that the spawner needs and closes all others of the jailer. */
 static NORETURN void spawner_child_main(int sock, bool rootless, const struct template_root_files *files,
                                         int monitor_fd, const char *scratch)
 {
@@ -279,7 +286,7 @@ static NORETURN void spawner_child_main(int sock, bool rootless, const struct te
     spawner_main(keep[0], rootless, &ours, monitor_fd > 0 ? keep[3] : -1, scratch);
 }
 
-/* --- the jailer's side --- */
+/* --- in the jailer --- */
 
 static void spawner_on_event(void *arg, uint32_t events UNUSED)
 {
@@ -307,8 +314,9 @@ static void spawner_on_event(void *arg, uint32_t events UNUSED)
     }
 }
 
-static struct spawner_order
-    spawner_next_order; /* memory that was touched before costs nothing; each order is written whole */
+/* Static, because memory that was touched before costs no page faults. Each order is written
+ * completely. */
+static struct spawner_order spawner_next_order;
 
 static int spawner_send_order(struct spawner *s, const int *fds, size_t n, struct err *err)
 {
@@ -317,7 +325,8 @@ static int spawner_send_order(struct spawner *s, const int *fds, size_t n, struc
     return 0;
 }
 
-/* On this processor, while the spawner builds its root on another. A lost spawner is noticed elsewhere. */
+/* Runs on this processor while the spawner builds its root on another. The loss of the spawner is
+ * noticed by spawner_on_event. */
 static void spawner_send_netns(struct spawner *s)
 {
     auto_fd int network = native_new_netns();
@@ -340,7 +349,7 @@ int spawner_new(struct ev *ev, bool rootless, const char *scratch, const struct 
         spawner_child_main(far, rootless, files, monitor_fd, scratch);
     if (pid < 0)
         return errno == EPERM ? rootless_explain_refusal(!rootless, EPERM, err)
-                              : err_sys(err, ERR_SYS, "start the spawner");
+                              : err_sys(err, ERR_SYS, "cannot start the spawner");
     struct spawner *s = mem_new(struct spawner);
     s->ev = ev;
     s->ops = ops;
@@ -366,7 +375,7 @@ void spawner_free(struct spawner *s)
     ev_io_del(s->ev, &s->io);
     close(s->io.fd);
     kill(s->pid, SIGKILL);
-    waitpid(s->pid, NULL, 0); /* returns when its whole pid namespace is gone */
+    waitpid(s->pid, NULL, 0); /* returns when its whole pid namespace has ended */
     free(s);
 }
 

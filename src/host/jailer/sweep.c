@@ -1,6 +1,6 @@
-/* A jailer that is killed takes its processes with it but leaves directories. Whoever starts next removes them. The
- * owner of a leaf is told by the leaf itself: its group is the sandbox's uid, and that uid is locked while its jailer
- * or spawner lives. There is no list on disk that could be wrong. */
+/* A killed jailer takes its processes with it but leaves directories. The next jailer removes them.
+ * A leaf identifies its owner itself: its group is the sandbox's uid, and that uid is locked while
+ * its jailer or spawner lives. There is no list on disk that could become wrong. */
 #include "host/jailer/sweep.h"
 
 #include "core/base/fd.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* The directory must be ours alone: its files are locks that others must not hold. */
+/* The directory must belong to us alone: its files are locks that other users must not hold. */
 int sweep_open_state(const char *path, int *ret, struct err *err)
 {
     struct stat st;
@@ -28,7 +28,8 @@ int sweep_open_state(const char *path, int *ret, struct err *err)
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, ERR_SYS, "%s", path);
     if (st.st_uid != geteuid() || (st.st_mode & 022))
-        return err_set(err, ERR_DENIED, "%s belongs to somebody else or is writable by others", path);
+        return err_set(err, ERR_DENIED, "%s belongs to another user or is writable by others; choose another directory",
+                       path);
     *ret = take_fd(&fd);
     return 0;
 }
@@ -41,11 +42,12 @@ int sweep_check_parent(const char *name, struct err *err)
         return 0;
     return err_set(err, ERR_INVALID,
                    SWEEP_PARENT_VARIABLE ": '%.40s' is not a cgroup parent; use \"" SWEEP_PARENT
-                                         "\" and then a-z, 0-9 and '-', %d characters in all at most",
+                                         "\" followed by a-z, 0-9 and '-', at most %d characters in total",
                    name, SWEEP_PARENT_MAX);
 }
 
-/* The locks of uids are always below SWEEP_PARENT: jailers with different parents share the uids of the host. */
+/* The uid locks are always below SWEEP_PARENT: jailers with different parents share the uids of the
+ * host. */
 int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = mountinfo_read();
@@ -63,7 +65,7 @@ int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct
                 "the cgroup tree is mounted read-only, as containers do: start it with --privileged, or run cove on "
                 "the host");
         else
-            err_sys(err, ERR_NO_CGROUP, "open the locks in the cgroup tree");
+            err_sys(err, ERR_NO_CGROUP, "cannot open the uid locks in the cgroup tree");
         cgroup_close_hierarchies(forest);
         return -1;
     }
@@ -90,7 +92,7 @@ static void sweep_leaf(void *arg, const char *id, gid_t gid)
     s->found++;
     if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
         return;
-    (void)cgroup_kill(s->forest, id); /* the dead may still be dying */
+    (void)cgroup_kill(s->forest, id); /* killed processes may not have exited yet */
     s->busy++;
 }
 
@@ -121,7 +123,8 @@ int jailer_sweep(const char *state_dir, struct err *err)
 
     if (sweep_open_state(state_dir, &dir, err) < 0)
         return -1;
-    if (geteuid() != 0) /* what a plain user's jailer leaves is removed by the user's systemd, or by the next jailer */
+    /* Leftovers of a rootless jailer are removed by the user's systemd or by the next jailer. */
+    if (geteuid() != 0)
         return 0;
     if (sweep_open_host(&forest, &uids, err) < 0)
         return -1;

@@ -1,24 +1,25 @@
-/* sweep.h - what a jailer finds when it starts: its directory, the cgroups, the uid locks, and leftovers of the dead.
- */
+/* sweep.h - opens what a starting jailer needs (state directory, cgroups, uid locks) and removes
+ * leftovers of dead jailers. */
 #pragma once
 
 #include "core/base/err.h"
 #include "host/isolate/cgroup.h"
 #include "host/jailer/uids.h"
 
-int sweep_open_state(const char *state_dir, int *ret_dir,
-                     struct err *err); /* makes it if needed; refuses if not ours */
-/* Directory of the leaves below the root of each cgroup hierarchy. The environment of a jailer that root started may
- * name another one, so that test suites that run at one time each count and sweep their own leaves. It chooses a
- * directory and nothing else; uids are locked for the whole host. */
+/* Makes the directory if needed. Refuses one that is not ours. */
+int sweep_open_state(const char *state_dir, int *ret_dir, struct err *err);
+/* Directory of the leaves below the root of each cgroup hierarchy. SWEEP_PARENT_VARIABLE in the
+ * environment of a jailer that root started may name another one, so that test suites that run
+ * concurrently each count and sweep only their own leaves. It selects a directory and nothing else;
+ * uids are locked for the whole host. */
 #define SWEEP_PARENT "cove"
 #define SWEEP_PARENT_VARIABLE "COVE_CGROUP_PARENT"
 #define SWEEP_PARENT_MAX 32
 int sweep_check_parent(const char *name, struct err *err);
 int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err);
-/* One pass over the cgroups of sandboxes whose owner is gone: what is empty is removed and added to *ret_found (may be
- * NULL), what is not is killed and counted as busy, to be tried again. A leaf whose uid is locked has a living owner
- * and is left alone. Returns the number of busy ones. */
+/* One pass over the cgroups of sandboxes whose owner is dead: removes empty ones and adds them to
+ * *ret_found (may be NULL); kills the processes of the others and counts these as busy, to be tried
+ * again. Skips a leaf whose uid is locked: its owner lives. Returns the number of busy leaves. */
 int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found);
-/* The same until nothing is busy, for a second at most. Returns how many it removed. */
+/* Repeats sweep_once until none is busy, for one second at most. Returns how many it removed. */
 int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids);

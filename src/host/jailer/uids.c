@@ -1,5 +1,6 @@
-/* Searching starts at a random place and goes round, so that a uid comes back as late as possible: between a kill -9 of
- * the jailer and the kernel's last breath for its sandboxes the lock is free already. */
+/* The search starts at a random slot and wraps around, so that a uid is reused as late as possible:
+ * after a kill -9 of the jailer, the lock is free before the kernel has ended the last process of
+ * its sandboxes. */
 #include "host/jailer/uids.h"
 
 #include "core/base/fd.h"
@@ -11,7 +12,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
-#define UID_SLOTS (NATIVE_UID_COUNT + NATIVE_OWNER_COUNT) /* owners follow the sandboxes */
+#define UID_SLOTS (NATIVE_UID_COUNT + NATIVE_OWNER_COUNT) /* slots of owners follow those of sandboxes */
 
 static struct flock uids_lock_byte(uint32_t slot, short type)
 {
@@ -42,7 +43,7 @@ void uids_done(struct uids *u)
     fd_close(&u->fd);
 }
 
-/* A free slot of [first, first + count). */
+/* Takes a free slot of [first, first + count). */
 static int uids_take_slot(struct uids *u, uint32_t first, uint32_t count, uint32_t *ret, struct err *err)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -59,9 +60,9 @@ static int uids_take_slot(struct uids *u, uint32_t first, uint32_t count, uint32
             return 0;
         }
         if (errno != EAGAIN && errno != EACCES)
-            return err_sys(err, ERR_SYS, "lock a uid");
+            return err_sys(err, ERR_SYS, "cannot lock a uid");
     }
-    return err_set(err, ERR_LIMIT, "all %u uids of this host's sandboxes are in use", count);
+    return err_set(err, ERR_LIMIT, "all %u sandbox uids of this host are in use; destroy sandboxes", count);
 }
 
 int uids_take(struct uids *u, uid_t *ret, struct err *err)

@@ -1,9 +1,10 @@
-/* A sandbox chooses what it is refused, so both its lines and its speed are bounded here. A program that repeats one
- * call costs one line; one that tries a new call each time fills the list and is counted as "more" from then on,
- * without guessing what those were.
+/* A sandbox controls which calls are denied to it, so both the number of entries and the rate are
+ * bounded here. A program that repeats one call uses one entry; a program that tries a new call
+ * each time fills the list, and further denials are only counted as overflow.
  *
- * The pace is counted in whole ticks and not as a bucket that refills: a burst right after a tick began is answered at
- * once, which is all an ordinary program ever does, and the monitor's work per second has a plain upper bound. */
+ * The rate is a count per fixed tick, not a token bucket: a burst right after the start of a tick
+ * is answered at once, which covers every ordinary program, and the monitor's work per second has a
+ * simple upper bound. */
 #include "host/monitor/denial_tally.h"
 
 void denial_tally_add(struct denial_tally *t, uint32_t nr, const uint32_t args[JAIL_DENIAL_ARGS])

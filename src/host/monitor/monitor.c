@@ -1,20 +1,21 @@
-/* One loop over all listeners. A refused call is received, counted, answered, in this order and without anything in
- * between, so a caller that got its EPERM is in the tally already: a question that is put after a program ended is
- * answered with everything the program was refused.
+/* One event loop over all seccomp listeners. A denied call is received, counted and answered, in
+ * this order and without interruption, so a caller that got its EPERM is already in the tally: a
+ * query after the end of a program returns all its denials.
  *
- * Floods are bounded by back-pressure. The caller sleeps until it is answered; a sandbox that has spent its tick is
- * simply not looked at before the next one, and neither it nor we use any time meanwhile. What is not received yet can
- * still be interrupted, frozen and killed.
+ * Floods are limited by back-pressure. The caller sleeps until it is answered; a sandbox that has
+ * used up its tick is ignored until the next tick, and neither side uses CPU time meanwhile. A call
+ * that is not received yet can still be interrupted, frozen and killed.
  *
  * Invariants
  * 1. The only answer is -EPERM, with no flags.
- * 2. What was received is answered before the loop goes on; nothing here waits for anybody.
- * 3. A record lives while it has a listener, or while a host may still ask for it.
- * 4. A question is answered after all listeners that were sent before it have been taken in. In a service they come
- *    through the jailer, so a question about a sandbox that is not known waits for a moment.
- * 5. Hosts are told of a refusal before the call returns, unless they were told since one of them last asked. While one
- *    does not read, calls that it would have to be told of wait, as in a flood; in a service, where that would be the
- *    calls of all hosts, one that has not read for PATIENCE_NS is sent away. It may come again. */
+ * 2. A received call is answered before the loop continues; nothing here blocks.
+ * 3. A record exists while it has a listener, or while a client may still query it.
+ * 4. A query is answered after all listeners sent before it are registered. In a service, listeners
+ *    come through the jailer, so a query about an unknown sandbox waits up to QUERY_WAIT_NS.
+ * 5. Clients get a notice of a denial before the call returns, unless they already got one since
+ *    the last query. While a client does not read, calls that need a notice wait, as in a flood. In
+ *    a service that would delay the calls of all clients, so a client that has not read for
+ *    PATIENCE_NS is disconnected. It may reconnect. */
 #include "host/monitor/monitor.h"
 
 #include "core/base/fd.h"
@@ -36,21 +37,23 @@
 
 #define RECORDS_MAX 20000u
 #define MONITOR_CLIENTS_MAX 32u
-#define CLIENT_RECHECK_NS (5 * NS_PER_MS) /* until we look again whether a host that is behind has read */
+#define CLIENT_RECHECK_NS (5 * NS_PER_MS) /* interval at which a client that does not read is checked */
 #define PATIENCE_NS (2 * NS_PER_S)
-#define LINGER_NS (600 * NS_PER_S)   /* a service: for a host that was restarted to ask for what has ended */
-#define QUERY_WAIT_NS (2 * NS_PER_S) /* a service: for a listener that is still on its way */
+#define LINGER_NS (600 * NS_PER_S)   /* service: time in which a restarted client can query ended sandboxes */
+#define QUERY_WAIT_NS (2 * NS_PER_S) /* service: how long a query waits for a listener that has not arrived */
 
-struct monitor_client { /* a host; or a jailer that hands on its listeners */
+struct monitor_client { /* a client, or a jailer that forwards listeners */
     struct monitor_client *next;
     struct monitor *monitor;
     struct chan chan;
-    bool is_jailer;                    /* sends listeners and hosts, and wants no news */
-    uint64_t behind_since, checked_at; /* since when it has not read what it was told; when that was last looked at */
+    bool is_jailer; /* sends listeners and clients, and gets no notices */
+    /* behind_since: since when it has not read its notices. checked_at: when that was last checked;
+     * 0: it is not behind. */
+    uint64_t behind_since, checked_at;
     struct ev_defer free_later;
 };
 
-struct monitor_query { /* about a sandbox that we have not heard of yet */
+struct monitor_query { /* about a sandbox that is not known yet */
     struct monitor_query *next;
     struct monitor_client *client;
     uint32_t stream;
@@ -61,7 +64,7 @@ struct monitor_query { /* about a sandbox that we have not heard of yet */
 struct monitor_listener { /* of one filter; a sandbox may have several */
     struct monitor_listener *next;
     struct monitor_record *record;
-    const struct monitor_client *client; /* who sends it again when the connection was lost; NULL: the intake */
+    const struct monitor_client *client; /* jailer that sends it again after a lost connection; NULL: from the intake */
     struct ev_io io;
 };
 
@@ -69,13 +72,13 @@ struct monitor_record { /* one sandbox */
     struct monitor_record *next;
     struct monitor *monitor;
     char id[ID_SIZE];
-    int32_t sys; /* why there is no listener, or 0 */
+    int32_t sys; /* errno: why there is no listener; 0: none failed */
     bool unwatched;
-    bool denial_reported; /* the host knows that there is something to ask for */
+    bool denial_reported; /* clients got a notice since the last query */
     struct denial_tally tally;
     struct denial_pace pace;
-    struct ev_timer resume_timer; /* set while its tick is spent */
-    struct ev_timer linger_timer; /* a service: set when it has ended */
+    struct ev_timer resume_timer; /* set while its tick is used up */
+    struct ev_timer linger_timer; /* service: set when it has ended */
     struct monitor_listener *listeners;
 };
 
@@ -87,8 +90,8 @@ struct monitor {
     struct ev_io intake;
     struct monitor_client *clients;
     struct monitor_query *queries;
-    struct unix_listener listener; /* a service */
-    uid_t own_uid;                 /* before it gave that up */
+    struct unix_listener listener; /* service only */
+    uid_t own_uid;                 /* before it dropped its privileges */
 };
 
 /* --- records --- */
@@ -144,7 +147,7 @@ static void monitor_listener_free(struct monitor_listener *l)
     monitor_stop_if_idle(m);
 }
 
-/* --- news for the host --- */
+/* --- notices to clients --- */
 
 static void monitor_send(struct monitor_client *g, uint8_t type, uint32_t stream, const uint8_t *data, int len)
 {
@@ -152,7 +155,8 @@ static void monitor_send(struct monitor_client *g, uint8_t type, uint32_t stream
         chan_send(&g->chan, &(struct frame){ .type = type, .stream = stream, .len = (uint32_t)len, .data = data });
 }
 
-/* A host that hears nothing need not ask: most programs are refused nothing, and end without waiting for us. */
+/* A client that gets no notice need not query: most programs have no denials and end without
+ * waiting for the monitor. */
 static void monitor_send_notice(struct monitor_record *r, bool refused)
 {
     struct jail_denial_notice news = { .watched = r->sys ? JAIL_UNWATCHABLE : JAIL_WATCHED, .refused = refused };
@@ -165,7 +169,7 @@ static void monitor_send_notice(struct monitor_record *r, bool refused)
             monitor_send(g, FRAME_J_DENIAL_NOTICE, 0, out, len);
 }
 
-/* --- refused calls --- */
+/* --- denied calls --- */
 
 static void monitor_resume_listeners(void *arg)
 {
@@ -197,7 +201,7 @@ static void monitor_count_denial(struct monitor_record *r, const struct seccomp_
     r->denial_reported = true;
 }
 
-/* A call that was not received is still there in the next turn. */
+/* A call that was not received is still pending in the next round of the loop. */
 static int monitor_refuse_call(struct monitor_listener *l)
 {
     struct seccomp_data call;
@@ -213,13 +217,13 @@ static void monitor_on_client_end(void *arg, const struct err *why);
 
 static bool monitor_client_stalled(struct monitor_client *g, uint64_t now)
 {
-    if (now - g->checked_at > PATIENCE_NS) /* nobody had to wait for it meanwhile, so nobody looked */
+    if (now - g->checked_at > PATIENCE_NS) /* no call had to wait for this client meanwhile, so it was not checked */
         g->behind_since = now;
     g->checked_at = now;
     return g->monitor->listener.path && now - g->behind_since >= PATIENCE_NS;
 }
 
-/* What waits in our queue has not been told yet. */
+/* A client is behind while a notice is still in our send queue. */
 static bool monitor_client_is_behind(struct monitor *m)
 {
     bool behind = false;
@@ -229,7 +233,7 @@ static bool monitor_client_is_behind(struct monitor *m)
         if (g->is_jailer || chan_idle(&g->chan)) {
             g->checked_at = 0;
         } else if (monitor_client_stalled(g, ev_now(m->ev))) {
-            log_warn("a host does not read what it is told of refused calls, and is sent away");
+            log_warn("disconnecting a client that does not read its denial notices");
             monitor_on_client_end(g, NULL);
         } else {
             behind = true;
@@ -238,14 +242,14 @@ static bool monitor_client_is_behind(struct monitor *m)
     return behind;
 }
 
-/* One call a turn, however many wait, so that every sandbox has its turn. */
+/* Answers one call per round of the loop, so that every sandbox is served. */
 static void monitor_on_call(void *arg, uint32_t events)
 {
     struct monitor_listener *l = arg;
     struct monitor_record *r = l->record;
     uint64_t again;
 
-    if (!(events & EPOLLIN)) { /* the last task under the filter is gone */
+    if (!(events & EPOLLIN)) { /* the last task under the filter has ended */
         monitor_listener_free(l);
         return;
     }
@@ -253,7 +257,8 @@ static void monitor_on_call(void *arg, uint32_t events)
         monitor_pause_listeners(r, ev_now(r->monitor->ev) + CLIENT_RECHECK_NS);
     } else if (!denial_pace_take(&r->pace, ev_now(r->monitor->ev), &again)) {
         monitor_pause_listeners(r, again);
-    } else if (monitor_refuse_call(l) < 0) { /* a listener that does not listen: closed, its calls answer ENOSYS */
+        /* A failed answer: closes the listener, so its calls return ENOSYS. */
+    } else if (monitor_refuse_call(l) < 0) {
         r->sys = errno;
         monitor_send_notice(r, true);
         monitor_listener_free(l);
@@ -277,7 +282,7 @@ static void monitor_reply_denials(struct monitor_client *g, uint32_t stream, str
     monitor_send(g, FRAME_J_DENIED, stream, out, jail_denied_encode(&d, out, NULL));
 }
 
-/* --- questions that wait --- */
+/* --- waiting queries --- */
 
 static void monitor_query_free(struct monitor_query *q)
 {
@@ -319,7 +324,7 @@ static void monitor_answer_queries(struct monitor_record *r)
     }
 }
 
-/* --- new sandboxes, new hosts --- */
+/* --- new sandboxes and clients --- */
 
 static int monitor_client_add(struct monitor *m, int sock, bool jailer, struct err *err);
 static void monitor_client_end(struct monitor_client *g);
@@ -341,7 +346,7 @@ static int monitor_listener_add(struct monitor_record *r, int fd, const struct m
     return 0;
 }
 
-/* Takes the descriptor when it returns 0. */
+/* Takes the descriptor if it returns 0. */
 static int monitor_watch_sandbox(struct monitor *m, const struct jail_watch *w, int fd,
                                  const struct monitor_client *from)
 {
@@ -360,15 +365,17 @@ static int monitor_watch_sandbox(struct monitor *m, const struct jail_watch *w, 
     int rc = fd < 0 ? -1 : monitor_listener_add(r, fd, from);
     if (rc < 0)
         r->sys = w->sys ? w->sys : EMFILE;
-    r->denial_reported = false; /* a host that came later hears of this sandbox for the first time, and of no refusal */
+    /* A client that connected later gets its first notice of this sandbox, without a denial. */
+    r->denial_reported = false;
     monitor_send_notice(r, false);
     monitor_answer_queries(r);
     monitor_record_free_if_unused(r);
     return rc;
 }
 
-/* Who asks now was not there before: what it hears is what happens from here on. Beside `cove run` there is one host at
- * a time, and the new one takes the place of the one before. A service may have others, whose counts must go on. */
+/* A new client gets only denials from now on. The monitor of `cove run` has one client at a time,
+ * and the new one replaces the previous one. A service may have other clients, whose counts must
+ * continue. */
 static void monitor_add_host(struct monitor *m, int fd)
 {
     bool alone = true;
@@ -409,7 +416,7 @@ static void monitor_drain_intake(struct monitor *m)
 
         if (n == 0 || (n < 0 && errno == ECONNRESET))
             monitor_intake_end(m);
-        if (n == 0 || (n < 0 && errno != EPROTO)) /* that is a packet which was thrown away, and the next may be good */
+        if (n == 0 || (n < 0 && errno != EPROTO)) /* EPROTO: one packet was discarded; the next may be valid */
             return;
         if (n > 0 && frame_parse(packet, (size_t)n, &f, NULL) == 0 && f.type == FRAME_J_WATCH &&
             jail_watch_decode(&f, &w, NULL) == 0 && monitor_watch_sandbox(m, &w, fd, NULL) == 0)
@@ -425,7 +432,7 @@ static void monitor_on_intake(void *arg, uint32_t events UNUSED)
     monitor_drain_intake(arg);
 }
 
-/* --- hosts and jailers --- */
+/* --- clients and jailers --- */
 
 static void monitor_on_watch(struct monitor_client *g, const struct frame *f, int *fds, size_t nfds)
 {
@@ -454,7 +461,7 @@ static void monitor_on_frame(void *arg, const struct frame *f, int *fds, size_t 
     uint32_t stream = f->stream;
     uint8_t type = f->type;
     monitor_drain_intake(m);
-    if (g->chan.dead) /* a new host took its place */
+    if (g->chan.dead) /* a new client replaced it */
         return;
     struct monitor_record *r = monitor_find_record(m, q.id);
     if (type == FRAME_J_DENIALS && !r && m->listener.path && m->nrecords < RECORDS_MAX) {
@@ -467,12 +474,13 @@ static void monitor_on_frame(void *arg, const struct frame *f, int *fds, size_t 
     }
 }
 
-/* A jailer whose connection was lost, and not its life, sends its listeners again over the next; the same filter must
- * not be listened to twice, since the second would wait for a call that the first has taken. */
+/* A jailer that lost its connection but still lives sends its listeners again over the next
+ * connection. Two listeners on one filter must not coexist: the second would wait for a call that
+ * the first has received. */
 static void monitor_drop_listeners(struct monitor *m, const struct monitor_client *g)
 {
     for (struct monitor_record *r = m->records, *next; r; r = next) {
-        next = r->next; /* ending its last listener may free it */
+        next = r->next; /* freeing its last listener may free it */
         for (struct monitor_listener *l = r->listeners, *after; l; l = after) {
             after = l->next;
             if (l->client == g)
@@ -538,7 +546,7 @@ static void monitor_on_connection(void *arg, int sock, const struct ucred *who)
         close(sock);
 }
 
-/* --- the process --- */
+/* --- process --- */
 
 int monitor_serve(int intake, int host, const struct monitor_settings *settings)
 {
@@ -563,11 +571,11 @@ int monitor_service(const struct monitor_settings *settings, pid_t parent)
     m = (struct monitor){ .settings = settings, .own_uid = geteuid() };
     signal(SIGPIPE, SIG_IGN);
     if (!seccomp_notif_supported())
-        err_set(&err, ERR_SYS, "this kernel tells of refused calls in a form that cove does not know");
+        err_set(&err, ERR_SYS, "the seccomp notifications of this kernel are larger than cove supports");
     else if (ev_new(&m.ev, &err) == 0 &&
              unix_listener_open(&m.listener, m.ev, settings->socket, m.own_uid, monitor_on_connection, &m, &err) == 0 &&
              process_drop_privileges(settings->may_outlive_parent, parent) < 0)
-        err_sys(&err, ERR_SYS, "give up privileges");
+        err_sys(&err, ERR_SYS, "cannot drop privileges");
     if (err.id) {
         log_error("%s", err.msg);
         return err_info(err.id)->exit;

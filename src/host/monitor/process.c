@@ -1,4 +1,4 @@
-/* The process around the monitor: what it gives up before it listens to anybody. */
+/* The process of the monitor: the privileges and resources that it gives up before it serves. */
 #include "host/monitor/process.h"
 
 #include "core/base/child.h"
@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define MEMORY_MAX (128 * MIB) /* what as many records as there may be need, and as much again */
+#define MEMORY_MAX (128 * MIB) /* twice the need of the maximum number of records */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -20,7 +20,7 @@
 #define SANITIZED 1
 #endif
 #endif
-#ifdef SANITIZED /* their bookkeeping is larger than any limit that would mean something */
+#ifdef SANITIZED /* a sanitizer needs more memory than any useful limit */
 #undef MEMORY_MAX
 #define MEMORY_MAX RLIM_INFINITY
 #endif
@@ -38,8 +38,8 @@ static int process_lower_limit(unsigned what, rlim_t most)
     return setrlimit(what, &l);
 }
 
-/* A process that was root becomes nobody in particular. Where the ids of cove do not exist (inside a container), the
- * traditional nobody does. Leaving uid 0 takes every capability along. */
+/* A process that was root switches to an unprivileged uid. If cove's ids are not mapped (in a
+ * container), it uses UID_NOBODY. Leaving uid 0 drops every capability. */
 static int process_drop_identity(void)
 {
     static const uid_t ids[] = { MONITOR_UID, UID_NOBODY };
@@ -52,7 +52,7 @@ static int process_drop_identity(void)
     return -1;
 }
 
-/* The limit would end the process with its first line of log. */
+/* The file size limit would end the process at its first log line. */
 static bool process_logs_to_file(void)
 {
     struct stat st;
@@ -71,7 +71,7 @@ int process_drop_privileges(bool outlive, pid_t parent)
         return -1;
     if (outlive)
         return 0;
-    /* After the change of identity, which clears it. */
+    /* Must follow the change of identity, which clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
         return -1;
     return 0;

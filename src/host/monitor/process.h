@@ -1,9 +1,10 @@
-/* process.h - a process becomes one that has no privilege, for good. */
+/* process.h - drops all privileges of a process permanently. */
 #pragma once
 
 #include "core/base/base.h"
 
 #include <sys/types.h>
 
-/* Identity, capabilities and limits go. Unless it may outlive its parent it also dies with it. -1: do not go on. */
+/* Drops identity and capabilities, and lowers limits. Unless it may outlive its parent, the process
+ * also dies with it. -1: the caller must not continue. */
 int process_drop_privileges(bool outlive, pid_t parent);

@@ -1,5 +1,5 @@
-/* The kernel may fill in larger structs than those it was compiled with, so there is room to spare, and
- * seccomp_notif_supported checks that it is enough. */
+/* The kernel may fill in larger structs than those of our headers, so the buffers have spare space,
+ * and seccomp_notif_supported checks that it suffices. */
 #include "host/monitor/seccomp_notif.h"
 
 #include <errno.h>

@@ -1,10 +1,12 @@
-/* cgroup v2 lets a user have limits in a subtree that belongs to them. Who comes by ssh or a terminal lives in a
- * session scope of root's and may not leave it; their systemd may take them out, so that one is asked for a scope.
- * Services and containers may own their cgroup already.
+/* cgroup v2 allows an unprivileged user to set limits in a subtree that the user owns. A login by
+ * ssh or terminal lives in a session scope that belongs to root and may not leave it; the user's
+ * systemd can move its processes, so it is asked for a scope. Services and containers may already
+ * own their cgroup.
  *
- * A cgroup that gives controllers to those below must hold no process itself, so whoever lives in ours moves into a
- * leaf named `host` first. Nothing is cleaned up at the end: systemd removes a scope with all below when its last
- * process is gone, and that also happens when we are killed. */
+ * A cgroup that enables controllers for its children must not contain processes itself, so the
+ * processes of our cgroup are first moved into a leaf named `host`. No cleanup is needed at the
+ * end: systemd removes a scope and everything below it when its last process has ended, even if we
+ * are killed. */
 #include "host/rootless/delegate.h"
 
 #include "core/base/clock.h"
@@ -24,9 +26,9 @@
 #include <time.h>
 
 #define TEXT_MAX (64 * 1024)
-#define MOVED_TRIES 2000 /* of STEP_NS */
+#define MOVED_TRIES 2000 /* tries, STEP_NS apart */
 #define STEP_NS 1000000L
-#define OLD_S 60 /* an empty leaf of that age has no owner any more */
+#define OLD_S 60 /* seconds; an empty leaf of this age has no owner */
 #define HOST_LEAF "host"
 
 static bool delegate_has_controllers(const char *controllers)
@@ -64,13 +66,13 @@ bool delegate_own_path(const char *text, char *ret, size_t cap)
     return false;
 }
 
-/* --- looking --- */
+/* --- detection --- */
 
 struct delegate_location {
-    char mount_point[512]; /* where cgroup2 is mounted */
-    int root_fd;           /* it */
-    int own_fd;            /* the cgroup of this process */
-    char own_path[1024];   /* below point */
+    char mount_point[512]; /* path where cgroup2 is mounted */
+    int root_fd;           /* directory mount_point; -1: none */
+    int own_fd;            /* directory of this process's cgroup; -1: none */
+    char own_path[1024];   /* relative to mount_point */
 };
 
 static bool delegate_read_own_path(char *ret, size_t cap)
@@ -115,7 +117,7 @@ static bool delegate_is_marked(int dir)
     return fgetxattr(dir, "user.delegate", &mark, 1) == 1 && mark == '1';
 }
 
-/* By the eyes of whoever runs us, as the kernel will look when we move somebody. */
+/* Checks with the real uid, as the kernel does when a process is moved. */
 static bool delegate_is_writable(int dir)
 {
     return faccessat(dir, "cgroup.procs", W_OK, 0) == 0 && faccessat(dir, "cgroup.subtree_control", W_OK, 0) == 0 &&
@@ -135,7 +137,8 @@ static pid_t delegate_parent_of(pid_t pid)
     return str_eat_u32(&p, INT32_MAX, &ppid) ? (pid_t)ppid : 0;
 }
 
-/* The caller, its other children (the monitor) and ours may be moved; a stranger may not. */
+/* The caller, its other children (the monitor) and our own children may be moved; other processes
+ * may not. */
 static bool delegate_has_only_own_processes(int dir)
 {
     auto_free char *text = mem_alloc(TEXT_MAX);
@@ -153,7 +156,7 @@ static bool delegate_has_only_own_processes(int dir)
     return true;
 }
 
-/* --- taking --- */
+/* --- taking a cgroup --- */
 
 static int delegate_move_processes(int dir, const char *leaf)
 {
@@ -181,13 +184,13 @@ static int delegate_empty_cgroup(int dir, struct err *err)
     int left = -1;
 
     if (mkdirat(dir, HOST_LEAF, 0755) < 0 && errno != EEXIST)
-        return err_sys(err, ERR_NO_CGROUP, "mkdir in our cgroup");
-    for (int i = 0; i < 10 && left; i++) { /* somebody may be born meanwhile */
+        return err_sys(err, ERR_NO_CGROUP, "cannot make a directory in our cgroup");
+    for (int i = 0; i < 10 && left; i++) { /* a process may be created meanwhile */
         left = delegate_move_processes(dir, HOST_LEAF);
         if (left < 0)
-            return err_sys(err, ERR_NO_CGROUP, "leave our cgroup for a leaf");
+            return err_sys(err, ERR_NO_CGROUP, "cannot move processes of our cgroup into a leaf");
     }
-    return left == 0 ? 0 : err_set(err, ERR_NO_CGROUP, "processes keep coming into our cgroup");
+    return left == 0 ? 0 : err_set(err, ERR_NO_CGROUP, "our cgroup keeps getting new processes");
 }
 
 static int delegate_ask_systemd(struct delegate_location *p, uid_t uid, pid_t spawner, struct err *err)
@@ -201,7 +204,7 @@ static int delegate_ask_systemd(struct delegate_location *p, uid_t uid, pid_t sp
     if (userbus_start_scope(userbus_runtime_dir(uid, buf), uid, name, pids, spawner > 0 ? 2 : 1, err) < 0)
         return -1;
     snprintf(path, sizeof(path), "/proc/%d/cgroup", spawner > 0 ? spawner : getpid());
-    for (int i = 0; i < MOVED_TRIES; i++) { /* the answer says that it will be done, not that it is */
+    for (int i = 0; i < MOVED_TRIES; i++) { /* the reply means that the scope was queued, not that it exists */
         if (delegate_read_own_path(p->own_path, sizeof(p->own_path)) && str_ends(p->own_path, name) &&
             fd_get_at(AT_FDCWD, path, text, sizeof(text)) > 0 && delegate_own_path(text, helper, sizeof(helper)) &&
             str_ends(helper, name))
@@ -216,14 +219,14 @@ struct delegate_old_leaves {
     time_t now;
 };
 
-/* A leaf is empty only for the moments before its sandbox is born and after its death. */
+/* A leaf is empty only briefly: before its sandbox starts and after it ends. */
 static void delegate_remove_old_leaf(void *arg, const char *id, gid_t gid UNUSED)
 {
     struct delegate_old_leaves *e = arg;
     struct stat st;
 
     if (fstatat(e->cgroups->trees[0], id, &st, AT_SYMLINK_NOFOLLOW) == 0 && e->now - st.st_ctime > OLD_S)
-        (void)cgroup_remove(e->cgroups, id); /* refused by the kernel while anybody lives there */
+        (void)cgroup_remove(e->cgroups, id); /* the kernel refuses while a process lives there */
 }
 
 static int delegate_take_cgroup(struct cgroup_hierarchies *f, int dir, bool ours, struct err *err)
@@ -232,7 +235,7 @@ static int delegate_take_cgroup(struct cgroup_hierarchies *f, int dir, bool ours
         return -1;
     int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (again < 0)
-        return err_sys(err, ERR_NO_CGROUP, "our cgroup");
+        return err_sys(err, ERR_NO_CGROUP, "cannot open our cgroup");
     if (cgroup_use_dir(f, again, err) < 0)
         return -1;
     cgroup_each_leaf(f, delegate_remove_old_leaf, &(struct delegate_old_leaves){ .cgroups = f, .now = time(NULL) });
@@ -276,7 +279,7 @@ int delegate_find_cgroup(struct cgroup_hierarchies *ret, uid_t uid, pid_t spawne
 
     cgroup_init_none(ret);
     if (uid == 0)
-        return err_set(err, ERR_BUG, "root has no use for a delegated cgroup");
+        return err_set(err, ERR_BUG, "root must not use a delegated cgroup");
     if (delegate_find_location(&p))
         bad = delegate_take_available(ret, &p, uid, spawner, err);
     else

@@ -1,7 +1,8 @@
-/* With one id mapped there is no second user to hide behind: sandboxes run under the caller's own uid, groups cannot be
- * dropped, and files that the root is made of belong to the sandbox's user (the mounts are read-only and Landlock
- * stands). What stays is said in every receipt; what the host refuses is explained here, to root as well, because
- * "Operation not permitted" has many different cures. */
+/* With one mapped id there is no second user to isolate: sandboxes run under the caller's own uid,
+ * groups cannot be dropped, and the files of the root belong to the sandbox's user (but the mounts
+ * are read-only and Landlock applies). Every receipt reports the walls that remain. Refusals of the
+ * host are explained here, also for root, because "Operation not permitted" has many different
+ * causes and fixes. */
 #include "host/rootless/rootless.h"
 
 #include "core/base/fd.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 
-/* NULL where the place is not to blame. */
+/* NULL: the kind of host is not the cause. */
 static const char *rootless_host_kind_fix(enum rootless_host_kind place, bool root)
 {
     switch (place) {
@@ -52,7 +53,7 @@ void rootless_explain(const struct rootless_facts *c, int error, struct err *err
         err_set(err, ERR_NO_NAMESPACES, "%s", cure);
     else {
         errno = error;
-        err_sys(err, ERR_NO_NAMESPACES, "make a user namespace as a plain user");
+        err_sys(err, ERR_NO_NAMESPACES, "cannot make a user namespace as an unprivileged user");
     }
 }
 
@@ -69,7 +70,8 @@ static enum rootless_host_kind rootless_detect_host_kind(void)
         return HOST_KIND_POD;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0)
         return HOST_KIND_CONTAINER;
-    /* The kernels of WSL 2 end in "-microsoft-standard-WSL2"; WSL 1 calls itself "4.4.0-19041-Microsoft". */
+    /* WSL 2 kernels end in "-microsoft-standard-WSL2"; WSL 1 reports for example
+     * "4.4.0-19041-Microsoft". */
     (void)fd_get_at(AT_FDCWD, "/proc/sys/kernel/osrelease", release, sizeof(release));
     return strstr(release, "-Microsoft") ? HOST_KIND_WSL1 : HOST_KIND_PLAIN;
 }
@@ -97,7 +99,7 @@ int rootless_enter(struct err *err)
 
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
         return rootless_explain_refusal(false, errno, err);
-    /* A kernel rule: whoever maps a group without privilege gives up changing groups. */
+    /* Kernel rule: a process that maps a group without privilege must first give up setgroups. */
     if (fd_put_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0 && errno != ENOENT)
         return rootless_explain_refusal(false, errno, err);
     snprintf(map, sizeof(map), "0 %u 1", uid);

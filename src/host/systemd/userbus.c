@@ -1,12 +1,15 @@
-/* One D-Bus call, written by hand: its form has been fixed for twenty years, the arguments never vary, and of the
- * answer only its kind matters. The alternatives were a library that `cove` would have to link, and running busctl,
- * which costs more than the sandbox and needs a bus daemon that servers often do not have.
+/* One D-Bus call, encoded by hand: the format has been stable for twenty years, the arguments never
+ * vary, and only the kind of the reply matters. The alternatives were a library that `cove` would
+ * have to link, and running busctl, which costs more than the sandbox and needs a bus daemon that
+ * servers often do not have.
  *
- * systemd's user manager listens on a socket of its own (systemctl uses it), where no Hello is needed; the bus daemon
- * wants one first. Everything is little-endian, as we say in the first byte, and so must the answer be.
+ * systemd's user manager listens on its own socket (systemctl uses it), which needs no Hello; the
+ * bus daemon requires one first. Everything is little-endian, as the first byte declares, and the
+ * reply must be too.
  *
- * This is not privileged code: it runs in the jailer of a plain user, which has no more rights on the host than they
- * have, and it hears nobody but their own systemd. For root, to whom the whole tree belongs, it does nothing. */
+ * This is not privileged code: it runs in the jailer of an unprivileged user, which has no more
+ * rights on the host than that user, and it talks only to that user's systemd. It does nothing for
+ * root, which owns the whole tree. */
 #include "host/systemd/userbus.h"
 
 #include "core/base/fd.h"
@@ -19,7 +22,7 @@
 #include <sys/un.h>
 
 #define WAIT_S 3
-#define MESSAGES_MAX 64 /* signals of the bus that may come before our answer */
+#define MESSAGES_MAX 64 /* signals of the bus that may precede our reply */
 #define HELLO_SERIAL 1u
 #define CALL_SERIAL 2u
 
@@ -27,7 +30,7 @@ enum { FIELD_PATH = 1, FIELD_INTERFACE, FIELD_MEMBER, FIELD_ERROR, FIELD_REPLY_S
 enum { FIELD_SIGNATURE = 8 };
 enum { TYPE_CALL = 1, TYPE_RETURN, TYPE_ERROR };
 
-/* --- writing --- */
+/* --- encoding --- */
 
 struct dbus_writer {
     uint8_t *buf;
@@ -39,7 +42,7 @@ static void dbus_put_bytes(struct dbus_writer *p, const void *data, size_t n)
     if (p->len <= p->cap && n <= p->cap - p->len)
         memcpy(p->buf + p->len, data, n);
     else
-        n += p->cap; /* stays too long from here on */
+        n += p->cap; /* keeps len above cap from now on */
     p->len += n;
 }
 
@@ -92,7 +95,8 @@ static void dbus_put_field(struct dbus_writer *p, uint8_t code, const char *sig,
         dbus_put_str(p, value);
 }
 
-/* The length of an array is known when it is written: it is put in afterwards. */
+/* The length of an array is known only after its items are written, so it is filled in
+ * afterwards. */
 static size_t dbus_array_begin(struct dbus_writer *p, size_t item)
 {
     dbus_put_u32(p, 0);
@@ -115,7 +119,7 @@ static size_t dbus_put_header(struct dbus_writer *p, uint32_t serial, const char
     static const uint8_t start[] = { 'l', TYPE_CALL, 0, 1 };
 
     dbus_put_bytes(p, start, sizeof(start));
-    dbus_put_u32(p, 0); /* length of the body */
+    dbus_put_u32(p, 0); /* length of the body; filled in later */
     dbus_put_u32(p, serial);
     size_t fields = dbus_array_begin(p, 8);
     dbus_put_field(p, FIELD_PATH, "o", path);
@@ -145,7 +149,7 @@ size_t userbus_encode_scope_call(uint8_t buf[USERBUS_CALL_MAX], uint32_t serial,
                                   "StartTransientUnit", "ssa(sv)a(sa(sv))");
 
     dbus_put_str(&p, scope);
-    dbus_put_str(&p, "fail"); /* the mode: another of that name is not replaced */
+    dbus_put_str(&p, "fail"); /* mode: do not replace an existing unit of that name */
     size_t properties = dbus_array_begin(&p, 8);
     dbus_put_property(&p, "Description", "s");
     dbus_put_str(&p, "cove sandbox");
@@ -167,7 +171,7 @@ size_t userbus_encode_scope_call(uint8_t buf[USERBUS_CALL_MAX], uint32_t serial,
     return p.len;
 }
 
-/* --- reading --- */
+/* --- decoding --- */
 
 static uint32_t dbus_load_u32(const uint8_t *at)
 {
@@ -189,7 +193,8 @@ size_t userbus_message_length(const uint8_t head[16])
     return n <= USERBUS_ANSWER_MAX ? n : 0;
 }
 
-/* The value of one header field: 4 aligned bytes, or a string behind its length. Moves *at past it. */
+/* Reads the value of one header field: 4 aligned bytes, or a string after its length. Advances
+ * *at. */
 static bool dbus_read_field(const uint8_t *msg, size_t end, char sig, size_t *at, const uint8_t **ret, size_t *ret_len)
 {
     size_t head = sig == 'g' ? 1 : 4, start = dbus_round_up(*at, head);
@@ -204,7 +209,7 @@ static bool dbus_read_field(const uint8_t *msg, size_t end, char sig, size_t *at
         return true;
     if (sig != 's' && sig != 'o' && sig != 'g')
         return false;
-    if (v >= end - *at || msg[*at + v] != '\0') /* with room for the NUL */
+    if (v >= end - *at || msg[*at + v] != '\0') /* including its NUL */
         return false;
     *ret = msg + *at;
     *ret_len = v;
@@ -241,7 +246,7 @@ enum userbus_answer userbus_decode_reply(const uint8_t *msg, size_t len, uint32_
     return msg[1] == TYPE_RETURN ? USERBUS_DONE : msg[1] == TYPE_ERROR ? USERBUS_REFUSED : USERBUS_OTHER;
 }
 
-/* --- the conversation --- */
+/* --- connection --- */
 
 static int userbus_connect(const char *path, uid_t uid, struct err *err)
 {
@@ -252,12 +257,13 @@ static int userbus_connect(const char *path, uid_t uid, struct err *err)
     size_t n = 0;
 
     if (!str_copy(sa.sun_path, sizeof(sa.sun_path), path))
-        return err_set(err, ERR_INVALID, "%s is too long for a socket", path);
+        return err_set(err, ERR_INVALID, "%s: the path is too long for a socket", path);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0 ||
         connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
         return err_sys(err, ERR_SYS, "%s", path);
-    /* Who we are is told by the kernel; the number only has to agree. It goes in hex digits of its decimal digits. */
+    /* The kernel identifies us; the number only has to agree. It is sent as the hex codes of its
+     * decimal digits. */
     n = (size_t)snprintf(answer, sizeof(answer), "%u", uid);
     for (size_t i = 0; i < n; i++)
         snprintf(hex + 2 * i, 3, "%02x", (unsigned)answer[i]);
@@ -269,7 +275,7 @@ static int userbus_connect(const char *path, uid_t uid, struct err *err)
             return err_set(err, ERR_SYS, "%s does not answer", path);
     answer[n] = '\0';
     if (!str_starts(answer, "OK ") || send(fd, "BEGIN\r\n", 7, MSG_NOSIGNAL) != 7)
-        return err_set(err, ERR_DENIED, "%s does not let us in", path);
+        return err_set(err, ERR_DENIED, "%s refuses authentication", path);
     return take_fd(&fd);
 }
 
@@ -283,25 +289,25 @@ static int userbus_wait_for_reply(int fd, uint32_t serial, struct err *err)
             return err_set(err, ERR_TIMEOUT, "the user's systemd does not answer");
         size_t len = userbus_message_length(msg);
         if (!len || fd_read_full(fd, msg + 16, len - 16) != (ssize_t)(len - 16))
-            return err_set(err, ERR_PROTOCOL, "the user's systemd answers something strange");
+            return err_set(err, ERR_PROTOCOL, "the user's systemd sent a malformed reply");
         switch (userbus_decode_reply(msg, len, serial, why)) {
         case USERBUS_DONE:
             return 0;
         case USERBUS_REFUSED:
             return err_set(err, ERR_DENIED, "the user's systemd refuses: %s", why);
         case USERBUS_MALFORMED:
-            return err_set(err, ERR_PROTOCOL, "the user's systemd answers something strange");
+            return err_set(err, ERR_PROTOCOL, "the user's systemd sent a malformed reply");
         case USERBUS_OTHER:
             break;
         }
     }
-    return err_set(err, ERR_PROTOCOL, "the user's systemd talks of other things");
+    return err_set(err, ERR_PROTOCOL, "the user's systemd sent only unrelated messages");
 }
 
 static int userbus_call(int fd, const uint8_t *msg, size_t len, uint32_t serial, struct err *err)
 {
     if (send(fd, msg, len, MSG_NOSIGNAL) != (ssize_t)len)
-        return err_sys(err, ERR_SYS, "ask the user's systemd");
+        return err_sys(err, ERR_SYS, "cannot send to the user's systemd");
     return userbus_wait_for_reply(fd, serial, err);
 }
 
@@ -333,9 +339,9 @@ int userbus_start_scope(const char *runtime_dir, uid_t uid, const char *scope, c
     size_t len = userbus_encode_scope_call(call, CALL_SERIAL, scope, pids, npids);
 
     if (uid == 0)
-        return err_set(err, ERR_BUG, "root asks no systemd for a cgroup");
+        return err_set(err, ERR_BUG, "root must not ask a user's systemd for a cgroup");
     if (!len)
-        return err_set(err, ERR_BUG, "a call that is too long");
+        return err_set(err, ERR_BUG, "the call to systemd is too long");
     auto_fd int fd = userbus_connect(own, uid, err);
     if (fd >= 0)
         return userbus_call(fd, call, len, CALL_SERIAL, err);

@@ -1,6 +1,6 @@
-/* The kernel reads cmdline and environ from the process's own memory, at places that it tells in stat. Moving these
- * places takes a privilege; overwriting what is there takes none. So the words become zero bytes, and how many there
- * were stays visible. */
+/* The kernel reads cmdline and environ from the memory of the process, at addresses that it shows
+ * in stat. Changing these addresses needs a privilege; overwriting the memory does not. The text is
+ * therefore overwritten with zero bytes, and only its length stays visible. */
 #include "host/zygote/cmdline_wipe.h"
 
 #include "core/base/fd.h"
@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define FIRST_FIELD 3 /* behind the name, which may have any letter in it */
+#define FIRST_FIELD 3 /* the field after the name, which may contain any character */
 #define ARG_START 48
 
 static int cmdline_find_memory(uintptr_t ret[4])
@@ -33,7 +33,7 @@ static int cmdline_find_memory(uintptr_t ret[4])
 
 int cmdline_wipe(size_t keep, struct err *err)
 {
-    uintptr_t at[4]; /* arguments from, to; environment from, to */
+    uintptr_t at[4]; /* start and end of arguments, start and end of environment */
 
     if (cmdline_find_memory(at) < 0)
         return err_sys(err, ERR_SYS, "/proc/self/stat");

@@ -1,8 +1,8 @@
-/* cmdline_wipe.h - what /proc shows of how this process was started. */
+/* cmdline_wipe.h - hides from /proc how this process was started. */
 #pragma once
 
 #include "core/base/err.h"
 
-/* Wipes the environment that it was started with, and its arguments behind the first `keep`, so that no fork of it
- * shows them. Nothing may point there any more. */
+/* Wipes the initial environment, and the arguments after the first `keep`, so that no fork shows
+ * them. No pointer to this memory may be used afterwards. */
 int cmdline_wipe(size_t keep, struct err *err);

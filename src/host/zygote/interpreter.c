@@ -1,5 +1,6 @@
-/* Until the claim this process belongs to nobody, and waits without any cost. Whatever it inherits from the zygote that
- * is not for the sandbox's user went before; the last wall goes up here, after it is known what the sandbox may see. */
+/* Before the claim this process belongs to no user and waits without cost. Everything it inherited
+ * from the zygote that the sandbox's user must not have was dropped before; the last wall is raised
+ * here, when the claim defines which files the sandbox may see. */
 #include "host/zygote/interpreter.h"
 
 #include "core/base/fd.h"
@@ -18,11 +19,11 @@
 static int interpreter_apply_claim(const int *fds, size_t nfds, struct err *err)
 {
     if (nfds < 1 || nfds > 2)
-        return err_set(err, ERR_PROTOCOL, "%zu descriptors came with the claim", nfds);
+        return err_set(err, ERR_PROTOCOL, "the claim has %zu descriptors instead of 1 or 2", nfds);
     if (fchdir(fds[0]) < 0)
-        return err_sys(err, ERR_SYS, "working directory");
+        return err_sys(err, ERR_SYS, "cannot enter the working directory");
     if (nfds == 2 && !wall_is_mutated("landlock") && syscall(SYS_landlock_restrict_self, fds[1], 0u) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock");
+        return err_sys(err, ERR_WALL_MISSING, "cannot apply Landlock");
     return 0;
 }
 
@@ -39,11 +40,11 @@ int interpreter_wait_for_claim(int kernel, char **ret, size_t *ret_len, struct e
         return 1;
     if (n == (ssize_t)sizeof(len) && nfds == 0 && len == INTERPRETER_WARM_UP)
         return 2;
-    int bad = n < 0 ? err_sys(err, ERR_LOST, "claim") : interpreter_apply_claim(fds, nfds, err);
+    int bad = n < 0 ? err_sys(err, ERR_LOST, "cannot receive the claim") : interpreter_apply_claim(fds, nfds, err);
     for (size_t i = 0; n > 0 && i < nfds; i++)
         close(fds[i]);
     if (!bad && (n != (ssize_t)sizeof(len) || len > INTERPRETER_ENV_MAX))
-        bad = err_set(err, ERR_PROTOCOL, "a claim of %u bytes", len);
+        bad = err_set(err, ERR_PROTOCOL, "malformed claim of %u bytes", len);
     if (bad)
         return -1;
     *ret = mem_alloc(len + 1);
@@ -51,12 +52,12 @@ int interpreter_wait_for_claim(int kernel, char **ret, size_t *ret_len, struct e
     if (fd_read_full(kernel, *ret, len) == (ssize_t)len)
         return 0;
     free(*ret);
-    return err_set(err, ERR_LOST, "half a claim");
+    return err_set(err, ERR_LOST, "the claim is incomplete");
 }
 
 void interpreter_report_ready(int kernel)
 {
     char c = INTERPRETER_READY;
 
-    (void)!write(kernel, &c, 1); /* when nobody hears it, the next read tells */
+    (void)!write(kernel, &c, 1); /* if the peer is gone, the next read fails */
 }

@@ -1,17 +1,21 @@
-/* Entering a pid namespace takes a fork, and the process that enters must not be the one that stays: its parent would
- * be outside, where nobody reaps it for the sandbox's PID 1. So three processes follow each other:
+/* Entering a pid namespace takes a fork, and the process that enters must not be the parent of the
+ * one that stays: a parent outside the sandbox would have to reap it instead of the sandbox's PID
+ * 1. So three processes follow each other:
  *
- *     joiner   enters the namespaces                    its memory is ours, we sleep until it is gone
- *     first    is the first of us inside                the same
- *     member   is forked by it, and inherited by PID 1 when `first` exits
+ *     joiner       enters the namespaces; shares our memory, and we sleep until it exits
+ *     first        is the first process inside; shares our memory too
+ *     interpreter  is forked by `first`, and inherited by PID 1 when `first` exits
  *
- * Only the last one is a real fork: page tables are copied once.
+ * Only the last one is a real fork, so page tables are copied once.
  *
  * Invariants
- * 1. joiner and first share our memory and run on stacks of their own. They make system calls and fork, nothing else.
- * 2. The cgroups are joined by the member, never earlier: a joiner in a group whose processor time is spent, or which
- *    is frozen, would hold us and with us every other sandbox of the template.
- * 3. The member runs no code of others before the last step of wall_in has succeeded; a failed step ends it. */
+ * 1. joiner and first share our memory and run on their own stacks. They only make system calls and
+ *    fork.
+ * 2. The interpreter joins the cgroups, never an earlier process: a joiner in a group that is
+ *    frozen or has used up its CPU time would block us, and with us every other sandbox of the
+ *    template.
+ * 3. The interpreter runs no untrusted code before the last step of join_raise_walls has succeeded;
+ *    a failed step ends it. */
 #include "host/zygote/join.h"
 
 #include "core/base/fd.h"
@@ -34,19 +38,19 @@
 #define ALL_NAMESPACES \
     (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
 #define CLONE_STACK_BYTES (64 * KIB)                              /* fork handlers of libraries run on the second one */
-#define JOIN_ON_OWN_STACK __attribute__((no_sanitize("address"))) /* which it would take for a broken one */
+#define JOIN_ON_OWN_STACK __attribute__((no_sanitize("address"))) /* ASan would report it as corrupt */
 #define KERNEL_FD 3
 #define MONITOR_FD 4
 
 static struct {
     const struct join_request *j;
-    int sys;           /* why the joiner failed */
-    const char *where; /* and in which step */
+    int sys;           /* errno of the joiner's failure */
+    const char *where; /* failed step; NULL: none */
     jmp_buf home;
     uint8_t stacks[2][CLONE_STACK_BYTES] __attribute__((aligned(16)));
 } join_shared;
 
-/* --- the member --- */
+/* --- interpreter --- */
 
 static int join_enter_cgroups(const struct join_request *j, struct err *err)
 {
@@ -58,7 +62,7 @@ static int join_enter_cgroups(const struct join_request *j, struct err *err)
     return 0;
 }
 
-/* What an interpreter has set for itself must not reach into the sandbox. */
+/* Signal and umask settings of the zygote must not reach the sandbox. */
 static int join_reset_process(struct err *err)
 {
     stack_t off = { .ss_flags = SS_DISABLE };
@@ -78,7 +82,8 @@ static int join_reset_process(struct err *err)
     return 0;
 }
 
-/* As the sandbox's user: the kernel counts keyrings by user and allows 200, and members of one zygote can be more. */
+/* Called as the sandbox's user: the kernel counts keyrings per user and allows 200, and one zygote
+ * can have more interpreters. */
 static int join_new_keyring(struct err *err)
 {
     if (!wall_is_mutated("keyring") && sys_new_keyring() < 0 && errno != ENOSYS)
@@ -91,7 +96,7 @@ static int join_become_user(const struct join_request *j, struct err *err)
     if (!j->template->rootless && !wall_is_mutated("groups") && setgroups(0, NULL) < 0)
         return err_sys(err, ERR_WALL_MISSING, "drop supplementary groups");
     if (setresgid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0 || setresuid(NATIVE_UID, NATIVE_UID, NATIVE_UID) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "become the sandbox's user");
+        return err_sys(err, ERR_WALL_MISSING, "cannot become the sandbox's user");
     return 0;
 }
 
@@ -102,8 +107,8 @@ static int join_arrange_fds(const struct join_request *j, int *kernel, struct er
 
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(j->out, STDOUT_FILENO) < 0 ||
         dup2(j->err_out, STDERR_FILENO) < 0 || fd_keep_only(keep, j->monitor >= 0 ? 2 : 1) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "arrange descriptors");
-    *kernel = KERNEL_FD; /* close-on-exec, as it shall stay: what the program starts has no business there */
+        return err_sys(err, ERR_WALL_MISSING, "cannot arrange descriptors");
+    *kernel = KERNEL_FD; /* stays close-on-exec: children of the program must not inherit it */
     return 0;
 }
 
@@ -116,12 +121,12 @@ static int join_raise_walls(const struct join_request *j, int *kernel, struct er
         return err_sys(err, ERR_SYS, "/workspace");
     if (caps_drop_all(err) < 0)
         return -1;
-    /* The change of identity cleared it, and without it /proc/self is closed to the program itself. By now there is
-     * nothing left here that another program of the sandbox must not see. */
+    /* The change of identity cleared it, and without it the program cannot read its own /proc/self.
+     * No secret that other programs of the sandbox must not see is left in this process. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "dumpable");
     if (deny_openat2() < 0)
-        return err_sys(err, ERR_WALL_MISSING, "the filter of openat2");
+        return err_sys(err, ERR_WALL_MISSING, "cannot install the openat2 filter");
     return seccomp_install_filter(j->template, j->spec, MONITOR_FD, err);
 }
 
@@ -136,7 +141,7 @@ static int join_become_interpreter(const struct join_request *j)
     _exit(125);
 }
 
-/* --- on borrowed memory --- */
+/* --- on shared memory --- */
 
 static NORETURN JOIN_ON_OWN_STACK void join_fail(const char *where)
 {
@@ -152,7 +157,7 @@ static JOIN_ON_OWN_STACK int join_fork_inside(void *unused UNUSED)
     if (pid == 0)
         longjmp(join_shared.home, 1);
     if (pid < 0)
-        join_fail("fork inside the sandbox");
+        join_fail("cannot fork inside the sandbox");
     _exit(0);
 }
 
@@ -161,10 +166,10 @@ static JOIN_ON_OWN_STACK int join_enter_namespaces(void *unused UNUSED)
     int status = -1;
 
     if (setns(join_shared.j->pidfd, ALL_NAMESPACES) < 0)
-        join_fail("enter the namespaces");
+        join_fail("cannot enter the namespaces");
     pid_t pid = clone(join_fork_inside, join_shared.stacks[1] + CLONE_STACK_BYTES, CLONE_VM | CLONE_VFORK, NULL);
     if (pid < 0)
-        join_fail("enter the pid namespace");
+        join_fail("cannot enter the pid namespace");
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
     _exit(status != 0);
@@ -177,7 +182,7 @@ int join_fork(const struct join_request *j, struct err *err)
     join_shared.j = j;
     join_shared.sys = 0;
     join_shared.where = NULL;
-    if (setjmp(join_shared.home)) /* in the member: a whole copy of us, so this frame is still there */
+    if (setjmp(join_shared.home)) /* in the interpreter: a full copy of us, so this frame still exists */
         return join_become_interpreter(join_shared.j);
     pid_t pid = clone(join_enter_namespaces, join_shared.stacks[0] + CLONE_STACK_BYTES, CLONE_VM | CLONE_VFORK, NULL);
     if (pid < 0)
@@ -189,5 +194,5 @@ int join_fork(const struct join_request *j, struct err *err)
     errno = join_shared.sys;
     if (join_shared.where) /* ESRCH: the sandbox has ended meanwhile */
         return err_sys(err, join_shared.sys == ESRCH ? ERR_LOST : ERR_SYS, "%s", join_shared.where);
-    return err_set(err, ERR_LOST, "whoever was to enter the sandbox was ended on the way");
+    return err_set(err, ERR_LOST, "the process that was to enter the sandbox was killed");
 }

@@ -1,4 +1,5 @@
-/* Orders come from the jailer, which is trusted: one that cannot be understood is of another build, and ends us. */
+/* Orders come from the jailer, which is trusted: an order that cannot be decoded comes from another
+ * build and ends the zygote. */
 #include "host/zygote/serve.h"
 
 #include "core/base/fd.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The member's failure, as its first and last event. */
+/* Sends the failure of an interpreter as its first and last event. */
 static void zygote_report_failure(int kernel, const struct err *err)
 {
     char line[512];
@@ -21,15 +22,16 @@ static void zygote_report_failure(int kernel, const struct err *err)
     (void)!write(kernel, line, (size_t)n);
 }
 
-/* By a signal of the kernel, which reaches whoever spins, sleeps or has blocked all others. The jailer says nothing
- * before it has heard READY, so the only news of the socket until then is its end. */
+/* Uses a kernel signal, which also ends a process that spins, sleeps or has blocked all other
+ * signals. The jailer sends nothing before it has received READY, so the only event on the socket
+ * until then is its end. */
 int zygote_die_with_socket(int sock, struct err *err)
 {
     pid_t self = getpid();
 
     if (fcntl(sock, F_SETSIG, SIGKILL) < 0 || fcntl(sock, F_SETOWN, getpgrp() == self ? -self : self) < 0 ||
         fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC) < 0)
-        return err_sys(err, ERR_SYS, "a signal for the end of the socket");
+        return err_sys(err, ERR_SYS, "cannot request a signal for the end of the socket");
     return 0;
 }
 
@@ -41,7 +43,7 @@ void zygote_send_event(int sock, enum zygote_event_kind kind, const struct err *
         (void)fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) & ~O_ASYNC);
     if (err)
         note.err = *err;
-    (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0); /* when the jailer is gone, the next receive ends us */
+    (void)fd_send(sock, &note, sizeof(note), NULL, 0, 0); /* if the jailer is gone, the next receive ends us */
 }
 
 static void zygote_close_fds(const int *fds, size_t n)
@@ -59,7 +61,7 @@ bool zygote_receive_order(int sock, struct zygote_task *ret)
     if (fd_recv(sock, &o, sizeof(o), fds, &nfds, 0) != (ssize_t)sizeof(o))
         return false;
     *ret = (struct zygote_task){ .token = o.token, .template = { .calls = o.calls, .rootless = o.rootless } };
-    ret->template.monitor = o.has_monitor ? 0 : -1; /* only whether there is one */
+    ret->template.monitor = o.has_monitor ? 0 : -1; /* only the presence of a monitor matters here */
     if (o.nprocs > CGROUP_TREES || nfds != 4u + o.nprocs + (o.has_monitor ? 1u : 0u) ||
         filter_build(&o.calls, o.has_monitor, ret->template.filter.prog, &ret->template.filter.len, NULL) < 0) {
         zygote_close_fds(fds, nfds);

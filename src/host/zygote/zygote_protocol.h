@@ -1,27 +1,28 @@
-/* zygote_protocol.h - what the jailer and a zygote say to each other, over a SEQPACKET socket: plain structs, since
- * both are of one build. */
+/* zygote_protocol.h - messages between the jailer and a zygote over a SEQPACKET socket: plain
+ * structs, because both are of the same build. */
 #pragma once
 
 #include "core/base/err.h"
 #include "host/isolate/native.h"
 
-#define ZYGOTE_FD 3 /* of a zygote that was just started */
+#define ZYGOTE_FD 3 /* socket of a started zygote */
 
-struct zygote_fork_order { /* a member for this sandbox; descriptors: pidfd, kernel, out, err, cgroup files, and a
-                              monitor */
+/* Order to fork an interpreter into a sandbox. Descriptors: pidfd, kernel socket, stdout, stderr,
+ * cgroup files, and the monitor's socket if has_monitor. */
+struct zygote_fork_order {
     uint64_t token;
     char id[ID_SIZE];
     struct limits limits;
     struct filter_spec calls;
-    uint8_t rootless, has_monitor; /* watched: the last descriptor is a socket to who hears of refused calls */
+    uint8_t rootless, has_monitor; /* has_monitor: the last descriptor is a socket for the seccomp listener */
     uint8_t nprocs;
 };
 
 enum zygote_event_kind {
     ZYGOTE_READY,   /* once: it can be forked */
-    ZYGOTE_FAILED,  /* it cannot, and ends */
-    ZYGOTE_JOINED,  /* the member exists */
-    ZYGOTE_REFUSED, /* it does not */
+    ZYGOTE_FAILED,  /* it failed to start, and ends */
+    ZYGOTE_JOINED,  /* the interpreter exists */
+    ZYGOTE_REFUSED, /* the fork failed; see err */
 };
 
 struct zygote_event {

@@ -1,5 +1,6 @@
-/* SNAPSHOT walks the tree and remembers it; CHANGES walks it again and compares. Both go in slices. Counts go on when
- * the list is full, so that the totals are true and the flag says that the list is not all. */
+/* SNAPSHOT scans the tree and records it; CHANGES scans it again and compares. Both run in slices.
+ * When the list of changes is full, counting continues, so that the totals are correct and the flag
+ * shows that the list is incomplete. */
 #include "inside/runtime/snapshot.h"
 
 #include "core/base/fd.h"
@@ -15,8 +16,8 @@
 struct snapshot_request {
     struct tree_scan scan;
     struct tree_scan_item item;
-    struct snapshot *snapshot; /* SNAPSHOT: being made, ours. CHANGES: the runtime's */
-    bool scanned;              /* CHANGES: the tree was walked, deletions follow */
+    struct snapshot *snapshot; /* SNAPSHOT: being made, owned. CHANGES: the runtime's */
+    bool scanned;              /* CHANGES: the scan is complete, deletions follow */
     size_t deleted_at;
     uint64_t entries_left; /* changes that may still be listed */
     struct rt_done done;
@@ -90,7 +91,8 @@ static struct snapshot_request *snapshot_request_new(struct runtime *rt, struct 
 
 static int snapshot_check_busy(const struct runtime *rt, struct err *err)
 {
-    return rt->snapshot_busy ? err_set(err, ERR_BUSY, "another SNAPSHOT or CHANGES is under way") : 0;
+    return rt->snapshot_busy ? err_set(err, ERR_BUSY, "another SNAPSHOT or CHANGES is in progress; try again later")
+                             : 0;
 }
 
 int snapshot_open(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err)
@@ -127,7 +129,7 @@ static void changes_report(struct snapshot_request *l, struct pack *p, char kind
     rt_change_pack(p, &c);
 }
 
-/* One entry compared, or one deletion found. False at the end. */
+/* Compares one entry, or finds one deletion. False at the end. */
 static bool changes_compare_one(struct snapshot_request *l, struct pack *p)
 {
     struct snapshot_file f;
@@ -176,7 +178,7 @@ static void changes_release(struct runtime_stream *s)
 {
     struct snapshot_request *l = s->obj;
 
-    l->snapshot = NULL; /* the runtime's */
+    l->snapshot = NULL; /* the runtime owns it */
     snapshot_release(s);
 }
 
@@ -190,7 +192,7 @@ int changes_open(struct runtime *rt, struct runtime_stream *s, const struct fram
     if (snapshot_check_busy(rt, err) < 0)
         return -1;
     if (!rt->snapshot)
-        return err_set(err, ERR_INVALID, "CHANGES without a SNAPSHOT to compare with");
+        return err_set(err, ERR_INVALID, "CHANGES needs an earlier SNAPSHOT");
     if (snapshot_open_root(rt, f, &m, &fd, err) < 0)
         return -1;
     struct snapshot_request *l = snapshot_request_new(rt, s, &changes_stream_ops, fd);

@@ -1,8 +1,8 @@
-/* Frames on stream 0 are about the connection and the sandbox; everything else is a stream with a request behind it.
- *
- * The socket's other side is the host, which is trusted, but a mistake of the host must not end the sandbox: a request
- * that makes no sense is answered with ERROR on its own stream. Only the end of the socket ends the process, and with
- * it the sandbox: whoever might come back to it holds a duplicate of that socket. */
+/* Frames on stream 0 concern the connection and the sandbox; every other stream belongs to one
+ * request. The peer is the host, which is trusted, but a mistake of the host must not end the
+ * sandbox: a malformed request is answered with ERROR on its own stream. Only the end of the socket
+ * ends the process, and with it the sandbox: a process that may reconnect later holds a duplicate
+ * of that socket. */
 #include "inside/runtime/runtime.h"
 
 #include "core/base/mutate.h"
@@ -65,7 +65,7 @@ static int control_on_hello(struct runtime *rt, const struct frame *f, struct er
     if (rt_hello_decode(f, &m, err) < 0)
         return -1;
     if (m.version != WIRE_VERSION)
-        return err_set(err, ERR_VERSION, "the host speaks version %u of the protocol, this runtime %u", m.version,
+        return err_set(err, ERR_VERSION, "the host uses version %u of the protocol, this runtime version %u", m.version,
                        WIRE_VERSION);
     struct rt_hello answer = { .version = WIRE_VERSION,
                                .epoch = m.epoch,
@@ -78,8 +78,8 @@ static int control_on_hello(struct runtime *rt, const struct frame *f, struct er
                        rt_hello_encode(&answer, runtime_scratch_buffer(), NULL));
     if (!taken_over)
         return 0;
-    interpreter_drop(rt); /* the new host has not heard of it, and would never take it */
-    if (rt->claimed)      /* the new host checks the walls as the first one did */
+    interpreter_drop(rt); /* the new host does not know about it and would never use it */
+    if (rt->claimed)      /* the new host checks the walls like the first one */
         control_send_claimed(rt);
     runtime_streams_resume(&rt->streams);
     return 0;
@@ -96,16 +96,16 @@ static int control_on_connection_frame(struct runtime *rt, const struct frame *f
         return 0;
     }
     if (f->type == FRAME_PRELOAD_RULES) {
-        runtime_reset_record_baseline(rt); /* while nobody waits, and only where somebody may come again */
+        runtime_reset_record_baseline(rt); /* before any request waits, and only for sandboxes that may be reset */
         return runtime_claim_preload_rules(rt, f, err);
     }
     if (f->type == FRAME_INTERPRETER)
         return interpreter_hold(rt, err);
-    if (f->type == FRAME_WARM_UP) { /* what waited may have ended meanwhile */
+    if (f->type == FRAME_WARM_UP) { /* the waiting interpreter may have ended meanwhile */
         interpreter_warm_up(rt);
         return 0;
     }
-    return err_set(err, ERR_PROTOCOL, "%s has no place on stream 0", frame_name(f->type));
+    return err_set(err, ERR_PROTOCOL, "%s is not allowed on stream 0", frame_name(f->type));
 }
 
 static int control_open_request(struct runtime *rt, const struct frame *f, struct err *err)
@@ -115,13 +115,13 @@ static int control_open_request(struct runtime *rt, const struct frame *f, struc
     while (i < ARRAY_LEN(control_requests) && control_requests[i].type != f->type)
         i++;
     if (i == ARRAY_LEN(control_requests))
-        return err_set(err, ERR_PROTOCOL, "%s opens no stream", frame_name(f->type));
+        return err_set(err, ERR_PROTOCOL, "%s cannot open a stream", frame_name(f->type));
     if (f->stream % 2 != 0)
-        return err_set(err, ERR_PROTOCOL, "odd streams are the runtime's");
+        return err_set(err, ERR_PROTOCOL, "odd stream numbers are reserved for the runtime");
     if (!rt->claimed)
         return err_set(err, ERR_DENIED, "%s before CLAIM", frame_name(f->type));
     if (rt->streams.count >= RUNTIME_STREAMS_MAX)
-        return err_set(err, ERR_LIMIT, "%u streams are open", RUNTIME_STREAMS_MAX);
+        return err_set(err, ERR_LIMIT, "%u streams are open, which is the maximum", RUNTIME_STREAMS_MAX);
 
     struct runtime_stream *s = runtime_stream_open(&rt->streams, f->stream, f->type);
     struct err why = { 0 };
@@ -131,7 +131,8 @@ static int control_open_request(struct runtime *rt, const struct frame *f, struc
     return 0;
 }
 
-/* CREDIT and CLOSE of a stream that is gone crossed our last word on the way. */
+/* A CREDIT, CLOSE or similar frame of a closed stream was sent before the host received our last
+ * frame. */
 static bool control_frame_is_late(const struct frame *f)
 {
     return f->type == FRAME_CREDIT || f->type == FRAME_CLOSE || f->type == FRAME_DATA || f->type == FRAME_SIGNAL ||
@@ -160,7 +161,7 @@ static int control_route_frame(struct runtime *rt, const struct frame *f, struct
             s->ops->on_control(s, f);
         return 0;
     default:
-        return err_set(err, ERR_PROTOCOL, "%s on a stream that is open", frame_name(f->type));
+        return err_set(err, ERR_PROTOCOL, "%s on an open stream", frame_name(f->type));
     }
 }
 
@@ -218,8 +219,8 @@ static int control_init(struct runtime *rt, int fd, struct err *err)
                                          .on_drain = control_on_drain };
     sigset_t set;
 
-    signal(SIGPIPE, SIG_IGN); /* a program that closed its input is no reason to die */
-    signal(SIGXFSZ, SIG_IGN); /* nor is a file that would grow past the limit: EFBIG says it */
+    signal(SIGPIPE, SIG_IGN); /* a program that closed its input must not end the runtime */
+    signal(SIGXFSZ, SIG_IGN); /* nor must a file that would exceed its size limit: write fails with EFBIG */
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     if (ev_new(&rt->ev, err) < 0 || paths_init(&rt->paths, err) < 0 ||

@@ -1,5 +1,5 @@
-/* Entries are packed into frames as they come from the directory, so ten entries and a million cost the same memory.
- * Names are bytes: whatever a process put into them arrives unchanged. */
+/* Entries are packed into frames as they are read from the directory, so memory use does not depend
+ * on their number. Names are bytes and are sent unchanged. */
 #include "inside/runtime/files.h"
 
 #include "core/base/fd.h"
@@ -10,7 +10,8 @@
 #include <fcntl.h>
 
 #define SLICE 100
-/* Room for the largest entry must be left before one is read, since a directory cannot be put back. */
+/* There must be space for the largest entry before one is read, because an entry cannot be put
+ * back. */
 #define ENTRY_MAX (2u * RT_PATH_MAX + 64u)
 
 struct dir_listing {
@@ -30,7 +31,7 @@ static void dir_list_finish(struct runtime_stream *s, const struct dir_listing *
     runtime_stream_done(s, &(struct rt_done){ .files = l->entries_sent, .truncated = truncated });
 }
 
-/* Packs the next entry; false at the end, or when the limit is passed. */
+/* Packs the next entry. False at the end, or when the limit is reached. */
 static bool dir_list_pack_next(struct dir_listing *l, struct pack *p, bool *truncated)
 {
     static struct rt_entry e;
@@ -61,7 +62,7 @@ static bool dir_list_step(struct runtime_stream *s)
     bool more = true, truncated = false;
     struct pack p;
 
-    if (room < FRAME_PAYLOAD_MAX) /* whole frames only: a unit is never split */
+    if (room < FRAME_PAYLOAD_MAX) /* needs space for a whole frame: a unit is never split */
         return false;
     pack_init(&p, runtime_scratch_buffer(), room);
     for (int i = 0; more && i < SLICE && p.cap - p.len >= ENTRY_MAX; i++)

@@ -1,4 +1,5 @@
-/* Lists are short (RT_ARGS_MAX at the most, a few dozen in life), so a name is looked up by walking. */
+/* Lists are short (RT_ARGS_MAX at most, usually a few dozen), so names are found by linear
+ * search. */
 #include "inside/runtime/env.h"
 
 #include "core/base/mem.h"

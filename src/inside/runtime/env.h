@@ -3,9 +3,9 @@
 
 #include "core/base/err.h"
 
-/* Every entry must be NAME=value with a name of at least one character. */
+/* Checks that every entry is NAME=value with a non-empty name. */
 int env_check(const char *const *env, struct err *err);
-/* A NULL-terminated list, one allocation that the caller frees; the strings are borrowed from both. Within one list the
- * last entry of a name wins. */
+/* Returns a NULL-terminated list in one allocation that the caller frees; the strings are borrowed
+ * from both lists. Within one list the last entry of a name wins. */
 const char **env_merge(const char *const *base, const char *const *over);
 const char *env_get(const char *const *env, const char *name); /* the value, or NULL */

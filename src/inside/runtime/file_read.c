@@ -1,7 +1,7 @@
-/* A file is read in slices as the host takes them. How much is decided when it is opened: a file that grows meanwhile
- * does not keep the reader for ever, one that shrinks ends early, and the bytes that arrive are the truth. Only regular
- * files: anything else could block, or never end. The pseudo-files of /proc are refused too, because a link in the
- * workspace could name PID 1's own. */
+/* A file is read in slices as the host takes them. The number of bytes is fixed at open: a file
+ * that grows meanwhile does not extend the request, and a file that shrinks ends it early. Only
+ * regular files are read, because others could block or never end. The pseudo-files of /proc are
+ * refused too, because a link in the workspace could point to those of PID 1. */
 #include "inside/runtime/files.h"
 
 #include "core/base/fd.h"
@@ -40,7 +40,7 @@ static bool file_read_step(struct runtime_stream *s)
         return false;
     }
     if (room == 0)
-        return false; /* a credit wakes us */
+        return false; /* a CREDIT wakes us */
     ssize_t n = pread(r->fd, runtime_scratch_buffer(), room, (off_t)r->at);
     if (n < 0) {
         path_fail(&err, "reading", r->entry.name);
@@ -84,7 +84,7 @@ int file_read_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     if (fd < 0)
         return -1;
     if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
-        return path_fail(err, "looking at", m.path);
+        return path_fail(err, "examining", m.path);
     if (!S_ISREG(st.st_mode) || fs.f_type == PROC_MAGIC)
         return err_set(err, ERR_WRONG_KIND, "%.160s is not a regular file", m.path);
 
@@ -98,7 +98,7 @@ int file_read_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     s->obj = r;
     s->ops = &file_read_ops;
     if (m.flags && m.flags != rt_file_version(r->entry.size, r->entry.mtime_ns))
-        return err_set(err, ERR_BUSY, "%.160s has changed since it was looked at", m.path);
+        return err_set(err, ERR_BUSY, "%.160s has changed since its version was read; read it again", m.path);
     runtime_stream_wake(s);
     return 0;
 }

@@ -1,15 +1,16 @@
-/* A tree is removed from the inside out with one open directory and, for each level above it, its device and inode: so
- * neither stack, descriptors nor path lengths limit how deep an attacker may have dug. Past a modest depth, what is
- * deeper still is first moved up to the top of the tree: Landlock looks at every directory above the one in question
- * each time, so that ten thousand levels would otherwise take half a minute. A directory is first tried with
- * rmdir; only when that says it is not empty do we go down into it. Coming up again by "..", we look whether that is
- * the directory we came from; a tree that was moved under our feet ends the request instead of leading it elsewhere.
- * After coming up the directory is read from its start: what was there before is gone, so nothing is read twice for
- * long.
+/* A tree is removed depth-first with one open directory and, for each level above it, its device
+ * and inode. Thus neither stack, descriptors nor path lengths limit the depth of a hostile tree.
+ * Below DEPTH_LIFT, deeper directories are first moved to the top of the tree: Landlock checks
+ * every parent directory on each access, so ten thousand levels would take half a minute. A
+ * directory is first tried with rmdir; it is entered only if it is not empty. After ascending with
+ * "..", the device and inode are compared with the recorded ones; a tree that was moved meanwhile
+ * ends the request instead of redirecting it. After ascending, the directory is read from its
+ * start: the entries before are already removed, so little is read twice.
  *
- * A directory that is only emptied is read again until a whole reading finds nothing.
+ * A directory that is only emptied is read again until a complete pass finds nothing.
  *
- * Directories without permission are given it first; they are ours, and about to go. */
+ * Directories without permission get it first; they belong to the sandbox's user and are about to
+ * be removed. */
 #include "inside/runtime/file_remove.h"
 
 #include "core/base/fd.h"
@@ -30,18 +31,19 @@ struct removal_level {
 };
 
 struct removal {
-    int parent; /* directory that holds the whole tree */
+    int parent; /* directory that contains the tree */
     char leaf[PATH_NAME_SIZE];
     int top;                      /* the tree itself */
-    DIR *dir;                     /* where we are; NULL before the first step */
-    struct removal_level *levels; /* of the directories above `dir`, the tree's top first */
+    DIR *dir;                     /* current directory; NULL before the first step */
+    struct removal_level *levels; /* directories above `dir`, top of the tree first */
     size_t depth, cap;
     uint64_t removed;
     bool keep_top;                /* the top is emptied, not removed */
-    uint64_t removed_before_pass; /* stays: of `removed`, those before this reading of it */
+    uint64_t removed_before_pass; /* keep_top: value of `removed` when this pass started */
 };
 
-/* Of the directory itself: a link that has taken its place since leads to something that nobody asked us to touch. */
+/* Changes the directory itself: a link that replaced it could lead to a file outside the
+ * request. */
 static int removal_grant_access(int at, const char *name)
 {
     return fchmodat(at, name, 0700, AT_SYMLINK_NOFOLLOW);
@@ -113,7 +115,7 @@ static int removal_go_up(struct removal *r)
     return removal_enter_dir(r, fd);
 }
 
-/* 1: removed. 0: a directory that is not empty. -1: with errno. */
+/* 1: removed. 0: a directory that is not empty. -1: error, with errno. */
 static int removal_remove_name(int at, const char *name, bool is_dir)
 {
     if (!is_dir) {
@@ -127,8 +129,8 @@ static int removal_remove_name(int at, const char *name, bool is_dir)
     return errno == ENOTEMPTY || errno == EEXIST ? 0 : -1;
 }
 
-/* Moves a directory up to the top, where it is found again when we come back there. A kernel whose Landlock knows no
- * moves between directories refuses; then we go down after all. */
+/* Moves a directory to the top of the tree, where it is found again later. A kernel whose Landlock
+ * does not support moves between directories refuses; the directory is then entered instead. */
 static bool removal_lift_to_top(struct removal *r, const char *name)
 {
     char temp[PATH_NAME_SIZE];
@@ -142,7 +144,8 @@ static bool removal_lift_to_top(struct removal *r, const char *name)
            renameat(dirfd(r->dir), name, r->top, temp) == 0;
 }
 
-/* One entry of the current directory. 1: go on. 0: the tree is gone. -1: with errno. */
+/* Handles one entry of the current directory. 1: continue. 0: the tree is removed. -1: error, with
+ * errno. */
 static int removal_advance(struct removal *r)
 {
     errno = 0;
@@ -173,7 +176,7 @@ static int removal_advance(struct removal *r)
     int done = removal_remove_name(r->parent, r->leaf, true);
     if (done < 0)
         return -1;
-    if (done == 0) { /* somebody keeps filling it */
+    if (done == 0) { /* a process keeps adding files */
         rewinddir(r->dir);
         return 1;
     }
@@ -198,7 +201,7 @@ static bool file_remove_step(struct runtime_stream *s)
     if (more < 0) {
         struct err err;
 
-        path_fail(&err, "removing what is below", r->leaf);
+        path_fail(&err, "removing the contents of", r->leaf);
         runtime_stream_fail(s, &err);
     } else if (more == 0) {
         runtime_stream_done(s, &(struct rt_done){ .files = r->removed });
@@ -278,6 +281,7 @@ int file_remove_open(struct runtime *rt, struct runtime_stream *s, const struct 
         return file_remove_begin(r, s, &m, err);
     if (err->id != ERR_MISSING || !(m.flags & RT_PATH_MISSING_OK))
         return -1;
-    runtime_stream_done(s, &(struct rt_done){ 0 }); /* no directory to look in: the name does not exist there either */
+    /* The parent directory does not exist, so the name does not exist either. */
+    runtime_stream_done(s, &(struct rt_done){ 0 });
     return 0;
 }

@@ -1,6 +1,7 @@
-/* The bytes go to a new file with a name of its own in the same directory, and the last one renames it into place: a
- * reader sees the old file or the new one, never half of it, and nothing an attacker planted at the name is opened. A
- * request that is given up or fails takes its unfinished file along. */
+/* The bytes are written to a new file with a temporary name in the same directory, which is renamed
+ * into place after the last byte: a reader sees the old file or the new one, never a partial one,
+ * and a file that an attacker planted at the name is never opened. A request that fails or is
+ * cancelled removes its unfinished file. */
 #include "inside/runtime/files.h"
 
 #include "core/base/fd.h"
@@ -17,7 +18,7 @@
 
 struct file_write_job {
     int dir, fd;
-    char leaf[PATH_NAME_SIZE], temp[PATH_NAME_SIZE]; /* temp is "" when there is nothing to remove */
+    char leaf[PATH_NAME_SIZE], temp[PATH_NAME_SIZE]; /* temp is "" if there is no file to remove */
     mode_t mode;
     bool excl;
     uint64_t bytes;
@@ -29,7 +30,7 @@ static int file_write_rename(struct file_write_job *w)
         return renameat(w->dir, w->temp, w->dir, w->leaf);
     if (syscall(SYS_renameat2, w->dir, w->temp, w->dir, w->leaf, RENAME_NOREPLACE) == 0)
         return 0;
-    if (errno != EINVAL) /* which is what a file system without the flag says */
+    if (errno != EINVAL) /* EINVAL: the file system does not support the flag */
         return -1;
     if (linkat(w->dir, w->temp, w->dir, w->leaf, 0) < 0)
         return -1;

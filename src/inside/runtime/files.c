@@ -1,4 +1,4 @@
-/* The requests that need one answer and no stream of bytes. */
+/* Requests with one answer and no byte stream. */
 #include "inside/runtime/files.h"
 
 #include "core/base/fd.h"
@@ -40,7 +40,7 @@ int file_stat_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     if (fd < 0)
         return -1;
     if (fstat(fd, &st) < 0)
-        return path_fail(err, "looking at", m.path);
+        return path_fail(err, "examining", m.path);
     file_entry_fill(&e, &st, fd, "");
     memcpy(e.name, m.path, sizeof(e.name));
     pack_init(&p, runtime_scratch_buffer(), FRAME_PAYLOAD_MAX);
@@ -62,7 +62,7 @@ int dir_make_open(struct runtime *rt, struct runtime_stream *s, const struct fra
     if (dir < 0)
         return -1;
     if (mkdirat(dir, leaf, 0700) == 0) {
-        if (path_set_mode(dir, leaf, mode) < 0) /* the umask of PID 1 is not the caller's business */
+        if (path_set_mode(dir, leaf, mode) < 0) /* independent of the umask of PID 1 */
             return path_fail(err, "setting the mode of", m.path);
     } else {
         int sys = errno;
@@ -92,7 +92,8 @@ int file_move_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     unsigned how = m->flags & RT_PATH_EXCL ? RENAME_NOREPLACE : 0;
     if (syscall(SYS_renameat2, from, from_leaf, to, to_leaf, how) < 0) {
         if (errno == EXDEV)
-            return err_sys(err, ERR_EXISTS, "%.80s and %.80s lie on different file systems", m->from, m->to);
+            return err_sys(err, ERR_EXISTS, "%.80s and %.80s are on different file systems; copy the file instead",
+                           m->from, m->to);
         return path_fail(err, "moving to", m->to);
     }
     runtime_stream_done(s, &(struct rt_done){ 0 });

@@ -1,21 +1,23 @@
-/* files.h - requests about files: READ, WRITE, LIST, STAT, MKDIR, MOVE. REMOVE is in file_remove.h, archives in
- * tar_in.h and tar_out.h.
+/* files.h - file requests: READ, WRITE, LIST, STAT, MKDIR, MOVE. REMOVE is in file_remove.h,
+ * archives are in archive.h.
  *
- * Everything happens with the rights of the sandbox's user, inside its quota and its walls; the host never opens a path
- * of the sandbox itself. */
+ * All operations run with the rights of the sandbox's user, inside its limits and walls; the host
+ * never opens a path of the sandbox itself. */
 #pragma once
 
 #include "inside/runtime/runtime.h"
 
 typedef int request_open_fn(struct runtime *rt, struct runtime_stream *s, const struct frame *f, struct err *err);
 
-request_open_fn
-    file_read_open; /* DATA from offset on: `length` bytes, 0 is to the end the file has now; DONE with the entry */
-request_open_fn file_write_open; /* a new file beside the old one, renamed over it when the last byte is there */
-request_open_fn dir_list_open;   /* at most `length` entries, 0 is all; in the order the directory has them */
-request_open_fn file_stat_open;  /* of the name itself: a link is not followed */
+/* Sends `length` bytes from `offset` as DATA, then DONE with the entry. Length 0: up to the file's
+ * current end. */
+request_open_fn file_read_open;
+request_open_fn file_write_open; /* writes a temporary file and renames it over the target after the last byte */
+request_open_fn dir_list_open;   /* sends at most `length` entries, 0: all; in directory order */
+request_open_fn file_stat_open;  /* of the name itself: does not follow a link */
 request_open_fn dir_make_open;
 request_open_fn file_move_open;
 
-/* Fills all but the name. `fd` is the directory, `name` in it; or a descriptor and "". */
+/* Fills all fields except the name. `fd` is the directory that contains `name`; or the file's own
+ * descriptor, with name "". */
 void file_entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name);

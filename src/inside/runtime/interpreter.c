@@ -1,11 +1,12 @@
-/* It was not started by us, so it has neither our Landlock domain nor the environment of the claim, and we do not know
- * its number. The first two it is told before it runs anything of others; the last we take from the kernel's stamp on
- * its answer, for it could say what it likes.
+/* A joined interpreter was not started by the runtime, so it has neither the runtime's Landlock
+ * domain nor the environment of the claim, and its pid is unknown. The runtime sends it the first
+ * two before it runs any untrusted code. The pid is taken from the credentials that the kernel
+ * attaches to its answer, because the interpreter could send any number.
  *
- * The fork of a kernel has walls, limits, directory and environment from its birth. It gets the descriptors of a
- * process of its own by way of the kernel that is forked, which runs the code of strangers: that may keep them, answer
- * in the other's place or never. All of this harms nobody but itself; who answers must be a child of ours, or its end
- * would never be heard of. */
+ * The fork of a language kernel inherits walls, limits, directory and environment. It gets its
+ * descriptors through the language kernel that is forked, which runs untrusted code and may keep
+ * them, answer in its place, or never answer. All of this harms only its own sandbox. The answering
+ * process must be a child of the runtime; otherwise the runtime would never notice its end. */
 #include "inside/runtime/interpreter.h"
 
 #include "core/base/buf.h"
@@ -27,14 +28,15 @@ static int interpreter_send_claim(int kernel, const char *const *env, const int 
     for (size_t i = 0; env[i]; i++)
         len += (uint32_t)strlen(env[i]) + 1;
     if (len > INTERPRETER_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "an environment of %u bytes, %u are possible", len, INTERPRETER_ENV_MAX);
+        return err_set(err, ERR_LIMIT, "the environment has %u bytes, at most %u are possible", len,
+                       INTERPRETER_ENV_MAX);
     buf_add(&text, &len, sizeof(len));
     for (size_t i = 0; env[i]; i++)
         buf_add(&text, env[i], strlen(env[i]) + 1);
     ssize_t n = fd_send(kernel, text.data, text.len, fds, nfds, MSG_DONTWAIT);
     if (n < 0)
-        return err_sys(err, ERR_LOST, "the interpreter");
-    return (size_t)n == text.len ? 0 : err_set(err, ERR_LOST, "the interpreter takes no orders");
+        return err_sys(err, ERR_LOST, "cannot send to the interpreter");
+    return (size_t)n == text.len ? 0 : err_set(err, ERR_LOST, "the interpreter does not read its claim");
 }
 
 static int interpreter_hand_over(struct runtime *rt, const struct rt_exec *req, const char *const *env, int kernel,
@@ -49,20 +51,21 @@ static int interpreter_hand_over(struct runtime *rt, const struct rt_exec *req, 
     if (rt->ruleset >= 0)
         given[n++] = rt->ruleset;
     if (setsockopt(kernel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
-        return err_sys(err, ERR_SYS, "credentials");
+        return err_sys(err, ERR_SYS, "cannot enable SO_PASSCRED");
     return interpreter_send_claim(kernel, env, given, (size_t)n, err);
 }
 
 static int interpreter_set_nonblocking(int fd, int *ret, struct err *err)
 {
     *ret = fd;
-    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "descriptor of an interpreter") : 0;
+    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "cannot set up a descriptor of the interpreter")
+                                              : 0;
 }
 
 static int interpreter_dup_fd(int fd, int *ret, struct err *err)
 {
     *ret = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return *ret < 0 ? err_sys(err, ERR_SYS, "descriptor of an interpreter") : 0;
+    return *ret < 0 ? err_sys(err, ERR_SYS, "cannot set up a descriptor of the interpreter") : 0;
 }
 
 static void interpreter_release_fds(struct runtime *rt, int ret[RT_INTERPRETER_FDS])
@@ -81,7 +84,7 @@ void interpreter_drop(struct runtime *rt)
         fd_close(&fds[i]);
 }
 
-/* It says nothing before it is asked, so what there is to hear is its end. */
+/* It sends nothing before it is claimed, so any event is its end. */
 static void interpreter_on_end(void *arg, uint32_t events UNUSED)
 {
     struct runtime *rt = arg;
@@ -93,9 +96,9 @@ static void interpreter_on_end(void *arg, uint32_t events UNUSED)
 int interpreter_hold(struct runtime *rt, struct err *err)
 {
     if (rt->nframe_fds != RT_INTERPRETER_FDS)
-        return err_set(err, ERR_PROTOCOL, "an interpreter comes with %u descriptors", RT_INTERPRETER_FDS);
+        return err_set(err, ERR_PROTOCOL, "INTERPRETER needs %u descriptors", RT_INTERPRETER_FDS);
     if (rt->interpreter_fds[0] >= 0)
-        return err_set(err, ERR_EXISTS, "an interpreter waits already");
+        return err_set(err, ERR_EXISTS, "an interpreter is already waiting");
     if (ev_io_add(rt->ev, &rt->interpreter_io, rt->frame_fds[0], 0, interpreter_on_end, rt, err) < 0)
         return -1;
     for (size_t i = 0; i < RT_INTERPRETER_FDS; i++)
@@ -107,7 +110,7 @@ void interpreter_warm_up(struct runtime *rt)
 {
     uint32_t word = INTERPRETER_WARM_UP;
 
-    if (rt->interpreter_fds[0] >= 0) /* one that takes no orders is found by the claim */
+    if (rt->interpreter_fds[0] >= 0) /* an interpreter that does not read fails at the claim */
         (void)send(rt->interpreter_fds[0], &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -117,7 +120,7 @@ int interpreter_start_exec(struct runtime *rt, const struct rt_exec *req, const 
     int fds[RT_INTERPRETER_FDS];
 
     if (rt->interpreter_fds[0] < 0)
-        return err_set(err, ERR_LOST, "no interpreter waits in the sandbox");
+        return err_set(err, ERR_LOST, "no interpreter is waiting in the sandbox");
     interpreter_release_fds(rt, fds);
     *ret = (struct spawned_program){ .in = -1, .kernel_in = -1, .start_result = -1 };
     int bad = interpreter_set_nonblocking(take_fd(&fds[0]), &ret->kernel, err) < 0;
@@ -143,12 +146,12 @@ int interpreter_fork_kernel(int kernel, struct spawned_program *ret, struct err 
     if (spawn_open_kernel_fds(&sp, theirs, err) < 0)
         return -1;
     int bad = setsockopt(sp.kernel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0
-                  ? err_sys(err, ERR_SYS, "credentials")
+                  ? err_sys(err, ERR_SYS, "cannot enable SO_PASSCRED")
                   : interpreter_dup_fd(sp.kernel, &sp.start_result, err);
     if (!bad) {
         n = fd_send(kernel, line, sizeof(line) - 1, theirs, ARRAY_LEN(theirs), MSG_DONTWAIT);
         if (n != (ssize_t)sizeof(line) - 1) /* a few bytes into an empty buffer: all or nothing */
-            bad = err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "the kernel takes no orders");
+            bad = err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "the language kernel does not read its socket");
     }
     for (size_t i = 0; i < ARRAY_LEN(theirs); i++)
         fd_close(&theirs[i]);
@@ -160,7 +163,7 @@ int interpreter_fork_kernel(int kernel, struct spawned_program *ret, struct err 
     return 0;
 }
 
-/* What it says is for a person to read: text of one line, or nothing. */
+/* The reason is shown to users: one line of text, or nothing. */
 static int interpreter_read_refusal(int kernel, struct err *err)
 {
     char why[INTERPRETER_REASON_MAX + 1];
@@ -168,7 +171,7 @@ static int interpreter_read_refusal(int kernel, struct err *err)
 
     why[n > 0 ? n : 0] = '\0';
     str_strip_control_chars(why);
-    return err_set(err, ERR_FORK_UNSUPPORTED, "%s", why[0] ? why : "its kernel refuses");
+    return err_set(err, ERR_FORK_UNSUPPORTED, "%s", why[0] ? why : "the language kernel refuses to fork");
 }
 
 int interpreter_start_result(int kernel, pid_t *ret, struct err *err)
@@ -191,11 +194,11 @@ int interpreter_start_result(int kernel, pid_t *ret, struct err *err)
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS)
         memcpy(&who, CMSG_DATA(h), sizeof(who));
     if (c == INTERPRETER_NO_PROCESSES)
-        return err_set(err, ERR_PIDS_LIMIT, "no process more is allowed in the sandbox");
+        return err_set(err, ERR_PIDS_LIMIT, "the sandbox is at its process limit");
     if (c == INTERPRETER_REFUSED)
         return interpreter_read_refusal(kernel, err);
     if (c != INTERPRETER_READY || who.pid <= 1)
-        return err_set(err, ERR_LOST, "the interpreter ended before it could begin");
+        return err_set(err, ERR_LOST, "the interpreter ended before it was ready");
     *ret = who.pid;
     return 1;
 }

@@ -1,12 +1,14 @@
-/* One ruleset, raised at CLAIM by PID 1 and inherited by everything it starts. It handles every right that the running
- * ABI knows, so what no rule grants is refused; devices can never be made, because no access grants that.
+/* One ruleset, applied at CLAIM by PID 1 and inherited by every process it starts. It handles every
+ * right that the running ABI supports, so a right that no rule grants is denied; devices can never
+ * be made, because no access grants that right.
  *
- * Scope bits (ABI 6: signals, abstract sockets) are left out on purpose. A scope is drawn around a domain, and each
- * process that restricts itself begins a new one. On PID 1 the scope would keep it from signalling interpreters that
- * join the sandbox from outside its domain; raised in each execution it would cut executions off from each other: no
- * `kill` of a server that an earlier execution started, no reading of its /proc entry. What the scope is for is
- * already given: the pid namespace hides everything outside and makes PID 1 immune to signals from inside, the network
- * namespace owns its abstract names, and PID 1 is not dumpable. */
+ * Scope bits (ABI 6: signals, abstract sockets) are left out on purpose. A scope covers one domain,
+ * and each process that restricts itself starts a new domain. On PID 1 the scope would stop it from
+ * signalling interpreters that join the sandbox from outside its domain; in each execution it would
+ * separate executions from each other: an execution could not `kill` a server that an earlier one
+ * started, nor read its /proc entry. The scope's protection exists already: the pid namespace hides
+ * all outside processes and makes PID 1 immune to signals from inside, the network namespace owns
+ * its abstract sockets, and PID 1 is not dumpable. */
 #include "inside/runtime/landlock.h"
 
 #include "core/base/fd.h"
@@ -16,7 +18,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* The headers of the build host may be older than the kernel that runs, so the interface is spelled out here. */
+/* The headers of the build host may be older than the running kernel, so the interface is defined
+ * here. */
 #define FS_EXECUTE (1ull << 0)
 #define FS_WRITE_FILE (1ull << 1)
 #define FS_READ_FILE (1ull << 2)
@@ -81,7 +84,8 @@ uint64_t landlock_rights(int abi, enum rt_access access, bool is_dir)
     case RT_ACCESS_READ_EXEC:
         rights = READING | FS_EXECUTE;
         break;
-    case RT_ACCESS_READ_WRITE: /* programs are compiled and run there; a mount option says noexec where wanted */
+    /* Programs are compiled and run there; a noexec mount forbids that where wanted. */
+    case RT_ACCESS_READ_WRITE:
         rights = READING | WRITING | FS_EXECUTE;
         break;
     case RT_ACCESS_DEVICE:
@@ -108,36 +112,37 @@ static int landlock_new_ruleset(int *abi, struct err *err)
     struct ruleset_attr attr = { .handled_access_fs = landlock_handled(*abi) };
     long fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0u);
 
-    if (fd < 0 && errno == EINVAL && *abi > 8) { /* the newest right is not what we think: do without it */
+    if (fd < 0 && errno == EINVAL && *abi > 8) { /* the newest right has another meaning in this kernel: omit it */
         *abi = 8;
         attr.handled_access_fs = landlock_handled(*abi);
         fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0u);
     }
     if (fd < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock ruleset");
+        return err_sys(err, ERR_WALL_MISSING, "cannot make a Landlock ruleset");
     return (int)fd;
 }
 
 static int landlock_add_path_rule(int ruleset, int abi, const struct rt_rule *rule, struct err *err)
 {
-    auto_fd int fd = openat(AT_FDCWD, rule->path, O_PATH | O_CLOEXEC); /* musl's open() sets the flag twice */
+    auto_fd int fd = openat(AT_FDCWD, rule->path,
+                            O_PATH | O_CLOEXEC); /* open() of musl sets the flag with an extra call */
     struct stat st;
 
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && rule->access & RT_ACCESS_OPTIONAL)
         return 0;
     if (fd < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock rule for %s", rule->path);
+        return err_sys(err, ERR_WALL_MISSING, "cannot add a Landlock rule for %s", rule->path);
     if (fstat(fd, &st) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock rule for %s", rule->path);
+        return err_sys(err, ERR_WALL_MISSING, "cannot add a Landlock rule for %s", rule->path);
     struct path_beneath_attr attr = {
         .allowed_access = landlock_rights(abi, (enum rt_access)(rule->access & ~RT_ACCESS_OPTIONAL),
                                           S_ISDIR(st.st_mode)),
         .parent_fd = fd,
     };
     if (attr.allowed_access == 0)
-        return err_set(err, ERR_INVALID, "rule for %s has access %u, which is none", rule->path, rule->access);
+        return err_set(err, ERR_INVALID, "rule for %s: unknown access %u", rule->path, rule->access);
     if (syscall(SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &attr, 0u) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "Landlock rule for %s", rule->path);
+        return err_sys(err, ERR_WALL_MISSING, "cannot add a Landlock rule for %s", rule->path);
     return 0;
 }
 
@@ -156,5 +161,7 @@ int landlock_build(int abi, const struct rt_rule *rules, size_t n, int *ret, str
 
 int landlock_restrict(int ruleset, struct err *err)
 {
-    return syscall(SYS_landlock_restrict_self, ruleset, 0u) < 0 ? err_sys(err, ERR_WALL_MISSING, "Landlock") : 0;
+    return syscall(SYS_landlock_restrict_self, ruleset, 0u) < 0
+               ? err_sys(err, ERR_WALL_MISSING, "cannot apply Landlock")
+               : 0;
 }

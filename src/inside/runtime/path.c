@@ -1,6 +1,7 @@
-/* openat2 does the work: RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS in one lookup leave no moment in which a hostile
- * process could swap a directory for a link. What acts on a name (unlink, rename, mkdir) acts on the last component
- * below a directory opened that way, and those calls never follow it. */
+/* Paths are resolved by openat2 with RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS in one lookup, so a
+ * hostile process cannot swap a directory for a link in between. Operations on a name (unlink,
+ * rename, mkdir) use the last component below a directory opened that way, and those calls never
+ * follow it. */
 #include "inside/runtime/path.h"
 
 #include "core/base/fd.h"
@@ -13,7 +14,7 @@
 #include <sys/random.h>
 #include <sys/syscall.h>
 
-#define TRIES 32 /* a lookup that races with a rename answers EAGAIN */
+#define TRIES 32 /* a lookup that races with a rename fails with EAGAIN */
 
 int paths_init(struct paths *p, struct err *err)
 {
@@ -125,15 +126,16 @@ static int path_split(char *path, const char *asked, char leaf[PATH_NAME_SIZE], 
     char *slash = strrchr(path, '/');
     const char *name = slash + 1;
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return err_set(err, ERR_WRONG_KIND, "path '%.120s' names no entry of a directory", asked);
+        return err_set(err, ERR_WRONG_KIND, "path '%.120s' does not name a directory entry", asked);
     if (strlen(name) >= PATH_NAME_SIZE)
-        return err_set(err, ERR_INVALID, "the last name of '%.120s' is longer than 255 bytes", asked);
+        return err_set(err, ERR_INVALID, "the last component of '%.120s' is longer than 255 bytes", asked);
     memcpy(leaf, name, strlen(name) + 1);
     slash[slash == path ? 1 : 0] = '\0';
     return 0;
 }
 
-/* Makes each missing directory of `dir`, from the top. An existing prefix may hold links; a made one cannot. */
+/* Makes each missing directory of `dir`, from the top. An existing prefix may contain links; a new
+ * directory cannot. */
 static int path_make_dirs(const struct paths *p, char *dir)
 {
     for (char *end = dir + 1;; end++) {
@@ -204,6 +206,6 @@ void path_temp_name(char out[PATH_NAME_SIZE])
     uint64_t r[2] = { 0 };
 
     if (getrandom(r, sizeof(r), 0) != sizeof(r))
-        r[0] = (uint64_t)(uintptr_t)out; /* O_EXCL refuses a name in use; randomness only saves a second try */
+        r[0] = (uint64_t)(uintptr_t)out; /* O_EXCL refuses a used name; randomness only avoids a second try */
     snprintf(out, PATH_NAME_SIZE, ".cove-%016" PRIx64 "%016" PRIx64, r[0], r[1]);
 }

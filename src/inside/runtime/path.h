@@ -1,7 +1,8 @@
-/* path.h - opening what a request names, without ever following a magic link.
+/* path.h - opens paths that requests name, without ever following a magic link.
  *
- * Paths are absolute inside the sandbox and are resolved below the root's descriptor, so "..", absolute links and links
- * to links stay inside; /proc/PID/fd, /proc/PID/root and their like lead nowhere. */
+ * Paths are absolute inside the sandbox and are resolved below the root's descriptor, so "..",
+ * absolute links and links to links stay inside; /proc/PID/fd, /proc/PID/root and similar links are
+ * not followed. */
 #pragma once
 
 #include "core/base/err.h"
@@ -17,22 +18,23 @@ struct paths {
 int paths_init(struct paths *p, struct err *err);
 void paths_done(struct paths *p);
 
-int path_check(const char *path, struct err *err); /* absolute and not too long */
-/* A descriptor, or -1 with the error that fits errno. Links inside are followed unless flags say O_NOFOLLOW. */
+int path_check(const char *path, struct err *err); /* must be absolute and not too long */
+/* Returns a descriptor, or -1 with the error for errno. Follows links inside the sandbox, unless
+ * flags has O_NOFOLLOW. */
 int path_open(const struct paths *p, const char *path, int flags, struct err *err);
-/* The directory that holds the last component, whose name is copied to leaf. Fails on paths that end in nothing to name
- * ("/", "/a/.."). With `make`, missing directories on the way are made. */
+/* Opens the directory of the last component and copies that component to leaf. Fails on paths
+ * without one ("/", "/a/.."). With `make`, makes missing directories. */
 int path_parent(const struct paths *p, const char *path, bool make, char leaf[PATH_NAME_SIZE], struct err *err);
-/* Below any directory, for archives and walks: no link of any kind is followed, nothing leaves `dirfd`; with
- * `one_mount`, no mount is crossed either. -1 with errno. */
+/* Opens a path below any directory, for archives and scans: follows no link and does not leave
+ * `dirfd`; with `one_mount`, it does not cross a mount either. -1 with errno. */
 int path_beneath(int dirfd, const char *path, int flags, bool one_mount);
 
-/* The mode of a directory that was just made, whatever our umask is; a link in its place is not followed. -1 with
- * errno. */
+/* Sets the mode of a directory that was just made, independent of our umask; does not follow a link
+ * in its place. -1 with errno. */
 int path_set_mode(int dirfd, const char *name, mode_t mode);
 
-/* Sets the error that fits errno: "what path: reason". Returns -1. */
+/* Sets the error for errno: "what path: reason". Returns -1. */
 int path_fail(struct err *err, const char *what, const char *path);
 char path_kind(mode_t mode); /* as in struct rt_entry */
-/* A name that nobody uses, for a file that is being written. */
+/* Makes an unused name for a file that is being written. */
 void path_temp_name(char out[PATH_NAME_SIZE]);

@@ -1,11 +1,13 @@
-/* Bytes read and written by an execution are the difference of PID 1's own counters around the moment it reaps the main
- * process, because the kernel then adds the child's counters, and those of the children it waited for, to its parent's.
- * Reading /proc/PID/io of the child instead does not work: a zombie's files belong to root, and a short program is a
- * zombie before anybody could open them.
+/* The bytes read and written by an execution are the difference of PID 1's own counters around the
+ * reaping of the main process, because the kernel then adds the counters of the child, and of the
+ * children it waited for, to those of the parent. Reading /proc/PID/io of the child does not work:
+ * the files of a zombie belong to root, and a short program becomes a zombie before its files can
+ * be opened.
  *
- * A tree is found by parent links and session. A process that left both (double fork and setsid), or that hides from a
- * /proc which shows only what the reader could trace, is beyond reach this way; the caller then ends everything in the
- * sandbox, when nothing else lives in it, or the host does from outside. */
+ * A process tree is found by parent links and session. A process that left both (double fork and
+ * setsid), or that is hidden by a /proc mounted with hidepid, cannot be found this way. The caller
+ * then kills everything in the sandbox if nothing else runs in it, or the host kills it from
+ * outside. */
 #include "inside/runtime/procs.h"
 
 #include "core/base/fd.h"
@@ -68,7 +70,7 @@ bool procs_last_pid(const struct procs *p, uint64_t *ret)
 
 bool procs_parse_stat(const char *text, char *state, pid_t *ppid, pid_t *session)
 {
-    const char *p = strrchr(text, ')'); /* the name before it may hold anything, also ") R 1 1 1" */
+    const char *p = strrchr(text, ')'); /* the name before it may contain anything, even ") R 1 1 1" */
     uint32_t parent, group, sid;
 
     if (!p || p[1] != ' ' || p[2] == '\0')
@@ -150,7 +152,7 @@ static void process_census_take(struct process_census *c)
 
 static const struct census_process *process_census_find(const struct process_census *c, pid_t pid)
 {
-    size_t lo = 0, hi = c->n; /* /proc lists by number */
+    size_t lo = 0, hi = c->n; /* /proc lists by pid */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -165,7 +167,8 @@ static const struct census_process *process_census_find(const struct process_cen
     return NULL;
 }
 
-/* Marks members until a whole round adds none; chains are short, so rounds are few. */
+/* Marks processes of the tree until a complete round adds none; chains are short, so few rounds are
+ * needed. */
 static void process_census_mark_tree(struct process_census *c, const struct process_census *before, pid_t leader)
 {
     for (bool grew = true; grew;) {
@@ -204,7 +207,7 @@ void procs_signal_tree(pid_t leader, int signo)
             if (!m->in_tree || m->is_dead || m->handled)
                 continue;
             m->handled = true;
-            grew = signo == SIGKILL; /* any other signal goes once to those that were there */
+            grew = signo == SIGKILL; /* any other signal is sent once, to the processes of the first pass */
             kill(m->pid, signo == SIGKILL ? SIGSTOP : signo);
         }
     }

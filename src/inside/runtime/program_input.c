@@ -1,4 +1,5 @@
-/* What the program does not take at once is kept, and the host is not credited for it: it stops after a window. */
+/* Bytes that the program does not read at once are buffered, and the host gets no credit for them:
+ * it stops after one window. */
 #include "inside/runtime/program_input.h"
 
 #include "core/base/fd.h"
@@ -12,14 +13,16 @@
 void program_input_close(struct program_input *in)
 {
     if (in->kind == PROGRAM_INPUT_SOCKET && in->fd >= 0)
-        (void)shutdown(in->fd, SHUT_WR); /* the other direction has a descriptor of its own */
+        (void)shutdown(in->fd, SHUT_WR); /* the other direction has its own descriptor */
     ev_io_del(in->stream->streams->ev, &in->io);
     fd_close(&in->fd);
-    runtime_stream_consumed(in->stream, in->buf.len); /* nobody will read it, and the host must not wait for that */
+    runtime_stream_consumed(in->stream,
+                            in->buf.len); /* no process will read it, and the host must not wait for its credit */
     buf_done(&in->buf);
 }
 
-/* On a terminal the end of input is what a person types for it: once after a full line, else twice. */
+/* On a terminal the end of input is the EOF character: once after a complete line, otherwise
+ * twice. */
 static void program_input_type_eof(struct program_input *in)
 {
     struct termios t;
@@ -28,7 +31,7 @@ static void program_input_type_eof(struct program_input *in)
     if (tcgetattr(in->fd, &t) == 0)
         end[0] = end[1] = (char)t.c_cc[VEOF];
     ssize_t n = write(in->fd, end, in->last_byte == '\n' || in->last_byte == 0 ? 1 : 2);
-    (void)n; /* a terminal that takes nothing more has a reader that looks at nothing */
+    (void)n; /* a full terminal has a reader that does not read */
 }
 
 static void program_input_flush(struct program_input *in)
@@ -40,7 +43,7 @@ static void program_input_flush(struct program_input *in)
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno != EAGAIN) { /* EPIPE: the program closed its input, which is its right */
+        if (n < 0 && errno != EAGAIN) { /* EPIPE: the program closed its input, which is allowed */
             program_input_close(in);
             return;
         }

@@ -1,5 +1,6 @@
-/* Open addressing. A key that is taken leaves its slot marked, so that others behind it are found; the marks go when
- * the table grows or is cleared, which happens whenever a watch has seen all that the kernel had for it. */
+/* Open addressing. A removed key leaves its slot marked (a tombstone), so that keys after it are
+ * still found; tombstones disappear when the table grows or is cleared, which happens whenever a
+ * watch has read all pending kernel events. */
 #include "inside/runtime/reported_names.h"
 
 #include "core/base/hash.h"
@@ -15,7 +16,7 @@ static uint64_t reported_names_key(int wd, const char *name)
     return h > LEFT ? h : h + 2;
 }
 
-/* Where it is, or the free slot that ends the search. */
+/* The slot of the key, or the free slot that ends the search. */
 static size_t reported_names_find_slot(const struct reported_names *t, uint64_t key)
 {
     size_t i = key & (t->slots - 1);

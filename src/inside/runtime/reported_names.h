@@ -1,7 +1,8 @@
-/* reported_names.h - names that a watch told because it found them, and that may yet be told by the kernel too.
+/* reported_names.h - names already reported by a directory scan, so that the inotify event for the
+ * same name is dropped.
  *
- * A set of hashes of 64 bits. It is bounded: beyond REPORTED_NAMES_MAX a name is forgotten, and may then be told twice.
- */
+ * A set of 64-bit hashes. It is bounded: beyond REPORTED_NAMES_MAX a name is not stored and may be
+ * reported twice. */
 #pragma once
 
 #include "core/base/base.h"
@@ -10,9 +11,9 @@
 
 struct reported_names {
     uint64_t *keys;
-    size_t slots, used; /* used: slots that are not free, left ones included */
+    size_t slots, used; /* used: slots that are not free, tombstones included */
 };
 
 void reported_names_add(struct reported_names *t, int wd, const char *name);
-bool reported_names_remove(struct reported_names *t, int wd, const char *name); /* true: it was there; it is no more */
+bool reported_names_remove(struct reported_names *t, int wd, const char *name); /* true: it was present */
 void reported_names_clear(struct reported_names *t);

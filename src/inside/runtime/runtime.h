@@ -1,7 +1,8 @@
-/* runtime.h - PID 1 of a sandbox: one socket, one loop, many streams.
+/* runtime.h - PID 1 of a sandbox: one socket, one event loop, many streams.
  *
- * This is the object that requests share. Each kind of request is a module with an `open` function, listed in the table
- * of control.c; it gets a fresh stream and either answers at once or hangs its own object on the stream. */
+ * This object is shared by all requests. Each kind of request is a module with an `open` function,
+ * listed in the table of control.c; the function gets a new stream and either answers at once or
+ * attaches its own object to the stream. */
 #pragma once
 
 #include "core/ev/ev.h"
@@ -16,13 +17,13 @@
 struct runtime_exec;
 struct snapshot;
 
-#define RESET_DIRS 3u           /* that can be written to */
-struct runtime_reset_baseline { /* what RESET compares with: nobody else had lived in the sandbox */
+#define RESET_DIRS 3u           /* writable directories */
+struct runtime_reset_baseline { /* state before the first claim, which RESET restores and compares with */
     bool is_recorded;
     bool dir_exists[RESET_DIRS];
     mode_t mode[RESET_DIRS];
-    struct timespec times[RESET_DIRS][2];            /* last read and written */
-    uint64_t blocks[RESET_DIRS], inodes[RESET_DIRS]; /* that are free */
+    struct timespec times[RESET_DIRS][2];            /* access and modification time */
+    uint64_t blocks[RESET_DIRS], inodes[RESET_DIRS]; /* free ones */
     int nice, policy;
     cpu_set_t cpus;
     struct rlimit rlimits[RLIM_NLIMITS];
@@ -37,28 +38,28 @@ struct runtime {
 
     bool greeted;
     bool claimed;
-    bool resetting; /* RESET came, and has not ended well */
+    bool resetting; /* RESET has started and has not succeeded yet */
     struct runtime_reset_baseline reset_baseline;
     uint64_t epoch;
     uint32_t measured_walls;         /* runtime_walls_measure() at the start */
-    struct rt_claimed claimed_walls; /* as told with CLAIMED */
-    const char *const *env;          /* of the claim; in env_strings */
+    struct rt_claimed claimed_walls; /* as sent with CLAIMED */
+    const char *const *env;          /* of the claim; points into env_strings */
     void *env_strings;
-    int ruleset; /* what Landlock holds us to, for those who join later; -1 */
-    struct {     /* made ready for a claim that may come, when `ruleset` is one */
+    int ruleset; /* applied Landlock ruleset, for interpreters that join later; -1: none */
+    struct {     /* prepared for an expected claim; valid if `ruleset` is not -1 */
         int ruleset;
         struct rt_rule *rules;
         uint32_t nrules;
         void *strings;
     } preloaded;
-    int interpreter_fds[RT_INTERPRETER_FDS]; /* an interpreter that joined and waits: our ends; -1 */
+    int interpreter_fds[RT_INTERPRETER_FDS]; /* our ends of a joined interpreter that waits; -1: none */
     struct ev_io interpreter_io;
-    int *frame_fds; /* descriptors of the frame that is being looked at; who takes one leaves -1 */
+    int *frame_fds; /* descriptors of the current frame; a function that takes one sets it to -1 */
     size_t nframe_fds;
 
-    struct runtime_exec *execs; /* whose main process was not reaped or whose output still flows */
-    struct snapshot *snapshot;  /* /workspace as SNAPSHOT saw it; NULL before */
-    bool snapshot_busy;         /* a SNAPSHOT or CHANGES is under way; they share the mark */
+    struct runtime_exec *execs; /* main process not reaped, or output still open */
+    struct snapshot *snapshot;  /* state of /workspace at SNAPSHOT; NULL: none */
+    bool snapshot_busy;         /* a SNAPSHOT or CHANGES is in progress; they share `snapshot` */
     struct ev_defer reap;
     int status;
 };
@@ -68,5 +69,5 @@ static inline struct runtime *runtime_of_stream(struct runtime_stream *s)
     return container_of(s->streams, struct runtime, streams);
 }
 
-/* Serves the control socket until its other side is gone. Returns the exit status of the process. */
+/* Serves the control socket until its peer is gone. Returns the exit status of the process. */
 int runtime_serve(int control_fd);

@@ -1,9 +1,11 @@
-/* To make a ruleset takes longer than all the rest, and file rules are nearly always the same: the host says before
- * anybody waits which it expects. A claim with others builds its own.
+/* Building a ruleset takes longer than all other steps, and file rules are nearly always the same:
+ * the host sends the expected rules before a request waits. A claim with other rules builds its own
+ * ruleset.
  *
- * The other walls were measured at the start, when nobody waited: none of them can change later, and a rule of Landlock
- * may hide the files that tell. Nothing of the claim is kept when any part of it fails, so the host may try again or
- * give up; user code cannot start before. */
+ * The other walls were measured at the start, when no request waited: none of them can change
+ * later, and a Landlock rule may hide the files that show them. If any part of the claim fails,
+ * nothing of it is kept, so the host may try again or give up; user code cannot start before a
+ * successful claim. */
 #include "inside/runtime/runtime_claim.h"
 
 #include "core/base/fd.h"
@@ -15,8 +17,8 @@
 
 #include <fcntl.h>
 
-/* Fresh bytes from the host for a kernel that may have been copied with the sandbox; the kernel mixes them in and
- * trusts them no further. Without the device nothing is lost. */
+/* Fresh bytes from the host for a Linux kernel that may have been copied with the sandbox. The
+ * kernel mixes them in without trusting them. Without the device nothing is lost. */
 static void runtime_claim_add_entropy(const uint8_t entropy[32])
 {
     auto_fd int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
@@ -32,7 +34,8 @@ static void runtime_claim_drop_preloaded(struct runtime *rt)
     free(take_ptr(&rt->preloaded.strings));
 }
 
-/* No user code has run since, and nothing is mounted later: the paths lead where they led then. */
+/* No user code has run since the preload, and nothing is mounted later, so the paths still resolve
+ * to the same files. */
 static bool runtime_claim_rules_match_preloaded(const struct runtime *rt, const struct rt_claim *claim)
 {
     bool same = rt->preloaded.ruleset >= 0 && rt->preloaded.nrules == claim->nrules;
@@ -60,10 +63,10 @@ static int runtime_claim_raise_walls(struct runtime *rt, const struct rt_claim *
     walls->walls = rt->measured_walls;
     walls->landlock_abi = (uint32_t)landlock_abi();
     if (walls->landlock_abi < claim->landlock_min)
-        return err_set(err, ERR_NO_LANDLOCK, "Landlock ABI is %u, %u is demanded", walls->landlock_abi,
+        return err_set(err, ERR_NO_LANDLOCK, "Landlock ABI is %u, but at least %u is required", walls->landlock_abi,
                        claim->landlock_min);
     if (claim->walls & ~RT_WALL_LANDLOCK & ~rt->measured_walls)
-        return err_set(err, ERR_WALL_MISSING, "of the walls %#x, %#x are missing", claim->walls,
+        return err_set(err, ERR_WALL_MISSING, "walls %#x are required, but %#x are missing", claim->walls,
                        claim->walls & ~RT_WALL_LANDLOCK & ~rt->measured_walls);
     runtime_claim_add_entropy(claim->entropy);
     if (walls->landlock_abi == 0)
@@ -81,7 +84,7 @@ int runtime_claim_open(struct runtime *rt, const struct frame *f, struct err *er
     struct rt_claimed walls = { 0 };
 
     if (rt->claimed || rt->resetting)
-        return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
+        return err_set(err, ERR_EXISTS, "this sandbox is already claimed");
     if (rt_claim_decode(f, &claim, &strings, err) < 0 || env_check(claim.env, err) < 0 ||
         runtime_claim_raise_walls(rt, &claim, &walls, err) < 0)
         return -1;
@@ -102,7 +105,7 @@ void runtime_claim_forget(struct runtime *rt)
     rt->claimed_walls = (struct rt_claimed){ 0 };
 }
 
-/* What cannot be made ready is said by the claim, if it demands it. */
+/* A preload failure is not reported; the claim reports it if it needs the rules. */
 int runtime_claim_preload_rules(struct runtime *rt, const struct frame *f, struct err *err)
 {
     struct rt_claim claim;
@@ -110,7 +113,7 @@ int runtime_claim_preload_rules(struct runtime *rt, const struct frame *f, struc
     int ruleset, abi = landlock_abi();
 
     if (rt->claimed)
-        return err_set(err, ERR_EXISTS, "this sandbox was claimed already");
+        return err_set(err, ERR_EXISTS, "this sandbox is already claimed");
     if (rt_claim_decode(f, &claim, &strings, err) < 0)
         return -1;
     runtime_claim_drop_preloaded(rt);

@@ -1,12 +1,15 @@
-/* Output is read only while the stream has room, so a slow host slows the program and nothing piles up here; input is
- * written as the program takes it, and credit goes back at that pace.
+/* Output is read only while the stream has window, so a slow host slows the program and nothing
+ * accumulates here; input is written as the program reads it, and credit is returned at that rate.
  *
- * Invariants:
- * 1. A pipe is read once a turn and for one frame at most, so a flood shares the loop with everybody else.
- * 2. EXIT is said once, after STARTED and after all DATA. The end of a single channel is said only when the program
- *    lives on without it: nearly always EXIT follows at once, and says it too.
- * 3. Output is told before what a kernel says after it on its channel.
- * 4. `pid` is signalled only while it is not reaped: afterwards the number may belong to somebody else. */
+ * Invariants
+ * 1. A pipe is read once per round of the loop and for one frame at most, so a flood shares the
+ *    loop with all other streams.
+ * 2. EXIT is sent once, after STARTED and after all DATA. The end of a single channel is sent only
+ *    if the program continues without it: nearly always EXIT follows at once and implies it.
+ * 3. Output is sent before the messages that a language kernel writes to its channel after that
+ *    output.
+ * 4. `pid` is signalled only until it is reaped: afterwards the number may belong to another
+ *    process. */
 #include "inside/runtime/runtime_exec.h"
 
 #include "core/base/fd.h"
@@ -33,9 +36,10 @@ struct program_output { /* one direction out of the program */
     struct ev_io io;
     int fd;
     uint8_t channel;
-    bool existed;         /* there was one from the beginning */
-    size_t pending_bytes; /* bytes that lay in the pipe when the main process ended, or when the kernel had something to
-                             say */
+    bool existed; /* the channel was open at the start */
+    /* Bytes in the pipe when the main process ended, or when the language kernel sent a
+     * message. */
+    size_t pending_bytes;
 };
 
 struct runtime_exec {
@@ -44,19 +48,19 @@ struct runtime_exec {
     struct runtime_exec *next;
     pid_t pid;
     bool tty;
-    bool is_interpreter; /* not started by us; `pid` is 0 until it has told it */
-    bool started;        /* exec worked, and the host knows */
-    bool start_failed;   /* exec did not work; the child is on its way out */
+    bool is_interpreter; /* not started by the runtime; `pid` is 0 until it is ready */
+    bool started;        /* exec succeeded, and the host got STARTED */
+    bool start_failed;   /* exec failed; the child is exiting */
     bool reaped;
     struct ev_io start_result_io;
     int start_result_fd;
 
-    struct program_output outputs[3]; /* standard output, standard error, the kernel's channel */
+    struct program_output outputs[3]; /* standard output, standard error, channel of the language kernel */
     struct program_input stdin_input, kernel_input;
 
-    struct ev_timer grace_timer; /* before the end: a channel's end is to be said. After it: silence */
+    struct ev_timer grace_timer; /* before the end: reports closed channels; after it: detects silence */
     uint64_t ended_at;
-    uint64_t first_pid; /* last process number before it started; RT_UNKNOWN */
+    uint64_t first_pid; /* last pid assigned before it started; RT_UNKNOWN */
     struct rt_exit exit;
 };
 
@@ -91,7 +95,7 @@ static void runtime_exec_close_all(struct runtime_exec *x)
     ev_timer_clear(x->rt->ev, &x->grace_timer);
 }
 
-/* The end */
+/* --- end --- */
 
 static void runtime_exec_finish(struct runtime_exec *x)
 {
@@ -101,7 +105,7 @@ static void runtime_exec_finish(struct runtime_exec *x)
     runtime_exec_close_all(x);
     e->tasks_started = RT_UNKNOWN;
     if (x->first_pid != RT_UNKNOWN && procs_last_pid(&x->rt->procs, &last) && last > x->first_pid)
-        e->tasks_started = last - x->first_pid; /* when the numbers wrapped around, nobody knows */
+        e->tasks_started = last - x->first_pid; /* unknown if the pids wrapped around */
     e->full = stats_full_filesystems();
     int n = rt_exit_encode(e, runtime_scratch_buffer(), NULL);
     assert(n >= 0);
@@ -126,7 +130,8 @@ static bool runtime_exec_has_pending_output(const struct runtime_exec *x)
 static bool program_output_read(struct program_output *o);
 static bool runtime_exec_read_kernel(struct runtime_exec *x);
 
-/* Silence counts only if nothing is there to be read: what waits for the host's credit is not silent. */
+/* Silence counts only if there is nothing to read: output that waits for the host's credit is not
+ * silence. */
 static void runtime_exec_on_grace(void *arg)
 {
     struct runtime_exec *x = arg;
@@ -155,7 +160,7 @@ static void runtime_exec_check_end(struct runtime_exec *x)
         runtime_exec_set_grace_timer(x);
 }
 
-/* Output */
+/* --- output --- */
 
 static void program_output_listen(struct program_output *o)
 {
@@ -184,7 +189,7 @@ static bool program_output_read_some(struct program_output *o, size_t most)
         runtime_stream_send_data(x->s, o->channel, runtime_scratch_buffer(), (size_t)n);
         o->pending_bytes -= min_size(o->pending_bytes, (size_t)n);
     } else {
-        program_output_close(o); /* a terminal says EIO when the last process has closed it */
+        program_output_close(o); /* a terminal returns EIO when the last process has closed it */
         if (!x->reaped)
             ev_timer_set(x->rt->ev, &x->grace_timer, ev_now(x->rt->ev) + END_DELAY_MS * NS_PER_MS,
                          runtime_exec_report_closed_channels, x);
@@ -192,20 +197,21 @@ static bool program_output_read_some(struct program_output *o, size_t most)
     return true;
 }
 
-/* One frame's worth. False when nothing was there. */
+/* Reads one frame at most. False if there was nothing. */
 static bool program_output_read(struct program_output *o)
 {
     return program_output_read_some(o, FRAME_PAYLOAD_MAX);
 }
 
-/* Measures the kernel's channel first: all output that was written before what it says then lies in the pipes. */
+/* Measures the language kernel's channel first: all output that was written before its message is
+ * then in the pipes. */
 static void runtime_exec_measure_output(struct runtime_exec *x)
 {
     for (size_t i = ARRAY_LEN(x->outputs); i-- > 0;)
         x->outputs[i].pending_bytes = program_output_pending(&x->outputs[i]);
 }
 
-/* What the kernel says of an output comes behind it. */
+/* Sends pending output before the language kernel's messages about it. */
 static bool runtime_exec_read_kernel(struct runtime_exec *x)
 {
     struct program_output *k = &x->outputs[2];
@@ -219,8 +225,8 @@ static bool runtime_exec_read_kernel(struct runtime_exec *x)
             ;
     if (runtime_stream_room(x->s) == 0)
         return true;
-    return program_output_read_some(k, k->pending_bytes > 0 ? k->pending_bytes
-                                                            : 1); /* nothing is there: it is the end, if anything */
+    /* Without pending bytes, the read can only find the end of the channel. */
+    return program_output_read_some(k, k->pending_bytes > 0 ? k->pending_bytes : 1);
 }
 
 static void program_output_on_readable(void *arg, uint32_t events UNUSED)
@@ -228,8 +234,8 @@ static void program_output_on_readable(void *arg, uint32_t events UNUSED)
     struct program_output *o = arg;
     struct runtime_exec *x = o->x;
 
-    if (x->s->is_finished ||
-        !x->started) /* a hang-up needs no interest, and may come before the host knows of the start */
+    /* A hang-up is reported without being requested, and may come before the host got STARTED. */
+    if (x->s->is_finished || !x->started)
         return;
     bool heard = o->channel == RT_KERNEL ? runtime_exec_read_kernel(x) : program_output_read(o);
     program_output_listen(o);
@@ -245,7 +251,7 @@ static void runtime_exec_on_room(struct runtime_stream *s)
         program_output_listen(&x->outputs[i]);
 }
 
-/* Input */
+/* --- input --- */
 
 static void runtime_exec_on_data(struct runtime_stream *s, const struct frame *f)
 {
@@ -260,7 +266,7 @@ static void runtime_exec_on_data(struct runtime_stream *s, const struct frame *f
         runtime_stream_consumed(s, f->len);
 }
 
-/* Signals and size */
+/* --- signals and window size --- */
 
 static bool runtime_exec_is_only_one(const struct runtime *rt, const struct runtime_exec *x)
 {
@@ -275,14 +281,14 @@ static void runtime_exec_kill_tree(struct runtime_exec *x)
     if (x->pid == 0) /* it ends when its socket is closed */
         return;
     if (getpid() == 1 && runtime_exec_is_only_one(x->rt, x)) {
-        kill(-1, SIGKILL); /* everybody but PID 1, also those who left session and parents behind */
+        kill(-1, SIGKILL); /* every process except PID 1, also those that left session and parents */
         return;
     }
     procs_signal_tree(x->pid, SIGKILL);
     if (x->reaped)
         return;
-    kill(x->pid, SIGKILL);  /* before its exec it is as hidden from /proc as we are, and has no group yet */
-    kill(-x->pid, SIGKILL); /* also members of its group that hide from /proc by not being dumpable */
+    kill(x->pid, SIGKILL);  /* before its exec it is hidden in /proc like PID 1 and has no group yet */
+    kill(-x->pid, SIGKILL); /* also processes of its group that are hidden in /proc because they are not dumpable */
 }
 
 static void runtime_exec_signal_group(struct runtime_exec *x, int signo)
@@ -290,16 +296,17 @@ static void runtime_exec_signal_group(struct runtime_exec *x, int signo)
     pid_t group = x->pid, front;
 
     if (x->tty && x->outputs[0].fd >= 0 && ioctl(x->outputs[0].fd, TIOCGPGRP, &front) == 0 && front > 1)
-        group = front; /* as a terminal would: to whoever is in front */
+        group = front; /* as a terminal does: to the foreground group */
     kill(-group, signo);
 }
 
-/* One that has not told who it is: it finds its socket closed, if it ever comes. */
+/* For an interpreter that has not reported its pid: it finds its socket closed if it ever
+ * answers. */
 static void runtime_exec_cancel_start(struct runtime_exec *x)
 {
     struct err err;
 
-    err_set(&err, ERR_LOST, "it was ended before it could begin");
+    err_set(&err, ERR_LOST, "the interpreter was killed before it was ready");
     x->start_failed = true;
     runtime_stream_fail(x->s, &err);
 }
@@ -338,7 +345,7 @@ static void runtime_exec_on_control(struct runtime_stream *s, const struct frame
     }
 }
 
-/* The beginning */
+/* --- start --- */
 
 static void runtime_exec_send_started(struct runtime_exec *x)
 {
@@ -358,7 +365,8 @@ static void runtime_exec_on_started(struct runtime_exec *x)
     runtime_exec_check_end(x);
 }
 
-/* Of a process that is not a child of ours we would never hear the end, and an execution has one to itself. */
+/* The runtime would never notice the end of a process that is not its child, and each execution
+ * needs its own process. */
 static bool runtime_exec_pid_is_own_child(const struct runtime_exec *x)
 {
     siginfo_t si = { 0 };
@@ -382,7 +390,7 @@ static void runtime_exec_on_start_result(void *arg, uint32_t events UNUSED)
         return;
     if (verdict > 0 && x->is_interpreter && !runtime_exec_pid_is_own_child(x)) {
         x->pid = 0;
-        verdict = err_set(&err, ERR_LOST, "somebody else answered in the place of the interpreter");
+        verdict = err_set(&err, ERR_LOST, "another process answered in place of the interpreter");
     }
     ev_io_del(x->rt->ev, &x->start_result_io);
     fd_close(&x->start_result_fd);
@@ -406,8 +414,9 @@ static void runtime_exec_release(struct runtime_stream *s)
 {
     struct runtime_exec *x = s->obj;
     struct ev *ev = x->rt->ev;
+
     list_remove(&x->rt->execs, x);
-    if (!x->reaped && !x->start_failed) /* the host lost interest before the end */
+    if (!x->reaped && !x->start_failed) /* the host closed the stream before the end */
         runtime_exec_kill_tree(x);
     runtime_exec_close_all(x);
     ev_io_del(ev, &x->start_result_io);
@@ -439,17 +448,17 @@ static int runtime_exec_watch_fds(struct runtime_exec *x, struct err *err)
     return 0;
 }
 
-/* The order goes between two lines of the host: a half one is not finished by it, and a kernel that does not read what
- * it has been sent already is not asked for more. */
+/* The fork order is sent only between two lines of the host: it must not complete a partial line,
+ * and a language kernel that has not read earlier input gets no further input. */
 static int runtime_exec_fork_kernel(struct runtime *rt, uint32_t of, struct spawned_program *ret, struct err *err)
 {
     const struct runtime_stream *s = runtime_stream_find(&rt->streams, of);
     const struct runtime_exec *x = s && s->ops == &runtime_exec_stream_ops && !s->is_finished ? s->obj : NULL;
 
     if (!x || !x->started || x->reaped || x->kernel_input.fd < 0)
-        return err_set(err, ERR_LOST, "there is no kernel that could be forked");
+        return err_set(err, ERR_LOST, "the context has no running language kernel to fork");
     if (x->kernel_input.buf.len > 0 || (x->kernel_input.last_byte != '\0' && x->kernel_input.last_byte != '\n'))
-        return err_set(err, ERR_EXISTS, "its kernel is busy");
+        return err_set(err, ERR_EXISTS, "the language kernel is busy; try again when it is idle");
     return interpreter_fork_kernel(x->kernel_input.fd, ret, err);
 }
 
@@ -520,7 +529,7 @@ uint32_t runtime_exec_count_alive(const struct runtime *rt)
     return n;
 }
 
-/* Reaping */
+/* --- reaping --- */
 
 static uint64_t runtime_exec_timeval_us(struct timeval t)
 {
@@ -555,7 +564,8 @@ static void runtime_exec_reap_main(struct runtime_exec *x)
 
 bool runtime_exec_reap(struct runtime *rt)
 {
-    /* One that joined may have ended already, and its number be known from what it said before. */
+    /* A joined interpreter may have ended already, with its pid in an answer that is not read
+     * yet. */
     for (struct runtime_exec *x = rt->execs, *next; x; x = next) {
         next = x->next;
         if (x->is_interpreter && x->start_result_fd >= 0)

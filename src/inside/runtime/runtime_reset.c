@@ -1,13 +1,15 @@
-/* Everybody else is killed, at once and together: what forks at that moment is killed with its parent. All who lived
- * here are our children by then, so waiting for children until there are none counts them, and waits for whatever they
- * held to be given back. The host has a clock for a process that does not die.
+/* All other processes are killed at once, so a process that forks at that moment is killed with its
+ * parent. All remaining processes are then children of PID 1, so waiting until no children are left
+ * both counts them and waits until their resources are released. The host has a timeout for a
+ * process that does not die.
  *
- * Then all places that can be written to are emptied, and must be as empty as in the beginning by their own count too:
- * what has no name any more, or no place in a listing, is found that way. System V objects are removed. What a program
- * of the same user can change in PID 1 itself, and what the kernel keeps of connections, cannot be taken back: that is
- * told, and the host decides.
+ * Then all writable directories are emptied, and their counts of free blocks and inodes must match
+ * the baseline: this detects files that have no name or do not appear in a listing. System V
+ * objects are removed. Changes that a program of the same user made to PID 1 itself, and
+ * connections that the kernel still holds, cannot be undone: they are reported, and the host
+ * decides.
  *
- * A reset that fails leaves the sandbox without a claim for good. */
+ * A reset that fails leaves the sandbox unclaimed and unusable. */
 #include "inside/runtime/runtime_reset.h"
 
 #include "core/base/fd.h"
@@ -31,17 +33,17 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
-#define RESET_REAP_ROUNDS 8 /* who still ends more than these hold is left over */
+#define RESET_REAP_ROUNDS 8 /* processes that end after these rounds count as left over */
 
 static const char *const runtime_reset_dirs[RESET_DIRS] = { "/workspace", "/tmp", "/dev/shm" };
 
 struct runtime_reset {
     struct rt_reset found;
-    size_t dir_index; /* of the places */
+    size_t dir_index; /* index into runtime_reset_dirs */
     struct removal *removal;
 };
 
-/* --- what it has to come back to --- */
+/* --- baseline --- */
 
 static bool runtime_reset_stat_dir(const char *path, mode_t *mode, uint64_t *blocks, uint64_t *inodes)
 {
@@ -62,7 +64,7 @@ static void runtime_reset_record_self(struct runtime_reset_baseline *b)
     b->policy = sched_getscheduler(0);
     sched_getaffinity(0, sizeof(b->cpus), &b->cpus);
     for (unsigned i = 0; i < RLIM_NLIMITS; i++)
-        syscall(SYS_prlimit64, 0, i, NULL, &b->rlimits[i]); /* libraries differ in the type of its number */
+        syscall(SYS_prlimit64, 0, i, NULL, &b->rlimits[i]); /* C libraries disagree on the type of its first argument */
 }
 
 void runtime_reset_record_baseline(struct runtime *rt)
@@ -97,22 +99,23 @@ static bool runtime_reset_self_altered(const struct runtime_reset_baseline *was)
 static int runtime_reset_kill_all(struct runtime *rt, struct rt_reset *found, struct err *err)
 {
     for (int i = 0; i < RESET_REAP_ROUNDS && runtime_exec_reap(rt);
-         i++) /* what had ended before is nobody's leftover */
+         /* Processes that had ended before do not count as left over. */
+         i++)
         ;
     uint32_t ours = runtime_exec_count_alive(rt) + (rt->interpreter_fds[0] >= 0 ? 1 : 0), n = 0;
     kill(-1, SIGKILL);
     while (waitpid(-1, NULL, 0) > 0)
         n++;
     if (kill(-1, 0) == 0 || errno != ESRCH)
-        return err_set(err, ERR_BUSY, "a process is left that cannot be ended");
+        return err_set(err, ERR_BUSY, "a process could not be killed");
     found->processes = n > ours ? n - ours : 0;
     return 0;
 }
 
 /* --- System V objects and connections --- */
 
-/* Lines behind the first, of a file that the kernel may not have; of those that fn is told, it counts some. -1: it
- * cannot be read. */
+/* Counts the lines after the first one of a file that may not exist; with `fn`, only those for
+ * which it returns true. -1: the file cannot be read. */
 static int runtime_reset_count_lines(const char *path, bool (*fn)(const char *line), uint32_t *ret)
 {
     auto_free char *text = mem_alloc(FRAME_PAYLOAD_MAX);
@@ -160,11 +163,11 @@ static int runtime_reset_remove_sysv(struct rt_reset *found, struct err *err)
             runtime_reset_count_lines("/proc/sysvipc/sem", NULL, &left) < 0)
             return err_sys(err, ERR_SYS, "/proc/sysvipc");
         if (left && found->objects == before)
-            return err_set(err, ERR_BUSY, "System V objects are left");
+            return err_set(err, ERR_BUSY, "System V objects could not be removed");
     }
     uint32_t queues = 0;
     if (runtime_reset_count_lines("/proc/sysvipc/msg", NULL, &queues) < 0 || queues)
-        return err_set(err, ERR_BUSY, "System V queues are left");
+        return err_set(err, ERR_BUSY, "System V message queues could not be removed");
     return 0;
 }
 
@@ -176,9 +179,9 @@ static int runtime_reset_count_sockets(struct rt_reset *found, struct err *err)
     return 0;
 }
 
-/* --- places --- */
+/* --- directories --- */
 
-/* The directory itself, when it is empty. */
+/* Restores the emptied directory itself. */
 static int runtime_reset_restore_dir(const struct runtime_reset_baseline *b, size_t i, struct err *err)
 {
     auto_fd int fd = openat(AT_FDCWD, runtime_reset_dirs[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -194,7 +197,8 @@ static int runtime_reset_restore_dir(const struct runtime_reset_baseline *b, siz
         return path_fail(err, "restoring", runtime_reset_dirs[i]);
     if (!runtime_reset_stat_dir(runtime_reset_dirs[i], &mode, &blocks, &inodes) || mode != b->mode[i] ||
         blocks != b->blocks[i] || inodes != b->inodes[i])
-        return err_set(err, ERR_BUSY, "%s is not as empty as it was", runtime_reset_dirs[i]);
+        return err_set(err, ERR_BUSY, "%s: its free space or inodes differ from before the claim",
+                       runtime_reset_dirs[i]);
     return 0;
 }
 
@@ -232,7 +236,7 @@ static int runtime_reset_empty_dirs(struct runtime *rt, struct runtime_reset *r,
     return runtime_reset_next_dir(rt, r, err);
 }
 
-/* --- the request --- */
+/* --- request --- */
 
 static int runtime_reset_finish(struct runtime *rt, struct runtime_reset *r, struct err *err)
 {
@@ -282,11 +286,11 @@ int runtime_reset_open(struct runtime *rt, struct runtime_stream *s, const struc
 
     if (f->len != 0)
         return err_set(err, ERR_PROTOCOL, "RESET has no payload");
-    if (~rt->measured_walls &
-        (RT_WALL_PID_NS | RT_WALL_ROOT_RO)) /* it would end and remove what is not the sandbox's */
-        return err_set(err, ERR_DENIED, "only the first process of a sandbox can be reset");
+    /* Otherwise it would kill processes and remove files outside the sandbox. */
+    if (~rt->measured_walls & (RT_WALL_PID_NS | RT_WALL_ROOT_RO))
+        return err_set(err, ERR_DENIED, "RESET is only possible in PID 1 of a sandbox with a read-only root");
     if (!rt->reset_baseline.is_recorded)
-        return err_set(err, ERR_DENIED, "nobody looked at this sandbox before it was claimed");
+        return err_set(err, ERR_DENIED, "this sandbox has no baseline from before its claim");
     rt->resetting = true;
     rt->claimed = false;
     found.full = stats_full_filesystems() != 0;

@@ -1,8 +1,10 @@
-/* runtime_reset.h - RESET: nothing of the claim is left, and the sandbox waits for another one. */
+/* runtime_reset.h - RESET: removes everything of the claim, so that the sandbox can be claimed
+ * again. */
 #pragma once
 
 #include "inside/runtime/files.h"
 
-void runtime_reset_record_baseline(
-    struct runtime *rt); /* before anybody else lives here: what a reset has to come back to */
+/* Records the state that a reset must restore. Call it before another process lives in the
+ * sandbox. */
+void runtime_reset_record_baseline(struct runtime *rt);
 request_open_fn runtime_reset_open;

@@ -1,18 +1,20 @@
-/* Everything that is told to the host and must not be lost is either DATA, kept until credited, or a last word, kept
- * until CLOSE. A new host therefore needs nothing but a walk over the streams. A stream that can make its DATA a second
- * time (`rewind`: a file is just read again) keeps none, which spares a large file one copy; its object stays until
- * CLOSE, since the last of its bytes may be wanted again.
+/* Everything that the host must not miss is either DATA, kept until it is credited, or a last
+ * frame, kept until CLOSE. To serve a new host, the runtime only has to iterate over the streams. A
+ * stream that can produce its DATA again (`rewind`: a file is read again) keeps none, which saves a
+ * copy of a large file; its object stays until CLOSE, because its last bytes may be needed again.
  *
- * Credit goes back in quarters of a window, not for every frame: each is a wake-up on the other side.
+ * Credit is returned in quarters of a window, not for every frame: each CREDIT wakes the other
+ * side.
  *
- * Invariants:
- * 1. A stream's uncredited bytes never exceed its window, because nobody may send more than runtime_stream_room says.
- * 2. No object is released inside one of its own callbacks, but before the next frame is looked at where that is
- *    possible: whoever asks again after a last word finds the request's traces gone.
- * 3. While a stream is repeating, room is 0 and everything else it wants to say waits, so the order stays; repeating
- *    goes on only as the channel takes it.
- * 4. The end of a channel is said with an empty frame, and said again after a RESUME; it carries no bytes, so saying it
- *    twice changes nothing. */
+ * Invariants
+ * 1. A stream's uncredited bytes never exceed its window, because no module may send more than
+ *    runtime_stream_room returns.
+ * 2. No object is released inside its own callbacks, but where possible before the next frame is
+ *    handled: a request that follows a last frame finds no traces of the previous one.
+ * 3. While a stream repeats, its room is 0 and new frames wait, so the order is kept; repeating
+ *    continues only as fast as the channel accepts frames.
+ * 4. The end of a channel is an empty frame, which is sent again after a RESUME; it carries no
+ *    bytes, so a duplicate is harmless. */
 #include "inside/runtime/runtime_stream.h"
 
 #include "core/base/mem.h"
@@ -96,13 +98,13 @@ void runtime_stream_close(struct runtime_stream *s)
 {
     struct runtime_streams *all = s->streams;
 
-    s->is_finished = true; /* whatever release does, nothing more is said on this stream */
+    s->is_finished = true; /* nothing more is sent on this stream, even by release */
     runtime_stream_release(s);
     runtime_stream_unlink(s);
     unacked_data_done(&s->unacked);
     free(s->last_payload);
     free(s);
-    if (all->count == 0) /* an idle sandbox gives the buffer's pages back */
+    if (all->count == 0) /* an idle sandbox returns the pages of the buffer */
         madvise(runtime_scratch, sizeof(runtime_scratch), MADV_DONTNEED);
 }
 
@@ -207,7 +209,7 @@ void runtime_stream_on_credit(struct runtime_stream *s, const struct frame *f)
     unpack_init(&u, f->data, f->len);
     uint32_t n = unpack_u32(&u);
     if (!unpack_end(&u) || n > s->uncredited)
-        return; /* more than was sent: nothing of ours depends on believing it */
+        return; /* more than was sent: ignored, nothing depends on it */
     s->uncredited -= n;
     s->credited += n;
     unacked_data_drop(&s->unacked, min_size(n, s->unacked.len));
@@ -221,9 +223,9 @@ void runtime_stream_on_data(struct runtime_stream *s, const struct frame *f)
     struct err err;
 
     if (s->is_finished || !ops)
-        return; /* sent before the host heard our last word */
+        return; /* sent before the host received our last frame */
     if (!ops->on_data) {
-        err_set(&err, ERR_PROTOCOL, "%s takes no DATA", frame_name(s->request));
+        err_set(&err, ERR_PROTOCOL, "%s does not accept DATA", frame_name(s->request));
         runtime_stream_fail(s, &err);
     } else if (s->received - s->consumed + s->credit_owed + f->len > rt_initial_window(s->request)) {
         err_set(&err, ERR_PROTOCOL, "DATA beyond the window of %s", frame_name(s->request));
@@ -260,7 +262,7 @@ void runtime_stream_fail(struct runtime_stream *s, const struct err *err)
 {
     struct rt_error m = { .id = (uint32_t)err->id, .sys = err->sys };
 
-    memcpy(m.msg, err->msg, sizeof(m.msg) - 1); /* both hold a NUL further on; a long message loses its end */
+    memcpy(m.msg, err->msg, sizeof(m.msg) - 1); /* both end with a NUL; a long message is truncated */
     int n = rt_error_encode(&m, runtime_scratch, NULL);
     assert(n >= 0);
     runtime_stream_send_last(s, FRAME_ERROR, runtime_scratch, (size_t)n);
@@ -280,7 +282,7 @@ static void runtime_stream_repeat(struct runtime_stream *s)
     for (size_t n;
          (n = unacked_data_read(&s->unacked, s->repeat_at, &channel, runtime_scratch, FRAME_PAYLOAD_MAX)) > 0;) {
         if (chan_full(s->streams->chan))
-            return; /* streams_drained comes back */
+            return; /* runtime_streams_on_drained continues */
         runtime_stream_put_frame(s, FRAME_DATA, channel, runtime_scratch, n);
         s->repeat_at += n;
     }
@@ -292,8 +294,8 @@ static void runtime_stream_repeat(struct runtime_stream *s)
         runtime_stream_put_frame(s, s->last_type, 0, s->last_payload, s->last_len);
         return;
     }
-    s->credit_owed = rt_initial_window(s->request) -
-                     (s->received - s->consumed); /* all that a host may send that sent nothing yet */
+    /* The whole window of a host that has not sent anything yet. */
+    s->credit_owed = rt_initial_window(s->request) - (s->received - s->consumed);
     if (s->ops && s->ops->on_data && s->credit_owed > 0)
         runtime_stream_send_credit(s);
     runtime_stream_notify_room(s);
@@ -318,7 +320,7 @@ static void runtime_streams_on_tick(void *arg)
         ev_defer(all->ev, &all->tick, runtime_streams_on_tick, all);
 }
 
-/* As if what the host has not taken were not said yet, the last word included. */
+/* Treats everything that the host has not credited as not sent yet, the last frame included. */
 static void runtime_stream_rewind(struct runtime_stream *s)
 {
     s->ops->rewind(s, s->uncredited);

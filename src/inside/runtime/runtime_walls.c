@@ -1,6 +1,7 @@
-/* Each bit is asked of the kernel by a call about this very process wherever there is one, because a file under /proc
- * could be a mistake of whoever built the root. A question that gets no answer leaves its bit unset: the host compares
- * the bits with what it ordered, so silence reads as a missing wall. */
+/* Each bit is read from the kernel by a system call about this process where one exists, because a
+ * file under /proc could be wrong if the root was built wrongly. A check that fails leaves its bit
+ * unset: the host compares the bits with the required walls, so an unknown state counts as a
+ * missing wall. */
 #include "inside/runtime/runtime_walls.h"
 
 #include "core/base/fd.h"
@@ -16,7 +17,7 @@
 #include <sys/syscall.h>
 
 #define CAP_LIMIT 64
-/* root means nothing, uid changes move no capability, and neither can be switched back */
+/* root has no special meaning, uid changes move no capability, and neither can be undone */
 #define SECUREBITS_LOCKED                                                                            \
     (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | \
      SECBIT_KEEP_CAPS_LOCKED)
@@ -31,7 +32,8 @@ static bool runtime_walls_no_capability(void)
     for (int i = 0; i < 2; i++)
         if (data[i].effective | data[i].permitted | data[i].inheritable)
             return false;
-    /* The ambient set needs no question: the kernel holds nothing in it that is not in the permitted one as well. */
+    /* The ambient set needs no check: the kernel only keeps capabilities in it that are also
+     * permitted. */
     for (unsigned long cap = 0; cap < CAP_LIMIT; cap++) {
         int bounding = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
 
@@ -57,7 +59,7 @@ bool runtime_walls_only_loopback(const char *net_dev)
 {
     bool lo = false;
 
-    /* Two lines of headings, then "  name: numbers" for each interface. */
+    /* Two header lines, then "  name: numbers" for each interface. */
     for (const char *line = net_dev; *line;) {
         const char *end = strchr(line, '\n');
         size_t len = end ? (size_t)(end - line) : strlen(line);

@@ -1,6 +1,6 @@
-/* Records lie one behind the other in one buffer, with a hash table of their places: a hundred thousand files cost
- * about as many bytes as their paths do twice. Content is told apart by inode, change time and size; the change time
- * cannot be set back by a program, so a file that was written shows. */
+/* Records are stored one after the other in one buffer, with a hash table of their positions: a
+ * hundred thousand files need about twice the bytes of their paths. Content is identified by inode,
+ * change time and size; a program cannot set the change time back, so every write is detected. */
 #include "inside/runtime/snapshot.h"
 
 #include "core/base/fd.h"
@@ -9,7 +9,7 @@
 
 struct snapshot_record {
     struct snapshot_file f;
-    uint32_t len; /* of the path that follows, with its NUL */
+    uint32_t len; /* length of the path that follows, with its NUL */
     bool seen;
 };
 
@@ -17,7 +17,7 @@ struct snapshot {
     struct buf records;
     size_t count;
     bool truncated;
-    uint32_t *table; /* place + 1 of a record; 0 is free */
+    uint32_t *table; /* position + 1 of a record; 0: free */
     size_t slots;    /* a power of two, more than twice the count */
 };
 
@@ -85,7 +85,7 @@ bool snapshot_add(struct snapshot *m, const char *path, const struct snapshot_fi
     if (2 * (m->count + 1) > m->slots)
         snapshot_rehash(m);
     size_t slot = snapshot_find_slot(m, path);
-    if (m->table[slot]) /* renamed under the walk, seen twice */
+    if (m->table[slot]) /* renamed during the scan and seen twice */
         return true;
     m->table[slot] = (uint32_t)m->records.len + 1;
     buf_add(&m->records, &r, sizeof(r));

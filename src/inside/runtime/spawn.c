@@ -1,11 +1,13 @@
-/* Two ways to the same child. While PID 1 is the only process that there ever was, it lends the child its memory and
- * sleeps until that has exec'd: no page tables to copy, and the outcome is known at once. Nobody is there to stop such
- * a child, which would stop PID 1. Afterwards any process of the sandbox could, so it is a plain fork then: the child
- * says what went wrong through a pipe that a successful exec closes. The host hears STARTED only after exec, either
- * way.
+/* A child is started in one of two ways. While PID 1 is the only process that ever existed, it
+ * shares its memory with the child and sleeps until the child has called exec: no page tables are
+ * copied, and the result is known at once. No other process exists that could stop the child and
+ * thereby PID 1. Later any process of the sandbox could do that, so the child is a plain fork: it
+ * reports an error through a pipe that a successful exec closes. In both cases the host gets
+ * STARTED only after exec.
  *
- * Until exec the child is still the runtime: not dumpable, so nobody in the sandbox can look into it; and it holds
- * nothing but 0, 1, 2, a kernel's channel and that pipe. */
+ * Until exec the child is still the runtime: it is not dumpable, so no process in the sandbox can
+ * read its memory, and it holds only the descriptors 0, 1, 2, the socket of a language kernel and
+ * that pipe. */
 #include "inside/runtime/spawn.h"
 
 #include "core/base/fd.h"
@@ -28,20 +30,20 @@
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
 #define KERNEL_FD 3
 #define SPAWN_ERROR_FD 4
-#define SPAWN_CHILD_STACK (64 * KIB) /* paths, of which two are built at a time */
+#define SPAWN_CHILD_STACK (64 * KIB) /* two paths are built at a time */
 #define WORKSPACE "/workspace"
 
-struct spawn_child_fds { /* what becomes 0, 1, 2 and 3 of the child */
+struct spawn_child_fds { /* become 0, 1, 2 and 3 of the child */
     int in, out, err, kernel;
 };
 
-struct spawn_request { /* what the child needs; its parent's own when `word` is -1 */
+struct spawn_request { /* input of the child; shared with the parent if error_pipe is -1 */
     const struct rt_exec *req;
     const char *const *env;
     struct spawn_child_fds child_fds;
     int cwd;
     int error_pipe;   /* write end of the pipe; -1: memory is shared */
-    struct err error; /* shared: ERR_NONE when exec worked */
+    struct err error; /* shared memory: ERR_NONE if exec succeeded */
 };
 
 static NORETURN void spawn_child_fail(struct spawn_request *b, const struct err *why)
@@ -55,7 +57,8 @@ static NORETURN void spawn_child_fail(struct spawn_request *b, const struct err 
     _exit(n < 0 ? 126 : 127);
 }
 
-/* "#!/no/such/thing" fails with ENOENT although the script is there: say which of the two is missing. */
+/* "#!/no/such/thing" fails with ENOENT although the script exists: finds out which of the two is
+ * missing. */
 static bool spawn_find_missing_interpreter(const char *path, char *name, size_t cap)
 {
     char line[256];
@@ -94,8 +97,9 @@ static void spawn_explain_exec_error(struct err *err, const char *path, int sys)
     err->sys = sys;
 }
 
-/* As execvp: EACCES goes on looking and is remembered, what does not exist goes on, anything else is final. A file that
- * exists but lacks its interpreter is final too, because that is what the caller meant. */
+/* Like execvp: EACCES continues the search and is remembered, a missing file continues, any other
+ * error is final. A file that exists but lacks its interpreter is final too, because the caller
+ * meant that file. */
 static void spawn_exec_from_path(const char *name, const char *const *argv, const char *const *env, struct err *err)
 {
     const char *dirs = env_get(env, "PATH");
@@ -133,7 +137,7 @@ static bool spawn_dup_to(int from, int at, int flags)
     return dup3(from, at, flags) >= 0;
 }
 
-/* All of these may be any number, so first they are moved out of the way of 0-4. */
+/* The descriptors may have any number, so they are first moved away from 0 to 4. */
 static bool spawn_place_descriptors(const struct spawn_request *b, int *dir)
 {
     int in = fcntl(b->child_fds.in, F_DUPFD, 8), out = fcntl(b->child_fds.out, F_DUPFD, 8),
@@ -149,7 +153,7 @@ static bool spawn_place_descriptors(const struct spawn_request *b, int *dir)
 
 static NORETURN void spawn_child_exec(struct spawn_request *b)
 {
-    /* exec resets handlers by itself; only what is ignored would be inherited */
+    /* Exec resets handlers by itself; only ignored signals would be inherited. */
     static const int may_be_ignored[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD,
                                           SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ, SIGUSR1, SIGUSR2 };
     struct sigaction dfl = { .sa_handler = SIG_DFL };
@@ -160,7 +164,7 @@ static NORETURN void spawn_child_exec(struct spawn_request *b)
     int dir;
 
     if (!spawn_place_descriptors(b, &dir)) {
-        err_sys(&err, ERR_SYS, "descriptors");
+        err_sys(&err, ERR_SYS, "cannot set up descriptors");
         b->error = err;
         _exit(126);
     }
@@ -183,7 +187,7 @@ static NORETURN void spawn_child_exec(struct spawn_request *b)
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
     if (deny_openat2() < 0) {
-        err_sys(&err, ERR_WALL_MISSING, "the filter of openat2");
+        err_sys(&err, ERR_WALL_MISSING, "cannot install the openat2 filter");
         spawn_child_fail(b, &err);
     }
 
@@ -202,7 +206,7 @@ static int spawn_child_entry(void *arg)
     spawn_child_exec(arg);
 }
 
-/* The child has a stack of its own: what it leaves there is nobody's. */
+/* The child has its own stack, so it cannot overwrite the parent's. */
 static pid_t spawn_vfork_child(struct spawn_request *b)
 {
     static char stack[SPAWN_CHILD_STACK] __attribute__((aligned(16)));
@@ -228,7 +232,7 @@ static int spawn_open_terminal(const struct rt_exec *req, struct spawned_program
     int unlock = 0;
 
     sp->out = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-    if (sp->out < 0) /* the multiplexer inside devpts may be closed where the host's is open */
+    if (sp->out < 0) /* the multiplexer in devpts may be inaccessible where the host's is open */
         sp->out = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     if (sp->out < 0)
         return err_sys(err, errno == ENOSPC || errno == EMFILE ? ERR_LIMIT : ERR_SYS, "opening a terminal");
@@ -236,7 +240,7 @@ static int spawn_open_terminal(const struct rt_exec *req, struct spawned_program
         return err_sys(err, ERR_SYS, "preparing the terminal");
     end->in = ioctl(sp->out, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (end->in < 0)
-        return err_sys(err, ERR_SYS, "opening the terminal's other side");
+        return err_sys(err, ERR_SYS, "opening the terminal's peer");
     end->out = end->err = end->in;
     if (req->flags & RT_EXEC_STDIN && (sp->in = fcntl(sp->out, F_DUPFD_CLOEXEC, 0)) < 0)
         return err_sys(err, ERR_LIMIT, "terminal");
@@ -258,7 +262,7 @@ static int spawn_open_pipes(const struct rt_exec *req, struct spawned_program *s
     return spawn_open_pipe(&sp->err, &end->err, false, err);
 }
 
-/* Writing has a descriptor of its own, so that each direction can be waited for alone. */
+/* Writing has its own descriptor, so that each direction can be polled separately. */
 static int spawn_open_kernel_socket(struct spawned_program *sp, struct spawn_child_fds *end, struct err *err)
 {
     int sv[2];
@@ -332,7 +336,7 @@ int spawn_start(const struct paths *paths, const struct rt_exec *req, const char
     auto_fd int cwd = -1, word = -1;
 
     if (!req->argv[0] || req->argv[0][0] == '\0')
-        return err_set(err, ERR_INVALID, "no program was named");
+        return err_set(err, ERR_INVALID, "the command is empty; name a program");
     b.cwd = cwd = path_open(paths, req->cwd[0] ? req->cwd : WORKSPACE, O_PATH | O_DIRECTORY, err);
     if (cwd < 0)
         return err_wrap(err, "working directory");
@@ -347,7 +351,7 @@ int spawn_start(const struct paths *paths, const struct rt_exec *req, const char
         (void)spawn_fork_error(req, err);
         goto failed;
     }
-    if (b.error.id != ERR_NONE) { /* it is dead, and reaped like any other */
+    if (b.error.id != ERR_NONE) { /* the child has exited and is reaped like any other */
         *err = b.error;
         goto failed;
     }
@@ -371,7 +375,7 @@ int spawn_start_result(int verdict, struct err *err)
     if (n == 0)
         return 1;
     if (n != sizeof(why))
-        return err_set(err, ERR_BUG, "the child's word was cut short");
+        return err_set(err, ERR_BUG, "the error report of the child is truncated");
     *err = why;
     return -1;
 }

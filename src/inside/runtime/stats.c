@@ -11,14 +11,15 @@ static void stats_filesystem_usage(const char *path, uint64_t *used, uint64_t *m
     struct statvfs v;
 
     if (statvfs(path, &v) < 0)
-        return; /* zero of zero: the place does not exist */
+        return; /* both stay 0: the path does not exist */
     *max = (uint64_t)v.f_blocks * v.f_frsize;
     *used = (uint64_t)(v.f_blocks - v.f_bfree) * v.f_frsize;
     *files_max = v.f_files;
     *files = v.f_files - v.f_ffree;
 }
 
-/* tmpfs gives out its last page before it refuses, so one that refused a write and was left alone has none. */
+/* tmpfs hands out its last page before it refuses, so a tmpfs that refused a write and was not
+ * changed since has no free page. */
 uint32_t stats_full_filesystems(void)
 {
     static const struct {

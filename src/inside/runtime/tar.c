@@ -1,8 +1,10 @@
-/* The parser is a machine with five states that is pushed along by the bytes, so an archive needs no memory beyond one
- * header block, one metadata record and one entry, however large it is and however it is cut.
+/* The parser is a state machine with five states that is driven by the input, so an archive of any
+ * size, in pieces of any size, needs memory for only one header block, one metadata record and one
+ * entry.
  *
- * A header's checksum is always checked: an archive that lost a byte stops there instead of being read as something
- * else. Everything else in a block is hostile. Metadata for the next entry is forgotten when that entry begins. */
+ * A header's checksum is always checked: an archive that lost a byte stops there instead of being
+ * misread. All other fields of a block are untrusted. Metadata for the next entry is discarded when
+ * that entry begins. */
 #include "inside/runtime/tar.h"
 
 #include "core/base/str.h"
@@ -10,7 +12,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* offsets and sizes of the fields of a header */
+/* Offsets and sizes of the fields of a header. */
 enum {
     NAME = 0,
     NAME_LEN = 100,
@@ -52,14 +54,14 @@ int tar_clean_path(char *path, struct err *err)
     char *to = path;
 
     if (path[0] == '/')
-        return err_set(err, ERR_INVALID, "the archive names an absolute path: '%.120s'", path);
+        return err_set(err, ERR_INVALID, "the archive contains an absolute path: '%.120s'", path);
     for (const char *p = path; *p;) {
         size_t len = strcspn(p, "/");
 
         if (len == 2 && p[0] == '.' && p[1] == '.')
-            return err_set(err, ERR_INVALID, "the archive names a path with '..': '%.120s'", p);
+            return err_set(err, ERR_INVALID, "the archive contains a path with '..': '%.120s'", p);
         if (len > 255)
-            return err_set(err, ERR_INVALID, "the archive holds a name of %zu bytes", len);
+            return err_set(err, ERR_INVALID, "the archive contains a name of %zu bytes", len);
         if (len > 0 && !(len == 1 && p[0] == '.')) {
             if (++depth > TAR_DEPTH_MAX)
                 return err_set(err, ERR_LIMIT, "the archive is deeper than %u directories", TAR_DEPTH_MAX);
@@ -75,14 +77,15 @@ int tar_clean_path(char *path, struct err *err)
     return 0;
 }
 
-/* Numbers: octal digits between spaces or NULs, or a binary number when the first byte says so. */
+/* Numbers are octal digits between spaces or NULs, or binary if the first byte has its top bit
+ * set. */
 static bool tar_parse_number(const uint8_t *field, size_t len, uint64_t *ret)
 {
     uint64_t v = 0;
     size_t i = 0;
 
     if (field[0] & 0x80) {
-        if (field[0] != 0x80) /* negative, or beyond any size there is */
+        if (field[0] != 0x80) /* negative, or larger than any possible size */
             return false;
         for (i = 1; i < len; i++) {
             if (v >> 55)
@@ -145,7 +148,7 @@ static void tar_forget_meta(struct tar_parser *t)
 static int tar_set_name(char dst[TAR_PATH_MAX], const char *s, size_t len, struct err *err)
 {
     if (len == 0 || len >= TAR_PATH_MAX || memchr(s, '\0', len))
-        return err_set(err, ERR_INVALID, "the archive holds a name of %zu bytes or with a NUL", len);
+        return err_set(err, ERR_INVALID, "the archive contains a name of %zu bytes or with a NUL", len);
     memcpy(dst, s, len);
     dst[len] = '\0';
     return 0;
@@ -162,14 +165,14 @@ static int tar_pax_number(const char *s, size_t len, bool fraction, uint64_t *re
         if (str_eat_u64(&p, INT64_MAX, ret) && (*p == '\0' || (fraction && *p == '.')))
             return 0;
     }
-    return err_set(err, ERR_INVALID, "the archive holds a pax number that is none");
+    return err_set(err, ERR_INVALID, "the archive contains a malformed pax number");
 }
 
 static int tar_pax_record(struct tar_parser *t, const char *key, size_t key_len, const char *value, size_t len,
                           struct err *err)
 {
     if (key_len >= 10 && memcmp(key, "GNU.sparse", 10) == 0)
-        return err_set(err, ERR_INVALID, "the archive holds a sparse file, which is not supported");
+        return err_set(err, ERR_INVALID, "the archive contains a sparse file, which is not supported");
     if (key_len == 4 && memcmp(key, "path", 4) == 0) {
         t->has_path = true;
         return tar_set_name(t->entry.path, value, len, err);
@@ -186,7 +189,7 @@ static int tar_pax_record(struct tar_parser *t, const char *key, size_t key_len,
         t->has_mtime = true;
         return tar_pax_number(value, len, true, &t->mtime, err);
     }
-    return 0; /* owners, comments, attributes: not ours to set */
+    return 0; /* owners, comments, attributes are ignored */
 }
 
 /* "LEN KEY=VALUE\n", where LEN counts all of it. */
@@ -202,11 +205,11 @@ static int tar_pax_parse(struct tar_parser *t, struct err *err)
             len = len * 10 + (uint32_t)(*p++ - '0');
         if (p == start || p == end || *p != ' ' || len > (size_t)(end - start) || start + len <= p + 1 ||
             start[len - 1] != '\n')
-            return err_set(err, ERR_INVALID, "the archive holds a pax header that is none");
+            return err_set(err, ERR_INVALID, "the archive contains a malformed pax header");
         const char *key = p + 1, *stop = start + len - 1;
         const char *eq = memchr(key, '=', (size_t)(stop - key));
         if (!eq || eq == key)
-            return err_set(err, ERR_INVALID, "the archive holds a pax record without a key");
+            return err_set(err, ERR_INVALID, "the archive contains a pax record without a key");
         if (tar_pax_record(t, key, (size_t)(eq - key), eq + 1, (size_t)(stop - eq - 1), err) < 0)
             return -1;
         p = start + len;
@@ -230,7 +233,7 @@ static int tar_meta_end(struct tar_parser *t, struct err *err)
         else
             t->has_link = true;
         return tar_set_name(t->meta_type == 'L' ? t->entry.path : t->entry.link, t->meta.data, len, err);
-    default: /* global headers say nothing that we use */
+    default: /* global headers contain nothing that we use */
         return 0;
     }
 }
@@ -238,7 +241,7 @@ static int tar_meta_end(struct tar_parser *t, struct err *err)
 static int tar_meta_begin(struct tar_parser *t, char type, uint64_t size, struct err *err)
 {
     if (size > TAR_META_MAX)
-        return err_set(err, ERR_LIMIT, "the archive holds a header of %" PRIu64 " bytes", size);
+        return err_set(err, ERR_LIMIT, "the archive contains a header of %" PRIu64 " bytes", size);
     buf_clear(&t->meta);
     t->meta_type = type;
     t->content_left = size;
@@ -254,7 +257,7 @@ static int tar_kind_of_type(char type, const char *path, char *ret, struct err *
     size_t len = strlen(path);
 
     switch (type) {
-    case '\0': /* before ustar, a directory was a name with a slash at its end */
+    case '\0': /* before ustar, a directory was a name that ends with a slash */
     case '0':
     case '7':
         *ret = len > 0 && path[len - 1] == '/' ? 'd' : 'f';
@@ -271,19 +274,19 @@ static int tar_kind_of_type(char type, const char *path, char *ret, struct err *
     case '3':
     case '4':
     case '6':
-        return err_set(err, ERR_INVALID, "the archive holds a device or pipe: '%.120s'", path);
+        return err_set(err, ERR_INVALID, "the archive contains a device or pipe: '%.120s'", path);
     case 'S':
-        return err_set(err, ERR_INVALID, "the archive holds a sparse file, which is not supported: '%.120s'", path);
+        return err_set(err, ERR_INVALID, "the archive contains a sparse file, which is not supported: '%.120s'", path);
     default:
-        return err_set(err, ERR_INVALID, "the archive holds an entry of unknown type 0x%02x: '%.120s'", (uint8_t)type,
-                       path);
+        return err_set(err, ERR_INVALID, "the archive contains an entry of unknown type 0x%02x: '%.120s'",
+                       (uint8_t)type, path);
     }
 }
 
 static int tar_read_names(struct tar_parser *t, const uint8_t *b, struct err *err)
 {
     struct tar_entry *e = &t->entry;
-    bool ustar = memcmp(b + MAGIC, "ustar\0", 6) == 0; /* GNU's own magic has something else in the prefix */
+    bool ustar = memcmp(b + MAGIC, "ustar\0", 6) == 0; /* GNU's magic uses the prefix field differently */
     size_t prefix = ustar ? tar_field_len(b + PREFIX, PREFIX_LEN) : 0;
     size_t name = tar_field_len(b + NAME, NAME_LEN), link = tar_field_len(b + LINK, LINK_LEN);
 
@@ -297,7 +300,7 @@ static int tar_read_names(struct tar_parser *t, const uint8_t *b, struct err *er
         memcpy(e->link, b + LINK, link);
         e->link[link] = '\0';
     }
-    return e->path[0] ? 0 : err_set(err, ERR_INVALID, "the archive holds an entry without a name");
+    return e->path[0] ? 0 : err_set(err, ERR_INVALID, "the archive contains an entry without a name");
 }
 
 static int tar_check_link(struct tar_entry *e, struct err *err)
@@ -307,9 +310,10 @@ static int tar_check_link(struct tar_entry *e, struct err *err)
         return 0;
     }
     if (e->link[0] == '\0')
-        return err_set(err, ERR_INVALID, "the archive holds a link to nothing: '%.120s'", e->path);
+        return err_set(err, ERR_INVALID, "the archive contains a link without a target: '%.120s'", e->path);
     if (e->kind == 'h' && (tar_clean_path(e->link, err) < 0 || e->link[0] == '\0'))
-        return err_set(err, ERR_INVALID, "the archive holds a hard link out of itself: '%.120s'", e->path);
+        return err_set(err, ERR_INVALID, "the archive contains a hard link to a path outside the archive: '%.120s'",
+                       e->path);
     return 0;
 }
 
@@ -322,19 +326,19 @@ static int tar_entry_begin(struct tar_parser *t, const uint8_t *b, uint64_t size
         tar_clean_path(e->path, err) < 0 || tar_check_link(e, err) < 0)
         return -1;
     if (!tar_parse_number(b + MODE, MODE_LEN, &mode) || !tar_parse_number(b + MTIME, MTIME_LEN, &mtime))
-        return err_set(err, ERR_INVALID, "the archive holds a bad mode or time: '%.120s'", e->path);
+        return err_set(err, ERR_INVALID, "the archive contains an invalid mode or time: '%.120s'", e->path);
     if (e->path[0] == '\0' && e->kind != 'd')
-        return err_set(err, ERR_INVALID, "the archive holds an entry without a name");
+        return err_set(err, ERR_INVALID, "the archive contains an entry without a name");
     if (++t->entries > TAR_ENTRIES_MAX)
-        return err_set(err, ERR_LIMIT, "the archive holds more than %u entries", TAR_ENTRIES_MAX);
+        return err_set(err, ERR_LIMIT, "the archive contains more than %u entries", TAR_ENTRIES_MAX);
     e->mode = (uint32_t)mode & 0777u;
     e->mtime = t->has_mtime ? t->mtime : mtime;
     e->size = e->kind == 'f' ? (t->has_size ? t->size : size) : 0;
     if (e->kind == 'h' && (t->has_size ? t->size : size) > 0)
-        return err_set(err, ERR_INVALID, "the archive holds a hard link with content: '%.120s'", e->path);
+        return err_set(err, ERR_INVALID, "the archive contains a hard link with content: '%.120s'", e->path);
     tar_forget_meta(t);
     if (e->size > t->bytes_max - t->bytes)
-        return err_set(err, ERR_LIMIT, "the archive holds more than %" PRIu64 " bytes", t->bytes_max);
+        return err_set(err, ERR_LIMIT, "the archive contains more than %" PRIu64 " bytes", t->bytes_max);
     t->bytes += e->size;
     if (t->ops->on_entry(t->arg, e, err) < 0)
         return -1;
@@ -354,9 +358,9 @@ static int tar_read_header(struct tar_parser *t, struct err *err)
         return 0;
     }
     if (!tar_parse_number(b + CHKSUM, CHKSUM_LEN, &sum) || sum != tar_checksum(b))
-        return err_set(err, ERR_INVALID, "this is no tar archive, or it is damaged");
+        return err_set(err, ERR_INVALID, "this is not a tar archive, or it is damaged");
     if (!tar_parse_number(b + SIZE, SIZE_LEN, &size))
-        return err_set(err, ERR_INVALID, "the archive holds an entry of no possible size");
+        return err_set(err, ERR_INVALID, "the archive contains an entry with an invalid size");
     switch (b[TYPE]) {
     case 'x':
     case 'g':
@@ -368,7 +372,7 @@ static int tar_read_header(struct tar_parser *t, struct err *err)
     }
 }
 
-/* --- the machine --- */
+/* --- state machine --- */
 
 static int tar_content_end(struct tar_parser *t, struct err *err)
 {
@@ -378,7 +382,7 @@ static int tar_content_end(struct tar_parser *t, struct err *err)
     return meta ? tar_meta_end(t, err) : t->ops->on_entry_end(t->arg, err);
 }
 
-/* Takes what the state wants of the input; returns how much, or -1. */
+/* Consumes input for the current state. Returns the number of bytes, or -1. */
 static ssize_t tar_parser_step(struct tar_parser *t, const uint8_t *data, size_t len, struct err *err)
 {
     size_t n;
@@ -410,7 +414,7 @@ static ssize_t tar_parser_step(struct tar_parser *t, const uint8_t *data, size_t
     case TAR_END:
         break;
     }
-    return (ssize_t)len; /* what follows the end is filling */
+    return (ssize_t)len; /* bytes after the end are padding */
 }
 
 int tar_parser_feed(struct tar_parser *t, const void *data, size_t len, struct err *err)
@@ -475,7 +479,7 @@ static size_t tar_count_digits(size_t n)
     return d;
 }
 
-/* The length counts its own digits, so it is found by trying. */
+/* The length counts its own digits, so it is found iteratively. */
 static void tar_pax_add(struct buf *b, const char *key, const char *value)
 {
     size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;

@@ -1,7 +1,8 @@
-/* The parser has refused what no archive may hold; here each entry is made below the target directory by openat2, which
- * follows no link on the way. So a link that the archive (or a process beside it) puts in the path leads to an error,
- * not elsewhere. A file that exists is unlinked, never opened: what a planted link points at stays untouched. An
- * archive that fails half way leaves what was unpacked before; the message says where it stopped. */
+/* The parser has refused everything that an archive must not contain; here each entry is made below
+ * the target directory by openat2, which follows no link. A link that the archive (or a concurrent
+ * process) puts into the path therefore causes an error and cannot redirect the entry. An existing
+ * file is unlinked, never opened: the target of a planted link stays untouched. If an archive fails
+ * half way, the entries unpacked before remain; the error names the entry at which it stopped. */
 #include "inside/runtime/archive.h"
 
 #include "core/base/fd.h"
@@ -14,7 +15,7 @@
 struct tar_in_job {
     int top;
     struct tar_parser tar;
-    int parent; /* of the last entry, since archives come directory by directory; -1 before */
+    int parent; /* directory of the last entry, because archives list directory by directory; -1: none */
     char parent_path[TAR_PATH_MAX];
     int fd; /* file being written, or -1 */
     char leaf[PATH_NAME_SIZE];
@@ -28,7 +29,7 @@ static int tar_in_fail(struct err *err, const char *path)
     return path_fail(err, "unpacking", path);
 }
 
-/* Opens a directory below the top, making what is missing on the way. -1 with errno. */
+/* Opens a directory below the top and makes missing ones. -1 with errno. */
 static int tar_in_make_path(struct tar_in_job *u, const char *path)
 {
     char part[TAR_PATH_MAX];
@@ -52,14 +53,15 @@ static int tar_in_make_path(struct tar_in_job *u, const char *path)
     return at;
 }
 
-/* The directory of an entry; its last name goes to u->leaf. The descriptor stays the unpacker's. */
+/* Opens the directory of an entry and copies its last component to u->leaf. The job owns the
+ * descriptor. */
 static int tar_in_open_parent(struct tar_in_job *u, const char *path)
 {
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) : 0;
     const char *leaf = slash ? slash + 1 : path;
 
-    memcpy(u->leaf, leaf, strlen(leaf) + 1); /* tar_clean_path bounds names */
+    memcpy(u->leaf, leaf, strlen(leaf) + 1); /* tar_clean_path limits the length of names */
     if (u->parent >= 0 && strlen(u->parent_path) == len && memcmp(u->parent_path, path, len) == 0)
         return u->parent;
     fd_close(&u->parent);
@@ -74,10 +76,10 @@ static int tar_in_make_dir(struct tar_in_job *u, const struct tar_entry *e)
     struct stat st;
 
     if (e->path[0] == '\0')
-        return 0; /* the top exists, and its mode is not the archive's */
+        return 0; /* the top exists, and the archive must not change its mode */
     if (tar_in_open_parent(u, e->path) < 0)
         return -1;
-    mode_t mode = e->mode | 0700; /* or what it holds could not be made */
+    mode_t mode = e->mode | 0700; /* otherwise its entries could not be made */
     if (mkdirat(u->parent, u->leaf, mode) == 0)
         return path_set_mode(u->parent, u->leaf, mode);
     if (errno != EEXIST || fstatat(u->parent, u->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -160,7 +162,7 @@ static int tar_in_on_entry_end(void *arg, struct err *err)
 
     if (fchmod(u->fd, u->mode) < 0)
         return tar_in_fail(err, u->leaf);
-    futimens(u->fd, times); /* a time the file system cannot hold is no reason to lose the file */
+    futimens(u->fd, times); /* a time that the file system cannot store must not lose the file */
     fd_close(&u->fd);
     return 0;
 }
@@ -185,7 +187,7 @@ static void tar_in_release(struct runtime_stream *s)
     struct tar_in_job *u = s->obj;
 
     if (u->fd >= 0)
-        unlinkat(u->parent, u->leaf, 0); /* half a file */
+        unlinkat(u->parent, u->leaf, 0); /* partial file */
     fd_close(&u->fd);
     fd_close(&u->parent);
     fd_close(&u->top);

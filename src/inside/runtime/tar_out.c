@@ -1,5 +1,6 @@
-/* The walk gives entries, each step packs as many of them, and as many bytes of their content, as fit into one frame.
- * The size in a header is a promise: a file that shrinks meanwhile is filled up with zeros, one that grows is cut. */
+/* The scan returns entries; each step packs as many entries and bytes of their content as fit into
+ * one frame. The size in a header is fixed: a file that shrinks meanwhile is padded with zeros, and
+ * a file that grows is cut. */
 #include "inside/runtime/archive.h"
 
 #include "core/base/fd.h"
@@ -16,9 +17,9 @@ struct tar_out_job {
     struct tree_scan scan;
     struct tree_scan_item item;
     struct tar_entry entry;
-    bool one_file;         /* the path names a file: no walk */
+    bool one_file;         /* the path names a file: no scan */
     int fd;                /* file whose content is being sent, or -1 */
-    uint64_t content_left; /* of the content promised */
+    uint64_t content_left; /* content bytes still to send */
     size_t padding;
     bool scan_finished; /* only the end marker is missing */
     struct rt_done done;
@@ -29,7 +30,7 @@ static size_t tar_out_fill_content(struct tar_out_job *p, uint8_t *out, size_t r
     size_t want = (size_t)min_u64(room, p->content_left);
     ssize_t n = want ? read(p->fd, out, want) : 0;
 
-    if (want > 0 && n <= 0) { /* it shrank, or cannot be read on: keep the promise of its size */
+    if (want > 0 && n <= 0) { /* it shrank or became unreadable: pad to the size in its header */
         memset(out, 0, want);
         n = (ssize_t)want;
     }
@@ -59,7 +60,7 @@ static bool tar_out_describe(struct tar_out_job *p, const struct stat *st, int d
     return kind == 'f' || kind == 'd';
 }
 
-/* The header of the next entry; a file's content follows. 0 when it is left out. */
+/* Writes the header of the next entry; a file's content follows. Returns 0 if it is skipped. */
 static size_t tar_out_next_entry(struct tar_out_job *p, uint8_t *out)
 {
     struct tree_scan_item *it = &p->item;
@@ -97,7 +98,7 @@ static bool tar_out_advance(struct tar_out_job *p)
     return true;
 }
 
-/* Appends one piece to out; false when the frame has no room for the next one. */
+/* Appends one piece to out. False if the frame has no space for the next one. */
 static bool tar_out_pack_piece(struct tar_out_job *p, uint8_t *out, size_t *len, size_t room)
 {
     if (p->fd >= 0) {
@@ -150,7 +151,7 @@ static void tar_out_release(struct runtime_stream *s)
 
 static const struct runtime_stream_ops tar_out_ops = { .step = tar_out_step, .release = tar_out_release };
 
-/* A single file: its header goes out first, then the machine finds nothing more to walk. */
+/* A single file: its header is sent first, then there is nothing to scan. */
 static int tar_out_open_file(struct runtime *rt, struct runtime_stream *s, struct tar_out_job *p,
                              const struct rt_path *m, struct err *err)
 {
@@ -165,7 +166,7 @@ static int tar_out_open_file(struct runtime *rt, struct runtime_stream *s, struc
         return path_fail(err, "archiving", m->path);
     size_t n = tar_out_next_entry(p, runtime_scratch_buffer());
     if (n == 0)
-        return err_set(err, ERR_WRONG_KIND, "%.160s is neither a file, a directory nor a link", m->path);
+        return err_set(err, ERR_WRONG_KIND, "%.160s is not a file, directory or link", m->path);
     runtime_stream_send_data(s, 0, runtime_scratch_buffer(), n);
     return 0;
 }

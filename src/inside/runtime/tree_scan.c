@@ -1,6 +1,6 @@
-/* Directories that were seen but not yet read wait as paths, not as open descriptors, so a deep tree costs no more than
- * a wide one. Each is opened from the top by openat2, which follows no link on the way: a directory that was swapped
- * for a link since it was seen is not opened. */
+/* Directories found but not yet read are stored as paths, not as open descriptors, so a deep tree
+ * costs no more than a wide one. Each is opened from the top by openat2, which follows no link: a
+ * directory that was replaced by a link meanwhile is not opened. */
 #include "inside/runtime/tree_scan.h"
 
 #include "core/base/fd.h"
@@ -25,7 +25,7 @@ void tree_scan_done(struct tree_scan *s)
     buf_done(&s->pending);
 }
 
-/* Opens the directory that waits last. False when none is left. */
+/* Opens the last pending directory. False if none is left. */
 static bool tree_scan_enter_dir(struct tree_scan *s)
 {
     while (s->pending.len > 0) {

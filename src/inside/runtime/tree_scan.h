@@ -1,4 +1,5 @@
-/* tree_scan.h - walks a tree, one entry a call, without following links or leaving the mount. */
+/* tree_scan.h - iterates over a tree, one entry per call, without following links or leaving the
+ * mount. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -11,13 +12,13 @@ struct tree_scan {
     int root;
     DIR *dir;                 /* being read; NULL between directories */
     char prefix[RT_PATH_MAX]; /* its path below the root, "" for the root itself */
-    struct buf pending;       /* paths of directories to come, each with its NUL; taken from the end */
-    uint64_t skipped;         /* names too long, directories that could not be opened */
+    struct buf pending;       /* paths of unread directories, each with its NUL; taken from the end */
+    uint64_t skipped;         /* names that are too long, directories that could not be opened */
 };
 
 struct tree_scan_item {
-    char path[RT_PATH_MAX]; /* below the root */
-    int dirfd;              /* the directory it lies in, until the next call */
+    char path[RT_PATH_MAX]; /* relative to the root */
+    int dirfd;              /* directory that contains it; valid until the next call */
     const char *name;       /* in that directory; points into path */
     struct stat st;
 };

@@ -1,6 +1,6 @@
-/* A ring of bytes and, beside it, a queue of runs that say to which channel they belong. A credit only moves the head,
- * so a long flood costs no copying beyond the one into the ring. The ring grows by doubling and is let go when it is
- * empty and large: an idle stream holds almost nothing.
+/* A ring buffer of bytes, and a queue of runs that store their channel. A credit only advances the
+ * head, so a long flood is copied only once, into the ring. The ring grows by doubling and is freed
+ * when it is empty and large: an idle stream holds almost nothing.
  *
  * Invariant: the lengths of all runs add up to `len`, and no run is empty. */
 #include "inside/runtime/unacked_data.h"
@@ -106,7 +106,7 @@ bool unacked_data_drop(struct unacked_data *k, size_t n)
     return true;
 }
 
-/* Reading goes forward through many thousand runs, so the place is remembered. */
+/* Reads go forward through many thousand runs, so the position is cached. */
 size_t unacked_data_read(struct unacked_data *k, size_t pos, uint8_t *channel, uint8_t *out, size_t max)
 {
     if (pos < k->read_pos)

@@ -1,22 +1,25 @@
-/* inotify, turned into events that somebody else can follow: paths instead of descriptors, moves in one piece, and new
- * directories watched before what is in them is told.
+/* Turns inotify into events that a client can use: paths instead of descriptors, a move as one
+ * event, and new directories watched before their contents are reported.
  *
- * A descriptor belongs to a directory and not to its path. It is made by stepping into the directory and watching ".",
- * which neither a link nor a rename in between can turn elsewhere; /proc is not needed. No directory is kept open: the
- * kernel tells that one was removed only when nobody holds it.
+ * A watch descriptor belongs to a directory, not to its path. It is made by entering the directory
+ * and watching ".", which neither a link nor a concurrent rename can redirect; /proc is not needed.
+ * No directory is kept open: the kernel reports the removal of a directory only when no process
+ * holds it.
  *
- * The kernel's queue is the only one. When the host takes nothing, nothing is read, and what does not fit into the
- * queue then is told as one OVERFLOW. That is said after the tree was looked through again, so whoever looks for
- * themselves when they hear it misses nothing that happens later.
+ * The kernel's queue is the only queue. While the host takes nothing, nothing is read, and events
+ * that do not fit into the queue are reported as one OVERFLOW. OVERFLOW is sent after the tree was
+ * scanned again, so a client that lists the tree after it misses no later event.
  *
- * Invariants:
- * 1. A directory is watched before it is read. What is made in between may be seen twice, and `told` remembers what was
- *    found by reading, so that it is told once: a CREATE of a name that is there already can be nothing else.
- * 2. While directories are to be read, no event is looked at: an event speaks of a tree that we know.
- * 3. Events come late, so a directory of which they tell may have moved on, or one above it. It is missed until the
- * move is told, and then looked for in the new place.
- * 4. Events are told in the order of the kernel. The second half of a move follows the first at once, or never; so a
- *    first half without it holds up everything for PATIENCE_NS at most, and then is a removal. */
+ * Invariants
+ * 1. A directory is watched before it is read. An entry made in between may be seen twice;
+ *    `reported` holds the names found by reading, so that each is reported once: a CREATE event of
+ *    such a name must be a duplicate.
+ * 2. While directories are still to be read, no event is processed: events refer to a known tree.
+ * 3. Events arrive late, so a directory they refer to, or one above it, may have moved. It is
+ *    recorded as missed until the move is reported, and is then looked up in the new place.
+ * 4. Events are reported in the order of the kernel. The second half of a move follows the first
+ *    half directly or never; a first half without it therefore delays all events by PATIENCE_NS at
+ *    most, and then counts as a removal. */
 #include "inside/runtime/watch.h"
 
 #include "core/base/fd.h"
@@ -43,33 +46,33 @@ struct watch_request {
     int fd;
     struct ev_io io;
     char root[RT_PATH_MAX];
-    char leaf[PATH_NAME_SIZE]; /* the only name that matters, or "" */
-    dev_t dev;                 /* of the root */
+    char leaf[PATH_NAME_SIZE]; /* the only name that is reported; "": all */
+    dev_t dev;                 /* device and inode of the root */
     ino_t ino;
     bool recursive;
-    bool watching_reported; /* WATCHING */
-    bool overflow_pending;  /* OVERFLOW is to be told when everything was read */
-    bool root_gone;         /* the root is */
-    struct err err;         /* with an id: there is no going on */
+    bool watching_reported; /* WATCHING was sent */
+    bool overflow_pending;  /* send OVERFLOW when all directories are read */
+    bool root_gone;         /* the root was removed or moved */
+    struct err err;         /* if its id is set, the watch fails */
     uint32_t scan_round;
     struct watch_tree tree;
     DIR *dir; /* being read */
     struct watch_node *read_node;
-    struct reported_names reported; /* since there was last nothing more to read */
+    struct reported_names reported; /* cleared when no events are pending */
 
-    size_t at, len;              /* of raw: events that were not looked at */
-    size_t complete_until;       /* up to here, what is alone stays alone */
-    size_t complete_until_timer; /* settled when the timer comes */
+    size_t at, len;              /* unprocessed events in raw */
+    size_t complete_until;       /* up to this offset a first half stays alone */
+    size_t complete_until_timer; /* becomes complete_until when the timer fires */
     struct ev_timer move_timer;
     _Alignas(struct inotify_event) char raw[16 * 1024];
 };
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static void watch_pack_event(struct watch_request *w, struct pack *p, const struct rt_event *e)
 {
     rt_event_pack(p, e);
-    if (p->bad) { /* a name that the wire does not take */
+    if (p->bad) { /* the wire format cannot carry this name */
         p->bad = false;
         w->overflow_pending = true;
     }
@@ -109,7 +112,7 @@ static void watch_remove_descriptor(void *arg, int wd)
 {
     struct watch_request *w = arg;
 
-    inotify_rm_watch(w->fd, wd); /* of one that was removed it is gone already */
+    inotify_rm_watch(w->fd, wd); /* fails harmlessly for a removed directory */
 }
 
 static void watch_drop_dir(struct watch_request *w, struct watch_node *n)
@@ -117,7 +120,7 @@ static void watch_drop_dir(struct watch_request *w, struct watch_node *n)
     watch_tree_drop(&w->tree, n, watch_remove_descriptor, w);
 }
 
-/* What we know of the tree is not to be trusted: look through all of it. */
+/* Our view of the tree is not reliable any more: scans all of it. */
 static void watch_rescan(struct watch_request *w)
 {
     reported_names_clear(&w->reported);
@@ -128,14 +131,14 @@ static void watch_rescan(struct watch_request *w)
     watch_tree_queue_read(&w->tree, w->tree.root, false);
 }
 
-/* A directory that is not there any more, became something else or may not be read is nothing to watch; running out of
- * something is the end, because nobody could rely on the rest. */
+/* A directory that was removed, replaced or is unreadable is skipped; running out of a resource
+ * ends the watch, because the rest would be unreliable. */
 static void watch_on_dir_error(struct watch_request *w, int sys, const char *name)
 {
     switch (sys) {
     case ENOSPC:
         err_set(&w->err, ERR_LIMIT,
-                "the kernel watches no more directories for one user (fs.inotify.max_user_watches)");
+                "the kernel's limit of watched directories per user is reached; raise fs.inotify.max_user_watches");
         break;
     case EMFILE:
     case ENFILE:
@@ -216,7 +219,7 @@ static void watch_add_dir(struct watch_request *w, struct watch_node *parent, co
     if (!n)
         n = watch_tree_add(&w->tree, parent, name, wd);
     if (!n) {
-        err_set(&w->err, ERR_LIMIT, "there are more than %u directories to watch below %.120s", WATCH_TREE_MAX,
+        err_set(&w->err, ERR_LIMIT, "more than %u directories are below %.120s; watch a smaller tree", WATCH_TREE_MAX,
                 w->root);
         return;
     }
@@ -240,7 +243,7 @@ static void watch_begin_reading(struct watch_request *w, struct watch_node *n)
     w->read_node = n;
     n->unread = false;
     for (struct watch_missed_dir *m; (m = watch_tree_take_missed(&w->tree, n));)
-        free(m); /* whatever is there is found now */
+        free(m); /* reading the directory finds them again */
 }
 
 static void watch_retry_missed(struct watch_request *w, struct watch_node *n)
@@ -351,7 +354,7 @@ static void watch_on_event(struct watch_request *w, struct pack *p, const struct
     if (e->mask & IN_Q_OVERFLOW) {
         watch_rescan(w);
     } else if (!n) {
-        return; /* of a directory that we let go */
+        return; /* of a directory that we dropped */
     } else if (e->mask & WATCH_SELF_GONE_MASK) {
         w->root_gone = w->root_gone || n == w->tree.root;
         if (n != w->tree.root)
@@ -363,8 +366,8 @@ static void watch_on_event(struct watch_request *w, struct pack *p, const struct
         watch_on_created(w, p, n, name, dir);
     } else if (e->mask & (IN_DELETE | IN_MOVED_FROM)) {
         watch_on_removed(w, p, n, name, dir);
-    } else if (watch_wants_name(w, name) &&
-               (e->len || n == w->tree.root)) { /* a directory below tells of itself twice */
+        /* A directory below the root reports its own changes twice. */
+    } else if (watch_wants_name(w, name) && (e->len || n == w->tree.root)) {
         watch_report(w, p, RT_WRITTEN, dir, n, name);
     }
 }
@@ -379,7 +382,7 @@ static size_t watch_raw_event_size(const struct inotify_event *e)
     return sizeof(*e) + e->len;
 }
 
-/* Reads on behind what is there. False: there is nothing more, or no room. */
+/* Reads more events after those in the buffer. False: no events, or no space. */
 static bool watch_fill_raw(struct watch_request *w)
 {
     memmove(w->raw, w->raw + w->at, w->len - w->at);
@@ -413,7 +416,8 @@ static void watch_on_move_timeout(void *arg)
     runtime_stream_wake(w->stream);
 }
 
-/* Whether the event in front can be told: a first half whose second is not here may have to wait. */
+/* Whether the first event can be processed: the first half of a move may have to wait for its
+ * second half. */
 static bool watch_event_is_complete(struct watch_request *w, struct inotify_event **ret_partner)
 {
     *ret_partner = NULL;
@@ -448,9 +452,9 @@ static bool watch_next_event(struct watch_request *w, struct pack *p)
     return true;
 }
 
-/* --- the stream --- */
+/* --- stream --- */
 
-/* One thing; false when there is nothing to be done now. */
+/* Does one unit of work. False if there is nothing to do now. */
 static bool watch_advance(struct watch_request *w, struct pack *p)
 {
     struct watch_node *n;
@@ -481,7 +485,7 @@ static bool watch_step(struct runtime_stream *s)
     bool more = true;
 
     if (runtime_stream_room(s) < FRAME_PAYLOAD_MAX) {
-        ev_io_set(w->rt->ev, &w->io, 0); /* a credit wakes us */
+        ev_io_set(w->rt->ev, &w->io, 0); /* a CREDIT wakes us */
         return false;
     }
     pack_init(&p, runtime_scratch_buffer(), FRAME_PAYLOAD_MAX);
@@ -523,7 +527,8 @@ static void watch_release(struct runtime_stream *s)
 
 static const struct runtime_stream_ops watch_stream_ops = { .step = watch_step, .release = watch_release };
 
-/* The directory to watch. What is none is a name in its directory: w->leaf. */
+/* Opens the directory to watch. A path that is not a directory is watched as a name in its parent:
+ * w->leaf. */
 static int watch_open_target(struct watch_request *w, struct err *err)
 {
     const struct paths *paths = &w->rt->paths;
@@ -543,7 +548,7 @@ static int watch_begin(struct watch_request *w, uint32_t flags, struct err *err)
     if (dir < 0)
         return -1;
     if (fstat(dir, &st) < 0)
-        return path_fail(err, "looking at", w->root);
+        return path_fail(err, "examining", w->root);
     w->dev = st.st_dev;
     w->ino = st.st_ino;
     w->recursive = flags & RT_PATH_RECURSIVE && w->leaf[0] == '\0';
@@ -569,7 +574,8 @@ int watch_open(struct runtime *rt, struct runtime_stream *s, const struct frame 
     for (const struct runtime_stream *o = rt->streams.first; o; o = o->next)
         open += o != s && o->request == FRAME_WATCH && !o->is_finished;
     if (open >= WATCHES_MAX)
-        return err_set(err, ERR_LIMIT, "%u paths of the sandbox are watched already", open);
+        return err_set(err, ERR_LIMIT,
+                       "%u paths of the sandbox are already watched, which is the maximum; close a watch", open);
 
     struct watch_request *w = mem_new(struct watch_request);
     w->rt = rt;
@@ -579,7 +585,7 @@ int watch_open(struct runtime *rt, struct runtime_stream *s, const struct frame 
     s->obj = w;
     s->ops = &watch_stream_ops;
     if (watch_begin(w, m.flags, err) < 0)
-        return -1; /* released with the last word */
+        return -1; /* released with the last frame */
     runtime_stream_wake(s);
     return 0;
 }

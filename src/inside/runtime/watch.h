@@ -1,10 +1,12 @@
-/* watch.h - WATCH: what happens to the names in a directory, or in a whole tree, told as it happens. */
+/* watch.h - WATCH: reports changes of the names in a directory, or in a whole tree, as they
+ * happen. */
 #pragma once
 
 #include "inside/runtime/files.h"
 
-#define WATCHES_MAX 16u /* at one time */
+#define WATCHES_MAX 16u /* per sandbox at the same time */
 
-/* A directory, or with RT_PATH_RECURSIVE all below it on the same mount, links not followed. What is no directory is
- * watched as a name in its directory, so that a file which is replaced by a rename goes on being watched. */
+/* Watches a directory, or with RT_PATH_RECURSIVE everything below it on the same mount, without
+ * following links. A path that is not a directory is watched as a name in its parent, so that a
+ * file that is replaced by a rename stays watched. */
 request_open_fn watch_open;

@@ -1,5 +1,6 @@
-/* Descriptors are found by a hash, children by a walk over their siblings: moves and removals are rare beside events,
- * and a directory with thousands of directories in it costs whoever made it. */
+/* Descriptors are found by hash, children by linear search over siblings: moves and removals are
+ * rare compared with events, and a directory with thousands of subdirectories slows only its own
+ * sandbox. */
 #include "inside/runtime/watch_tree.h"
 
 #include "core/base/mem.h"
@@ -145,7 +146,7 @@ static void watch_tree_remove_node(struct watch_tree *t, struct watch_node *n)
     free(n);
 }
 
-/* From the leaves upwards and without recursion: how deep it is was decided by others. */
+/* From the leaves upwards and without recursion, because the sandbox controls the depth. */
 void watch_tree_drop(struct watch_tree *t, struct watch_node *top, void (*forget)(void *arg, int wd), void *arg)
 {
     for (struct watch_node *n = top;;) {
@@ -175,7 +176,7 @@ void watch_tree_drop_stale(struct watch_tree *t, uint32_t round, void (*forget)(
 
             if (stale)
                 watch_tree_drop(t, n, forget, arg);
-            n = stale ? t->buckets[i] : n->bucket_next; /* others of the bucket may have gone with it */
+            n = stale ? t->buckets[i] : n->bucket_next; /* other nodes of the bucket may have been dropped with it */
         }
     }
 }
@@ -228,7 +229,7 @@ void watch_tree_queue_read(struct watch_tree *t, struct watch_node *n, bool anno
     watch_tree_enqueue(t, n);
 }
 
-/* Without recursion, as above. */
+/* Without recursion, for the same reason. */
 void watch_tree_requeue_below(struct watch_tree *t, struct watch_node *top)
 {
     for (struct watch_node *n = top; n;) {

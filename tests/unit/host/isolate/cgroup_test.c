@@ -1,5 +1,6 @@
-/* A leaf of cgroup v2 as a directory with files: what is read from which, in which units, and what is written where.
- * tests/contract has the same functions against the kernel, as far as a host goes. */
+/* A directory with files imitates a leaf of cgroup v2: which file is read in which unit, and what
+ * is written where. tests/contract runs the same functions against the kernel, as far as the host
+ * allows. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -63,7 +64,7 @@ static void has(struct world *w, const char *name, const char *text)
     assert_string_equal(got, text);
 }
 
-TEST(counters_of_v2_are_read_with_their_units)
+TEST(v2_counters_are_converted_to_common_units)
 {
     struct world w;
     struct cgroup_stats s;
@@ -85,7 +86,7 @@ TEST(counters_of_v2_are_read_with_their_units)
     assert_int_equal(s.pids, 3);
     assert_int_equal(s.pids_peak, 5);
     assert_int_equal(s.pids_refused, 6);
-    cgroup_read_stats(&w.forest, ID, true, &s); /* what has ended uses nothing any more */
+    cgroup_read_stats(&w.forest, ID, true, &s); /* an ended sandbox has no current use */
     assert_int_equal(s.cpu_ns, 1500000);
     assert_int_equal(s.memory, CGROUP_UNKNOWN);
     assert_int_equal(s.memory_peak, 8192);
@@ -94,7 +95,7 @@ TEST(counters_of_v2_are_read_with_their_units)
     end(&w);
 }
 
-TEST(what_a_kernel_does_not_count_is_unknown_and_not_nothing)
+TEST(a_missing_counter_is_unknown_instead_of_0)
 {
     struct world w;
     struct cgroup_stats s;
@@ -112,7 +113,7 @@ TEST(what_a_kernel_does_not_count_is_unknown_and_not_nothing)
     end(&w);
 }
 
-TEST(a_file_for_cpu_time_says_its_format)
+TEST(the_cpu_time_file_is_returned_with_its_format)
 {
     struct world w;
     bool v2 = false;
@@ -126,7 +127,7 @@ TEST(a_file_for_cpu_time_says_its_format)
     end(&w);
 }
 
-TEST(running_out_of_memory_rings)
+TEST(running_out_of_memory_makes_the_descriptor_readable)
 {
     struct world w;
 
@@ -141,7 +142,7 @@ TEST(running_out_of_memory_rings)
     end(&w);
 }
 
-TEST(freezing_is_asked_for_and_then_looked_for)
+TEST(freezing_is_requested_and_then_checked)
 {
     struct world w;
     struct err err = { 0 };
@@ -170,7 +171,7 @@ static void put_what_holds_back(struct world *w)
     put(w, "cgroup.freeze", "");
 }
 
-TEST(killing_lifts_what_would_slow_it_and_leaves_the_rest_to_the_kernel)
+TEST(killing_lifts_throttling_and_uses_cgroup_kill)
 {
     struct world w;
 
@@ -180,13 +181,13 @@ TEST(killing_lifts_what_would_slow_it_and_leaves_the_rest_to_the_kernel)
     cgroup_kill(&w.forest, ID);
     has(&w, "pids.max", "0");
     has(&w, "cpu.max", "max");
-    has(&w, "io.max", "254:0 rbps=max wbps=max"); /* as long as what it replaces, so nothing else was written */
+    has(&w, "io.max", "254:0 rbps=max wbps=max"); /* as long as the old text, so nothing of it remains */
     has(&w, "cgroup.kill", "1");
-    has(&w, "cgroup.freeze", ""); /* not needed, and a frozen one would die later */
+    has(&w, "cgroup.freeze", ""); /* not needed, and a frozen process would die later */
     end(&w);
 }
 
-TEST(without_cgroup_kill_everybody_listed_is_killed_while_it_stands_still)
+TEST(without_cgroup_kill_every_listed_process_is_killed_while_frozen)
 {
     struct world w;
     int status;
@@ -203,11 +204,11 @@ TEST(without_cgroup_kill_everybody_listed_is_killed_while_it_stands_still)
     cgroup_kill(&w.forest, ID);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    has(&w, "cgroup.freeze", "0"); /* thawed again, or nobody could die */
+    has(&w, "cgroup.freeze", "0"); /* thawed again, otherwise no process could die */
     end(&w);
 }
 
-TEST(a_controller_that_is_missing_leaves_nothing_behind)
+TEST(a_failed_creation_removes_the_leaf)
 {
     struct world w;
     struct limits lim;
@@ -217,7 +218,7 @@ TEST(a_controller_that_is_missing_leaves_nothing_behind)
 
     begin(&w);
     limits_default(&lim);
-    /* A plain directory has no memory.max in it. */
+    /* A plain directory has no memory.max. */
     assert_int_equal(cgroup_make(&w.forest, other, getgid(), &lim, &held, &err), -1);
     assert_int_equal(err.id, ERR_NO_CGROUP);
     assert_non_null(strstr(err.msg, "memory limit"));
@@ -232,7 +233,7 @@ static void count(void *arg, const char *id, gid_t gid)
     ++*(int *)arg;
 }
 
-TEST(leaves_are_told_from_what_else_is_there)
+TEST(only_directories_named_by_a_sandbox_id_are_leaves)
 {
     struct world w;
     int n = 0;
@@ -245,7 +246,7 @@ TEST(leaves_are_told_from_what_else_is_there)
     end(&w);
 }
 
-TEST(without_a_forest_nothing_is_limited_and_everything_says_so)
+TEST(without_hierarchies_nothing_is_limited_and_this_is_reported)
 {
     struct cgroup_hierarchies f;
     struct limits lim;
@@ -278,16 +279,16 @@ TEST(without_a_forest_nothing_is_limited_and_everything_says_so)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(counters_of_v2_are_read_with_their_units),
-        RUN(what_a_kernel_does_not_count_is_unknown_and_not_nothing),
-        RUN(a_file_for_cpu_time_says_its_format),
-        RUN(running_out_of_memory_rings),
-        RUN(freezing_is_asked_for_and_then_looked_for),
-        RUN(killing_lifts_what_would_slow_it_and_leaves_the_rest_to_the_kernel),
-        RUN(without_cgroup_kill_everybody_listed_is_killed_while_it_stands_still),
-        RUN(a_controller_that_is_missing_leaves_nothing_behind),
-        RUN(leaves_are_told_from_what_else_is_there),
-        RUN(without_a_forest_nothing_is_limited_and_everything_says_so),
+        RUN(v2_counters_are_converted_to_common_units),
+        RUN(a_missing_counter_is_unknown_instead_of_0),
+        RUN(the_cpu_time_file_is_returned_with_its_format),
+        RUN(running_out_of_memory_makes_the_descriptor_readable),
+        RUN(freezing_is_requested_and_then_checked),
+        RUN(killing_lifts_throttling_and_uses_cgroup_kill),
+        RUN(without_cgroup_kill_every_listed_process_is_killed_while_frozen),
+        RUN(a_failed_creation_removes_the_leaf),
+        RUN(only_directories_named_by_a_sandbox_id_are_leaves),
+        RUN(without_hierarchies_nothing_is_limited_and_this_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

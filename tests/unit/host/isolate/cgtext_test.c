@@ -2,7 +2,7 @@
 
 #include "host/isolate/cgtext.h"
 
-TEST(values_are_found_by_whole_key_on_any_line)
+TEST(a_value_is_found_by_its_whole_key_on_any_line)
 {
     const char *text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
 
@@ -13,7 +13,7 @@ TEST(values_are_found_by_whole_key_on_any_line)
     assert_true(cgtext_value("max", "max") == CGTEXT_UNKNOWN);
 }
 
-TEST(what_is_no_number_is_unknown_and_never_zero)
+TEST(text_that_is_not_a_number_is_unknown_instead_of_0)
 {
     assert_int_equal(cgtext_number("12\n"), 12);
     assert_true(cgtext_number("max\n") == CGTEXT_UNKNOWN);
@@ -23,7 +23,7 @@ TEST(what_is_no_number_is_unknown_and_never_zero)
     assert_true(cgtext_value("a -1\n", "a") == CGTEXT_UNKNOWN);
 }
 
-TEST(words_match_whole)
+TEST(only_whole_words_match)
 {
     assert_true(cgtext_has_word("cpuset cpu io memory\n", "cpu"));
     assert_true(cgtext_has_word("memory\n", "memory"));
@@ -32,7 +32,7 @@ TEST(words_match_whole)
     assert_false(cgtext_has_word("", "cpu"));
 }
 
-TEST(a_list_of_processes_that_was_cut_off_names_nobody_else)
+TEST(a_truncated_process_list_yields_no_wrong_pid)
 {
     const char *text = "0\n1\n4711\n12\n345";
     pid_t pid;
@@ -51,10 +51,10 @@ TEST(a_list_of_processes_that_was_cut_off_names_nobody_else)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(values_are_found_by_whole_key_on_any_line),
-        RUN(what_is_no_number_is_unknown_and_never_zero),
-        RUN(words_match_whole),
-        RUN(a_list_of_processes_that_was_cut_off_names_nobody_else),
+        RUN(a_value_is_found_by_its_whole_key_on_any_line),
+        RUN(text_that_is_not_a_number_is_unknown_instead_of_0),
+        RUN(only_whole_words_match),
+        RUN(a_truncated_process_list_yields_no_wrong_pid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

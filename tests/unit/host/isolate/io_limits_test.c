@@ -1,5 +1,5 @@
-/* Against directories that look like /sys/block and like a leaf. The files of the leaf are pipes, so that every line
- * that was written can be read again. */
+/* Uses directories that imitate /sys/block and a cgroup leaf. The files of the leaf are pipes, so
+ * that every written line can be read back. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -78,7 +78,7 @@ static void begin(struct world *w, bool v2)
     w->forest.job[CGROUP_IO] = w->forest.job[CGROUP_MEMORY] = 0;
     limits_default(&w->lim);
     disk(w, "sda", "2000\n", "8:0\n");
-    disk(w, "loop0", "0\n", "7:0\n");     /* nothing in it */
+    disk(w, "loop0", "0\n", "7:0\n");     /* empty */
     disk(w, "nvme0c0n1", "2000\n", NULL); /* a path of another disk, without a number */
     disk(w, "odd", "2000\n", "not a number\n");
 }
@@ -109,7 +109,7 @@ static void holds(const struct world *w, enum limit l, enum limit_enforcement ho
     assert_int_equal(w->held.reason[l], why);
 }
 
-TEST(v2_slows_every_disk_that_holds_something_and_no_other)
+TEST(v2_limits_every_disk_with_a_size_and_no_other)
 {
     struct world w;
 
@@ -117,13 +117,13 @@ TEST(v2_slows_every_disk_that_holds_something_and_no_other)
     w.lim.v[LIMIT_IO_READ] = 1000;
     w.lim.v[LIMIT_IO_WRITE] = 500;
     io_limits_apply(&w.forest, ID, w.disks, &(struct io_limits_reach){ .writes_on_disk = true }, &w.lim, &w.held);
-    wrote(&w, 0, "8:0 rbps=10008:0 wbps=500"); /* two writes, each a line of its own to the kernel */
+    wrote(&w, 0, "8:0 rbps=10008:0 wbps=500"); /* two writes, each a separate line for the kernel */
     holds(&w, LIMIT_IO_READ, ENFORCEMENT_FULL, REASON_NONE);
     holds(&w, LIMIT_IO_WRITE, ENFORCEMENT_FULL, REASON_NONE);
     end(&w);
 }
 
-TEST(v1_slows_both_ways_and_admits_that_late_writes_pass)
+TEST(v1_limits_both_directions_and_reports_delayed_writes)
 {
     struct world w;
 
@@ -138,7 +138,7 @@ TEST(v1_slows_both_ways_and_admits_that_late_writes_pass)
     end(&w);
 }
 
-TEST(what_is_not_asked_for_is_not_written)
+TEST(a_limit_that_is_not_requested_is_not_written)
 {
     struct world w;
 
@@ -147,11 +147,11 @@ TEST(what_is_not_asked_for_is_not_written)
     io_limits_apply(&w.forest, ID, w.disks, &(struct io_limits_reach){ 0 }, &w.lim, &w.held);
     wrote(&w, 1, "");
     wrote(&w, 2, "8:0 500");
-    holds(&w, LIMIT_IO_WRITE, ENFORCEMENT_FULL, REASON_NONE); /* and nothing it can write lies on a disk */
+    holds(&w, LIMIT_IO_WRITE, ENFORCEMENT_FULL, REASON_NONE); /* no directory that it can write is on a disk */
     end(&w);
 }
 
-TEST(the_state_is_no_better_than_the_worst_place)
+TEST(the_reported_enforcement_is_that_of_the_worst_directory)
 {
     static const struct {
         struct io_limits_reach reach;
@@ -191,7 +191,7 @@ TEST(the_state_is_no_better_than_the_worst_place)
     }
 }
 
-TEST(no_controller_no_disks_and_a_leaf_that_refuses_are_none)
+TEST(a_limit_that_cannot_be_set_is_reported_as_not_enforced)
 {
     struct world w;
 
@@ -208,7 +208,7 @@ TEST(no_controller_no_disks_and_a_leaf_that_refuses_are_none)
     end(&w);
 }
 
-TEST(memory_is_no_disk_and_what_cannot_be_looked_at_is_no_disk_either)
+TEST(memory_and_unreadable_file_systems_do_not_count_as_disks)
 {
     struct io_limits_reach r = { 0 };
     int shm = open("/dev/shm", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -230,12 +230,12 @@ TEST(memory_is_no_disk_and_what_cannot_be_looked_at_is_no_disk_either)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(v2_slows_every_disk_that_holds_something_and_no_other),
-        RUN(v1_slows_both_ways_and_admits_that_late_writes_pass),
-        RUN(what_is_not_asked_for_is_not_written),
-        RUN(the_state_is_no_better_than_the_worst_place),
-        RUN(no_controller_no_disks_and_a_leaf_that_refuses_are_none),
-        RUN(memory_is_no_disk_and_what_cannot_be_looked_at_is_no_disk_either),
+        RUN(v2_limits_every_disk_with_a_size_and_no_other),
+        RUN(v1_limits_both_directions_and_reports_delayed_writes),
+        RUN(a_limit_that_is_not_requested_is_not_written),
+        RUN(the_reported_enforcement_is_that_of_the_worst_directory),
+        RUN(a_limit_that_cannot_be_set_is_reported_as_not_enforced),
+        RUN(memory_and_unreadable_file_systems_do_not_count_as_disks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 
 #include "host/isolate/mountinfo.h"
 
-TEST(fields_are_found_behind_any_number_of_optional_ones)
+TEST(fields_are_found_after_any_number_of_optional_ones)
 {
     const char *text = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
                        "40 31 0:30 /a /b rw shared:1 master:2 - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -19,7 +19,7 @@ TEST(fields_are_found_behind_any_number_of_optional_ones)
     assert_false(mountinfo_next(&text, &m));
 }
 
-TEST(octal_escapes_are_undone)
+TEST(octal_escapes_are_decoded)
 {
     const char *text = "1 2 0:1 / /a\\040b\\134c rw - tmpfs tmpfs rw";
     struct mountinfo m;
@@ -28,7 +28,7 @@ TEST(octal_escapes_are_undone)
     assert_string_equal(m.point, "/a b\\c");
 }
 
-TEST(lines_that_do_not_parse_are_skipped_not_believed)
+TEST(malformed_lines_are_skipped)
 {
     char text[2048] = "nonsense\n\n1 2 3\n1 2 0:1 / /no-dash rw shared:1\n1 2 0:1 / /";
     struct mountinfo m;
@@ -41,7 +41,7 @@ TEST(lines_that_do_not_parse_are_skipped_not_believed)
     assert_false(mountinfo_next(&p, &m));
 }
 
-TEST(options_match_whole_words_only)
+TEST(only_whole_options_match)
 {
     assert_true(mountinfo_has_option("rw,cpu,cpuacct", "cpu"));
     assert_true(mountinfo_has_option("rw,cpuacct,cpu", "cpu"));
@@ -54,10 +54,10 @@ TEST(options_match_whole_words_only)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(fields_are_found_behind_any_number_of_optional_ones),
-        RUN(octal_escapes_are_undone),
-        RUN(lines_that_do_not_parse_are_skipped_not_believed),
-        RUN(options_match_whole_words_only),
+        RUN(fields_are_found_after_any_number_of_optional_ones),
+        RUN(octal_escapes_are_decoded),
+        RUN(malformed_lines_are_skipped),
+        RUN(only_whole_options_match),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 
 #include "host/isolate/native.h"
 
-TEST(binds_go_only_to_plain_paths_that_cove_does_not_need_itself)
+TEST(bind_targets_must_be_normalized_and_not_reserved)
 {
     static const struct {
         const char *dst;
@@ -47,7 +47,7 @@ TEST(binds_go_only_to_plain_paths_that_cove_does_not_need_itself)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(binds_go_only_to_plain_paths_that_cove_does_not_need_itself),
+        RUN(bind_targets_must_be_normalized_and_not_reserved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

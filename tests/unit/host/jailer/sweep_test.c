@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-TEST(a_cgroup_parent_begins_with_cove_and_is_one_plain_name)
+TEST(a_cgroup_parent_must_start_with_cove_and_be_one_name)
 {
     static const char *const good[] = { "cove", "cove-1", "cove-test-12", "covetest",
                                         "cove-0123456789-0123456789-01234" };
@@ -41,7 +41,7 @@ TEST(a_cgroup_parent_begins_with_cove_and_is_one_plain_name)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_cgroup_parent_begins_with_cove_and_is_one_plain_name),
+        RUN(a_cgroup_parent_must_start_with_cove_and_be_one_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ TEST(two_jailers_never_get_the_same_uid)
 
     assert_int_equal(uids_open(&a, lock_file(dir), &err), 0);
     assert_int_equal(uids_open(&b, lock_file(dir), &err), 0);
-    a.next = b.next = 7; /* both begin at the same place */
+    a.next = b.next = 7; /* both start at the same slot */
     for (int i = 0; i < 50; i++) {
         assert_int_equal(uids_take(&a, &ua, &err), 0);
         assert_int_equal(uids_take(&b, &ub, &err), 0);
@@ -73,7 +73,7 @@ TEST(one_jailer_never_hands_out_a_uid_twice)
 
     assert_int_equal(uids_open(&u, lock_file(dir), &err), 0);
     assert_int_equal(uids_take(&u, &first, &err), 0);
-    u.next--; /* its own lock would let it in again */
+    u.next--; /* its own lock does not conflict with itself */
     assert_int_equal(uids_take(&u, &second, &err), 0);
     assert_int_not_equal(first, second);
     uids_done(&u);

@@ -7,7 +7,7 @@ static void add(struct denial_tally *t, uint32_t nr, uint32_t a, uint32_t b)
     denial_tally_add(t, nr, (uint32_t[JAIL_DENIAL_ARGS]){ a, b });
 }
 
-TEST(the_same_call_is_one_line_and_other_numbers_another)
+TEST(equal_calls_share_an_entry_and_other_arguments_do_not)
 {
     struct denial_tally t = { 0 };
 
@@ -22,21 +22,22 @@ TEST(the_same_call_is_one_line_and_other_numbers_another)
     assert_int_equal(t.entries[2].count, 1);
 }
 
-/* A sandbox that tries something new each time costs no memory, and what it did first is not pushed out. */
-TEST(a_full_list_counts_on_and_remembers_the_first)
+/* A sandbox that tries a new call each time uses no more memory, and its first calls are not
+ * evicted. */
+TEST(a_full_tally_keeps_its_entries_and_counts_the_overflow)
 {
     struct denial_tally t = { 0 };
 
     for (uint32_t i = 0; i < JAIL_DENIALS_MAX + 1000; i++)
         add(&t, 16, i, 0);
-    add(&t, 16, 3, 0); /* known: still counted in its line */
+    add(&t, 16, 3, 0); /* known: still counted in its entry */
     assert_int_equal(t.n, JAIL_DENIALS_MAX);
     assert_int_equal(t.overflow_count, 1000);
     assert_int_equal(t.entries[3].count, 2);
     assert_int_equal(t.entries[JAIL_DENIALS_MAX - 1].args[0], JAIL_DENIALS_MAX - 1);
 }
 
-TEST(a_burst_is_answered_at_once_and_a_flood_at_its_pace)
+TEST(a_burst_is_answered_at_once_and_a_flood_is_limited)
 {
     struct denial_pace p = { 0 };
     uint64_t now = 1000 * NS_PER_S + 3, again = 0;
@@ -50,14 +51,14 @@ TEST(a_burst_is_answered_at_once_and_a_flood_at_its_pace)
     assert_true(denial_pace_take(&p, again, &again));
 
     p = (struct denial_pace){ 0 };
-    for (uint64_t t = now; t < now + 10 * NS_PER_S; t += 100 * NS_PER_US) /* it never lets up */
+    for (uint64_t t = now; t < now + 10 * NS_PER_S; t += 100 * NS_PER_US) /* a constant flood */
         for (unsigned i = 0; i < 5; i++)
             answered += denial_pace_take(&p, t, &again);
     assert_in_range(answered, 10 * NS_PER_S / PACE_TICK_NS * PACE_ANSWERS,
                     (10 * NS_PER_S / PACE_TICK_NS + 1) * PACE_ANSWERS);
 }
 
-TEST(a_quiet_time_saves_nothing_up)
+TEST(unused_ticks_do_not_accumulate)
 {
     struct denial_pace p = { 0 };
     uint64_t again, now = 5 * NS_PER_S;
@@ -72,10 +73,10 @@ TEST(a_quiet_time_saves_nothing_up)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_same_call_is_one_line_and_other_numbers_another),
-        RUN(a_full_list_counts_on_and_remembers_the_first),
-        RUN(a_burst_is_answered_at_once_and_a_flood_at_its_pace),
-        RUN(a_quiet_time_saves_nothing_up),
+        RUN(equal_calls_share_an_entry_and_other_arguments_do_not),
+        RUN(a_full_tally_keeps_its_entries_and_counts_the_overflow),
+        RUN(a_burst_is_answered_at_once_and_a_flood_is_limited),
+        RUN(unused_ticks_do_not_accumulate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* The monitor between tasks that are refused calls and a host that asks, both played by the test. The tasks are
- * real ones under a real filter, which refuses one call and allows the rest. */
+/* The monitor between tasks with denied calls and a client that queries, both simulated by the
+ * test. The tasks are real processes under a real filter, which denies one call and allows the
+ * rest. */
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
@@ -45,7 +46,7 @@ static void begin(void)
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, in), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, host), 0);
-    assert_int_equal(setsockopt(host[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0); /* a few packets */
+    assert_int_equal(setsockopt(host[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0); /* room for a few packets */
     mon.pid = fork();
     assert_true(mon.pid >= 0);
     if (mon.pid == 0) {
@@ -59,7 +60,7 @@ static void begin(void)
     mon.host = host[0];
 }
 
-/* It ends by itself, with 0, once nobody is left to speak to it. */
+/* The monitor exits by itself, with 0, when its intake and client are closed. */
 static void finish(void)
 {
     int status;
@@ -92,7 +93,7 @@ static void watch_packet(unsigned n, int listener)
 
 struct task {
     pid_t pid;
-    int go, tell; /* a byte written to go makes it call; tell has an errno for each call */
+    int go, tell; /* a byte written to go triggers a call; the other pipe receives the errno of each call */
 };
 
 static int listen_to(void)
@@ -164,7 +165,7 @@ static void task_call(const struct task *t, char arg)
     assert_int_equal(write(t->go, &arg, 1), 1);
 }
 
-/* The errno that a refused call gave, or -1 when none came in time. */
+/* The errno of a denied call, or -1 if none came in time. */
 static int task_told(const struct task *t, int ms)
 {
     struct pollfd p = { .fd = t->tell, .events = POLLIN };
@@ -237,9 +238,9 @@ static unsigned settled_descriptors(unsigned wanted)
     return n;
 }
 
-/* A host asks only when it heard something. If a refusal returned before its news could be sent, the program might end,
- * and its receipt would claim that it was refused nothing. */
-TEST(no_call_returns_before_the_host_could_be_told)
+/* A client queries only after a notice. If a denied call returned before its notice could be sent,
+ * the program might end, and its receipt would report no denials. */
+TEST(no_call_returns_before_its_notice_could_be_sent)
 {
     struct task tasks[40];
     unsigned told = 0, news = 0;
@@ -249,12 +250,12 @@ TEST(no_call_returns_before_the_host_could_be_told)
         tasks[i] = task_new(i, false);
     for (unsigned i = 0; i < ARRAY_LEN(tasks); i++)
         task_call(&tasks[i], 1);
-    /* Nobody reads the news. Who has returned by now is among those whose news fit into the socket. */
+    /* No notice is read. Every call that has returned by now must have its notice in the socket. */
     poll(NULL, 0, 300);
     bool returned[ARRAY_LEN(tasks)];
     for (unsigned i = 0; i < ARRAY_LEN(tasks); i++)
         told += returned[i] = task_told(&tasks[i], 0) == EPERM;
-    assert_true(told < ARRAY_LEN(tasks)); /* or the socket was too large for this test */
+    assert_true(told < ARRAY_LEN(tasks)); /* otherwise the socket buffer is too large for this test */
     bool heard[ARRAY_LEN(tasks)] = { 0 };
     for (unsigned most = 0; most < told + ARRAY_LEN(tasks) && hear(0); most++) {
         struct jail_denial_notice m;
@@ -269,7 +270,7 @@ TEST(no_call_returns_before_the_host_could_be_told)
     }
     for (unsigned i = 0; i < ARRAY_LEN(tasks); i++)
         assert_true(heard[i] || !returned[i]);
-    /* and it goes on as soon as the host reads */
+    /* The other calls return as soon as the client reads. */
     while (hear(500))
         news++;
     for (unsigned i = 0; i < ARRAY_LEN(tasks); i++)
@@ -282,13 +283,13 @@ TEST(no_call_returns_before_the_host_could_be_told)
 }
 
 /* Tasks die before their call is received, between receipt and answer, and after it. */
-TEST(callers_that_die_in_the_middle_of_a_call_harm_nobody)
+TEST(callers_that_die_during_a_call_do_not_affect_others)
 {
     struct task steady;
 
     begin();
     steady = task_new(0, false);
-    assert_int_equal(ask(0)->n, 0); /* so it has taken the listener in */
+    assert_int_equal(ask(0)->n, 0); /* the answer shows that the listener is registered */
     unsigned before = descriptors();
     for (unsigned i = 1; i < 60; i++) {
         struct task t = task_new(i, true);
@@ -309,23 +310,24 @@ TEST(callers_that_die_in_the_middle_of_a_call_harm_nobody)
     finish();
 }
 
-TEST(what_is_no_listener_is_put_away_and_costs_no_descriptor)
+TEST(a_descriptor_that_is_not_a_listener_is_closed)
 {
     struct task t;
     int pair[2];
 
     begin();
     t = task_new(0, false);
-    assert_int_equal(ask(0)->n, 0); /* so it has taken the listener in */
+    assert_int_equal(ask(0)->n, 0); /* the answer shows that the listener is registered */
     unsigned before = descriptors();
     assert_int_equal(pipe(pair), 0);
-    /* junk with a descriptor; a good frame with two of them; a frame that is too long; a good one without any use */
+    /* Junk with a descriptor; junk with two of them; a frame that is too long; a valid frame with a
+     * useless descriptor. */
     assert_true(fd_send(mon.intake, "junk", 4, pair, 1, 0) > 0);
     assert_true(fd_send(mon.intake, "junk", 4, pair, 2, 0) > 0);
     static uint8_t huge[4096];
     assert_true(fd_send(mon.intake, huge, sizeof(huge), pair, 1, 0) > 0);
     watch_packet(1, pair[0]);
-    close(pair[0]); /* its end is seen like that of a listener */
+    close(pair[0]); /* its end is noticed like that of a listener */
     close(pair[1]);
     task_call(&t, 1);
     while (hear(50))
@@ -337,14 +339,15 @@ TEST(what_is_no_listener_is_put_away_and_costs_no_descriptor)
     finish();
 }
 
-TEST(a_sandbox_that_was_never_announced_is_not_called_watched)
+TEST(a_sandbox_without_a_listener_is_not_reported_as_watched)
 {
     begin();
     assert_int_equal(ask(5)->watched, JAIL_UNWATCHED);
     finish();
 }
 
-/* Sends the other end of a fresh socket to the monitor and makes it our host socket. Returns the old one. */
+/* Sends the other end of a new socket to the monitor and makes it our client socket. Returns the
+ * old one. */
 static int move_in(void)
 {
     uint8_t packet[FRAME_HEADER];
@@ -358,7 +361,7 @@ static int move_in(void)
     return old;
 }
 
-TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
+TEST(a_new_client_replaces_the_old_one_and_gets_only_later_denials)
 {
     struct task t;
     struct jail_denial_notice news;
@@ -369,7 +372,7 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
     assert_int_equal(task_told(&t, 5000), EPERM);
     assert_int_equal(ask(0)->n, 1);
     int old = move_in();
-    assert_true(hear(5000)); /* it is told at once which sandboxes are watched */
+    assert_true(hear(5000)); /* it gets a notice for each watched sandbox at once */
     assert_int_equal(got.f.type, FRAME_J_DENIAL_NOTICE);
     assert_int_equal(jail_denial_notice_decode(&got.f, &news, NULL), 0);
     assert_int_equal(news.watched, JAIL_WATCHED);
@@ -387,7 +390,7 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
         ;
     assert_int_equal(recv(old, rest, sizeof(rest), MSG_DONTWAIT), 0); /* closed */
     close(old);
-    fd_close(&mon.host); /* and again, after nobody was there for a while */
+    fd_close(&mon.host); /* and again after a time without a client */
     task_call(&t, 3);
     assert_int_equal(task_told(&t, 5000), EPERM);
     mon.host = -1;
@@ -397,9 +400,10 @@ TEST(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows)
     finish();
 }
 
-/* Listeners come again when a jailer was lost for a moment. A host that hears "watched" then, and nothing else, does
- * not ask; so the next refusal has to be told, whatever somebody else was told before. */
-TEST(after_news_that_say_nothing_the_next_refusal_is_told)
+/* Listeners are sent again after the connection to a jailer was lost. A client that then gets a
+ * notice without a denial does not query, so the next denial must be reported, even if an earlier
+ * client already got a notice. */
+TEST(a_denial_after_a_notice_without_denial_is_reported)
 {
     struct task first, second;
     struct jail_denial_notice news = { 0 };
@@ -408,9 +412,9 @@ TEST(after_news_that_say_nothing_the_next_refusal_is_told)
     first = task_new(0, false);
     task_call(&first, 1);
     assert_int_equal(task_told(&first, 5000), EPERM);
-    second = task_new(0, false); /* nobody has asked meanwhile */
+    second = task_new(0, false); /* no query came meanwhile */
     for (int i = 0; i < 3; i++) {
-        assert_true(hear(5000)); /* watched; refused; watched */
+        assert_true(hear(5000)); /* watched; denied; watched */
         assert_int_equal(jail_denial_notice_decode(&got.f, &news, NULL), 0);
     }
     assert_false(news.refused);
@@ -426,8 +430,9 @@ TEST(after_news_that_say_nothing_the_next_refusal_is_told)
     finish();
 }
 
-/* The question lies in the old socket while the new one is being taken in: it must not be answered there. */
-TEST(a_question_of_the_old_host_is_not_answered_to_the_new_one)
+/* The query is in the old socket while the new client is registered: it must not be answered on the
+ * new one. */
+TEST(a_query_of_the_old_client_is_not_answered_to_the_new_one)
 {
     uint8_t packet[FRAME_HEADER + 128];
     struct jail_id q = { { 0 } };
@@ -451,7 +456,7 @@ TEST(a_question_of_the_old_host_is_not_answered_to_the_new_one)
     finish();
 }
 
-TEST(a_host_that_goes_leaves_the_callers_answered)
+TEST(calls_are_answered_after_the_client_disconnects)
 {
     struct task t;
 
@@ -463,7 +468,7 @@ TEST(a_host_that_goes_leaves_the_callers_answered)
         assert_int_equal(task_told(&t, 5000), EPERM);
     }
     fd_close(&mon.intake);
-    assert_int_equal(waitpid(mon.pid, NULL, WNOHANG), 0); /* somebody may still be refused something */
+    assert_int_equal(waitpid(mon.pid, NULL, WNOHANG), 0); /* it stays while a task may still call */
     task_end(&t);
     finish();
 }
@@ -471,14 +476,14 @@ TEST(a_host_that_goes_leaves_the_callers_answered)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(no_call_returns_before_the_host_could_be_told),
-        RUN(callers_that_die_in_the_middle_of_a_call_harm_nobody),
-        RUN(what_is_no_listener_is_put_away_and_costs_no_descriptor),
-        RUN(a_sandbox_that_was_never_announced_is_not_called_watched),
-        RUN(a_new_host_takes_the_place_of_the_old_one_and_hears_only_what_follows),
-        RUN(after_news_that_say_nothing_the_next_refusal_is_told),
-        RUN(a_question_of_the_old_host_is_not_answered_to_the_new_one),
-        RUN(a_host_that_goes_leaves_the_callers_answered),
+        RUN(no_call_returns_before_its_notice_could_be_sent),
+        RUN(callers_that_die_during_a_call_do_not_affect_others),
+        RUN(a_descriptor_that_is_not_a_listener_is_closed),
+        RUN(a_sandbox_without_a_listener_is_not_reported_as_watched),
+        RUN(a_new_client_replaces_the_old_one_and_gets_only_later_denials),
+        RUN(a_denial_after_a_notice_without_denial_is_reported),
+        RUN(a_query_of_the_old_client_is_not_answered_to_the_new_one),
+        RUN(calls_are_answered_after_the_client_disconnects),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

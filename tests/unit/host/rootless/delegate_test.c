@@ -1,11 +1,12 @@
-/* The choice of a cgroup, from facts; that it works is proven in a virtual machine with systemd. */
+/* The choice of a cgroup from given facts. The check against a real systemd runs in a virtual
+ * machine. */
 #include "tests/unit/test.h"
 
 #include "host/rootless/delegate.h"
 
 #define ALL "cpuset cpu io memory hugetlb pids\n"
 
-static const char *const names[] = { "none", "here", "beside", "ask" };
+static const char *const names[] = { "none", "own cgroup", "parent cgroup", "systemd scope" };
 
 static void expect(enum delegate_method way, struct delegate_facts f, int line)
 {
@@ -17,20 +18,20 @@ static void expect(enum delegate_method way, struct delegate_facts f, int line)
 
 #define EXPECT(way, ...) expect(way, (struct delegate_facts){ __VA_ARGS__ }, __LINE__)
 
-TEST(a_login_session_asks_the_users_systemd)
+TEST(a_login_session_asks_the_users_systemd_for_a_scope)
 {
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = "memory pids\n",
            .has_user_manager = true);
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .has_user_manager = true);
 }
 
-TEST(a_delegated_scope_of_our_own_is_used_as_it_is)
+TEST(a_delegated_cgroup_with_only_own_processes_is_used_directly)
 {
     EXPECT(DELEGATE_OWN_CGROUP, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .is_delegated = true, .has_only_own_processes = true, .has_user_manager = true);
 }
 
-TEST(a_cgroup_that_systemd_has_not_given_away_is_left_to_it)
+TEST(a_cgroup_that_systemd_has_not_delegated_is_not_used)
 {
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .has_only_own_processes = true, .has_user_manager = true);
@@ -38,27 +39,27 @@ TEST(a_cgroup_that_systemd_has_not_given_away_is_left_to_it)
            .has_only_own_processes = true); /* a container: no systemd */
 }
 
-TEST(strangers_are_never_moved)
+TEST(a_cgroup_with_processes_of_others_is_not_used)
 {
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .is_delegated = true, .has_user_manager = true);
     EXPECT(DELEGATE_NONE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true, .is_delegated = true);
 }
 
-TEST(a_place_beside_us_is_used_when_the_one_above_is_delegated)
+TEST(a_delegated_parent_cgroup_with_the_controllers_is_used)
 {
     EXPECT(DELEGATE_PARENT_CGROUP, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .parent_is_delegated = true, .parent_is_writable = true, .parent_controllers = "memory pids\n",
            .has_user_manager = true);
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .parent_is_delegated = true, .parent_is_writable = true, .parent_controllers = "pids\n",
-           .has_user_manager = true); /* it hands no memory down */
+           .has_user_manager = true); /* the parent does not enable memory */
     EXPECT(DELEGATE_SYSTEMD_SCOPE, .root_controllers = ALL, .own_controllers = ALL, .is_writable = true,
            .parent_is_writable = true, .parent_controllers = ALL,
-           .has_user_manager = true); /* a slice of systemd's own */
+           .has_user_manager = true); /* a slice that belongs to systemd */
 }
 
-TEST(controllers_that_limits_need_must_be_there)
+TEST(missing_memory_or_pids_controllers_rule_out_delegation)
 {
     EXPECT(DELEGATE_NONE, .has_user_manager = true);
     EXPECT(DELEGATE_NONE, .root_controllers = "\n", .has_user_manager = true); /* a hybrid host keeps them on v1 */
@@ -67,7 +68,7 @@ TEST(controllers_that_limits_need_must_be_there)
            .is_delegated = true, .has_only_own_processes = true);
 }
 
-TEST(the_v2_line_of_proc_is_found_and_must_be_in_sight)
+TEST(the_v2_path_is_found_unless_it_is_outside_the_visible_tree)
 {
     static const struct {
         const char *text, *path;
@@ -94,7 +95,7 @@ TEST(the_v2_line_of_proc_is_found_and_must_be_in_sight)
     }
 }
 
-/* This room is not among the privileged lines that are counted, so it must never work for root. */
+/* This component does not count as privileged code, so it must never work for root. */
 TEST(root_is_refused)
 {
     struct cgroup_hierarchies f;
@@ -108,14 +109,14 @@ TEST(root_is_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_login_session_asks_the_users_systemd),
-        RUN(a_delegated_scope_of_our_own_is_used_as_it_is),
-        RUN(a_cgroup_that_systemd_has_not_given_away_is_left_to_it),
-        RUN(strangers_are_never_moved),
-        RUN(a_place_beside_us_is_used_when_the_one_above_is_delegated),
-        RUN(controllers_that_limits_need_must_be_there),
+        RUN(a_login_session_asks_the_users_systemd_for_a_scope),
+        RUN(a_delegated_cgroup_with_only_own_processes_is_used_directly),
+        RUN(a_cgroup_that_systemd_has_not_delegated_is_not_used),
+        RUN(a_cgroup_with_processes_of_others_is_not_used),
+        RUN(a_delegated_parent_cgroup_with_the_controllers_is_used),
+        RUN(missing_memory_or_pids_controllers_rule_out_delegation),
         RUN(root_is_refused),
-        RUN(the_v2_line_of_proc_is_found_and_must_be_in_sight),
+        RUN(the_v2_path_is_found_unless_it_is_outside_the_visible_tree),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-TEST(the_setting_that_forbids_is_named_with_its_cure)
+TEST(the_error_names_the_forbidding_setting_and_its_fix)
 {
     static const struct {
         struct rootless_facts clues;
@@ -19,7 +19,7 @@ TEST(the_setting_that_forbids_is_named_with_its_cure)
         { { .host_kind = HOST_KIND_POD, .is_root = true }, "privileged: true" },
         { { .host_kind = HOST_KIND_WSL1 }, "wsl --set-version" },
         { { .is_root = true }, "CAP_SYS_ADMIN" },
-        /* What binds only plain users is not root's trouble. */
+        /* Settings that restrict only unprivileged users do not explain a refusal of root. */
         { { .is_root = true, .unprivileged_userns_clone = "0\n", .apparmor_restrict = "1\n" }, "CAP_SYS_ADMIN" },
         { { .is_root = true, .max_user_namespaces = "0\n" }, "user.max_user_namespaces=" },
         { { .max_user_namespaces = "100\n", .apparmor_restrict = "0\n" }, "Operation not permitted" },
@@ -39,7 +39,7 @@ TEST(the_setting_that_forbids_is_named_with_its_cure)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { RUN(the_setting_that_forbids_is_named_with_its_cure) };
+    const struct CMUnitTest tests[] = { RUN(the_error_names_the_forbidding_setting_and_its_fix) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The one D-Bus call against a manager played by a child process, and the parser against what a manager might say. */
+/* The D-Bus call against a manager that a child process simulates, and the parser against possible
+ * replies. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -17,7 +18,7 @@
 
 static char dir[64];
 
-TEST(an_answer_is_told_from_a_refusal_and_from_other_talk)
+TEST(replies_errors_and_unrelated_messages_are_distinguished)
 {
     uint8_t buf[256];
     char why[128];
@@ -26,14 +27,14 @@ TEST(an_answer_is_told_from_a_refusal_and_from_other_talk)
     assert_int_equal(userbus_message_length(buf), n);
     assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_DONE);
     assert_int_equal(userbus_decode_reply(buf, n, 3, why), USERBUS_OTHER);
-    n = fakebus_answer(buf, FAKEBUS_SIGNAL, 2, NULL); /* a signal answers nothing, whatever it says */
+    n = fakebus_answer(buf, FAKEBUS_SIGNAL, 2, NULL); /* a signal is never a reply, whatever its fields are */
     assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_OTHER);
     n = fakebus_answer(buf, FAKEBUS_ERROR, 2, "org.freedesktop.systemd1.UnitExists");
     assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_REFUSED);
     assert_string_equal(why, "org.freedesktop.systemd1.UnitExists");
 }
 
-TEST(what_is_cut_off_or_too_long_is_malformed)
+TEST(a_truncated_or_oversized_message_is_malformed)
 {
     uint8_t buf[256];
     char why[128];
@@ -44,7 +45,7 @@ TEST(what_is_cut_off_or_too_long_is_malformed)
     buf[28] = 200; /* a name longer than the message */
     assert_int_equal(userbus_decode_reply(buf, n, 2, why), USERBUS_MALFORMED);
     (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
-    buf[18] = 'v'; /* a type we do not know the length of */
+    buf[18] = 'v'; /* a type of unknown length */
     assert_int_equal(userbus_decode_reply(buf, 24, 2, why), USERBUS_MALFORMED);
     (void)fakebus_answer(buf, FAKEBUS_RETURN, 2, NULL);
     buf[0] = 'B';
@@ -54,7 +55,7 @@ TEST(what_is_cut_off_or_too_long_is_malformed)
     assert_int_equal(userbus_message_length(buf), 0);
 }
 
-TEST(a_call_names_the_scope_and_every_process)
+TEST(a_call_contains_the_scope_and_every_process)
 {
     uint8_t buf[USERBUS_CALL_MAX];
     pid_t pids[] = { 0x01020304, 77 };
@@ -62,14 +63,14 @@ TEST(a_call_names_the_scope_and_every_process)
     size_t n = userbus_encode_scope_call(buf, 2, "cove-x.scope", pids, 2);
 
     assert_true(n > 0);
-    assert_int_equal(userbus_message_length(buf), n); /* the lengths in it agree */
+    assert_int_equal(userbus_message_length(buf), n); /* its length fields are consistent */
     assert_non_null(memmem(buf, n, "StartTransientUnit", 18));
     assert_non_null(memmem(buf, n, "cove-x.scope", 13));
     assert_non_null(memmem(buf, n, "Delegate", 9));
     assert_non_null(memmem(buf, n, list, sizeof(list)));
 }
 
-TEST(a_call_that_does_not_fit_is_none)
+TEST(a_call_that_does_not_fit_has_length_0)
 {
     uint8_t buf[USERBUS_CALL_MAX];
     char name[USERBUS_CALL_MAX];
@@ -79,7 +80,7 @@ TEST(a_call_that_does_not_fit_is_none)
     assert_int_equal(userbus_encode_scope_call(buf, 2, name, NULL, 0), 0);
 }
 
-/* --- a manager --- */
+/* --- a simulated manager --- */
 
 static int listen_at(const char *name)
 {
@@ -91,7 +92,7 @@ static int listen_at(const char *name)
 
 enum manner { WILLING, REFUSING, MUTE, CLOSED, RAMBLING };
 
-/* Serves one visitor: the handshake, on a bus the Hello, then the call. */
+/* Serves one connection: the handshake, on a bus the Hello, then the call. */
 static pid_t manager(int door, bool bus, enum manner manner)
 {
     pid_t pid = fork();
@@ -112,7 +113,7 @@ static pid_t manager(int door, bool bus, enum manner manner)
         _exit(2);
     if (manner == MUTE)
         _exit(0);
-    (void)!write(fd, buf, fakebus_answer(buf, FAKEBUS_SIGNAL, 0, NULL)); /* signals come in between */
+    (void)!write(fd, buf, fakebus_answer(buf, FAKEBUS_SIGNAL, 0, NULL)); /* signals may precede the reply */
     if (manner == RAMBLING)
         (void)!write(fd, "HTTP/1.1 400 Bad", 16);
     else
@@ -136,21 +137,21 @@ static int ask(const char *door_name, bool bus, enum manner manner, struct err *
     return done;
 }
 
-TEST(the_managers_own_socket_is_enough)
+TEST(the_managers_private_socket_suffices)
 {
     struct err err = { 0 };
 
     assert_int_equal(ask("systemd/private", false, WILLING, &err), 0);
 }
 
-TEST(the_bus_is_asked_where_the_managers_socket_is_not)
+TEST(the_bus_is_used_if_the_private_socket_is_missing)
 {
     struct err err = { 0 };
 
     assert_int_equal(ask("bus", true, WILLING, &err), 0);
 }
 
-TEST(a_refusal_is_named_and_silence_is_an_error)
+TEST(a_refusal_is_reported_and_a_missing_reply_is_an_error)
 {
     struct err err = { 0 };
 
@@ -164,7 +165,7 @@ TEST(a_refusal_is_named_and_silence_is_an_error)
     assert_int_equal(err.id, ERR_DENIED);
 }
 
-TEST(nobody_there_is_an_error_at_once)
+TEST(a_missing_socket_is_an_error_at_once)
 {
     struct err err = { 0 };
     pid_t self = getpid();
@@ -173,7 +174,7 @@ TEST(nobody_there_is_an_error_at_once)
     assert_int_equal(err.sys, ENOENT);
 }
 
-TEST(root_never_asks)
+TEST(root_is_refused_without_connecting)
 {
     struct err err = { 0 };
     pid_t self = getpid();
@@ -181,13 +182,13 @@ TEST(root_never_asks)
 
     assert_int_equal(userbus_start_scope(dir, 0, "cove-test.scope", &self, 1, &err), -1);
     assert_int_equal(err.id, ERR_BUG);
-    assert_int_equal(poll(&(struct pollfd){ .fd = door, .events = POLLIN }, 1, 0), 0); /* nobody even knocked */
+    assert_int_equal(poll(&(struct pollfd){ .fd = door, .events = POLLIN }, 1, 0), 0); /* no connection was attempted */
     close(door);
     auto_free char *path = str_printf("%s/systemd/private", dir);
     unlink(path);
 }
 
-TEST(a_manager_is_offered_by_either_of_its_sockets)
+TEST(either_socket_makes_the_manager_available)
 {
     static const char *const doors[] = { "systemd/private", "bus" };
 
@@ -202,7 +203,7 @@ TEST(a_manager_is_offered_by_either_of_its_sockets)
     }
 }
 
-TEST(sockets_lie_where_the_session_says_or_where_systemd_puts_them)
+TEST(the_runtime_dir_is_from_the_environment_or_the_default)
 {
     char buf[USERBUS_DIR_MAX];
 
@@ -235,17 +236,17 @@ static int tear_down(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(an_answer_is_told_from_a_refusal_and_from_other_talk),
-        RUN(what_is_cut_off_or_too_long_is_malformed),
-        RUN(a_call_names_the_scope_and_every_process),
-        RUN(a_call_that_does_not_fit_is_none),
-        RUN(the_managers_own_socket_is_enough),
-        RUN(the_bus_is_asked_where_the_managers_socket_is_not),
-        RUN(a_refusal_is_named_and_silence_is_an_error),
-        RUN(nobody_there_is_an_error_at_once),
-        RUN(root_never_asks),
-        RUN(a_manager_is_offered_by_either_of_its_sockets),
-        RUN(sockets_lie_where_the_session_says_or_where_systemd_puts_them),
+        RUN(replies_errors_and_unrelated_messages_are_distinguished),
+        RUN(a_truncated_or_oversized_message_is_malformed),
+        RUN(a_call_contains_the_scope_and_every_process),
+        RUN(a_call_that_does_not_fit_has_length_0),
+        RUN(the_managers_private_socket_suffices),
+        RUN(the_bus_is_used_if_the_private_socket_is_missing),
+        RUN(a_refusal_is_reported_and_a_missing_reply_is_an_error),
+        RUN(a_missing_socket_is_an_error_at_once),
+        RUN(root_is_refused_without_connecting),
+        RUN(either_socket_makes_the_manager_available),
+        RUN(the_runtime_dir_is_from_the_environment_or_the_default),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

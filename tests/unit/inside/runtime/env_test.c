@@ -2,7 +2,7 @@
 
 #include "inside/runtime/env.h"
 
-TEST(the_later_value_of_a_name_wins_and_order_stays)
+TEST(the_last_value_of_a_name_wins_and_the_order_is_kept)
 {
     const char *base[] = { "A=1", "B=2", "AB=3", NULL }, *over[] = { "B=x", "C=", "C=y=z", NULL };
     auto_free const char **env = env_merge(base, over);
@@ -42,7 +42,7 @@ TEST(entries_without_name_or_value_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_later_value_of_a_name_wins_and_order_stays),
+        RUN(the_last_value_of_a_name_wins_and_the_order_is_kept),
         RUN(a_value_is_found_by_its_whole_name),
         RUN(entries_without_name_or_value_are_refused),
     };

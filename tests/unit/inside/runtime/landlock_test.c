@@ -11,7 +11,7 @@
 #define TRUNCATE 0x4000u
 #define IOCTL_DEV 0x8000u
 
-TEST(every_abi_handles_all_it_knows_and_nothing_more)
+TEST(every_abi_handles_exactly_its_own_rights)
 {
     static const struct {
         int abi;
@@ -26,14 +26,14 @@ TEST(every_abi_handles_all_it_knows_and_nothing_more)
             fail_msg("ABI %d: %#" PRIx64, cases[i].abi, landlock_handled(cases[i].abi));
 }
 
-TEST(no_access_lets_devices_be_made)
+TEST(no_access_allows_making_devices)
 {
     for (int abi = 0; abi < 12; abi++)
         for (int access = 0; access < 8; access++)
             assert_false(landlock_rights(abi, (enum rt_access)access, true) & (MAKE_CHAR | MAKE_BLOCK));
 }
 
-TEST(rights_are_never_more_than_handled_and_files_take_no_directory_rights)
+TEST(rights_are_limited_to_handled_ones_and_files_get_no_directory_rights)
 {
     for (int abi = 0; abi < 12; abi++)
         for (int access = RT_ACCESS_READ; access <= RT_ACCESS_LIST; access++) {
@@ -46,7 +46,7 @@ TEST(rights_are_never_more_than_handled_and_files_take_no_directory_rights)
         }
 }
 
-TEST(each_access_gives_what_its_name_says)
+TEST(each_access_grants_the_rights_of_its_name)
 {
     assert_int_equal(landlock_rights(7, RT_ACCESS_READ, true), READ_FILE | READ_DIR);
     assert_int_equal(landlock_rights(7, RT_ACCESS_READ_EXEC, true), READ_FILE | READ_DIR | EXECUTE);
@@ -62,10 +62,10 @@ TEST(each_access_gives_what_its_name_says)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_abi_handles_all_it_knows_and_nothing_more),
-        RUN(no_access_lets_devices_be_made),
-        RUN(rights_are_never_more_than_handled_and_files_take_no_directory_rights),
-        RUN(each_access_gives_what_its_name_says),
+        RUN(every_abi_handles_exactly_its_own_rights),
+        RUN(no_access_allows_making_devices),
+        RUN(rights_are_limited_to_handled_ones_and_files_get_no_directory_rights),
+        RUN(each_access_grants_the_rights_of_its_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ TEST(paths_that_are_not_absolute_or_too_long_are_refused)
     assert_int_equal(path_check("/", &err), 0);
 }
 
-TEST(links_inside_are_followed_and_magic_ones_are_not)
+TEST(ordinary_links_are_followed_and_magic_links_are_not)
 {
     static const struct {
         const char *name;
@@ -79,7 +79,7 @@ TEST(links_inside_are_followed_and_magic_ones_are_not)
     assert_int_equal(fd, -1);
 }
 
-TEST(a_parent_and_a_name_come_out_of_every_spelling)
+TEST(every_spelling_of_a_path_is_split_into_parent_and_name)
 {
     static const struct {
         const char *path, *leaf; /* NULL: refused */
@@ -107,7 +107,7 @@ TEST(a_parent_and_a_name_come_out_of_every_spelling)
     assert_int_equal(path_parent(&paths, in(longest), false, leaf, &err), -1);
 }
 
-TEST(missing_parents_are_made_when_asked)
+TEST(missing_parents_are_made_on_request)
 {
     struct err err = { 0 };
     char leaf[PATH_NAME_SIZE];
@@ -117,10 +117,10 @@ TEST(missing_parents_are_made_when_asked)
     assert_int_equal(err.id, ERR_MISSING);
     auto_fd int fd = path_parent(&paths, in("rel/new/er/f"), true, leaf, &err);
     assert_true(fd >= 0);
-    assert_int_equal(stat(in("d/new/er"), &st), 0); /* through the link, where it leads */
+    assert_int_equal(stat(in("d/new/er"), &st), 0); /* made in the target of the link */
 }
 
-TEST(beneath_follows_no_link_at_all)
+TEST(path_beneath_follows_no_links)
 {
     auto_fd int dir = open(top, O_PATH | O_DIRECTORY);
     static const char *const bad[] = { "rel", "rel/x", "abs", "up", "..", "d/../..", "/etc" };
@@ -132,7 +132,7 @@ TEST(beneath_follows_no_link_at_all)
             fail_msg("%s", bad[i]);
 }
 
-TEST(errors_get_the_id_that_a_caller_can_branch_on)
+TEST(each_errno_gets_its_error_id)
 {
     static const struct {
         int sys;
@@ -156,11 +156,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(paths_that_are_not_absolute_or_too_long_are_refused),
-        RUN(links_inside_are_followed_and_magic_ones_are_not),
-        RUN(a_parent_and_a_name_come_out_of_every_spelling),
-        RUN(missing_parents_are_made_when_asked),
-        RUN(beneath_follows_no_link_at_all),
-        RUN(errors_get_the_id_that_a_caller_can_branch_on),
+        RUN(ordinary_links_are_followed_and_magic_links_are_not),
+        RUN(every_spelling_of_a_path_is_split_into_parent_and_name),
+        RUN(missing_parents_are_made_on_request),
+        RUN(path_beneath_follows_no_links),
+        RUN(each_errno_gets_its_error_id),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

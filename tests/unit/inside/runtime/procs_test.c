@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-TEST(a_stat_line_is_read_behind_whatever_the_process_calls_itself)
+TEST(a_stat_line_is_parsed_with_any_process_name)
 {
     char st;
     pid_t ppid, session;
@@ -20,7 +20,7 @@ TEST(a_stat_line_is_read_behind_whatever_the_process_calls_itself)
     assert_int_equal(session, 6);
 }
 
-TEST(text_that_is_no_stat_line_is_refused)
+TEST(malformed_stat_lines_are_refused)
 {
     static const char *const bad[] = {
         "", "42", "42 (sh)", "42 (sh) ", "42 (sh) S", "42 (sh) S x 1 1", "42 (sh) S 1 1"
@@ -60,7 +60,7 @@ TEST(this_process_can_be_counted_and_read)
     procs_done(&p);
 }
 
-TEST(only_loopback_is_seen_as_no_network)
+TEST(only_a_lone_loopback_counts_as_no_network)
 {
     static const char head[] = "Inter-|   Receive                |  Transmit\n face |bytes packets|bytes packets\n";
     char text[512];
@@ -73,7 +73,7 @@ TEST(only_loopback_is_seen_as_no_network)
         { "    lo:       0       0\n  eth0: 1 1\n", false },
         { "  eth0: 1 1\n    lo: 0 0\n", false },
         { "   lo2: 1 1\n", false },
-        { "", false }, /* a namespace always has lo: something hides it */
+        { "", false }, /* every namespace has lo, so it is hidden */
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -86,11 +86,11 @@ TEST(only_loopback_is_seen_as_no_network)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_stat_line_is_read_behind_whatever_the_process_calls_itself),
-        RUN(text_that_is_no_stat_line_is_refused),
+        RUN(a_stat_line_is_parsed_with_any_process_name),
+        RUN(malformed_stat_lines_are_refused),
         RUN(io_counters_are_read_by_name),
         RUN(this_process_can_be_counted_and_read),
-        RUN(only_loopback_is_seen_as_no_network),
+        RUN(only_a_lone_loopback_counts_as_no_network),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

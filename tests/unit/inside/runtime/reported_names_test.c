@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-TEST(each_name_is_taken_once_and_only_by_its_directory)
+TEST(a_name_is_removed_once_and_only_for_its_directory)
 {
     struct reported_names t = { 0 };
     char name[32];
@@ -28,7 +28,7 @@ TEST(each_name_is_taken_once_and_only_by_its_directory)
     assert_false(reported_names_remove(&t, 1, "cleared"));
 }
 
-TEST(what_is_beyond_the_bound_is_forgotten_and_nothing_grows)
+TEST(names_beyond_the_bound_are_not_stored)
 {
     struct reported_names t = { 0 };
     char name[32];
@@ -46,8 +46,8 @@ TEST(what_is_beyond_the_bound_is_forgotten_and_nothing_grows)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(each_name_is_taken_once_and_only_by_its_directory),
-        RUN(what_is_beyond_the_bound_is_forgotten_and_nothing_grows),
+        RUN(a_name_is_removed_once_and_only_for_its_directory),
+        RUN(names_beyond_the_bound_are_not_stored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

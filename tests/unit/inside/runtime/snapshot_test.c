@@ -6,7 +6,7 @@
 
 static const struct snapshot_file file = { 'f', 1, 100, 10 }, dir = { 'd', 2, 100, 0 };
 
-TEST(what_is_the_same_is_no_change)
+TEST(an_unchanged_entry_is_not_reported)
 {
     auto_(snapshot) m = snapshot_new();
     struct snapshot_file f;
@@ -16,12 +16,12 @@ TEST(what_is_the_same_is_no_change)
     snapshot_add(m, "d", &dir);
     snapshot_begin_compare(m);
     assert_int_equal(snapshot_compare(m, "a", &file), 0);
-    assert_int_equal(snapshot_compare(m, "d", &(struct snapshot_file){ 'd', 2, 999, 0 }),
-                     0); /* only its entries changed */
+    /* Only its entries changed. */
+    assert_int_equal(snapshot_compare(m, "d", &(struct snapshot_file){ 'd', 2, 999, 0 }), 0);
     assert_null(snapshot_next_deleted(m, &at, &f));
 }
 
-TEST(each_sign_of_another_content_counts)
+TEST(any_changed_property_counts_as_modified)
 {
     static const struct snapshot_file others[] = {
         { 'f', 9, 100, 10 }, { 'f', 1, 101, 10 }, { 'f', 1, 100, 11 }, { 'l', 1, 100, 10 }
@@ -36,14 +36,14 @@ TEST(each_sign_of_another_content_counts)
     }
 }
 
-TEST(new_and_missing_paths_are_told_by_name)
+TEST(added_and_deleted_paths_are_reported)
 {
     auto_(snapshot) m = snapshot_new();
     struct snapshot_file f;
     size_t at = 0;
 
     snapshot_begin_compare(m);
-    assert_int_equal(snapshot_compare(m, "first", &file), RT_ADDED); /* an empty mark knows nothing */
+    assert_int_equal(snapshot_compare(m, "first", &file), RT_ADDED); /* an empty snapshot contains no paths */
     snapshot_add(m, "a/b", &file);
     snapshot_add(m, "a", &dir);
     snapshot_begin_compare(m);
@@ -52,12 +52,12 @@ TEST(new_and_missing_paths_are_told_by_name)
     assert_string_equal(snapshot_next_deleted(m, &at, &f), "a/b");
     assert_int_equal(f.size, 10);
     assert_null(snapshot_next_deleted(m, &at, &f));
-    snapshot_begin_compare(m); /* a second comparison starts afresh */
+    snapshot_begin_compare(m); /* a second comparison starts from the beginning */
     at = 0;
     assert_non_null(snapshot_next_deleted(m, &at, &f));
 }
 
-TEST(a_full_mark_claims_nothing_it_does_not_know)
+TEST(a_truncated_snapshot_reports_no_unknown_path_as_added)
 {
     auto_(snapshot) m = snapshot_new();
     char path[32];
@@ -78,10 +78,10 @@ TEST(a_full_mark_claims_nothing_it_does_not_know)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_is_the_same_is_no_change),
-        RUN(each_sign_of_another_content_counts),
-        RUN(new_and_missing_paths_are_told_by_name),
-        RUN(a_full_mark_claims_nothing_it_does_not_know),
+        RUN(an_unchanged_entry_is_not_reported),
+        RUN(any_changed_property_counts_as_modified),
+        RUN(added_and_deleted_paths_are_reported),
+        RUN(a_truncated_snapshot_reports_no_unknown_path_as_added),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

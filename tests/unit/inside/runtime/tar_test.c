@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Writes what is heard as "kind mode size mtime path->link{content}" lines. */
+/* Records the callbacks as "kind mode size mtime path->link{content}" lines. */
 struct heard {
     struct buf text;
     bool refuse;
@@ -69,7 +69,7 @@ static void fix_checksum(uint8_t *b)
     snprintf((char *)b + 148, 8, "%06o", sum);
 }
 
-/* A header written by hand, to say what tar_write_headers never would. */
+/* A header written by hand, with content that tar_write_headers never writes. */
 static uint8_t *raw(struct buf *b, char type, const char *name, const char *size, const char *magic)
 {
     uint8_t block[512] = { 0 };
@@ -111,7 +111,7 @@ static void pax(struct buf *b, const char *records)
     content(b, records, strlen(records));
 }
 
-TEST(what_the_writer_writes_the_parser_reads_in_any_pieces)
+TEST(the_parser_reads_the_writers_output_in_pieces_of_any_size)
 {
     auto_buf b = { 0 };
     auto_free struct tar_entry *e = mem_new(struct tar_entry);
@@ -149,7 +149,7 @@ TEST(what_the_writer_writes_the_parser_reads_in_any_pieces)
     buf_done(&h.text);
 }
 
-TEST(sizes_beyond_eight_gibibytes_go_through_pax)
+TEST(sizes_of_8_gib_and_more_use_a_pax_header)
 {
     auto_free struct tar_entry *e = mem_new(struct tar_entry);
     auto_free uint8_t *out = mem_alloc(TAR_HEADERS_MAX);
@@ -160,12 +160,12 @@ TEST(sizes_beyond_eight_gibibytes_go_through_pax)
     *e = (struct tar_entry){ .kind = 'f', .path = "big", .size = 1ull << 40 };
     buf_add(&b, out, tar_write_headers(out, e));
     assert_non_null(memmem(b.data, b.len, "22 size=1099511627776\n", 22));
-    assert_int_equal(parse(&b, 512, (1ull << 40) - 1, &h, &err), -1); /* believed, and over the limit */
+    assert_int_equal(parse(&b, 512, (1ull << 40) - 1, &h, &err), -1); /* the size is accepted, and exceeds the limit */
     assert_int_equal(err.id, ERR_LIMIT);
     buf_done(&h.text);
 }
 
-TEST(paths_are_made_clean_or_refused)
+TEST(paths_are_cleaned_or_refused)
 {
     static const struct {
         const char *in, *out; /* NULL: refused */
@@ -193,7 +193,7 @@ TEST(paths_are_made_clean_or_refused)
     assert_int_equal(tar_clean_path(path, &err), -1);
 }
 
-TEST(what_no_archive_may_hold_is_refused_by_name)
+TEST(a_forbidden_entry_is_refused_with_its_reason)
 {
     static const struct {
         char type;
@@ -208,11 +208,11 @@ TEST(what_no_archive_may_hold_is_refused_by_name)
         { '0', "/abs", "0", "absolute" },
         { '0', "../up", "0", "'..'" },
         { '0', "", "0", "without a name" },
-        { '0', "./", "0", NULL }, /* a directory by its slash: the top itself */
+        { '0', "./", "0", NULL }, /* a directory because of its slash: the top itself */
         { '0', ".", "0", "without a name" },
-        { '2', "l", "0", "link to nothing" },
-        { '0', "f", "9x", "no possible size" },
-        { '0', "f", "\xff", "no possible size" },
+        { '2', "l", "0", "link without a target" },
+        { '0', "f", "9x", "invalid size" },
+        { '0', "f", "\xff", "invalid size" },
         { 'x', "p", "00000777777", "header of" },
         { 'L', "p", "00000777777", "header of" },
         { 'L', "p", "0", "a name of 0 bytes" },
@@ -232,7 +232,7 @@ TEST(what_no_archive_may_hold_is_refused_by_name)
     }
 }
 
-TEST(identity_bits_are_dropped)
+TEST(set_id_bits_are_dropped)
 {
     auto_buf b = { 0 };
     struct heard h = { 0 };
@@ -246,7 +246,7 @@ TEST(identity_bits_are_dropped)
     buf_done(&h.text);
 }
 
-TEST(old_new_and_gnu_names_are_understood)
+TEST(v7_ustar_gnu_and_pax_names_are_supported)
 {
     auto_buf b = { 0 };
     struct heard h = { 0 };
@@ -268,7 +268,7 @@ TEST(old_new_and_gnu_names_are_understood)
     pax(&b, "14 path=p/q/r\n17 mtime=77.1234\n9 size=3\n14 ctime=1e99\n");
     raw(&b, '0', "ignored", "0", "ustar");
     content(&b, "abc", 3);
-    raw(&b, '0', "after", "0", "ustar"); /* the records were for one entry only */
+    raw(&b, '0', "after", "0", "ustar"); /* the records applied to one entry only */
     assert_int_equal(parse(&b, 512, 10, &h, &err), 0);
     assert_string_equal(h.text.data,
                         "f 644 0 1 pre/fix/leaf{}\nf 644 0 1 gnu{}\nd 644 0 1 v7dir\nf 644 0 1 long/name{}\n"
@@ -323,7 +323,7 @@ TEST(a_name_with_a_nul_inside_is_refused)
     buf_done(&h.text);
 }
 
-TEST(damage_and_early_ends_are_noticed)
+TEST(damaged_and_truncated_archives_are_refused)
 {
     auto_free struct tar_entry *e = mem_new(struct tar_entry);
     auto_buf b = { 0 };
@@ -341,14 +341,14 @@ TEST(damage_and_early_ends_are_noticed)
         if (parse(&part, 512, 1000, &h, &err) == 0)
             fail_msg("cut at %zu", cut);
     }
-    assert_int_equal(parse(&b, 512, 1000, &h, &err), 0); /* no end marker, but whole */
+    assert_int_equal(parse(&b, 512, 1000, &h, &err), 0); /* complete, but without an end marker */
     b.data[3] ^= 1;
     assert_int_equal(parse(&b, 512, 1000, &h, &err), -1);
-    assert_non_null(strstr(err.msg, "no tar archive"));
+    assert_non_null(strstr(err.msg, "not a tar archive"));
     buf_done(&h.text);
 }
 
-TEST(bytes_are_counted_before_anything_is_written)
+TEST(the_size_limit_is_checked_before_an_entry_is_reported)
 {
     auto_buf b = { 0 };
     struct heard h = { 0 };
@@ -365,7 +365,7 @@ TEST(bytes_are_counted_before_anything_is_written)
     buf_done(&h.text);
 }
 
-TEST(a_refusal_of_the_caller_ends_the_parsing)
+TEST(an_error_of_a_callback_ends_the_parsing)
 {
     auto_buf b = { 0 };
     struct heard h = { .refuse = true };
@@ -380,17 +380,17 @@ TEST(a_refusal_of_the_caller_ends_the_parsing)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_the_writer_writes_the_parser_reads_in_any_pieces),
-        RUN(sizes_beyond_eight_gibibytes_go_through_pax),
-        RUN(paths_are_made_clean_or_refused),
-        RUN(what_no_archive_may_hold_is_refused_by_name),
-        RUN(identity_bits_are_dropped),
-        RUN(old_new_and_gnu_names_are_understood),
+        RUN(the_parser_reads_the_writers_output_in_pieces_of_any_size),
+        RUN(sizes_of_8_gib_and_more_use_a_pax_header),
+        RUN(paths_are_cleaned_or_refused),
+        RUN(a_forbidden_entry_is_refused_with_its_reason),
+        RUN(set_id_bits_are_dropped),
+        RUN(v7_ustar_gnu_and_pax_names_are_supported),
         RUN(broken_pax_records_are_refused),
         RUN(a_name_with_a_nul_inside_is_refused),
-        RUN(damage_and_early_ends_are_noticed),
-        RUN(bytes_are_counted_before_anything_is_written),
-        RUN(a_refusal_of_the_caller_ends_the_parsing),
+        RUN(damaged_and_truncated_archives_are_refused),
+        RUN(the_size_limit_is_checked_before_an_entry_is_reported),
+        RUN(an_error_of_a_callback_ends_the_parsing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

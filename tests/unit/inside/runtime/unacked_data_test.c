@@ -3,7 +3,7 @@
 #include "core/base/buf.h"
 #include "inside/runtime/unacked_data.h"
 
-/* Everything that is kept, as "channel:bytes|..." in pieces of at most max bytes. */
+/* Formats all kept bytes as "channel:bytes|..." in pieces of at most max bytes. */
 static void show(struct unacked_data *k, size_t max, struct buf *out)
 {
     uint8_t piece[256], channel = 9;
@@ -14,7 +14,7 @@ static void show(struct unacked_data *k, size_t max, struct buf *out)
         buf_addf(out, "%u:%.*s|", channel, (int)n, (char *)piece);
 }
 
-TEST(order_over_channels_is_kept_and_neighbours_are_joined)
+TEST(order_across_channels_is_kept_and_adjacent_bytes_are_joined)
 {
     struct unacked_data k = { 0 };
     auto_buf out = { 0 };
@@ -30,7 +30,7 @@ TEST(order_over_channels_is_kept_and_neighbours_are_joined)
     unacked_data_done(&k);
 }
 
-TEST(units_stay_apart)
+TEST(units_are_not_joined)
 {
     struct unacked_data k = { 0 };
     auto_buf out = { 0 };
@@ -42,7 +42,7 @@ TEST(units_stay_apart)
     unacked_data_done(&k);
 }
 
-TEST(a_credit_may_end_inside_a_run_and_never_exceeds_what_is_held)
+TEST(a_credit_may_end_inside_a_run_but_not_exceed_the_data)
 {
     struct unacked_data k = { 0 };
     auto_buf out = { 0 };
@@ -62,7 +62,7 @@ TEST(a_credit_may_end_inside_a_run_and_never_exceeds_what_is_held)
     unacked_data_done(&k);
 }
 
-TEST(bytes_survive_any_number_of_turns_around_the_ring)
+TEST(bytes_survive_any_number_of_wraps_of_the_ring)
 {
     struct unacked_data k = { 0 };
     uint8_t in = 0, out = 0, piece[700], channel;
@@ -97,18 +97,18 @@ TEST(a_window_of_one_byte_runs_is_read_in_one_pass)
 
     for (size_t i = 0; i < 262144; i++)
         unacked_data_add(&k, (uint8_t)(1 + i % 2), i % 2 ? "b" : "a", 1, true);
-    for (size_t i = 0; i < 262144; i++) { /* from the start each time, this would take minutes */
+    for (size_t i = 0; i < 262144; i++) { /* a search from the start for each byte would take minutes */
         assert_int_equal(unacked_data_read(&k, i, &channel, &byte, 1), 1);
         if (channel != 1 + i % 2 || byte != (i % 2 ? 'b' : 'a'))
             fail_msg("byte %zu", i);
     }
     assert_int_equal(unacked_data_read(&k, 262144, &channel, &byte, 1), 0);
-    assert_int_equal(unacked_data_read(&k, 5, &channel, &byte, 1), 1); /* and back */
+    assert_int_equal(unacked_data_read(&k, 5, &channel, &byte, 1), 1); /* and backwards */
     assert_int_equal(channel, 2);
     unacked_data_done(&k);
 }
 
-TEST(an_empty_large_ring_is_let_go)
+TEST(an_empty_large_ring_is_freed)
 {
     struct unacked_data k = { 0 };
     static uint8_t big[200000];
@@ -121,12 +121,12 @@ TEST(an_empty_large_ring_is_let_go)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(order_over_channels_is_kept_and_neighbours_are_joined),
-        RUN(units_stay_apart),
-        RUN(a_credit_may_end_inside_a_run_and_never_exceeds_what_is_held),
-        RUN(bytes_survive_any_number_of_turns_around_the_ring),
+        RUN(order_across_channels_is_kept_and_adjacent_bytes_are_joined),
+        RUN(units_are_not_joined),
+        RUN(a_credit_may_end_inside_a_run_but_not_exceed_the_data),
+        RUN(bytes_survive_any_number_of_wraps_of_the_ring),
         RUN(a_window_of_one_byte_runs_is_read_in_one_pass),
-        RUN(an_empty_large_ring_is_let_go),
+        RUN(an_empty_large_ring_is_freed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

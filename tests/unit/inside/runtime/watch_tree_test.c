@@ -15,7 +15,7 @@ static const char *path_of(const struct watch_node *n, const char *name)
     return watch_tree_path(n, name, out, sizeof(out)) ? out : NULL;
 }
 
-TEST(a_directory_that_moves_takes_what_is_below_it_along)
+TEST(a_moved_directory_keeps_everything_below_it)
 {
     struct watch_tree t = { 0 };
     struct watch_node *root = watch_tree_add(&t, NULL, "", 1), *a = watch_tree_add(&t, root, "a", 2),
@@ -34,7 +34,7 @@ TEST(a_directory_that_moves_takes_what_is_below_it_along)
     watch_tree_done(&t);
 }
 
-TEST(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found)
+TEST(missed_and_unread_directories_are_queued_after_a_move)
 {
     struct watch_tree t = { 0 };
     struct watch_node *root = watch_tree_add(&t, NULL, "", 1), *a = watch_tree_add(&t, root, "a", 2),
@@ -45,7 +45,7 @@ TEST(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found)
     assert_true(watch_tree_add_missed(&t, b, "y", false));
     assert_true(watch_tree_add_missed(&t, other, "z", true));
     watch_tree_queue_read(&t, c, true);
-    assert_ptr_equal(watch_tree_next(&t), c); /* and it could not be opened: */
+    assert_ptr_equal(watch_tree_next(&t), c); /* assume that it could not be opened */
     assert_null(watch_tree_next(&t));
     watch_tree_requeue_below(&t, a);
     watch_tree_remove_missed(&t, b, "x");
@@ -64,7 +64,7 @@ TEST(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found)
     assert_int_equal(t.missed, 0);
 }
 
-TEST(a_directory_never_moves_below_itself)
+TEST(a_directory_cannot_move_below_itself)
 {
     struct watch_tree t = { 0 };
     struct watch_node *root = watch_tree_add(&t, NULL, "", 1), *a = watch_tree_add(&t, root, "a", 2),
@@ -76,18 +76,18 @@ TEST(a_directory_never_moves_below_itself)
     watch_tree_done(&t);
 }
 
-TEST(dropping_tells_every_descriptor_below_once_and_leaves_the_queue_whole)
+TEST(dropping_reports_each_descriptor_once_and_keeps_the_queue_intact)
 {
     struct watch_tree t = { 0 };
     struct watch_node *root = watch_tree_add(&t, NULL, "", 1), *a = watch_tree_add(&t, root, "a", 2),
                       *b = watch_tree_add(&t, root, "b", 3);
-    struct watch_node *c = watch_tree_add(&t, a, "c", 1026); /* in the bucket of a */
+    struct watch_node *c = watch_tree_add(&t, a, "c", 1026); /* same bucket as a */
     auto_buf told = { 0 };
 
     watch_tree_queue_read(&t, a, true);
     watch_tree_queue_read(&t, b, false);
     watch_tree_queue_read(&t, c, true);
-    watch_tree_queue_read(&t, b, true); /* again: its place stays */
+    watch_tree_queue_read(&t, b, true); /* again: keeps its position */
     watch_tree_drop(&t, a, note, &told);
     assert_string_equal(told.data, "1026 2 ");
     assert_null(watch_tree_find(&t, 2));
@@ -100,7 +100,7 @@ TEST(dropping_tells_every_descriptor_below_once_and_leaves_the_queue_whole)
     assert_int_equal(t.count, 0);
 }
 
-TEST(what_was_not_seen_in_a_round_is_swept)
+TEST(directories_not_seen_in_a_scan_are_dropped)
 {
     struct watch_tree t = { 0 };
     struct watch_node *root = watch_tree_add(&t, NULL, "", 1), *a = watch_tree_add(&t, root, "a", 2);
@@ -117,7 +117,7 @@ TEST(what_was_not_seen_in_a_round_is_swept)
     watch_tree_done(&t);
 }
 
-TEST(a_tree_has_a_bound_and_a_path_too)
+TEST(trees_and_paths_are_bounded)
 {
     struct watch_tree t = { 0 };
     struct watch_node *n = watch_tree_add(&t, NULL, "", 0);
@@ -137,12 +137,12 @@ TEST(a_tree_has_a_bound_and_a_path_too)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_directory_that_moves_takes_what_is_below_it_along),
-        RUN(what_was_missed_or_not_read_below_a_directory_is_queued_when_it_is_found),
-        RUN(a_directory_never_moves_below_itself),
-        RUN(dropping_tells_every_descriptor_below_once_and_leaves_the_queue_whole),
-        RUN(what_was_not_seen_in_a_round_is_swept),
-        RUN(a_tree_has_a_bound_and_a_path_too),
+        RUN(a_moved_directory_keeps_everything_below_it),
+        RUN(missed_and_unread_directories_are_queued_after_a_move),
+        RUN(a_directory_cannot_move_below_itself),
+        RUN(dropping_reports_each_descriptor_once_and_keeps_the_queue_intact),
+        RUN(directories_not_seen_in_a_scan_are_dropped),
+        RUN(trees_and_paths_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
