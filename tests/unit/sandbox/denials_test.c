@@ -100,7 +100,7 @@ TEST(before_the_first_news_the_monitor_is_asked)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "outside cove"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "another program on this host"));
     scene_leave(&k);
 }
 
@@ -148,7 +148,7 @@ TEST(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "as many sandboxes as it can"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "its maximum of sandboxes"));
     scene_leave(&k);
 }
 
@@ -183,7 +183,7 @@ TEST(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_coun
     runtime_exit(&k, 0, 0);
     assert_int_equal(k.exited, 1);
     assert_non_null(exec_handle_receipt(k.exec)->denials_why);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "away for a part"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "not available for a part"));
     scene_leave(&k);
 }
 

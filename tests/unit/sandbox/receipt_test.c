@@ -216,7 +216,7 @@ TEST(print_names_the_clock_and_its_limit)
     r.exit_code = -1;
     r.dropped_bytes = 10;
     receipt_print(&r, &out);
-    assert_non_null(strstr(out.data, "ended    wall: its time on the wall was over (limit 30s)\n"));
+    assert_non_null(strstr(out.data, "ended    wall: the execution timeout expired (limit 30s)\n"));
     assert_non_null(strstr(out.data, "wall 1.23 ms"));
     assert_non_null(strstr(out.data, "were dropped (limit 8M)"));
 }
