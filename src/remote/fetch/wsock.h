@@ -13,7 +13,7 @@ struct wsock;
 
 struct wsock_ops {
     void (*on_message)(void *arg, const char *text, size_t len);     /* NUL-terminated */
-    void (*on_closed)(void *arg, unsigned code, const char *reason); /* 1006: the connection broke */
+    void (*on_closed)(void *arg, unsigned code, const char *reason); /* 1006: the connection was lost */
 };
 
 struct wsock_spec {
