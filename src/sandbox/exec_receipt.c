@@ -77,7 +77,7 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = receipt_figure_absent(later);
     r->denials_why = r->full_filesystems_why = unstarted;
     if (!spec->changes)
-        r->changes_why = "not asked for";
+        r->changes_why = "not requested";
 }
 
 /* Figures from the clocks at the end; the figures of EXIT are set when it arrives. */
@@ -89,7 +89,7 @@ static void exec_receipt_measure(struct exec_handle *x)
         return;
     r->wall_ns = receipt_figure_known(ev_now(x->ev) - x->started_ns);
     if (x->unmetered) {
-        r->cpu_ns = receipt_figure_absent("not asked for");
+        r->cpu_ns = receipt_figure_absent("not requested");
         return;
     }
     uint64_t cpu = sandbox_handle_sample_cpu(x->sandbox);

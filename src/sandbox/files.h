@@ -16,7 +16,7 @@ struct files_entry {
     char kind; /* 'f' file, 'd' directory, 'l' link, 'p' fifo, 's' socket, 'c' 'b' devices */
     uint32_t mode;
     uint64_t size, mtime_ns;
-    const char *name;   /* in a list: one name, never a path; else the path asked for */
+    const char *name;   /* in a list: one name, never a path; else the requested path */
     const char *target; /* target of a link, else "" */
 };
 

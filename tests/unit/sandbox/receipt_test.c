@@ -99,13 +99,13 @@ TEST(json_has_a_reason_instead_of_an_unknown_figure)
 {
     struct receipt r = plain();
     const char *const with[] = { "\"absent\":{\"cpuUs\":\"no counter\",\"memoryPeakBytes\":\"later\","
-                                 "\"changes\":\"not asked for\"}",
+                                 "\"changes\":\"not requested\"}",
                                  "\"exitCode\":null", "\"signal\":9", NULL };
     const char *const without[] = { "\"cpuUs\":2", "\"memoryPeakBytes\":5", "\"changes\":{", NULL };
 
     r.cpu_ns.why = "no counter";
     r.memory_peak.why = "later";
-    r.changes_why = "not asked for";
+    r.changes_why = "not requested";
     r.exit_code = -1;
     r.signal = 9;
     expect_json(&r, with, without);
