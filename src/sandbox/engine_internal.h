@@ -215,7 +215,7 @@ struct sandbox_handle {
     bool adopted;
     bool runtime_checks_walls; /* the runtime itself refuses a claim if a wall is missing */
     bool claim_sent;
-    bool is_unclaimed; /* HELLO was exchanged, but the sandbox is not claimed yet */
+    bool is_unclaimed; /* a prepared sandbox that is not claimed yet */
     bool resetting;    /* RESET was sent: frames of other streams are discarded */
     bool was_reset;    /* it was reset at least once: the file rules of its first claim still apply */
     struct sandbox_reset_report reset_report;

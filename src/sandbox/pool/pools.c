@@ -5,7 +5,8 @@
  * consecutive requests for a spec without a pool, it keeps one sandbox of that spec ready,
  * because a third request is likely.
  *
- * A spec must match exactly, because the walls and limits of a member are in place already. */
+ * A member is used only for a spec that it fits (sandbox_spec_fits_claim), because its walls and
+ * most of its limits are in place already. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/mem.h"

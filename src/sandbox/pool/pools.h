@@ -64,10 +64,10 @@ bool pools_remove(struct pools *p, const char *name);
 enum pool_result { POOL_MISS, POOL_PARTIAL, POOL_HIT, POOL_RESULT_COUNT };
 extern const char *const pool_result_names[];
 
-/* Takes a member of exactly that spec, for sandbox_handle_claim; the caller frees it. Chooses
- * the best: with an interpreter, without one, or still being created. ret may be NULL. Returns
- * NULL when the caller must create a sandbox. After two consecutive requests for a spec without
- * a pool, the auto pool keeps one sandbox of that spec ready. */
+/* Takes a member that fits the spec (sandbox_spec_fits_claim), for sandbox_handle_claim; the
+ * caller frees it. Chooses the best: with an interpreter, without one, or still being created.
+ * ret may be NULL. Returns NULL when the caller must create a sandbox. After two consecutive
+ * requests for a spec without a pool, the auto pool keeps one sandbox of that spec ready. */
 struct sandbox_handle *pools_take(struct pools *p, const struct sandbox_spec *want, enum pool_result *ret);
 
 /* Like pools_take, for an owner that may return the sandbox: the owner gets a sandbox that it
